@@ -164,7 +164,7 @@ class _Limits:
             (self.counted, self.pixels, "pixels in images"),
         ):
             if count > most:
-                raise TooManyImages(f"the rows have more than {most:,} {what}; send fewer rows at once.")
+                raise TooManyImages(f"the request has more than {most:,} {what}; send less at once.")
 
 
 _LIMITS: ContextVar[_Limits | None] = ContextVar("limits", default=None)

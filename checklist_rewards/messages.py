@@ -46,7 +46,8 @@ THOUGHT_KEYS = SAYING[3:]
 """Fields of a message in which tokenizers and servers put a thought that they have parsed."""
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
 _MEDIA = re.compile(r"(?:input_)?(?:image|audio|video|file)s?(?:_url|_file|_id|_data)?")
-_IMAGE_TYPES = ("image", "image_url", "input_image")
+IMAGE_TYPES = ("image", "image_url", "input_image")
+"""The types of a content part that is an image."""
 _IMAGE_KEYS = ("image", "image_url", "url", "path", "bytes", "base64", "source")
 """Fields of an image part with its image."""
 
@@ -251,7 +252,7 @@ def _is_image(part: Mapping[str, Any]) -> bool:
     kind = part.get("type")
     if kind is None:
         return any(_is_given(part.get(name)) for name in _IMAGE_KEYS[:2])
-    return kind in _IMAGE_TYPES
+    return kind in IMAGE_TYPES
 
 
 def _content_of_image(part: Mapping[str, Any]) -> Any:

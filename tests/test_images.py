@@ -390,7 +390,7 @@ def test_the_images_of_a_request_are_bounded_before_they_are_decoded():
     with bounded(2, 200):
         for image in (RED, BLUE, RED, BLUE):  # equal files count once
             assert image_of(image.url) is image
-        with pytest.raises(TooManyImages, match="more than 2 images; send fewer rows at once"):
+        with pytest.raises(TooManyImages, match="more than 2 images; send less at once"):
             image_of(IMAGES["green"].url)
     with bounded(2, 200), pytest.raises(TooManyImages, match="more than 200 pixels in images"):
         image_of(url)

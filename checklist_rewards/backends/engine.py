@@ -369,7 +369,7 @@ class Engine:
             return self.backend.sees
         name = choose_backend(self.model, self.backend, self.base_url)
         if name in (*SERVED, ENCODER):
-            return name == OPENAI
+            return name in SERVED
         if "sees" not in self._known:
             self._known["sees"] = sees_images(self.model, self.settings.get("revision"))
         return self._known["sees"]

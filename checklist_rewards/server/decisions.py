@@ -8,6 +8,10 @@ The target is the input. If the input is a list of messages, the last one is the
 the instruction, and all earlier messages are the history. A state may be a JSON object with the string `target` and
 optionally `input`, `reference` and `history`. Any other JSON state is judged as JSON text.
 
+Images are data URLs, in parts of messages, in outputs of tools, and in a state that is a list of texts and parts, as
+OpenRouter has it. The judge sees them in their places. Those of System One's field `images` have none: they are in
+front of the state, or of its `input`. Images are bounded as those of `/score`; questions have none.
+
 Of a target, the answer is judged, without its thought, as in training. The message of a user and JSON text are judged
 as they are. So is a judge prompt of this package, which [`DecisionsJudge`] sends as text: its target was read already.
 A target without an answer gives refusals, unless the scorer has `no_answer="judge"`; `target_state` has its state.
@@ -33,12 +37,13 @@ from checklist_rewards.backends import is_transient
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.chat import CompletionReader, Target, history_text
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem, Option
-from checklist_rewards.errors import ChecklistRewardsError
-from checklist_rewards.messages import SPEAKERS, speaker
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.images import Image, image_of
+from checklist_rewards.messages import IMAGE_TYPES, SPEAKERS, content_of, images_of, speaker
 from checklist_rewards.prompts import fence
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Reason, Score
-from checklist_rewards.server.rows import Refused, parsed_body
+from checklist_rewards.server.rows import Refused, bounded_images, parsed_body
 from checklist_rewards.validation import one_sentence
 
 MOST_QUESTIONS = 400
@@ -61,7 +66,9 @@ _OPENAI_USAGE = _USAGE | {
 
 
 def _text(value: Any) -> Any:
-    """Instructions may be text, parts of text, or JSON."""
+    """Instructions may be text, parts of text, or JSON. Raises `ValueError` for an image."""
+    if isinstance(value, list) and any(map(_is_image, value)):
+        raise ValueError("a question has no images; put them into the input")
     if isinstance(value, list) and value and all(isinstance(part, Mapping) and "text" in part for part in value):
         return "\n".join(str(part["text"]) for part in value)
     return value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False)
@@ -172,7 +179,9 @@ def decision_request(content: bytes, scorer: ChecklistScorer) -> DecisionRequest
             described = [(_label(choice.value), choice.description) for choice in asked.choices]
             questions.append(_described("choice", asked.instructions, described))
         choices.append(values)
-    sample = _sample(_of_messages(body.input), questions, scorer)
+    with bounded_images():
+        fields = _of_messages(body.input)
+    sample = _sample(fields, questions, scorer)
     return DecisionRequest(sample, questions, [asked.name for asked in body.questions], choices)
 
 
@@ -180,10 +189,17 @@ def system_one_request(content: bytes, scorer: ChecklistScorer) -> DecisionReque
     """Parse the body of `POST /v1/systemone`. Raises [`Refused`] for a request that cannot be answered."""
     body = _validated(_SystemOneRequest, content)
     _require_model(body.model, scorer)
-    if body.images or body.audio or body.videos:
-        raise Refused(400, "this judge reads text only; omit images, audio and videos.", "images")
+    if body.audio or body.videos:
+        raise Refused(400, "a judge reads text and images only; omit audio and videos.", "audio")
     questions = [_system_one_question(name, asked) for name, asked in body.questions.items()]
-    fields = _of_state(body.state)
+    with bounded_images():
+        images = [_image(url, "images") for url in body.images or ()]
+        fields = _of_state(body.state, images)
+    if "input" in fields:
+        fields["images"] = images
+    else:
+        marks = "".join(image.mark for image in images)
+        fields |= {"target": marks + fields["target"], "target_images": (*images, *fields["target_images"])}
     if body.instructions is not None:
         fields = {"input": body.instructions} | fields
     return DecisionRequest(_sample(fields, questions, scorer), questions, list(body.questions), [{}] * len(questions))
@@ -358,14 +374,19 @@ def _options(question: DecisionQuestion) -> tuple[Option, ...] | None:
     return tuple(Option(label=label, value=value) for label, value in zip(question.labels, values, strict=True))
 
 
-def _of_state(state: Any) -> dict[str, Any]:
-    """The fields of a sample from a state."""
+def _of_state(state: Any, images: Sequence[Image] = ()) -> dict[str, Any]:
+    """The fields of a sample from a state, which may name images."""
     if isinstance(state, str):
-        return _answered(Target(state) if _is_judge_prompt(state) else _READER.read(state))
+        marked = state
+        for number, image in enumerate(images, start=1):
+            marked = marked.replace(f"[image {number}]", image.mark)
+        return _answered(Target(state) if _is_judge_prompt(marked) else _READER.read(state))
+    if isinstance(state, list) and any(map(_is_image, state)):
+        return _answered(_as_it_is(_parts(state, "state")))
     own = isinstance(state, Mapping) and "target" in state and state.keys() <= set(_FIELDS)
     if own and all(isinstance(text, str) for text in state.values()):
         return {**state, **_answered(_READER.read(state["target"]))}
-    return {"target": json.dumps(state, ensure_ascii=False)}
+    return _answered(Target(json.dumps(state, ensure_ascii=False)))
 
 
 def _of_messages(given: Any) -> dict[str, Any]:
@@ -376,16 +397,23 @@ def _of_messages(given: Any) -> dict[str, Any]:
         raise Refused(400, "input must be a text or a list of at least one message.", "input")
     *earlier, last = [_message(entry) for entry in given]
     own = speaker(last) == "assistant"
-    fields = _answered(_READER.read([last]) if own else Target(last["content"]))
+    fields = _answered(_READER.read([last]) if own else _as_it_is(last["content"]))
     earlier = [message for message in earlier if message["content"] or "reasoning" not in message]
+    fields["images"] = images_of(earlier)
     if earlier and own and speaker(earlier[-1]) == "user":
-        fields["input"] = earlier.pop()["content"]
+        fields["input"] = content_of(earlier.pop())
     history = history_text(earlier)  # all turns, as in training
     return fields if history is None else fields | {"history": history}
 
 
+def _as_it_is(content: str | list[dict[str, Any]]) -> Target:
+    """The content of a message as a target."""
+    message = {"content": content}
+    return Target(content_of(message), images=tuple(images_of([message])))
+
+
 def _answered(target: Target) -> dict[str, Any]:
-    return {"target": target.text, "state": target.state}
+    return {"target": target.text, "state": target.state, "target_images": target.images}
 
 
 def _is_judge_prompt(text: str) -> bool:
@@ -407,7 +435,8 @@ def _is_judge_prompt(text: str) -> bool:
 
 
 def _message(entry: Any) -> dict[str, Any]:
-    """A message with its content as text. A thought, and a call of a tool or its output, become messages too."""
+    """A message with its content as text, or as parts if it has images. A thought, and a call of a tool or its output,
+    become messages too."""
     if not isinstance(entry, Mapping):
         raise Refused(400, f"input must be a list of messages, got {type(entry).__name__}.", "input")
     if "role" in entry:
@@ -417,6 +446,11 @@ def _message(entry: Any) -> dict[str, Any]:
         if not isinstance(calls, list) or not all(map(_is_call, calls)):
             raise Refused(400, f"tool_calls must be a list of calls, got {calls!r:.60}.", "input")
         return {**entry, "role": str(entry["role"]), "content": _content(entry), "tool_calls": calls}
+    output = entry.get("output")
+    if isinstance(output, list) and any(map(_is_image, output)):
+        rest = {name: value for name, value in entry.items() if name != "output"}
+        text = json.dumps(rest, ensure_ascii=False)
+        return {"role": str(entry.get("type", "item")), "content": _parts([text, *output], "input")}
     text = json.dumps(dict(entry), ensure_ascii=False)
     if entry.get("type") == "reasoning":
         return {"role": "assistant", "content": "", "reasoning": text}
@@ -427,24 +461,57 @@ def _is_call(call: Any) -> bool:
     return isinstance(call, Mapping) and isinstance(call.get("function") or {}, Mapping)
 
 
-def _content(message: Mapping[str, Any]) -> str:
-    """The text of a message."""
+def _content(message: Mapping[str, Any]) -> str | list[dict[str, Any]]:
+    """The content of a message: its text, or its texts and images."""
     content = message.get("content")
     if isinstance(content, str):
         return content
     if content is None and message.get("tool_calls"):
         return ""
-    parts = content if isinstance(content, list) else [content]
-    texts = []
-    for part in parts:
-        part = part if isinstance(part, Mapping) else {"type": type(part).__name__}
-        if part.get("type") == "input_json":
-            texts.append(json.dumps(part.get("data"), ensure_ascii=False))
+    given = [part if isinstance(part, Mapping) else {"type": type(part).__name__} for part in _list_of(content)]
+    parts = _parts(given, "input")
+    return parts if images_of([{"content": parts}]) else content_of({"content": parts})
+
+
+def _list_of(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _parts(given: Sequence[Any], field: str) -> list[dict[str, Any]]:
+    """Texts, JSON and images as content parts. Texts that follow each other are separated by a line break."""
+    parts: list[dict[str, Any]] = []
+    for part in given:
+        if _is_image(part):
+            parts.append({"type": "image", "image": _image(part.get("image_url"), field)})
+            continue
+        if isinstance(part, str):
+            text = part
+        elif not isinstance(part, Mapping) or (field == "state" and part.get("type") not in _TEXT_PARTS):
+            text = json.dumps(part, ensure_ascii=False)
+        elif part.get("type") == "input_json":
+            text = json.dumps(part.get("data"), ensure_ascii=False)
         elif part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str):
-            texts.append(part["text"])
+            text = part["text"]
         else:
-            raise Refused(400, f"this judge reads text only, got a part of type {part.get('type')!r:.40}.", "input")
-    return "\n".join(texts)
+            raise Refused(
+                400, f"a judge reads text and images only, got a part of type {part.get('type')!r:.40}.", field
+            )
+        between = "\n" if parts and "text" in parts[-1] else ""
+        parts.append({"type": "text", "text": between + text})
+    return parts
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") in IMAGE_TYPES
+
+
+def _image(value: Any, field: str) -> Image:
+    if value is None:
+        raise Refused(400, "an image part must have an image_url with a data URL.", field)
+    try:
+        return image_of(value, "an image", None)
+    except SampleError as error:
+        raise Refused(400, str(error), field) from None
 
 
 def _label(value: str | bool) -> str:

@@ -203,9 +203,16 @@ def _list(body: Mapping[str, Any], field: str) -> list[Any]:
 def _each(
     rows: Sequence[Any], read: Callable[[Any, str], Sample]
 ) -> tuple[list[tuple[int, Sample]], list[ErrorRecord]]:
+    with bounded_images():
+        return _all_read(rows, read)
+
+
+@contextmanager
+def bounded_images() -> Iterator[None]:
+    """Bound the images of a request, and their pixels, while it is parsed. Raises [`Refused`] for too many."""
     try:
         with bounded(MAX_IMAGES, MAX_IMAGE_PIXELS):
-            return _all_read(rows, read)
+            yield
     except TooManyImages as error:
         raise Refused(413, str(error)) from None
 
@@ -225,7 +232,7 @@ def _all_read(
         samples.append((number, sample))
         images += len({*sample.images, *sample.target_images})
         if images > MAX_IMAGES:
-            raise Refused(413, f"the rows have more than {MAX_IMAGES} images; send fewer rows at once.")
+            raise Refused(413, f"the request has more than {MAX_IMAGES} images; send less at once.")
         reads += sum(max(1, len(item.options or ())) for item in sample.checklist.items)
         if reads > MAX_READS:
             raise Refused(413, f"the rows have more than {MAX_READS:,} items and options; send fewer rows at once.")

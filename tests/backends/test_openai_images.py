@@ -182,4 +182,4 @@ def test_a_thought_before_a_label_is_refused_with_images(monkeypatch):
 
 def test_an_engine_on_a_server_counts_as_one_that_sees():
     assert Engine(MODEL, OPENAI, "http://localhost:1/v1").sees
-    assert not Engine(MODEL, "decisions", "http://localhost:1/v1").sees
+    assert Engine(MODEL, "decisions", "http://localhost:1/v1").sees

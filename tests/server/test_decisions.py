@@ -253,7 +253,11 @@ def test_booleans_keep_their_type(client):
         ({"questions": [{"type": "predicate", "instructions": " "}]}, 400, "the question is blank"),
         ({"questions": [ASKED[0]] * 401}, 400, "questions"),
         ({"input": []}, 400, "at least one message"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, 400, "text only"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_audio", "data": "x"}]}]},
+            400,
+            "text and images only",
+        ),
         (
             {"questions": [ASKED[1] | {"choices": [{"value": str(number)} for number in range(30)]}]},
             400,
@@ -278,8 +282,8 @@ def test_what_cannot_be_asked_is_one_sentence(client, body, status, message):
 def test_criteria_must_fit_the_type(client, question, message):
     answer = system_one(client, {"a": {"instructions": "Is it?", **question}})
     assert answer.status_code == 400 and message in answer.json()["error"]
-    images = system_one(client, images=["data:image/png;base64,"])
-    assert images.status_code == 400 and "text only" in images.json()["error"]
+    audio = system_one(client, audio=["data:audio/wav;base64,"])
+    assert audio.status_code == 400 and "text and images only" in audio.json()["error"]
 
 
 def test_a_failed_judge_is_503_and_never_an_answer(client):

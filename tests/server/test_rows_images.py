@@ -106,7 +106,7 @@ def test_pixels_of_all_rows_together_are_bounded_before_any_is_decoded(monkeypat
     asked = asks_by("image", {"url": huge})
     for more in ({"images": [huge]}, {"input": asked}, {"input": json.dumps(asked)}):
         body = {"samples": [*rows, {**rows[0], "images": [], **more}]}
-        with pytest.raises(Refused, match="more than 192 pixels in images; send fewer rows at once") as refused:
+        with pytest.raises(Refused, match="more than 192 pixels in images; send less at once") as refused:
             score_samples(json.dumps(body).encode(), SCORER)
         assert refused.value.status == 413
 

@@ -8,12 +8,16 @@ If the server rejects a request, the request is halved, until the one question t
 without a usable answer are sent once more. A server that rejects all questions about each of the first eight inputs
 raises [`ModelError`]: some servers reject a model that answers no decisions with status 400.
 
+Before the first input with images, the server is sent a small white image. If it refuses that, or counts no token for
+it, because it ignores the field, [`ModelError`] is raised: it would answer by the text alone.
+
 A reward server (`checklist-rewards serve`) has the hash of its judge in every response. A response of another judge
 than the first one, for example after a restart of the server, raises [`ModelError`].
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -39,12 +43,13 @@ from checklist_rewards.backends.decisions.protocols import (
 )
 from checklist_rewards.backends.models import decisions_identity
 from checklist_rewards.backends.openai.client import Connection, in_parts, run, together
-from checklist_rewards.backends.openai.limits import CHARACTERS_PER_TOKEN
+from checklist_rewards.backends.openai.limits import estimated_tokens
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card
-from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
+from checklist_rewards.backends.openai.wire import NOT_SERVED, WHITE, Failure
 from checklist_rewards.backends.servers import SERVERS, Settings, server_addresses, server_key
 from checklist_rewards.errors import ModelError
+from checklist_rewards.images import has_images, image_of, images_in
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of
 
@@ -54,6 +59,8 @@ PROTOCOLS: dict[str, DecisionProtocol] = {"systemone": SystemOne(), "decisions":
 _MISSING = Answer(None, Unanswered(Reason.MISSING))
 _UNPARSABLE = Answer(None, Unanswered(Reason.UNPARSABLE))
 _REJECTED_INPUTS = 8
+_LOOKING = ("What is it?", DecisionQuestion("predicate", "Is it white?"))
+"""What is asked about the white image."""
 _REJECTION = re.compile(r"status 4(?!08|09|25|29)")
 
 _OPENAI, _OPENROUTER = SERVERS["openai"][0], SERVERS["openrouter"][0]
@@ -86,6 +93,7 @@ class DecisionsBackend(Backend):
     chunk_reads = 4096
     requests_per_read = 1
     name = "decisions"
+    sees = True
     writes = False
 
     def __init__(
@@ -108,7 +116,7 @@ class DecisionsBackend(Backend):
         if self.base_url == _OPENROUTER:
             if protocol is not None:
                 raise ModelError(f"protocol={protocol!r} has no effect on OpenRouter, which has one format; omit it.")
-            self._protocols: tuple[DecisionProtocol, ...] = (SystemOne("/decisions", described=True),)
+            self._protocols: tuple[DecisionProtocol, ...] = (SystemOne("/decisions", openrouter=True),)
             self.connection = Connection(_OPENROUTER_DECISIONS, key, Settings.of(settings))
         else:
             if protocol is None and self.base_url == _OPENAI:
@@ -120,6 +128,8 @@ class DecisionsBackend(Backend):
         self._accepted = False
         self._rejected_inputs = 0
         self._judge: str | None = None
+        self._takes_images = False
+        self._looking = asyncio.Lock()
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> tuple[list[Answer], Usage]:
         """Answer questions about texts.
@@ -136,7 +146,7 @@ class DecisionsBackend(Backend):
 
         Raises:
             ModelError: If the server has no Decisions API, does not accept the API key, rejects all questions about
-                each of the first eight inputs, or is a reward server whose judge has changed.
+                each of the first eight inputs, takes no images, or is a reward server whose judge has changed.
         """
         return run(self._read(groups))
 
@@ -195,14 +205,19 @@ class DecisionsBackend(Backend):
         self, group: ReadGroup, questions: dict[str, DecisionQuestion], usages: list[Usage]
     ) -> dict[str, Answer | None] | Failure:
         """Send one request, in the first protocol that the server has."""
-        characters = len(group.prefix) + sum(len(question.instructions) for question in questions.values())
+        tokens = estimated_tokens(group.prefix, *(question.instructions for question in questions.values()))
         missing: list[Failure] = []
+        pictured = has_images(group.prefix)
+        if pictured:
+            await asyncio.to_thread(lambda: [image.url for image in images_in(group.prefix)])  # each is made once
         for protocol in self._protocols:
+            if pictured:
+                await self._require_images(protocol)
             response = await self.connection.post(
                 protocol.path,
                 protocol.body(self.model, group.system, group.prefix, questions),
                 key="answers",
-                tokens=characters // CHARACTERS_PER_TOKEN,
+                tokens=tokens,
                 prefix=prefix_key(group.system, group.prefix),
                 reads=len(questions),
             )
@@ -224,6 +239,32 @@ class DecisionsBackend(Backend):
             f"the server at {self.base_url} does not answer decisions for {self.model!r} at {paths} "
             f"({_message(why)}); use backend='openai', which reads the probabilities of a reply's first token."
         )
+
+    async def _require_images(self, protocol: DecisionProtocol) -> None:
+        """Raise [`ModelError`] if the server refuses a white image, or counts no token for it."""
+        async with self._looking:
+            if self._takes_images:
+                return
+            white, (text, question) = image_of(WHITE), _LOOKING
+            body = protocol.body(self.model, None, white.mark + text, {"q1": question})
+            seen = await self.connection.post(protocol.path, body, key="answers", tokens=1)
+            why = ""
+            if isinstance(seen, Failure):
+                if seen.fatal or not seen.bad_request:
+                    return  # not known yet
+                why = _message(seen)
+            elif "images" in body:
+                del body["images"]
+                unseen = await self.connection.post(protocol.path, body, key="answers", tokens=1)
+                counted = [0 if isinstance(r, Failure) else protocol.usage(r).prompt_tokens for r in (seen, unseen)]
+                if counted[0] == counted[1] > 0:
+                    why = "it counts as many tokens for a request with an image as without it"
+            if why:
+                raise ModelError(
+                    f"{self.model!r} at {self.base_url} does not take images at {protocol.path}: {why}; use a "
+                    "vision-language model, or judge by text alone with images='ignore'."
+                )
+            self._takes_images = True
 
     def _compare(self, judge: Any) -> None:
         """Raise [`ModelError`] if a reward server names another judge than before."""

@@ -7,6 +7,10 @@ reads of decisions are planned, deduplicated and stored like all others.
 order. [`SystemOne`] is `POST /systemone`: a map of questions of type `noul`, `choice` or `score`, answered with
 diagnostics that include the label mass.
 
+An image of the input is an `input_image` part in its place in OpenAI's format. System One has the field `images`: the
+server shows them before the state, and the state names each of them in its place, such as "[image 1]". Only
+OpenRouter's state has places for images.
+
 Answers are matched to questions by name. An answer that is missing, has another type than its question, or whose
 probabilities do not belong to the question's labels cannot be used.
 """
@@ -22,6 +26,7 @@ from typing import Any, Literal, Protocol, Self, get_args
 
 from checklist_rewards.backends.base import Answer, Usage
 from checklist_rewards.checklists import NO, YES
+from checklist_rewards.images import has_images, images_in, parts
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 QuestionType = Literal["predicate", "choice", "score"]
@@ -92,9 +97,17 @@ class OpenAIDecisions:
 
     def body(self, model: str, system: str | None, state: str, questions: Questions) -> dict[str, Any]:
         """The request about `state`."""
-        about: Any = state
+        content: Any = state
+        if has_images(state):
+            content = [
+                {"type": "input_text", "text": part}
+                if isinstance(part, str)
+                else {"type": "input_image", "image_url": part.url}
+                for part in parts(state)
+            ]
+        about: Any = content if isinstance(content, str) else [{"role": "user", "content": content}]
         if system is not None:
-            about = [{"role": "developer", "content": system}, {"role": "user", "content": state}]
+            about = [{"role": "developer", "content": system}, {"role": "user", "content": content}]
         return {"model": model, "input": about, "questions": [_question(*entry) for entry in questions.items()]}
 
     def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, Answer | None]:
@@ -139,15 +152,16 @@ class SystemOne:
     Args:
         path (`str`, *optional*, defaults to `"/systemone"`):
             Path relative to the address of the server.
-        described (`bool`, *optional*, defaults to `False`):
-            Whether the server requires a description for each option of a choice. The option itself is sent then.
+        openrouter (`bool`, *optional*, defaults to `False`):
+            Whether the server is OpenRouter. It requires a description for each option of a choice, for which the
+            option itself is sent, and its state is a list of texts and images.
     """
 
     most_questions = 64
 
-    def __init__(self, path: str = "/systemone", *, described: bool = False):
+    def __init__(self, path: str = "/systemone", *, openrouter: bool = False):
         self.path = path
-        self._described = described
+        self._openrouter = openrouter
 
     def body(self, model: str, system: str | None, state: str, questions: Questions) -> dict[str, Any]:
         """The request about `state`."""
@@ -155,11 +169,24 @@ class SystemOne:
         for name, question in questions.items():
             asked[name] = {"type": _SYSTEM_ONE_TYPES[question.type], "instructions": question.instructions}
             if question.type == "choice":
-                asked[name]["criteria"] = {label: label if self._described else None for label in question.labels}
+                asked[name]["criteria"] = {label: label if self._openrouter else None for label in question.labels}
             elif question.type == "score":
                 asked[name]["criteria"] = list(question.labels)
         instructions = {} if system is None else {"instructions": system}
-        return {"model": model, "state": state, "questions": asked} | instructions
+        return {"model": model, "questions": asked} | self._state(state) | instructions
+
+    def _state(self, state: str) -> dict[str, Any]:
+        if not has_images(state):
+            return {"state": state}
+        pieces, images = parts(state), list(dict.fromkeys(images_in(state)))
+        if self._openrouter:
+            shown = [
+                piece if isinstance(piece, str) else {"type": "image_url", "image_url": {"url": piece.url}}
+                for piece in pieces
+            ]
+            return {"state": shown}
+        text = "".join(piece if isinstance(piece, str) else f"[image {images.index(piece) + 1}]" for piece in pieces)
+        return {"state": text, "images": [image.url for image in images]}
 
     def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, Answer | None]:
         """The answers of a response by name; None for an answer that cannot be used."""

@@ -253,7 +253,7 @@ def neutral(text: str, also: Iterable[str] = ()) -> str:
     return text
 
 
-_WHITE = (
+WHITE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAS0lEQVR42u3PMQ0AAAwDoPo33UrYvQQckD4XAQEBAQ"
     "EBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAYHLAMpT0sIcNbcEAAAAAElFTkSuQmCC"
 )
@@ -417,7 +417,7 @@ def image_body(model: str, without: frozenset[str], limits: Limits) -> dict[str,
     """Create a request with a small white image, for one token: whether the server takes images."""
     body = _body(model, [{"role": "user", "content": "What is it?"}], limits.least_tokens, without, ())
     body["messages"][0]["content"] = [
-        {"type": "image_url", "image_url": {"url": _WHITE}},
+        {"type": "image_url", "image_url": {"url": WHITE}},
         {"type": "text", "text": "What is it?"},
     ]
     return body
