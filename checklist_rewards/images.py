@@ -57,6 +57,7 @@ _MARK = re.compile(f"{_OPEN}([0-9a-f]{{32}}){_CLOSE}")
 _MARK_LENGTH = 34
 _DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w=.+-]+)*;base64,", re.I)
 _ON_THE_WEB = re.compile(r"https?://", re.I)
+_NO_PATH = re.compile(r"data:|[a-z][a-z0-9+.-]+://", re.I)
 PLACE = "[image]"
 """What stands for an image in a text for people, and for code that reads text only."""
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "MPO")
@@ -258,6 +259,13 @@ def image_of(
     if limits is not None and content is not None:
         limits.seen[content] = image
     return image
+
+
+def path_in(value: Any) -> str | None:
+    """The path in the value of a cell, for an image that is given by its path alone."""
+    if isinstance(value, Mapping) and not is_logged(value) and value.get("bytes") is None:
+        value = value.get("path")
+    return value if isinstance(value, str) and value and not _NO_PATH.match(value) else None
 
 
 def is_logged(value: Any) -> bool:

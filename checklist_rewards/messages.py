@@ -330,6 +330,27 @@ def conversation(value: Any, what: str, images: Images = "show") -> list[Mapping
     return without_images(messages)
 
 
+def with_moved(messages: Any, move: Callable[[Any], Any]) -> Any:
+    """Chat messages with what `move` makes of the image of each image part. Other values are unchanged."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str):
+        return messages
+    if not any(isinstance(message, Mapping) and any(_image_parts(message)) for message in messages):
+        return messages
+    return [
+        {**message, "content": [_moved(part, move) for part in message["content"]]}
+        if isinstance(message, Mapping) and any(_image_parts(message))
+        else message
+        for message in messages
+    ]
+
+
+def _moved(part: Any, move: Callable[[Any], Any]) -> Any:
+    if not isinstance(part, Mapping) or not _is_image(part):
+        return part
+    named = (name for name in _IMAGE_KEYS if name != "base64" and _is_given(part.get(name)))
+    return {**part, **{name: move(part[name]) for name in named}}
+
+
 def without_images(messages: Any) -> Any:
     """Chat messages without their image parts. Other values are unchanged."""
     if isinstance(messages, str):

@@ -22,7 +22,9 @@ optional, unless the user named the column.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -34,9 +36,17 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, SampleError
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.documents import read_text
-from checklist_rewards.files.rows import SCORE_COLUMN, Row, read_rows
-from checklist_rewards.images import Image, clean, has_images, image_of, images_in, is_plain, parts, shown
-from checklist_rewards.messages import Images, chat_messages, images_of, with_images, with_places, without_images
+from checklist_rewards.files.rows import SCORE_COLUMN, Row, RowWriter, read_rows, write_rows
+from checklist_rewards.images import Image, clean, has_images, image_of, images_in, is_plain, parts, path_in, shown
+from checklist_rewards.messages import (
+    Images,
+    chat_messages,
+    images_of,
+    with_images,
+    with_moved,
+    with_places,
+    without_images,
+)
 from checklist_rewards.scores import Score, TargetState, Verdict
 from checklist_rewards.validation import one_sentence
 
@@ -48,6 +58,8 @@ IMAGE_COLUMNS = ("images", "image")
 """Columns in which data sets have the images of a prompt: several, or one."""
 MEDIA = ("audio", "video", "videos")
 """Columns in which data sets have other media of a prompt."""
+_PATHS = ("path", "url", "image", "image_url")
+"""Keys of a cell whose value may be the path of an image."""
 _TEXT = "a string or chat messages"
 _READERS = {images: CompletionReader(images=images) for images in get_args(Images)}
 
@@ -569,6 +581,64 @@ def image_column(row: Mapping[str, Any]) -> tuple[str | None, list[Any]]:
         return None, []
     value = decoded(row[column])
     return column, list(value) if isinstance(value, list | tuple) else [value]
+
+
+@contextmanager
+def write_rows_of(source: Path, output: Path) -> Iterator[RowWriter]:
+    """[`write_rows`] for rows of a file in another folder: relative paths of images are written so that they begin in
+    the folder of the output. See [`moved`]."""
+    folder, to = source.parent, output.parent
+    with write_rows(output) as rows:
+        yield rows if os.path.realpath(folder) == os.path.realpath(to) else _Moving(rows, folder, to)
+
+
+class _Moving:
+    """Writes the rows of another folder."""
+
+    def __init__(self, rows: RowWriter, folder: Path, to: Path):
+        self._rows, self._folder, self._to = rows, folder, to
+        self.finish, self.close = rows.finish, rows.close
+
+    def write(self, row: Mapping[str, Any]) -> object:
+        """Append a row."""
+        return self._rows.write(moved(row, self._folder, self._to))
+
+
+def moved(row: Mapping[str, Any], folder: Path, to: Path) -> dict[str, Any]:
+    """A row whose relative paths of images begin in another folder.
+
+    Args:
+        row (mapping): The row. Its images are in messages and in the columns of images.
+        folder (`Path`): Where its paths begin.
+        to (`Path`): Where they shall begin. Paths that name no file in `folder` are unchanged, and so are absolute
+            paths, addresses and data URLs.
+    """
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return list(map(cell, value))
+        if isinstance(value, Mapping):
+            bare = value.get("bytes") is None  # with bytes, the path is only a name
+            return {name: cell(inner) if bare and name in _PATHS else inner for name, inner in value.items()}
+        path = path_in(value)
+        if path is None or os.path.isabs(path) or not os.path.isfile(folder / path):
+            return value
+        parent, name = os.path.split(folder / path)
+        parent = os.path.realpath(parent)
+        with suppress(ValueError):  # on another drive
+            parent = os.path.relpath(parent, os.path.realpath(to))
+        return Path(parent, name).as_posix()
+
+    def column(name: str, value: Any) -> Any:
+        given = decoded(value) if name in IMAGE_COLUMNS else messages_in(value)
+        found = cell(given) if name in IMAGE_COLUMNS else with_moved(given, cell)
+        if found == given:
+            return value
+        return (
+            json.dumps(found, ensure_ascii=False) if isinstance(value, str) and not isinstance(found, str) else found
+        )
+
+    return {name: column(name, value) for name, value in row.items()}
 
 
 def read_checklist(path: Path) -> Checklist:

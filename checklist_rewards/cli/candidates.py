@@ -30,7 +30,7 @@ from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import stored_checklist
 from checklist_rewards.files.atomic import write_text
-from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, write_rows
+from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format
 from checklist_rewards.images import Image
 from checklist_rewards.judges import Progress
 from checklist_rewards.messages import images_of
@@ -53,7 +53,7 @@ from checklist_rewards.rerank import (
     sample_candidates,
     selection,
 )
-from checklist_rewards.rows import IMAGE_COLUMNS, Candidate, Columns, Sample, score_from
+from checklist_rewards.rows import IMAGE_COLUMNS, Candidate, Columns, Sample, score_from, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -167,7 +167,7 @@ def rerank(
         _ = engine.identity  # raises if the policy is not found
     work.check_judge(asks)
     totals = _RerankTotals()
-    with write_rows(files.output) as writer, bars() as bar:
+    with write_rows_of(files.rows, files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
         progress = bar("reads", reads)
 
@@ -384,7 +384,7 @@ def pairs(
     work.check_judge(asks)
     dropped, selected = Counter[str](), list[Pair]()
     judges: set[str] = set()
-    with write_rows(files.output) as writer, bars() as bar:
+    with write_rows_of(files.rows, files.output) as writer, bars() as bar:
         progress = bar("reads", reads)
         for chunk in run.file.chunks(_ROWS_AT_ONCE):
             checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
@@ -612,7 +612,7 @@ def refine(
     pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
     pipe.validate()
     totals = _RefineTotals()
-    with write_rows(files.output) as out, bars() as bar:
+    with write_rows_of(files.rows, files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))
         how: dict[str, Any] = {"rounds": rounds, "method": method, "sampling": sampling, "progress": progress}
 

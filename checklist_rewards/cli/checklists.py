@@ -157,6 +157,7 @@ def import_(
         file_format(output)
     imported = imported_rows(
         file,
+        folder=output.parent,
         format=format,
         prompt_key=prompt_key,
         checklist_key=checklist_key,

@@ -34,12 +34,12 @@ from checklist_rewards.evaluation.items.wording import Paraphraser, Review, read
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, kind_of_row
 from checklist_rewards.files.atomic import write_json
-from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
+from checklist_rewards.files.rows import SCORE_COLUMN, read_rows
 from checklist_rewards.images import Image, shown
 from checklist_rewards.messages import Images, images_of
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.rerank import sample_candidates
-from checklist_rewards.rows import Columns
+from checklist_rewards.rows import Columns, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.ui.figures import analysed
@@ -442,7 +442,7 @@ def _sample(
     _ = engine.identity  # raises if the policy is not found
     scorer.validate()
     sampling = Sampling(policy.max_tokens, policy.temperature, n=sampled.n, seed=policy.seed)
-    with write_rows(path) as out, bars() as bar:
+    with write_rows_of(rows, path) as out, bars() as bar:
         progress = bar("prompts sampled", len(prompts))
         texts = sample_candidates(prompts, engine, sampling, work.store, progress)
         progress = bar("reads", None)

@@ -53,7 +53,7 @@ from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.judges.weights import Weights
 from checklist_rewards.keys import content_key, prompt_identity
 from checklist_rewards.progress import Bar
-from checklist_rewards.rows import read_checklist
+from checklist_rewards.rows import read_checklist, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -218,7 +218,7 @@ def replay(
         work.pipeline.scorer.validate()
     report = RunReport("replay")
     variance = Variance(repeat, by_prompt=prompts) if repeat > 1 else None
-    with write_rows(files.output) as out, bars() as bar:
+    with write_rows_of(file.path, file.output) as out, bars() as bar:
         progress = bar("reads", reads) if replayed.scorer is not None else None
         rows = iter(stored)
         while chunk := list(islice(rows, CHUNK_ROWS)):

@@ -34,11 +34,11 @@ from checklist_rewards.datasets.shards import find_shards, first_row
 from checklist_rewards.datasets.tasks import RowWork, Source
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.atomic import write_json
-from checklist_rewards.files.rows import FORMATS, write_rows
+from checklist_rewards.files.rows import FORMATS
 from checklist_rewards.pipelines import PipelineConfig, load_config, source_from
 from checklist_rewards.pipelines.registry import GENERATORS
 from checklist_rewards.prompts import load_prompt
-from checklist_rewards.rows import Columns, read_checklist
+from checklist_rewards.rows import Columns, read_checklist, write_rows_of
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import import_extra
@@ -262,7 +262,7 @@ def generate(
     pipe.check_writers()
     assert work.writer is not None
     work.writer.expect(total)
-    with write_rows(files.output) as out, bars() as bar:
+    with write_rows_of(files.rows, files.output) as out, bars() as bar:
         run.write(out, partial(rows.process, written=bar("checklists", total)))
     run.finish(None)
 
@@ -363,7 +363,7 @@ def score(
     if dry.dry_run:
         return forecast(command, samples=_samples(run.columns, run.file))
     command.check_judge(asks)
-    with write_rows(files.output) as out, bars() as bar:
+    with write_rows_of(files.rows, files.output) as out, bars() as bar:
         run.write(out, partial(work.process, reads=bar("reads", reads)))
     run.finish(command.receipt)
 
@@ -471,7 +471,7 @@ def run(
         trial_texts = texts if pipe.tries_texts else []
         checklists = write_shared(pipe, loaded_source, report, trial_texts)
         work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
-    with write_rows(files.output) as out, bars() as bar:
+    with write_rows_of(files.rows, files.output) as out, bars() as bar:
         written, reads = bar("checklists", total) if per_row else None, bar("reads", 0)
         this.write(out, partial(work.process, written=written, reads=reads))
     this.finish(command.receipt)

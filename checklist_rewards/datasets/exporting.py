@@ -22,7 +22,7 @@ from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import read_rows_for, write_rows
 from checklist_rewards.images import PLACE, Image, images_in, parts, shown
 from checklist_rewards.messages import chat_messages
-from checklist_rewards.rows import REFERENCE, Columns
+from checklist_rewards.rows import REFERENCE, Columns, moved
 from checklist_rewards.validation import one_of
 
 Row = dict[str, Any]
@@ -96,7 +96,7 @@ def export_file(file: Path, output: Path, to: str) -> int:
     number = 0
     with write_rows(output) as out:
         for row in read_rows_for(file, output):
-            out.write(exported(row.data, to, number, row.where, row.folder))
+            out.write(moved(exported(row.data, to, number, row.where, row.folder), row.folder, output.parent))
             number += 1
         if not number:
             raise SampleError(f"{file} has no rows.")

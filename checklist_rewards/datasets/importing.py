@@ -57,7 +57,7 @@ from checklist_rewards.files.cells import at, decoded, messages_in, places, with
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.messages import chat_messages, speaker
-from checklist_rewards.rows import IMAGE_COLUMNS, Columns
+from checklist_rewards.rows import IMAGE_COLUMNS, Columns, moved
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.validation import import_extra, unknown
 
@@ -192,8 +192,9 @@ def import_checklists(path: str | Path | Dataset, **settings: Any) -> Dataset:
     return in_order(dataset)
 
 
-def imported_rows(path: str | Path | Dataset, **settings: Any) -> ImportedRows:
-    """The rows of [`import_checklists`] as an iterator, with what was taken and left. It has the same arguments."""
+def imported_rows(path: str | Path | Dataset, *, folder: Path = Path(), **settings: Any) -> ImportedRows:
+    """The rows of [`import_checklists`] as an iterator, with what was taken and left. It has the same arguments, and
+    the folder in which relative paths of images begin in the rows."""
     how = _Settings(**settings)
     for name in how.item_keys or ():
         if name not in PARTS and name not in ChecklistItem.model_fields:
@@ -212,7 +213,7 @@ def imported_rows(path: str | Path | Dataset, **settings: Any) -> ImportedRows:
     counts = Counts()
     reader = CriteriaReader(format, counts, how.pitfalls, frozenset(how.item_keys or ()))
     every = chain(peeked, source)
-    found = _rows(every, format, reader, how)
+    found = _rows(every, format, reader, how, folder)
 
     def rows() -> Iterator[Found]:
         for row, checklist in found:
@@ -343,7 +344,9 @@ def _with_keys(format: Format, how: _Settings) -> Format:
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Settings) -> Iterator[Found]:
+def _rows(
+    rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Settings, folder: Path
+) -> Iterator[Found]:
     own = [key for key in (format.target, format.reference, format.grade, SHARED) if key]
     last = format.checklist.rpartition(".")[2]
     faults = last if holds_faults(last) == "yes" else None
@@ -406,7 +409,7 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
             raise SampleError(f"{row.where}: the column name {reserved[0]!r} is reserved; rename the column.")
         others = {name: content for name, content in others.items() if name not in CHECKLIST_COLUMNS}
         reader.counts.columns.update(dict.fromkeys(others))
-        yield columns | others, checklist
+        yield moved(columns | others, row.folder, folder), checklist
 
 
 def _check_siblings(

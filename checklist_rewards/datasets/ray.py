@@ -23,7 +23,7 @@ import os
 import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ from checklist_rewards.datasets.shards import (
 )
 from checklist_rewards.datasets.tasks import RowTask, Totals
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, ModelError, SampleError
+from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import finite, whole_number
 
@@ -112,6 +113,9 @@ def run_shards(
         raise SampleError(f"--output {output} is the folder of the input; choose another one.")
     task.validate()
     task.open(None).work.validate(first_row(shards))
+    for shard in shards:
+        if whole or folder.finished(shard) is None:
+            _check_images(task, shard)
     folder.claim()
     if whole:
         keys = task.columns.inputs
@@ -145,6 +149,21 @@ def run_shards(
         else:
             totals.miss(Unanswered(Reason.SHARD_FAILED, result), shard.name)
     return totals
+
+
+def _check_images(task: RowTask, shard: Shard) -> None:
+    """Refuse a row with images that is not valid. Other invalid rows, and a file that cannot be read, are reported by
+    the workers, and the rest is processed."""
+    work = task.of(shard.folder).open(None).work
+    for row in _readable(shard):
+        if work.has_images(row):
+            work.validate(row)
+
+
+def _readable(shard: Shard) -> Iterator[Row]:
+    """The rows of a shard, up to one that cannot be read."""
+    with suppress(ShardError), shard.reading():
+        yield from read_rows(shard.source)
 
 
 class _Worker:

@@ -29,7 +29,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ from checklist_rewards.files.cells import JSON_TEXT, as_cell
 from checklist_rewards.files.rows import CHUNK_ROWS, FORMATS, Row, file_format, read_rows_for, write_batches
 from checklist_rewards.files.spool import ArrowSpool
 from checklist_rewards.files.store import Store, key_of
+from checklist_rewards.rows import moved
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 _DEATHS = 2
@@ -108,18 +109,19 @@ def process_shard(task: RowTask, folder: ShardFolder, shard: Shard, *, keep: boo
         ChecklistRewardsError: If the result cannot be written, or if the judge cannot be used. Then no shard can be
             processed.
     """
-    store = folder.store(shard)
-    opened = task.open(Store(store) if keep else None, shard.name)
+    store, output = folder.store(shard), folder.output(shard)
+    opened = task.of(shard.folder).open(Store(store) if keep else None, shard.name)
     attempts = Attempts(folder.attempts(shard))
     inputs = task.columns.inputs
 
     def rows() -> Iterator[Row]:
         with shard.reading():
-            yield from read_rows_for(shard.source, folder.output(shard))
+            yield from read_rows_for(shard.source, output)
 
     def results() -> Iterator[dict[str, Any]]:
         for batch in in_groups(rows(), CHUNK_ROWS, lambda row: [row.data.get(key) for key in inputs]):
-            yield from _results(opened.work, batch, attempts)
+            for row in _results(opened.work, batch, attempts):
+                yield moved(row, shard.folder, output.parent)
 
     try:
         folder.write(shard, results(), lambda: opened.totals)
@@ -172,9 +174,20 @@ class ShardError(SampleError):
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file of rows."""
+    """One file of rows.
+
+    Args:
+        source (`Path`): the file.
+        of (`Path`, *optional*): the file that it was cut from.
+    """
 
     source: Path
+    of: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths of images begin."""
+        return (self.of or self.source).parent
 
     @property
     def name(self) -> str:
@@ -342,14 +355,14 @@ def cut(source: Path, folder: Path, rows: int, key: Callable[[dict[str, Any]], A
     mark = folder / "cut.json"
     state = json.dumps([str(source), Shard(source).stamp, rows])
     if mark.exists() and mark.read_text(encoding="utf-8") == state:
-        return find_shards(folder / "part-*.jsonl")
+        return [replace(part, of=source) for part in find_shards(folder / "part-*.jsonl")]
     shutil.rmtree(folder, ignore_errors=True)
     with source.open("rb") as stream:
         for number, lines in enumerate(in_groups(stream, rows, lambda line: _key(line, key))):
             with atomic_path(folder / f"part-{number:05d}.jsonl") as temporary:
                 temporary.write_bytes(b"".join(lines))
     write_text(mark, state)
-    return find_shards(folder / "part-*.jsonl")
+    return [replace(part, of=source) for part in find_shards(folder / "part-*.jsonl")]
 
 
 def in_groups(rows: Any, size: int, key: Callable[[Any], Any]) -> Iterator[list[Any]]:

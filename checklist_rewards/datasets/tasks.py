@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter
@@ -29,13 +30,15 @@ from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
+from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import SCORE_COLUMN, Row
 from checklist_rewards.files.store import Store
 from checklist_rewards.images import words_of
 from checklist_rewards.judges import Progress, Receipt
+from checklist_rewards.messages import with_places
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.progress import Bar
-from checklist_rewards.rows import Columns, Request
+from checklist_rewards.rows import Columns, Request, image_column
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -226,6 +229,13 @@ class RowWork:
         [`ChecklistRewardsError`] that names the place of a row that is not valid."""
         return self._read(row)[2]
 
+    def has_images(self, row: Row) -> bool:
+        """Whether a row has images, which are not read."""
+        if self.columns.images == "ignore":
+            return False
+        texts = [messages_in(row.data.get(name)) for name in (*self.columns.inputs, self.columns.target)]
+        return bool(image_column(row.data)[1]) or any(with_places(text)[1] for text in texts)
+
     def _read(self, row: Row) -> tuple[Request | None, Sample | None, Checklist | None]:
         """The request for the checklist of a row, if one is written; the text to score, if rows are scored; and the
         checklist that is there."""
@@ -352,6 +362,10 @@ class RowTask:
     def __post_init__(self) -> None:
         if self.writer is None and self.checklists is Source.WRITTEN:
             raise ConfigError("checklists=Source.WRITTEN requires a writer.")
+
+    def of(self, folder: Path) -> RowTask:
+        """The task for rows whose relative paths of images begin in a folder."""
+        return replace(self, columns=replace(self.columns, folder=folder))
 
     def open(self, store: Store | None, shard: str = "") -> Opened:
         """Build the pipeline, with `store` for its answers."""

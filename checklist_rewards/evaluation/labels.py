@@ -22,7 +22,7 @@ from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.evaluation.scored import CHECKLIST, ItemAnswer, ScoredText, own_id, read_scored, shown_prompt
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.rows import Row, read_rows
-from checklist_rewards.images import PLACE, is_logged
+from checklist_rewards.images import PLACE, is_logged, path_in
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.keys import image_key
 from checklist_rewards.messages import with_places
@@ -212,11 +212,11 @@ def pairs_of(
     Args:
         rows, others (sequences of [`ScoredText`]): The rows of each file.
         where (pair of `str`): The names of the files, for error messages.
-        same_texts (`bool`, *optional*, defaults to `True`): Refuse rows with the same id and different texts. Two
-            judges can only be compared on the same texts.
+        same_texts (`bool`, *optional*, defaults to `True`): Refuse rows with the same id and different texts or
+            images. Two judges can only be compared on the same texts.
 
     Raises:
-        SampleError: If the files have no id in common, or if the texts of a pair differ.
+        SampleError: If the files have no id in common, or if the texts or images of a pair differ.
     """
     partners = {row.id: row for row in others}
     pairs = [(row, partners[row.id]) for row in rows if row.id in partners]
@@ -227,23 +227,30 @@ def pairs_of(
         )
     if same_texts and (differing := other_texts(rows, others)) is not None:
         one, other = differing
+        first, second = _text_in(one), _text_in(other)
+        what = "images differ" if _equal_or_none(first, second) else f"texts differ: {first!r:.60} and {second!r:.60}"
         raise SampleError(
-            f"{one.where} and {other.where} have the same id {one.id!r}, but their texts differ: "
-            f"{_text_in(one)!r:.60} and {_text_in(other)!r:.60}. Judges are compared on the same texts; for the "
-            "rate of wins of one file over the other, label rows of both (--label-key)."
+            f"{one.where} and {other.where} have the same id {one.id!r}, but their {what}. Judges are compared on the "
+            "same texts; for the rate of wins of one file over the other, label rows of both (--label-key)."
         )
     return pairs, len(rows) + len(others) - 2 * len(pairs)
 
 
 def other_texts(rows: Sequence[ScoredText], others: Sequence[ScoredText]) -> tuple[ScoredText, ScoredText] | None:
-    """The first two rows of the same id whose texts differ, such as those of two policies; None without any."""
+    """The first two rows of the same id whose texts or images differ, such as those of two policies; None without
+    any."""
     partners = {row.id: row for row in others}
     for row in rows:
-        if (other := partners.get(row.id)) is not None:
-            first, second = _text_in(row), _text_in(other)
-            if first is not None and second is not None and not equal_answers(first, second):
-                return row, other
+        if (other := partners.get(row.id)) is not None and (
+            not _equal_or_none(_text_in(row), _text_in(other)) or _other_images(row.images, other.images)
+        ):
+            return row, other
     return None
+
+
+def _equal_or_none(one: str | None, other: str | None) -> bool:
+    """Whether two texts are equal, or one of them is not known."""
+    return one is None or other is None or equal_answers(one, other)
 
 
 def same_text(one: Mapping[str, Any], other: Mapping[str, Any], target: str | None = None) -> bool | None:
@@ -275,13 +282,22 @@ def _words(prompt: str) -> str:
 
 def _other_images(images: Sequence[Any], others: Sequence[Any]) -> bool:
     """Whether two rows with images have different ones. Cells of two kinds, such as a path and bytes, are not
-    compared."""
+    compared. Paths begin in the folders of their files, so the end that both have must be the same."""
     if len(images) != len(others):
         return bool(images and others)
     return any(
-        type(one) is type(other) and is_logged(one) == is_logged(other) and image_key(one) != image_key(other)
+        type(one) is type(other)
+        and is_logged(one) == is_logged(other)
+        and image_key(one) != image_key(other)
+        and not _same_end(one, other)
         for one, other in zip(images, others, strict=True)
     )
+
+
+def _same_end(image: Any, other: Any) -> bool:
+    one, two = ([part for part in Path(path_in(value) or "").parts if part != ".."] for value in (image, other))
+    length = min(len(one), len(two))
+    return length > 0 and one[-length:] == two[-length:]
 
 
 def equal_answers(one: str, other: str) -> bool:

@@ -221,8 +221,9 @@ def read_shadow(
 def read_canaries(
     scorer: ChecklistScorer, samples: Sequence[Sample], budget: ReadBudget, metric: Any, *, on_credit: bool
 ) -> tuple[list[Canary], int]:
-    """Score degenerate replies to the first two prompts of a batch; none if the budget does not allow it. An empty
-    reply is left out if the scorer does not ask its judge about targets without an answer.
+    """Score degenerate replies to the first two prompts of a batch; none if the budget does not allow it. Each is the
+    only message of its completion, without the tools and images of the real one. An empty reply is left out if the
+    scorer does not ask its judge about targets without an answer.
 
     Returns:
         The canaries, and the number of reads.
@@ -232,7 +233,7 @@ def read_canaries(
         if len(chosen) < _CANARY_PROMPTS:
             chosen.setdefault(f"{sample.history}\n{sample.input}\n{sample.checklist.id}", sample)
     replies = [
-        (name, replace(sample, target=text, state="answered"))
+        (name, replace(sample, target=text, state="answered", messages=(), checked=None, target_images=()))
         for sample in chosen.values()
         for name, text in degenerate_replies(shown(sample.input or ""), sample.checklist).items()
     ]

@@ -8,7 +8,9 @@ from datasets import Dataset
 
 from checklist_rewards.backends import Reply
 from checklist_rewards.backends import engine as engines
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.images import image_of, images_in
+from checklist_rewards.rows import Columns
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.evaluation.agreement.files import scored_file
 from tests.test_images import PILLOWS, RED, Seeing
@@ -179,3 +181,66 @@ def test_a_saved_dataset_of_images_is_scored(run, looking):
     assert [
         image_of(row["image"]) if row["image"] else None for row in Dataset.from_parquet("out.parquet").to_list()
     ] == [RED, None]
+
+
+MOVED = {
+    "score": "score data/rows.jsonl -o {out}",
+    "generate": "generate data/rows.jsonl -o {out} --input-key prompt",
+    "run": "run data/rows.jsonl -o {out}",
+    "rerank": "rerank data/rows.jsonl -o {out}",
+    "pairs": "pairs data/rows.jsonl -o {out} --ties keep",
+    "refine": "refine data/rows.jsonl -o {out}",
+    "replay": "replay data/rows.jsonl -o {out}",
+    "inspect, sampled": "inspect data/rows.jsonl --policy.model vlm --n 2 --scored {out}",
+    "import": "checklists import data/rows.jsonl -o {out} --checklist-key checklist",
+    "export": "checklists export data/rows.jsonl -o {out} --to verl",
+}
+ADDRESSED = {"type": "image_url", "image_url": {"url": "images/red.png"}}
+SHAPES = {
+    "image": {"image": "images/red.png"},
+    "images": {"images": ["images/red.png"]},
+    "part": {"prompt": json.loads(json.dumps(MESSAGES).replace("red.png", "images/red.png"))},
+    "address": {"prompt": [{"role": "user", "content": [ADDRESSED]}]},
+    "absolute": {"image": "{here}/data/images/red.png"},
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "extension"), [*((command, "jsonl") for command in MOVED), ("score", "csv"), ("pairs", "parquet")]
+)
+def test_images_of_rows_that_are_written_to_another_folder_open_there(run, looking, command, extension):
+    """Every command that copies rows, and every shape of a path."""
+    for folder in ("data/images", "elsewhere"):
+        Path(folder).mkdir(parents=True)
+    Path("out").symlink_to("elsewhere", target_is_directory=True)
+    PILLOWS["red"].save("data/images/red.png")
+    for name, shape in SHAPES.items():
+        shape = json.loads(json.dumps(shape).replace("{here}", str(Path.cwd())))
+        scored_file("data/rows.jsonl", ROW | shape, judge="vlm")
+        output = f"out/{name}.{extension}"
+        model = [] if command in ("import", "export") else ["--model", "vlm", "--no-store"]
+        done = run(*MOVED[command].format(out=output).split(), *model)
+        assert done.exit_code in (0, 1), done.output  # the fake engine writes no checklist
+        rows = list(read_rows(output))
+        assert rows
+        for row in rows:
+            prompts = ["prompt"] if "prompt" in row.data else ["input"]
+            _, _, images = Columns.of(row, inputs=prompts).context_of(row.data, row.where)
+            assert list(images) == [RED], (command, name, row.data)
+            assert ("images/red.png" in json.dumps(row.data, default=str)) or command == "export"
+            assert "elsewhere" not in json.dumps(row.data, default=str)
+
+
+def test_a_row_keeps_what_is_no_path_of_a_file(run, looking):
+    """With --images ignore, the column may hold anything."""
+    Path("data").mkdir()
+    PILLOWS["red"].save("data/red.png")
+    cell = {"bytes": None, "path": "red.png"}
+    rows = [ROW | {"image": image} for image in ("00017", "red.png", ADDRESS, RED.url, cell)]
+    write_jsonl("data/rows.jsonl", *rows)
+    command = "score data/rows.jsonl -o out/scored.jsonl --images ignore --model vlm --no-store"
+    assert run(*command.split()).exit_code == 0
+    cells = [row["image"] for row in read_jsonl("out/scored.jsonl")]
+    assert cells == ["00017", "../data/red.png", ADDRESS, RED.url, {"bytes": None, "path": "../data/red.png"}]
+    assert run(*command.replace("out/", "data/").split()).exit_code == 0
+    assert [row["image"] for row in read_jsonl("data/scored.jsonl")] == [row["image"] for row in rows]

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards.backends import engine as engines
 from checklist_rewards.files.rows import read_rows
+from checklist_rewards.images import image_of
 from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
 from tests.faultserver import MARK
+from tests.test_images import IMAGES, PILLOWS, Seeing
 
 pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 
@@ -135,6 +138,46 @@ def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(inline, run, t
     assert [after[0], after[2]] == before
     assert [row["prompt"] for row in output("out")] == [*(row["prompt"] for row in ROWS[:3]), "  ", "Write."]
     assert [row["checklist"] is None for row in output("out")] == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [("gone.png", "gone.png' cannot be read: No such file"), ("list.json", "cannot be decoded as")],
+)
+def test_a_row_with_a_bad_image_is_named_before_the_cluster_starts(inline, run, tmp_path, image, message, cut):  # noqa: F811
+    """By the file and the line that the user knows, although a file may be cut."""
+    (tmp_path / "list.json").write_text("[]")
+    bad = row("What is this?", checklist=["Is it red?"], image=f"../{image}")
+    parts = [[row("Write.", checklist=["Is it red?"])], [row("Write.", checklist=["Is it red?"]), bad]]
+    source = shards(tmp_path / "in", *parts)
+    source = source / "part-1.jsonl" if cut else source
+    done = run("score", source, "-o", "out", "--ray", "--model", "pocket", "--no-store")
+    assert done.exit_code == 2 and "part-1.jsonl, line 2, 'image'" in done.stderr, done.output
+    assert message in done.stderr and not inline.started and not Path("out").exists()
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_images_of_shards_begin_in_their_folders_and_open_beside_the_results(inline, run, tmp_path, cut, monkeypatch):  # noqa: F811
+    """Two folders of the pattern have an image of the same name."""
+    backend = Seeing()
+    monkeypatch.setattr(engines, "_engines", {})
+    monkeypatch.setattr(engines, "_build", lambda *_: backend)
+    (tmp_path / "vlm").mkdir()
+    (tmp_path / "vlm/config.json").write_text('{"model_type": "smolvlm"}')
+    colours = ["red"] if cut else ["red", "blue"]
+    for colour in colours:
+        folder = tmp_path / "data" / colour
+        folder.mkdir(parents=True)
+        PILLOWS[colour].save(folder / "it.png")
+        write_jsonl(folder / f"{colour}.jsonl", row("What is this?", checklist=["Is it red?"], image="it.png"))
+    source = "data/red/red.jsonl" if cut else "data/*/*.jsonl"
+    done = run("score", source, "-o", "out", "--ray", "--model", "vlm", "--no-store")
+    assert done.exit_code == 0, done.output
+    assert sorted(backend.shown) == sorted([IMAGES[colour].key] for colour in colours)
+    found = [image_of(one["image"], folder="out") for one in output("out")]
+    assert {image.key for image in found} == {IMAGES[colour].key for colour in colours}
+    assert {one["image"] for one in output("out")} == {f"../data/{colour}/it.png" for colour in colours}
 
 
 def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(inline, run, tmp_path, fault_server):  # noqa: F811

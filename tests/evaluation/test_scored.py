@@ -180,6 +180,31 @@ def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
     assert len(pairs_of(one, read_scored(other), ("one", "other"), same_texts=False)[0]) == 1
 
 
+@pytest.mark.parametrize(
+    ("image", "other", "same"),
+    [
+        ({"image": "a/red.png"}, {"image": "a/blue.png"}, False),
+        ({"image": "a/red.png"}, {"image": "../x/a/red.png"}, True),  # of another folder
+        ({"images": ["red.png"]}, {"images": ["red.png", "blue.png"]}, False),
+        ({"image": {"path": "red.png"}}, {"image": {"path": "blue.png", "bytes": None}}, False),
+        ({"image": "https://a.org/red.png"}, {"image": "https://b.org/red.png"}, False),
+        ({"image": {"hash": "0", "path": "red.png"}}, {"image": {"hash": "1", "path": "red.png"}}, False),
+        ({"image": "red.png"}, {}, True),  # nothing is known of the other
+        ({"image": "red.png"}, {"image": {"hash": "1", "path": "red.png"}}, True),  # not compared
+    ],
+)
+def test_equal_words_about_other_images_are_no_pair(image, other, same, tmp_path):
+    row = {"id": "a", "prompt": "What is it?", "target": "Red.", "checklist": ["Is it red?"], "said": [0.9]}
+    one, two = (
+        read_scored(scored_file(tmp_path / f"{n}.jsonl", row | columns)) for n, columns in enumerate((image, other))
+    )
+    if same:
+        assert len(pairs_of(one, two, ("one", "other"))[0]) == 1
+    else:
+        with pytest.raises(SampleError, match="have the same id 'a', but their images differ. Judges are compared"):
+            pairs_of(one, two, ("one", "other"))
+
+
 def test_a_completion_without_an_answer_is_shown_in_full():
     assert shown_completion("<think>a</think>b") == "<think>a</think>b"
     assert shown_completion([{"role": "assistant", "content": "b"}]) == "b"

@@ -20,7 +20,7 @@ from checklist_rewards.rewards.settings import MonitorConfig
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.attacks.test_report import report
 from tests.monitor.fakes import CHECKLIST, OptionsBackend, call, monitored
-from tests.test_images import PILLOWS, RED, Seeing
+from tests.test_images import BLUE, PILLOWS, RED, Seeing
 
 COLORS = ("red", "blue", "green", "pink")
 QUICK = dict(start=3, window=3, certainty=2.0, max_canary=None)
@@ -165,6 +165,28 @@ def test_the_monitor_shows_its_judge_the_images_and_people_their_places(tmp_path
     assert canaries["prompt"]["completion"] == canaries["prompt"]["prompt"] == "[image]What is 0?"
     shown = [one.completion for alarm in reward.monitor.alarms for one in alarm.completions]
     assert any(completion.startswith("tool: [image]") for completion in shown)
+
+
+def test_a_canary_has_neither_the_tools_nor_the_images_of_the_real_completion(tmp_path):
+    """An item about a tool result would be answered about the real one, and the canary would have its score."""
+    backend = SeeingOptions()
+    item = {"question": "Does it show blue?", "scope": "any_tool_result"}
+    scorer = ChecklistScorer(backend=backend, store=False)
+    reward = ChecklistReward(scorer, judged="transcript", monitor={"log": tmp_path / "monitor.jsonl"})
+    tool = {"role": "tool", "content": [{"type": "image", "image": PILLOWS["blue"]}]}
+    looks = [[tool, {"role": "assistant", "content": "Blue."}]] * 4
+    reward(
+        [f"What is {n}?" for n in range(4)],
+        looks,
+        [[item, "Is it right?"]] * 4,
+        trainer_state=SimpleNamespace(global_step=0),
+    )
+    found = records(tmp_path / "monitor.jsonl", "canary")
+    assert len(found) == 10
+    of_canaries = [(prefix, keys) for (prefix, _), keys in zip(backend.asked, backend.shown, strict=True) if not keys]
+    of_looks = [prefix for (prefix, _), keys in zip(backend.asked, backend.shown, strict=True) if keys]
+    assert of_looks and all("Blue." in prefix or BLUE.mark in prefix for prefix in of_looks)
+    assert len(of_canaries) >= 10 and not any("Blue." in prefix for prefix, _ in of_canaries)
 
 
 def test_at_the_defaults_at_most_ten_percent_more_are_read():
