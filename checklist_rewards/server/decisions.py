@@ -9,8 +9,9 @@ the instruction, and all earlier messages are the history. A state may be a JSON
 optionally `input`, `reference` and `history`. Any other JSON state is judged as JSON text.
 
 Images are data URLs, in parts of messages, in outputs of tools, and in a state that is a list of texts and parts, as
-OpenRouter has it. The judge sees them in their places. Those of System One's field `images` have none: they are in
-front of the state, or of its `input`. Images are bounded as those of `/score`; questions have none.
+OpenRouter has it, or of messages, as llama.cpp has it. The judge sees them in their places. Those of System One's field
+`images` have none: they are in front of the state, or of its `input`. Images are bounded as those of `/score`;
+questions have none.
 
 Of a target, the answer is judged, without its thought, as in training. The message of a user and JSON text are judged
 as they are. So is a judge prompt of this package, which [`DecisionsJudge`] sends as text: its target was read already.
@@ -383,6 +384,8 @@ def _of_state(state: Any, images: Sequence[Image] = ()) -> dict[str, Any]:
         return _answered(Target(state) if _is_judge_prompt(marked) else _READER.read(state))
     if isinstance(state, list) and any(map(_is_image, state)):
         return _answered(_as_it_is(_parts(state, "state")))
+    if isinstance(state, list) and any(map(_shows, state)):
+        return _of_messages(state)
     own = isinstance(state, Mapping) and "target" in state and state.keys() <= set(_FIELDS)
     if own and all(isinstance(text, str) for text in state.values()):
         return {**state, **_answered(_READER.read(state["target"]))}
@@ -499,6 +502,12 @@ def _parts(given: Sequence[Any], field: str) -> list[dict[str, Any]]:
         between = "\n" if parts and "text" in parts[-1] else ""
         parts.append({"type": "text", "text": between + text})
     return parts
+
+
+def _shows(message: Any) -> bool:
+    """Whether a value is a message with an image."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    return isinstance(content, list) and any(map(_is_image, content))
 
 
 def _is_image(part: Any) -> bool:

@@ -86,6 +86,7 @@ def test_images_of_messages_stand_where_they_stood(given, fields):
     [
         (["A ", part(RED, "image_url"), "b", part(BLUE, "image_url")], {}, {"target": f"A {RED.mark}b{BLUE.mark}"}),
         (["A", {"b": 1}, part(RED)], {}, {"target": f'A\n{{"b": 1}}{RED.mark}'}),
+        ([user(part(RED, "image_url"), TEXT)], {}, {"target": f"{RED.mark}Red."}),
         ("See [image 1].", {"images": [RED.url, BLUE.url]}, {"target": f"{RED.mark}{BLUE.mark}See [image 1]."}),
         ({"b": 1}, {"images": [RED.url]}, {"target": f'{RED.mark}{{"b": 1}}'}),
         ({"target": "Red.", "input": "What?"}, {"images": [RED.url]}, {"target": "Red.", "input": f"{RED.mark}What?"}),
