@@ -268,6 +268,12 @@ def path_in(value: Any) -> str | None:
     return value if isinstance(value, str) and value and not _NO_PATH.match(value) else None
 
 
+def file_in(value: Any, folder: Path) -> str | None:
+    """The file in the value of a cell, for an image that is given by the path of a file alone."""
+    path = path_in(value)
+    return None if path is None or not os.path.isfile(folder / path) else str(folder / path)
+
+
 def is_logged(value: Any) -> bool:
     """Whether a value is an image in a reward log: its hash, and its path if it has one."""
     return isinstance(value, Mapping) and isinstance(value.get("hash"), str) and value.keys() <= {"hash", "path"}

@@ -37,7 +37,7 @@ from checklist_rewards.errors import ChecklistError, ConfigError, SampleError
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.documents import read_text
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, RowWriter, read_rows, write_rows
-from checklist_rewards.images import Image, clean, has_images, image_of, images_in, is_plain, parts, path_in, shown
+from checklist_rewards.images import Image, clean, file_in, has_images, image_of, images_in, is_plain, parts, shown
 from checklist_rewards.messages import (
     Images,
     chat_messages,
@@ -620,10 +620,10 @@ def moved(row: Mapping[str, Any], folder: Path, to: Path) -> dict[str, Any]:
         if isinstance(value, Mapping):
             bare = value.get("bytes") is None  # with bytes, the path is only a name
             return {name: cell(inner) if bare and name in _PATHS else inner for name, inner in value.items()}
-        path = path_in(value)
-        if path is None or os.path.isabs(path) or not os.path.isfile(folder / path):
+        file = file_in(value, folder)
+        if file is None or os.path.isabs(value):
             return value
-        parent, name = os.path.split(folder / path)
+        parent, name = os.path.split(file)
         parent = os.path.realpath(parent)
         with suppress(ValueError):  # on another drive
             parent = os.path.relpath(parent, os.path.realpath(to))

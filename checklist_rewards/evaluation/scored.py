@@ -14,6 +14,7 @@ What cannot be read raises a [`SampleError`] that names the file and the row.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,7 +30,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
-from checklist_rewards.images import is_logged
+from checklist_rewards.images import file_in, is_logged
 from checklist_rewards.keys import prompt_identity
 from checklist_rewards.messages import Images, with_places
 from checklist_rewards.rows import PROMPT, Columns, image_column, require_scores, score_from
@@ -157,8 +158,12 @@ class ScoredText:
 
     @cached_property
     def prompt_key(self) -> str | None:
-        """What the prompt is compared by; see [`prompt_identity`]. Rows with equal values have the same prompt."""
-        identity: str | None = prompt_identity(self.prompt, self.prompt_images)
+        """What the prompt is compared by; see [`prompt_identity`]. Rows with equal values have the same prompt, also
+        in files of two folders, where an image has two paths."""
+        folder = self.columns.folder or Path()
+        files = [(image, file_in(image, folder)) for image in self.prompt_images]
+        images = [image if file is None else os.path.realpath(file) for image, file in files]
+        identity: str | None = prompt_identity(self.prompt, images)
         return identity
 
     @cached_property

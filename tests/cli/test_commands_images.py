@@ -231,6 +231,29 @@ def test_images_of_rows_that_are_written_to_another_folder_open_there(run, looki
             assert "elsewhere" not in json.dumps(row.data, default=str)
 
 
+@pytest.mark.parametrize("folders", [("data", "out"), ("out", "a/b")])
+def test_files_in_two_folders_are_about_the_same_images(run, looking, folders):
+    """`diff` matches rows without ids by their prompts, and `agree` refuses other images."""
+    Path("data").mkdir()
+    rows = [ROW | {"image": f"{name}.png"} for name in ("red", "blue")]
+    for name in ("red", "blue"):
+        PILLOWS[name].save(f"data/{name}.png")
+    write_jsonl("data/rows.jsonl", *rows)
+    files = [f"{folder}/scored.jsonl" for folder in folders]
+    for file in files:
+        assert run("score", "data/rows.jsonl", "-o", file, "--model", "vlm", "--no-store").exit_code == 0
+    assert read_jsonl(files[0])[0]["image"] != read_jsonl(files[1])[0]["image"]
+    done = run("diff", *files, "--json", "diff.json", "--bootstrap", "0")
+    assert done.exit_code == 0, done.output
+    assert json.loads(Path("diff.json").read_text())["rows"] == 2
+    done = run("agree", *files, "--bootstrap", "0")
+    assert "images differ" not in done.output, done.output
+    labels = [row | {"labels": ["yes", "no"], "id": str(n)} for n, row in enumerate(read_jsonl(files[1]), start=1)]
+    write_jsonl("data/labels.jsonl", *labels)
+    done = run("agree", files[0], "--labels", "data/labels.jsonl", "--bootstrap", "0")
+    assert done.exit_code == 0, done.output
+
+
 def test_a_row_keeps_what_is_no_path_of_a_file(run, looking):
     """With --images ignore, the column may hold anything."""
     Path("data").mkdir()
