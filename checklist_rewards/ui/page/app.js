@@ -59,8 +59,8 @@ async function report(main) {
       location.href = "/judge";
     },
     async compare(shown, row) {
-      const { input, target, checklist, settings } = await getJson("row", { file: fileOf(shown), id: shown.id(row) });
-      keepForCompare({ prompt: input, checklist, responses: [target, ""], settings: [settings, {}] });
+      const { input, target, checklist, settings, images, of } = await getJson("row", { file: fileOf(shown), id: shown.id(row) });
+      keepForCompare({ prompt: input, checklist, responses: [target, ""], settings: [settings, {}], images, of });
       location.href = "/compare";
     },
   };

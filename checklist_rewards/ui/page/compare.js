@@ -2,7 +2,7 @@
 // rejected text of each prompt, side by side.
 
 import { scatter } from "./charts.js";
-import { choice, count, el, fixed, folded, note, num, section, table, tabled, verdict, written } from "./dom.js";
+import { choice, count, el, fixed, folded, note, num, section, table, tabled, thumbnails, verdict, written } from "./dom.js";
 
 const MOST_ROWS = 100, PAGE = 20;
 
@@ -107,6 +107,7 @@ function pair(file, row, margin) {
     { class: "part card" },
     el("h3", {}, `${file.id(row)}: margin ${fixed(margin)}`),
     file.prompt(row) === null ? null : written(file.prompt(row)),
+    thumbnails(file.thumbnails(row)),
     el("div", { class: "columns" }, side("Chosen", file.target(row), score_chosen), side("Rejected", file.text(rejected), score_rejected)),
     items.length ? table(["only one of them passes", "chosen", "rejected"], items.map((item) => [item.question ?? item.id, String(item.chosen ?? "–"), String(item.rejected ?? "–")])) : note("No item decides between them alone."),
   );
