@@ -11,6 +11,9 @@ export function compare(report, { openRow: open, openFilter: filter }) {
   return report.comparisons.map((one) => comparison(report, one, open, filter));
 }
 
+/** The judges that scored a file, each once. Code checks are none. */
+export const judgesOf = ({ overview }) => [...new Set(overview.judges.filter((one) => one.judge !== "code").map((one) => one.judge || "an unrecorded judge"))];
+
 function comparison(report, compared, open, filter) {
   const { comparison: figures, sections, match } = compared, { ids } = sections.items;
   const first = report.file(figures.one), second = report.file(figures.other);
@@ -21,7 +24,7 @@ function comparison(report, compared, open, filter) {
   const what = sameText ? "row" : "group";
   return [
     verdict(compared.people, compared.verdict),
-    note([first, second].map((file) => `${file.name}: scored by ${file.overview.judges.map((one) => one.judge || "an unrecorded judge").join(", ")}. `)),
+    note([first, second].map((file) => `${file.name}: scored by ${judgesOf(file).join(", ") || "code checks"}. `)),
     compared.how ? note(compared.how) : null,
     tabled(sections.items, (i) => filter(first, { item: ids[i], judgesDiffer: sameText })),
     section(
