@@ -177,10 +177,20 @@ class ScoredText:
     @cached_property
     def images(self) -> list[Any]:
         """The images of prompt and text in the order of their places, as [`image_of`] accepts them; None for one that
-        the row does not have. None of them is read."""
-        name = {"rewards": "completion", "pairs": "chosen"}.get(self.kind, self.columns.target)
-        text = messages_in(self.data.get(name))
-        return self.prompt_images + ([] if isinstance(text, str) else with_places(text)[1])
+        the row does not have. None of them is read. Of a pair, those of both texts, which may repeat the prompt: each
+        once."""
+        if self.kind != "pairs":
+            return self.prompt_images + self._images_in(
+                "completion" if self.kind == "rewards" else self.columns.target
+            )
+        found = list(self.prompt_images)
+        for name in PAIRS:
+            found += [image for image in self._images_in(name) if image not in found]
+        return found
+
+    def _images_in(self, column: str) -> list[Any]:
+        text = messages_in(self.data.get(column))
+        return [] if isinstance(text, str) else with_places(text)[1]
 
     @property
     def cell(self) -> Any:

@@ -34,9 +34,10 @@ from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap
 from checklist_rewards.evaluation.labels import PROBABILITY
 from checklist_rewards.evaluation.rates import LabelSample
 from checklist_rewards.evaluation.scored import CHECKLIST, ScoredFile, ScoredText, read_scored
+from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
-from checklist_rewards.images import shown
-from checklist_rewards.keys import prompt_identity
+from checklist_rewards.keys import image_key, prompt_identity
+from checklist_rewards.messages import with_places
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.ui.project import Project
 from checklist_rewards.validation import install, missing
@@ -66,8 +67,13 @@ class Task:
     score: Score | None = None
     """The judge's answers, for the order of the tasks only."""
     group: str | None = None
-    images: Sequence[Any] = ()
-    """The images of prompt and response, which are not read."""
+    pictured: ScoredText | None = None
+    """The row, if it has images, which are not read."""
+
+    @property
+    def images(self) -> Sequence[Any]:
+        """The images of prompt and response."""
+        return () if self.pictured is None else self.pictured.images
 
     @property
     def text(self) -> str:
@@ -88,6 +94,11 @@ class Task:
             for key, item in zip(self.keys, self.items, strict=True)
         ]
         return {"id": self.id, "prompt": self.prompt, "target": self.target, "text": self.text, "items": items}
+
+
+def text_of(record: ScoredText) -> str:
+    """Hash of what the page shows of a row: its texts and its images."""
+    return content_hash(prompt_identity(record.prompt, record.images), record.text or "")
 
 
 def abstention(item: ChecklistItem) -> str:
@@ -169,8 +180,11 @@ def _unscored(path: Path) -> list[ScoredText]:
 
 def _task(text: ScoredText) -> Task:
     items = text.checklist.items if text.score is None and text.checklist is not None else text.items
-    target = shown(text.columns.target_of(text.data, text.where).text)
-    return Task(text.id, text.prompt, target, items, item_keys(items), text.score, _group(text.data), text.images)
+    column, data = text.columns.target, text.data
+    cell, images = with_places(messages_in(data.get(column)))
+    target = text.columns.target_of({**data, column: cell} if images else data, text.where).text
+    pictured = text if text.images else None
+    return Task(text.id, text.prompt, target, items, item_keys(items), text.score, _group(data), pictured)
 
 
 def _group(data: Mapping[str, Any]) -> str | None:
@@ -429,6 +443,7 @@ def export(
                     "checklist": [item.model_dump(mode="json", exclude_defaults=True) for item in task.items],
                     "labels": labels,
                     "reasons": reasons,
+                    **({} if task.pictured is None else {"images": _hashes(task.pictured)}),
                     **({} if task.group is None else {"group": task.group}),
                     **({} if sample is None else {PROBABILITY: chances.get(place)}),
                 }
@@ -610,6 +625,12 @@ def quoted(target: str | None, texts: Iterable[str | None], answers: Collection[
             for match in islice(whole.finditer(str(target)), _MOST_PLACES)
         ]
     return spans
+
+
+def _hashes(row: ScoredText) -> list[dict[str, str]]:
+    """The images of a row in a labels file: as in a log, without their paths. Labels are compared by those of the
+    prompt; examples and training data are text, so what reads them refuses a row with an image."""
+    return [{"hash": image_key(image)} for image in row.prompt_images or row.images]
 
 
 def name_of(file: str) -> str:

@@ -17,7 +17,7 @@ import os
 import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
@@ -34,11 +34,10 @@ from checklist_rewards.evaluation.scored import PAIRS, ScoredFile, ScoredText, s
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.progress import Bar
-from checklist_rewards.rows import Columns
 from checklist_rewards.ui import annotations as answers
-from checklist_rewards.ui.annotations import Task, ordered, read_tasks
+from checklist_rewards.ui.annotations import Task, ordered, read_tasks, text_of
 from checklist_rewards.ui.building import Building
 from checklist_rewards.ui.code import items_of, loop_commands, report_command, snippets, without_secrets
 from checklist_rewards.ui.comparisons import exported
@@ -50,7 +49,7 @@ from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, folder_of, opened, write_example
 from checklist_rewards.ui.report import MONITOR_FILE, kind_of, page_file, parts_of, report_data
 from checklist_rewards.ui.table import json_chunks
-from checklist_rewards.ui.thumbnails import Thumbnails
+from checklist_rewards.ui.thumbnails import Thumbnails, with_row
 from checklist_rewards.version import __version__
 
 FOLDER = "uploads"
@@ -164,9 +163,35 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             return _json({"error": f"{name:.80} is not a file of the page."}, 404)
         return Response(static[name], media_type=_TYPES[Path(name).suffix])
 
+    def numbered(query: Mapping[str, Any]) -> ScoredText:
+        """A row of a file by its number, which needs no score. A pair is read as its prompt."""
+        path, number = project.existing(query.get("file", "")), _whole(query.get("row", "1"), "row")
+        rows = enumerate(ScoredFile(path, unscored=True, **columns_of(path)), start=1)
+        found = next((record for n, record in rows if n == number), None)
+        if found is None:
+            raise SampleError(f"{path.name} has no row {number}.")
+        return replace(found, kind="scored") if found.kind == "pairs" else found
+
+    def seen(body: dict[str, Any]) -> dict[str, Any]:
+        """A request with the images of the row that its texts are `of`."""
+        of = body.get("of")
+        if not isinstance(of, Mapping):
+            return body
+        record = numbered(of)
+        if of.get("text") != text_of(record):
+            raise SampleError(f"{record.where} has changed since it was opened; open it again.")
+        return with_row(body, record, project.holds)
+
+    def pictured(record: ScoredText, file: str, number: int | str) -> dict[str, Any]:
+        """What the page has of a row with images: thumbnails, and what it sends to have them seen."""
+        if not record.images:
+            return {}
+        of = {"file": file, "row": number, "text": text_of(record)}
+        return {"images": Thumbnails(project.holds).of(record), "of": of}
+
     @app.post("/api/judge")
     async def judge(request: Request) -> Response:
-        body = await json_body(request)
+        body = await asyncio.to_thread(seen, await json_body(request))
         return StreamingResponse(_events(judging.score(body)), media_type="application/x-ndjson")
 
     @app.post("/api/upload")
@@ -212,14 +237,13 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
 
     def row(query: Mapping[str, Any]) -> Any:
         path, id = project.existing(query.get("file", "")), query.get("id")
-        for record in ScoredFile(path, **columns_of(path)):
+        for number, record in enumerate(ScoredFile(path, **columns_of(path)), start=1):
             if record.id == id:
                 lines = () if record.score is None else record.score.items
                 items = [{"question": one.question, "weight": one.weight, "required": one.required} for one in lines]
                 shown = items if record.checklist is None else items_of(record.checklist)
                 found: dict[str, Any] = {"input": record.prompt, "target": record.text, "checklist": shown}
-                if record.images:
-                    found["images"] = Thumbnails(project.holds).of(record)
+                found |= pictured(record, query["file"], number)
                 if record.score is None:
                     return found
                 like = judging.like(record.score)
@@ -230,11 +254,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         raise SampleError(f"{path.name} has no row {id!r:.80}.")
 
     def candidates(query: Mapping[str, Any]) -> Any:
-        path, number = project.existing(query.get("file", "")), _whole(query.get("row", "1"), "row")
-        found = next((row for n, row in enumerate(read_rows(path), start=1) if n == number), None)
-        if found is None:
-            raise SampleError(f"{path.name} has no row {number}.")
-        return _several_texts(found)
+        record = numbered(query)
+        return _several_texts(record) | pictured(record, query["file"], query.get("row", "1"))
 
     def tasks_of(query: Mapping[str, Any]) -> tuple[str, list[Task]]:
         file = str(query.get("file") or "")
@@ -264,7 +285,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         shown = tasks[place]
         own = answers.answers_of(answers.annotators(project, file, tasks), name)
         mine = {key: own[shown.id, key].shown() for key in shown.keys if (shown.id, key) in own}
-        return {**shown.shown(), "mine": mine}
+        images = {} if shown.pictured is None else {"images": Thumbnails(project.holds).of(shown.pictured)}
+        return {**shown.shown(), **images, "mine": mine}
 
     def answer(body: dict[str, Any]) -> Any:
         name = answers.check_name(body.get("annotator"))
@@ -282,16 +304,18 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         sample = answers.label_sample(tasks, _whole(str(body.get("seed", 0)), "seed")) if sampled else None
         done = answers.export(project, file, tasks, people, body.get("annotators"), sample)
         judges = judges_of(task.score for task in tasks) if all(task.score is not None for task in tasks) else None
-        commands = loop_commands(file, done["name"], judges, judging, jobs.options_of(file))
+        commands = loop_commands(
+            file, done["name"], judges, judging, jobs.options_of(file), any(t.images for t in tasks)
+        )
         return {**done, "commands": commands}
 
     def generate(body: dict[str, Any]) -> Any:
-        checklist = judging.write(body)
+        checklist = judging.write(seen(body))
         return {"items": items_of(checklist), "source": checklist.source, "model": checklist.model}
 
     def code(body: dict[str, Any]) -> Any:
         config = judging.config_of(body.get("settings") or {})
-        return snippets(config, judging.engine_of(config), judging.sample(body), judging.store_path)
+        return snippets(config, judging.engine_of(config), judging.sample(seen(body)), judging.store_path)
 
     def save(body: dict[str, Any]) -> Any:
         text = checklist_text(body["checklist"]) if "checklist" in body else body.get("text")
@@ -467,7 +491,7 @@ def _report(
     return "".join(json_chunks(head)).encode(), "".join(json_chunks(rows)).encode(), command
 
 
-def _several_texts(row: Row) -> dict[str, Any]:
+def _several_texts(record: ScoredText) -> dict[str, Any]:
     """The texts of a row with `candidates`, or with a `chosen` and a `rejected` text, for the view Compare.
 
     Returns:
@@ -476,17 +500,16 @@ def _several_texts(row: Row) -> dict[str, Any]:
     Raises:
         SampleError: If the row has neither.
     """
-    data, columns = row.data, Columns.of(row.data)
+    data, columns = record.data, record.columns
     given = decoded(data.get("candidates")) or [data[name] for name in PAIRS if name in data]
     texts = [shown_completion(text) for text in given] if isinstance(given, list) else []
     if len(texts) < 2:
         raise SampleError(
-            f"{row.where}: the row has no two texts; expected a list `candidates`, or `chosen` and `rejected`."
+            f"{record.where}: the row has no two texts; expected a list `candidates`, or `chosen` and `rejected`."
         )
-    prompt = ScoredText("", row.where, data=data, columns=columns).prompt
-    checklist = columns.checklist_of(data, row.where) if data.get(columns.checklist) else None
+    checklist = columns.checklist_of(data, record.where) if data.get(columns.checklist) else None
     items = None if checklist is None else items_of(checklist)
-    return {"input": prompt or "", "texts": texts, "checklist": items}
+    return {"input": record.prompt or "", "texts": texts, "checklist": items}
 
 
 def _events(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:

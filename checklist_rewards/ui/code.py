@@ -151,6 +151,8 @@ def snippets(config: PipelineConfig, judge: Engine, sample: Sample, store_path: 
     Returns:
         `dict[str, str]`: `python`, `cli` (a shell script that writes its files), and `yaml` (the pipeline).
     """
+    if sample.images or sample.target_images:
+        raise SampleError("code for a text with images is not exported; score its file in Batch, and export the job.")
     text = _yaml(config)
     return {
         "python": _python(config, judge, sample, store_path),
@@ -189,7 +191,12 @@ def items_of(checklist: Checklist) -> list[str | dict[str, Any]]:
 
 
 def loop_commands(
-    file: str, labels: str, judges: Sequence[str] | None, judging: Judging, columns: Mapping[str, Any] | None = None
+    file: str,
+    labels: str,
+    judges: Sequence[str] | None,
+    judging: Judging,
+    columns: Mapping[str, Any] | None = None,
+    pictured: bool = False,
 ) -> list[str]:
     """The commands that use a labels file: agreement, calibration, few-shot examples and distillation.
 
@@ -201,6 +208,8 @@ def loop_commands(
             several other judges, which no option names, only the commands without a judge are given.
         judging ([`Judging`]): The judge of the app.
         columns (mapping, *optional*): Options of `score` that name columns and checklist, if any.
+        pictured (`bool`, *optional*, defaults to `False`): Whether rows have images, which examples and distillation
+            do not take.
     """
     jury = judging.config.scorer.judge
     options = _given(engine_arguments(judging.judge) if jury is None else {"judge": jury})
@@ -217,8 +226,8 @@ def loop_commands(
         ["agree", answers, "--labels", labels, *text],
         ["calibrate", answers, "--labels", labels, "-o", "calibration.json", *text],
         *([calibrated] if known else []),
-        *([with_examples] if known and jury is None else []),
-        ["distill", labels, "-o", "judge"],
+        *([with_examples] if known and jury is None and not pictured else []),
+        *([["distill", labels, "-o", "judge"]] if not pictured else []),
     ]
     return [shlex.join(["checklist-rewards", *command]) for command in commands]
 

@@ -250,7 +250,7 @@ class Judging:
 
     def sample(self, body: Mapping[str, Any]) -> Sample:
         """What the page wants to have scored. As in `score`, only the answer of the response is judged. Raises
-        [`SampleError`] for a text in which an image stands, because a page has no images of rows."""
+        [`SampleError`] for a text in which "[image]" stands without its image; see [`with_row`]."""
         _check_places(body, "input", "target", "history")
         checklist = Checklist.parse(body.get("checklist"))
         row = {name: _text(body, name) or None for name in ("input", "reference", "history")}
@@ -266,6 +266,7 @@ class Judging:
             sample = self.sample(body)
             pipe.check_checklist(sample.checklist, "checklist")
             pipe.scorer.validate()
+            pipe.check_sample(sample, "the response")
             yield {"event": "start", "items": len(sample.checklist)}
             started = time.perf_counter()
             score: Score | None = None
@@ -433,11 +434,11 @@ def _text(body: Mapping[str, Any], name: str) -> str | list[Any] | None:
 
 
 def _check_places(body: Mapping[str, Any], *names: str) -> None:
-    """Refuse texts that show an image of a row by its place."""
+    """Refuse texts that have the place of an image, but no image there."""
     if any(PLACE in str(body.get(name)) for name in names):
         raise SampleError(
-            f"{PLACE} stands for an image of the row, which this view does not pass to the judge; score the file in "
-            f"Batch or with `checklist-rewards score`, or remove {PLACE} to use the text alone."
+            f"{PLACE} stands for an image of a row, but this text is not of a row with an image there; open the row "
+            f"from its report, or in Compare from its file, or remove {PLACE} to use the text alone."
         )
 
 

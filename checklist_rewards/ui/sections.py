@@ -35,7 +35,7 @@ _CURVES = {
         "unfinished": "unfinished",
         "cut": "cut",
     },
-    "Label mass and unanswered reads": {"label_mass": "label mass", "unanswered": "unanswered"},
+    "Label mass and unanswered questions": {"label_mass": "label mass", "unanswered": "unanswered"},
 }
 ABOUT = {"hacking": "reward hacking", "judge": "the judge", "training": "training"}
 """What the signals of a monitor are about."""

@@ -1,8 +1,11 @@
-"""Thumbnails of the images of rows, for the report and the app.
+"""The images of rows: thumbnails for the report and the app, and the images of a request of the page for the judge.
 
 A thumbnail is a JPEG of at most 96 pixels in a data URL, made with Pillow while the report is written. Nothing is
 fetched: an image that is only an address is shown as this address. An image that cannot be read is shown as the
 sentence of the error, so no image makes a report fail. The number of images is bounded per row and per report.
+
+A page has the texts of a row with "[image]" in place of each image, and names the row when it sends them. [`with_row`]
+puts the images of the row at these places. They are read as the row says: a page names no image.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import base64
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -18,7 +21,7 @@ from typing import Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
-from checklist_rewards.images import Image, image_of, is_logged
+from checklist_rewards.images import PLACE, Image, image_of, is_logged
 
 SIDES = (96, 64, 32)
 """Longest side in pixels. A thumbnail with too many bytes is made smaller."""
@@ -44,12 +47,8 @@ class Thumbnails:
 
     def of(self, record: ScoredText) -> list[str]:
         """The thumbnails of a row, in order; for an image without one, its address or why it is not shown."""
-        images, own = record.images, len(record.prompt_images)
-        found = [
-            # A policy may have written a path into its text. A log has the paths of the images that were seen.
-            self._of(image, record.columns.folder if place < own or is_logged(image) else None)
-            for place, image in enumerate(images[:MAX_OF_A_ROW])
-        ]
+        images = [image for part in _placed(record) for image in part]
+        found = [self._of(image, folder) for image, folder in images[:MAX_OF_A_ROW]]
         more = len(images) - len(found)
         self.left_out += more
         return [*found, *([f"{more:,} more images are not shown"] if more > 0 else [])]
@@ -78,6 +77,51 @@ class Thumbnails:
             return thumbnail(image_of(image, "not shown: it", folder, self.may_read))
         except (SampleError, RecursionError) as error:
             return str(error)[:_LONGEST]
+
+
+def _placed(record: ScoredText) -> tuple[list[tuple[Any, Path | None]], list[tuple[Any, Path | None]]]:
+    """The images of the prompt and of the text, each with the folder in which its path begins; None if it may have no
+    path."""
+    folder, own = record.columns.folder, len(record.prompt_images)
+    # A policy may have written a path into its text. A log has the paths of the images that were seen.
+    target = [(image, folder if is_logged(image) else None) for image in record.images[own:]]
+    return [(image, folder) for image in record.prompt_images], target
+
+
+def with_row(body: Mapping[str, Any], record: ScoredText, may_read: Callable[[Path], bool]) -> dict[str, Any]:
+    """A request of the page with the images of its row: an `input` and a `target` with "[image]" in them become chat
+    messages with the images in their order. A text without "[image]" is judged without images.
+
+    Raises:
+        SampleError: If a text has more or fewer places than the row has images, or an image cannot be read.
+    """
+    found = dict(body)
+    prompt, response = _placed(record)
+    for name, role, what, images in (
+        ("input", "user", "prompt", prompt),
+        ("target", "assistant", "response", response),
+    ):
+        text = body.get(name)
+        if not isinstance(text, str) or PLACE not in text:
+            continue
+        first, *others = text.split(PLACE)
+        if len(others) != len(images):
+            raise SampleError(
+                f"the {what} has {PLACE} {len(others)} times, but {record.where} has {len(images)} images for it; "
+                f"open the row again, or remove {PLACE} to use the text alone."
+            )
+        parts: list[Mapping[str, Any]] = [{"type": "text", "text": first}]
+        for number, ((image, folder), after) in enumerate(zip(images, others, strict=True), start=1):
+            seen = _required(image, f"image {number} of the {what} of {record.where}", folder, may_read)
+            parts += [{"type": "image", "image": seen}, {"type": "text", "text": after}]
+        found[name] = [{"role": role, "content": parts}]
+    return found
+
+
+def _required(image: Any, where: str, folder: Path | None, may_read: Callable[[Path], bool]) -> Image:
+    if image is None:
+        raise SampleError(f"{where} is missing: its row does not have it.")
+    return image_of(image, where, folder, may_read)
 
 
 def thumbnail(image: Image) -> str:

@@ -485,6 +485,22 @@ def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not
     assert any("other.png' may not be read" in text for text in data["texts"])
 
 
+def test_a_pair_shows_each_of_its_images_once(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    red, blue, green = ([bytes_of(pillow.new("RGB", (8, 8), name))] for name in ("red", "blue", "green"))
+    turns = [{"role": "user", "content": [{"type": "image", "image": red[0]}, {"type": "text", "text": "What?"}]}]
+
+    def answered(text, *images):
+        parts = [*({"type": "image", "image": image} for image in images), {"type": "text", "text": text}]
+        return [*turns, {"role": "assistant", "content": parts}]
+
+    rows = [{"chosen": answered("Red."), "rejected": answered("No.")}]
+    rows += [{"chosen": answered("So.", *blue, *blue), "rejected": answered("No.", *blue, *green)}]
+    data = data_of(tmp_path, write(tmp_path / "pairs.jsonl", rows))
+    shown = [[data["texts"][place] for place in places] for places in data["files"][0]["table"]["images"].values()]
+    assert [len(images) for images in shown] == [1, 4] and len({*shown[1]}) == 3 and shown[0][0] == shown[1][0]
+
+
 def test_paths_in_texts_of_the_policy_and_changed_files_are_not_shown(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     pillow.new("RGB", (2, 2), "red").save(tmp_path / "red.png")

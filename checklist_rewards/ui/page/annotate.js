@@ -1,7 +1,7 @@
 // Annotate: people answer the items of a queue of responses. The page never gets an answer of the judge or of others.
 
 import { getJson, post } from "./api.js";
-import { choice, el, field, note, num, plural, section, written } from "./dom.js";
+import { choice, el, field, note, num, plural, section, thumbnails, written } from "./dom.js";
 import { alertOf, area, attempt, copyable } from "./forms.js";
 
 const ORDERS = [["random", "random"], ["sample", "random, uncertain ones sooner: corrects rates"], ["uncertain", "judge least certain first"], ["differ", "judges differ first"]];
@@ -89,6 +89,7 @@ async function queue(main, given) {
   function drawText() {
     text.replaceChildren(
       ...(task.prompt === null ? [] : [el("h2", {}, "Prompt"), written(task.prompt)]),
+      thumbnails(task.images) ?? "",
       el("h2", {}, "Response"),
       written(null, { class: "written response", id: "response" }),
     );

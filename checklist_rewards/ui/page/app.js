@@ -5,6 +5,7 @@ import { get, getJson, keepToken } from "./api.js";
 import { batch } from "./batch.js";
 import { build } from "./build.js";
 import { columns, keepForCompare } from "./columns.js";
+import { judgesOf } from "./compare.js";
 import { Report } from "./data.js";
 import { count, el, note } from "./dom.js";
 import { alertOf, attempt, chip, copying } from "./forms.js";
@@ -39,10 +40,8 @@ async function start() {
 }
 
 /** The judges that scored files of a report, and their thresholds. */
-function judgesOf(files) {
-  const facts = files.map((file) => file.overview);
-  const models = [...new Set(facts.flatMap((one) => one.judges.map((line) => line.judge || "an unrecorded judge")))];
-  const thresholds = new Set(facts.flatMap((one) => one.thresholds));
+function scoredBy(files) {
+  const models = [...new Set(files.flatMap(judgesOf))], thresholds = new Set(files.flatMap((file) => file.overview.thresholds));
   return { judge: models.join(", ") || "no judge", models, threshold: [...thresholds].join(" or ") || null };
 }
 
@@ -59,8 +58,8 @@ async function report(main) {
       location.href = "/judge";
     },
     async compare(shown, row) {
-      const { input, target, checklist, settings } = await getJson("row", { file: fileOf(shown), id: shown.id(row) });
-      keepForCompare({ prompt: input, checklist, responses: [target, ""], settings: [settings, {}] });
+      const { input, target, checklist, settings, images, of } = await getJson("row", { file: fileOf(shown), id: shown.id(row) });
+      keepForCompare({ prompt: input, checklist, responses: [target, ""], settings: [settings, {}], images, of });
       location.href = "/compare";
     },
   };
@@ -74,7 +73,7 @@ async function report(main) {
     const data = new Report(await answer.json(), () => getJson("report", { file, other, labels: column, rows: answer.headers.get("x-stamp") }));
     if (shown) await data.load(); // what the reader did needs the rows
     stamp = answer.headers.get("x-stamp");
-    scored = judgesOf(data.files);
+    scored = scoredBy(data.files);
     chip(scored, "current", "scored by");
     const draw = () => (shown = show(data, main, shown, actions));
     if (shown) keeping(document.body, draw);

@@ -245,7 +245,7 @@ function outcome(job) {
       note(
         `${plural(done.rows, "row")}, mean score `,
         el("strong", { class: "num mean", title: String(done.mean_score) }, fixed(done.mean_score, 4)),
-        `, ${count(done.reads)} reads (${count(done.receipt?.stored ?? 0)} from the store), ${fixed(done.seconds, 1)} s`,
+        `, ${plural(done.reads, "question")} (${count(done.receipt?.stored ?? 0)} answers from the store), ${fixed(done.seconds, 1)} s`,
         done.US_dollars === undefined ? "" : `, US dollars: ${done.US_dollars}`,
       ),
     );

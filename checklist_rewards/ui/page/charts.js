@@ -147,11 +147,10 @@ export function sparkline(values) {
   const width = 120, height = 28;
   const x = (i) => 2 + (i / Math.max(values.length - 1, 1)) * (width - 4);
   const y = (value) => 2 + (1 - value) * (height - 4);
-  const places = values.map((_, i) => i);
   return svg(
     "svg",
     { viewBox: `0 0 ${width} ${height}`, class: "sparkline", "aria-hidden": "true" },
-    svg("path", { d: path(places, smoothed(values), x, y), class: "line", stroke: "var(--series-1)" }),
+    svg("path", { d: path([...values.keys()], smoothed(values), x, y), class: "line", stroke: "var(--series-1)" }),
   );
 }
 

@@ -3,7 +3,7 @@
 import { answerBar, answerNotes, probabilityOf, scoreLine } from "./answers.js";
 import { getJson, judged } from "./api.js";
 import { changed } from "./difference.js";
-import { choice, el, field, fixed, note, section, shorter, signClass, signed, table } from "./dom.js";
+import { PLACE, choice, el, field, fixed, note, section, shorter, signClass, signed, table, thumbnails } from "./dom.js";
 import { area, attempt, chip, onSend, schemaForm, scoring } from "./forms.js";
 import { itemEditor, shelf, tagsOf } from "./items.js";
 
@@ -27,7 +27,7 @@ export async function columns(main, project) {
     side.node = el("div", { class: `side side-${name}` }, field(`response ${name}`, side.response), el("details", {}, el("summary", {}, `Settings of the judge for ${name}`), side.form.node, side.scored.code.node), side.problem);
     return side;
   });
-  const apart = el("strong", { class: "score" }, "–"), answers = el("div", {}), texts = el("div", {}), rows = el("div", { class: "filters" });
+  const apart = el("strong", { class: "score" }, "–"), pictures = el("div", {}, thumbnails(kept.images)), answers = el("div", {}), texts = el("div", {}), rows = el("div", { class: "filters" });
   let items = [], order = [], current = 0;
 
   main.replaceChildren(
@@ -37,7 +37,7 @@ export async function columns(main, project) {
     el(
       "div",
       { class: "judge" },
-      el("div", {}, field("prompt", prompt), sides.map((side) => side.node)),
+      el("div", {}, field("prompt", prompt), pictures, sides.map((side) => side.node)),
       section("Checklist of both", editor.node, shelf(choices, { checklist: editor.checklist, open: (values) => (editor.replace(values), edited()), act: (work) => attempt(problem, work), tell: (text) => (said.textContent = text) }), said),
     ),
     answers,
@@ -62,6 +62,8 @@ export async function columns(main, project) {
     async function load() {
       const found = await getJson("candidates", { file, row: row.value });
       prompt.value = found.input ?? "";
+      Object.assign(kept, { images: found.images, of: found.of });
+      pictures.replaceChildren(thumbnails(kept.images) ?? "");
       if (found.checklist) editor.replace(found.checklist);
       const known = found.texts.map((text, i) => [i, `${i + 1}: ${shorter(text, 50)}`]);
       const picks = sides.map((side, i) => choice(known, { name: `pick-${side.name}`, value: i, onchange: (event) => take(side, event.target.value) }));
@@ -72,16 +74,17 @@ export async function columns(main, project) {
   }
 
   function body(side) {
-    return { input: prompt.value, target: file ? side.response.value : side.response.value || sides[0].response.value, checklist: editor.checklist(), settings: side.form.value() };
+    return { input: prompt.value, target: file ? side.response.value : side.response.value || sides[0].response.value, checklist: editor.checklist(), settings: side.form.value(), of: kept.of };
   }
 
   function edited() {
-    keepForCompare({ prompt: prompt.value, checklist: editor.checklist(), responses: sides.map((side) => side.response.value), settings: sides.map((side) => side.form.value()) });
+    keepForCompare({ ...kept, prompt: prompt.value, checklist: editor.checklist(), responses: sides.map((side) => side.response.value), settings: sides.map((side) => side.form.value()) });
     state();
   }
 
   /** Name the judges, and mark what is not of the boxes. */
   function state() {
+    pictures.hidden = !`${prompt.value}${sides.map((side) => side.response.value).join("")}`.includes(PLACE);
     const both = sides.map((side) => side.scored), states = both.map((one) => one.state()), all = (name) => [...new Set(both.map((one) => one.by[name]))].join(" and ");
     sides.forEach((side, i) => {
       side.judge.textContent = `by ${side.scored.by.judge}`;

@@ -2,7 +2,7 @@
 // rejected text of each prompt, side by side.
 
 import { scatter } from "./charts.js";
-import { choice, count, el, fixed, folded, note, num, section, table, tabled, verdict, written } from "./dom.js";
+import { choice, count, el, fixed, folded, note, num, section, table, tabled, thumbnails, verdict, written } from "./dom.js";
 
 const MOST_ROWS = 100, PAGE = 20;
 
@@ -10,6 +10,9 @@ const MOST_ROWS = 100, PAGE = 20;
 export function compare(report, { openRow: open, openFilter: filter }) {
   return report.comparisons.map((one) => comparison(report, one, open, filter));
 }
+
+/** The judges that scored a file, each once. Code checks are none. */
+export const judgesOf = ({ overview }) => [...new Set(overview.judges.filter((one) => one.judge !== "code").map((one) => one.judge || "an unrecorded judge"))];
 
 function comparison(report, compared, open, filter) {
   const { comparison: figures, sections, match } = compared, { ids } = sections.items;
@@ -21,7 +24,7 @@ function comparison(report, compared, open, filter) {
   const what = sameText ? "row" : "group";
   return [
     verdict(compared.people, compared.verdict),
-    note([first, second].map((file) => `${file.name}: scored by ${file.overview.judges.map((one) => one.judge || "an unrecorded judge").join(", ")}. `)),
+    note([first, second].map((file) => `${file.name}: scored by ${judgesOf(file).join(", ") || "code checks"}. `)),
     compared.how ? note(compared.how) : null,
     tabled(sections.items, (i) => filter(first, { item: ids[i], judgesDiffer: sameText })),
     section(
@@ -107,6 +110,7 @@ function pair(file, row, margin) {
     { class: "part card" },
     el("h3", {}, `${file.id(row)}: margin ${fixed(margin)}`),
     file.prompt(row) === null ? null : written(file.prompt(row)),
+    thumbnails(file.thumbnails(row)),
     el("div", { class: "columns" }, side("Chosen", file.target(row), score_chosen), side("Rejected", file.text(rejected), score_rejected)),
     items.length ? table(["only one of them passes", "chosen", "rejected"], items.map((item) => [item.question ?? item.id, String(item.chosen ?? "–"), String(item.rejected ?? "–")])) : note("No item decides between them alone."),
   );

@@ -106,6 +106,9 @@ export class RunFile {
   rowOf(id) {
     return this.places.get(id);
   }
+  thumbnails(row) {
+    return this.images?.[row]?.map((place) => this.text(place));
+  }
 
   /** What the policy made of its turn: "answered", "cut", ...; null if the file does not say. */
   state(row) {
@@ -140,16 +143,9 @@ export class RunFile {
     return Array.from(group.keys()).filter((other) => group[other] === group[row]);
   }
 
-  /** Whether any row has this number. */
-  has(name) {
-    this.known ??= {};
-    return (this.known[name] ??= this.rows[name].some((value) => !Number.isNaN(value)));
-  }
-
-  /** Whether any cell has a value other than none. */
-  hasCells(name) {
-    this.known ??= {};
-    return (this.known["cell " + name] ??= this.cells[name].some((value) => value >= 0));
+  /** Whether people have labelled any cell. */
+  get hasLabels() {
+    return this.cells.label.some((label) => label >= 0);
   }
 
   /** The cells of a row. */

@@ -1,7 +1,7 @@
 // Detail: one row with its prompt, its text, and every answer.
 
 import { METRICS, answerBar, answerNotes } from "./answers.js";
-import { el, fact, fixed, num, stateName, table, thumbnails, written } from "./dom.js";
+import { el, fact, fixed, num, signed, stateName, table, thumbnails, written } from "./dom.js";
 
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
 const UNREAD = "no_answer"; // the reason of items that the judge was not asked
@@ -30,7 +30,7 @@ export function detail(file, row, partner, advice) {
     el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(rows[name][row], 4))))),
     others.length ? el("dl", { class: "metrics", "aria-label": "other columns" }, others.map(([name, column]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, file.text(column[row]))))) : null,
     file.prompt(row) === null ? null : part("Prompt", written(file.prompt(row))),
-    thumbnails(file.images?.[row]?.map((place) => file.text(place))),
+    thumbnails(file.thumbnails(row)),
     part("Response", withEvidence(file, row, found)),
     reward ? makingOf(file, row) : null,
     file.isUnread(row) ? el("p", { class: "note" }, "The response has no answer, so the judge was not asked.") : null,
@@ -65,8 +65,7 @@ function advantages(file, row) {
 }
 
 function change(value, before) {
-  if (value === null || before === null) return "";
-  return value === before ? "–" : `${value > before ? "+" : ""}${fixed(value - before, 4)}`;
+  return value === null || before === null ? "" : value === before ? "–" : signed(value - before, 4);
 }
 
 function shaped(file, row) {

@@ -1,6 +1,7 @@
 // Elements and numbers. Text always becomes a text node: what a model wrote is never read as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
+export const PLACE = "[image]"; // stands in a text for an image of its row
 
 /** An element: el("a", { href: "#", class: "x", onclick: f }, "text", child, null, [more]). */
 export function el(tag, attributes = {}, ...children) {

@@ -5,8 +5,6 @@ import { changed } from "./difference.js";
 import { el, field, figure, fixed, note, plural, section, table } from "./dom.js";
 import { attempt } from "./forms.js";
 
-const FIGURES = { before: "before", after: "after", gain: "gain" };
-
 export async function improve(main) {
   const file = new URLSearchParams(location.search).get("file");
   const found = await getJson("download", { file });
@@ -26,7 +24,7 @@ export async function improve(main) {
   main.replaceChildren(
     section(
       `Changes of ${file}`,
-      note(`A change is confirmed if agreement with the labels rises on rows that did not choose it. On ${found.rows.test} test rows, with all confirmed changes (${found.measure}): `, Object.entries(FIGURES).map(([key, shown], i) => [i ? ", " : "", `${shown} `, figure(found.figures[key])])),
+      note(`A change is confirmed if agreement with the labels rises on rows that did not choose it. On ${found.rows.test} test rows, with all confirmed changes (${found.measure}): `, ["before", "after", "gain"].map((name, i) => [i ? ", " : "", `${name} `, figure(found.figures[name])])),
       rows.length ? table(["accept", "change", "item", "becomes", ["gain, confirming rows", "n"], "test"], rows, { "aria-label": "Changes" }) : note("No change was tested: none raised the agreement on the choosing rows."),
     ),
     section("Checklist with the accepted changes", result, el("div", { class: "controls" }, field("name", name), save), told),

@@ -2,7 +2,7 @@
 
 import { answerBar, answerNotes, metricsLine, scoreLine } from "./answers.js";
 import { getJson, judged, post } from "./api.js";
-import { choice, el, field, fixed, note, section, thumbnails } from "./dom.js";
+import { PLACE, choice, el, field, fixed, note, section, thumbnails } from "./dom.js";
 import { alertOf, area, attempt, chip, onSend, schemaForm, scoring } from "./forms.js";
 import { itemEditor, itemsOf, shelf } from "./items.js";
 
@@ -24,6 +24,7 @@ export async function judge(main, project) {
   const result = el("div", { class: "result", "aria-live": "polite" }, el("span", { class: "muted" }, "not scored yet"));
   const figures = el("div", { class: "figures" });
   const problem = el("div", {});
+  const pictures = el("div", {}, thumbnails(kept.images));
   const state = el("span", { class: "muted", role: "status" });
   const scored = scoring(project.judge, body, draw, "Each gives the figures of this page.");
   const form = schemaForm(choices.settings, kept.settings, () => (keep(), scored.named()));
@@ -40,7 +41,7 @@ export async function judge(main, project) {
     el(
       "div",
       { class: "judge" },
-      section("Response", field("prompt", prompt), thumbnails(kept.images), field("response", response), el("details", { open: Boolean(kept.reference) }, el("summary", {}, "Reference answer"), field("reference", reference))),
+      section("Response", field("prompt", prompt), pictures, field("response", response), el("details", { open: Boolean(kept.reference) }, el("summary", {}, "Reference answer"), field("reference", reference))),
       section(
         "Checklist",
         editor.node,
@@ -77,7 +78,7 @@ export async function judge(main, project) {
       state.textContent = "Writing the checklist …";
       await act(async () => {
         const settings = { ...form.value(), pipeline: method.value };
-        const found = await post("generate", { input: prompt.value, reference: reference.value, writer: by.value || null, settings });
+        const found = await post("generate", { input: prompt.value, reference: reference.value, writer: by.value || null, settings, of: kept.of });
         replace(found.items);
         state.textContent = `${found.items.length} items by ${found.model ?? "the writer"}`;
       });
@@ -111,6 +112,7 @@ export async function judge(main, project) {
     const stale = scored.isStale(), now = body();
     for (const node of [result, figures]) node.classList.toggle("stale", stale);
     old.hidden = !stale;
+    pictures.hidden = !`${prompt.value}${response.value}`.includes(PLACE); // the judge sees those that have a place
     editor.asked().forEach((item, i) => item.answer.classList.toggle("stale", item.of !== undefined && item.of !== asks(now, i)));
     chip(scored.by, scored.state());
     const from = kept.scored, isRow = from && response.value === area(from.target).value && prompt.value === area(from.input).value;
@@ -129,7 +131,7 @@ export async function judge(main, project) {
   }
 
   function body() {
-    return { input: prompt.value, target: response.value, reference: reference.value, checklist: editor.checklist(), settings: form.value() };
+    return { input: prompt.value, target: response.value, reference: reference.value, checklist: editor.checklist(), settings: form.value(), of: kept.of };
   }
 
   function keep() {

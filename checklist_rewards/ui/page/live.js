@@ -56,8 +56,7 @@ export async function live(main, project) {
   }
 
   function draw(found) {
-    const { steps } = found.training;
-    const last = steps.at(-1);
+    const { steps } = found.training, last = steps.at(-1);
     state.textContent = `${plural(found.rows, "completion")}, ${steps.length ? `step ${count(last)}` : "no step yet"}; updated at ${new Date().toLocaleTimeString()}`;
     if (!steps.length) return view.replaceChildren(note("The log has no rows yet."));
     keeping(view, () => view.replaceChildren(
@@ -82,7 +81,7 @@ export async function live(main, project) {
   /** What to look at when the log does not grow any more. */
   function ended() {
     const to = (fragment, shown) => el("li", {}, el("a", { href: `/report?${new URLSearchParams({ file: file.value })}#/0/${fragment}` }, shown));
-    return section("The log has stopped growing", note("If the training has ended, look at this next:"), el("ul", { class: "attention ended" }, to("training", "What the policy learned, and one prompt over the run"), to("matrix", "The completions, sorted by reward: would you reward the best of them?"), to("overview", "Reads without an answer, and items that always pass")));
+    return section("The log has stopped growing", note("If the training has ended, look at this next:"), el("ul", { class: "attention ended" }, to("training", "What the policy learned, and one prompt over the run"), to("matrix", "The completions, sorted by reward: would you reward the best of them?"), to("overview", "Questions without an answer, and items that always pass")));
   }
 
   function card(one) {

@@ -42,10 +42,9 @@ export function matrix(report, file, at) {
     const started = performance.now();
     if (!(state.filter.column in file.others)) Object.assign(state.filter, { column: "", value: null }); // of an earlier version of the file
     kept = sorted(file, matching(file, state.filter, partner), ...state.order);
-    const milliseconds = performance.now() - started;
     if (state.row < 0) state.row = kept[0] ?? null; // -1: the first one
     status.textContent = `${count(kept.length)} of ${count(file.length)} rows`;
-    status.dataset.milliseconds = milliseconds.toFixed(1);
+    status.dataset.milliseconds = (performance.now() - started).toFixed(1);
     grid.setAttribute("aria-rowcount", kept.length + 1);
     body.style.setProperty("height", `${kept.length * ROW_HEIGHT}px`);
     const sorting = [...head.children].findIndex((one) => one.contains(document.activeElement));
@@ -186,7 +185,7 @@ export function matrix(report, file, at) {
 
   const form = el("div", {}, filterForm(file, state.filter, partner, refresh)), groups = el("div", { class: "groups" });
   const wrap = el("div", { class: "matrix", onkeydown: keys }, grid, panel);
-  const limits = new Set(file.rows.threshold), limit = limits.size === 1 && file.has("threshold") ? file.rows.threshold[0] : null;
+  const limits = new Set(file.rows.threshold), [limit] = limits.size === 1 ? limits : [NaN];
   const legend = el(
     "p",
     { class: "note" },
@@ -196,9 +195,9 @@ export function matrix(report, file, at) {
     " ",
     el("span", { class: "sample", "data-passed": "-1" }, "–"),
     file.unread >= 0 ? " unanswered, or not asked because the response has no answer (see the state)." : " unanswered.",
-    " The number is P(yes)", limit === null ? "" : `, and the answer is yes from ${limit}`, "; the line below it is the probability on the answers (label mass). A penalty passes if the answer is no.",
+    " The number is P(yes)", Number.isNaN(limit) ? "" : `, and the answer is yes from ${limit}`, "; the line below it is the probability on the answers (label mass). A penalty passes if the answer is no.",
     differs ? " A dot marks answers that the other file does not give." : "",
-    file.hasCells("label") ? " A corner marks answers that people do not give." : "",
+    file.hasLabels ? " A corner marks answers that people do not give." : "",
     " Keys: arrows, Enter to open, Esc to close, / to search.",
   );
   // The grid has no height before it is in the document.
@@ -304,7 +303,7 @@ function filterForm(file, filter, partner, refresh) {
     Object.keys(file.others).length ? field("group by", select("column", [["", "no column"], ...Object.keys(file.others)])) : null,
     file.overview.unscored ? check("unscored", "without a score") : null,
     partner ? check("judgesDiffer", "judges differ") : null,
-    file.hasCells("label") ? check("peopleDiffer", "people differ") : null,
+    file.hasLabels ? check("peopleDiffer", "people differ") : null,
     el("button", { type: "button", onclick: () => {
       Object.assign(filter, EMPTY);
       const fresh = filterForm(file, filter, partner, refresh);

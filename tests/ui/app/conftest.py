@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -137,8 +138,14 @@ def project(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def url(project):
     """The URL that `checklist-rewards ui` prints. Tests change the folder, so each module has its own server."""
-    options = ["--port", "0", "--no-browser", "--backend", "transformers"]
-    command = ["-m", "tests.ui.app.served", "ui", str(project), *options]
+    with started(project, "--backend", "transformers") as url:
+        yield url
+
+
+@contextmanager
+def started(project: Path, *options: str):
+    """`checklist-rewards ui` of a folder, and the URL that it prints."""
+    command = ["-m", "tests.ui.app.served", "ui", str(project), "--port", "0", "--no-browser", *options]
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "400"}
     with Program(command, env=environment, cwd=REPO, output=subprocess.PIPE) as server:
         yield printed(server, r"http://127\.0\.0\.1:\d+/\?token=\S+")[0]

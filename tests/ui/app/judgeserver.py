@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import select
 import socket
@@ -14,7 +16,8 @@ from tests.faultserver import choice
 
 
 class JudgeServer:
-    """Answers as `tests/faultserver.py` does, until `most` answers are given; then requests wait."""
+    """Answers as `tests/faultserver.py` does, until `most` answers are given; then requests wait. It sees: a prompt
+    with images is answered yes if all of them are red."""
 
     def __init__(self, most: int | None = None):
         self.most, self.answered, self.sent = most, Counter(), 0
@@ -67,6 +70,20 @@ class JudgeServer:
             return True
 
 
+def _text(content) -> str:
+    """The text of a message, with what is seen in place of each image."""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] if part["type"] == "text" else _seen(part["image_url"]["url"]) for part in content)
+
+
+def _seen(url: str) -> str:
+    from PIL import Image
+
+    red, *others = Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).convert("RGB").getpixel((0, 0))
+    return "<image red>" if red > 200 and max(others) < 50 else "<image other>"
+
+
 class _Server(ThreadingHTTPServer):
     request_queue_size = 1024
     allow_reuse_address = True
@@ -82,7 +99,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        text = "\n".join(message["content"] for message in asked["messages"])
+        text = "\n".join(_text(message["content"]) for message in asked["messages"])
+        if "<image " in text:
+            text += f"\nIs it red ({'no' if '<image other>' in text else 'yes'})?"
         owner = self.server.owner
         if not owner.may_answer(self.server, json.dumps([asked["model"], text]), self.connection):
             return

@@ -9,6 +9,9 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.distill.labels import read_labels
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.labels import Labels
+from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.judges.questions import FewShot
@@ -223,6 +226,37 @@ def test_an_order_that_needs_scores_says_so(client):
 def test_rows_without_scores_are_annotated_too(client):
     queue = client.get("/api/annotate/queue", params={"file": "rows.jsonl", "annotator": "ann"}).json()
     assert queue["items"] == 10 and sorted(row["id"] for row in queue["rows"]) == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("scored", [True, False], ids=["scored", "rows"])
+def test_images_of_prompt_and_response_are_shown_and_their_labels_are_no_training_data(client, folder, scored):
+    pillow = pytest.importorskip("PIL.Image")
+    pillow.new("RGB", (8, 8), "red").save(folder / "red.png")
+    parts = [{"type": "text", "text": "See "}, {"type": "image", "image": "red.png"}, {"type": "text", "text": "."}]
+    [row, *_] = scored_rows()
+    row |= {"image": "red.png", "target": [{"role": "assistant", "content": parts}]}
+    if not scored:
+        del row["checklist_score"]
+    write_jsonl(folder / "seen.jsonl", [row])
+    about = {"file": "seen.jsonl", "annotator": "ann", "place": 0}
+    task = client.get("/api/annotate/task", params=about).json()
+    assert (task["prompt"], task["target"]) == ("[image]Name a colour.", "See [image].")
+    prompt, response = task["images"]
+    assert prompt.startswith("data:image/jpeg;base64,") and "must be a data URL; got 'red.png'" in response
+    body = {**about, "row": task["id"], "item": task["items"][0]["key"], "text": task["text"], "label": "yes"}
+    assert client.post("/api/annotate/answer", json=body).status_code == 200
+    done = client.post("/api/annotate/export", json={"file": "seen.jsonl"}).json()
+    assert [command.split()[1] for command in done["commands"]][-2:] in (
+        ["calibrate", "score"],
+        ["agree", "calibrate"],
+    )
+    with pytest.raises(SampleError, match="logged without a path"):
+        read_labels(folder / done["name"])
+    if scored:
+        Labels(folder / done["name"]).of(read_scored(folder / "seen.jsonl"))  # what agree compares
+    row["image"] = "blue.png"
+    write_jsonl(folder / "seen.jsonl", [row])
+    assert client.get("/api/annotate/task", params=about).json()["mine"] == {}, "about another image"
 
 
 def test_the_labels_file_is_that_of_a_majority(client, folder):

@@ -20,6 +20,7 @@ from checklist_rewards.cli import app as cli
 from checklist_rewards.cli.options import engine_settings
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
+from checklist_rewards.images import image_of, images_in
 from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui.code import engine_arguments, loop_commands, public_address, snippets, without_secrets
@@ -365,8 +366,64 @@ def test_a_row_with_an_image_is_shown_but_not_judged_without_it(client, folder):
     outside = client.get("/api/row", params={"file": "seen.jsonl", "id": "r2"}).json()
     assert "may not be read" in outside["images"][0]
     answer = client.post("/api/judge", json={name: row[name] for name in ("input", "target", "checklist")}).text
-    assert "[image] stands for an image of the row" in answer and '"score"' not in answer
-    assert "images" not in client.get("/api/row", params={"file": "seen.jsonl", "id": "r4"}).json()
+    assert "[image] stands for an image of a row" in answer and '"score"' not in answer
+    assert not {"images", "of"} & client.get("/api/row", params={"file": "seen.jsonl", "id": "r4"}).json().keys()
+
+
+def judged(client, body) -> str:
+    """The score of a response, or the error."""
+    answer = client.post("/api/judge", json={"target": "Red.", "checklist": ["Is it red?"], **body})
+    last = json.loads(answer.text.splitlines()[-1])
+    return last["score"]["items"][0]["answer"] if "score" in last else last.get("message", last.get("error"))
+
+
+def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(client, judging, folder):
+    pillow = pytest.importorskip("PIL.Image")
+    for name in ("red", "blue"):
+        pillow.new("RGB", (8, 8), name).save(folder / f"{name}.png")
+    seen = []
+
+    def rule(prefix, tail):
+        seen.append([image.pillow.getpixel((0, 0)) for image in images_in(prefix)])
+        return 0.9 if (255, 0, 0) in seen[-1] else 0.1
+
+    parts = [{"type": "image"}, {"type": "text", "text": " or "}, {"type": "image"}, {"type": "text", "text": "?"}]
+    rows = [{"prompt": "What?", "candidates": ["Red.", "Blue."], "image": name} for name in ("red.png", "blue.png")]
+    rows += [
+        {**rows[0], "prompt": [{"role": "user", "content": parts}], "image": None, "images": ["blue.png", "red.png"]}
+    ]
+    rows += [{**rows[0], "image": name} for name in ("gone.png", "../out.png")]
+    write_jsonl(folder / "seen.jsonl", rows)
+    opened = [client.get("/api/candidates", params={"file": "seen.jsonl", "row": n}).json() for n in range(1, 6)]
+    bodies = [{name: found[name] for name in ("input", "of")} for found in opened]
+    assert [body["input"] for body in bodies[:3]] == ["[image]What?", "[image]What?", "[image] or [image]?"]
+    refusal = "the response: the input has an image, but the judge 'fake' reads text only"
+    assert judged(client, bodies[0]).startswith(refusal) and not judging.judge.backend.asked
+    judging.judge.backend.rule, judging.judge.backend.sees = rule, True
+    assert [judged(client, body) for body in bodies[:3]] == ["yes", "no", "yes"]
+    red, blue = (255, 0, 0), (0, 0, 255)
+    assert seen == [[red], [blue], [blue, red]]
+    assert judged(client, {**bodies[0], "input": "What?"}) == "no" and seen[-1] == [], "the text alone"
+    assert "seen.jsonl, line 3 has 2 images for it" in judged(client, {**bodies[2], "input": "[image]?"})
+    assert "the response has [image] 1 times" in judged(client, {**bodies[0], "target": "[image] is red."})
+    assert "seen.jsonl, line 4: '" in judged(client, bodies[3])
+    assert "may not be read" in judged(client, bodies[4])
+    for of in (
+        {"file": "../x.jsonl", "row": 1},
+        {"file": "seen.jsonl", "row": 9},
+        {"file": "seen.jsonl", "row": [1]},
+        {},
+    ):
+        assert judged(client, {**bodies[0], "of": {**of, "text": "x"}}), "a sentence"
+    code = client.post("/api/code", json={**bodies[0], "target": "Red.", "checklist": QUESTIONS})
+    assert "score its file in Batch" in code.json()["error"]
+    generate, prompts = judging.writer.backend.generate, []
+    judging.writer.backend.generate = lambda chats, *more: prompts.append(chats) or generate(chats, *more)
+    assert client.post("/api/generate", json={**bodies[0], "settings": {"pipeline": "tick"}}).json()["items"]
+    assert f"{image_of(folder / 'red.png').mark}What?" in prompts[0][0][-1]["content"]
+    rows[0]["image"] = "blue.png"
+    write_jsonl(folder / "seen.jsonl", rows)
+    assert "seen.jsonl, line 1 has changed since it was opened" in judged(client, bodies[0])
 
 
 @pytest.mark.parametrize("path", ["/api/judge", "/api/generate"])

@@ -1,0 +1,185 @@
+"""Images of rows in headless Chromium, before a judge that sees: thumbnails in Pairs, Compare and Annotate."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from tests.ui import browser
+from tests.ui.app.conftest import opened, started, write_jsonl
+from tests.ui.app.judgeserver import JudgeServer
+
+pillow = pytest.importorskip("PIL.Image")
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
+
+ADDRESS = "https://example.com/cat.png"
+IMAGES = (["red.png"], [], ["broken.png", "blue.png"], ["red.png"] * 20, [ADDRESS], ["blue.png"])
+"""The images of each row."""
+SHOWN = (["image 1"], [], ["cannot be decoded", "image 2"], ["image"] * 16 + ["4 more images"], [ADDRESS], ["image 1"])
+"""What stands for each of them: an image by its name, or a part of a sentence."""
+ITEMS = ["Is it red?"]
+READY = {
+    "/report?file=pairs.jsonl#/0/pairs": "article",
+    "/compare?file=candidates.jsonl": ".images img",
+    "/annotate?file=rows.jsonl&annotator=ann": ".item",
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    for name in ("red", "blue"):
+        pillow.new("RGB", (300, 200), name).save(folder / f"{name}.png")
+    (folder / "broken.png").write_bytes(b"not an image")
+    rows = [{"prompt": f"What is {number}?", "images": images} for number, images in enumerate(IMAGES)]
+    pair = {"chosen": "It is red.", "rejected": "It is not red.", "score_chosen": 1.0, "score_rejected": 0.0}
+    write_jsonl(folder / "pairs.jsonl", [row | pair for row in rows])
+    texts = {"candidates": ["A red square.", "A blue one."], "checklist": ITEMS}
+    write_jsonl(folder / "candidates.jsonl", [row | texts for row in rows])
+    write_jsonl(folder / "rows.jsonl", [row | {"target": "It is red.", "checklist": ITEMS} for row in rows])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def judge():
+    server = JudgeServer()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def url(project, judge):
+    with started(project, "--model", "valid", "--base-url", judge.url, "--no-store") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def page(url, chromium) -> SimpleNamespace:
+    return opened(chromium, url, "#view table")
+
+
+def shown(page, within="main") -> list[str]:
+    """The images of a part of the page: the name of one that is drawn, or the sentence in its place."""
+    script = """
+    const parts = [...document.querySelectorAll(`${arguments[0]} .images`)].filter((one) => one.checkVisibility());
+    if (parts.length > 1) return [`${parts.length} times`];
+    return parts.flatMap((part) => [...part.children]).map((one) => {
+      if (one.tagName !== "IMG") return one.textContent;
+      return one.naturalWidth && one.width <= 96 && one.height <= 96 ? one.alt : "not drawn";
+    });
+    """
+    return page.js(script, within)
+
+
+def check(found: list[str], expected: list[str]) -> None:
+    assert len(found) == len(expected) and all(map(str.__contains__, found, expected)), (found, expected)
+
+
+def no_other_host(page) -> bool:
+    """Whether everything that the page has loaded is from the app, or in the page."""
+    names = page.js("return performance.getEntriesByType('resource').map((one) => one.name)")
+    return all(name.startswith((page.base, "data:image/jpeg;base64,")) for name in names)
+
+
+def test_pairs_show_the_images_of_a_prompt_once(page):
+    page.driver.get(f"{page.base}/report?file=pairs.jsonl#/0/pairs")
+    page.wait(f"document.querySelectorAll('article').length === {len(IMAGES)}")
+    page.wait("[...document.querySelectorAll('img')].every((one) => one.complete)")
+    for place, expected in enumerate(SHOWN, start=1):
+        check(shown(page, f"article:nth-of-type({place})"), expected)
+    assert no_other_host(page)
+
+
+def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judge):
+    page.driver.get(page.base)
+    page.wait("document.querySelector('.files a') !== null")
+    page.driver.find_element("xpath", "//a[@aria-label='Compare: candidates.jsonl']").click()
+    for place, expected in enumerate(SHOWN, start=1):
+        page.wait(f"document.querySelector('[name=input]')?.value.endsWith('What is {place - 1}?')")
+        page.wait("[...document.querySelectorAll('.images img')].every((one) => one.complete)")
+        check(shown(page), expected)
+        _row(page, place % len(SHOWN) + 1)
+    page.wait("document.querySelector('[name=input]').value === '[image]What is 0?'")
+    assert _answers(page) == ["yes passes", "yes passes"]
+    assert all("<image red>What is 0?" in text for text in list(judge.answered)[-2:])
+    page.driver.find_element("css selector", "[name=input]").send_keys(
+        "\ue011", *["\ue017"] * len("[image]")
+    )  # Home, Del
+    page.wait("document.querySelector('#chip [data-state=stale]') !== null")
+    assert shown(page) == [], "the judge would see the text alone"
+    _row(page, 6)
+    page.wait("document.querySelector('[name=input]').value === '[image]What is 5?'")
+    assert _answers(page) == ["no fails", "no fails"]
+    _row(page, 3)
+    page.wait("document.querySelector('[name=input]').value.endsWith('What is 2?')")
+    answered = judge.answered.total()
+    page.driver.find_element("css selector", "[name=run]").click()
+    page.wait("document.querySelectorAll('.side [role=alert]').length === 2")
+    told = page.js("return document.querySelector('.side [role=alert]').textContent")
+    assert "candidates.jsonl, line 3" in told and "broken.png" in told and judge.answered.total() == answered
+    browser.errors(page.driver)  # the browser notes each request that was refused
+    page.driver.get(f"{page.base}/compare")
+    page.wait("document.querySelector('.images img')?.complete")
+    check(shown(page), SHOWN[2])
+    assert no_other_host(page)
+
+
+def test_annotate_shows_what_is_judged(page, project):
+    page.driver.get(f"{page.base}/annotate?file=rows.jsonl&annotator=ann")
+    seen = set()
+    for _ in IMAGES:
+        prompt = page.wait("document.querySelector('.written:not(.response)')?.textContent")
+        place = int(prompt.removesuffix("?").rpartition(" ")[2])
+        assert prompt == "[image]" * len(IMAGES[place]) + f"What is {place}?"
+        page.wait("[...document.querySelectorAll('.images img')].every((one) => one.complete)")
+        check(shown(page, ".text"), SHOWN[place])
+        seen.add(place)
+        page.driver.find_element("css selector", "body").send_keys("y")
+        last = len(seen) == len(IMAGES)
+        page.wait(
+            "document.querySelector('.progress-line strong') !== null"
+            if last
+            else f"document.querySelector('.written:not(.response)').textContent !== {json.dumps(prompt)}"
+        )
+    page.wait("document.querySelector('.saved').textContent === 'saved'")
+    assert no_other_host(page)
+    page.driver.find_element("xpath", "//button[text()='Export labels']").click()
+    page.wait("document.querySelector('.code pre') !== null")
+    commands = page.js("return document.querySelector('.code pre').textContent")
+    assert "agree scored.jsonl" in commands and not any(word in commands for word in ("distill", "examples"))
+    rows = [json.loads(line) for line in (project / "labels" / "rows.jsonl").read_text().splitlines()]
+    assert [len(row.get("images", [])) for row in rows] == list(map(len, IMAGES))
+
+
+@pytest.mark.parametrize("path", READY)
+def test_images_fit_a_phone_in_both_colours(page, path):
+    page.driver.get("about:blank")
+    page.driver.get(page.base + path)
+    page.wait(f"document.querySelector({json.dumps(READY[path])}) !== null")
+    if path.startswith("/compare"):
+        _row(page, 4)
+        page.wait("document.querySelectorAll('.images img').length === 16")
+    assert browser.problems(page.driver) == {}
+    browser.resize(page.driver, 390)
+    browser.scheme(page.driver, True)
+    widest = (
+        "Math.max(...[...document.querySelectorAll('.images > *')].map((one) => one.getBoundingClientRect().right))"
+    )
+    assert page.js(f"return {widest}") <= 390
+    assert page.js("return document.documentElement.scrollWidth") <= 390
+    browser.resize(page.driver, 1280)
+    browser.scheme(page.driver, False)
+
+
+def _row(page, number: int) -> None:
+    page.js(
+        "const n = document.querySelector('[name=row]'); n.value = arguments[0]; n.dispatchEvent(new Event('change'))",
+        number,
+    )
+
+
+def _answers(page) -> list[str]:
+    page.driver.find_element("css selector", "[name=run]").click()
+    page.wait("document.querySelector('#chip [data-state=current]') !== null")
+    return page.js("return [...document.querySelectorAll('.compared-items .pill')].map((one) => one.textContent)")
