@@ -352,6 +352,7 @@ def test_which_of_two_judges_to_trust_takes_four_clicks(page, project):
             line["answer"], line["judge"] = {"yes": "no", "no": "yes"}[line["answer"]], "another"
             line["probabilities"] = line["confidence"] = line["level"] = None
             line["value"] = line["soft"] = float(line["answer"] == "yes")
+        row["checklist_score"]["items"][-1] |= {"judge": "code", "method": "check"}
         del row["human"]
     (project / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     page.driver.get(page.base)
@@ -360,7 +361,7 @@ def test_which_of_two_judges_to_trust_takes_four_clicks(page, project):
         page.driver.find_element("css selector", f"[aria-label='select {name}.jsonl']").click()
     page.driver.find_element("css selector", "[name=compare]").click()
     page.wait("document.querySelector('.choices') !== null")
-    assert shown_chip(page).startswith("scored by pocket, another")
+    assert shown_chip(page).startswith("scored by pocket, another, yes from"), "code checks are no judge"
     page.driver.find_element("xpath", "//a[.='the column human']").click()
     page.wait("document.querySelector('.verdict')?.textContent.startsWith('one.jsonl agrees with people more often')")
     assert "two.jsonl: scored by another." in page.js("return document.querySelector('main').textContent")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.ui import browser
-from tests.ui.app.conftest import opened, started, write_jsonl
+from tests.ui.app.conftest import opened, scored_rows, started, write_jsonl
 from tests.ui.app.judgeserver import JudgeServer
 
 pillow = pytest.importorskip("PIL.Image")
@@ -38,6 +38,7 @@ def project(tmp_path_factory):
     texts = {"candidates": ["A red square.", "A blue one."], "checklist": ITEMS}
     write_jsonl(folder / "candidates.jsonl", [row | texts for row in rows])
     write_jsonl(folder / "rows.jsonl", [row | {"target": "It is red.", "checklist": ITEMS} for row in rows])
+    write_jsonl(folder / "scored.jsonl", [row | {"image": "red.png"} for row in scored_rows()])
     return folder
 
 
@@ -123,6 +124,27 @@ def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judg
     page.wait("document.querySelector('.images img')?.complete")
     check(shown(page), SHOWN[2])
     assert no_other_host(page)
+
+
+def test_a_row_of_a_report_keeps_its_images_in_judge_and_compare(page, judge):
+    for button, run, answers in (
+        ("Open in Judge", "score", ".editor .pill"),
+        ("Compare", "run", ".compared-items .pill"),
+    ):
+        page.driver.get("about:blank")
+        page.driver.get(f"{page.base}/report?file=scored.jsonl#/0/matrix/0")
+        page.wait("document.querySelector('.panel .images img')?.complete")
+        check(shown(page), ["image 1"])
+        page.driver.find_element("xpath", f"//button[.='{button}']").click()
+        page.wait(
+            f"document.querySelector('[name={run}]') !== null && document.querySelector('.images img')?.complete"
+        )
+        check(shown(page), ["image 1"])
+        page.driver.find_element("css selector", f"[name={run}]").click()
+        page.wait("document.querySelector('#chip [data-state=current]') !== null")
+        found = page.js("return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)", answers)
+        assert len(found) > 1 and {one.split()[0] for one in found} == {"yes"}
+        assert "<image red>Name a colour." in list(judge.answered)[-1]
 
 
 def test_annotate_shows_what_is_judged(page, project):
