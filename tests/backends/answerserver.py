@@ -47,10 +47,10 @@ class AnswerServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def answering(respond: Answer, *cards: dict[str, Any]) -> Iterator[AnswerServer]:
+def answering(respond: Answer, *cards: dict[str, Any] | None) -> Iterator[AnswerServer]:
     """The server as long as the block lasts. `cards` are what it says of its models."""
     server = AnswerServer(("127.0.0.1", 0), _Handler)
-    server.respond, server.cards, server.asked = respond, cards or ({},), []
+    server.respond, server.cards, server.asked = respond, [card or {} for card in cards or ({},)], []
     server.base_url = f"http://127.0.0.1:{server.server_port}/v1"
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
