@@ -67,6 +67,7 @@ OUTCOMES = [
     # Options.
     ("mode", GRADED, "good fair good bad", {}, "good"),
     ("majority", GRADED, "good fair good bad", {}, "no_majority"),  # 2 of 4 is not more than half
+    ("majority", GRADED, "bad bad fair fair good", {}, "no_majority"),
     ("majority", GRADED, "good fair good", {}, "good"),
     ("unanimous", GRADED, "good fair good bad", {}, "disagreement"),
     ("unanimous", GRADED, "fair fair fair", {}, "fair"),
