@@ -54,6 +54,8 @@ sys.path.insert(0, str(REPO / "recipes"))
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from tests.commands import command_line, engine, no_engine  # noqa: E402, F401 - fixtures
+
 HANG = 300.0
 """Seconds after which a wait for another thread or process counts as a hang. No test expects to wait that long."""
 

@@ -332,22 +332,7 @@ WORDS = st.sampled_from(
         if mark[0] not in "<["
         for word in (mark, *mark.split())
     ]
-    + [
-        "Rain",
-        "falls",
-        "I",
-        "think",
-        "the",
-        "user",
-        "assistant",
-        "model",
-        "end",
-        "of",
-        "turn",
-        "thought",
-        "answer",
-        "s",
-    ]
+    + "Rain falls I think the user assistant model end of turn thought answer s".split()
 )
 
 

@@ -3,7 +3,6 @@
 Without images, every key is what it was: stored annotations, logs and checkpoints stay valid.
 """
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -25,8 +24,8 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.ui.annotations import read_tasks
 from checklist_rewards.ui.comparisons import read_log
-from tests.cli.conftest import write_jsonl
 from tests.evolving.fakes import Script
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.test_images import PILLOWS, RED, Seeing, asks, asks_by
 
 COLOURS = ("red", "red", "blue", "blue")
@@ -106,7 +105,7 @@ def test_a_proposer_and_its_failures_are_shown_no_marks(caplog):
 def test_a_monitor_sees_two_prompts(given, images, tmp_path):
     reward = rewarded(images=images, monitor={"log": str(tmp_path / "monitor.jsonl"), "max_canary": None})
     called(reward, given(), trainer_state=at_a_step())
-    records = map(json.loads, (tmp_path / "monitor.jsonl").read_text().splitlines())
+    records = read_jsonl(tmp_path / "monitor.jsonl")
     assert [record["groups"] for record in records if record["kind"] == "step"] == [2]
 
 

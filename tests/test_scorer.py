@@ -238,11 +238,6 @@ def test_a_score_survives_json_and_a_scorer_survives_pickling():
     assert score.primary_score == 0.0
 
 
-def test_a_misspelled_argument_is_one_sentence_with_the_right_name():
-    with pytest.raises(SampleError, match=r"unknown argument 'treshold' \(did you mean 'threshold'\?\); allowed"):
-        ChecklistScorer("pocket", treshold=0.5)
-
-
 def test_plain_questions_are_put_on_a_scale():
     from checklist_rewards.scores.scales import on_scale, ordinal_scale
     from tests.judges.fakes import Labels

@@ -14,7 +14,7 @@ Answer = Callable[[str, dict[str, Any]], tuple[int, Any]]
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        listing = {"object": "list", "data": [{"id": MODEL} | self.server.card]}
+        listing = {"object": "list", "data": [{"id": MODEL} | card for card in self.server.cards]}
         self.respond(*((200, listing) if self.path == "/v1/models" else (404, {})))
 
     def do_POST(self):
@@ -40,12 +40,17 @@ class AnswerServer(ThreadingHTTPServer):
         """The bodies of the requests to a path."""
         return [body for asked, body in self.asked if asked.endswith(path)]
 
+    @property
+    def prompts(self) -> list[Any]:
+        """The messages of the chats."""
+        return [body["messages"] for body in self.of("/chat/completions")]
+
 
 @contextmanager
-def answering(respond: Answer, card: dict[str, Any] | None = None) -> Iterator[AnswerServer]:
-    """The server as long as the block lasts."""
+def answering(respond: Answer, *cards: dict[str, Any] | None) -> Iterator[AnswerServer]:
+    """The server as long as the block lasts. `cards` are what it says of its models."""
     server = AnswerServer(("127.0.0.1", 0), _Handler)
-    server.respond, server.card, server.asked = respond, card or {}, []
+    server.respond, server.cards, server.asked = respond, [card or {} for card in cards or ({},)], []
     server.base_url = f"http://127.0.0.1:{server.server_port}/v1"
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
@@ -63,3 +68,11 @@ def chat(text: Any, logprobs: Any = None, finish: str = "stop", **message: Any) 
     """A chat completion."""
     message = {"role": "assistant", "content": text, **message}
     return 200, {"choices": [{"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish}]}
+
+
+@contextmanager
+def scripted(*replies: str) -> Iterator[AnswerServer]:
+    """A server of a model "writer" that replies to chats in turn, and with the last reply for ever."""
+    left = list(replies)
+    with answering(lambda *_: chat(left.pop(0) if len(left) > 1 else left[0]), {"id": "writer"}) as server:
+        yield server

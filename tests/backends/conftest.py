@@ -193,3 +193,10 @@ def broken_server():
     """A server whose answers the test decides (`brokenserver.py`)."""
     with serving() as server:
         yield server
+
+
+@pytest.fixture
+def chat_server(broken_server):
+    """The same server, if it is not vLLM: it is asked in chats."""
+    broken_server.card = {}
+    return broken_server

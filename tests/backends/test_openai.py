@@ -197,13 +197,13 @@ def test_without_a_tokenizer_reads_are_chats(broken_server, caplog):
     assert (asked["max_tokens"], asked["top_logprobs"], asked["temperature"]) == (1, 20, 0)
 
 
-def test_requests_that_the_server_refuses_from_the_first_are_an_error(broken_server):
-    broken_server.statuses, broken_server.card = [400], {}
+def test_requests_that_the_server_refuses_from_the_first_are_an_error(chat_server):
+    chat_server.statuses = [400]
     with pytest.raises(ModelError, match="rejected a request: status 400"):
-        connect(broken_server).read([ReadGroup(None, "Hello.", ("Is it?",) * 100)], LABELS)
+        connect(chat_server).read([ReadGroup(None, "Hello.", ("Is it?",) * 100)], LABELS)
     # as it is, without the setting of the template, without the neutral sampling parameters, with fewer likely tokens,
     # without log-probabilities
-    assert len(broken_server.asked) == 5 * 8
+    assert len(chat_server.asked) == 5 * 8
 
 
 def test_a_first_request_that_takes_long_keeps_no_other_waiting(broken_server, monkeypatch):
@@ -214,9 +214,9 @@ def test_a_first_request_that_takes_long_keeps_no_other_waiting(broken_server, m
     assert [read.unanswered for read in reads] == [None, None]
 
 
-def test_a_request_that_is_refused_later_costs_its_own_read(broken_server):
-    broken_server.refuses, broken_server.card = (lambda asked: "Was it" in asked["messages"][0]["content"]), {}
-    reads, _ = connect(broken_server).read([ReadGroup(None, "Hello.", ("Is it?", "Was it?", "Will it?"))], LABELS)
+def test_a_request_that_is_refused_later_costs_its_own_read(chat_server):
+    chat_server.refuses = lambda asked: "Was it" in asked["messages"][0]["content"]
+    reads, _ = connect(chat_server).read([ReadGroup(None, "Hello.", ("Is it?", "Was it?", "Will it?"))], LABELS)
     assert [read.unanswered for read in reads] == [None, "backend_error: status 400: status 400", None]
 
 
@@ -228,32 +228,32 @@ def test_a_server_that_does_not_list_its_models_is_used_as_it_is(broken_server, 
 
 
 @pytest.mark.parametrize("status", [401, 402, 404])
-def test_what_no_retry_can_mend_stops_at_once(broken_server, status):
-    broken_server.statuses, broken_server.card = [status], {}
+def test_what_no_retry_can_mend_stops_at_once(chat_server, status):
+    chat_server.statuses = [status]
     with pytest.raises(ModelError, match=f"rejected a request: status {status}") as raised:
-        connect(broken_server).generate([[{"role": "user", "content": "Hello."}]] * 50, Sampling())
+        connect(chat_server).generate([[{"role": "user", "content": "Hello."}]] * 50, Sampling())
     assert ("check the model and base_url, which usually ends with /v1" in str(raised.value)) is (status == 404)
-    assert len(broken_server.asked) == 1
+    assert len(chat_server.asked) == 1
 
 
-def test_a_dead_server_is_waited_for_once_and_then_given_up(broken_server):
-    broken_server.statuses, broken_server.card = [500], {}
-    judge = connect(broken_server, failures=4, patience=0.3, concurrency=8)
+def test_a_dead_server_is_waited_for_once_and_then_given_up(chat_server):
+    chat_server.statuses = [500]
+    judge = connect(chat_server, failures=4, patience=0.3, concurrency=8)
     reads, _ = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(200)))], LABELS)
     assert sum(
         "is down (no response for 0.3 s; last failure: backend_error: status 500" in r.unanswered for r in reads
     )
     assert all(read.unanswered.startswith("backend_error: ") for read in reads)
-    assert len(broken_server.asked) < 60
-    broken_server.statuses = [200]
+    assert len(chat_server.asked) < 60
+    chat_server.statuses = [200]
     until(lambda: "is down" not in (judge.read(ONE, LABELS)[0][0].unanswered or ""))
     [read], _ = judge.read(ONE, LABELS)
     assert read.unanswered is None
 
 
-def test_an_outage_that_passes_costs_no_read(broken_server):
-    broken_server.statuses, broken_server.card = [200] + [500] * 6 + [200], {}
-    judge = connect(broken_server, failures=4, concurrency=8)
+def test_an_outage_that_passes_costs_no_read(chat_server):
+    chat_server.statuses = [200] + [500] * 6 + [200]
+    judge = connect(chat_server, failures=4, concurrency=8)
     reads, _ = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(50)))], LABELS)
     assert all(read.unanswered is None for read in reads)
 
@@ -331,13 +331,12 @@ def test_known_servers_go_by_name_and_want_their_key(monkeypatch):
             engine_identity("gpt", base_url=address)
 
 
-def test_fewer_replies_than_asked_for_are_asked_for_again(broken_server):
-    broken_server.card = {}
-    [replies] = connect(broken_server).generate([[{"role": "user", "content": "?"}]], Sampling(temperature=1.0, n=3))
+def test_fewer_replies_than_asked_for_are_asked_for_again(chat_server):
+    [replies] = connect(chat_server).generate([[{"role": "user", "content": "?"}]], Sampling(temperature=1.0, n=3))
     assert [reply.text for reply in replies] == ["yes"] * 3
-    assert [asked.get("n", 1) for asked in broken_server.asked] == [3, 2, 1]
+    assert [asked.get("n", 1) for asked in chat_server.asked] == [3, 2, 1]
     first = reply_seed(0, [{"role": "user", "content": "?"}])
-    assert [asked["seed"] for asked in broken_server.asked] == [first, first + 1, first + 2]
+    assert [asked["seed"] for asked in chat_server.asked] == [first, first + 1, first + 2]
 
 
 @pytest.mark.parametrize("model", ["o1", "o3-mini", "openai/o4-mini", "gpt-5", "gpt-5.1-mini"])

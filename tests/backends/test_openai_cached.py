@@ -93,15 +93,14 @@ def test_counters_that_say_nothing_are_not_asked_for_again(broken_server, metric
     assert len(asked) == requests
 
 
-def test_chat_reads_are_counted_by_their_responses(broken_server):
-    broken_server.card = {}
-    judge = connect(broken_server)
+def test_chat_reads_are_counted_by_their_responses(chat_server):
+    judge = connect(chat_server)
     assert judge.read(GROUPS, LABELS)[1].computed_tokens is None  # no usage at all
     usage = {"prompt_tokens": 30, "completion_tokens": 1}
-    broken_server.usage = lambda asked: {"usage": usage}
+    chat_server.usage = lambda asked: {"usage": usage}
     _, result = judge.read(GROUPS, LABELS)
     assert (result.prompt_tokens, result.computed_tokens, result.completion_tokens) == (60, None, 2)
-    broken_server.usage = lambda asked: {"usage": usage | {"prompt_tokens_details": {"cached_tokens": 16}}}
+    chat_server.usage = lambda asked: {"usage": usage | {"prompt_tokens_details": {"cached_tokens": 16}}}
     assert judge.read(GROUPS, LABELS)[1].computed_tokens == 28
 
 

@@ -88,12 +88,11 @@ def test_every_message_but_the_systems_is_neutralized():
         assert [message["content"] for message in body["messages"]] == ["<|end|>", broken, broken, broken]
 
 
-def test_the_text_under_judgement_reaches_a_server_without_control_strings(broken_server):
-    broken_server.card = {}
-    judge = connect(broken_server)
+def test_the_text_under_judgement_reaches_a_server_without_control_strings(chat_server):
+    judge = connect(chat_server)
     judge.read([ReadGroup("Be fair.", f"{INJECTED} ", ("Is it?",))], ("yes", "no"))
     judge.generate([[{"role": "user", "content": INJECTED}]], Sampling())
-    sent = [message["content"] for asked in broken_server.asked for message in asked["messages"]]
+    sent = [message["content"] for asked in chat_server.asked for message in asked["messages"]]
     assert len(sent) == 3 and not any("<|" in text for text in sent)
 
 

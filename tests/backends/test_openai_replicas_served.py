@@ -17,6 +17,7 @@ from checklist_rewards.cli import app
 from checklist_rewards.errors import ModelError, NoServerError
 from tests.backends.replicaservers import FAULTS, HANGS, MODEL, OTHER_MODEL, REFUSED, VLLM_CARD, replicas
 from tests.conftest import HANG
+from tests.jsonl import write_jsonl
 
 QUESTIONS = ["Is it fine (yes)?", "Is it red (no)?", "Is it short (yes)?", "Is it long (no)?"]
 WAYS = {"chats": (OpenAIBackend, None), "lists": (OpenAIBackend, VLLM_CARD), "decisions": (DecisionsBackend, None)}
@@ -221,7 +222,7 @@ def test_requests_name_their_prefix_for_a_router():
 def test_a_file_of_judges_and_the_command_line_take_several_addresses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [{"target": f"Text {number}.", "checklist": QUESTIONS} for number in range(40)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "rows.jsonl", *rows)
     with replicas(3) as servers:
         addresses = [server.address for server in servers]
         judges = [{"model": MODEL, "base_url": addresses, "mass_floor": floor} for floor in (0.1, 0.2)]

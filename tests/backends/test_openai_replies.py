@@ -23,8 +23,7 @@ def user(text):
     return [{"role": "user", "content": text}]
 
 
-def test_generation_keeps_the_full_concurrency(broken_server):
-    broken_server.card = {}
+def test_generation_keeps_the_full_concurrency(chat_server):
     everybody = threading.Barrier(200)
 
     def alone(asked):
@@ -36,17 +35,16 @@ def test_generation_keeps_the_full_concurrency(broken_server):
             return True
         return False
 
-    broken_server.fails = alone
-    judge = connect(broken_server, concurrency=200, attempts=1)
+    chat_server.fails = alone
+    judge = connect(chat_server, concurrency=200, attempts=1)
     judge.generate([user("first")], WARM)  # the server is known to take such requests
     replies = sample_replies(Engine(SERVED_NAME, judge), [user(f"{n}") for n in range(200)], WARM)
     assert [reply.unanswered for [reply] in replies] == [None] * 200
 
 
-def test_a_reply_may_be_as_long_as_asked_for(broken_server):
-    broken_server.card = {}
-    connect(broken_server).generate([user("Write.")], Sampling(max_tokens=7))
-    assert broken_server.asked[-1]["max_tokens"] == 7
+def test_a_reply_may_be_as_long_as_asked_for(chat_server):
+    connect(chat_server).generate([user("Write.")], Sampling(max_tokens=7))
+    assert chat_server.asked[-1]["max_tokens"] == 7
 
 
 def test_replies_arrive_in_the_calling_thread_while_others_are_waited_for(broken_server):
@@ -78,13 +76,12 @@ def test_what_is_done_with_an_arrived_reply_may_stop_the_others(broken_server):
     assert asked < 50
 
 
-def test_each_prompt_has_a_seed_of_its_own_whatever_else_is_asked(broken_server):
-    broken_server.card = {}
-    judge = connect(broken_server)
+def test_each_prompt_has_a_seed_of_its_own_whatever_else_is_asked(chat_server):
+    judge = connect(chat_server)
     judge.generate([user("a"), user("b")], WARM)
     judge.generate([user("b")], WARM)
     seeds = {}
-    for asked in broken_server.asked:
+    for asked in chat_server.asked:
         seeds.setdefault(asked["messages"][0]["content"], set()).add(asked["seed"])
     assert len(seeds["a"]) == len(seeds["b"]) == 1 and seeds["a"] != seeds["b"]
 
@@ -103,51 +100,48 @@ def test_a_tokenizer_that_cannot_be_read_costs_the_lists_only(broken_server, tmp
 
 
 @pytest.mark.parametrize("requests", [1, 7])
-def test_a_few_requests_that_are_refused_are_unanswered(broken_server, requests):
-    broken_server.statuses, broken_server.card = [400], {}
+def test_a_few_requests_that_are_refused_are_unanswered(chat_server, requests):
+    chat_server.statuses = [400]
     tails = tuple(f"Is it {n}?" for n in range(requests))
-    reads, _ = connect(broken_server).read([ReadGroup(None, "Hello.", tails)], LABELS)
+    reads, _ = connect(chat_server).read([ReadGroup(None, "Hello.", tails)], LABELS)
     assert [read.unanswered for read in reads] == ["backend_error: status 400: status 400"] * requests
 
 
-def test_the_eighth_refusal_in_a_row_is_an_error_and_the_next_call_tries_again(broken_server):
-    broken_server.statuses, broken_server.card = [400], {}
-    judge = connect(broken_server)
+def test_the_eighth_refusal_in_a_row_is_an_error_and_the_next_call_tries_again(chat_server):
+    chat_server.statuses = [400]
+    judge = connect(chat_server)
     for _ in range(7):
         [[reply]] = judge.generate([user("?")], WARM)
         assert reply.unanswered == "backend_error: status 400: status 400"
     with pytest.raises(ModelError, match="rejected a request: status 400"):
         judge.generate([user("?")], WARM)
-    broken_server.statuses = [200]
+    chat_server.statuses = [200]
     assert judge.generate([user("?")], WARM) == [[Reply("yes", "stop")]]
 
 
-def test_label_reads_ask_the_chat_template_not_to_think(broken_server):
-    broken_server.card = {}
-    judge = connect(broken_server)
+def test_label_reads_ask_the_chat_template_not_to_think(chat_server):
+    judge = connect(chat_server)
     judge.read(ONE, LABELS)
     judge.generate([user("?")], WARM)
-    read, reply = broken_server.asked
+    read, reply = chat_server.asked
     assert read["chat_template_kwargs"] == {"enable_thinking": False} and "chat_template_kwargs" not in reply
 
 
 @pytest.mark.parametrize("complaint", ["Unrecognized request argument supplied: chat_template_kwargs", True])
-def test_a_server_that_refuses_the_templates_setting_is_asked_without_it(broken_server, complaint):
-    broken_server.card = {}
-    broken_server.refuses = lambda asked: "chat_template_kwargs" in asked and complaint
-    judge = connect(broken_server)
+def test_a_server_that_refuses_the_templates_setting_is_asked_without_it(chat_server, complaint):
+    chat_server.refuses = lambda asked: "chat_template_kwargs" in asked and complaint
+    judge = connect(chat_server)
     for _ in range(2):
         assert judge.read(ONE, LABELS)[0] == [Answer((-0.5, -1.5), exact=False)]
-    assert ["chat_template_kwargs" in asked for asked in broken_server.asked] == [True, False, False]
-    assert all("logprobs" in asked for asked in broken_server.asked)
+    assert ["chat_template_kwargs" in asked for asked in chat_server.asked] == [True, False, False]
+    assert all("logprobs" in asked for asked in chat_server.asked)
 
 
-def test_servers_known_by_name_are_never_sent_the_templates_setting(broken_server, monkeypatch):
-    broken_server.card = {}
-    monkeypatch.setitem(SERVERS, "openrouter", (broken_server.base_url, "OPENROUTER_API_KEY"))
+def test_servers_known_by_name_are_never_sent_the_templates_setting(chat_server, monkeypatch):
+    monkeypatch.setitem(SERVERS, "openrouter", (chat_server.base_url, "OPENROUTER_API_KEY"))
     monkeypatch.setenv("OPENROUTER_API_KEY", "key")
     OpenAIBackend(SERVED_NAME, "openrouter").read(ONE, LABELS)
-    [asked] = broken_server.asked
+    [asked] = chat_server.asked
     assert "chat_template_kwargs" not in asked and not PLAIN.keys() & asked.keys() and asked["transforms"] == []
 
 
@@ -173,22 +167,21 @@ def test_a_server_takes_nothing_from_the_models_generation_config(broken_server,
 
 @pytest.mark.parametrize("complaint", ["{} is not supported", "Extra inputs are not permitted"])
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_server_without_one_of_these_parameters_is_asked_without_them(broken_server, name, complaint):
-    broken_server.card = {}
-    broken_server.refuses = lambda asked: name in asked and complaint.format(name)
-    judge = connect(broken_server)
+def test_a_server_without_one_of_these_parameters_is_asked_without_them(chat_server, name, complaint):
+    chat_server.refuses = lambda asked: name in asked and complaint.format(name)
+    judge = connect(chat_server)
     for _ in range(2):
         assert judge.read(ONE, LABELS)[0] == [Answer((-0.5, -1.5), exact=False)]
         assert judge.generate([user("?")], WARM) == [[Reply("yes", "stop")]]
-    read, reply = broken_server.asked[-2:]
+    read, reply = chat_server.asked[-2:]
     assert name not in read and name not in reply and (reply["temperature"], reply["top_p"]) == (1.0, 1.0)
     assert "logprobs" in read and "chat_template_kwargs" in read
 
 
 @pytest.mark.parametrize("finish", ["abort", "error"])
-def test_an_answer_that_the_server_broke_off_is_unanswered(broken_server, finish):
-    broken_server.finish, broken_server.card = finish, {}
-    judge, reason = connect(broken_server), f"backend_error: the server ended the answer with {finish!r}"
+def test_an_answer_that_the_server_broke_off_is_unanswered(chat_server, finish):
+    chat_server.finish = finish
+    judge, reason = connect(chat_server), f"backend_error: the server ended the answer with {finish!r}"
     [read], _ = judge.read(ONE, LABELS)
     [[reply]] = judge.generate([user("?")], WARM)
     assert (read.logprobs, read.unanswered, reply.text, reply.unanswered) == (None, reason, None, reason)
@@ -217,10 +210,9 @@ def test_a_prompt_too_long_for_a_server_is_asked_again_when_it_was_started_with_
     assert answers() == (None, None)
 
 
-def test_what_a_server_calls_too_long_is_not_stored(broken_server):
-    broken_server.card = {}
-    broken_server.refuses = lambda asked: "This model's maximum context length is 10 tokens."
-    judge = connect(broken_server)
+def test_what_a_server_calls_too_long_is_not_stored(chat_server):
+    chat_server.refuses = lambda asked: "This model's maximum context length is 10 tokens."
+    judge = connect(chat_server)
     [read], _ = judge.read(ONE, LABELS)
     [[reply]] = judge.generate([user("?")], WARM)
     assert read.unanswered == reply.unanswered == "too_long" and not is_kept(read) and not is_kept(reply)

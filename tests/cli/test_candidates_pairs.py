@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.files.rows import read_rows
-from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 
 
 def likes(prefix: str, tail: str) -> float | None:
@@ -26,8 +26,7 @@ ROWS = (
 def test_pairs_of_the_best_and_the_worst_and_a_card(run, engine):
     engine(likes)
     write_jsonl("rows.jsonl", *ROWS)
-    done = run("pairs", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--summary", "sum.json")
-    assert done.exit_code == 0, done.output
+    run("pairs rows.jsonl -o out.jsonl --no-store --summary sum.json")
     first, second = read_jsonl("out.jsonl")
     assert (first["prompt"], first["chosen"], first["rejected"]) == ("Paint.", "redred", "plain")
     assert first["score_chosen"] == pytest.approx(0.5) and "margin" not in first
@@ -43,7 +42,7 @@ def test_the_answers_are_judged_and_the_full_texts_are_written(run, engine):
     fake = engine(likes)
     candidates = ["<think>red red red</think>plain", "<think>plain</think>red"]
     write_jsonl("rows.jsonl", {**ROWS[0], "candidates": candidates})
-    assert run("pairs", "rows.jsonl", "-o", "out.parquet", "--no-store").exit_code == 0
+    run("pairs rows.jsonl -o out.parquet --no-store")
     [row] = [found.data for found in read_rows("out.parquet")]
     assert (row["chosen"], row["rejected"]) == (candidates[1], candidates[0])
     assert not any("red red red" in prefix for prefix, _ in fake.asked)
@@ -52,12 +51,12 @@ def test_the_answers_are_judged_and_the_full_texts_are_written(run, engine):
 def test_a_candidate_without_an_answer_is_rejected_or_left_out(run, engine):
     fake = engine(likes)
     write_jsonl("rows.jsonl", {**ROWS[0], "candidates": ["<think>red red", "plain"]})
-    done = run("pairs", "rows.jsonl", "-o", "out.jsonl", "--no-store")
-    assert done.exit_code == 0 and "1 of 2 targets (1 cut_in_thought); scored as the lowest" in done.stderr
+    done = run("pairs rows.jsonl -o out.jsonl --no-store")
+    assert "1 of 2 targets (1 cut_in_thought); scored as the lowest" in done.stderr
     [row] = read_jsonl("out.jsonl")
     assert (row["chosen"], row["rejected"]) == ("plain", "<think>red red") and row["score_rejected"] == 0.0
     assert len(fake.asked) == 1
-    assert run("pairs", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--no-answer", "unscored").exit_code == 1
+    run("pairs rows.jsonl -o out.jsonl --no-store --no-answer unscored", code=1)
     assert read_jsonl("out.jsonl") == [] and "| too_few | 1 |" in Path("out.md").read_text()
 
 
@@ -65,8 +64,8 @@ def test_rlcf_keeps_the_clearest_pair_of_the_whole_file(run, engine):
     engine(likes)
     write_jsonl("rows.jsonl", *ROWS)
     arguments = ("--select", "rlcf", "--top-fraction", "0.5", "--card", "card.md")
-    done = run("pairs", "rows.jsonl", "-o", "out.jsonl", "--no-store", *arguments)
-    assert done.exit_code == 0 and [row["prompt"] for row in read_jsonl("out.jsonl")] == ["Paint."]
+    run("pairs rows.jsonl -o out.jsonl --no-store", *arguments)
+    assert [row["prompt"] for row in read_jsonl("out.jsonl")] == ["Paint."]
     assert "| not_top | 1 |" in Path("card.md").read_text() and not Path("out.md").exists()
 
 
@@ -80,7 +79,7 @@ def test_every_form_is_read_back_from_parquet(run, engine, form, keys, count):
     engine(likes)
     message = [{"role": "user", "content": "Paint."}]
     write_jsonl("rows.jsonl", {**ROWS[0], "prompt": message})
-    assert run("pairs", "rows.jsonl", "-o", "out.parquet", "--form", form, "--no-store").exit_code == 0
+    run(f"pairs rows.jsonl -o out.parquet --form {form} --no-store")
     data = load_dataset("parquet", data_files="out.parquet", split="train", cache_dir="cache")
     assert len(data) == count and keys <= set(data.column_names) and data[0]["prompt"] == message
 
@@ -89,16 +88,16 @@ def test_a_lost_read_decides_no_pair_and_the_exit_code_is_1(run, engine):
     engine(likes)
     rows = {"prompt": "Draw.", "checklist": ["Is it red?", "Is it big?"], "candidates": ["red lost", "red big"]}
     write_jsonl("rows.jsonl", rows)
-    done = run("pairs", "rows.jsonl", "-o", "out.jsonl", "--no-store")
-    assert done.exit_code == 1 and "too_long" in done.stderr
+    done = run("pairs rows.jsonl -o out.jsonl --no-store", code=1)
+    assert "too_long" in done.stderr
     assert read_jsonl("out.jsonl") == [] and "| tie | 1 |" in Path("out.md").read_text()
 
 
 def test_a_row_without_a_checklist_is_told(run, engine):
     engine(likes)
     write_jsonl("rows.jsonl", ROWS[0], {**ROWS[1], "checklist": None})
-    done = run("pairs", "rows.jsonl", "-o", "out.jsonl", "--no-store")
-    assert done.exit_code == 1 and len(read_jsonl("out.jsonl")) == 1
+    run("pairs rows.jsonl -o out.jsonl --no-store", code=1)
+    assert len(read_jsonl("out.jsonl")) == 1
     assert "| no_checklist | 1 |" in Path("out.md").read_text()
 
 
@@ -110,15 +109,12 @@ def test_a_row_without_a_checklist_is_told(run, engine):
         ({"prompt": None}, (), "the input is empty"),
         ({}, ("--min-margin", "2"), "min_margin=2.0"),
         ({}, ("--top-fraction", "0.5"), "requires select='rlcf'"),
-        ({}, ("--card", "out.jsonl"), "choose a different file name"),
         ({}, ("-o", "out.csv"), "allowed: .jsonl, .parquet"),
     ],
 )
 def test_bad_input_is_refused_before_a_model_is_loaded(run, no_engine, row, arguments, words):
     write_jsonl("rows.jsonl", {**ROWS[0], **row})
-    done = run("pairs", "rows.jsonl", "-o", "out.jsonl", *arguments)
-    assert done.exit_code == 2 and words in done.stderr
-    assert not Path("out.jsonl").exists() and not Path("out.md").exists()
+    run("pairs rows.jsonl -o out.jsonl", *arguments, refused=words)
 
 
 # --- the scores that `rerank` wrote
@@ -136,10 +132,7 @@ def ranked(run, engine, *options, output="ranked.jsonl", rows=CANDIDATES):
     """The output of `rerank` by a judge that likes red and big; afterwards any engine is one that dislikes them."""
     engine(likes)
     write_jsonl("rows.jsonl", *rows)
-    done = run(
-        "rerank", "rows.jsonl", "-o", output, "--no-store", "--model", "org/liked", "--base-url", SERVER, *options
-    )
-    assert done.exit_code == 0, done.output
+    run(f"rerank rows.jsonl -o {output} --no-store --model org/liked --base-url {SERVER}", *options)
     return engine(lambda prefix, tail: 0.9 if "plain" in prefix else 0.1)
 
 
@@ -153,16 +146,14 @@ def test_the_scores_of_rerank_are_used_and_no_judge_is_asked(run, engine, output
     write_jsonl("rows.jsonl", *CANDIDATES)
     engine(likes)
     judge = ("--model", "org/liked", "--base-url", SERVER)
-    assert run("pairs", "rows.jsonl", "-o", "direct.jsonl", "--no-store", *judge, *options).exit_code == 0
+    run("pairs rows.jsonl -o direct.jsonl --no-store", *judge, *options)
     other = ranked(run, engine, output=output)
-    done = run("pairs", output, "-o", "out.jsonl", "--no-store", *options)
-    assert done.exit_code == 0 and other.asked == [] and "--model" not in done.output, done.output
+    done = run(f"pairs {output} -o out.jsonl --no-store", *options)
+    assert other.asked == [] and "--model" not in done.output, done.output
     assert len(read_jsonl("out.jsonl")) == 3 and read_jsonl("out.jsonl") == read_jsonl("direct.jsonl")
     assert "answered by `org/liked`" in Path("out.md").read_text()
-    again = run(
-        "pairs", output, "-o", "again.jsonl", "--no-store", "--model", "org/other", "--base-url", SERVER, *options
-    )
-    assert again.exit_code == 0 and other.asked, "a judge that is named scores again"
+    run(f"pairs {output} -o again.jsonl --no-store --model org/other --base-url {SERVER}", *options)
+    assert other.asked, "a judge that is named scores again"
     assert read_jsonl("again.jsonl") != read_jsonl("out.jsonl") and "`org/other`" in Path("again.md").read_text()
 
 
@@ -171,17 +162,18 @@ def test_settings_of_rerank_are_those_of_the_pairs(run, engine, settings):
     write_jsonl("rows.jsonl", *CANDIDATES)
     engine(likes)
     judge = ("--model", "org/liked", "--base-url", SERVER)
-    run("pairs", "rows.jsonl", "-o", "direct.jsonl", "--no-store", *judge, *settings)
+    code = int("unscored" in settings)  # one candidate has no answer
+    run("pairs rows.jsonl -o direct.jsonl --no-store", *judge, *settings, code=code)
     ranked(run, engine, *([] if settings[0] == "--no-answer" else settings))
     applied = settings if settings[0] == "--no-answer" else []  # an option of the aggregation applies here too
-    run("pairs", "ranked.jsonl", "-o", "out.jsonl", "--no-store", *applied)
+    run("pairs ranked.jsonl -o out.jsonl --no-store", *applied, code=code)
     assert read_jsonl("out.jsonl") == read_jsonl("direct.jsonl") != []
 
 
 def test_weights_of_rerank_stay(run, engine):
     Path("weights.json").write_text(json.dumps({"Is it big?": 100}))
     ranked(run, engine, "--weights", "weights.json")
-    assert run("pairs", "ranked.jsonl", "-o", "out.jsonl", "--no-store").exit_code == 0
+    run("pairs ranked.jsonl -o out.jsonl --no-store")
     assert [item["weight"] for item in read_jsonl("out.jsonl")[0]["checklist"]] == [1.0, 100.0]
 
 
@@ -220,16 +212,11 @@ def test_weights_of_rerank_stay(run, engine):
     ],
 )
 def test_scores_that_are_not_of_these_candidates_are_refused(run, engine, no_engine, change, options, words):
-    from typer.testing import CliRunner
-
-    from checklist_rewards.cli import app
-
     ranked(run, engine)
     rows = read_jsonl("ranked.jsonl")
     change(rows[0])
     write_jsonl("changed.jsonl", *rows)
-    done = CliRunner().invoke(app, ["pairs", "changed.jsonl", "-o", "out.jsonl", "--no-store", *options])
-    assert done.exit_code == 2 and words in done.output and not Path("out.jsonl").exists(), done.output
+    run("pairs changed.jsonl -o out.jsonl --no-store", *options, refused=words, with_model=False)
 
 
 def test_ranked_files_of_earlier_versions_have_no_hashes(run, engine):
@@ -238,7 +225,7 @@ def test_ranked_files_of_earlier_versions_have_no_hashes(run, engine):
     assert [len(set(row.pop("checklist_hashes"))) for row in rows] == [3, 3, 3]
     write_jsonl("earlier.jsonl", *rows)
     for name in ("ranked", "earlier"):
-        assert run("pairs", f"{name}.jsonl", "-o", f"{name}_pairs.jsonl", "--no-store").exit_code == 0
+        run(f"pairs {name}.jsonl -o {name}_pairs.jsonl --no-store")
     assert read_jsonl("earlier_pairs.jsonl") == read_jsonl("ranked_pairs.jsonl")
 
 
@@ -247,7 +234,6 @@ def test_the_card_names_the_judges_that_answered(run, engine):
     write_jsonl("rows.jsonl", *ROWS)
     judges = [{"model": name, "base_url": SERVER} for name in ("org/one", "org/two", "org/three")]
     Path("panel.json").write_text(json.dumps({"panel": {}, "judges": judges}))
-    done = run("pairs", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--judge", "panel.json")
-    assert done.exit_code == 0, done.output
+    run("pairs rows.jsonl -o out.jsonl --no-store --judge panel.json")
     card = Path("out.md").read_text()
     assert "pocket" not in card and all(judge["model"] in card for judge in judges)

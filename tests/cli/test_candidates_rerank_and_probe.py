@@ -9,8 +9,8 @@ import pytest
 from checklist_rewards.backends import Reply
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.probe import PROBE_ITEMS
-from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.encoders import tiny_bert
+from tests.jsonl import read_jsonl, write_jsonl
 
 
 def likes(prefix: str, tail: str) -> float | None:
@@ -28,8 +28,7 @@ def test_rerank_ranks_given_candidates_and_measures_against_gold(run, engine):
         {"input": "Paint.", "checklist": ["Is it red?"], "candidates": ["plain", "red", "redred"], "human": [1, 2, 3]},
         {"input": "Draw.", "checklist": ["Is it red?"], "candidates": ["red", "red", "plain"], "human": [5, 4, 1]},
     )
-    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--gold-key", "human", "--summary", "sum.json", "--no-store")
-    assert done.exit_code == 0, done.output
+    run("rerank rows.jsonl -o out.jsonl --gold-key human --summary sum.json --no-store")
     first, second = read_jsonl("out.jsonl")
     assert first["checklist_ranks"] == [3, 2, 1] and first["checklist_best"] == ["redred"]
     assert second["checklist_ranks"] == [1, 1, 3] and second["checklist_best"] == ["red", "red"]
@@ -42,15 +41,15 @@ def test_rerank_ranks_given_candidates_and_measures_against_gold(run, engine):
 def test_ties_are_broken_on_request(run, engine):
     engine(likes)
     write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": ["red", "red", "plain"]})
-    assert run("rerank", "rows.jsonl", "-o", "out.jsonl", "--ties", "first", "--no-store").exit_code == 0
+    run("rerank rows.jsonl -o out.jsonl --ties first --no-store")
     assert read_jsonl("out.jsonl")[0]["checklist_ranks"] == [1, 2, 3]
 
 
 def test_an_unscored_candidate_has_no_rank_and_the_exit_code_is_1(run, engine):
     engine(likes)
     write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": ["lost", "plain"]})
-    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--no-store")
-    assert done.exit_code == 1 and "too_long" in done.stderr
+    done = run("rerank rows.jsonl -o out.jsonl --no-store", code=1)
+    assert "too_long" in done.stderr
     assert read_jsonl("out.jsonl")[0]["checklist_ranks"] == [None, 1]
 
 
@@ -61,8 +60,8 @@ THOUGHTS = ["<think>red red red</think>plain", "<think>red red red", "<think>pla
 def test_the_answers_are_judged_and_the_full_texts_are_written(run, engine, output):
     fake = engine(likes)
     write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": THOUGHTS})
-    done = run("rerank", "rows.jsonl", "-o", output, "--no-store")
-    assert done.exit_code == 0 and "1 of 3 targets (1 cut_in_thought); scored as the lowest" in done.stderr
+    done = run(f"rerank rows.jsonl -o {output} --no-store")
+    assert "1 of 3 targets (1 cut_in_thought); scored as the lowest" in done.stderr
     [row] = [found.data for found in read_rows(output)]
     assert row["checklist_ranks"] == [2, 3, 1] and row["checklist_best"] == [THOUGHTS[2]]
     assert [score["state"] for score in row["checklist_scores"]] == ["answered", "cut_in_thought", "answered"]
@@ -74,10 +73,8 @@ def test_sampled_candidates_that_were_cut_are_counted(run, engine):
     replies = [Reply("<think>red", "length"), Reply("a red", "length"), Reply("red", "stop")]
     fake.generate = lambda prompts, sampling, arrived=None: [replies]
     write_jsonl("rows.jsonl", {"prompt": "Paint.", "checklist": ["Is it red?"]})
-    done = run(
-        "rerank", "rows.jsonl", "-o", "out.jsonl", "--policy.model", "pocket", "--n", "3", "--summary", "sum.json"
-    )
-    assert done.exit_code == 0 and "1 of 3 targets reached the length limit" in done.stderr, done.output
+    done = run("rerank rows.jsonl -o out.jsonl --policy.model pocket --n 3 --summary sum.json")
+    assert "1 of 3 targets reached the length limit" in done.stderr, done.output
     [row] = read_jsonl("out.jsonl")
     assert row["candidates"] == ["<think>red", "a red", "red"] and row["checklist_ranks"] == [3, 1, 1]
     assert [score["state"] for score in row["checklist_scores"]] == ["cut_in_thought", "cut", "answered"]
@@ -88,7 +85,7 @@ def test_sampled_candidates_that_were_cut_are_counted(run, engine):
 def test_a_csv_holds_its_candidates_as_json(run, engine):
     engine(likes)
     Path("rows.csv").write_text('checklist,candidates\n"[""Is it red?""]","[""plain"", ""red""]"\n')
-    assert run("rerank", "rows.csv", "-o", "out.jsonl", "--no-store").exit_code == 0
+    run("rerank rows.csv -o out.jsonl --no-store")
     assert read_jsonl("out.jsonl")[0]["checklist_best"] == ["red"]
 
 
@@ -97,8 +94,8 @@ def test_candidates_are_sampled_from_a_policy(run, engine):
     write_jsonl(
         "rows.jsonl", {"prompt": "Paint.", "checklist": ["Is it red?"]}, {"prompt": "Draw.", "checklist": None}
     )
-    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy.model", "pocket", "--n", "3", "--no-store")
-    assert done.exit_code == 1 and "no_checklist" in done.stderr
+    done = run("rerank rows.jsonl -o out.jsonl --policy.model pocket --n 3 --no-store", code=1)
+    assert "no_checklist" in done.stderr
     first, second = read_jsonl("out.jsonl")
     assert first["candidates"] == ["a red one"] * 3 and first["checklist_ranks"] == [1, 1, 1]
     assert second["candidates"] == ["a red one"] * 3 and second["checklist_ranks"] is None
@@ -111,25 +108,25 @@ def test_a_policy_that_does_not_reply_is_told(run, engine):
         [*[Reply(None)] * 2],
     ]
     write_jsonl("rows.jsonl", *({"prompt": text, "checklist": ["Is it red?"]} for text in ("Paint.", "Draw.")))
-    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy.model", "pocket", "--n", "2", "--no-store")
-    assert done.exit_code == 1 and "no_reply" in done.stderr and "1 of 2 candidates" in done.stderr
+    done = run("rerank rows.jsonl -o out.jsonl --policy.model pocket --n 2 --no-store", code=1)
+    assert "no_reply" in done.stderr and "1 of 2 candidates" in done.stderr
     first, second = read_jsonl("out.jsonl")
     assert first["checklist_best"] == ["red"] and second["candidates"] == [] and second["checklist_best"] is None
 
 
 def test_probe_passes_a_judge_that_knows(run, engine):
     engine(truth, replies=["yes"])
-    done = run("probe", "--json", "probe.json")
-    assert done.exit_code == 0 and "usable as a judge" in done.stdout and "margin" in done.stdout
+    done = run("probe --json probe.json")
+    assert "usable as a judge" in done.stdout and "margin" in done.stdout
     report = json.loads(Path("probe.json").read_text())
     assert report["accuracy"] == 1.0 and report["refusal"] is None and len(report["lines"]) == 12
 
 
 def test_probe_refuses_a_judge_that_does_not(run, engine):
     engine(lambda prefix, tail: 0.97, replies=["yes"])
-    done = run("probe")
-    assert done.exit_code == 1 and "cannot tell yes from no" in done.stderr and "rejected" in done.stdout
-    assert run("probe", "--model", "./none").exit_code == 2
+    done = run("probe", code=1)
+    assert "cannot tell yes from no" in done.stderr and "rejected" in done.stdout
+    run("probe --model ./none", refused="'./none'")
 
 
 def test_probe_of_an_encoder_reports_its_answers(run, tmp_path):
@@ -139,8 +136,8 @@ def test_probe_of_an_encoder_reports_its_answers(run, tmp_path):
     shutil.copytree(base, folder)
     config = AutoConfig.from_pretrained(base, num_labels=1)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
-    done = run("probe", "--model", str(folder), "--json", "probe.json")
-    assert done.exit_code == 1 and "cannot tell yes from no" in done.stderr  # it is not trained
+    done = run("probe --model", str(folder), "--json", "probe.json", code=1)
+    assert "cannot tell yes from no" in done.stderr  # it is not trained
     assert "not applicable: an encoder writes no text" in done.stdout and "on a server" not in done.stdout
     report = json.loads(Path("probe.json").read_text())
     assert report["answered"] == 12 and report["encoder"] and report["label_first"] == 0

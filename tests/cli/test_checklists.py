@@ -1,21 +1,19 @@
 """`checklists import` in rows and as one checklist; labelled examples and abstentions from the command line."""
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
 from checklist_rewards import Checklist
-from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.judges.fakes import Lettered
 
 DATA = Path(__file__).parent.parent / "data"
 
 
 def test_a_file_becomes_rows_and_says_what_was_left_out(run):
-    done = run("checklists", "import", DATA / "autorubric.json", "-o", "rows.jsonl")
-    assert done.exit_code == 0
+    done = run("checklists import", DATA / "autorubric.json", "-o", "rows.jsonl")
     assert "autorubric: 3 rows with 7 items in rows.jsonl" in done.output
     assert "Dropped fields that items cannot hold: aggregation (1), dataset.name (1), scale_type (1)" in done.output
     first = read_jsonl("rows.jsonl")[0]
@@ -25,22 +23,19 @@ def test_a_file_becomes_rows_and_says_what_was_left_out(run):
 
 
 def test_what_was_imported_is_scored(run):
-    assert run("checklists", "import", DATA / "autochecklist.jsonl", "-o", "rows.jsonl").exit_code == 0
-    assert run("score", "rows.jsonl", "-o", "scored.jsonl", "--no-store", "--backend", "transformers").exit_code == 0
+    run("checklists import", DATA / "autochecklist.jsonl", "-o", "rows.jsonl")
+    run("score rows.jsonl -o scored.jsonl --no-store --backend transformers")
     answers = [[item["answer"] for item in row["checklist_score"]["items"]] for row in read_jsonl("scored.jsonl")]
     assert answers == [["yes"], ["yes"]]
 
 
 def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run, engine):
-    done = run("checklists", "import", DATA / "rubric.yaml", "-o", "rubric.json")
-    assert done.exit_code == 0 and "rubric: one checklist with 3 items in rubric.json" in done.output
+    done = run("checklists import", DATA / "rubric.yaml", "-o", "rubric.json")
+    assert "rubric: one checklist with 3 items in rubric.json" in done.output
     assert [item.weight for item in Checklist.parse(Path("rubric.json").read_text()).items] == [3, -2, 1]
     engine(lambda prefix, tail: 0.9)
     write_jsonl("rows.jsonl", {"prompt": "Describe Ulm.", "target": "Ulm lies on the Danube."})
-    done = run(
-        "score", "rows.jsonl", "-o", "s.jsonl", "--checklist", "rubric.json", "--no-store", "--metric", "weighted"
-    )
-    assert done.exit_code == 0
+    run("score rows.jsonl -o s.jsonl --checklist rubric.json --no-store --metric weighted")
     assert read_jsonl("s.jsonl")[0]["checklist_score"]["primary_score"] == pytest.approx((3 - 2 + 1) / 4)
 
 
@@ -54,7 +49,6 @@ def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run, engin
         ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--format", "healthbench"], "line 1: key 'rubrics' not found"),
         ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--item-key", "weight"], "--item-key 'weight': expected FIELD=KEY"),
         (["empty.jsonl", "-o", "rows.jsonl"], "empty.jsonl has no rows"),
-        (["empty.jsonl", "-o", "empty.jsonl"], "--output empty.jsonl is an input file"),
         (["bad.jsonl", "-o", "rows.jsonl"], "bad.jsonl, line 2, item 1: points: .* got 'x'"),
     ],
 )
@@ -62,11 +56,8 @@ def test_what_cannot_be_imported_is_one_sentence_and_leaves_nothing(run, argumen
     Path("empty.jsonl").write_text("")
     good = {"prompt": "p", "rubrics": [{"criterion": "c", "points": 1}]}
     write_jsonl("bad.jsonl", good, {"prompt": "p", "rubrics": [{"criterion": "c", "points": "x"}]})
-    before = sorted(path.name for path in Path().iterdir())
-    done = run("checklists", "import", *arguments)
-    assert done.exit_code == 2
+    done = run("checklists import", *arguments, refused="")
     assert re.search(words, done.stderr), done.stderr
-    assert sorted(path.name for path in Path().iterdir()) == before
 
 
 MINE = (
@@ -77,8 +68,7 @@ MINE = (
 def test_a_format_of_the_users_own(run):
     write_jsonl("rows.jsonl", {"task": {"text": "Name it.", "grading": [{"claim": "Names it.", "how": "must"}]}})
     Path("mine.yaml").write_text(MINE)
-    done = run("checklists", "import", "rows.jsonl", "--format", "mine.yaml", "-o", "out.jsonl")
-    assert done.exit_code == 0, done.output
+    done = run("checklists import rows.jsonl --format mine.yaml -o out.jsonl")
     assert "mine: 1 rows with 1 items in out.jsonl" in done.output and "weights: must = 3" in done.output
     [row] = read_jsonl("out.jsonl")
     assert row["prompt"] == "Name it." and row["checklist_source"] == "mine"
@@ -113,25 +103,24 @@ def test_a_format_of_the_users_own(run):
 def test_a_wrong_format_of_ones_own_is_one_sentence(run, text, arguments, words):
     write_jsonl("rows.jsonl", {"task": {"text": "Name it.", "grading": [{"claim": "Names it.", "how": "must"}]}})
     Path("own.yaml").write_text(text)
-    done = run("checklists", "import", "rows.jsonl", "--format", "own.yaml", "-o", "out.jsonl", *arguments)
-    assert done.exit_code == 2 and re.search(words, done.stderr), done.stderr
-    assert not Path("out.jsonl").exists()
+    done = run("checklists import rows.jsonl --format own.yaml -o out.jsonl", *arguments, refused="")
+    assert re.search(words, done.stderr), done.stderr
 
 
 def test_rows_under_other_names(run):
     write_jsonl("mine.jsonl", {"task": "t", "out": "o", "rubric": [{"criterion": "Is it red?", "points": -2, "n": 1}]})
     keys = ["--prompt-key", "task", "--target-key", "out", "--checklist-key", "rubric"]
     names = ["--item-key", "question=criterion", "--item-key", "weight=points"]
-    done = run("checklists", "import", "mine.jsonl", "-o", "rows.jsonl", *keys, *names, "--source", "by hand")
-    assert done.exit_code == 0 and "Dropped fields that items cannot hold: n (1)" in done.output
+    done = run("checklists import mine.jsonl -o rows.jsonl", *keys, *names, "--source", "by hand")
+    assert "Dropped fields that items cannot hold: n (1)" in done.output
     [row] = read_jsonl("rows.jsonl")
     assert (row["prompt"], row["target"], row["checklist_source"]) == ("t", "o", "by hand")
     assert (row["checklist"][0]["question"], row["checklist"][0]["weight"]) == ("Is it red?", -2.0)
 
 
 def test_the_help_names_the_command_and_the_formats(run):
-    assert "import" in run("checklists").output
-    assert "healthbench" in run("checklists", "import", "--help").output
+    assert "import" in run("checklists", code=2).output
+    assert "healthbench" in run("checklists import --help").output
 
 
 # --- examples and abstentions ----------------------------------------------------------------------------------------
@@ -148,7 +137,7 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
     write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?", "Is it red?"]})
     write_jsonl("examples.jsonl", *EXAMPLES)
     options = ["--judge.examples", "examples.jsonl", "--judge.shots", 2, "--judge.example-reasons", "--no-store"]
-    assert run("score", "rows.jsonl", "-o", "s.jsonl", *options).exit_code == 0
+    run("score rows.jsonl -o s.jsonl", *options)
     short, red = [tail for _, tail in fake.asked]
     assert short.count("Answer: yes") == short.count("Answer: no") == 1 and short.count("Look.") == 2
     assert "Example" not in red
@@ -169,9 +158,7 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
 def test_examples_that_cannot_be_used_are_refused_before_any_model(run, no_engine, options, words):
     write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?"]})
     write_jsonl("bad.jsonl", {"target": "t", "question": "Is it short?", "label": "maybe"})
-    done = run("score", "rows.jsonl", "-o", "s.jsonl", "--no-store", *options)
-    assert done.exit_code == 2 and words in done.stderr
-    assert not Path("s.jsonl").exists()
+    run("score rows.jsonl -o s.jsonl --no-store", *options, refused=words)
 
 
 def test_a_config_names_a_file_of_examples_beside_it(run, engine):
@@ -180,24 +167,20 @@ def test_a_config_names_a_file_of_examples_beside_it(run, engine):
     Path("judges").mkdir()
     write_jsonl("judges/examples.jsonl", *EXAMPLES)
     Path("judges/judge.yaml").write_text("name: mine\nscorer: {examples: examples.jsonl, shots: 3}\n")
-    done = run("score", "rows.jsonl", "-o", "s.jsonl", "--config", "judges/judge.yaml", "--no-store")
-    assert done.exit_code == 0, done.output
+    run("score rows.jsonl -o s.jsonl --config judges/judge.yaml --no-store")
     assert fake.asked[0][1].count("Answer: ") == 3
 
 
 @pytest.mark.parametrize(("abstention", "score"), [("skip", 1.0), ("zero", 0.5), ("partial", 0.75), ("fail", 0.5)])
-def test_an_abstention_counts_as_the_option_says(run, monkeypatch, abstention, score):
-    from checklist_rewards.backends import engine
-
+def test_an_abstention_counts_as_the_option_says(run, engine, abstention, score):
     def letters(shown):
         return {letter: float(label == "cannot_assess") for letter, label in shown.items()}
 
-    monkeypatch.setattr(engine, "_engines", {})
-    monkeypatch.setattr(engine, "_build", lambda *_: Lettered(letters, lambda prefix, tail: 1.0))
+    engine(backend=Lettered(letters, lambda prefix, tail: 1.0))
     options = [{"label": "yes", "value": 1}, {"label": "no", "value": 0}, {"label": "cannot_assess", "na": True}]
     checklist = ["Is it short?", {"question": "Is it right?", "options": options}]
-    Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "target": "Hi.", "checklist": checklist}) + "\n")
-    assert run("score", "rows.jsonl", "-o", "s.jsonl", "--no-store", "--abstention", abstention).exit_code == 0
+    write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": checklist})
+    run(f"score rows.jsonl -o s.jsonl --no-store --abstention {abstention}")
     [row] = read_jsonl("s.jsonl")
     assert [item["answer"] for item in row["checklist_score"]["items"]] == ["yes", "cannot_assess"]
     assert row["checklist_score"]["primary_score"] == pytest.approx(score)

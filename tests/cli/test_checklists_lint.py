@@ -7,6 +7,7 @@ import pytest
 
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.prompts import prompts_dir
+from tests.jsonl import write_jsonl
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 READ = [
@@ -20,8 +21,8 @@ def test_what_is_right_is_said_to_be(run, no_engine):
     Path("writer.md").write_text("Ask about {input}, seeing {candidates}")
     Path("step.md").write_text("Merge {questions}")
     Path("mine.yaml").write_text("name: mine\ngenerator: {prompt: writer.md, kind: contrastive}\n")
-    shown = run("lint", "judge.md", "batch.md", "writer.md", "step.md", "mine.yaml")
-    assert shown.exit_code == 0 and shown.stderr == ""
+    shown = run("lint judge.md batch.md writer.md step.md mine.yaml")
+    assert shown.stderr == ""
     assert shown.stdout.splitlines() == [
         "judge.md: a judge prompt with {input}, {question}, {target}",
         "batch.md: a batch prompt with {checklist}, {target}",
@@ -36,8 +37,7 @@ def test_every_yaml_file_that_the_package_reads_is_known_for_what_it_is(run, no_
     Path("cascade.yaml").write_text(
         "cascade: {margin: 0.4}\njudges:\n- pocket\n- panel: {}\n  judges: [pocket, pocket]\n"
     )
-    shown = run("lint", "panel.yaml", "cascade.yaml", *sorted(READ))
-    assert shown.exit_code == 0, shown.output
+    shown = run("lint panel.yaml cascade.yaml", *sorted(READ))
     training, accelerate = "; trainer arguments are not checked", "an accelerate config, not checked"
     assert [line.partition(": ")[2] for line in shown.stdout.splitlines()] == [
         "a panel of 2 judges",
@@ -51,7 +51,7 @@ def test_every_yaml_file_that_the_package_reads_is_known_for_what_it_is(run, no_
 
 def test_a_config_of_a_reward_is_checked(run, no_engine):
     Path("reward.yaml").write_text("model: pocket\nmin_answered: 0.8\n")
-    assert run("lint", "reward.yaml").stdout == "reward.yaml: a reward\n"
+    assert run("lint reward.yaml").stdout == "reward.yaml: a reward\n"
 
 
 def test_a_bad_packaged_prompt_is_one_of_so_many(run, monkeypatch, tmp_path):
@@ -59,13 +59,12 @@ def test_a_bad_packaged_prompt_is_one_of_so_many(run, monkeypatch, tmp_path):
     (tmp_path / "judges" / "good.md").write_text("{target} {question}")
     (tmp_path / "judges" / "bad.md").write_text("{question} {target}")
     monkeypatch.setattr("checklist_rewards.cli.checklists.prompts_dir", lambda: tmp_path)
-    shown = run("lint")
-    assert shown.exit_code == 2 and "1 of 2 files are invalid." in shown.stderr
+    assert "1 of 2 files are invalid." in run("lint", code=2).stderr
 
 
 def test_without_files_the_packaged_prompts_are_checked(run):
     shown = run("lint")
-    assert shown.exit_code == 0 and len(shown.stdout.splitlines()) == len(list(prompts_dir().glob("*/*.md")))
+    assert len(shown.stdout.splitlines()) == len(list(prompts_dir().glob("*/*.md")))
 
 
 WRONG = {
@@ -107,16 +106,15 @@ def test_what_is_wrong_is_named_with_file_and_line(run, no_engine, name):
     content, options, words = WRONG[name]
     if content is not None:
         Path(name).write_text(content)
-    shown = run("lint", name, *options)
-    assert shown.exit_code == 2 and f"error: {words}" in shown.stderr and "1 of 1 files" in shown.stderr
+    run(f"lint {name}", *options, refused=[f"error: {words}", "1 of 1 files"])
 
 
 def test_one_bad_file_does_not_hide_the_next(run):
     Path("a.md").write_text("{question} {target}")
     Path("b.md").write_text("{input}")
     Path("c.yaml").write_text("nam: x\n")
-    shown = run("lint", "a.md", "b.md", "c.yaml")
-    assert shown.exit_code == 2 and "a.md:1" in shown.stderr and "c.yaml:1" in shown.stderr
+    shown = run("lint a.md b.md c.yaml", code=2)
+    assert "a.md:1" in shown.stderr and "c.yaml:1" in shown.stderr
     assert shown.stdout.startswith("b.md: a generator prompt")
 
 
@@ -128,8 +126,8 @@ def test_checklists_are_checked_with_their_code_checks(run, no_engine):
         with write_rows(name) as out:
             for row in rows:
                 out.write(row)
-    shown = run("lint", "one.json", "rows.jsonl", "rows.csv", "rows.parquet")
-    assert shown.exit_code == 0 and shown.stdout.splitlines() == [
+    shown = run("lint one.json rows.jsonl rows.csv rows.parquet")
+    assert shown.stdout.splitlines() == [
         "one.json: a checklist: 2 items, 1 with code checks",
         "rows.jsonl: 2 checklists: 3 items, 1 with code checks",
         "rows.csv: 2 checklists: 3 items, 1 with code checks",
@@ -148,24 +146,19 @@ WRONG_CHECKS = [
 @pytest.mark.parametrize(("check", "words"), WRONG_CHECKS)
 def test_a_wrong_check_is_named_with_line_and_item(run, no_engine, check, words):
     Path("rows.jsonl").write_text(json.dumps({"checklist": [{"id": "x1", "question": "Short?", "check": check}]}))
-    shown = run("lint", "rows.jsonl")
-    assert shown.exit_code == 2
-    assert f"error: rows.jsonl, line 1, item x1 ('Short?'): {words}" in " ".join(shown.stderr.split())
+    run("lint rows.jsonl", refused=f"error: rows.jsonl, line 1, item x1 ('Short?'): {words}")
 
 
 def test_rows_without_checklists_are_not_taken_for_right(run, no_engine):
     Path("rows.jsonl").write_text('{"prompt": "a"}')
-    shown = run("lint", "rows.jsonl")
-    assert shown.exit_code == 2 and "rows.jsonl: no row has a value in column 'checklist'" in shown.stderr
+    run("lint rows.jsonl", refused="rows.jsonl: no row has a value in column 'checklist'")
 
 
 def test_what_yes_or_no_cannot_answer_is_an_error(run, no_engine):
     rows = [{"checklist": ["Is it short?"]}, {"checklist": ["Is it kind?", "What do you think about rain?"]}]
-    Path("open.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = run("lint", "open.jsonl")
-    assert result.exit_code == 2
-    assert "line 2" in result.stderr
-    assert "'What do you think about rain?' cannot be answered with yes or no" in " ".join(result.stderr.split())
+    write_jsonl("open.jsonl", *rows)
+    words = "'What do you think about rain?' cannot be answered with yes or no"
+    run("lint open.jsonl", refused=["line 2", words])
 
 
 def test_statements_and_double_questions_are_warnings(run, no_engine):
@@ -176,14 +169,13 @@ def test_statements_and_double_questions_are_warnings(run, no_engine):
     ]
     double = "Is it good and is it short?"
     Path("some.json").write_text(json.dumps([*fine, "The response is polite.", double]))
-    result = run("lint", "some.json")
-    assert result.exit_code == 0, result.output
+    result = run("lint some.json")
     shown = " ".join(result.output.split())
     assert "'The response is polite.' must end with a question mark" in shown
     assert f"{double!r} asks two questions; write one item for each" in shown
     rows = [{"checklist": [f"Is it {n} and is it short?", double]} for n in range(30)]
-    Path("many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shown = " ".join(run("lint", "many.jsonl").output.split())
+    write_jsonl("many.jsonl", *rows)
+    shown = " ".join(run("lint many.jsonl").output.split())
     assert "and 29 more" in shown and "21 more such items" in shown
 
 
@@ -193,8 +185,7 @@ def test_items_that_repeat_a_check_contradict_each_other_or_ask_for_nothing_are_
     rude = {"question": "Does the poem have at most 60 words?", "weight": -1}
     asked = ["Is the poem no longer than 60 words?", "Is the response in lowercase?", "Does it contain a text only?"]
     Path("some.json").write_text(json.dumps([words, upper, *asked, rude, "Does it name 60 words that rhyme?"]))
-    result = run("lint", "some.json")
-    assert result.exit_code == 0, result.output
+    result = run("lint some.json")
     shown = " ".join(result.output.split())
     assert shown.count("warning: ") == 4
     assert f"{asked[0]!r} repeats the check of item " in shown and "omit it, because code answers it" in shown

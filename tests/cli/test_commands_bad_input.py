@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.files.rows import write_rows
-from tests.cli.conftest import write_jsonl
+from tests.jsonl import write_jsonl
 
 GOOD = '{"input": "Say hi.", "target": "hi", "checklist": ["Is it short?"]}\n'
 
@@ -72,20 +72,13 @@ BAD_ROWS = {
 @pytest.mark.parametrize(("content", "words"), BAD_ROWS.values(), ids=BAD_ROWS)
 def test_a_bad_row_is_refused_by_line(run, no_engine, content, words):
     Path("rows.jsonl").write_bytes(content if isinstance(content, bytes) else content.encode())
-    refused(run("score", "rows.jsonl", "-o", "out.jsonl"), words)
+    run("score rows.jsonl -o out.jsonl", refused=words)
 
 
 BAD_OPTIONS = {
     "no such file": (["missing.jsonl", "-o", "out.jsonl"], ["missing.jsonl", "No such file"]),
     "unknown extension": (["rows.txt", "-o", "out.jsonl"], ["rows.txt", ".jsonl, .csv, .parquet"]),
     "unknown output": (["rows.jsonl", "-o", "out.xlsx"], ["out.xlsx", ".jsonl, .csv, .parquet"]),
-    "output is a folder": (["rows.jsonl", "-o", "."], ["folder"]),
-    "output is the input": (["rows.jsonl", "-o", "rows.jsonl"], ["rows.jsonl", "is an input file"]),
-    "summary is the output": (
-        ["rows.jsonl", "-o", "out.jsonl", "--summary", "out.jsonl"],
-        ["--summary out.jsonl is also --output"],
-    ),
-    "summary is a folder": (["rows.jsonl", "-o", "out.jsonl", "--summary", "."], ["--summary", "folder"]),
     "no such model": (["rows.jsonl", "-o", "out.jsonl", "--model", "./none"], ["'./none'", "pocket"]),
     "no such prompt": (["rows.jsonl", "-o", "out.jsonl", "--judge.prompt", "mine"], ["'mine'", "judges/item"]),
     "a bad prompt": (
@@ -112,7 +105,7 @@ def test_a_bad_option_is_refused(run, no_engine, arguments, words):
     Path("rows.jsonl").write_text(GOOD)
     Path("bad.md").write_text("{question} {target}\n")
     Path("bad.json").write_text("[]")
-    refused(run("score", *arguments), words)
+    run("score", *arguments, refused=words)
 
 
 def test_what_the_output_cannot_hold_is_refused_before_the_first_row_is_scored(run, no_engine):
@@ -120,14 +113,14 @@ def test_what_the_output_cannot_hold_is_refused_before_the_first_row_is_scored(r
     with write_rows("rows.parquet") as out:
         for row in rows:
             out.write(row)
-    refused(run("score", "rows.parquet", "-o", "out.jsonl"), ["row 2, 'image'", "bytes", "a .parquet file"])
+    run("score rows.parquet -o out.jsonl", refused=["row 2, 'image'", "bytes", "a .parquet file"])
     Path("rows.jsonl").write_text('{"target": "hi", "checklist": ["a?"], "\\ud800": 1}\n')
-    refused(run("score", "rows.jsonl", "-o", "out.parquet"), ["line 1", "'\\ud800'", "an unpaired surrogate"])
+    run("score rows.jsonl -o out.parquet", refused=["line 1", "'\\ud800'", "an unpaired surrogate"])
 
 
 def test_every_row_is_checked_before_the_first_is_scored(run, no_engine):
     Path("rows.jsonl").write_text(GOOD * 600 + '{"input": "", "target": 5, "checklist": ["a?"]}\n')
-    refused(run("score", "rows.jsonl", "-o", "out.jsonl"), ["line 601", "int 5"])
+    run("score rows.jsonl -o out.jsonl", refused=["line 601", "int 5"])
 
 
 @pytest.mark.parametrize(
@@ -142,7 +135,7 @@ def test_every_row_is_checked_before_the_first_is_scored(run, no_engine):
 )
 def test_generate_refuses_what_asks_for_nothing(run, no_engine, row, arguments, words):
     write_jsonl("rows.jsonl", row)
-    refused(run("generate", "rows.jsonl", "-o", "out.jsonl", *arguments), words)
+    run("generate rows.jsonl -o out.jsonl", *arguments, refused=words)
 
 
 @pytest.mark.parametrize(
@@ -163,46 +156,25 @@ def test_generate_refuses_what_asks_for_nothing(run, no_engine, row, arguments, 
 )
 def test_rerank_refuses_what_it_cannot_rank(run, no_engine, row, arguments, words):
     write_jsonl("rows.jsonl", {"input": "Say hi.", "checklist": ["Is it short?"], **row})
-    refused(run("rerank", "rows.jsonl", "-o", "out.jsonl", *arguments), words)
+    run("rerank rows.jsonl -o out.jsonl", *arguments, refused=words)
 
 
 def test_run_refuses_before_writing_a_single_checklist(run, no_engine):
     write_jsonl("rows.jsonl", {"input": "a", "target": "b"}, {"input": "a", "target": None})
-    refused(run("run", "rows.jsonl", "-o", "out.jsonl"), ["line 2", "'target'", "NoneType"])
-    refused(run("run", "rows.jsonl", "-o", "out.jsonl", "--writer.model", "./none"), ["line 2"])
-
-
-def refused(result, words: list[str]) -> None:
-    assert result.exit_code == 2, (result.output, result.exception)
-    assert all(word in result.stderr for word in words), result.stderr
-    assert "Traceback" not in result.output and result.stdout == ""
-    if "Usage:" not in result.stderr:  # typer's own usage errors stand in a box
-        assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
-    assert not list(Path().glob("*out.*")) and not list(Path().glob(".*out.*"))
+    run("run rows.jsonl -o out.jsonl", refused=["line 2", "'target'", "NoneType"])
+    run("run rows.jsonl -o out.jsonl --writer.model ./none", refused=["line 2"])
 
 
 def test_a_row_of_a_sheet_with_nothing_but_its_number_is_no_answer(run, no_engine):
     Path("rows.csv").write_text('id,prompt,target,checklist\n1,Say hi.,hi,"[""a?""]"\n2, ,,"[""a?""]"\n')
-    refused(run("score", "rows.csv", "-o", "out.jsonl"), ["rows.csv, line 3", "'prompt', 'target' are blank"])
+    run("score rows.csv -o out.jsonl", refused=["rows.csv, line 3", "'prompt', 'target' are blank"])
 
 
 def test_columns_that_the_user_names_are_all_that_the_judge_sees(run, engine):
     fake = engine()
     row = {"prompt": "What is it?", "images": ["a.png"], "input": "other", "target": "hi", "checklist": ["a?"]}
     write_jsonl("rows.jsonl", row)
-    done = run(
-        "score",
-        "rows.jsonl",
-        "-o",
-        "out.jsonl",
-        "--model",
-        "pocket",
-        "--input-key",
-        "prompt",
-        "--no-store",
-        "--images",
-        "ignore",
-    )
-    assert done.exit_code == 0 and len(fake.asked) == 1
+    run("score rows.jsonl -o out.jsonl --model pocket --input-key prompt --no-store --images ignore")
+    assert len(fake.asked) == 1
     [prefix] = {prefix for prefix, _ in fake.asked}
     assert "What is it?" in prefix and "other" not in prefix

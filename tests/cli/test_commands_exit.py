@@ -17,9 +17,9 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine
 from checklist_rewards.judges import LogprobJudge
-from tests.cli.conftest import write_jsonl
 from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
+from tests.jsonl import write_jsonl
 from tests.waiting import until
 from tests.zygote import Program, run
 

@@ -12,34 +12,18 @@ from checklist_rewards.cli import app
 from checklist_rewards.cli.training import recipes_dir
 from tests import zygote
 
-COMMANDS = [
-    "generate",
-    "score",
-    "run",
-    "rerank",
-    "refine",
-    "pairs",
-    "replay",
-    "diff",
-    "serve",
-    "list",
-    "lint",
-    "probe",
-    "demo",
-    "audit",
-]
+COMMANDS = "generate score run rerank refine pairs replay diff serve list lint probe demo audit".split()
 
 
 def test_the_help_names_every_command_and_the_exit_codes(run):
     shown = run("--help")
-    assert shown.exit_code == 0
     assert all(command in shown.stdout for command in COMMANDS) and "Exit codes" in shown.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_has_an_example(run, command):
-    shown = run(command, "--help")
-    assert shown.exit_code == 0 and f"checklist-rewards {command} " in shown.stdout
+    shown = run(f"{command} --help")
+    assert f"checklist-rewards {command} " in shown.stdout
 
 
 def test_a_line_says_which_model_is_loaded_and_one_that_it_is_ready(tmp_path):
@@ -61,7 +45,7 @@ def test_the_package_runs_as_a_module(module):
 
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["scoer"], ["score"], ["score", "x.jsonl", "--metric", "best"]])
 def test_bad_usage_exits_with_2(run, arguments):
-    assert run(*arguments).exit_code == 2
+    run(*arguments, code=2)
 
 
 @pytest.mark.slow
@@ -88,8 +72,8 @@ def test_the_demo_is_found_and_gets_its_options(run, monkeypatch, tmp_path):
     monkeypatch.setattr("checklist_rewards.cli.training.recipes_dir", lambda: tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", [])
-    shown = run("demo", "--output", "here", "--steps", "3")
-    assert shown.exit_code == 0 and shown.stdout == "ran ['--output', 'here', '--steps', '3'] __main__\n"
+    shown = run("demo --output here --steps 3")
+    assert shown.stdout == "ran ['--output', 'here', '--steps', '3'] __main__\n"
 
 
 def test_the_list_of_commands_says_what_each_command_says():

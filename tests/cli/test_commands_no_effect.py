@@ -8,7 +8,6 @@ import typer
 
 from checklist_rewards.cli import app
 from checklist_rewards.cli.commands import _ENTRIES
-from tests.cli.conftest import run  # noqa: F401
 
 MISSING = "missing.jsonl"
 SAMPLING = ["--n", "--policy.temperature", "--policy.max-tokens", "--policy.seed"]
@@ -89,16 +88,14 @@ def written(option: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case[0]))
-def test_an_option_without_effect_is_refused_by_its_name(run, case):  # noqa: F811
+def test_an_option_without_effect_is_refused_by_its_name(run, case):
     command, options, more = case
     if command[:2] != ["attack", "-o"]:  # which would attack the pocket judge
-        assert "has no effect" not in run(*command).stderr, "only what the user wrote is refused"
+        assert "has no effect" not in run(*command, code=None).stderr, "only what the user wrote is refused"
     for option in options:
-        refused = run(*command, *written(option))
-        assert refused.exit_code == 2, refused.output
-        assert f"{option} has no effect" in refused.stderr and "omit it" in refused.stderr
+        run(*command, *written(option), refused=[f"{option} has no effect", "omit it"])
     if more is not None:
-        assert f"{options[0]} has no effect" not in run(*command, *written(options[0]), *more).stderr
+        assert f"{options[0]} has no effect" not in run(*command, *written(options[0]), *more, code=None).stderr
 
 
 NEEDED = {
@@ -111,15 +108,14 @@ NEEDED = {
 }
 
 
-def test_a_column_of_checklists_beside_a_checklist_is_refused_in_every_command(run):  # noqa: F811
+def test_a_column_of_checklists_beside_a_checklist_is_refused_in_every_command(run):
     group = typer.main.get_command(app)
     options = {name: {one.opts[0] for one in group.commands[name].params} for name in _ENTRIES}
     both = {name for name, known in options.items() if {"--checklist", "--checklist-key"} <= known}
     assert both == set(NEEDED)
     for name, arguments in NEEDED.items():
-        refused = run(name, *arguments, "--checklist", "list.json", "--checklist-key", "criteria")
-        assert refused.exit_code == 2, refused.output
-        assert "--checklist-key has no effect with --checklist" in refused.stderr
+        both = ["--checklist", "list.json", "--checklist-key", "criteria"]
+        run(name, *arguments, *both, refused="--checklist-key has no effect with --checklist")
 
 
 KEEPS = (
@@ -142,19 +138,19 @@ def test_the_commands_that_keep_answers_are_known_by_their_options():
         ("trust", ["calibrate", MISSING, *JSON], True),
     ],
 )
-def test_ctrl_c_promises_to_continue_only_where_answers_are_kept(run, monkeypatch, module, command, keeps):  # noqa: F811
+def test_ctrl_c_promises_to_continue_only_where_answers_are_kept(run, monkeypatch, module, command, keeps):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(f"checklist_rewards.cli.{module}.check_outputs", interrupted)
-    done = run(*command)
-    assert done.exit_code == 130 and "Interrupted" in done.stderr
+    done = run(*command, code=130)
+    assert "Interrupted" in done.stderr
     assert ("are in the store" in done.stderr) == keeps
     assert ("rerun it to start from the beginning" in done.stderr) == (not keeps)
 
 
 @pytest.mark.parametrize("where", ["import of the command", "import in the command"])
-def test_ctrl_c_during_an_import_is_one_sentence(run, monkeypatch, where):  # noqa: F811
+def test_ctrl_c_during_an_import_is_one_sentence(run, monkeypatch, where):
     def interrupted(*_, **__):
         monkeypatch.setitem(sys.modules, "checklist_rewards.cli.output", None)  # importing it now would fail
         raise KeyboardInterrupt
@@ -164,7 +160,6 @@ def test_ctrl_c_during_an_import_is_one_sentence(run, monkeypatch, where):  # no
         monkeypatch.setattr("checklist_rewards.cli.commands._Lazy.__getitem__", interrupted)
     else:
         monkeypatch.setattr("checklist_rewards.cli.scoring.Work", SimpleNamespace(of=interrupted))
-    done = run("score", MISSING, *OUT)
-    assert done.exit_code == 130, done.exception
+    done = run(f"score {MISSING}", *OUT, code=130)
     begun = "are in the store" in done.stderr
     assert done.stderr.startswith("Interrupted: ") and begun == (where == "import in the command")

@@ -1,17 +1,13 @@
 """Without the name of a model nothing is judged or written: every command and call refuses before an engine starts."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from checklist_rewards import ChecklistScorer, Sample, build_checklists, pipeline
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import NO_MODEL
-from checklist_rewards.cli import app
-from checklist_rewards.cli.output import console
 from checklist_rewards.errors import ModelError
 from checklist_rewards.generators import ContrastiveGenerator, DirectGenerator, InductiveGenerator
 from checklist_rewards.generators.base import Request
@@ -20,7 +16,7 @@ from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.rerank import rerank
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.cli.conftest import write_jsonl
+from tests.jsonl import write_jsonl
 
 ROW = {
     "prompt": "Write about rain.",
@@ -31,36 +27,31 @@ ROW = {
 BY_CODE = [{"question": "Is it short?", "check": {"type": "words", "at_most": 5}}]
 
 COMMANDS = {
-    "score": ("score", "rows.jsonl", "-o", "out.jsonl"),
-    "score, batch": ("score", "rows.jsonl", "-o", "out.jsonl", "--mode", "batch"),
-    "score, thinking": ("score", "rows.jsonl", "-o", "out.jsonl", "--judge.thinking", "16"),
-    "score, transformers": ("score", "rows.jsonl", "-o", "out.jsonl", "--backend", "transformers"),
-    "score, a server": ("score", "rows.jsonl", "-o", "out.jsonl", "--base-url", "http://localhost:9/v1"),
-    "score, dry": ("score", "rows.jsonl", "-o", "out.jsonl", "--dry-run"),
-    "generate": ("generate", "rows.jsonl", "-o", "out.jsonl"),
-    "generate, a server": ("generate", "rows.jsonl", "-o", "out.jsonl", "--base-url", "http://localhost:9/v1"),
-    "generate, dry": ("generate", "rows.jsonl", "-o", "out.jsonl", "--dry-run"),
-    "run": ("run", "rows.jsonl", "-o", "out.jsonl"),
-    "rerank": ("rerank", "rows.jsonl", "-o", "out.jsonl"),
-    "refine": ("refine", "rows.jsonl", "-o", "out.jsonl"),
-    "probe": ("probe",),
-    "serve": ("serve", "--port", "0"),
+    "score": "score rows.jsonl -o out.jsonl",
+    "score, batch": "score rows.jsonl -o out.jsonl --mode batch",
+    "score, thinking": "score rows.jsonl -o out.jsonl --judge.thinking 16",
+    "score, transformers": "score rows.jsonl -o out.jsonl --backend transformers",
+    "score, a server": "score rows.jsonl -o out.jsonl --base-url http://localhost:9/v1",
+    "score, dry": "score rows.jsonl -o out.jsonl --dry-run",
+    "generate": "generate rows.jsonl -o out.jsonl",
+    "generate, a server": "generate rows.jsonl -o out.jsonl --base-url http://localhost:9/v1",
+    "generate, dry": "generate rows.jsonl -o out.jsonl --dry-run",
+    "run": "run rows.jsonl -o out.jsonl",
+    "rerank": "rerank rows.jsonl -o out.jsonl",
+    "refine": "refine rows.jsonl -o out.jsonl",
+    "probe": "probe",
+    "serve": "serve --port 0",
     **{
-        f"pairs, {select}": ("pairs", "rows.jsonl", "-o", "out.jsonl", "--select", select)
+        f"pairs, {select}": f"pairs rows.jsonl -o out.jsonl --select {select}"
         for select in ("best_vs_worst", "random", "rlcf")
     },
 }
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_command_without_a_model_is_refused_before_anything_is_loaded(tmp_path, monkeypatch, no_engine, command):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(console, "width", 1000)
+def test_a_command_without_a_model_is_refused_before_anything_is_loaded(run, no_engine, command):
     write_jsonl("rows.jsonl", ROW)
-    done = CliRunner().invoke(app, [*command, *([] if command[0] == "probe" else ["--no-store"])])
-    assert done.exit_code == 2 and NO_MODEL in done.output, done.output
-    assert "Traceback" not in done.output and done.output.count("error:") == 1
-    assert os.listdir() == ["rows.jsonl"], "nothing was written"
+    run(command, *([] if command == "probe" else ["--no-store"]), refused=NO_MODEL, with_model=False)
 
 
 def scored(scorer):
@@ -103,21 +94,17 @@ def test_python_without_a_model_is_refused_before_anything_is_loaded(no_engine, 
     assert str(error.value).endswith(NO_MODEL) and "\n" not in str(error.value)
 
 
-def test_code_checks_alone_need_no_model(tmp_path, monkeypatch, no_engine):
-    monkeypatch.chdir(tmp_path)
+def test_code_checks_alone_need_no_model(run, no_engine):
     write_jsonl("rows.jsonl", {**ROW, "checklist": BY_CODE})
     for command in ("score", "rerank", "pairs"):
-        done = CliRunner().invoke(app, [command, "rows.jsonl", "-o", f"{command}.jsonl", "--no-store"])
-        assert done.exit_code == 0, done.output
+        run(f"{command} rows.jsonl -o {command}.jsonl --no-store", with_model=False)
     assert "answered by" not in Path("pairs.md").read_text()
     [score] = ChecklistScorer(store=False).score_batch([Sample(BY_CODE, "Rain falls.")])
     assert score.primary_score == 1.0
 
 
-def test_a_pipeline_that_names_its_models_is_enough(tmp_path, monkeypatch, engine):
-    monkeypatch.chdir(tmp_path)
+def test_a_pipeline_that_names_its_models_is_enough(run, engine):
     engine(lambda prefix, tail: 0.9)
     Path("mine.json").write_text(json.dumps({"name": "mine", "scorer": {"model": "pocket"}}))
     write_jsonl("rows.jsonl", ROW)
-    arguments = ["score", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--config", "mine.json"]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    run("score rows.jsonl -o out.jsonl --no-store --config mine.json", with_model=False)

@@ -19,9 +19,13 @@ from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine
 from checklist_rewards.datasets import build_checklists
 from checklist_rewards.distill.labels import read_labels
+from checklist_rewards.evaluation.labels import text_of
+from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.files.rows import write_rows
+from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.pipelines import PipelineConfig, assemble
 from checklist_rewards.server import build_app
+from checklist_rewards.ui.annotations import read_tasks
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
@@ -44,6 +48,8 @@ PROMPTS = {
     "turns": (TURNS, ("Name a city.", HISTORY)),
     "parts": ([said([{"type": "text", "text": "Name a city."}], "user")], ("Name a city.", None)),
     "messages in JSON": (json.dumps(TURNS), ("Name a city.", HISTORY)),
+    "another role": ([said("Name a city.", "Human")], ("Name a city.", None)),
+    "ShareGPT": ([{"from": "human", "value": "Name a city."}], ("Name a city.", None)),
     "a rendered prompt": (RENDERED, ("Name a city.", None)),
     OPENING: (f"{RENDERED}<think>\n", ("Name a city.", None)),
 }
@@ -55,8 +61,14 @@ TARGETS = {
     "a message": ([said("<think>1</think>Rome.")], "Rome."),
     "a parsed thought": ([said("Rome.", reasoning_content="1, 2")], "Rome."),
     "a call of a tool": ([CALL, said("12", "tool"), said("Rome.")], "Rome."),
+    "parts": ([said([{"type": "text", "text": "Ro"}, {"type": "text", "text": "me."}])], "Rome."),
+    "another role": ([said("Rome.", "gpt")], "Rome."),
+    "ShareGPT": ([{"from": "gpt", "value": "Rome."}], "Rome."),
     "a list in JSON": ('[{"a": 1}]', '[{"a": 1}]'),
+    "a mapping in JSON": ('{"role": "admin"}', '{"role": "admin"}'),
+    "a list of roles in JSON": ('[{"role": "admin"}]', '[{"role": "admin"}]'),
     "a conversation in JSON, as a text": (json.dumps(TURNS[:2]),) * 2,
+    "the same in quotes": (json.dumps(json.dumps(TURNS[:2])),) * 2,
     "blanks": (" ", ""),
     "half a thought": ("<think>1, 2", ""),
 }
@@ -64,7 +76,10 @@ ROWS = [
     {"input": prompt, "target": target, "reference": reference, "checklist": [QUESTION]}
     for (prompt, _), (target, _), reference in product(PROMPTS.values(), TARGETS.values(), (None, "<think>Oslo."))
 ]
-NEVER_CLOSED = ("a text", "a call of a tool", "a list in JSON", "a conversation in JSON, as a text")
+NEVER_CLOSED = {
+    *("a text", "a call of a tool", "parts", "another role", "ShareGPT", "a list in JSON", "a mapping in JSON"),
+    *("a list of roles in JSON", "a conversation in JSON, as a text", "the same in quotes"),
+}
 """Targets that are all thought if their prompt opens one."""
 MEANT = [
     (*PROMPTS[prompt][1], "" if prompt == OPENING and target in NEVER_CLOSED else TARGETS[target][1], reference)
@@ -88,17 +103,21 @@ def scored(monkeypatch):
     return samples
 
 
-def file_of(kind) -> str:
+def file_of(kind, rows=ROWS, **more) -> str:
     with write_rows(f"rows.{kind}") as out:
-        for row in ROWS:
-            out.write({**row, "label": 1, "question": QUESTION})
+        for number, row in enumerate(rows):
+            out.write({"id": str(number), **row, **more})
     return f"rows.{kind}"
+
+
+def named(found) -> dict:
+    """What was found of each row, by the names of its prompt and its target."""
+    return dict(zip(NAMES, found, strict=True))
 
 
 def by_score(kind):
     def score(run):
-        done = run("score", file_of(kind), "-o", f"out.{kind}", "--no-store", "--reference-key", "reference")
-        assert done.exit_code == 0, done.output
+        run("score", file_of(kind), "-o", f"out.{kind}", "--no-store", "--reference-key", "reference")
 
     return score
 
@@ -132,17 +151,41 @@ def test_a_row_is_the_same_sample_on_every_way(way, scored, run, engine):
     engine()
     WAYS[way](run)
     found = [(s.input or None, s.history or None, s.target, s.reference or None) for s in scored]
-    assert dict(zip(NAMES, found, strict=True)) == dict(zip(NAMES, MEANT, strict=True))
+    assert named(found) == named(MEANT)
     assert [len(sample.messages) for sample in scored] == SAID
     assert {sample.state for sample in scored} == {"answered", "empty", "cut_in_thought"}
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+KINDS = ["jsonl", "csv", "parquet"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_row_is_the_same_in_training_data(kind, run):
-    read = [(one.input, one.target, one.reference) for one in read_labels(Path(file_of(kind)))]
-    assert dict(zip(NAMES, read, strict=True)) == {
-        name: (input, answer, reference) for name, (input, _, answer, reference) in zip(NAMES, MEANT, strict=True)
-    }
+    read = [(one.input, one.target, one.reference) for one in read_labels(file_of(kind, label=1, question=QUESTION))]
+    assert named(read) == named((input, answer, reference) for input, _, answer, reference in MEANT)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_is_the_same_example(kind, run):
+    examples = FewShot.load(file_of(kind, label="yes", question=QUESTION), 1).examples
+    assert named((one.input, one.target) for one in examples) == named((one[0], one[2]) for one in MEANT)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_scored_row_is_the_same_to_every_reader(kind, scored, run, engine):
+    answered = [place for place, (_, _, answer, _) in enumerate(MEANT) if answer]
+    rows, answers = [ROWS[place] for place in answered], [MEANT[place][2] for place in answered]
+    engine()
+    for name in ("scored.jsonl", f"again.{kind}"):
+        run(f"score {file_of('jsonl', rows)} -o {name} --no-store")
+    scored.clear()
+    run(f"score again.{kind} -o last.jsonl --no-store")
+    assert [sample.target for sample in scored] == answers
+    assert [pair.target for pair in read_labels(f"again.{kind}")] == answers
+    assert [task.target for task in read_tasks(Path(f"again.{kind}"))] == answers
+    run(f"agree scored.jsonl again.{kind} --bootstrap 0")  # refuses two texts of the same id
+    found = [text_of(row.data["target"]) for row in read_scored(f"again.{kind}")]
+    assert found == [text_of(row["target"]) for row in rows]
 
 
 class Remembering:

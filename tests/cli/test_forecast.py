@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from tests.cli.conftest import write_jsonl
 from tests.cli.test_scoring_pipelines import table
+from tests.jsonl import read_jsonl, write_jsonl
 
 TEXTS = ("Short.", "A longer text of some words, with <b>markup</b>, <|im_end|> and 日本語.", "One more. " * 40)
 ROWS = [{"prompt": "Write.", "target": text, "checklist": ["Is it fine (yes)?", "Is it red (no)?"]} for text in TEXTS]
@@ -24,10 +24,8 @@ def forecast_and_bill(run, model, url, *options, rows=ROWS):
     write_jsonl("rows.jsonl", *rows)
     command = ["score", "rows.jsonl", "-o", "out.jsonl", "--model", model, "--base-url", url, "--no-store", *options]
     shown = run(*command, "--dry-run")
-    assert shown.exit_code == 0, shown.output
     [line] = table(shown.stdout)
-    done = run(*command, "--summary", "sum.json")
-    assert done.exit_code in (0, 1), done.output
+    run(*command, "--summary", "sum.json", code=(0, 1))
     receipt = json.loads(Path("sum.json").read_text())["receipt"]
     at_most = tuple(int(cell.replace(",", "")) for cell in line[3:5])
     return at_most, (receipt["prompt_tokens"], receipt["completion_tokens"]), shown.stdout
@@ -59,7 +57,7 @@ def test_reads_that_take_a_second_request_were_forecast_with_it(run, fault_serve
 
 def test_the_tokenizer_of_a_model_on_this_machine_counts_the_prompts_exactly(run, no_engine, pocket):
     write_jsonl("rows.jsonl", *ROWS)
-    shown = run("score", "rows.jsonl", "-o", "out.jsonl", "--backend", "transformers", "--no-store", "--dry-run")
+    shown = run("score rows.jsonl -o out.jsonl --backend transformers --no-store --dry-run")
     [line] = table(shown.stdout)
     scorer = ChecklistScorer("pocket", backend=pocket, store=False)
     scorer.score_batch([Sample(row["checklist"], row["target"], row["prompt"]) for row in ROWS])
@@ -74,22 +72,21 @@ def test_thoughts_and_the_reads_after_them_are_forecast(run, pocket, per, sample
     write_jsonl("rows.jsonl", *ROWS)
     options = ("--backend", "transformers", "--no-store", "--judge.thinking", "16", "--judge.thinking-per", per)
     options += ("--judge.votes", str(samples))
-    shown = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--dry-run")
+    shown = run("score rows.jsonl -o out.jsonl", *options, "--dry-run")
     [line] = table(shown.stdout)
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--summary", "sum.json")
-    assert done.exit_code in (0, 1), done.output
+    run("score rows.jsonl -o out.jsonl", *options, "--summary", "sum.json", code=(0, 1))
     receipt = json.loads(Path("sum.json").read_text())["receipt"]
     calls, prompt_tokens, reply_tokens = (int(cell.replace(",", "")) for cell in line[2:5])
     assert calls >= receipt["calls"] and calls == {"item": 6 + 6 * samples, "target": 3 + 6 * samples}[per]
     assert prompt_tokens >= receipt["prompt_tokens"] > 0
     assert reply_tokens >= receipt["completion_tokens"] > 6
-    [first, *_] = map(json.loads, Path("out.jsonl").read_text().splitlines())
+    [first, *_] = read_jsonl("out.jsonl")
     assert all(item["reasoning"] is not None for item in first["checklist_score"]["items"])
 
 
 def test_a_decision_is_one_request(run):
     write_jsonl("rows.jsonl", ROWS[0])
     options = ("--model", "m", "--base-url", "http://localhost:1/v1", "--dry-run")
-    chats = run("score", "rows.jsonl", "-o", "out.jsonl", *options)
-    decisions = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--backend", "decisions")
-    assert "two requests" in chats.output and "two requests" not in decisions.output and decisions.exit_code == 0
+    chats = run("score rows.jsonl -o out.jsonl", *options)
+    decisions = run("score rows.jsonl -o out.jsonl", *options, "--backend", "decisions")
+    assert "two requests" in chats.output and "two requests" not in decisions.output

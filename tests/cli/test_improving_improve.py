@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends import Reply
-from tests.cli.conftest import write_jsonl
 from tests.cli.test_improving_fit import CHECKLIST, rated
 from tests.evaluation.agreement.files import scored_file
 from tests.evolving.test_improve import REPLIES, finds, reading
+from tests.jsonl import write_jsonl
 
 
 def opposed(count=240):
@@ -26,19 +26,23 @@ def opposed(count=240):
     Path("checklist.json").write_text(json.dumps(CHECKLIST))
 
 
+def write_reading():
+    rows = enumerate(zip(*reading(), strict=True))
+    write_jsonl("rows.jsonl", *({"prompt": f"Write {n // 2}.", "target": t, "label": label} for n, (t, label) in rows))
+    Path("checklist.json").write_text(json.dumps(["Is it red?", "Is it old?"]))
+
+
 def test_an_item_is_turned_without_a_model_and_the_diff_is_shown(run, no_engine):
     opposed()
-    arguments = ["improve", "checklist.json", "--data", "scored.jsonl", "--label-key", "stars", "--group-key", "doc"]
-    done = run(*arguments, "-o", "better.json", "--json", "steps.json", "--bootstrap", 50)
-    assert done.exit_code == 0, done.output
+    arguments = "improve checklist.json --data scored.jsonl --label-key stars --group-key doc"
+    done = run(f"{arguments} -o better.json --json steps.json --bootstrap 50")
     assert "disagrees" in done.stdout and "1. turn, kept: correlation with the labels -0." in done.stdout
     assert "   - Is it new? (weight 1)\n   + Is it new? (weight -1)" in done.stdout
     assert "agreement on 80 test rows: " in done.stdout
     assert next(item for item in items("better.json") if item["question"] == "Is it new?")["weight"] < 0
     steps = json.loads(Path("steps.json").read_text())
     assert steps["rows"] == {"choosing": 80, "confirming": 80, "test": 80} and steps["figures"]["gain"]["value"] > 0
-    done = run("replay", "scored.jsonl", "-o", "again.jsonl", "--checklist", "better.json")
-    assert done.exit_code == 0, done.output
+    run("replay scored.jsonl -o again.jsonl --checklist better.json")
 
 
 def test_preferences_between_rows_are_enough(run, no_engine):
@@ -46,53 +50,39 @@ def test_preferences_between_rows_are_enough(run, no_engine):
     stars = [json.loads(line)["stars"] for line in Path("scored.jsonl").read_text().splitlines()]
     pairs = [(n, n + 1)[:: 1 if stars[n] > stars[n + 1] else -1] for n in range(0, 480, 2)]
     write_jsonl("pairs.jsonl", *({"chosen": f"text {one}", "rejected": f"text {other}"} for one, other in pairs))
-    arguments = ["improve", "checklist.json", "--data", "scored.jsonl", "--group-key", "doc", "-o", "better.json"]
-    done = run(*arguments, "--pairs", "pairs.jsonl", "--bootstrap", 50)
-    assert done.exit_code == 0, done.output
+    arguments = "improve checklist.json --data scored.jsonl --group-key doc -o better.json"
+    done = run(arguments, "--pairs", "pairs.jsonl", "--bootstrap", 50)
     assert "1. turn, kept: correlation with the labels -0." in done.stdout
     assert "agreement on 80 test pairs: " in done.stdout
     write_jsonl("pairs.jsonl", {"chosen": "text 1", "rejected": "text x"})
-    done = run(*arguments, "--pairs", "pairs.jsonl")
-    assert done.exit_code == 2 and "'rejected' is 'text x', which is the id or text of no row of --data" in done.stderr
+    words = "'rejected' is 'text x', which is the id or text of no row of --data"
+    run(arguments, "--pairs", "pairs.jsonl", refused=words)
 
 
 def test_a_writer_adds_an_item_and_a_rerun_asks_nothing(run, engine):
-    texts, labels = reading()
-    write_jsonl("rows.jsonl", *(
-        {"prompt": f"Write {n // 2}.", "target": text, "label": label}
-        for n, (text, label) in enumerate(zip(texts, labels, strict=True))
-    ))  # fmt: skip
-    Path("checklist.json").write_text(json.dumps(["Is it red?", "Is it old?"]))
+    write_reading()
     fake = engine(finds, replies=[json.dumps(REPLIES["new"])])
-    arguments = ["improve", "checklist.json", "--data", "rows.jsonl", "--store", "s.sqlite", "--bootstrap", 50]
-    done = run(*arguments, "--model", "pocket", "-o", "same.json")
-    assert done.exit_code == 0, done.output
+    arguments = "improve checklist.json --data rows.jsonl --store s.sqlite --bootstrap 50"
+    run(f"{arguments} --model pocket -o same.json")
     assert [item["question"] for item in items("same.json")] == ["Is it red?", "Is it old?"]
-    done = run(*arguments, "--writer.model", "pocket", "-o", "better.json")
-    assert done.exit_code == 0, done.output
+    done = run(f"{arguments} --writer.model pocket -o better.json")
     assert "Is it big?" in [item["question"] for item in items("better.json")]
     assert "   + Is it big? (weight 1)" in done.stdout
     asked = len(fake.asked)
-    done = run(*arguments, "--writer.model", "pocket", "-o", "again.json")
-    assert done.exit_code == 0 and len(fake.asked) == asked and items("again.json") == items("better.json")
+    run(f"{arguments} --writer.model pocket -o again.json")
+    assert len(fake.asked) == asked and items("again.json") == items("better.json")
 
 
 @pytest.mark.parametrize("dead", ["judge", "writer"])
 def test_what_judge_and_writer_do_not_answer_is_counted_and_the_exit_code_is_1(run, engine, dead):
-    texts, labels = reading()
-    write_jsonl("rows.jsonl", *(
-        {"prompt": f"Write {n // 2}.", "target": text, "label": label}
-        for n, (text, label) in enumerate(zip(texts, labels, strict=True))
-    ))  # fmt: skip
-    Path("checklist.json").write_text(json.dumps(["Is it red?", "Is it old?"]))
+    write_reading()
     lost = "Is it big?" if dead == "judge" else "nothing"
     rule = lambda prefix, tail: None if lost in tail else finds(prefix, tail)  # noqa: E731
     fake = engine(rule, replies=[json.dumps(REPLIES["new"])])
     if dead == "writer":
         fake.generate = lambda prompts, sampling, arrived=None: [[Reply(None, unanswered="timeout")] for _ in prompts]
-    done = run("improve", "checklist.json", "--data", "rows.jsonl", "--no-store", "--bootstrap", 50,
-               "--writer.model", "pocket", "-o", "better.json")  # fmt: skip
-    assert done.exit_code == 1, done.output
+    arguments = "improve checklist.json --data rows.jsonl --no-store --bootstrap 50"
+    done = run(f"{arguments} --writer.model pocket -o better.json", code=1)
     said = "reads unanswered" if dead == "judge" else "to the writer proposed nothing: "
     assert said in done.output and Path("better.json").exists()
     assert "Is it big?" not in [item["question"] for item in items("better.json")]
@@ -110,10 +100,8 @@ def test_what_cannot_be_used_is_one_sentence(run, no_engine):
         ("humans", "line 1: column 'humans' not found (--label-key); the row has"),
         ("target", "line 1: 'target' is 'text 0'; it must be a number per text"),
     ):
-        done = run("improve", "checklist.json", "--data", "scored.jsonl", "--label-key", label_key, "--group-key",
-                   "target", "-o", "b.json")  # fmt: skip
-        assert done.exit_code == 2 and words in done.stderr, done.output
+        keys = f"--label-key {label_key} --group-key target"
+        run(f"improve checklist.json --data scored.jsonl {keys} -o b.json", refused=words)
     write_jsonl("rows.jsonl", *({"prompt": "p", "target": row["target"], "label": 1} for row in rows))
-    done = run("improve", "checklist.json", "--data", "rows.jsonl", "-o", "b.json")
-    assert done.exit_code == 2 and "score the rows first, or name a judge with --model" in done.stderr
-    assert not Path("b.json").exists()
+    words = "score the rows first, or name a judge with --model"
+    run("improve checklist.json --data rows.jsonl -o b.json", refused=words)

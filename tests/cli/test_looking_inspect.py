@@ -7,7 +7,7 @@ import pytest
 
 from checklist_rewards.backends.base import Reply
 from checklist_rewards.files.rows import read_rows
-from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.ui.files import page_data
 
 ROWS = [
@@ -21,7 +21,7 @@ def scored(run, engine):
     def score(name, rule=lambda prefix, tail: 0.9 if ("long" if "long" in tail else "red") in prefix.lower() else 0.1):
         write_jsonl("rows.jsonl", *ROWS)
         engine(rule)
-        assert run("score", "rows.jsonl", "-o", name, "--no-store").exit_code == 0
+        run(f"score rows.jsonl -o {name} --no-store")
         return name
 
     return score
@@ -29,8 +29,7 @@ def scored(run, engine):
 
 def test_figures_in_json_and_on_the_page(run, scored):
     scored("scored.jsonl")
-    done = run("inspect", "scored.jsonl", "--json", "items.json", "-o", "items.html", "--no-embed")
-    assert done.exit_code == 0, done.output
+    run("inspect scored.jsonl --json items.json -o items.html --no-embed")
     record = json.loads(open("items.json").read())
     assert record["targets"] == 6
     assert [item["answered"] for item in record["items"]] == [6, 6]
@@ -45,13 +44,13 @@ def test_a_penalty_is_marked_because_it_passes_if_the_answer_is_no(run, engine):
     items = ["Is it long?", {"question": "Is the reply rude?", "weight": -1}]
     write_jsonl("rows.jsonl", *({**row, "checklist": items} for row in ROWS))
     engine(lambda prefix, tail: 0.9 if "long" in tail else 0.1)
-    assert run("score", "rows.jsonl", "-o", "scored.jsonl", "--no-store").exit_code == 0
-    done = run("inspect", "scored.jsonl", "--json", "items.json", "--no-embed")
+    run("score rows.jsonl -o scored.jsonl --no-store")
+    done = run("inspect scored.jsonl --json items.json --no-embed")
     shown = " ".join(line.split("│")[1].strip() for line in done.output.splitlines() if line.startswith("│"))
     assert "Is the reply rude? (penalty: passes if not)" in shown and "Is it long? (penalty" not in shown
     _, rude = json.loads(Path("items.json").read_text())["items"]
     assert rude["question"] == "Is the reply rude?" and rude["pass_rate"] == 1  # no reply is rude
-    assert run("report", "scored.jsonl", "-o", "report.html").exit_code == 0
+    run("report scored.jsonl -o report.html")
     assert Path("report.html").read_text(encoding="utf-8").count("A penalty passes if the answer is no.") == 2
 
 
@@ -69,23 +68,21 @@ def test_the_log_of_a_reward_is_inspected_as_a_scored_file_is(run, scored):
     ]
     write_jsonl("rewards.jsonl", *log)
     for file in ("scored.jsonl", "rewards.jsonl"):
-        assert run("inspect", file, "--json", f"{file}.json", "--no-embed").exit_code == 0
+        run(f"inspect {file} --json {file}.json --no-embed")
     assert json.loads(open("rewards.jsonl.json").read()) == json.loads(open("scored.jsonl.json").read())
 
 
 @pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])
 def test_every_format_of_a_scored_file_gives_the_same(run, scored, name):
     for file in ("scored.jsonl", name):
-        done = run("inspect", scored(file), "--json", f"{file}.json", "--no-embed")
-        assert done.exit_code == 0, done.output
+        run("inspect", scored(file), "--json", f"{file}.json", "--no-embed")
     assert json.loads(open(f"{name}.json").read()) == json.loads(open("scored.jsonl.json").read())
 
 
 def test_repeats_show_what_is_unstable(run, scored):
     scored("scored.jsonl")
     scored("again.jsonl", lambda prefix, tail: 0.9)
-    done = run("inspect", "scored.jsonl", "--repeat", "again.jsonl", "--json", "items.json", "--no-embed")
-    assert done.exit_code == 0, done.output
+    run("inspect scored.jsonl --repeat again.jsonl --json items.json --no-embed")
     record = json.loads(open("items.json").read())
     for item in record["items"]:
         assert item["repeats"] == 6 and item["stability"] == item["pass_rate"]  # only what passed before still agrees
@@ -95,12 +92,9 @@ def test_repeats_show_what_is_unstable(run, scored):
 def test_a_text_without_an_answer_is_left_out(run, scored, engine):
     write_jsonl("rows.jsonl", *ROWS, {**ROWS[0], "target": " "}, {**ROWS[0], "target": ""})
     engine(lambda prefix, tail: 0.9)
-    assert run("score", "rows.jsonl", "-o", "scored.jsonl", "--no-store").exit_code == 0
+    run("score rows.jsonl -o scored.jsonl --no-store")
     asked = engine(lambda prefix, tail: 0.9, replies=['{"wordings": ["Is its length great?", "Has it length?"]}'])
-    done = run(
-        "inspect", "scored.jsonl", "--paraphrases", "2", "--json", "items.json", "--no-embed", "--no-store"
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
+    done = run("inspect scored.jsonl --paraphrases 2 --json items.json --no-embed --no-store")
     record = json.loads(open("items.json").read())
     assert (record["targets"], record["no_answer"]) == (6, 2) and "2 without an answer" in done.output
     assert [item["answered"] for item in record["items"]] == [6, 6]
@@ -111,10 +105,7 @@ def test_a_text_without_an_answer_is_left_out(run, scored, engine):
 def test_the_meta_checklist_and_people_s(run, scored, engine):
     scored("scored.jsonl")
     asked = engine(lambda prefix, tail: 0.9)
-    done = run(
-        "inspect", "scored.jsonl", "--meta", "--human-key", "human", "--json", "items.json", "--no-embed", "--no-store"
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
+    run("inspect scored.jsonl --meta --human-key human --json items.json --no-embed --no-store")
     figures = json.loads(open("items.json").read())["figures"]
     assert figures["Meta-checklist, pass rates"]["atomic"] == 1
     assert figures["Meta-checklist, pass rates"]["not_leading"] == 0  # a judge that says yes to all says it leads
@@ -125,11 +116,7 @@ def test_the_meta_checklist_and_people_s(run, scored, engine):
 def test_other_wordings_are_read_by_the_judge(run, scored, engine):
     scored("scored.jsonl")
     engine(lambda prefix, tail: 0.9, replies=['{"wordings": ["Is its length great?", "Has it length?"]}'])
-    done = run(
-        "inspect", "scored.jsonl", "--paraphrases", "2", "--paraphrase-rows", "3", "--json", "items.json",
-        "--no-embed", "--no-store",
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
+    run("inspect scored.jsonl --paraphrases 2 --paraphrase-rows 3 --json items.json --no-embed --no-store")
     assert [item["repeats"] for item in json.loads(open("items.json").read())["items"]] == [6, 6]
 
 
@@ -145,15 +132,14 @@ def test_only_the_rows_with_paraphrases_are_read_for_them(run, scored, engine, m
 
     monkeypatch.setattr("checklist_rewards.evaluation.scored.read_rows", counted)
     options = ("--paraphrases", "1", "--paraphrase-rows", "2", "--no-embed", "--no-store")
-    assert run("inspect", "scored.jsonl", *options).exit_code == 0
+    run("inspect scored.jsonl", *options)
     assert read == [1, *range(1, 7), 1, 2]
 
 
 def test_unanswered_meta_reads_are_told(run, scored, engine):
     scored("scored.jsonl")
     engine(lambda prefix, tail: None)
-    done = run("inspect", "scored.jsonl", "--meta", "--no-embed", "--no-store")
-    assert done.exit_code == 1
+    done = run("inspect scored.jsonl --meta --no-embed --no-store", code=1)
     assert "10 questions of the meta-checklist were not answered" in done.output
 
 
@@ -171,40 +157,33 @@ def test_unanswered_meta_reads_are_told(run, scored, engine):
             [],
             "line 1: checklist_score is not a score: primary_score is missing",
         ),
-        ([{"checklist_score": None}], ["--json", "scored.jsonl"], "--json scored.jsonl is an input file"),
-        ([{"checklist_score": None}], ["--json", "."], ". is a folder"),
     ],
 )
 def test_bad_input_is_one_sentence(run, no_engine, rows, arguments, complaint):
     write_jsonl("scored.jsonl", *rows)
-    done = run("inspect", "scored.jsonl", "--no-embed", *arguments)
-    assert done.exit_code == 2
-    assert complaint in done.output and len(done.output.strip().splitlines()) == 1
+    run("inspect scored.jsonl --no-embed", *arguments, refused=complaint)
 
 
 def test_several_judges_write_no_wordings(run, scored, no_engine):
-    done = run("inspect", scored("scored.jsonl"), "--paraphrases", "1", "--judge", "judges.yaml", "--no-embed")
-    assert done.exit_code == 2 and "requires a single --model to write them; omit --judge" in done.output
+    words = "requires a single --model to write them; omit --judge"
+    run(f"inspect {scored('scored.jsonl')} --paraphrases 1 --judge judges.yaml --no-embed", refused=words)
 
 
 def test_repeats_must_have_the_same_rows(run, scored):
     scored("scored.jsonl")
     write_jsonl("fewer.jsonl", *read_jsonl("scored.jsonl")[:2])
-    done = run("inspect", "scored.jsonl", "--repeat", "fewer.jsonl", "--no-embed")
-    assert done.exit_code == 2 and "row counts differ" in done.output
+    run("inspect scored.jsonl --repeat fewer.jsonl --no-embed", refused="row counts differ")
 
 
 def test_a_repeated_question_is_shown_by_inspect_report_and_the_app(run, engine):
     rows = [row | {"checklist": ["Is it long?", "Is it red?", "Is it long?"]} for row in ROWS]
     write_jsonl("rows.jsonl", *rows)
     engine(lambda prefix, tail: 0.9 if ("long" if "long" in tail else "red") in prefix.lower() else 0.1)
-    assert run("score", "rows.jsonl", "-o", "scored.jsonl", "--no-store").exit_code == 0
-    done = run("inspect", "scored.jsonl", "--json", "items.json", "--no-embed")
-    assert done.exit_code == 0, done.output
+    run("score rows.jsonl -o scored.jsonl --no-store")
+    run("inspect scored.jsonl --json items.json --no-embed")
     items = json.loads(open("items.json").read())["items"]
     assert [item["answered"] for item in items] == [6, 6, 6] and items[2]["id"] == f"{items[0]['id']}#2"
-    done = run("report", "scored.jsonl", "-o", "page.html")
-    assert done.exit_code == 0, done.output
+    run("report scored.jsonl -o page.html")
     [file] = page_data(Path("page.html"))["files"]
     assert [item["id"] for item in file["overview"]["items"]] == [item["id"] for item in items]
     assert [item["counted"] for item in file["overview"]["items"]] == [6, 6, 6]
@@ -216,22 +195,17 @@ def test_completions_of_a_policy_are_sampled_and_scored_first(run, engine):
     fake.generate = lambda prompts, sampling, arrived=None: [[Reply(text, "stop") for text in texts] for _ in prompts]
     rows = [{"prompt": f"Write {n}.", "checklist": ["Is it long?", "Is it red?"]} for n in range(3)]
     write_jsonl("rows.jsonl", *rows, {"prompt": "no checklist", "checklist": None})
-    done = run(
-        *("inspect", "rows.jsonl", "--policy.model", "pocket", "--n", 4, "--model", "pocket", "--no-embed"),
-        *("--json", "items.json", "--scored", "scored.jsonl", "--no-store", "--metric", "pass"),
-    )
-    assert done.exit_code == 0, done.output
+    files = "--json items.json --scored scored.jsonl --no-store --no-embed"
+    done = run(f"inspect rows.jsonl --policy.model pocket --n 4 --model pocket --metric pass {files}")
     gradient = json.loads(Path("items.json").read_text())["gradient"]
     assert gradient["prompts"] == 3 and gradient["size"] == 4 and gradient["gradient"]["value"] == 1
     assert gradient["canaries"] and gradient["sentence"] in " ".join(done.stderr.split())
     assert [row["target"] for row in read_jsonl("scored.jsonl")] == texts * 3
-    again = run("inspect", "scored.jsonl", "--no-embed", "--json", "again.json", "--group-size", 2)
-    assert again.exit_code == 0, again.output
+    run("inspect scored.jsonl --no-embed --json again.json --group-size 2")
     saved = json.loads(Path("again.json").read_text())["gradient"]
     assert saved["size"] == 2 and 0 < saved["gradient"]["value"] < 1 and saved["canaries"] == {}
 
 
 def test_options_of_a_policy_require_one(run, scored):
     scored("scored.jsonl")
-    done = run("inspect", "scored.jsonl", "--no-embed", "--scored", "other.jsonl")
-    assert done.exit_code == 2 and "--scored other.jsonl requires --policy.model" in done.stderr
+    run("inspect scored.jsonl --no-embed --scored other.jsonl", refused="--scored other.jsonl requires --policy.model")

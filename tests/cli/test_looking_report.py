@@ -6,7 +6,7 @@ from dataclasses import replace
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.cli.output import RunReport
 from checklist_rewards.judges import PanelJudge
-from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.judges.voters import DEAD, Voter, sure
 
 
@@ -22,7 +22,7 @@ def test_judges_of_a_panel_that_did_not_answer_are_told_though_every_item_is_ans
 def test_a_command_whose_stderr_is_no_terminal_reports_progress_in_lines(run, engine):
     engine(lambda prefix, tail: 0.9 if "red" in tail else 0.2)
     write_jsonl("rows.jsonl", {"target": "a", "checklist": ["Is it red?", "Is it big?"]})
-    assert "reads: 2 of 2 (100%), took" in run("score", "rows.jsonl", "-o", "s.jsonl", "--no-store").stderr
+    assert "reads: 2 of 2 (100%), took" in run("score rows.jsonl -o s.jsonl --no-store").stderr
     labelled = ("s.jsonl", "--labels", "labels.jsonl", "--bootstrap", "20")
     write_jsonl("labels.jsonl", *[{"labels": [True, False]}, {"labels": [False, False]}] * 8)
     write_jsonl("s.jsonl", *read_jsonl("s.jsonl") * 16)

@@ -53,7 +53,7 @@ def test_only_options_that_the_user_gave_override_a_pipeline():
 
 @pytest.mark.parametrize("command", ["score", "run", "generate", "refine", "replay", "attack", "serve", "inspect"])
 def test_help_shows_about_15_options_and_help_all_shows_all(run, command):
-    short, full = run(command, "--help").stdout, run(command, "--help-all").stdout
+    short, full = run(f"{command} --help").stdout, run(f"{command} --help-all").stdout
     named = re.compile(r"^ {2,6}(--?[a-z].*?)(?=  |$)", re.MULTILINE)
     shown, every = (named.findall(text.partition("Options:")[2]) for text in (short, full))
     assert len(shown) <= 16 < len(every) and len(every) == len(get_command(app).commands[command].params) + 1 - bool(
@@ -87,5 +87,4 @@ def test_a_group_has_only_what_the_user_gave():
     ],
 )
 def test_a_bad_option_is_one_sentence(run, no_engine, written, words):
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", *written)
-    assert done.exit_code == 2 and all(word in done.stderr for word in words), done.stderr
+    run("score rows.jsonl -o out.jsonl", *written, refused=words)

@@ -10,7 +10,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.cli.options import JudgeOptions, OwnWriter
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.rewards.configured import configured_reward
-from tests.cli.conftest import write_jsonl
+from tests.jsonl import write_jsonl
 
 ROW = {"input": "Write a note.", "target": "Who is there?", "checklist": ["Does it end with a question mark?"]}
 
@@ -24,25 +24,23 @@ def test_settings_reach_the_engine_and_the_store_key(run):
         (["--engine-args", "dtype=bfloat16", "--engine-args", '{"max_batch_tokens": 128}'], 1),
         (["--engine-args", "dtype=bfloat16"], 0),
     ):
-        done = run(*command, *options, "--summary", "summary.json")
-        assert done.exit_code == 0, done.output
+        run(*command, *options, "--summary", "summary.json")
         assert json.load(open("summary.json"))["receipt"]["asked"] == asked, options
 
 
 @pytest.mark.parametrize("text", ["tensor_parallel_size", "{broken", "=2", "[1, 2]"])
 def test_what_is_no_setting_is_refused_in_one_sentence(run, no_engine, text):
     write_jsonl("rows.jsonl", ROW)
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--engine-args", text)
-    assert done.exit_code == 2
-    assert "expected NAME=VALUE, such as tensor_parallel_size=2, or a JSON object" in done.output
+    words = "expected NAME=VALUE, such as tensor_parallel_size=2, or a JSON object"
+    run("score rows.jsonl -o out.jsonl --engine-args", text, refused=words)
 
 
 def test_settings_of_a_second_model_need_that_model(run, no_engine):
     write_jsonl("rows.jsonl", ROW)
-    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--writer.engine-args", "dtype=bfloat16")
-    assert (done.exit_code, "--writer.engine-args requires --writer.model" in done.output) == (2, True)
-    done = run("refine", "rows.jsonl", "-o", "out.jsonl", "--policy.engine-args", "dtype=bfloat16")
-    assert (done.exit_code, "--policy.engine-args dtype=bfloat16 requires --policy.model" in done.output) == (2, True)
+    words = "--writer.engine-args requires --writer.model"
+    run("run rows.jsonl -o out.jsonl --writer.engine-args dtype=bfloat16", refused=words)
+    words = "--policy.engine-args dtype=bfloat16 requires --policy.model"
+    run("refine rows.jsonl -o out.jsonl --policy.engine-args dtype=bfloat16", refused=words)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +60,8 @@ def test_the_backend_of_a_second_model_is_the_judges_if_that_can_write(judge, wr
 
 def test_the_backends_of_a_writer_are_those_that_can_write(run):
     write_jsonl("rows.jsonl", ROW)
-    done = run("generate", "rows.jsonl", "-o", "out.jsonl", "--backend", "encoder")
-    assert done.exit_code == 2
-    assert "'encoder' is not one of 'auto', 'transformers', 'vllm', 'openai'" in done.output
+    words = "'encoder' is not one of 'auto', 'transformers', 'vllm', 'openai'"
+    run("generate rows.jsonl -o out.jsonl --backend encoder", refused=words)
 
 
 def test_settings_stand_in_files_of_judges_and_of_rewards(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.files.store import Store
-from tests.cli.conftest import write_jsonl
+from tests.jsonl import write_jsonl
 
 QUESTIONS = ["Is it short?", "Is it kind?"]
 
@@ -31,8 +31,8 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(run, engine, comman
     texts = {"target": "one"} if command == "score" else {"candidates": ["one", "two"]}
     write_jsonl("rows.jsonl", *({"prompt": f"Write {i}.", "checklist": QUESTIONS, **texts} for i in range(20)))
     with no_file_over(100):
-        done = run(command, "rows.jsonl", "-o", output, "--no-store")
-    assert done.exit_code == 1 and "could not be written completely" in done.stderr
+        done = run(f"{command} rows.jsonl -o {output} --no-store", code=1)
+    assert "could not be written completely" in done.stderr
     assert [path.name for path in Path().iterdir()] == ["rows.jsonl"]
 
 
@@ -40,9 +40,9 @@ def test_what_was_answered_before_the_disk_was_full_is_not_asked_again(run, engi
     write_jsonl("rows.jsonl", *({"target": f"text {i}", "checklist": QUESTIONS} for i in range(200)))
     fake = engine()
     with no_file_over(100_000):  # room for half of the store
-        done = run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite")
-    assert done.exit_code == 1 and not Path("out.jsonl").exists()
+        run("score rows.jsonl -o out.jsonl --store s.sqlite", code=1)
+    assert not Path("out.jsonl").exists()
     kept = len(Store("s.sqlite"))
     assert 0 < kept < len(fake.asked) == 400
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite").exit_code == 0
+    run("score rows.jsonl -o out.jsonl --store s.sqlite")
     assert len(fake.asked) == 400 + 400 - kept

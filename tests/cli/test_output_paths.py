@@ -10,7 +10,8 @@ from checklist_rewards.cli.output import check_outputs
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.scores import Verdict, score_checklist
-from tests.cli.conftest import write_jsonl
+from tests.commands import files_here
+from tests.jsonl import write_jsonl
 
 CHECKLIST = Checklist.parse(["Is it red?"])
 
@@ -40,7 +41,6 @@ def files(run):
         ("diff rewards.jsonl rewards.jsonl -o rewards.rank1.jsonl", "has the name of another rank"),
         ("report rewards.jsonl -o rewards.rank1.jsonl", "has the name of another rank"),
         ("audit rewards.jsonl -o x --json x", "--json x is also --output"),
-        ("audit rewards.jsonl -o .", "--output . is a folder"),
         ("cascade scored.jsonl again.jsonl --json x --plot ./x", "--json x is also --plot"),
         ("replay scored.jsonl -o o.jsonl --repeat 2 --json x --summary x", "--json x is also --summary"),
         ("replay scored.jsonl -o o.jsonl --weights again.jsonl --summary again.jsonl", "again.jsonl is an input file"),
@@ -49,14 +49,11 @@ def files(run):
         ("score scored.jsonl -o o.jsonl --checklist again.jsonl --summary again.jsonl", "--summary again.jsonl is an"),
         ("agree scored.jsonl again.jsonl --json x --plots x", "--json x is also --plots"),
         ("calibrate scored.jsonl --label-key l -o x --json x", "--json x is also --output"),
-        ("probe --json .", "--json . is a folder"),
     ],
 )
 def test_an_output_over_another_file_is_refused(run, files, no_engine, monkeypatch, command, complaint):
     monkeypatch.setattr("checklist_rewards.cli.options.read_checklist", lambda path: CHECKLIST)
-    done = run(*command.split())
-    assert done.exit_code == 2 and complaint in done.output, done.output
-    assert {path.name: path.read_bytes() for path in Path().iterdir()} == files
+    run(command, refused=complaint)
 
 
 def test_a_link_to_an_input_is_the_input(files):
@@ -102,6 +99,7 @@ OUTPUTS = {
     "checklists import imported.jsonl": ("-o",),
     "checklists export rows.jsonl --to verl": ("-o",),
     "probe --model pocket": ("--json",),
+    "distill scored.jsonl -o judge": ("--json",),
 }
 EACH = [(command, option) for command, options in OUTPUTS.items() for option in options]
 ENDING = {"--json": "json", "--summary": "json", "--card": "md", "--plot": "png"}
@@ -167,10 +165,6 @@ REFUSED = {
 }
 
 
-def everything():
-    return {str(path): path.is_symlink() or path.is_file() and path.read_bytes() for path in Path().rglob("*")}
-
-
 PLACES = list(REFUSED)
 CASES = [(*EACH[0], place) for place in PLACES]
 CASES += [(*each, PLACES[n % len(PLACES)]) for n, each in enumerate(EACH[1:])]
@@ -179,13 +173,15 @@ CASES += [(*each, PLACES[n % len(PLACES)]) for n, each in enumerate(EACH[1:])]
 @pytest.mark.parametrize(("command", "option", "place"), CASES, ids=lambda text: text)
 def test_an_output_that_cannot_be_written_is_refused_before_the_work(run, rows, no_engine, command, option, place):
     path = REFUSED[place]().format(ENDING.get(option, "jsonl"))
-    before = everything()
-    done = run(*with_output(command, option, path))
-    assert done.exit_code == 2, done.output
     name = {"-o": "--output"}.get(option, option)
-    assert f"{name} {path}" in done.output and "model was loaded" not in done.output
-    assert done.output.count("error:") == 1
-    assert everything() == before
+    run(*with_output(command, option, path), refused=f"{name} {path}")
+
+
+@pytest.mark.parametrize(("command", "option"), [each for each in EACH if ".json" in each[0]])
+def test_no_output_replaces_the_file_that_is_read(run, rows, no_engine, command, option):
+    read = next(word for word in command.split() if ".json" in word)
+    name = {"-o": "--output"}.get(option, option)
+    run(*with_output(command, option, read), refused=f"{name} {read} is an input file of this command")
 
 
 def test_a_device_is_not_replaced():
@@ -215,8 +211,7 @@ def test_a_link_stays_and_its_target_is_written(run, rows, engine, command, exis
     if exists:
         target.write_text("old")
     Path(name).symlink_to(target)
-    done = run(*command.split(), option, name)
-    assert done.exit_code in (0, 1), done.output
+    run(command, option, name, code=(0, 1))
     assert Path(name).is_symlink() and target.stat().st_size > 3
     assert [path.name for path in Path("elsewhere").iterdir()] == [name]
 
@@ -243,36 +238,27 @@ def test_a_late_refusal_leaves_the_output_as_it_was(run, rows, no_engine, comman
     good = Path("scored.jsonl").read_text()
     Path("broken.jsonl").write_text(good * 3 + "{")
     write_jsonl("stranger.jsonl", {"id": "z", "target": "blue", "checklist_score": log_row(0)["score"]})
-    before = everything()
-    done = run(*command.split(), "-o", "out.jsonl")
-    assert done.exit_code == 2 and LATE[command] in done.output, done.output
-    assert everything() == before
+    run(f"{command} -o out.jsonl", refused=LATE[command])
 
 
-DRY = {
-    "score rows.jsonl --model pocket": (),
-    "run rows.jsonl --model pocket --pipeline tick": (),
-    "generate rows.jsonl --model pocket": (),
-    "refine rows.jsonl --model pocket": (),
-    "attack --model pocket --prompts 4 --budget-reads 2000": (),
-    "replay scored.jsonl --model pocket": (),
-    "replay scored.jsonl --threshold 0.4": (),
-    "replay rewards.jsonl": (),
-}
+DRY = [
+    "score rows.jsonl --model pocket",
+    "run rows.jsonl --model pocket --pipeline tick",
+    "generate rows.jsonl --model pocket",
+    "refine rows.jsonl --model pocket",
+    "attack --model pocket --prompts 4 --budget-reads 2000",
+    "replay scored.jsonl --model pocket",
+]
+DRY += ["replay scored.jsonl --threshold 0.4", "replay rewards.jsonl", *(f"{one} --store new/s.sqlite" for one in DRY)]
 
 
-@pytest.mark.parametrize("store", ["", "--store new/s.sqlite"])
 @pytest.mark.parametrize("command", DRY)
-def test_a_dry_run_writes_nothing(run, rows, no_engine, monkeypatch, command, store):
+def test_a_dry_run_writes_nothing(run, rows, no_engine, monkeypatch, command):
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
-    if store:
-        Path("out.jsonl").write_text("old")
-    before = everything()
-    if store and "--model" not in command:
-        store = ""
-    done = run(*command.split(), *store.split(), "-o", "out.jsonl", "--dry-run")
-    assert done.exit_code == 0, done.output
-    assert everything() == before
+    Path("out.jsonl").write_text("old")
+    before = files_here()
+    run(f"{command} -o out.jsonl --dry-run")
+    assert files_here() == before
 
 
 NAMED = {
@@ -287,11 +273,8 @@ NAMED = {
 def test_a_file_that_an_option_names_is_not_overwritten(run, rows, no_engine, command, option):
     name = option.split()[1]
     Path(name).write_text(NAMED[option])
-    before = everything()
-    judge = [] if "--judge" in option else ["--model", "pocket"]
-    done = run(*command.split(), *judge, *option.split(), "-o", "out.jsonl", "--summary", name)
-    assert done.exit_code == 2 and f"--summary {name} is an input file" in done.output, done.output
-    assert everything() == before
+    judge = "" if "--judge" in option else "--model pocket"
+    run(f"{command} {judge} {option} -o out.jsonl --summary {name}", refused=f"--summary {name} is an input file")
 
 
 LONG = f"{'a' * 300}.jsonl"
@@ -318,17 +301,14 @@ READS = {  # a command of each kind of input, which is read before a model is ne
 
 @pytest.mark.parametrize("command", READS)
 def test_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, command):
-    done = run(command, *(word.format(LONG) for word in READS[command]))
-    assert (done.exit_code, "Traceback" in done.output) == (2, False), done.exception
-    assert "error: " in done.stderr and "aaa" in done.stderr
+    run(command, *(word.format(LONG) for word in READS[command]), refused="aaa")
 
 
 @pytest.mark.parametrize("command", [name for name in READS if "-o" in READS[name]])
 def test_an_output_with_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, files, command):
     words = [word.format("scored.jsonl") for word in READS[command]]
     words[-1] = "a" * 300 + Path(words[-1]).suffix
-    done = run(command, *words)
-    assert done.exit_code == 2 and "File name too long" in done.stderr, (done.exception, done.output)
+    run(command, *words, refused="File name too long")
 
 
 @pytest.mark.parametrize("command", [name for name in READS if "-o" in READS[name] and name != "distill"])
@@ -338,6 +318,4 @@ def test_an_output_over_a_read_only_file_is_refused_before_anything_is_read(run,
     output.write_text("kept")
     access = os.access  # root may write every file
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
-    done = run(command, *words)
-    assert done.exit_code == 2 and f"{output}: cannot be written, it is read-only" in done.stderr, done.output
-    assert output.read_text() == "kept"
+    run(command, *words, refused=f"{output}: cannot be written, it is read-only")

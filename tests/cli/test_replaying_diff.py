@@ -9,7 +9,7 @@ import pytest
 from checklist_rewards import Checklist
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.scores import Verdict, score_checklist
-from tests.cli.conftest import write_jsonl
+from tests.jsonl import write_jsonl
 
 ITEMS = Checklist.parse(["Is it red?", "Is it short?"])
 
@@ -46,8 +46,7 @@ OTHER = [
 def difference(run, one, other, *arguments):
     write_jsonl("one.jsonl", *one)
     write_jsonl("other.jsonl", *other)
-    done = run("diff", "one.jsonl", "other.jsonl", "--json", "diff.json", "--bootstrap", "20", *arguments)
-    assert done.exit_code == 0, done.output
+    done = run("diff one.jsonl other.jsonl --json diff.json --bootstrap 20", *arguments)
     return json.loads(Path("diff.json").read_text()), done.output
 
 
@@ -156,15 +155,13 @@ def test_the_output_has_a_row_per_text(run, extension):
     [
         ((ONE, [line("Z", "z", 0.5, 0.5)]), [], "have no row in common: the first rows are one.jsonl, line 1 and"),
         ((ONE, [{"prompt": "x", "chosen": "a", "rejected": "b"}]), [], "other.jsonl has pairs"),
-        ((ONE, ONE), ["-o", "one.jsonl"], "--output one.jsonl is an input file of this command"),
         ((ONE, ONE), ["-o", "rows.txt"], "unknown extension"),
     ],
 )
 def test_bad_input_is_one_sentence(run, files, arguments, complaint):
     write_jsonl("one.jsonl", *files[0])
     write_jsonl("other.jsonl", *files[1])
-    done = run("diff", "one.jsonl", "other.jsonl", *arguments)
-    assert done.exit_code == 2 and complaint in done.output, done.output
+    run("diff one.jsonl other.jsonl", *arguments, refused=complaint)
 
 
 def test_half_a_surrogate_pair_in_a_question(run):
@@ -172,6 +169,5 @@ def test_half_a_surrogate_pair_in_a_question(run):
     row["score"]["items"][0]["question"] = "Is it \ud800?"
     for name in ("one.jsonl", "other.jsonl"):
         Path(name).write_text(json.dumps(row) + "\n")
-    done = run("diff", "one.jsonl", "other.jsonl", "--json", "diff.json", "-o", "diff.parquet")
-    assert done.exit_code == 0, done.output
+    run("diff one.jsonl other.jsonl --json diff.json -o diff.parquet")
     assert "Is it \\ud800?" in [item["question"] for item in json.loads(Path("diff.json").read_text())["items"]]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 
 SHORT = {"question": "Does the response have exactly 2 sentences?", "check": '{"type": "sentences", "exactly": 2}'}
 CODE = {"question": "Does the code run?", "check": '{"type": "code"}'}
@@ -18,14 +18,14 @@ def lines():
 
 def test_checks_are_answered_without_a_model(run, no_engine):
     rows([SHORT])
-    assert run("score", "rows.jsonl", "-o", "out.jsonl").exit_code == 0
+    run("score rows.jsonl -o out.jsonl")
     [line] = lines()
     assert (line["answer"], line["judge"], line["method"], line["confidence"]) == ("yes", "code", "check", None)
 
 
 def test_the_mean_of_check_and_judge(run):
     rows([SHORT], [SHORT | {"check": '{"type": "sentences", "exactly": 3}'}])
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--checks", "mean").exit_code == 0
+    run("score rows.jsonl -o out.jsonl --checks mean")
     yes, no = lines()
     assert yes["probabilities"]["yes"] - no["probabilities"]["yes"] == pytest.approx(
         0.5
@@ -35,27 +35,21 @@ def test_the_mean_of_check_and_judge(run):
 
 def test_a_bad_spec_ends_before_any_engine(run, no_engine):
     rows([SHORT], [SHORT | {"id": "x", "check": '{"type": "sentence"}'}])
-    shown = run("score", "rows.jsonl", "-o", "out.jsonl")
-    assert (
-        shown.exit_code == 2 and "line 2, item x" in shown.stderr and "unknown check type 'sentence'" in shown.stderr
-    )
+    run("score rows.jsonl -o out.jsonl", refused=["line 2, item x", "unknown check type 'sentence'"])
 
 
 def test_code_runs_only_where_it_is_allowed(run, no_engine):
     rows([CODE])
-    shown = run("score", "rows.jsonl", "-o", "out.jsonl")
-    assert shown.exit_code == 2 and "--allow-code" in " ".join(shown.stderr.split())
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--allow-code").exit_code == 0
+    run("score rows.jsonl -o out.jsonl", refused="--allow-code")
+    run("score rows.jsonl -o out.jsonl --allow-code")
     assert [line["answer"] for line in lines()] == ["no"]  # "One. Two." is no Python
 
 
 def test_code_runs_in_a_plain_process_only_where_the_user_says_so(run, no_engine, monkeypatch):
     monkeypatch.setattr("checklist_rewards.checks.sandbox.unavailable", lambda: "wasmtime is not installed")
     rows([CODE])
-    shown = run("score", "rows.jsonl", "-o", "out.jsonl", "--allow-code")
-    told = " ".join(shown.stderr.split())
-    assert shown.exit_code == 2 and "wasmtime is not installed" in told and "--allow-unsafe-code" in told
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--allow-unsafe-code").exit_code == 0
+    run("score rows.jsonl -o out.jsonl --allow-code", refused=["wasmtime is not installed", "--allow-unsafe-code"])
+    run("score rows.jsonl -o out.jsonl --allow-unsafe-code")
     assert [line["answer"] for line in lines()] == ["no"]
 
 
@@ -63,5 +57,5 @@ def test_a_config_says_who_answers(run, no_engine):
     with open("mine.yaml", "w") as config:
         config.write("name: mine\nscorer: {checks: most}\n")
     rows([SHORT])
-    shown = run("score", "rows.jsonl", "-o", "out.jsonl", "--config", "mine.yaml")
-    assert shown.exit_code == 2 and "checks='most' is not known; allowed: 'only', 'mean', 'judge'" in shown.stderr
+    words = "checks='most' is not known; allowed: 'only', 'mean', 'judge'"
+    run("score rows.jsonl -o out.jsonl --config mine.yaml", refused=words)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from checklist_rewards.backends import engine
 from checklist_rewards.pipelines import get_pipeline, list_pipelines
-from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.pipelines.fakes import Scripted
 
 PER_INPUT = [name for name in list_pipelines() if get_pipeline(name).paper and not get_pipeline(name).corpus_level]
@@ -19,19 +18,9 @@ LIST = "1. Is it short?\n2. Is it old?"
 
 
 @pytest.fixture
-def scripted(monkeypatch):
+def scripted(engine):
     """`scripted(rule)` puts a scripted engine where any model would be loaded, and gives it."""
-
-    def stand_in(rule=lambda text: LIST, last=0.25) -> Scripted:
-        fake = Scripted(rule, last)
-        fake.built = []
-        monkeypatch.setattr(engine, "_engines", {})
-        monkeypatch.setattr(
-            engine, "_build", lambda name, model, url, settings: fake.built.append((model, url)) or fake
-        )
-        return fake
-
-    return stand_in
+    return lambda rule=lambda text: LIST, last=0.25: engine(backend=Scripted(rule, last))
 
 
 def writes_and_judges(text: str) -> object:
@@ -48,12 +37,10 @@ def writes_and_judges(text: str) -> object:
 
 @pytest.mark.parametrize("name", PER_INPUT)
 def test_every_pipeline_runs_on_its_own_example(run, scripted, name):
-    example = run("run", "--example-input", name)
-    assert example.exit_code == 0
+    example = run(f"run --example-input {name}")
     Path("rows.jsonl").write_text(example.stdout)
     fake = scripted(writes_and_judges)
-    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--pipeline", name, "--no-store")
-    assert done.exit_code == 0, done.output
+    run(f"run rows.jsonl -o out.jsonl --pipeline {name} --no-store")
     [row] = read_jsonl("out.jsonl")
     config = get_pipeline(name)
     assert row["checklist_source"].startswith(f"{name}/") and row["checklist"][0]["question"] == "Is it short?"
@@ -65,12 +52,11 @@ def test_every_pipeline_runs_on_its_own_example(run, scripted, name):
 
 @pytest.mark.parametrize("name", CORPUS)
 def test_a_corpus_pipelines_example_is_a_source_that_it_takes(run, scripted, name):
-    source = run("generate", "--example-input", name)
-    assert source.exit_code == 0
+    source = run(f"generate --example-input {name}")
     Path("source.json").write_text(source.stdout)
     get_pipeline(name).source.model_validate_json(source.stdout)
-    shown = run("generate", "source.json", "-o", "c.json", "--pipeline", name, "--dry-run", "--no-store")
-    assert shown.exit_code == 0 and "first stage" in shown.stdout and not Path("c.json").exists()
+    shown = run(f"generate source.json -o c.json --pipeline {name} --dry-run --no-store")
+    assert "first stage" in shown.stdout and not Path("c.json").exists()
 
 
 def test_checkeval_writes_a_shared_checklist_that_score_and_run_use(run, scripted):
@@ -79,18 +65,17 @@ def test_checkeval_writes_a_shared_checklist_that_score_and_run_use(run, scripte
     Path("source.json").write_text(json.dumps({"dimensions": [dimension]}))
     write_jsonl("rows.jsonl", *({"input": "Sum up.", "target": text} for text in ("one", "two")))
     kept = ["--pipeline", "checkeval", "--store", "s.sqlite"]
-    done = run("generate", "source.json", "-o", "c.json", *kept, "--summary", "sum.json")
-    assert done.exit_code == 0, done.output
+    run("generate source.json -o c.json", *kept, "--summary", "sum.json")
     shared = json.loads(Path("c.json").read_text())
     assert [item["question"] for item in shared["items"]] == ["Is it plain?", "Is it grammatical?"]
     summary = json.loads(Path("sum.json").read_text())
     assert summary["questions"] == 2 and "1 sent" in summary["stage_elaborate"]
     asked = len(fake.prompts)
     item = ["--mode", "item", "--metric", "pass"]
-    assert run("run", "rows.jsonl", "-o", "a.jsonl", *kept, "--source", "source.json", *item).exit_code == 0
+    run("run rows.jsonl -o a.jsonl", *kept, "--source", "source.json", *item)
     assert len(fake.prompts) == asked  # the same checklist, out of the store
-    assert run("run", "rows.jsonl", "-o", "b.jsonl", *kept, "--checklist", "c.json", *item).exit_code == 0
-    assert run("score", "rows.jsonl", "-o", "c.jsonl", *kept, "--checklist", "c.json", *item).exit_code == 0
+    run("run rows.jsonl -o b.jsonl", *kept, "--checklist", "c.json", *item)
+    run("score rows.jsonl -o c.jsonl", *kept, "--checklist", "c.json", *item)
     scores = [[row["checklist_score"] for row in read_jsonl(f"{name}.jsonl")] for name in "abc"]
     assert scores[0] == scores[1] == scores[2] and len(scores[0]) == 2 and scores[0][0]["total"] == 2
     assert read_jsonl("a.jsonl")[0]["checklist_source"].startswith("checkeval/")
@@ -107,8 +92,8 @@ def test_feedback_is_unit_tested_on_a_few_of_the_rows(run, scripted):
     Path("source.json").write_text('{"observations": ["The grammar is bad."]}')
     write_jsonl("rows.jsonl", *({"target": f"text {n}"} for n in range(50)))
     options = ["--pipeline", "feedback", "--source", "source.json", "--mode", "item", "--no-store"]
-    done = run("run", "rows.jsonl", "-o", "out.jsonl", *options)
-    assert done.exit_code == 1 and "unit_test" in done.stderr, done.output  # every rewrite passes all the same
+    done = run("run rows.jsonl -o out.jsonl", *options, code=1)
+    assert "unit_test" in done.stderr, done.output  # every rewrite passes all the same
     tried = [prefix for prefix, _, _ in fake.reads if "\ntext " in prefix]
     assert len(tried) == 17 and any("\ntext 48\n" in prefix for prefix in tried)
     assert [row["checklist_score"] for row in read_jsonl("out.jsonl")] == [None] * 50
@@ -119,12 +104,12 @@ def test_a_stage_that_breaks_leaves_the_rows_unscored_and_is_named(run, scripted
     Path("source.yaml").write_text("dimensions: [{name: fluency, definition: It reads well.}]\n")
     write_jsonl("rows.jsonl", {"target": "one"}, {"target": "two"})
     options = ["--pipeline", "checkeval", "--source", "source.yaml", "--no-store", "--summary", "sum.json"]
-    done = run("run", "rows.jsonl", "-o", "out.jsonl", *options)
-    assert done.exit_code == 1 and "seed" in done.stderr and "I would rather not." in done.stderr
+    done = run("run rows.jsonl -o out.jsonl", *options, code=1)
+    assert "seed" in done.stderr and "I would rather not." in done.stderr
     assert [row["checklist_score"] for row in read_jsonl("out.jsonl")] == [None, None]
     assert json.loads(Path("sum.json").read_text())["unanswered"] == {"no_checklist": 2, "not_generated": 1}
-    done = run("generate", "source.yaml", "-o", "c.json", "--pipeline", "checkeval", "--no-store")
-    assert done.exit_code == 1 and not Path("c.json").exists()
+    run("generate source.yaml -o c.json --pipeline checkeval --no-store", code=1)
+    assert not Path("c.json").exists()
 
 
 REFUSED = {
@@ -155,10 +140,7 @@ def test_what_cannot_be_used_is_refused_before_an_engine_starts(run, no_engine, 
     write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
     Path("bad.yaml").write_text("generator:\n  promt: x\n")
     Path("s.json").write_text('{"dimensions": [\n{\n"nme": "x",\n"definition": "y", "name": "z"}]}')
-    shown = run("run", "rows.jsonl", "-o", "out.jsonl", "--no-store", *arguments)
-    assert shown.exit_code == 2, shown.output
-    assert shown.stderr.startswith("error: ") and all(word in shown.stderr for word in words), shown.stderr
-    assert shown.stdout == "" and not Path("out.jsonl").exists()
+    run("run rows.jsonl -o out.jsonl --no-store", *arguments, refused=words)
 
 
 def test_options_beat_the_pipeline(run, scripted):
@@ -167,17 +149,8 @@ def test_options_beat_the_pipeline(run, scripted):
     Path("judge.md").write_text("Judged: {target} {question}")
     write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
     options = ["--pipeline", "rocketeval", "--writer.prompt", "mine.md", "--judge.prompt", "judge.md"]
-    options += [
-        "--writer.temperature",
-        "0.2",
-        "--metric",
-        "pass",
-        "--writer.model",
-        "pocket",
-        "--writer.max-items",
-        "3",
-    ]
-    assert run("run", "rows.jsonl", "-o", "out.jsonl", *options, "--no-store").exit_code == 0
+    options += "--writer.temperature 0.2 --metric pass --writer.model pocket --writer.max-items 3".split()
+    run("run rows.jsonl -o out.jsonl", *options, "--no-store")
     [row] = read_jsonl("out.jsonl")
     assert fake.prompts[0].startswith("Mine: ") and fake.reads[0][0].startswith("Judged: ")
     assert fake.samplings[0].temperature == 0.2
@@ -190,7 +163,7 @@ def test_a_pipeline_of_ones_own_from_a_file(run, scripted):
     Path("mine.yaml").write_text("name: mine\ngenerator: {prompt: mine.md}\nscorer: {metric: pass, threshold: 0.2}\n")
     write_jsonl("rows.jsonl", {"input": "Write.", "target": "x", "text": "of the sea"})
     options = ["--config", "mine.yaml", "--context-key", "text", "--no-store"]
-    assert run("run", "rows.jsonl", "-o", "out.jsonl", *options).exit_code == 0
+    run("run rows.jsonl -o out.jsonl", *options)
     [row] = read_jsonl("out.jsonl")
     assert "of the sea" in fake.prompts[0] and row["checklist_score"]["primary_score"] == 1.0
 
@@ -207,8 +180,7 @@ def test_a_pipeline_of_ones_own_from_a_file(run, scripted):
 def test_the_judges_ways_of_asking(run, scripted, options, calls, n):
     fake = scripted(writes_and_judges)
     write_jsonl("rows.jsonl", {"target": "x", "checklist": ["Is it a?", "Is it b?"]})
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--no-store")
-    assert done.exit_code == 0, done.output
+    run("score rows.jsonl -o out.jsonl", *options, "--no-store")
     assert len(fake.prompts) == calls and {sampling.n for sampling in fake.samplings} == {n} and not fake.reads
     assert fake.samplings[0].temperature == (0.5 if "0.5" in options else 0)
     assert read_jsonl("out.jsonl")[0]["checklist_score"]["pass_rate"] == 1.0
@@ -218,8 +190,7 @@ def test_the_quality_judge_grades(run, scripted):
     answers = [{"index": n, "justification": "It is.", "answer": "yes"} for n in (1, 2)]
     scripted(lambda text: {"answers": answers, "grade": 4})
     write_jsonl("rows.jsonl", {"target": "x", "checklist": ["Is it a?", "Is it b?"]})
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--mode", "quality", "--pipeline", "tick", "--no-store")
-    assert done.exit_code == 0, done.output
+    run("score rows.jsonl -o out.jsonl --mode quality --pipeline tick --no-store")
     [row] = read_jsonl("out.jsonl")
     assert (row["checklist_score"]["quality"], row["checklist_score"]["primary_metric"]) == (4, "pass")
 
@@ -229,21 +200,17 @@ def test_history_and_trainers_pairs_are_known_by_their_names(run, scripted):
     turn = [{"role": "assistant", "content": "the better one"}]
     other = [{"role": "assistant", "content": "the worse one"}]
     write_jsonl("rows.jsonl", {"prompt": "Write.", "chosen": turn, "rejected": other, "target": "x"})
-    assert (
-        run("generate", "rows.jsonl", "-o", "a.jsonl", "--pipeline", "openrubrics_pairwise", "--no-store").exit_code
-        == 0
-    )
+    run("generate rows.jsonl -o a.jsonl --pipeline openrubrics_pairwise --no-store")
     assert "the better one" in fake.prompts[0] and "the worse one" in fake.prompts[0]
     write_jsonl("rows.jsonl", {"input": "Write.", "history": "user: Hello.", "target": "x"})
-    assert run("run", "rows.jsonl", "-o", "b.jsonl", "--pipeline", "rocketeval", "--no-store").exit_code == 0
+    run("run rows.jsonl -o b.jsonl --pipeline rocketeval --no-store")
     assert "user: Hello." in fake.prompts[-1] and all("user: Hello." in prefix for prefix, _, _ in fake.reads)
 
 
 def test_a_dry_run_counts_what_is_not_in_the_store(run, scripted, no_engine):
     write_jsonl("rows.jsonl", *({"input": f"Write {n}.", "target": "x"} for n in range(3)))
     options = ["--store", "s.sqlite", "--price", "pocket=1000000,2000000"]
-    shown = run("run", "rows.jsonl", "-o", "out.jsonl", "--dry-run", *options)
-    assert shown.exit_code == 0, shown.output
+    shown = run("run rows.jsonl -o out.jsonl --dry-run", *options)
     lines = {cells[0]: cells[1:] for cells in table(shown.stdout)}
     assert lines["checklists"][:2] == ["pocket", "3"] and lines["scores"][:2] == ["pocket", "24"]
     assert lines["checklists"][3] == "1,536" and lines["scores"][3] == "24"  # 512 per reply, 1 per read
@@ -251,11 +218,9 @@ def test_a_dry_run_counts_what_is_not_in_the_store(run, scripted, no_engine):
     assert price == pytest.approx(prompt + 2 * reply)
     assert "8 questions each" in shown.stdout and not Path("out.jsonl").exists()
     scripted(lambda text: LIST)
-    assert run("run", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite").exit_code == 0
+    run("run rows.jsonl -o out.jsonl --store s.sqlite")
     write_jsonl("rows.jsonl", *({"input": f"Write {n}.", "target": "x"} for n in range(4)))
-    again = {
-        cells[0]: cells[1:] for cells in table(run("run", "rows.jsonl", "-o", "o.jsonl", "--dry-run", *options).stdout)
-    }
+    again = {cells[0]: cells[1:] for cells in table(run("run rows.jsonl -o o.jsonl --dry-run", *options).stdout)}
     assert again["checklists"][1] == "1" and again["scores"][1] == "8"
 
 
@@ -263,8 +228,7 @@ def test_a_dry_run_counts_candidates_by_model(run, no_engine):
     write_jsonl("rows.jsonl", {"input": "Write.", "reference": "x", "target": "x"})
     options = ["--pipeline", "rlcf_candidate", "--model", "big", "--base-url", "http://127.0.0.1:9/v1", "--no-store"]
     options += ["--writer.candidate-models", "small", "--writer.candidate-models", "tiny", "--price", "small=1,1"]
-    shown = run("generate", "rows.jsonl", "-o", "out.jsonl", "--dry-run", *options)
-    assert shown.exit_code == 0, shown.output
+    shown = run("generate rows.jsonl -o out.jsonl --dry-run", *options)
     assert [cells[:3] for cells in table(shown.stdout)] == [
         ["candidates", "small", "1"],
         ["candidates", "tiny", "1"],
@@ -276,10 +240,10 @@ def test_a_run_says_what_writing_and_all_of_it_cost(run, scripted):
     scripted(lambda text: LIST)
     write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
     options = ["--no-store", "--summary", "sum.json", "--price"]
-    assert run("run", "rows.jsonl", "-o", "out.jsonl", *options, "pocket=1,1").exit_code == 0
+    run("run rows.jsonl -o out.jsonl", *options, "pocket=1,1")
     summary = json.loads(Path("sum.json").read_text())
     assert summary["writer_calls"] == 1 and summary["US_dollars"] >= 0
-    assert run("run", "rows.jsonl", "-o", "out.jsonl", *options, "other=1,1").exit_code == 0
+    run("run rows.jsonl -o out.jsonl", *options, "other=1,1")
 
 
 def table(text: str) -> list[list[str]]:
@@ -300,8 +264,7 @@ def test_concurrency_reaches_the_server_and_both_models_share_it(run, monkeypatc
     monkeypatch.setattr("checklist_rewards.backends.openai.OpenAIBackend", Served)
     write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
     options = ["--model", "m", "--base-url", "http://here/v1", "--concurrency", "7", "--no-store"]
-    done = run("run", "rows.jsonl", "-o", "out.jsonl", *options)
-    assert done.exit_code == 0, done.output
+    run("run rows.jsonl -o out.jsonl", *options)
     assert made == [("m", "http://here/v1", 7)]
 
 
@@ -327,8 +290,7 @@ def test_one_checklist_over_summeval_loses_no_row(every, run, pocket, data_dir):
     config.save("seeds.yaml")
     options = ["--config", "seeds.yaml", "--source", "source.json", "--mode", "item", "--target-key", "summary"]
     options += ["--backend", "transformers", "--no-store", "--summary", "sum.json"]
-    done = run("run", "rows.jsonl", "-o", "out.jsonl", *options)
-    assert done.exit_code == 0, done.output
+    run("run rows.jsonl -o out.jsonl", *options)
     out, summary = read_jsonl("out.jsonl"), json.loads(Path("sum.json").read_text())
     assert [{key: row[key] for key in rows[0]} for row in out] == rows
     assert (len(out), summary["rows"], summary["reads"]) == (len(rows), len(rows), 5 * len(rows))
@@ -340,10 +302,10 @@ def test_one_checklist_over_summeval_loses_no_row(every, run, pocket, data_dir):
 def test_what_nobody_named_may_be_missing_from_a_row(run, scripted):
     fake = scripted(lambda text: "1. Is it short?\n2. Is it kind?")
     write_jsonl("rows.jsonl", {"input": "a", "target": "b", "reference": "The best."}, {"input": "c", "target": "d"})
-    assert run("generate", "rows.jsonl", "-o", "out.jsonl", "--pipeline", "tick", "--no-store").exit_code == 0
+    run("generate rows.jsonl -o out.jsonl --pipeline tick --no-store")
     assert ["The best." in prompt for prompt in fake.prompts] == [True, False]
-    done = run("generate", "rows.jsonl", "-o", "x.jsonl", "--pipeline", "tick", "--reference-key", "reference")
-    assert done.exit_code == 2 and "rows.jsonl, line 2: column 'reference' not found" in done.stderr
+    words = "rows.jsonl, line 2: column 'reference' not found"
+    run("generate rows.jsonl -o x.jsonl --pipeline tick --reference-key reference", refused=words)
 
 
 def test_rules_alone_write_checklists_and_say_what_they_cannot_express(run, no_engine):
@@ -355,8 +317,7 @@ def test_rules_alone_write_checklists_and_say_what_they_cannot_express(run, no_e
     )
     Image.new("RGB", (2, 2), "red").save("red.png")
     options = ["--config", "rules.yaml", "--summary", "summary.json"]
-    shown = run("generate", "rows.jsonl", "-o", "out.jsonl", *options)
-    assert shown.exit_code == 1, shown.output  # the second row has no checklist
+    shown = run("generate rows.jsonl -o out.jsonl", *options, code=1)  # the second row has no checklist
     written, missing = read_jsonl("out.jsonl")
     assert [item["evidence"]["text"] for item in written["checklist"]] == ["at most 30 words", "without commas"]
     assert missing["checklist"] is None
@@ -371,8 +332,7 @@ def test_the_summary_says_how_many_questions_were_left_out_and_why(run, scripted
     Path("strict.yaml").write_text("name: strict\ngenerator: {kind: direct, drop_faults: true}\n")
     write_jsonl("rows.jsonl", {"prompt": "Explain tides."}, {"prompt": "Explain rain."}, {"prompt": "Explain rain."})
     options = ["--config", "strict.yaml", "--no-store", "--summary", "summary.json"]
-    shown = run("generate", "rows.jsonl", "-o", "out.jsonl", *options)
-    assert shown.exit_code == 0, shown.output
+    shown = run("generate rows.jsonl -o out.jsonl", *options)
     left_out = {"not one yes/no question": 3, "names a number that the input does not have": 3}
     assert json.loads(Path("summary.json").read_text())["left_out"] == left_out  # one of each per row
     assert "questions left out" in shown.stderr
@@ -382,7 +342,7 @@ def test_rules_find_items_before_a_model_writes_the_others(run, scripted):
     scripted(lambda text: LIST)
     write_jsonl("rows.jsonl", {"prompt": "Explain tides in at most 30 words."})
     options = ["--writer.constraints", "--no-store", "--summary", "summary.json"]
-    assert run("generate", "rows.jsonl", "-o", "out.jsonl", *options).exit_code == 0
+    run("generate rows.jsonl -o out.jsonl", *options)
     [row] = read_jsonl("out.jsonl")
     assert [item["check"] is not None for item in row["checklist"]] == [True, False, False]
     assert json.loads(Path("summary.json").read_text())["items"] == {"by rules": 1, "by the model": 2}

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from checklist_rewards.pipelines import get_pipeline, list_pipelines
-from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.pipelines.staged import recorded, staged
 
 PIPELINES = [name for name in list_pipelines() if get_pipeline(name).paper]
@@ -74,11 +74,10 @@ def refined(run) -> tuple[list[dict], dict, Counter]:
 
 def scored(run, replies: dict, *options: str) -> tuple[list[dict], dict, Counter]:
     with staged(replies) as (server, url):
-        models = ["--model", "judge", "--base-url", url, "--writer.model", "writer", "--writer.base-url", url]
-        files = ["run", "rows.jsonl", "-o", "out.jsonl", "--summary", "summary.json"]
-        done = run(*files, *options, *models, "--no-store")
-    summary = json.loads(Path("summary.json").read_text()) if Path("summary.json").exists() else {}
-    assert done.exit_code == (1 if summary.get("unanswered") else 0), done.output
+        models = f"--model judge --base-url {url} --writer.model writer --writer.base-url {url} --no-store"
+        done = run(f"run rows.jsonl -o out.jsonl --summary summary.json {models}", *options, code=(0, 1))
+    summary = json.loads(Path("summary.json").read_text())
+    assert done.exit_code == bool(summary["unanswered"]), done.output
     return read_jsonl("out.jsonl"), summary, Counter(stage for stage, _ in server.asked.elements())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pocket.world import tasks, write_response
 
-from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.zygote import Program
 
 ROWS = 24

@@ -8,7 +8,7 @@ import pytest
 from checklist_rewards import ChecklistScorer, Sample, Score
 from checklist_rewards.backends import Reply
 from checklist_rewards.files.rows import read_rows
-from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 
 QUESTIONS = ["Does the response end with a question mark?", "Does the response contain a digit?"]
 ROWS = [
@@ -25,8 +25,7 @@ def by_word(prefix: str, tail: str) -> float | None:
 
 def test_a_scored_row_is_the_row_and_the_score_that_score_batch_gives(run, pocket):
     write_jsonl("rows.jsonl", *ROWS)
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--backend", "transformers", "--no-store")
-    assert done.exit_code == 0, done.output
+    run("score rows.jsonl -o out.jsonl --backend transformers --no-store")
     out = read_jsonl("out.jsonl")
     assert [{k: v for k, v in row.items() if k != "checklist_score"} for row in out] == ROWS
     scorer = ChecklistScorer("pocket", backend="transformers", store=False)
@@ -37,19 +36,16 @@ def test_a_scored_row_is_the_row_and_the_score_that_score_batch_gives(run, pocke
 def test_half_a_surrogate_pair_is_judged_as_text(run, pocket):
     Path("rows.jsonl").write_text('{"input": "\\udc00", "target": "cut \\ud83d", "checklist": ["Is it \\ud83d?"]}\n')
     for name in ("out.jsonl", "out.csv", "out.parquet"):
-        done = run(
-            "score", "rows.jsonl", "-o", name, "--backend", "transformers", "--judge.mass-floor", "0", "--no-store"
-        )
-        assert done.exit_code == 0, done.output
+        run(f"score rows.jsonl -o {name} --backend transformers --judge.mass-floor 0 --no-store")
     assert read_jsonl("out.jsonl")[0]["target"] == "cut \ud83d"
 
 
 def test_the_formats_hold_the_same_numbers(run, engine):
     engine(by_word)
     write_jsonl("rows.jsonl", *ROWS)
-    assert run("score", "rows.jsonl", "-o", "a.csv", "--no-store").exit_code == 0
-    assert run("score", "a.csv", "-o", "b.parquet", "--no-store").exit_code == 0
-    assert run("score", "b.parquet", "-o", "c.jsonl", "--no-store").exit_code == 0
+    run("score rows.jsonl -o a.csv --no-store")
+    run("score a.csv -o b.parquet --no-store")
+    run("score b.parquet -o c.jsonl --no-store")
     primaries = [
         [json.loads(row.data["checklist_score"])["primary_score"] for row in read_rows("a.csv")],
         [row.data["checklist_score"]["primary_score"] for row in read_rows("b.parquet")],
@@ -64,8 +60,7 @@ def test_keys_have_other_names_and_several_inputs_are_joined(run, engine):
         "rows.jsonl", {"ask": "Sum up.", "context": "A text.", "none": "", "said": "hm", "questions": ["Is it?"]}
     )
     keys = ["--input-key", "ask", "--input-key", "none", "--input-key", "context", "--target-key", "said"]
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", *keys, "--checklist-key", "questions", "--no-store")
-    assert done.exit_code == 0, done.output
+    run("score rows.jsonl -o out.jsonl", *keys, "--checklist-key", "questions", "--no-store")
     assert "\nSum up.\n\nA text.\n" in fake.asked[0][0] and "\nhm\n" in fake.asked[0][0]
 
 
@@ -74,7 +69,7 @@ def test_the_trainers_names_and_chat_messages_are_known(run, engine):
     prompt = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello?"}]
     completion = [{"role": "assistant", "content": "<think>a friend</think>Hi you."}]
     write_jsonl("rows.jsonl", {"prompt": prompt, "completion": completion, "checklist": ["Is it kind?"]})
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store").exit_code == 0
+    run("score rows.jsonl -o out.jsonl --no-store")
     [(prefix, _)] = fake.asked
     assert (
         "\nHello?\n" in prefix and "\nHi you.\n" in prefix and "system: Be kind." in prefix and "friend" not in prefix
@@ -102,8 +97,8 @@ def test_a_target_without_an_answer_gets_the_lowest_score_and_is_no_error(run, e
     fake = engine(lambda prefix, tail: 0.1)
     checklist = ["Is it red?", {"question": "Is it dull?", "weight": -1}]
     write_jsonl("rows.jsonl", {"prompt": "Paint.", "target": target, "checklist": checklist})
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--summary", "sum.json", "--no-store")
-    assert (done.exit_code, fake.asked) == (0, []), done.output
+    done = run("score rows.jsonl -o out.jsonl --summary sum.json --no-store")
+    assert fake.asked == []
     score = read_jsonl("out.jsonl")[0]["checklist_score"]
     assert (score["primary_score"], score["state"], score["answered"]) == (0.0, state, 0)
     assert f"1 of 1 targets (1 {state}); scored as the lowest" in done.stderr and "0 of 0" in done.stderr
@@ -130,8 +125,8 @@ MIXED = ["red", "", "<think>red, I", "<think>red</think>", "<think>blue</think>r
 def test_what_a_target_without_an_answer_is_worth_is_an_option(run, engine, rule, scores, code, told):
     engine(lambda prefix, tail: 0.9 if "\nred\n" in prefix else 0.1)
     write_jsonl("rows.jsonl", *({"target": target, "checklist": ["Is it?"]} for target in MIXED))
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--no-answer", rule, "--summary", "sum.json")
-    assert done.exit_code == code and told in done.stderr, done.output
+    done = run(f"score rows.jsonl -o out.jsonl --no-store --no-answer {rule} --summary sum.json", code=code)
+    assert told in done.stderr, done.output
     found = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
     assert [score["primary_score"] for score in found] == [s if s is None else pytest.approx(s) for s in scores]
     states = ["answered", "empty", "cut_in_thought", "empty", "answered", "answered"]
@@ -147,7 +142,7 @@ def test_the_rule_for_missing_answers_may_stand_in_a_pipeline(run, engine):
     Path("mine.yaml").write_text("name: mine\nscorer: {no_answer: unscored}\n")
     write_jsonl("rows.jsonl", {"target": "", "checklist": ["Is it?"]})
     for options, score in (((), None), (("--no-answer", "lowest"), 0.0)):
-        run("score", "rows.jsonl", "-o", "out.jsonl", "--config", "mine.yaml", "--no-store", *options)
+        run("score rows.jsonl -o out.jsonl --config mine.yaml --no-store", *options, code=int(score is None))
         assert read_jsonl("out.jsonl")[0]["checklist_score"]["primary_score"] == score
 
 
@@ -163,7 +158,7 @@ def test_a_prompt_that_is_rendered_is_read_as_its_messages(run, engine):
         *({"prompt": f"{RENDERED}<think>\n", "target": text, "checklist": ["Is it kind?"]} for text in completions),
         {"prompt": "Reason inside <think>", "target": "Hi you.", "checklist": ["Is it kind?"]},
     )
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store").exit_code == 0
+    run("score rows.jsonl -o out.jsonl --no-store")
     states = [row["checklist_score"]["state"] for row in read_jsonl("out.jsonl")]
     assert states == ["cut_in_thought", "answered", "answered"]
     first, second = (prefix for prefix, _ in fake.asked)
@@ -181,7 +176,7 @@ def test_what_a_person_wrote_is_not_cut(run, engine):
     Path("mine.md").write_text("{input}\n{history}\n{reference}\n{target}\n{question}")
     write_jsonl("rows.jsonl", {**texts, "target": "Four", "checklist": ["Is it kind?"]})
     options = ["--judge.prompt", "mine.md", "--reference-key", "reference"]
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store", *options).exit_code == 0
+    run("score rows.jsonl -o out.jsonl --no-store", *options)
     assert all(f"\n{text}\n" in fake.asked[0][0] for text in texts.values())
 
 
@@ -189,7 +184,7 @@ def test_one_checklist_for_all_rows(run, engine):
     engine(by_word)
     Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))
     write_jsonl("rows.jsonl", {"target": "a polite text"}, {"target": "another"})
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--checklist", "polite.json", "--no-store").exit_code == 0
+    run("score rows.jsonl -o out.jsonl --checklist polite.json --no-store")
     assert [row["checklist_score"]["pass_rate"] for row in read_jsonl("out.jsonl")] == [1.0, 0.0]
 
 
@@ -198,7 +193,7 @@ def test_the_judges_options_reach_the_judge(run, engine):
     Path("mine.md").write_text("Mine: {target} {question}")
     write_jsonl("rows.jsonl", {"target": "a", "checklist": ["b?"]})
     options = ["--judge.prompt", "mine.md", "--metric", "pass", "--threshold", "0.4", "--no-store"]
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", *options).exit_code == 0
+    run("score rows.jsonl -o out.jsonl", *options)
     [row] = read_jsonl("out.jsonl")
     assert row["checklist_score"]["primary_metric"] == "pass" and row["checklist_score"]["primary_score"] == 1.0
     assert fake.asked[0][0].startswith("Mine: ")
@@ -208,8 +203,7 @@ def test_unanswered_reads_are_told_with_row_and_reason_and_the_exit_code_is_1(ru
     engine(by_word)
     rows = [{"target": text, "checklist": ["Is red?", "Is blue?"]} for text in ("red", "lost", "blue")]
     write_jsonl("rows.jsonl", *rows)
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--summary", "sum.json", "--no-store")
-    assert done.exit_code == 1
+    done = run("score rows.jsonl -o out.jsonl --summary sum.json --no-store", code=1)
     assert "too_long" in done.stderr and "4 of 6" in done.stderr and "1 without a score" in done.stderr
     out = read_jsonl("out.jsonl")
     assert [row["checklist_score"]["answered"] for row in out] == [2, 0, 2]
@@ -223,8 +217,8 @@ def test_unanswered_reads_are_told_with_row_and_reason_and_the_exit_code_is_1(ru
 def test_an_engine_that_breaks_costs_its_reads_and_not_the_run(run, engine):
     engine(by_word, fails=lambda prefix, tail: "\nboom\n" in prefix, chunk_reads=1)
     write_jsonl("rows.jsonl", *({"target": text, "checklist": ["Is a?"]} for text in ("a", "boom", "b")))
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store")
-    assert done.exit_code == 1 and "backend_error" in done.stderr and "the engine broke" in done.stderr
+    done = run("score rows.jsonl -o out.jsonl --no-store", code=1)
+    assert "backend_error" in done.stderr and "the engine broke" in done.stderr
     assert [row["checklist_score"]["answered"] for row in read_jsonl("out.jsonl")] == [1, 0, 1]
 
 
@@ -235,15 +229,15 @@ def test_a_row_whose_checklist_is_null_is_kept_without_a_score(run, engine, name
         write_jsonl(name, {"target": "a", "checklist": ["Is a?"]}, {"target": "b", "checklist": None})
     else:
         Path(name).write_text('target,checklist\na,"[""Is a?""]"\nb,\n')
-    done = run("score", name, "-o", "out.jsonl", "--no-store")
-    assert done.exit_code == 1 and "no_checklist" in done.stderr
+    done = run(f"score {name} -o out.jsonl --no-store", code=1)
+    assert "no_checklist" in done.stderr
     assert [row["checklist_score"] is None for row in read_jsonl("out.jsonl")] == [False, True]
 
 
 def test_memory_is_bounded_by_chunks_of_rows(run, engine):
     fake = engine(by_word, chunk_reads=10_000)
     write_jsonl("rows.jsonl", *({"target": f"text {number}", "checklist": ["Is a?"]} for number in range(4184)))
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store").exit_code == 0
+    run("score rows.jsonl -o out.jsonl --no-store")
     assert [len(groups) for groups in fake.calls] == [4096, 88]
     assert [row["target"] for row in read_jsonl("out.jsonl")] == [f"text {number}" for number in range(4184)]
 
@@ -252,8 +246,7 @@ def test_a_second_run_asks_nothing_and_replaces_the_output(run, engine):
     fake = engine(by_word)
     write_jsonl("rows.jsonl", *ROWS)
     for _ in range(2):
-        done = run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite", "--summary", "sum.json")
-        assert done.exit_code == 0
+        run("score rows.jsonl -o out.jsonl --store s.sqlite --summary sum.json")
     assert len(fake.asked) == 4  # nothing is asked about the empty target
     receipt = json.loads(Path("sum.json").read_text())["receipt"]
     assert (receipt["asked"], receipt["stored"]) == (0, 4)
@@ -271,12 +264,12 @@ def test_an_interruption_writes_nothing_and_keeps_what_was_paid(run, engine):
     write_jsonl("rows.jsonl", *({"target": f"text {number}", "checklist": ["Is a?"]} for number in range(9)))
     Path("out.jsonl").write_text("old\n")
     engine(interrupted, chunk_reads=1)
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite")
-    assert done.exit_code == 130 and "rerun the same command" in done.stderr
+    done = run("score rows.jsonl -o out.jsonl --store s.sqlite", code=130)
+    assert "rerun the same command" in done.stderr
     assert Path("out.jsonl").read_text() == "old\n"
     assert sorted(path.name for path in Path().glob("*out*")) == ["out.jsonl"]
     fake = engine(lambda prefix, tail: 0.9, chunk_reads=1)
-    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite").exit_code == 0
+    run("score rows.jsonl -o out.jsonl --store s.sqlite")
     assert len(read_jsonl("out.jsonl")) == 9 and len(fake.asked) == 2
 
 
@@ -286,13 +279,12 @@ REPLY = "1. Is red there?\n2. Is blue there?\n"
 def test_generate_adds_the_checklist_columns_and_a_prompt(run, engine):
     engine(replies=[REPLY])
     write_jsonl("rows.jsonl", {"ask": "Paint.", "extra": 1})
-    done = run("generate", "rows.jsonl", "-o", "out.jsonl", "--input-key", "ask", "--no-store")
-    assert done.exit_code == 0, done.output
+    run("generate rows.jsonl -o out.jsonl --input-key ask --no-store")
     [row] = read_jsonl("out.jsonl")
     assert [item["question"] for item in row["checklist"]] == ["Is red there?", "Is blue there?"]
     assert (row["ask"], row["extra"], row["prompt"]) == ("Paint.", 1, "Paint.")
     assert row["checklist_source"].startswith("tick/") and row["checklist_model"] == "pocket" and row["checklist_id"]
-    assert run("score", "out.jsonl", "-o", "scored.jsonl", "--target-key", "ask", "--no-store").exit_code == 0
+    run("score out.jsonl -o scored.jsonl --target-key ask --no-store")
 
 
 def test_a_row_without_a_usable_reply_is_kept_and_named(run, engine):
@@ -301,8 +293,7 @@ def test_a_row_without_a_usable_reply_is_kept_and_named(run, engine):
 
     engine().generate = lambda prompts, sampling, arrived=None: [[reply(messages)] for messages in prompts]
     write_jsonl("rows.jsonl", *({"input": text, "target": ""} for text in ("Paint 1.", "Paint 2.")))
-    done = run("generate", "rows.jsonl", "-o", "out.jsonl", "--no-store")
-    assert done.exit_code == 1
+    done = run("generate rows.jsonl -o out.jsonl --no-store", code=1)
     said = " ".join(done.stderr.replace("│", " ").split())  # a narrow terminal wraps the table's cells
     assert "not_generated" in said and "I would rather not." in said
     out = read_jsonl("out.jsonl")
@@ -313,8 +304,7 @@ def test_a_row_without_a_usable_reply_is_kept_and_named(run, engine):
 def test_run_writes_checklists_and_scores(run, engine):
     fake = engine(by_word, replies=[REPLY])
     write_jsonl("rows.jsonl", {"input": "Paint.", "target": "red"}, {"input": "Paint it.", "target": "red and blue"})
-    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--no-store")
-    assert done.exit_code == 0, done.output
+    done = run("run rows.jsonl -o out.jsonl --no-store")
     assert [row["checklist_score"]["pass_rate"] for row in read_jsonl("out.jsonl")] == [0.5, 1.0]
     assert len(fake.asked) == 4 and "checklists" in done.stderr
 
@@ -322,8 +312,8 @@ def test_run_writes_checklists_and_scores(run, engine):
 def test_run_keeps_a_row_without_a_checklist_unscored(run, engine):
     engine(by_word, replies=["no"])
     write_jsonl("rows.jsonl", {"input": "Paint.", "target": "red"})
-    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--no-store")
-    assert done.exit_code == 1 and "not_generated" in done.stderr
+    done = run("run rows.jsonl -o out.jsonl --no-store", code=1)
+    assert "not_generated" in done.stderr
     [row] = read_jsonl("out.jsonl")
     assert row["checklist"] is None and row["checklist_score"] is None
 
@@ -337,8 +327,7 @@ def test_infobench_goes_through(every, run, pocket, data_dir):
     write_jsonl("rows.jsonl", *rows)
     keys = ["--checklist-key", "decomposed_questions", "--target-key", "output"]
     keys += ["--input-key", "instruction", "--input-key", "input", "--backend", "transformers", "--no-store"]
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", *keys, "--summary", "sum.json")
-    assert done.exit_code == 1, done.output
+    run("score rows.jsonl -o out.jsonl", *keys, "--summary", "sum.json", code=1)
     summary, out = json.loads(Path("sum.json").read_text()), read_jsonl("out.jsonl")
     assert (summary["rows"], summary["reads"], len(out)) == (len(rows), questions, len(rows))
     assert [row["id"] for row in out] == [row["id"] for row in rows]

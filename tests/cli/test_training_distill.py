@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.encoders import compared, mentions, tiny_bert
+from tests.jsonl import read_jsonl, write_jsonl
 
 
 def write_labels(count=12):
@@ -22,9 +22,8 @@ def write_labels(count=12):
 def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
     rows = write_labels(16)
     base = tiny_bert(tmp_path / "base")
-    done = run("distill", "labels.jsonl", "-o", "judge", "--base", base, "--folds", "2", "--epochs", "8",
-               "--learning-rate", "0.01", "--bootstrap", "20", "--json", "out.json")  # fmt: skip
-    assert done.exit_code == 0, done.output
+    how = "--folds 2 --epochs 8 --learning-rate 0.01 --bootstrap 20 --json out.json"
+    done = run(f"distill labels.jsonl -o judge --base {base} {how}")
     # In a log every count is a line, with where training is.
     assert re.search(r"steps: 64 of 64 \(100%\), took .* s, all labels, epoch 8.00 of 8, loss 0\.\d{3}\n", done.stderr)
     assert "held-out pairs: 96 of 96 (100%)" in done.stderr and "bootstrap draws: 60, took" in done.stderr
@@ -39,22 +38,20 @@ def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
         and "2-fold cross-validation by group" in card
     )
     write_jsonl("rows.jsonl", {"target": rows[0]["target"], "checklist": [row["question"] for row in rows[:6]]})
-    scored = run("score", "rows.jsonl", "-o", "scored.jsonl", "--model", "judge", "--no-store")
-    assert scored.exit_code == 0, scored.output
+    run("score rows.jsonl -o scored.jsonl --model judge --no-store")
     [row] = read_jsonl("scored.jsonl")
     assert row["checklist_score"]["answered"] == 6 and row["checklist_score"]["items"][0]["judge"] == "judge"
     # Its answers are labels in turn.
-    again = run("distill", "scored.jsonl", "-o", "pupil", "--base", base, "--folds", "0", "--epochs", "1")
-    assert again.exit_code == 0 and "no labels were held out" in Path("pupil/README.md").read_text()
+    run(f"distill scored.jsonl -o pupil --base {base} --folds 0 --epochs 1")
+    assert "no labels were held out" in Path("pupil/README.md").read_text()
 
 
 @pytest.mark.slow
 def test_a_judge_trained_with_references_reads_those_of_the_rows_it_scores(run, tmp_path):
     names = ("target", "question", "label", "group", "input", "reference")
     write_jsonl("labels.jsonl", *({name: getattr(pair, name) for name in names} for pair in compared(100)))
-    done = run("distill", "labels.jsonl", "-o", "judge", "--base", tiny_bert(tmp_path / "base"), "--folds", "0",
+    run("distill labels.jsonl -o judge --base", tiny_bert(tmp_path / "base"), "--folds", "0",
                "--epochs", "8", "--learning-rate", "0.005", "--json", "out.json")  # fmt: skip
-    assert done.exit_code == 0, done.output
     assert json.loads(Path("out.json").read_text())["context"] == {"input": 100, "reference": 100}
     assert "the reference (100 of 100 pairs had one)" in Path("judge/README.md").read_text()
     question, target, references = "does it mention it ?", "red cat dog tree river", ["red", "blue", None]
@@ -63,8 +60,7 @@ def test_a_judge_trained_with_references_reads_those_of_the_rows_it_scores(run, 
     score = ("score", "rows.jsonl", "-o", "scored.jsonl", "--model", "judge", "--no-store")
     scorer = ChecklistScorer("judge", store=False)
     for options, read in ((["--reference-key", "reference"], references), ([], [None] * 3)):
-        scored = run(*score, *options)
-        assert scored.exit_code == 0, scored.output
+        run(*score, *options)
         found = [row["checklist_score"]["items"][0]["probabilities"]["yes"] for row in read_jsonl("scored.jsonl")]
         samples = [Sample([question], target, "lamp", reference) for reference in read]
         expected = [each.items[0].probabilities["yes"] for each in scorer.score_batch(samples)]
@@ -76,9 +72,8 @@ def test_a_judge_trained_with_references_reads_those_of_the_rows_it_scores(run, 
 def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(run, tmp_path):
     rows = write_labels()
     write_jsonl("labels.jsonl", *({**row, "label": number % 2} for number, row in enumerate(rows)))  # without a sense
-    done = run("distill", "labels.jsonl", "-o", "judge", "--base", tiny_bert(tmp_path / "base"), "--folds", "2",
-               "--epochs", "1", "--bootstrap", "20", "--json", "out.json")  # fmt: skip
-    assert done.exit_code == 1, done.output
+    done = run("distill labels.jsonl -o judge --base", tiny_bert(tmp_path / "base"), "--folds", "2",
+               "--epochs", "1", "--bootstrap", "20", "--json", "out.json", code=1)  # fmt: skip
     warning = json.loads(Path("out.json").read_text())["warning"]
     assert re.fullmatch(r"On held-out groups, .* better than chance: AUC 0.*, kappa .*\.", warning)
     assert f"error: {warning} The judge was written to judge" in done.stderr
@@ -93,13 +88,11 @@ def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(
         (["labels.jsonl", "-o", "judge", "--label-key", "votes"], "line 1: column 'votes' not found"),
         (["labels.jsonl", "-o", "judge", "--folds", "13"], "12 groups for 13 folds"),
         (["labels.jsonl", "-o", "judge", "--epochs", "0"], "epochs=0.0 is not allowed"),
-        (["labels.jsonl", "-o", "judge", "--json", "labels.jsonl"], "--json labels.jsonl is an input file"),
     ],
 )
 def test_what_cannot_be_distilled_is_one_sentence(run, arguments, said):
     write_labels()
-    done = run("distill", *arguments)
-    assert done.exit_code == 2 and said in done.stderr
+    run("distill", *arguments, refused=said)
     assert not Path("judge").exists()
 
 
@@ -107,6 +100,6 @@ def test_what_cannot_be_distilled_is_one_sentence(run, arguments, said):
 def test_a_library_of_the_held_out_figures_is_missed_before_the_training(run, tmp_path, monkeypatch, hidden):
     write_labels()
     monkeypatch.setitem(sys.modules, hidden, None)
-    done = run("distill", "labels.jsonl", "-o", "judge", "--base", "nowhere", "--folds", "2")
-    assert done.exit_code == 2 and f"{hidden}: pip install 'checklist-rewards[encoder]'" in done.stderr, done.output
+    words = f"{hidden}: pip install 'checklist-rewards[encoder]'"
+    run("distill labels.jsonl -o judge --base nowhere --folds 2", refused=words)
     assert not Path("judge").exists()

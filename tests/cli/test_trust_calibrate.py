@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.judges.calibration import Calibration
-from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.evaluation.agreement.files import scored_file
+from tests.jsonl import read_jsonl, write_jsonl
 
 
 def overconfident(path="scored.jsonl", judge="org/judge"):
@@ -26,8 +26,7 @@ def overconfident(path="scored.jsonl", judge="org/judge"):
 def test_a_map_is_fitted_measured_and_saved(run):
     overconfident()
     arguments = ("--label-key", "labels", "--group-key", "doc", "--json", "c.json", "--plots", "plots")
-    done = run("calibrate", "scored.jsonl", "-o", "map.json", *arguments, "--bootstrap", 50)
-    assert done.exit_code == 0, done.output
+    done = run("calibrate scored.jsonl -o map.json", *arguments, "--bootstrap", 50)
     assert "brier" in done.stdout and "saved: " in done.stdout and "240 reads, 30 groups, held out" in done.stdout
     assert Path("plots/reliability_yes_no.png").read_bytes().startswith(b"\x89PNG")
     [kind] = json.loads(Path("c.json").read_text())["kinds"].values()
@@ -41,8 +40,7 @@ def test_a_map_is_fitted_measured_and_saved(run):
 def test_a_method_and_a_threshold_can_be_asked_for(run):
     overconfident()
     arguments = ("--label-key", "labels", "--method", "platt", "--fit-threshold", "cost", "--costs", "9,1")
-    done = run("calibrate", "scored.jsonl", "-o", "map.json", *arguments, "--bootstrap", 0)
-    assert done.exit_code == 0, done.output
+    run("calibrate scored.jsonl -o map.json", *arguments, "--bootstrap", 0)
     saved = Calibration.load("map.json").maps["yes/no"]
     assert saved.method == "platt" and saved.threshold > 0.7  # a wrong yes is dear: better never say it
 
@@ -50,8 +48,8 @@ def test_a_method_and_a_threshold_can_be_asked_for(run):
 def test_a_map_that_does_not_help_is_said_to_be_none(run):
     rows = [{"checklist": ["Is it red?"], "said": [0.5], "labels": [n % 2 == 0]} for n in range(40)]
     scored_file("scored.jsonl", *rows)
-    done = run("calibrate", "scored.jsonl", "-o", "map.json", "--label-key", "labels", "--method", "isotonic")
-    assert done.exit_code == 0 and "does not lower the Brier score" in done.stderr
+    done = run("calibrate scored.jsonl -o map.json --label-key labels --method isotonic")
+    assert "does not lower the Brier score" in done.stderr
 
 
 def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
@@ -69,15 +67,13 @@ def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
         for n in range(10)
     ]
     write_jsonl("rows.jsonl", *rows)
-    assert run("score", "rows.jsonl", "-o", "s.jsonl", "--no-store").exit_code == 0
+    run("score rows.jsonl -o s.jsonl --no-store")
     asked = len(fake.asked)
     arguments = ("--label-key", "labels", "--contextual", "--no-store", "--bootstrap", 0, "--method", "temperature")
-    done = run("calibrate", "s.jsonl", "-o", "map.json", *arguments)
-    assert done.exit_code == 0, done.output
+    run("calibrate s.jsonl -o map.json", *arguments)
     assert len(fake.asked) - asked == 20  # two items of ten inputs, about nothing
     assert Calibration.load("map.json").contextual
-    done = run("score", "rows.jsonl", "-o", "calibrated.jsonl", "--no-store", "--calibration", "map.json")
-    assert done.exit_code == 0, done.output
+    run("score rows.jsonl -o calibrated.jsonl --no-store --calibration map.json")
     red, big = read_jsonl("calibrated.jsonl")[0]["checklist_score"]["items"]
     assert (red["answer"], big["answer"]) == ("yes", "no")  # both above .5, and only one above what it says of nothing
     assert big["uncalibrated"]["yes"] == pytest.approx(0.6) and big["probabilities"]["yes"] < 0.5
@@ -88,7 +84,6 @@ def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
     [
         (["--costs", "much"], "--costs 'much': expected two numbers"),
         (["--costs", "0,1"], "the cost false_yes=0.0 is not allowed; it must be a finite number above 0."),
-        (["-o", "scored.jsonl"], "choose a different file name"),
         (["--label-key", "gold"], "column 'gold' not found"),
         (["--group-key", "prompt"], "all 240 labelled reads belong to one group"),
         (["--contextual"], "the file was scored by 'org/judge' but --model is 'pocket'"),
@@ -98,14 +93,12 @@ def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
 def test_bad_input_is_refused_before_a_model_is_loaded(run, no_engine, arguments, words):
     overconfident()
     fixed = ("--label-key", "labels", "--fit-threshold", "cost", "--bootstrap", 0)
-    done = run("calibrate", "scored.jsonl", "-o", "map.json", *fixed, *arguments)
-    assert done.exit_code == 2 and words in done.stderr, done.stderr
-    assert not Path("map.json").exists()
+    run("calibrate scored.jsonl -o map.json", *fixed, *arguments, refused=words)
 
 
 def test_scores_of_a_map_of_another_judge_are_refused(run, no_engine):
     overconfident()
-    assert run("calibrate", "scored.jsonl", "-o", "map.json", "--label-key", "labels", "--bootstrap", 0).exit_code == 0
+    run("calibrate scored.jsonl -o map.json --label-key labels --bootstrap 0")
     write_jsonl("rows.jsonl", {"prompt": "x", "target": "y", "checklist": ["Is it red?"]})
-    done = run("score", "rows.jsonl", "-o", "s.jsonl", "--calibration", "map.json")
-    assert done.exit_code == 2 and "fitted on reads of 'org/judge', but the judge is 'pocket'" in done.stderr
+    words = "fitted on reads of 'org/judge', but the judge is 'pocket'"
+    run("score rows.jsonl -o s.jsonl --calibration map.json", refused=words)

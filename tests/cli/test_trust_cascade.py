@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 
 ROWS = [
     {"id": name, "target": name, "checklist": ["Is it?"], "human": ["yes" if name < "c" else "no"]} for name in "abcd"
@@ -18,15 +18,11 @@ def files(run, engine):
     write_jsonl("rows.jsonl", *ROWS)
     for name, table in (("cheap.jsonl", CHEAP), ("strong.jsonl", STRONG)):
         engine(lambda prefix, tail, table=table: next(p for key, p in table.items() if f"\n{key}\n" in prefix))
-        done = run("score", "rows.jsonl", "-o", name, "--no-store")
-        assert done.exit_code == 0, done.output
+        run(f"score rows.jsonl -o {name} --no-store")
 
 
 def test_the_cheapest_margin_that_is_as_good(run, files):
-    done = run(
-        "cascade", "cheap.jsonl", "strong.jsonl", "--label-key", "human", "--json", "curve.json", "--plot", "c.png"
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
+    done = run("cascade cheap.jsonl strong.jsonl --label-key human --json curve.json --plot c.png")
     record = json.loads(open("curve.json").read())
     # b (margin .1) and d (margin .3) are the cheap judge's mistakes: sent on, all is right at half the price
     assert record["chosen"] == {"margin": 0.32, "escalated": 0.5, "cost": 0.5, "agreement": 1.0, "coverage": 1.0}
@@ -37,24 +33,21 @@ def test_the_cheapest_margin_that_is_as_good(run, files):
 
 def test_rows_of_one_file_only_are_told(run, files):
     write_jsonl("fewer.jsonl", *read_jsonl("strong.jsonl")[:3])
-    done = run("cascade", "cheap.jsonl", "fewer.jsonl")
-    assert done.exit_code == 0 and "1 rows are in one file only" in done.output
+    done = run("cascade cheap.jsonl fewer.jsonl")
+    assert "1 rows are in one file only" in done.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["--label-key", "grade"], "labels an item"),
-        (["--json", "cheap.jsonl"], "--json cheap.jsonl is an input file of this command"),
     ],
 )
 def test_bad_input_is_one_sentence(run, files, arguments, complaint):
     rows = [row | {"grade": {"x": "yes"}} for row in read_jsonl("cheap.jsonl")]
     write_jsonl("cheap.jsonl", *rows)
-    done = run("cascade", "cheap.jsonl", "strong.jsonl", *arguments)
-    assert done.exit_code == 2 and complaint in done.output
+    run("cascade cheap.jsonl strong.jsonl", *arguments, refused=complaint)
 
 
 def test_labels_that_are_not_there(run, files):
-    done = run("cascade", "cheap.jsonl", "strong.jsonl", "--label-key", "nobody")
-    assert done.exit_code == 2 and "no margin can be chosen" in done.output
+    run("cascade cheap.jsonl strong.jsonl --label-key nobody", refused="no margin can be chosen")

@@ -4,17 +4,16 @@ from collections import Counter
 
 import pytest
 
-from checklist_rewards.backends import engine
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.pipelines import Pipeline
-from tests.cli.conftest import write_jsonl
+from tests.jsonl import write_jsonl
 from tests.pipelines.fakes import Scripted
 
 ROWS = [{"prompt": f"Write note {number}.", "target": "A note.", "checklist": ["Is it?"]} for number in range(3)]
 
 
 @pytest.fixture
-def counts(monkeypatch):
+def counts(monkeypatch, engine):
     """Assembled pipelines, whether each has a generator, and checks of requests."""
     counts = Counter()
     assemble, check = Pipeline.__init__, DirectGenerator.check_request
@@ -30,8 +29,7 @@ def counts(monkeypatch):
 
     monkeypatch.setattr(Pipeline, "__init__", counted_init)
     monkeypatch.setattr(DirectGenerator, "check_request", counted_check)
-    monkeypatch.setattr(engine, "_engines", {})
-    monkeypatch.setattr(engine, "_build", lambda *_: Scripted(lambda text: "1. Is it short?\n2. Is it kind?"))
+    engine(backend=Scripted(lambda text: "1. Is it short?\n2. Is it kind?"))
     return counts
 
 
@@ -50,7 +48,6 @@ def test_one_pipeline_and_one_check_per_reading_of_the_file(run, counts, command
     """Rows are read twice: validated before an engine starts, then processed. A dry run only validates them."""
     write_jsonl("rows.jsonl", *ROWS)
     write_jsonl("own.json", ["Is it?"])
-    done = run(*command, "rows.jsonl", "-o", "out.jsonl", "--no-store", "--model", "pocket", *dry)
-    assert done.exit_code == 0, done.output
+    run(*command, "rows.jsonl", "-o", "out.jsonl", "--no-store", "--model", "pocket", *dry)
     readings = 1 if dry else 2
     assert +counts == {name: n * readings if name == "checks" else n for name, n in expected.items()}

@@ -4,29 +4,28 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.fakes import FakeBackend
+from tests.jsonl import read_jsonl, write_jsonl
 
 ROWS = [{"prompt": "p", "target": f"text {number}", "checklist": ["Is it?"]} for number in range(300)]
-PRICE = ["--price", "pocket=0,1000000"]  # a dollar per label
+PRICE = "pocket=0,1000000"  # a dollar per label
 
 
-def score(run, *more):
-    return run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite", *PRICE, *more)
+def score(run, more, **expected):
+    return run(f"score rows.jsonl -o out.jsonl --store s.sqlite --price {PRICE} {more}", **expected)
 
 
 def test_a_run_stops_and_goes_on(run, engine):
     write_jsonl("rows.jsonl", *ROWS)
     fake = engine(lambda prefix, tail: 0.9)
-    done = score(run, "--budget", "100")
-    assert done.exit_code == 1 and "over the budget" not in done.output
+    done = score(run, "--budget 100", code=1)
+    assert "over the budget" not in done.output
     answered = [row["checklist_score"]["answered"] for row in read_jsonl("out.jsonl")]
     assert sum(answered) == len(fake.asked) == 100  # not one more than can be paid
     assert "per read asked" not in done.output  # what was refused is no read that was paid
     assert "budget" in done.output and "rerun the command with a larger budget" in done.output
-    done = score(run, "--budget", "1000")
-    assert done.exit_code == 0 and "per read asked" in done.output
-    assert len(fake.asked) == 300
+    done = score(run, "--budget 1000")
+    assert "per read asked" in done.output and len(fake.asked) == 300
 
 
 def test_an_overshoot_is_reported(run, engine):
@@ -37,13 +36,13 @@ def test_an_overshoot_is_reported(run, engine):
 
     write_jsonl("rows.jsonl", *ROWS[:5])
     engine().read = Dear(lambda prefix, tail: 0.9).read
-    done = score(run, "--budget", "5", "--summary", "sum.json")
+    done = score(run, "--budget 5 --summary sum.json", code=1)
     summary = json.loads(Path("sum.json").read_text())
     # The first read of a new store is asked by itself; it cost ten times its bound, and the others are not asked.
     assert (summary["US_dollars"], summary["US_dollars_over_the_budget"]) == (10, 5)
-    assert done.exit_code == 1 and "US dollars over the budget" in done.output
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store", *PRICE, "--budget", "4")
-    assert done.exit_code == 1 and "over the budget" in done.output
+    assert "US dollars over the budget" in done.output
+    done = run(f"score rows.jsonl -o out.jsonl --no-store --price {PRICE} --budget 4", code=1)
+    assert "over the budget" in done.output
 
 
 def test_the_judges_of_a_file_share_it(run, engine):
@@ -52,24 +51,24 @@ def test_the_judges_of_a_file_share_it(run, engine):
     Path("judges.yaml").write_text(
         "panel: {rule: mean}\njudges: [pocket, {model: pocket, prompt: judges/rocketeval}]\n"
     )
-    done = score(run, "--judge", "judges.yaml", "--budget", "256")
-    assert done.exit_code == 1 and len(fake.asked) == 256 and "rerun the command with a larger budget" in done.output
-    done = score(run, "--judge", "judges.yaml", "--budget", "300")  # the first judge is through, the second is not
-    assert done.exit_code == 1 and len(fake.asked) == 556 and "44 of 600 unanswered" in done.output
-    assert score(run, "--judge", "judges.yaml", "--budget", "44.5").exit_code == 0
+    done = score(run, "--judge judges.yaml --budget 256", code=1)
+    assert len(fake.asked) == 256 and "rerun the command with a larger budget" in done.output
+    done = score(run, "--judge judges.yaml --budget 300", code=1)  # the first judge is through, the second is not
+    assert len(fake.asked) == 556 and "44 of 600 unanswered" in done.output
+    score(run, "--judge judges.yaml --budget 44.5")
     assert len(fake.asked) == 600
-    done = run("score", "rows.jsonl", "-o", "o.jsonl", "--no-store", "--judge", "judges.yaml", "--budget", "1")
-    assert done.exit_code == 2 and "judges.yaml, judge 1: a budget requires the price" in done.output
+    words = "judges.yaml, judge 1: a budget requires the price"
+    run("score rows.jsonl -o o.jsonl --no-store --judge judges.yaml --budget 1", refused=words)
 
 
 def test_a_reward_server_spends_by_itself(run, no_engine):
     write_jsonl("rows.jsonl", *ROWS[:1])
-    done = score(run, "--backend", "remote", "--base-url", "http://localhost:9", "--budget", "1")
-    assert done.exit_code == 2 and "cannot limit the reward server at http://localhost:9" in done.output
+    remote = f"--backend remote --base-url http://localhost:9 --budget 1 --price {PRICE} --no-store"
+    words = "cannot limit the reward server at http://localhost:9"
+    run(f"score rows.jsonl -o out.jsonl {remote}", refused=words)
 
 
 def test_a_dry_run_needs_no_budget_and_a_budget_needs_prices(run, no_engine):
     write_jsonl("rows.jsonl", *ROWS[:1])
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--budget", "1", "--no-store")
-    assert done.exit_code == 2 and "'pocket' has none (--price pocket=IN,OUT)" in done.output
-    assert run("score", "rows.jsonl", "-o", "o.jsonl", "--budget", "1", "--no-store", "--dry-run").exit_code == 0
+    run("score rows.jsonl -o out.jsonl --budget 1 --no-store", refused="'pocket' has none (--price pocket=IN,OUT)")
+    run("score rows.jsonl -o o.jsonl --budget 1 --no-store --dry-run")

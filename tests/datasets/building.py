@@ -1,7 +1,5 @@
 """A generator that answers by a rule, and datasets built with it."""
 
-import json
-
 from checklist_rewards.datasets import build_checklists
 from checklist_rewards.generators import DirectGenerator
 from tests.generators.fakes import Replies
@@ -16,8 +14,3 @@ def fake(rule=lambda text, sampling: "no list" if "BAD" in text else GOOD, **set
 
 def build(prompts, generator=None, **settings):
     return build_checklists(prompts, generator or fake()[0], progress=False, **settings)
-
-
-def jsonl(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path

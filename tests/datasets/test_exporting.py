@@ -19,11 +19,10 @@ from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, la
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.reward import ChecklistReward
-from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
-from tests.datasets.building import jsonl
 from tests.datasets.samples import SAMPLES
 from tests.datasets.test_importing_formats import read
 from tests.fakes import FakeBackend
+from tests.jsonl import write_jsonl
 from tests.rewards.conftest import adapter  # noqa: F401 - a fixture
 from tests.rewards.hosts import openrlhf_executor, swift_rewards
 from tests.test_images import PILLOWS, RED
@@ -69,10 +68,10 @@ def row(prompt, **more):
     ("prompt", "extension"), [("Capital of Mali?", ".parquet"), (TURNS, ".jsonl")], ids=["text", "messages"]
 )
 @pytest.mark.parametrize("to", EXPORTS)
-def test_a_trainer_finds_prompt_and_checklist_and_an_import_loses_nothing(to, extension, prompt, run):  # noqa: F811
+def test_a_trainer_finds_prompt_and_checklist_and_an_import_loses_nothing(to, extension, prompt, run):
     write_jsonl("rows.jsonl", row(prompt, reference="Bamako."), row(prompt, reference="Bamako."))
-    done = run("checklists", "export", "rows.jsonl", "-o", f"out{extension}", "--to", to)
-    assert done.exit_code == 0 and f"{to}: 2 rows in out{extension}" in done.output
+    done = run(f"checklists export rows.jsonl -o out{extension} --to {to}")
+    assert f"{to}: 2 rows in out{extension}" in done.output
     [first, _] = [one.data for one in read_rows(f"out{extension}")]
     prompt_key, label_key = WHERE[to]
     messages = TURNS if prompt is TURNS else [{"role": "user", "content": prompt}]
@@ -176,7 +175,7 @@ def test_every_format_survives_an_export(to, tmp_path):
         folder.mkdir()
         _, [(row, checklist), *_] = read(folder, SAMPLES[name])
         made = exported({"prompt": row["prompt"], **checklist_columns(checklist)}, to)
-        [(columns, back)] = imported_rows(jsonl(folder / "out.jsonl", made)).rows
+        [(columns, back)] = imported_rows(write_jsonl(folder / "out.jsonl", made)).rows
         assert (back.items, back.source) == (checklist.items, checklist.source), name
         messages = row["prompt"] if isinstance(row["prompt"], list) else [{"role": "user", "content": row["prompt"]}]
         assert columns["prompt"] == messages, name

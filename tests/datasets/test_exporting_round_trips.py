@@ -13,7 +13,7 @@ from checklist_rewards.checks import parse_check
 from checklist_rewards.datasets import import_checklists
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.files.rows import read_rows, write_rows
-from tests.cli.conftest import read_jsonl, run, write_jsonl  # noqa: F401 - a fixture
+from tests.jsonl import read_jsonl, write_jsonl
 
 SHORT = {"question": "Is it short?"}
 RUDE = {"question": "Is it rude?", "weight": -2.5}
@@ -135,15 +135,12 @@ def test_and_so_is_its_score(tmp_path, judge, extension, way):
     assert found == judge.score_batch(samples)
 
 
-def test_the_command_line_scores_what_datasets_saved_as_what_was_in_it(run, tmp_path):  # noqa: F811
+def test_the_command_line_scores_what_datasets_saved_as_what_was_in_it(run, tmp_path):
     rows = [{"prompt": "Say hi.", "target": "hi 1!", "checklist": c} for c in CHECKLISTS["everything"]]
     write_jsonl("rows.jsonl", *rows)
     loaded(tmp_path / "rows.jsonl", tmp_path).to_parquet("rows.parquet")
     for name in ("rows.jsonl", "rows.parquet"):
-        done = run(
-            "score", name, "-o", f"{name}.scored.jsonl", "--no-store", "--model", "pocket", "--judge.mass-floor", "0"
-        )
-        assert done.exit_code == 0, done.output
+        run(f"score {name} -o {name}.scored.jsonl --no-store --model pocket --judge.mass-floor 0")
     one, other = (read_jsonl(f"{name}.scored.jsonl") for name in ("rows.jsonl", "rows.parquet"))
     assert [row["checklist_score"] for row in one] == [row["checklist_score"] for row in other]
     assert [row["checklist"] for row in other] == CHECKLISTS["everything"]

@@ -17,8 +17,9 @@ from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.rows import Columns
-from tests.datasets.building import build, jsonl
+from tests.datasets.building import build
 from tests.fakes import FakeBackend
+from tests.jsonl import write_jsonl
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ from tests.fakes import FakeBackend
     ],
 )
 def test_checklists_of_every_shape_are_imported(tmp_path, checklist):
-    dataset = import_checklists(jsonl(tmp_path / "a.jsonl", {"prompt": "a", "checklist": checklist}))
+    dataset = import_checklists(write_jsonl(tmp_path / "a.jsonl", {"prompt": "a", "checklist": checklist}))
     assert dataset.features == checklist_features()
     assert dataset[0]["checklist"] == checklist_columns(Checklist.parse(["Is it short?", "Is it rude?"]))["checklist"]
 
@@ -38,12 +39,12 @@ def test_checklists_of_every_shape_are_imported(tmp_path, checklist):
 def test_fields_with_other_names_are_found_in_the_items_or_beside_them(tmp_path):
     inside = {"prompt": "a", "rubric": [{"criterion": "Is it short?", "points": 5, "tags": ["x"]}]}
     names = {"question": "criterion", "weight": "points"}
-    path = jsonl(tmp_path / "inside.jsonl", inside)
+    path = write_jsonl(tmp_path / "inside.jsonl", inside)
     [item] = import_checklists(path, checklist_key="rubric", item_keys=names)[0]["checklist"]
     assert (item["question"], item["weight"]) == ("Is it short?", 5.0)
 
     beside = {"prompt": "a", "questions": ["Is it A?", "Is it B?"], "w": [1, -2], "kind": [["form", "tone"], "form"]}
-    path = jsonl(tmp_path / "beside.jsonl", beside)
+    path = write_jsonl(tmp_path / "beside.jsonl", beside)
     dataset = import_checklists(path, checklist_key="questions", item_keys={"weight": "w", "category": "kind"})
     assert [(i["weight"], i["category"]) for i in dataset[0]["checklist"]] == [(1.0, "form, tone"), (-2.0, "form")]
     assert dataset[0]["w"] == [1, -2]
@@ -93,12 +94,12 @@ def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
 )
 def test_a_row_that_cannot_be_imported_is_named(tmp_path, row, settings, error, message):
     with pytest.raises(error, match=message):
-        import_checklists(jsonl(tmp_path / "a.jsonl", row), **settings)
+        import_checklists(write_jsonl(tmp_path / "a.jsonl", row), **settings)
 
 
 def test_a_file_without_rows_is_refused(tmp_path):
     with pytest.raises(SampleError, match="a.jsonl: the file has no rows"):
-        import_checklists(jsonl(tmp_path / "a.jsonl"))
+        import_checklists(write_jsonl(tmp_path / "a.jsonl"))
 
 
 def test_rows_are_read_one_at_a_time():
@@ -141,7 +142,7 @@ def test_options_gates_and_checks_of_a_file_are_said(tmp_path):
         },
         {"criterion": "Is it short?", "weight": 1, "check": {"type": "words", "at_most": 9}, "required": True},
     ]
-    imported = imported_rows(jsonl(tmp_path / "a.jsonl", {"prompt": "a", "rubric": items}))
+    imported = imported_rows(write_jsonl(tmp_path / "a.jsonl", {"prompt": "a", "rubric": items}))
     list(imported.rows)
     said = imported.taken()
     assert {"gates: 1", "items with options: 1", "items with code checks: 1"} <= set(said)
@@ -151,8 +152,8 @@ def test_options_gates_and_checks_of_a_file_are_said(tmp_path):
 def test_a_shard_may_have_a_column_more(tmp_path):
     (tmp_path / "shards").mkdir()
     row = {"prompt": "a", "rubric": [{"criterion": "Is short.", "weight": 1}]}
-    jsonl(tmp_path / "shards" / "1.jsonl", row)
-    jsonl(tmp_path / "shards" / "2.jsonl", row | {"level": 3})
+    write_jsonl(tmp_path / "shards" / "1.jsonl", row)
+    write_jsonl(tmp_path / "shards" / "2.jsonl", row | {"level": 3})
     assert [columns for columns, _ in imported_rows(tmp_path / "shards").rows] == [
         {"prompt": "a"},
         {"prompt": "a", "level": 3},
@@ -163,7 +164,7 @@ def test_a_shard_may_have_a_column_more(tmp_path):
     "prompt", ["[1] Who wrote this?", '["a", "b"]', '[{"role": "user"}]', "[{'a': 1}]", "[]", '"[]"']
 )
 def test_a_prompt_that_only_looks_like_messages_stays_a_text(tmp_path, prompt):
-    path = jsonl(tmp_path / "a.jsonl", {"prompt": prompt, "checklist": ["Is it short?"]})
+    path = write_jsonl(tmp_path / "a.jsonl", {"prompt": prompt, "checklist": ["Is it short?"]})
     [(row, _)] = imported_rows(path).rows
     assert row["prompt"] == prompt
     assert Columns.of(row).input_of(row, "row 1") == (prompt, None)
@@ -174,7 +175,7 @@ def test_net_as_a_reward_orders_what_is_below_zero(tmp_path):
     rubrics = [
         {"criterion": text, "points": points} for text, points in (("Is kind.", 2), ("Lies.", -3), ("Rants.", -5))
     ]
-    [(_, checklist)] = imported_rows(jsonl(tmp_path / "a.jsonl", {"prompt": "p", "rubrics": rubrics})).rows
+    [(_, checklist)] = imported_rows(write_jsonl(tmp_path / "a.jsonl", {"prompt": "p", "rubrics": rubrics})).rows
     backend = FakeBackend(lambda prefix, tail: float(("Lies" in tail and "bad" in prefix) or "worse" in prefix))
     rewards = {}
     for metric in ("net", "weighted"):

@@ -25,10 +25,9 @@ from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.rows import Columns
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from checklist_rewards.scores.tally import tally
-from tests.cli.conftest import read_jsonl, run, write_jsonl  # noqa: F401 - a fixture
 from tests.conftest import REPO
-from tests.datasets.building import jsonl
 from tests.datasets.samples import ASK, SAMPLES, TURNS, Sample
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.judges.fakes import Lettered
 
 PAGE = REPO / "docs" / "importing.md"
@@ -42,7 +41,7 @@ def write(folder: Path, sample: Sample) -> Path:
             writer.writeheader()
             writer.writerows(sample.rows)
     elif path.suffix == ".jsonl":
-        jsonl(path, *sample.rows)
+        write_jsonl(path, *sample.rows)
     else:
         path.write_text(yaml.safe_dump(sample.rows) if path.suffix == ".yaml" else json.dumps(sample.rows))
     return path
@@ -141,7 +140,9 @@ def perfect(checklist: Checklist) -> float | None:
 
 
 def test_a_perfect_answer_gets_all_points_in_both_forms_of_pitfalls(tmp_path):
-    path = jsonl(tmp_path / "rar.jsonl", rar("Recommends Timbuktu.", "The response should not omit the country."))
+    path = write_jsonl(
+        tmp_path / "rar.jsonl", rar("Recommends Timbuktu.", "The response should not omit the country.")
+    )
     imported = imported_rows(path)
     [(_, checklist)] = imported.rows
     assert [item.weight for item in checklist.items] == [3, -1, 1] and perfect(checklist) == 1
@@ -153,7 +154,7 @@ def test_a_perfect_answer_gets_all_points_in_both_forms_of_pitfalls(tmp_path):
 
 
 def test_a_text_that_does_not_say_is_asked_about(tmp_path):
-    path = jsonl(tmp_path / "rar.jsonl", rar("Recommends Timbuktu."), rar("Does not recommend surgery."))
+    path = write_jsonl(tmp_path / "rar.jsonl", rar("Recommends Timbuktu."), rar("Does not recommend surgery."))
     with pytest.raises(
         SampleError,
         match=r"line 2, item 2: 'Does not recommend.*1 of 2 such texts \(1 state a fault.*--pitfalls fault",
@@ -179,7 +180,7 @@ def test_a_text_that_does_not_say_is_asked_about(tmp_path):
 )
 def test_a_key_that_may_be_part_of_the_score_is_not_dropped(tmp_path, extra):
     [key] = extra
-    path = jsonl(
+    path = write_jsonl(
         tmp_path / "a.jsonl", {"prompt": ASK, "rubric": [{"criterion": "Names Bamako.", "weight": 2, **extra}]}
     )
     with pytest.raises(ChecklistError, match=rf"line 1, item 1: '{key}' may be part of the score.*--drop {key}"):
@@ -192,14 +193,18 @@ def test_a_key_that_may_be_part_of_the_score_is_not_dropped(tmp_path, extra):
     ("given", "weight"), [("5", 5), ("+3", 3), ("90/100", 90), ("40%", 40), ("Critical", 4), ("important", 0.7)]
 )
 def test_weights_are_numbers_in_text_or_words_of_a_table(tmp_path, given, weight):
-    path = jsonl(tmp_path / "a.jsonl", {"prompt": ASK, "rubric": [{"criterion": "Names Bamako.", "weight": given}]})
+    path = write_jsonl(
+        tmp_path / "a.jsonl", {"prompt": ASK, "rubric": [{"criterion": "Names Bamako.", "weight": given}]}
+    )
     imported = imported_rows(path)
     assert [c.items[0].weight for _, c in imported.rows] == [weight]
     assert any(line == f"weights: {given} = {weight:g}" for line in imported.taken()) == given.isalpha()
 
 
 def test_other_words_are_refused_until_they_have_numbers(tmp_path):
-    path = jsonl(tmp_path / "a.jsonl", {"prompt": ASK, "rubric": [{"criterion": "Names Bamako.", "weight": "huge"}]})
+    path = write_jsonl(
+        tmp_path / "a.jsonl", {"prompt": ASK, "rubric": [{"criterion": "Names Bamako.", "weight": "huge"}]}
+    )
     with pytest.raises(
         ChecklistError, match="line 1, item 1: weight: .* got 'huge'; give words their numbers with --weights"
     ):
@@ -215,7 +220,7 @@ def test_an_expected_no_earns_the_point(tmp_path):
 
 def test_what_changes_the_score_is_said(tmp_path):
     items = [{"criterion": "Names Bamako.", "weight": 1, "required": True}]
-    imported = imported_rows(jsonl(tmp_path / "a.jsonl", {"prompt": ASK, "rubric": items}))
+    imported = imported_rows(write_jsonl(tmp_path / "a.jsonl", {"prompt": ASK, "rubric": items}))
     [(_, checklist)] = imported.rows
     assert checklist.items[0].required and {"weight: weight", "gates: 1"} <= set(imported.taken())
 
@@ -232,7 +237,7 @@ def test_a_statement_is_asked_in_one_way_whatever_names_its_key(tmp_path):
     ]
     ids = set()
     for number, (row, options) in enumerate(forms):
-        [(_, checklist)] = imported_rows(jsonl(tmp_path / f"{number}.jsonl", row), **options).rows
+        [(_, checklist)] = imported_rows(write_jsonl(tmp_path / f"{number}.jsonl", row), **options).rows
         ids.add(checklist.items[0].id)
     assert len(ids) == 1
 
@@ -277,7 +282,7 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_files_that_nobody_named_are_read(tmp_path, name):
     row, expected = ODD[name]
-    [(_, checklist)] = imported_rows(jsonl(tmp_path / "a.jsonl", {"prompt": ASK, **row})).rows
+    [(_, checklist)] = imported_rows(write_jsonl(tmp_path / "a.jsonl", {"prompt": ASK, **row})).rows
     assert [(item.weight, item.category) for item in checklist.items] == expected
     assert name != "levels of each criterion" or checklist.items[0].values == {"Not at all": 0, "Fully": 1}
 
@@ -306,7 +311,7 @@ def test_files_that_nobody_named_are_read(tmp_path, name):
 )
 def test_files_that_could_be_read_wrongly_are_refused(tmp_path, row, message):
     with pytest.raises(ChecklistRewardsError, match=f"line 1.*{message}"):
-        list(imported_rows(jsonl(tmp_path / "a.jsonl", {"prompt": ASK, **row})).rows)
+        list(imported_rows(write_jsonl(tmp_path / "a.jsonl", {"prompt": ASK, **row})).rows)
 
 
 def test_a_mapping_of_rows_has_a_row_for_each(tmp_path):
@@ -344,7 +349,7 @@ def test_names_of_machines_are_checks_or_refused(tmp_path):
     )
     unknown = {"prompt": ASK, "rubric": [{"criterion": "ratio:sentence_palindrome", "weight": 1}]}
     with pytest.raises(ChecklistError, match="line 1, item 1: .*'ratio:sentence_palindrome'"):
-        list(imported_rows(jsonl(tmp_path / "b.jsonl", unknown)).rows)
+        list(imported_rows(write_jsonl(tmp_path / "b.jsonl", unknown)).rows)
 
 
 @pytest.mark.parametrize("kwargs", [None, [None, None], [{}, {"relation": "at least"}], "x", [{}]])
@@ -357,7 +362,7 @@ def test_arguments_that_are_missing_are_named(tmp_path, kwargs):
     with pytest.raises(
         ChecklistError, match="line 1.*(argument 'num_words'|argument 'relation'|'kwargs' must have one entry)"
     ):
-        list(imported_rows(jsonl(tmp_path / "a.jsonl", row)).rows)
+        list(imported_rows(write_jsonl(tmp_path / "a.jsonl", row)).rows)
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -367,10 +372,10 @@ def test_a_folder_a_pattern_and_a_dataset_are_read_like_a_file(tmp_path):
     rows = [{"prompt": f"{ASK} {n}", "rubrics": [{"criterion": "Names Bamako.", "points": n + 1}]} for n in range(4)]
     folder = tmp_path / "shards"
     folder.mkdir()
-    jsonl(folder / "a.jsonl", *rows[:2])
+    write_jsonl(folder / "a.jsonl", *rows[:2])
     Dataset.from_list(rows[2:]).to_parquet(folder / "b.parquet")
     (folder / "dataset_infos.json").write_text("{}")
-    whole = jsonl(tmp_path / "whole.jsonl", *rows)
+    whole = write_jsonl(tmp_path / "whole.jsonl", *rows)
     (tmp_path / "whole.json").write_text(json.dumps(rows))
     expected = list(imported_rows(whole).rows)
     for source in (folder, str(folder / "[ab].*"), tmp_path / "whole.json", Dataset.from_list(rows)):
@@ -417,19 +422,14 @@ def test_a_format_of_ones_own_is_a_small_file(tmp_path):
         "item: {question: claim, weight: how, category: kind}\n"
     )
     row = {"task": {"text": ASK, "grading": [{"claim": "Names Bamako.", "how": "must", "kind": "facts"}], "id": 7}}
-    [(columns, checklist)] = imported_rows(jsonl(tmp_path / "a.jsonl", row), format=tmp_path / "mine.yaml").rows
+    [(columns, checklist)] = imported_rows(write_jsonl(tmp_path / "a.jsonl", row), format=tmp_path / "mine.yaml").rows
     assert columns == {"prompt": ASK, "task": {"id": 7}} and checklist.source == "mine"
     assert [(item.weight, item.category) for item in checklist.items] == [(3, "facts")]
-    (tmp_path / "mine.yaml").write_text("name: mine\nchecklist: c\nitem: {text: x}\n")
-    with pytest.raises(
-        ChecklistRewardsError, match=r"mine.yaml:3: item: 'text' is not a part of an item; allowed: question"
-    ):
-        imported_rows(tmp_path / "a.jsonl", format=tmp_path / "mine.yaml")
 
 
 def test_what_could_be_meant_twice_is_named(tmp_path):
     row = {"prompt": ASK, "rubric": [{"criterion": "A.", "weight": 1}], "criteria": [{"criterion": "B.", "weight": 1}]}
-    path = jsonl(tmp_path / "a.jsonl", row)
+    path = write_jsonl(tmp_path / "a.jsonl", row)
     with pytest.raises(
         SampleError, match="several values could be the criteria: rubric, criteria. Name one with --checklist-key"
     ):
@@ -444,10 +444,9 @@ def test_a_grade_becomes_the_label_of_its_level(tmp_path):
     assert checklist.items[0].values == {f"Politeness of level {n}.": (n - 1) / 4 for n in range(1, 6)}
 
 
-def test_the_command_shows_what_it_took_and_two_rows(run):  # noqa: F811
+def test_the_command_shows_what_it_took_and_two_rows(run):
     write_jsonl("rar.jsonl", rar("Recommends Timbuktu."), rar("Avoids the answer."), rar("States a lie."))
-    done = run("checklists", "import", "rar.jsonl", "-o", "rows.jsonl")
-    assert done.exit_code == 0, done.output
+    done = run("checklists import rar.jsonl -o rows.jsonl")
     for line in (
         "rar: 3 rows with 6 items in rows.jsonl",
         "question: description",
@@ -482,7 +481,7 @@ def test_net_is_healthbenchs_score(tmp_path, seed):
         for ps in points
     ]
     ours, theirs = [], []
-    for (_, checklist), ps in zip(imported_rows(jsonl(tmp_path / "h.jsonl", *rows)).rows, points, strict=True):
+    for (_, checklist), ps in zip(imported_rows(write_jsonl(tmp_path / "h.jsonl", *rows)).rows, points, strict=True):
         met = verdicts(checklist, rng)
         ours.append(scored(checklist, met, "net"))
         theirs.append(sum(p for p, m in zip(ps, met, strict=True) if m) / sum(p for p in ps if p > 0))
@@ -497,7 +496,7 @@ def test_weighted_is_the_explicit_sum_of_rubrics_as_rewards(tmp_path):
     rng = random.Random(0)
     for number in range(100):
         texts = ["The response should not omit the country.", "Avoids jargon."][: rng.randint(0, 2)]
-        [(_, checklist)] = imported_rows(jsonl(tmp_path / f"{number}.jsonl", rar(*texts))).rows
+        [(_, checklist)] = imported_rows(write_jsonl(tmp_path / f"{number}.jsonl", rar(*texts))).rows
         for _ in range(10):
             met = verdicts(checklist, rng)
             theirs = sum(w for w, m in zip([3, 1, 1], met, strict=False) if m) / (3 + len(texts))

@@ -7,14 +7,14 @@ import pytest
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.files.rows import read_rows
-from tests.datasets.building import jsonl
 from tests.datasets.samples import ASK
+from tests.jsonl import write_jsonl
 
 A, B, F = "Names Bamako.", "Is short.", "Insults the reader."
 
 
 def imported(folder, row, **options):
-    return imported_rows(jsonl(folder / "a.jsonl", {"prompt": ASK, **row}), **options)
+    return imported_rows(write_jsonl(folder / "a.jsonl", {"prompt": ASK, **row}), **options)
 
 
 def graded(texts):
@@ -188,7 +188,7 @@ def test_ranks_get_the_numbers_that_the_user_names(tmp_path):
 
 def test_a_prompt_may_be_a_system_text_and_a_users(tmp_path):
     row = {"prompt": {"system": "Be brief.", "user": ASK}, "rubric": [A]}
-    [(columns, _)] = imported_rows(jsonl(tmp_path / "a.jsonl", row)).rows
+    [(columns, _)] = imported_rows(write_jsonl(tmp_path / "a.jsonl", row)).rows
     assert columns["prompt"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": ASK}]
 
 
@@ -218,7 +218,7 @@ def test_questions_of_other_scripts_are_kept(tmp_path):
 def test_a_conversation_of_sharegpt_is_the_prompt(tmp_path):
     turns = [("human", "Hi."), ("gpt", "Hello."), ("human", ASK)]
     row = {"conversations": [{"from": who, "value": text} for who, text in turns], "rubric": [A]}
-    [(columns, _)] = imported_rows(jsonl(tmp_path / "a.jsonl", row)).rows
+    [(columns, _)] = imported_rows(write_jsonl(tmp_path / "a.jsonl", row)).rows
     assert columns["prompt"] == [
         {"role": "user", "content": "Hi."},
         {"role": "assistant", "content": "Hello."},
@@ -445,7 +445,7 @@ def test_a_part_that_was_found_can_be_dropped(tmp_path):
 def test_more_criteria_in_a_later_row_are_seen(tmp_path):
     rows = [{"prompt": ASK, "rubric": [A], "penalties": []}, {"prompt": ASK, "rubric": [A], "penalties": [F]}]
     with pytest.raises(ChecklistRewardsError, match="line 2: several values could be the criteria: rubric, penalties"):
-        list(imported_rows(jsonl(tmp_path / "a.jsonl", *rows)).rows)
+        list(imported_rows(write_jsonl(tmp_path / "a.jsonl", *rows)).rows)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from huggingface_hub import DatasetCard
 from checklist_rewards import __version__
 from checklist_rewards.datasets import CHECKLIST_COLUMNS, checklist_card, import_checklists
 from checklist_rewards.datasets.publishing import completed_card
-from tests.datasets.building import build, jsonl
+from tests.datasets.building import build
+from tests.jsonl import write_jsonl
 
 
 def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
@@ -30,7 +31,9 @@ def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
 
 
 def test_the_card_of_imported_checklists_names_no_model(tmp_path):
-    dataset = import_checklists(jsonl(tmp_path / "a.jsonl", {"prompt": "a", "checklist": ["Is it short?"], "n": 1}))
+    dataset = import_checklists(
+        write_jsonl(tmp_path / "a.jsonl", {"prompt": "a", "checklist": ["Is it short?"], "n": 1})
+    )
     text = checklist_card(dataset, "somebody/cities").text
     assert "| written by | not recorded |" in text and "The checklists were imported unchanged." in text
     assert "- `n`: from the source" in text

@@ -13,10 +13,10 @@ import pytest
 import checklist_rewards
 from checklist_rewards.datasets.shards import HIDDEN
 from checklist_rewards.files.rows import read_rows
-from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
 from tests.conftest import HANG, REPO
 from tests.datasets.shardjudges import GatedJudge, Judge
 from tests.datasets.test_ray import QUESTION, alone, outputs, reads, rows, scored, task, write_shards
+from tests.jsonl import write_jsonl
 from tests.ui.app.judgeserver import JudgeServer
 from tests.waiting import until
 
@@ -67,7 +67,7 @@ def completions(name: str, count: int) -> list[dict]:
     return [{"prompt": "Write.", "target": text, "checklist": questions} for text in texts]
 
 
-def test_two_actors_share_two_servers(cluster, run, tmp_path):  # noqa: F811
+def test_two_actors_share_two_servers(cluster, run, tmp_path):
     asked, changed = set(), threading.Condition()
     servers = [Meeting(asked, changed) for _ in range(2)]
     addresses = ",".join(server.url for server in servers)
@@ -75,20 +75,19 @@ def test_two_actors_share_two_servers(cluster, run, tmp_path):  # noqa: F811
         (tmp_path / "in").mkdir(exist_ok=True)
         write_jsonl(tmp_path / "in" / f"{name}.jsonl", *completions(name, 8))
     served = ["--model", "valid", "--base-url", addresses]
-    done = run("score", "in", "-o", "out", "--ray", "--actors", 2, "--summary", "sum.json", *served)
+    run("score in -o out --ray --actors 2 --summary sum.json", *served)
     for server in servers:
         server.kill()
-    assert done.exit_code == 0, done.output
     assert [row["checklist_score"]["pass_rate"] for row in scored(tmp_path / "out")] == [0.5] * 16
     assert all(server.sent for server in servers) and sum(server.sent for server in servers) == 32
     assert json.loads(Path("sum.json").read_text())["receipt"]["calls"] == 32
 
 
-def test_an_actor_loads_the_model_and_gives_the_scores_of_one_process(cluster, run, tmp_path):  # noqa: F811
+def test_an_actor_loads_the_model_and_gives_the_scores_of_one_process(cluster, run, tmp_path):
     (tmp_path / "in").mkdir()
     write_jsonl(tmp_path / "in" / "part.jsonl", *completions("first", 4))
-    assert run("score", "in", "-o", "out", "--ray", "--model", "pocket").exit_code == 0
-    assert run("score", "in/part.jsonl", "-o", "alone.parquet", "--model", "pocket").exit_code == 0
+    run("score in -o out --ray --model pocket")
+    run("score in/part.jsonl -o alone.parquet --model pocket")
     here = [row.data["checklist_score"]["items"] for row in read_rows("alone.parquet")]
     assert [row["checklist_score"]["items"] for row in scored(tmp_path / "out")] == here and len(here) == 4
 

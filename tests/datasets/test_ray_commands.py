@@ -11,8 +11,8 @@ import pytest
 from checklist_rewards.backends import engine as engines
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.images import image_of
-from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
 from tests.faultserver import MARK
+from tests.jsonl import write_jsonl
 from tests.test_images import IMAGES, PILLOWS, Seeing
 
 pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
@@ -68,18 +68,16 @@ def summary(path: str) -> dict:
 
 
 @pytest.fixture
-def both(inline, run, tmp_path):  # noqa: F811
+def both(inline, run, tmp_path):
     """`both("score", rows, *options)` runs a command on shards and in one process, compares the results, and gives
     those of Ray and the exit code. With `cut`, Ray gets one file."""
 
     def compare(command: str, parts: list[list[dict]], *options, ray=(), cut=False) -> tuple[list[dict], int]:
         write_jsonl(tmp_path / "all.jsonl", *(row for part in parts for row in part))
         source = "all.jsonl" if cut else shards(tmp_path / "in", *parts)
-        on_ray = run(command, source, "-o", "out", "--ray", "--summary", "ray.json", *ray, *options)
-        alone = run(
-            command, "all.jsonl", "-o", "alone.parquet", "--summary", "alone.json", "--store", "alone.sqlite", *options
-        )
-        assert on_ray.exit_code == alone.exit_code, on_ray.output + alone.output
+        files = "-o alone.parquet --summary alone.json --store alone.sqlite"
+        alone = run(f"{command} all.jsonl {files}", *options, code=(0, 1))
+        on_ray = run(f"{command} {source} -o out --ray --summary ray.json", *ray, *options, code=alone.exit_code)
         assert same(output("out"), output("alone.parquet"))
         assert same(summary("ray.json"), summary("alone.json"))
         return output("out"), on_ray.exit_code
@@ -87,15 +85,15 @@ def both(inline, run, tmp_path):  # noqa: F811
     return compare
 
 
-def test_generate_on_shards_is_generate_and_is_not_repeated(both, run, fault_server):  # noqa: F811
+def test_generate_on_shards_is_generate_and_is_not_repeated(both, run, fault_server):
     served = ["--model", "valid", "--base-url", fault_server, *PRICE]
     rows, code = both("generate", [ROWS[:2], ROWS[2:]], *served, ray=["--actors", 2])
     assert code == 0 and all(row["checklist"] for row in rows)
     columns = ["prompt", "target", "checklist", "checklist_id", "checklist_source", "checklist_model"]
     assert list(rows[0]) == columns and [row["prompt"] for row in rows] == [row["prompt"] for row in ROWS]
     before, first = times("out"), summary("ray.json")
-    again = run("generate", "in", "-o", "out", "--ray", "--summary", "again.json", "--actors", 2, *served)
-    assert again.exit_code == 0 and times("out") == before and summary("again.json") == first
+    run("generate in -o out --ray --summary again.json --actors 2", *served)
+    assert times("out") == before and summary("again.json") == first
     assert first["US_dollars"] > 0 and first["writer_calls"] >= 4
 
 
@@ -122,18 +120,18 @@ def test_a_row_without_a_usable_checklist_is_listed(command, both, fault_server)
     assert summary("ray.json")["unanswered"] == {"not_generated": 1}
 
 
-def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(inline, run, tmp_path, fault_server):  # noqa: F811
+def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(inline, run, tmp_path, fault_server):
     source = shards(tmp_path / "in", ROWS[:1], ROWS[1:2], [ROWS[2], row("  "), row("Write.", None)])
     (source / "part-1.jsonl").write_text(json.dumps(ROWS[1]) + "\n{oops\n")
     command = ("generate", "in", "-o", "out", "--ray", "--model", "valid", "--base-url", fault_server)
-    done = run(*command, "--summary", "sum.json")
-    assert done.exit_code == 1 and "part-1.jsonl, line 2, column 2: not valid JSON" in done.stderr, done.output
+    done = run(*command, "--summary", "sum.json", code=1)
+    assert "part-1.jsonl, line 2, column 2: not valid JSON" in done.stderr, done.output
     assert summary("sum.json")["unanswered"] == {"shard_failed": 1, "invalid_row": 1}
     assert summary("sum.json")["rows"] == 4 and "part-2:2" in done.stderr
     assert "part-2.jsonl, line 2: the input (prompt) is blank" in done.stderr
     before = times("out")
     write_jsonl(source / "part-1.jsonl", ROWS[1])
-    assert run(*command).exit_code == 1
+    run(*command, code=1)
     after = times("out")
     assert [after[0], after[2]] == before
     assert [row["prompt"] for row in output("out")] == [*(row["prompt"] for row in ROWS[:3]), "  ", "Write."]
@@ -145,20 +143,20 @@ def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(inline, run, t
     ("image", "message"),
     [("gone.png", "gone.png' cannot be read: No such file"), ("list.json", "cannot be decoded as")],
 )
-def test_a_row_with_a_bad_image_is_named_before_the_cluster_starts(inline, run, tmp_path, image, message, cut):  # noqa: F811
+def test_a_row_with_a_bad_image_is_named_before_the_cluster_starts(inline, run, tmp_path, image, message, cut):
     """By the file and the line that the user knows, although a file may be cut."""
     (tmp_path / "list.json").write_text("[]")
     bad = row("What is this?", checklist=["Is it red?"], image=f"../{image}")
     parts = [[row("Write.", checklist=["Is it red?"])], [row("Write.", checklist=["Is it red?"]), bad]]
     source = shards(tmp_path / "in", *parts)
     source = source / "part-1.jsonl" if cut else source
-    done = run("score", source, "-o", "out", "--ray", "--model", "pocket", "--no-store")
-    assert done.exit_code == 2 and "part-1.jsonl, line 2, 'image'" in done.stderr, done.output
+    done = run("score", source, "-o", "out", "--ray", "--model", "pocket", "--no-store", code=2)
+    assert "part-1.jsonl, line 2, 'image'" in done.stderr, done.output
     assert message in done.stderr and not inline.started and not Path("out").exists()
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_images_of_shards_begin_in_their_folders_and_open_beside_the_results(inline, run, tmp_path, cut, monkeypatch):  # noqa: F811
+def test_images_of_shards_begin_in_their_folders_and_open_beside_the_results(inline, run, tmp_path, cut, monkeypatch):
     """Two folders of the pattern have an image of the same name."""
     backend = Seeing()
     monkeypatch.setattr(engines, "_engines", {})
@@ -172,20 +170,19 @@ def test_images_of_shards_begin_in_their_folders_and_open_beside_the_results(inl
         PILLOWS[colour].save(folder / "it.png")
         write_jsonl(folder / f"{colour}.jsonl", row("What is this?", checklist=["Is it red?"], image="it.png"))
     source = "data/red/red.jsonl" if cut else "data/*/*.jsonl"
-    done = run("score", source, "-o", "out", "--ray", "--model", "vlm", "--no-store")
-    assert done.exit_code == 0, done.output
+    run("score", source, "-o", "out", "--ray", "--model", "vlm", "--no-store")
     assert sorted(backend.shown) == sorted([IMAGES[colour].key] for colour in colours)
     found = [image_of(one["image"], folder="out") for one in output("out")]
     assert {image.key for image in found} == {IMAGES[colour].key for colour in colours}
     assert {one["image"] for one in output("out")} == {f"../data/{colour}/it.png" for colour in colours}
 
 
-def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(inline, run, tmp_path, fault_server):  # noqa: F811
+def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(inline, run, tmp_path, fault_server):
     shards(tmp_path / "in", ROWS[:1], [row(f"Write {MARK} again."), ROWS[1]])
     served = ["--model", "503_twice@some", "--base-url", fault_server, "--engine-args", "attempts=1"]
     codes, states = [], []
     for _ in range(3):
-        done = run("generate", "in", "-o", "out", "--ray", "--summary", "sum.json", *served)
+        done = run("generate in -o out --ray --summary sum.json", *served, code=(0, 1))
         codes.append(done.exit_code)
         states.append((summary("sum.json")["writer_calls"], times("out")[0]))
     assert codes == [1, 1, 0], done.output
@@ -217,7 +214,7 @@ def test_options_of_the_judge_give_the_columns_of_one_process(options, both, fau
     assert list(scored[0]) == ["prompt", "target", "checklist", "id", "checklist_score"]
 
 
-def test_a_full_disk_says_that_finished_shards_are_kept(run, tmp_path, monkeypatch):  # noqa: F811
+def test_a_full_disk_says_that_finished_shards_are_kept(run, tmp_path, monkeypatch):
     from checklist_rewards.datasets import ray as module
 
     def full(*_, **__):
@@ -225,23 +222,22 @@ def test_a_full_disk_says_that_finished_shards_are_kept(run, tmp_path, monkeypat
 
     monkeypatch.setattr(module, "run_shards", full)
     shards(tmp_path / "in", ROWS)
-    done = run("run", "in", "-o", "out", "--ray", "--model", "pocket")
-    assert done.exit_code == 1 and "Finished shards are kept; free some space and rerun" in done.stderr, done.output
+    done = run("run in -o out --ray --model pocket", code=1)
+    assert "Finished shards are kept; free some space and rerun" in done.stderr, done.output
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
-def test_a_cluster_that_cannot_be_reached_is_one_sentence(run, tmp_path, monkeypatch, address):  # noqa: F811
+def test_a_cluster_that_cannot_be_reached_is_one_sentence(run, tmp_path, monkeypatch, address):
     shards(tmp_path / "in", ROWS)
     monkeypatch.setenv("RAY_ADDRESS", address)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", lambda **options: pytest.fail("Ray waits for minutes"))
-    done = run("run", "in", "-o", "out", "--ray", "--model", "pocket")
-    assert done.exit_code == 2 and "Traceback" not in done.output
+    done = run("run in -o out --ray --model pocket", code=2)
     assert f"error: the cluster at RAY_ADDRESS={address} cannot be reached: " in done.stderr
-    assert "refused" in done.stderr
+    assert "refused" in done.stderr and "Traceback" not in done.output
 
 
-def test_a_cluster_that_is_none_is_one_sentence(run, tmp_path, monkeypatch):  # noqa: F811
+def test_a_cluster_that_is_none_is_one_sentence(run, tmp_path, monkeypatch):
     def unreachable(**options):
         raise ConnectionError("no GCS\nmore lines")
 
@@ -251,12 +247,12 @@ def test_a_cluster_that_is_none_is_one_sentence(run, tmp_path, monkeypatch):  # 
         monkeypatch.setenv("RAY_ADDRESS", address)
         monkeypatch.setattr("ray.is_initialized", lambda: False)
         monkeypatch.setattr("ray.init", unreachable)
-        done = run("run", "in", "-o", "out", "--ray", "--model", "pocket")
-    assert done.exit_code == 2 and "Traceback" not in done.output
+        done = run("run in -o out --ray --model pocket", code=2)
     assert f"error: the cluster at RAY_ADDRESS={address} cannot be reached: no GCS" in done.stderr
+    assert "Traceback" not in done.output
 
 
-def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, monkeypatch):  # noqa: F811
+def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, monkeypatch):
     from checklist_rewards.datasets import ray as module
 
     monkeypatch.setattr(module, "_connected", lambda: pytest.fail("Ray was started"))
@@ -277,16 +273,13 @@ def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, mo
             (["--ray", "-o", "new.jsonl"], "--output new.jsonl looks like a file; --ray writes a folder"),
             (["--ray", "--pipeline", "checkeval"], "checkeval writes"),
         ):
-            done = run(command, "in", "-o", "out", *options)
-            assert done.exit_code == 2 and sentence in done.stderr, done.output
-            assert done.stderr.count("error:") == 1 and not Path("out").exists()
-        assert all(option in run(command, "--help-all").stdout for option in ("--ray", "--actors", "--num-gpus"))
+            run(f"{command} in -o out", *options, refused=sentence)
+        assert all(option in run(f"{command} --help-all").stdout for option in ("--ray", "--actors", "--num-gpus"))
     shards(tmp_path / "judged", [row | {"checklist": ["Is it fine?"]} for row in ROWS])
     for options, sentence in (
         (["--actors", "2"], "--actors 2 requires --ray; omit it."),
         (["--ray", "--target-key", "answer"], "column 'answer' not found"),
         (["--ray", "--store", "a", "--no-store"], "contradict"),
     ):
-        done = run("score", "judged", "-o", "out", *options)
-        assert done.exit_code == 2 and sentence in done.stderr and not Path("out").exists(), done.output
-    assert run("score", "nowhere", "-o", "out", "--ray").exit_code == 2
+        run("score judged -o out", *options, refused=sentence)
+    run("score nowhere -o out --ray", refused="")

@@ -13,6 +13,7 @@ from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges.questions import FewShot
+from tests.jsonl import write_jsonl
 from tests.judges.fakes import Lettered
 
 DATA = Path(__file__).parents[1] / "data"
@@ -301,7 +302,7 @@ def dataset_of(**changes):
 )
 def test_what_cannot_be_used_is_refused_with_file_row_and_item(tmp_path, name, value, message):
     path = tmp_path / name
-    path.write_text(json.dumps(value) + "\n")
+    write_jsonl(path, value)
     with pytest.raises(ChecklistRewardsError, match=message) as refused:
         read(path)
     assert "\n" not in str(refused.value)

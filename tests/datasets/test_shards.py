@@ -12,7 +12,7 @@ from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rows import Columns
-from tests.datasets.building import jsonl
+from tests.jsonl import write_jsonl
 
 CHECK = {"question": "At most five words?", "check": {"type": "words", "at_most": 5}}
 ROW = {"prompt": "Write.", "target": "A text.", "checklist": [CHECK]}
@@ -33,7 +33,7 @@ def folder(tmp_path) -> ShardFolder:
 
 
 def test_a_shard_is_written_with_its_totals(folder, tmp_path):
-    shard = Shard(jsonl(tmp_path / "part-0.jsonl", ROW, ROW))
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW, ROW))
     totals = process_shard(task(), folder, shard)
     assert [row.data["checklist_score"]["pass_rate"] for row in read_rows(folder.output(shard))] == [1, 1]
     assert totals.rows == 2 and folder.finished(shard) == totals
@@ -42,7 +42,7 @@ def test_a_shard_is_written_with_its_totals(folder, tmp_path):
 
 
 def test_a_source_that_cannot_be_read_fails_its_shard(folder, tmp_path):
-    shard = Shard(jsonl(tmp_path / "part-0.jsonl", ROW))
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
     shard.source.write_text(shard.source.read_text() + "{oops\n")
     with pytest.raises(ShardError, match="part-0.jsonl, line 2, column 2: not valid JSON"):
         process_shard(task(), folder, shard)
@@ -60,7 +60,7 @@ def test_an_error_of_the_file_system_while_reading_fails_its_shard(folder, tmp_p
 
 
 def test_an_error_of_the_settings_or_the_output_is_not_of_the_shard(folder, tmp_path):
-    shard = Shard(jsonl(tmp_path / "part-0.jsonl", ROW))
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
     saved = Calibration(
         judge="judge",
         read_by="logprobs",
@@ -92,7 +92,7 @@ def test_settings_may_change_until_a_shard_has_a_result(tmp_path):
 
 def test_a_run_writes_no_result_after_another_run_claimed_the_folder(tmp_path):
     first, second = (ShardFolder(tmp_path / "out", {"model": name}) for name in ("first", "second"))
-    shard = Shard(jsonl(tmp_path / "part-0.jsonl", ROW))
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
     first.claim()
     first.attempts(shard).parent.mkdir()
     first.attempts(shard).write_text("start\n")
@@ -112,7 +112,7 @@ def test_a_run_writes_no_result_after_another_run_claimed_the_folder(tmp_path):
 
 
 def test_a_shard_that_another_run_replaced_is_not_reported_as_unreadable(folder, tmp_path):
-    shard = Shard(jsonl(tmp_path / "part-0.jsonl", ROW))
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
     ShardFolder(folder.path, {"model": "other"}).claim()
     shard.source.unlink()
     with pytest.raises(SampleError, match="is now the output of another run"):

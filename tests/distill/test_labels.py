@@ -1,7 +1,5 @@
 """Labels: where they come from, what is refused, and folds that keep groups whole."""
 
-import json
-
 import pytest
 
 from checklist_rewards import ChecklistScorer
@@ -9,8 +7,8 @@ from checklist_rewards.distill.labels import by_target, folds_of, read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges.labels import Labelled
-from tests.cli.conftest import write_jsonl
 from tests.fakes import FakeBackend
+from tests.jsonl import write_jsonl
 
 ROW = {"target": "a red cat", "question": "Is it red?", "label": 0.75, "group": "animals"}
 
@@ -98,7 +96,7 @@ def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
     ],
 )
 def test_a_row_that_labels_nothing_is_named(tmp_path, row, said):
-    (tmp_path / "l.jsonl").write_text(json.dumps(row) + "\n")
+    write_jsonl(tmp_path / "l.jsonl", row)
     with pytest.raises(SampleError, match=said):
         read_labels(tmp_path / "l.jsonl")
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.ui.annotations import name_of
-from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
 from tests.evaluation.agreement.files import scored_file
+from tests.jsonl import write_jsonl
 from tests.test_images import RED
 
 CHECKLIST = ["Is it red?", "Is it big?"]
@@ -58,46 +58,41 @@ def gold(of, ids=str, **columns):
     ],
     ids=str,
 )
-def test_id_and_text(run, caplog, command, same_id, text, refusal):  # noqa: F811
+def test_id_and_text(run, caplog, command, same_id, text, refusal):
     scored()
     columns = {name: (lambda n, words=words: words.format(n)) for name, words in text.items()}
     gold(COMMANDS[command], str if same_id else lambda n: f"x{n}", **columns)
-    done = run(*command.split())
-    if refusal is None:
-        assert done.exit_code == 0, done.output
-    else:
-        assert done.exit_code == 2 and refusal in done.output, done.output
+    run(command, refused=refusal)
     said = [message for message in caplog.messages if "matched by id alone" in message]
     assert len(said) == (not text)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_labels_of_answers_with_images_are_matched(run, command):  # noqa: F811
+def test_labels_of_answers_with_images_are_matched(run, command):
     parts = [{"type": "image", "image": "gone.png"}, {"type": "text", "text": "It is red."}]
     answer = [{"role": "assistant", "content": parts}]
     scored(target=answer)
     for text in (answer, "[image]It is red."):
         gold(COMMANDS[command], target=lambda n, text=text: text)
-        assert run(*command.split()).exit_code == 0
+        run(command)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("column", ["target", "reply"])
-def test_texts_in_a_named_column_are_compared(run, caplog, command, column):  # noqa: F811
+def test_texts_in_a_named_column_are_compared(run, caplog, command, column):
     """The app exports labels with a column `target`, whatever the column of the scored file."""
     scored(reply="an answer", target=None)
     for text, code in (("an answer", 0), ("another", 2)):
         gold(COMMANDS[command], **{column: lambda n, text=text: text})
-        done = run(*command.split(), "--target-key", "reply")
-        assert done.exit_code == code and (not code or "is about another text than scored.jsonl" in done.output)
+        done = run(command, "--target-key", "reply", code=code)
+        assert not code or "is about another text than scored.jsonl" in done.output
     assert not [message for message in caplog.messages if "matched by" in message]
 
 
-def test_one_text_that_differs_is_enough_to_refuse(run):  # noqa: F811
+def test_one_text_that_differs_is_enough_to_refuse(run):
     scored()
     gold(PER_ITEM, target=lambda n: "another" if n == 17 else f"text {n}")
-    done = run("agree", "scored.jsonl", "--labels", "gold.jsonl")
-    assert done.exit_code == 2 and "gold.jsonl, line 18: the label with the id '17'" in done.output
+    done = run("agree scored.jsonl --labels gold.jsonl", refused="gold.jsonl, line 18: the label with the id '17'")
     assert "'another' and 'text 17'" in done.output
 
 
@@ -146,12 +141,11 @@ def test_no_two_files_of_a_project_share_a_file_of_labels(one, other):
 
 @pytest.mark.parametrize("command", ["inspect one.jsonl --repeat two.jsonl", "diff one.jsonl two.jsonl --bootstrap 0"])
 @pytest.mark.parametrize("other", ["text 0", "another"])
-def test_two_scorings_are_of_the_same_texts(run, command, other):  # noqa: F811
+def test_two_scorings_are_of_the_same_texts(run, command, other):
     row = {"id": "a", "checklist": CHECKLIST, "said": [0.9, 0.1]}
     scored_file("one.jsonl", row | {"target": "text 0"})
     scored_file("two.jsonl", row | {"target": other})
-    done = run(*command.split())
-    assert done.exit_code == (0 if other == "text 0" else 2), done.output
+    done = run(command, code=0 if other == "text 0" else 2)
     assert ("about another text" in done.output) is (other == "another")
 
 
@@ -159,39 +153,37 @@ def test_a_column_target_that_is_no_text_is_not_compared():
     assert same_text({"target": 1}, {"target": "a"}) is None
 
 
-def test_an_error_about_a_label_names_its_own_file(run):  # noqa: F811
+def test_an_error_about_a_label_names_its_own_file(run):
     scored()
     gold(("labels", lambda n: [1, "perhaps" if n == 3 else 0]), target=lambda n: f"text {n}")
     rows = [json.loads(line) for line in open("gold.jsonl")]
     write_jsonl("gold.jsonl", *reversed(rows))
-    done = run("agree", "scored.jsonl", "--labels", "gold.jsonl", "--bootstrap", "0")
-    assert done.exit_code == 2 and "gold.jsonl, line 21, item 2" in done.stderr and "'perhaps'" in done.stderr
+    run("agree scored.jsonl --labels gold.jsonl --bootstrap 0", refused=["gold.jsonl, line 21, item 2", "'perhaps'"])
 
 
 @pytest.mark.parametrize("change", ["{}\r\n", " {}", "<think>Red?</think>{}"])
-def test_two_judges_of_one_answer_are_compared(run, change):  # noqa: F811
+def test_two_judges_of_one_answer_are_compared(run, change):
     scored()
     first = [json.loads(line) for line in open("scored.jsonl")]
     write_jsonl("other.jsonl", *(row | {"target": change.format(row["target"])} for row in first))
-    assert run("agree", "scored.jsonl", "other.jsonl", "--bootstrap", "0").exit_code == 0
+    run("agree scored.jsonl other.jsonl --bootstrap 0")
     write_jsonl("other.jsonl", *(row | {"target": "another"} for row in first))
-    done = run("agree", "scored.jsonl", "other.jsonl", "--bootstrap", "0")
-    assert done.exit_code == 2 and "their texts differ" in done.stderr
+    run("agree scored.jsonl other.jsonl --bootstrap 0", refused="their texts differ")
 
 
-def test_labels_of_another_checklist_belong_to_their_questions(run):  # noqa: F811
+def test_labels_of_another_checklist_belong_to_their_questions(run):
     scored()
     asked = [CHECKLIST[1], "Is it round?"]
     gold(("labels", lambda n: [PER_ITEM[1](n)[1], 1]), target="text {}".format, checklist=lambda n: asked)
-    reordered = run("agree", "scored.jsonl", "--labels", "gold.jsonl", "--bootstrap", "0", "--json", "reordered.json")
+    reordered = run("agree scored.jsonl --labels gold.jsonl --bootstrap 0 --json reordered.json")
     gold(("labels", lambda n: [None, PER_ITEM[1](n)[1]]), target="text {}".format)
-    plain = run("agree", "scored.jsonl", "--labels", "gold.jsonl", "--bootstrap", "0", "--json", "plain.json")
+    plain = run("agree scored.jsonl --labels gold.jsonl --bootstrap 0 --json plain.json")
     assert reordered.exit_code == plain.exit_code == 0, reordered.output
     reordered_figures, figures = (json.loads(Path(name).read_text()) for name in ("reordered.json", "plain.json"))
     assert reordered_figures == figures
 
 
-def test_labels_of_another_checklist_in_csv_belong_to_their_questions(run):  # noqa: F811
+def test_labels_of_another_checklist_in_csv_belong_to_their_questions(run):
     scored()
     gold(
         ("labels", lambda n: [PER_ITEM[1](n)[1], 1]), target="text {}".format, checklist=lambda n: [CHECKLIST[1], "?"]
@@ -204,16 +196,14 @@ def test_labels_of_another_checklist_in_csv_belong_to_their_questions(run):  # n
             {name: json.dumps(v) if isinstance(v, list) else v for name, v in row.items()} for row in rows
         )
     for name in ("gold.jsonl", "gold.csv"):
-        done = run("agree", "scored.jsonl", "--labels", name, "--bootstrap", "0", "--json", f"{name}.json")
-        assert done.exit_code == 0, done.output
+        run(f"agree scored.jsonl --labels {name} --bootstrap 0 --json {name}.json")
     assert Path("gold.csv.json").read_text() == Path("gold.jsonl.json").read_text()
 
 
 @pytest.mark.parametrize("checklist", ["Is it big? Is it red?", [{"weight": 2}], 7], ids=repr)
-def test_labels_of_a_checklist_that_cannot_be_read_belong_to_no_question(run, checklist):  # noqa: F811
+def test_labels_of_a_checklist_that_cannot_be_read_belong_to_no_question(run, checklist):
     scored()
     gold(PER_ITEM, target="text {}".format, checklist=lambda n: checklist if n == 3 else CHECKLIST)
-    done = run("agree", "scored.jsonl", "--labels", "gold.jsonl", "--bootstrap", "0")
-    assert done.exit_code == 2 and "gold.jsonl, line 4, 'checklist'" in done.stderr, done.output
+    done = run("agree scored.jsonl --labels gold.jsonl --bootstrap 0", refused="gold.jsonl, line 4, 'checklist'")
     assert "remove the column if 'labels' follows the scored items" in done.stderr
     assert repr(checklist) in done.stderr or "question" in done.stderr

@@ -15,6 +15,7 @@ from checklist_rewards.evolving.buffer import (
     read_buffer,
     write_buffer,
 )
+from tests.jsonl import read_jsonl
 
 BASE = Checklist.parse(["Is it red?", {"question": "Is it rude?", "weight": -1, "required": True}])
 ITEMS = [ChecklistItem(question=f"Is it number {n}?", weight=1.0 if n % 2 else -1.0) for n in range(12)]
@@ -108,7 +109,7 @@ def test_a_file_has_the_state(tmp_path):
     buffer = run(ChecklistBuffer(), [("one", {IDS[0]: 0.3, IDS[1]: 0.0}, ITEMS[:2])])
     write_buffer(tmp_path / "b.jsonl", buffer.state)
     assert read_buffer(tmp_path / "b.jsonl") == buffer.state
-    header, line = map(json.loads, (tmp_path / "b.jsonl").read_text().splitlines())
+    header, line = read_jsonl(tmp_path / "b.jsonl")
     assert header == {"format": "checklist-rewards-buffer-1", "calls": 1}
     assert line["checklist_hash"] == buffer.checklist("one", BASE).id
 

@@ -1,9 +1,8 @@
 """An evolving reward on two ranks: rank 0 proposes, and both have the same checklists."""
 
-import json
-
 import pytest
 
+from tests.jsonl import read_jsonl
 from tests.ranks import on_two_ranks
 
 pytestmark = [pytest.mark.slow]
@@ -19,5 +18,5 @@ def test_two_ranks_have_the_same_buffer_and_a_failed_proposal_blocks_none(tmp_pa
     assert first["broken"] == second["broken"] == pytest.approx([0.9, 0.9])
     assert first["failures"] == {"proposer": 1} and second["failures"] == {}
     assert first["half_state"] == second["half_state"], "a rank that cannot read changes the same buffer"
-    records = [json.loads(line) for line in (tmp_path / "checklists.jsonl").read_text().splitlines()]
+    records = read_jsonl(tmp_path / "checklists.jsonl")
     assert sorted(one["active"][0]["question"] for one in records[1:]) == ["Is it blue?", "Is it green?"]

@@ -17,12 +17,9 @@ from checklist_rewards.ui.figures import TrainingFigures
 from tests.evolving.fakes import BASE, Script, active, call, evolving, finds, state
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
+from tests.jsonl import read_jsonl
 
 TEXTS = ["red", "red blue", "red", "red blue"]
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_an_item_that_tells_the_group_apart_counts_in_the_same_call():
@@ -170,10 +167,10 @@ def test_the_log_carries_the_hash_and_the_report_marks_the_change(tmp_path):
     call(reward, ["red", "red"], 0)
     call(reward, TEXTS, 1)
     call(reward, TEXTS, 2)
-    hashes = {line["step"]: line["checklist_hash"] for line in lines(tmp_path / "r.jsonl")}
+    hashes = {line["step"]: line["checklist_hash"] for line in read_jsonl(tmp_path / "r.jsonl")}
     assert hashes[0] == hashes[1] != hashes[2]
     assert hashes[2] == reward.evolving.state["prompts"][0]["checklist_hash"]
-    assert lines(tmp_path / "r.checklists.jsonl")[1:] == reward.evolving.state["prompts"]
+    assert read_jsonl(tmp_path / "r.checklists.jsonl")[1:] == reward.evolving.state["prompts"]
     figures = TrainingFigures()
     for record in ScoredFile(tmp_path / "r.jsonl"):
         figures.add(record)
@@ -213,10 +210,10 @@ def test_a_monitor_watches_it(tmp_path):
     assert call(reward, ["red", "red"]) == pytest.approx([0.9, 0.9])
     call(reward, TEXTS, 1)
     assert call(reward, TEXTS, 2) == pytest.approx([0.5, 0.9, 0.5, 0.9])
-    steps = [line["statistics"] for line in lines(tmp_path / "m.jsonl") if line["kind"] == "step"]
+    steps = [line["statistics"] for line in read_jsonl(tmp_path / "m.jsonl") if line["kind"] == "step"]
     assert [step.get("checklists_changed") for step in steps] == [None, None, 1.0]
     assert [step["reward_rewarded"] for step in steps] == pytest.approx([0.9] * 3), "persistent items alone"
-    assert not [line for line in lines(tmp_path / "m.jsonl") if line["kind"] == "failure"]
+    assert not [line for line in read_jsonl(tmp_path / "m.jsonl") if line["kind"] == "failure"]
 
 
 def test_one_state_has_the_monitor_and_the_checklists():
@@ -250,8 +247,8 @@ def test_a_held_out_item_stays_held_out_while_the_checklist_evolves(tmp_path):
         call(reward, TEXTS, step, checklist=checklist)
     plain = evolving(lambda group: [], reward={"log": tmp_path / "p.jsonl", "monitor": monitor})
     call(plain, TEXTS, checklist=checklist)
-    assert {tuple(line["held_out"]) for line in lines(tmp_path / "r.jsonl")} == {
-        tuple(line["held_out"]) for line in lines(tmp_path / "p.jsonl")
+    assert {tuple(line["held_out"]) for line in read_jsonl(tmp_path / "r.jsonl")} == {
+        tuple(line["held_out"]) for line in read_jsonl(tmp_path / "p.jsonl")
     }
 
 

@@ -7,6 +7,7 @@ from pocket.world import FAMILIES, Constraint
 
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.evolving.fakes import Script
+from tests.jsonl import read_jsonl
 from tests.monitor.test_monitor_trainers import train
 
 pytestmark = pytest.mark.slow
@@ -23,10 +24,10 @@ def test_a_run_evolves_its_checklists_and_a_resumed_one_goes_on(scorer, tmp_path
     whole = reward_of(scorer, tmp_path)
     trainer = train(whole, tmp_path / "out", save_strategy="steps", save_steps=2)
     assert trainer.state.global_step == 4 and not whole.evolving.failures
-    records = [json.loads(line) for line in (tmp_path / "out" / "checklists.jsonl").read_text().splitlines()]
+    records = read_jsonl(tmp_path / "out" / "checklists.jsonl")
     assert records[0]["calls"] == 4 and records[1:] == whole.evolving.state["prompts"]
     assert any(record["active"] for record in records[1:])
-    rows = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
+    rows = read_jsonl(tmp_path / "rewards.jsonl")
     hashes = {record["checklist_hash"] for record in records[1:]}
     assert len(rows) == 32 and {row["checklist_hash"] for row in rows[-8:]} & hashes
     logged = [entry for entry in trainer.state.log_history if "checklist_reward/evolving/active" in entry]
@@ -46,6 +47,6 @@ def test_a_monitored_run_evolves(scorer, tmp_path):
     reward = reward_of(scorer, tmp_path, monitor={"max_canary": None})
     trainer = train(reward, tmp_path / "out")
     assert trainer.state.global_step == 4 and not reward.evolving.failures and reward.evolving.state["prompts"]
-    lines = [json.loads(line) for line in (tmp_path / "out" / "monitor.jsonl").read_text().splitlines()]
+    lines = read_jsonl(tmp_path / "out" / "monitor.jsonl")
     assert len([line for line in lines if line["kind"] == "step"]) == 4
     assert not [line for line in lines if line["kind"] == "failure"]

@@ -14,7 +14,7 @@ from checklist_rewards.evolving.improve import FAULTS, improve
 from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
-from tests.evolving.server import scripted
+from tests.backends.answerserver import scripted
 from tests.fakes import FakeBackend
 
 WORDS = ("red", "old", "big", "new")
@@ -261,10 +261,10 @@ def test_a_writer_adds_what_is_missing_and_a_second_run_asks_nobody(tmp_path):
     checklist, store = asked("red", "old"), tmp_path / "store.sqlite"
     rows = unread(checklist, texts, labels)
     found, prompts, receipts = [], [], []
-    with scripted(json.dumps(REPLIES["new"])) as (server, url):
+    with scripted(json.dumps(REPLIES["new"])) as server:
         for _ in range(2):
             scorer = ChecklistScorer("judge", backend=FakeBackend(finds), store=store)
-            writer = Rewriter("writer", backend="openai", base_url=url, store=store)
+            writer = Rewriter("writer", backend="openai", base_url=server.base_url, store=store)
             found.append(improve(checklist, rows, scorer=scorer, writer=writer, bootstrap=DRAWS))
             prompts.append(len(server.prompts))
             receipts.append(scorer.receipt.asked)
@@ -276,9 +276,10 @@ def test_a_writer_adds_what_is_missing_and_a_second_run_asks_nobody(tmp_path):
 def test_a_question_about_two_things_is_split():
     texts, labels = reading()
     checklist = Checklist.parse(["Is it red?", "Is it old? Is it big?"])
-    with scripted(json.dumps(REPLIES["split"])) as (_, url):
+    with scripted(json.dumps(REPLIES["split"])) as server:
         scorer = ChecklistScorer(backend=FakeBackend(finds), store=False)
-        writer = Rewriter("writer", backend="openai", base_url=url, store=False, proposer=lambda groups: [])
+        made = {"backend": "openai", "base_url": server.base_url, "store": False}
+        writer = Rewriter("writer", proposer=lambda groups: [], **made)
         rows = unread(checklist, texts, labels)
         found = improve(checklist, rows, scorer=scorer, writer=writer, bootstrap=DRAWS)
     [split] = [step for step in found.steps if step.change.kind == "split"]
@@ -289,9 +290,9 @@ def test_a_question_about_two_things_is_split():
 def test_the_budget_of_reads_is_kept():
     texts, labels = reading()
     checklist = asked("red", "old")
-    with scripted(json.dumps(REPLIES["new"])) as (_, url):
+    with scripted(json.dumps(REPLIES["new"])) as server:
         scorer = ChecklistScorer(backend=FakeBackend(finds), store=False)
-        writer = Rewriter("writer", backend="openai", base_url=url, store=False)
+        writer = Rewriter("writer", backend="openai", base_url=server.base_url, store=False)
         rows = unread(checklist, texts, labels)
         found = improve(checklist, rows, scorer=scorer, writer=writer, bootstrap=DRAWS, max_reads=79)
     assert found.stopped == "budget" and found.reads == 0 and found.checklist.items == checklist.items

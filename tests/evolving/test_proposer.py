@@ -6,8 +6,8 @@ import pytest
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
 from checklist_rewards.evolving import FromGenerator, Group, GroupProposer
+from tests.backends.answerserver import scripted
 from tests.evolving.fakes import active, call, evolving
-from tests.evolving.server import scripted
 
 TEXTS = ["red", "red blue", "red", "red blue"]
 GROUP = Group(
@@ -25,9 +25,13 @@ def reply(positive=(), negative=()):
     return json.dumps({"positive": positive, "negative": negative})
 
 
+def proposer(server, **settings):
+    return GroupProposer("writer", base_url=server.base_url, store=False, **settings)
+
+
 def test_a_served_model_proposes_and_the_rewards_follow():
-    with scripted(reply(["Is it blue?"], ["Is it green?"])) as (server, url):
-        reward = evolving(GroupProposer("writer", base_url=url, store=False))
+    with scripted(reply(["Is it blue?"], ["Is it green?"])) as server:
+        reward = evolving(proposer(server))
         assert call(reward, TEXTS) == pytest.approx([0.5, 0.9, 0.5, 0.9])
     assert active(reward) == ["Is it blue?"], "no response is green, so that item tells nothing apart"
     [[system, user]] = server.prompts
@@ -38,8 +42,8 @@ def test_a_served_model_proposes_and_the_rewards_follow():
 
 
 def test_the_next_proposal_sees_the_active_items():
-    with scripted(reply(["Is it blue?"]), reply()) as (server, url):
-        reward = evolving(GroupProposer("writer", base_url=url, store=False))
+    with scripted(reply(["Is it blue?"]), reply()) as server:
+        reward = evolving(proposer(server))
         call(reward, TEXTS)
         call(reward, TEXTS, 1)
     assert "- Is it blue?" not in server.prompts[0][-1]["content"]
@@ -47,22 +51,22 @@ def test_the_next_proposal_sees_the_active_items():
 
 
 def test_a_bad_reply_is_asked_for_again_with_what_is_wrong():
-    with scripted(reply(["It is blue."]), reply(["Is it blue?"])) as (server, url):
-        proposals = GroupProposer("writer", base_url=url, store=False)([GROUP])
+    with scripted(reply(["It is blue."]), reply(["Is it blue?"])) as server:
+        proposals = proposer(server)([GROUP])
     assert [item.question for item in proposals[0]] == ["Is it blue?"]
     assert "is not a yes/no question" in server.prompts[1][-1]["content"]
 
 
 def test_a_model_that_never_replies_in_form_changes_nothing():
-    with scripted("I would rather not.") as (server, url):
-        reward = evolving(GroupProposer("writer", base_url=url, store=False))
+    with scripted("I would rather not.") as server:
+        reward = evolving(proposer(server))
         assert call(reward, TEXTS) == pytest.approx([0.9] * 4)
     assert len(server.prompts) == 2 and reward.evolving.failures == {"proposal": 1}
 
 
 def test_items_weigh_as_much_as_the_persistent_ones():
-    with scripted(reply(["Is it blue?"], ["**Is it green?**"])) as (_, url):
-        [items] = GroupProposer("writer", base_url=url, store=False)([GROUP])
+    with scripted(reply(["Is it blue?"], ["**Is it green?**"])) as server:
+        [items] = proposer(server)([GROUP])
     assert [(item.question, item.weight) for item in items] == [("Is it blue?", 3.0), ("Is it green?", -3.0)]
 
 
@@ -93,8 +97,8 @@ def test_a_response_without_a_score_has_no_rank(scores, lost):
 
 
 def test_too_many_questions_are_no_proposal():
-    with scripted(reply(["Is it a?", "Is it b?"], ["Is it c?"])) as (_, url):
-        [error] = GroupProposer("writer", base_url=url, max_items=2, store=False)([GROUP])
+    with scripted(reply(["Is it a?", "Is it b?"], ["Is it c?"])) as server:
+        [error] = proposer(server, max_items=2)([GROUP])
     assert isinstance(error, GenerationError) and "3 questions; at most 2" in str(error)
 
 

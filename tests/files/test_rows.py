@@ -237,26 +237,6 @@ def test_an_empty_file_has_no_rows(tmp_path, name):
     assert read(tmp_path / name) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.jsonl", b'{"a": 1}\n{"a": 1,}\n', r"a\.jsonl, line 2, column 9: not valid JSON"),
-        ("a.jsonl", b'{"a": 1}\n[1]\n', r"a\.jsonl, line 2: expected a JSON object, got list \[1\]"),
-        ("a.jsonl", b'{"a": 1}\n{"a": "\xff"}\n', r"a\.jsonl, line 2, byte 8: not UTF-8"),
-        ("a.jsonl", b'{"a": ' + b"[" * 100_000, r"a\.jsonl, line 1: not valid JSON"),
-        ("a.csv", b"a,b\n1,2\n1,2,3\n", r"a\.csv, line 3: the row has 3 cells, but the header has 2 columns"),
-        ("a.csv", b"a,a\n1,2\n", r"a\.csv, line 1: two columns have the same name"),
-        ("a.csv", b'a,b\n1,"2\n', r"a\.csv, line 2: not valid CSV"),
-        ("a.csv", b"a,b\n1,\xff\n", r"a\.csv, line 2, byte 3: not UTF-8"),
-        ("a.parquet", b"not parquet", r"a\.parquet: cannot be read as Parquet"),
-    ],
-)
-def test_a_malformed_row_is_named(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(SampleError, match=message):
-        read(tmp_path / name)
-
-
 def test_a_file_that_cannot_be_opened_is_refused_at_once(tmp_path):
     with pytest.raises(SampleError, match="none.jsonl: cannot be read .No such file"):
         read_rows(tmp_path / "none.jsonl")
@@ -383,10 +363,19 @@ OBJECT_PER_LINE = "a .jsonl file has one object per line"
         ("a.csv", b"PK\x03\x04rest", "a workbook or an archive, not text; save the sheet as CSV UTF-8"),
         ("a.xlsx", b"PK\x03\x04rest", "a workbook .* is not read; save the sheet as CSV UTF-8; allowed: .jsonl, .csv"),
         ("a.csv", "a,b\n1,2\n".encode("utf-16")[:-1], "after line 1: not UTF-16 .truncated data"),
+        ("a.jsonl", b'{"a": 1}\n{"a": 1,}\n', r"line 2, column 9: not valid JSON"),
+        ("a.jsonl", b'{"a": 1}\n[1]\n', r"line 2: expected a JSON object, got list \[1\]"),
+        ("a.jsonl", b'{"a": 1}\n{"a": "\xff"}\n', r"line 2, byte 8: not UTF-8"),
+        ("a.jsonl", b'{"a": ' + b"[" * 100_000, r"line 1: not valid JSON"),
+        ("a.csv", b"a,b\n1,2\n1,2,3\n", r"line 3: the row has 3 cells, but the header has 2 columns"),
+        ("a.csv", b"a,a\n1,2\n", r"line 1: two columns have the same name"),
+        ("a.csv", b'a,b\n1,"2\n', r"line 2: not valid CSV"),
+        ("a.csv", b"a,b\n1,\xff\n", r"line 2, byte 3: not UTF-8"),
+        ("a.parquet", b"not parquet", r"cannot be read as Parquet"),
         ("a.csv", b"a;b\n1;2\n3;4;5\n", "line 3: the row has 3 cells, but the header has 2 columns"),
     ],
 )
-def test_what_another_program_wrote_is_refused_with_a_remedy(tmp_path, name, content, message):
+def test_what_cannot_be_read_is_named_with_its_place_and_a_remedy(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SampleError, match=f"{name}(, |: ){message}"):
         read(tmp_path / name)

@@ -1,6 +1,5 @@
 """The identity of a judge depends on what its verdicts depend on, and not on where its files lie."""
 
-import json
 import shutil
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.prompts import prompts_dir
 from tests.fakes import FakeBackend
+from tests.jsonl import write_jsonl
 
 EXAMPLE = {"target": "A red rose.", "question": "Is it red?", "label": "yes"}
 
@@ -34,6 +34,6 @@ def test_a_prompt_counts_by_its_text(tmp_path, mode, name):
 def test_examples_count_by_their_rows(tmp_path):
     files = [tmp_path / "one.jsonl", tmp_path / "two.jsonl", tmp_path / "other.jsonl"]
     for file, label in zip(files, ("yes", "yes", "no"), strict=True):
-        file.write_text(json.dumps(EXAMPLE | {"label": label}) + "\n")
+        write_jsonl(file, EXAMPLE | {"label": label})
     one, two, other = (identity(examples=file) for file in files)
     assert one == two != other != identity()

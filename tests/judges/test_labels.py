@@ -19,6 +19,7 @@ from checklist_rewards.judges.labels import LabelCell, label_of, read_column
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.ui.report import report_data
 from tests.evaluation.agreement.files import scored_file
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.test_images import PILLOWS, RED, asks_by
 
 PLAIN = ChecklistItem(question="Is it red?")
@@ -44,11 +45,11 @@ def test_every_form_of_yes_and_no_says_the_same_everywhere(tmp_path, value, name
 
     rows = {"target": "a", "checklist": ["Is it red?", "Is it big?"], "labels": [value, None]}
     for labels in ([value, None], json.dumps([value, None]), {PLAIN.id: value}):
-        (tmp_path / "l.jsonl").write_text(json.dumps(rows | {"labels": labels}) + "\n")
+        write_jsonl(tmp_path / "l.jsonl", rows | {"labels": labels})
         assert [(pair.question, pair.label) for pair in read_labels(tmp_path / "l.jsonl")] == [("Is it red?", text)]
         [shot] = FewShot.load(tmp_path / "l.jsonl").examples
         assert FewShot([shot]).chosen(PLAIN, "another")[0][0] == name
-    (tmp_path / "q.jsonl").write_text(json.dumps({"target": "a", "question": "Is it red?", "label": value}) + "\n")
+    write_jsonl(tmp_path / "q.jsonl", {"target": "a", "question": "Is it red?", "label": value})
     assert [pair.label for pair in read_labels(tmp_path / "q.jsonl")] == [text]
 
     path = scored_file(tmp_path / "s.jsonl", {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, 0.1]} | rows)
@@ -62,7 +63,7 @@ def test_every_form_of_yes_and_no_says_the_same_everywhere(tmp_path, value, name
 def test_texts_with_images_are_not_read_as_texts_alone(tmp_path, images):
     PILLOWS["red"].save(tmp_path / "red.png")
     row = {"prompt": "What?", "target": "a", "question": "Is it red?", "label": 1} | images
-    (tmp_path / "l.jsonl").write_text(json.dumps(row) + "\n")
+    write_jsonl(tmp_path / "l.jsonl", row)
     for read in (read_labels, FewShot.load):
         with pytest.raises(SampleError, match="l.jsonl, line 1: the row has an image, but labelled texts are read"):
             read(tmp_path / "l.jsonl")
@@ -128,7 +129,7 @@ def test_a_mixed_column_is_refused_with_row_and_value(tmp_path, low, high):
         with pytest.raises(SampleError, match=rf"row {place}: the label {high:g} in 'l' is not on the scale of row"):
             column(order)
     data = [{"target": str(n), "question": "Is it red?", "label": value} for n, value in enumerate((low, high))]
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in data))
+    write_jsonl(tmp_path / "q.jsonl", *data)
     with pytest.raises(SampleError, match=f"line 2: the label {high:g} in 'label' is not on the scale of"):
         read_labels(tmp_path / "q.jsonl")
     with pytest.raises(SampleError, match=f"line 2: the label {high:g} in 'label' is not on the scale of"):
@@ -174,7 +175,7 @@ def test_the_report_ranks_by_all_stars_and_drops_none(tmp_path, ending):
     ]
     path = scored_file(tmp_path / "s.jsonl", *rows)
     if ending == "csv":
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = read_jsonl(path)
         path = Path(tmp_path / "s.csv")
         with path.open("w", newline="") as file:
             writer = csv.DictWriter(file, lines[0].keys())

@@ -24,9 +24,10 @@ from tests.judges.fakes import Labels, Lettered
 SHORT, POLITE = ChecklistItem(question="Is it short?"), ChecklistItem(question="Is it polite?")
 
 
-def test_p_yes_is_the_labels_share_and_mass_their_sum():
-    [verdict] = LogprobJudge(backend=FakeBackend(lambda prefix, tail: 0.75, mass=0.8)).answer([Ask(SHORT, "Hi.")])[0]
-    assert verdict.probabilities == {"yes": pytest.approx(0.75), "no": pytest.approx(0.25)}
+@pytest.mark.parametrize("p", [0.75, 0.0, 1.0])  # also if one label is impossible
+def test_p_yes_is_the_labels_share_and_mass_their_sum(p):
+    [verdict] = LogprobJudge(backend=FakeBackend(lambda prefix, tail: p, mass=0.8)).answer([Ask(SHORT, "Hi.")])[0]
+    assert verdict.probabilities == {"yes": pytest.approx(p), "no": pytest.approx(1 - p)}
     assert verdict.mass == pytest.approx(0.8)
     assert verdict.unanswered is None
 
@@ -55,12 +56,6 @@ def test_a_read_that_is_not_finite_is_unanswered_and_not_stored(logprobs, tmp_pa
     assert len(backend.asked) == 2
 
 
-def test_a_label_that_is_impossible_is_no_failure():
-    backend = FakeBackend(lambda prefix, tail: 0.0)
-    [verdict] = LogprobJudge(backend=backend).answer([Ask(SHORT, "Hi.")])[0]
-    assert verdict.probabilities == {"yes": 0.0, "no": 1.0}
-
-
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_seconds_of_the_engine_are_those_of_its_reads(broken, monkeypatch):
     now = [100.0]
@@ -80,12 +75,6 @@ def test_under_the_mass_floor_a_read_is_unanswered_not_half():
     assert verdict.probabilities is not None  # what was read is kept
     [verdict] = LogprobJudge(backend=FakeBackend(mass=0.3), mass_floor=0.2).answer([Ask(SHORT, "Hi.")])[0]
     assert verdict.unanswered is None
-
-
-def test_certain_answers_do_not_overflow():
-    [verdict] = LogprobJudge(backend=FakeBackend(lambda prefix, tail: 1.0)).answer([Ask(SHORT, "Hi.")])[0]
-    assert verdict.probabilities == {"yes": 1.0, "no": 0.0}
-    assert all(math.isfinite(p) for p in verdict.probabilities.values())
 
 
 def test_equal_reads_are_asked_once_and_answered_each():

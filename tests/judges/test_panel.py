@@ -23,8 +23,8 @@ def said(label: str) -> Verdict:
 
 
 def outcome(item, votes, **settings):
-    """The answer of the panel, or its reason for none without the detail."""
-    verdict = combine(item, votes, **settings)
+    """The answer of the panel to votes such as "yes no dead", or its reason for none without the detail."""
+    verdict = combine(item, [DEAD if vote == "dead" else said(vote) for vote in votes.split()], **settings)
     return verdict.unanswered.partition(":")[0] if verdict.unanswered else answer_of(item, verdict)
 
 
@@ -48,20 +48,47 @@ def test_a_judge_without_probabilities_counts_as_certain():
     assert combine(PLAIN, [said("yes"), sure(0.4)]).probabilities["yes"] == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize(
-    ("rule", "answers", "expected"),
-    [
-        ("majority", ["yes", "yes", "no"], "yes"),
-        ("majority", ["yes", "no", "no"], "no"),
-        ("mode", ["yes", "no", "no"], "no"),
-        ("unanimous", ["yes", "yes", "yes"], "yes"),
-        ("unanimous", ["yes", "yes", "no"], "no"),
-        ("any", ["no", "no", "yes"], "yes"),
-        ("any", ["no", "no", "no"], "no"),
-    ],
-)
-def test_hard_rules_of_yes_and_no(rule, answers, expected):
-    assert outcome(PLAIN, [said(answer) for answer in answers], rule=rule) == expected
+OUTCOMES = [
+    ("majority", PLAIN, "yes yes no", {}, "yes"),
+    ("majority", PLAIN, "yes no no", {}, "no"),
+    ("mode", PLAIN, "yes no no", {}, "no"),
+    ("unanimous", PLAIN, "yes yes yes", {}, "yes"),
+    ("unanimous", PLAIN, "yes yes no", {}, "no"),
+    ("any", PLAIN, "no no yes", {}, "yes"),
+    ("any", PLAIN, "no no no", {}, "no"),
+    # Weight beats heads only where the rule says so.
+    ("weighted", PLAIN, "yes no no", {"weights": [3, 1, 1]}, "yes"),
+    ("majority", PLAIN, "yes no no", {"weights": [3, 1, 1]}, "no"),
+    # A tie is the worst for the target.
+    *((rule, PLAIN, "yes no", {}, "no") for rule in ("majority", "weighted", "mode")),
+    *((rule, PENALTY, "yes no", {}, "yes") for rule in ("majority", "weighted", "mode")),
+    ("mode", GRADED, "good bad", {}, "bad"),
+    ("mode", GRADED_PENALTY, "good bad", {}, "good"),
+    # Options.
+    ("mode", GRADED, "good fair good bad", {}, "good"),
+    ("majority", GRADED, "good fair good bad", {}, "no_majority"),  # 2 of 4 is not more than half
+    ("majority", GRADED, "bad bad fair fair good", {}, "no_majority"),
+    ("majority", GRADED, "good fair good", {}, "good"),
+    ("unanimous", GRADED, "good fair good bad", {}, "disagreement"),
+    ("unanimous", GRADED, "fair fair fair", {}, "fair"),
+    ("min", GRADED, "good fair good bad", {}, "bad"),
+    ("max", GRADED, "good fair good bad", {}, "good"),
+    # Abstentions are answers without a vote.
+    ("majority", GRADED, "good good n/a", {}, "good"),
+    ("majority", GRADED, "good n/a n/a", {}, "n/a"),
+    ("mean", GRADED, "good n/a", {}, "n/a"),
+    ("mean", GRADED, "n/a dead n/a", {}, "n/a"),
+    # The quorum is a share of the weight.
+    ("majority", PLAIN, "yes dead dead", {"weights": [2, 1, 1]}, "yes"),
+    ("majority", PLAIN, "yes dead dead", {"quorum": 0.3}, "yes"),
+    ("majority", PLAIN, "yes yes dead", {"quorum": 1}, "quorum"),
+    ("majority", PLAIN, "yes " * 5 + "dead " * 5, {"weights": [0.1] * 10}, "yes"),
+]
+
+
+@pytest.mark.parametrize(("rule", "item", "votes", "settings", "expected"), OUTCOMES)
+def test_what_a_panel_answers(rule, item, votes, settings, expected):
+    assert outcome(item, votes, rule=rule, **settings) == expected
 
 
 @pytest.mark.parametrize("rule", ["majority", "weighted", "mode", "unanimous", "any"])
@@ -84,58 +111,20 @@ def test_only_the_rule_any_refuses_options(rule, item, refused):
         panel.check_item(item, "row 3")
 
 
-def test_weight_beats_heads_only_where_the_rule_says_so():
-    votes = [said("yes"), said("no"), said("no")]
-    assert outcome(PLAIN, votes, rule="weighted", weights=[3, 1, 1]) == "yes"
-    assert outcome(PLAIN, votes, rule="majority", weights=[3, 1, 1]) == "no"
-
-
-@pytest.mark.parametrize("rule", ["majority", "weighted", "mode"])
-def test_a_tie_is_the_worst_for_the_target(rule):
-    votes = [said("yes"), said("no")]
-    assert outcome(PLAIN, votes, rule=rule) == "no"
-    assert outcome(PENALTY, votes, rule=rule) == "yes"
-
-
-def test_a_tie_of_options_too():
-    votes = [said("good"), said("bad")]
-    assert outcome(GRADED, votes, rule="mode") == "bad"
-    assert outcome(GRADED_PENALTY, votes, rule="mode") == "good"
-
-
-def test_options():
-    votes = [said("good"), said("fair"), said("good"), said("bad")]
-    assert outcome(GRADED, votes, rule="mode") == "good"
-    assert outcome(GRADED, votes, rule="majority") == "no_majority"  # 2 of 4 is not more than half
-    assert outcome(GRADED, votes[:3], rule="majority") == "good"
-    assert outcome(GRADED, votes, rule="unanimous") == "disagreement"
-    assert outcome(GRADED, [said("fair")] * 3, rule="unanimous") == "fair"
+def test_probabilities_of_options():
+    votes = [said(label) for label in ("good", "fair", "good", "bad")]
     assert combine(GRADED, votes, rule="mean").probabilities == {"bad": 0.25, "fair": 0.25, "good": 0.5, "n/a": 0}
-    assert outcome(GRADED, votes, rule="min") == "bad"
-    assert outcome(GRADED, votes, rule="max") == "good"
-
-
-def test_median_of_options_is_between_the_two_in_the_middle():
-    votes = [said("bad"), said("fair"), said("good"), said("good")]
+    votes = [said(label) for label in ("bad", "fair", "good", "good")]  # the median is between those in the middle
     assert combine(GRADED, votes, rule="median").probabilities == {"bad": 0, "fair": 0.5, "good": 0.5, "n/a": 0}
 
 
 @pytest.mark.parametrize("rule", ["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"])
 def test_dead_judges_never_vote(rule):
     """With two of three judges gone, even "unanimous" has no outcome, and with one gone it is that of the others."""
-    assert outcome(PLAIN, [said("yes"), DEAD, DEAD], rule=rule) == "quorum"
-    assert outcome(PLAIN, [said("yes"), said("yes"), DEAD], rule=rule) == "yes"
-    assert outcome(PLAIN, [said("no"), said("no"), DEAD], rule=rule) == "no"
-    assert outcome(PLAIN, [DEAD, DEAD, DEAD], rule=rule, quorum=0) == "quorum"
-
-
-def test_the_quorum_is_a_share_of_the_weight():
-    votes = [said("yes"), DEAD, DEAD]
-    assert outcome(PLAIN, votes, rule="majority", weights=[2, 1, 1]) == "yes"
-    assert outcome(PLAIN, votes, rule="majority", quorum=0.3) == "yes"
-    assert outcome(PLAIN, [said("yes"), said("yes"), DEAD], rule="majority", quorum=1) == "quorum"
-    tenths = [0.1] * 10
-    assert outcome(PLAIN, [said("yes")] * 5 + [DEAD] * 5, rule="majority", weights=tenths) == "yes"
+    assert outcome(PLAIN, "yes dead dead", rule=rule) == "quorum"
+    assert outcome(PLAIN, "yes yes dead", rule=rule) == "yes"
+    assert outcome(PLAIN, "no no dead", rule=rule) == "no"
+    assert outcome(PLAIN, "dead dead dead", rule=rule, quorum=0) == "quorum"
 
 
 @pytest.mark.parametrize(
@@ -184,13 +173,6 @@ def test_without_a_quorum_it_is_an_error(settings):
         PanelJudge([Voter(sure(0.9)), Absent("b")], **settings).answer([Ask(PLAIN, "text")])
     with pytest.raises(NoServerError, match="no server answers for a"):
         PanelJudge([Absent("a"), Absent("b")], quorum=0).answer([Ask(PLAIN, "text")])
-
-
-def test_abstentions_are_answers_without_a_vote():
-    assert outcome(GRADED, [said("good"), said("good"), said("n/a")], rule="majority") == "good"
-    assert outcome(GRADED, [said("good"), said("n/a"), said("n/a")], rule="majority") == "n/a"
-    assert outcome(GRADED, [said("good"), said("n/a")], rule="mean") == "n/a"
-    assert outcome(GRADED, [said("n/a"), DEAD, said("n/a")], rule="mean") == "n/a"
 
 
 def test_votes_and_agreement_are_in_the_score_and_survive_a_rescore():

@@ -14,6 +14,7 @@ from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.prompts import fence
 from tests.fakes import FakeBackend
+from tests.jsonl import write_jsonl
 from tests.judges.fakes import Lettered, Script
 
 SHORT = ChecklistItem(question="Is it short?")
@@ -194,7 +195,7 @@ def test_another_example_is_another_read_for_its_item_alone(tmp_path):
 
 
 def write(path, *rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_jsonl(path, *rows)
     return str(path)
 
 

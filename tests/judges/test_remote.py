@@ -55,8 +55,8 @@ def colours() -> ChecklistScorer:
     return ChecklistScorer(backend=FakeBackend(knows, fails=boom, chunk_reads=1), store=False)
 
 
-def remote(url: str, **settings) -> ChecklistScorer:
-    return ChecklistScorer(backend=RewardServer(url, **FAST, **settings), store=False)
+def remote(url: str, store: Store | bool = False, **settings) -> ChecklistScorer:
+    return ChecklistScorer(backend=RewardServer(url, **FAST, **settings), store=store)
 
 
 @pytest.fixture(scope="module")
@@ -560,11 +560,11 @@ def test_no_call_contains_verdicts_of_two_judges(after, tmp_path):
     samples = [Sample(["Is red?"], f"red {number}") for number in range(4 * ROWS)]
     store = Store(tmp_path / "store.sqlite")
     with serving(server) as address:
-        scorer = ChecklistScorer(backend=RewardServer(address, concurrency=1, **FAST), store=store)
+        scorer = remote(address, store, concurrency=1)
         with pytest.raises(ModelError, match="has changed its judge"):
             scorer.score_batch(samples)
     with serving(build_app(colours())) as address:
-        scores = ChecklistScorer(backend=RewardServer(address, **FAST), store=store).score_batch(samples)
+        scores = remote(address, store).score_batch(samples)
     assert {score.primary_score for score in scores} == {0.9}
 
 
@@ -573,7 +573,7 @@ def test_images_are_encoded_for_rows_that_are_sent_and_not_for_stored_ones(tmp_p
 
     server, store = ChecklistScorer(backend=Seeing(), store=False), Store(tmp_path / "store.sqlite")
     with serving(build_app(server)) as address:
-        scorer = ChecklistScorer(backend=RewardServer(address, **FAST), store=store)
+        scorer = remote(address, store)
         image = image_of(Pillow.new("RGB", (9, 9), "khaki"))
         for stored in (False, True):
             object.__setattr__(image, "_url", None)
@@ -633,7 +633,7 @@ def test_an_earlier_server_is_compared_by_name_after_each_call_and_a_warning_say
     names = iter(["odd", "odd", "odd", "other"])
     odd = Odd(lambda rows, call: {"scores": scored(rows)}, names=names)
     with serving(odd.app) as address:
-        scorer = ChecklistScorer(backend=RewardServer(address, **FAST), store=Store(tmp_path / "store.sqlite"))
+        scorer = remote(address, Store(tmp_path / "store.sqlite"))
         for _ in range(2):
             assert scorer.score_batch(SAMPLES[:1])[0].primary_score is not None
         with pytest.raises(ModelError, match="has changed its judge from 'odd' to 'other'"):
@@ -642,32 +642,30 @@ def test_an_earlier_server_is_compared_by_name_after_each_call_and_a_warning_say
     assert "compared before and after each call" in said and odd.calls == 3  # nothing is stored
 
 
-def test_answers_of_a_reward_server_are_stored_and_only_what_is_missing_is_asked(tmp_path):
+def test_answers_of_a_reward_server_are_stored_and_only_what_is_missing_is_asked(url, tmp_path):
     store = Store(tmp_path / "store.sqlite")
     samples = [Sample(CHECKLIST, f"red {number}") for number in range(2 * ROWS)]
-    with serving(build_app(colours())) as address:
-        first = ChecklistScorer(backend=RewardServer(address, **FAST), store=store)
-        expected = first.score_batch(samples[: ROWS + 5])
-        again = ChecklistScorer(backend=RewardServer(address, **FAST), store=store)
-        assert again.score_batch(samples)[: ROWS + 5] == expected
+    first = remote(url, store)
+    expected = first.score_batch(samples[: ROWS + 5])
+    again = remote(url, store)
+    assert again.score_batch(samples)[: ROWS + 5] == expected
     asked = 3 * (len(samples) - ROWS - 5)
     assert (again.receipt.stored, again.receipt.asked) == (3 * (ROWS + 5), asked)
     assert again.receipt.calls == 1
 
 
-def test_what_arrived_before_an_interruption_is_in_the_store(tmp_path):
+def test_what_arrived_before_an_interruption_is_in_the_store(url, tmp_path):
     store = Store(tmp_path / "store.sqlite")
     samples = [Sample(CHECKLIST, f"red {number}") for number in range(4 * ROWS)]
 
     def interrupt(reads):
         raise KeyboardInterrupt
 
-    with serving(build_app(colours())) as address:
-        scorer = ChecklistScorer(backend=RewardServer(address, concurrency=1, **FAST), store=store)
-        with pytest.raises(KeyboardInterrupt):
-            scorer.score_batch(samples, interrupt)
-        assert len(store) == ROWS
-        scorer.score_batch(samples)
+    scorer = remote(url, store, concurrency=1)
+    with pytest.raises(KeyboardInterrupt):
+        scorer.score_batch(samples, interrupt)
+    assert len(store) == ROWS
+    scorer.score_batch(samples)
     assert scorer.receipt.stored == 3 * ROWS
 
 
@@ -675,17 +673,16 @@ def test_failures_are_not_stored_and_neither_are_answers_of_another_judge(tmp_pa
     store = Store(tmp_path / "store.sqlite")
     for app, value in ((build_app(colours()), 0.9), (judged_by(Other()), 0.1)):
         with serving(app) as address:
-            scorer = ChecklistScorer(backend=RewardServer(address, **FAST), store=store)
+            scorer = remote(address, store)
             good, failed = scorer.score_batch([Sample(["Is red?"], "red"), Sample(["Is red?"], "boom")])
         assert good.primary_score == pytest.approx(value)
         assert (failed.primary_score is None) == (value == 0.9)
     assert len(store) == 3
 
 
-def test_the_size_of_a_weight_changes_no_stored_answer_and_its_sign_does(tmp_path):
+def test_the_size_of_a_weight_changes_no_stored_answer_and_its_sign_does(url, tmp_path):
     store = Store(tmp_path / "store.sqlite")
-    with serving(build_app(colours())) as address:
-        scorer = ChecklistScorer(backend=RewardServer(address, **FAST), store=store)
-        for weight in (1, 3, 0.5, -1, -2):
-            scorer.score([{"question": "Is red?", "weight": weight}, {"question": "Is blue?"}], "red")
+    scorer = remote(url, store)
+    for weight in (1, 3, 0.5, -1, -2):
+        scorer.score([{"question": "Is red?", "weight": weight}, {"question": "Is blue?"}], "red")
     assert scorer.receipt.calls == 2

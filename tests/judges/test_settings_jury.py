@@ -1,13 +1,12 @@
 """Several judges from a file."""
 
-import json
-
 import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.judges import CascadeJudge, LogprobJudge, PanelJudge, ReasonedJudge
 from checklist_rewards.judges.settings import load_jury
+from tests.jsonl import read_jsonl, write_jsonl
 
 PANEL = """
 panel: {rule: majority, weights: [2, 1], quorum: 0.6}
@@ -90,27 +89,18 @@ def test_what_cannot_be_used_is_one_sentence(file, text, complaint):
         load_jury(file(text), store=False)
 
 
-def test_the_command_line_takes_it(file, tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from checklist_rewards.cli import app
-
-    monkeypatch.chdir(tmp_path)
-    rows = [
-        {"prompt": "p", "target": "The river is long.", "checklist": ["Does the response mention the word river?"]}
-    ]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+def test_the_command_line_takes_it(file, run):
+    question = "Does the response mention the word river?"
+    write_jsonl("rows.jsonl", {"prompt": "p", "target": "The river is long.", "checklist": [question]})
     file("panel:\njudges: [{model: pocket, backend: transformers}, {model: pocket, backend: transformers}]")
-    command = ["score", "rows.jsonl", "-o", "out.jsonl", "--judge", "judges.yaml", "--no-store"]
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 0, done.output
-    [row] = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    command = "score rows.jsonl -o out.jsonl --judge judges.yaml --no-store"
+    run(command)
+    [row] = read_jsonl("out.jsonl")
     assert row["checklist_score"]["items"][0]["agreement"] == 1
-    refused = CliRunner().invoke(app, [*command, "--concurrency", "3"])
-    assert refused.exit_code == 2 and "has no effect on the judges in" in refused.output
-    counted = CliRunner().invoke(app, [*command, "--dry-run"], env={"COLUMNS": "200"})
+    run(f"{command} --concurrency 3", refused="has no effect on the judges in")
+    counted = run(f"{command} --dry-run")
     lines = [line for line in counted.stdout.splitlines() if line.startswith("│")]
-    assert [line.split("│")[1:4] for line in lines] == [[" scores ", " pocket ", " 1     "]] * 2
+    assert [[cell.strip() for cell in line.split("│")[1:4]] for line in lines] == [["scores", "pocket", "1"]] * 2
     assert "Each judge of" in counted.stdout and "is counted with every read" in counted.stdout
 
 

@@ -3,14 +3,13 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.cli import app
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor import MonitorConfig, audit
 from checklist_rewards.monitor.signals import SIGNALS
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.jsonl import write_jsonl
 from tests.monitor.fakes import OptionsBackend, call, monitored
 from tests.monitor.test_monitor import QUICK, by_color, records, texts
 
@@ -30,8 +29,8 @@ def train(folder, *, hacked, monitor=True, steps=10):
 
 
 SETTINGS = MonitorConfig(**QUICK)
-FAST = ["--start", "3", "--window", "3", "--certainty", "2"]
-LENIENT = ["--max-length-bias", "2"]
+FAST = "--start 3 --window 3 --certainty 2"
+LENIENT = "--max-length-bias 2"
 
 
 def test_an_audit_sees_what_the_monitor_saw(tmp_path):
@@ -67,44 +66,31 @@ def test_the_logs_of_all_ranks_are_one_run(tmp_path):
         assert split.readings[name].recent == pytest.approx(reading.recent), name
 
 
-def test_the_command_says_by_its_exit_code_what_was_found(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run = CliRunner()
+def test_the_command_says_by_its_exit_code_what_was_found(run, tmp_path):
     (tmp_path / "clean").mkdir()
     train(tmp_path / "clean", hacked=False)
     train(tmp_path, hacked=True)
-    done = run.invoke(
-        app, ["audit", "rewards.jsonl", *FAST, "--about", "hacking", "--json", "a.json", "-o", "m.jsonl"]
-    )
-    assert done.exit_code == 1, done.output
+    done = run(f"audit rewards.jsonl {FAST} --about hacking --json a.json -o m.jsonl", code=1)
     found = json.loads((tmp_path / "a.json").read_text())
     [alarm] = [alarm for alarm in found["alarms"] if alarm["signal"] == "steering"]
     assert alarm["step"] == 8 and len(alarm["completions"]) == 3 and found["signals"]["steering"]["size"] == 1.0
     kinds = [one["kind"] for one in records(tmp_path / "m.jsonl")]
     assert kinds[0] == "start" and kinds.count("step") == 10 and "alarm" in kinds
     assert "steering" in done.output and "step 8" in done.output
-    done = run.invoke(app, ["audit", "clean/rewards.jsonl", *FAST, *LENIENT, "--about", "hacking"])
-    assert done.exit_code == 0 and "nothing found by" in done.output, done.output
-    off = ["--max-steering", "1.1", "--max-length-bias", "2"]
-    done = run.invoke(app, ["audit", "rewards.jsonl", *FAST, *off, "--about", "hacking"])
-    assert done.exit_code == 0, done.output
+    assert "nothing found by" in run(f"audit clean/rewards.jsonl {FAST} {LENIENT} --about hacking").output
+    run(f"audit rewards.jsonl {FAST} --max-steering 1.1 {LENIENT} --about hacking")
 
 
-def test_a_log_with_too_few_steps_is_not_a_clean_one(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_log_with_too_few_steps_is_not_a_clean_one(run, tmp_path):
     train(tmp_path, hacked=False)
-    run = CliRunner()
-    done = run.invoke(app, ["audit", "rewards.jsonl", "--start", "20", "--json", "a.json"])
-    shown = " ".join(done.output.split())
-    assert done.exit_code == 3, done.output
+    shown = " ".join(run("audit rewards.jsonl --start 20 --json a.json", code=3).output.split())
     found = json.loads((tmp_path / "a.json").read_text())["not_evaluated"]
     assert f"{len(found)} of {len(SIGNALS)} signals could not be evaluated:" in shown
     assert "fewer than 23 steps" in found.values() and "fewer than 23 steps: " in shown
-    evaluated = ["audit", "rewards.jsonl", *FAST, *LENIENT, "--about", "hacking"]
-    assert run.invoke(app, [*evaluated, "--require", "steering"]).exit_code == 0
-    assert run.invoke(app, [*evaluated, "--require", "steering", "--start", "9"]).exit_code == 3
-    done = run.invoke(app, [*evaluated, "--require", "shadow"])
-    assert done.exit_code == 2 and "--require='shadow' is not known; allowed: " in " ".join(done.output.split())
+    evaluated = f"audit rewards.jsonl {FAST} {LENIENT} --about hacking --require"
+    run(f"{evaluated} steering")
+    run(f"{evaluated} steering --start 9", code=3)
+    run(f"{evaluated} shadow", refused="--require='shadow' is not known; allowed: ")
 
 
 @pytest.mark.parametrize(
@@ -122,13 +108,12 @@ def test_a_log_with_too_few_steps_is_not_a_clean_one(tmp_path, monkeypatch):
         ({"step": 0, "completion": "c", "reward": 0.1, "score": None, "retests": [3]}, "a retest must be a mapping"),
     ],
 )
-def test_a_file_that_is_no_reward_log_is_refused(tmp_path, row, words):
+def test_a_file_that_is_no_reward_log_is_refused(run, tmp_path, row, words):
     log = tmp_path / "rewards.jsonl"
-    log.write_text(json.dumps(row) + "\n")
+    write_jsonl(log, row)
     with pytest.raises(SampleError, match=words):
         audit([log])
-    done = CliRunner().invoke(app, ["audit", str(log)])
-    assert done.exit_code == 2 and "error:" in done.output
+    run(f"audit {log}", refused=words)
     log.write_text("")
     with pytest.raises(SampleError, match="no rows"):
         audit([log])
@@ -138,7 +123,7 @@ def test_a_completion_without_a_score_or_a_checklist_is_not_a_failure(tmp_path):
     log = tmp_path / "rewards.jsonl"
     rows = [{"step": n, "prompt": "p", "completion": c, "reward": None, "score": None} for n in (0, 1) for c in "ab"]
     rows.append({"step": 1, "prompt": "p", "completion": None, "reward": None, "score": None})
-    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(log, *rows)
     result = audit([log])
     assert (result.steps, result.completions, result.alarms) == (2, 4, ())
 
@@ -146,5 +131,5 @@ def test_a_completion_without_a_score_or_a_checklist_is_not_a_failure(tmp_path):
 def test_a_file_with_a_similar_name_is_not_the_log_of_a_rank(tmp_path):
     row = {"step": 0, "prompt": "p", "completion": "c", "reward": 0.1, "score": None}
     for name in ("rewards.jsonl", "rewards.rank1.jsonl", "rewards.ranked.jsonl", "rewards.rank1.old.jsonl"):
-        (tmp_path / name).write_text(json.dumps(row) + "\n")
+        write_jsonl(tmp_path / name, row)
     assert audit([tmp_path / "rewards.jsonl"]).completions == 2

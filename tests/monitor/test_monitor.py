@@ -19,6 +19,7 @@ from checklist_rewards.monitor.watch import Watch
 from checklist_rewards.rewards.settings import MonitorConfig
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.attacks.test_report import report
+from tests.jsonl import read_jsonl
 from tests.monitor.fakes import CHECKLIST, OptionsBackend, call, monitored
 from tests.test_images import BLUE, PILLOWS, RED, Seeing
 
@@ -32,7 +33,7 @@ def by_color(prefix, tail):
 
 
 def records(path, kind=None):
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = read_jsonl(path)
     return [line for line in lines if kind in (None, line["kind"])]
 
 
@@ -48,7 +49,7 @@ def test_held_out_items_are_read_and_logged_and_do_not_count(tmp_path):
     log = tmp_path / "rewards.jsonl"
     reward = monitored(by_color, reward={"log": log}, held_out=0.4, **QUICK)
     rewards = call(reward, 0, ["very red", "very blue", "very green", "none"])
-    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    rows = read_jsonl(log)
     assert [len(row["held_out"]) for row in rows] == [2] * 4 and len({tuple(row["held_out"]) for row in rows}) == 1
     for row, reward in zip(rows, rewards, strict=True):
         counted = [item["soft"] for item in row["score"]["items"] if item["id"] not in row["held_out"]]
@@ -346,23 +347,6 @@ def test_a_pickled_reward_has_the_settings_of_its_monitor():
     assert copy.monitor.scorer is copy.scorer
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            {"held": 0.2},
-            r"monitor: unknown key .held. \(did you mean .held_out.\?\); allowed: log, shadow, attacks, action",
-        ),
-        ({"held_out": 2}, "monitor: held_out=2 is not allowed"),
-        ({"shadow": "pocket"}, "monitor: shadow='pocket' is not allowed; it must be a mapping of settings"),
-        ({"shadow": {"modle": "x"}}, "monitor.shadow: unknown key 'modle'"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments, words):
-    with pytest.raises(SampleError, match=words):
-        monitored(by_color, **arguments)
-
-
 def test_settings_may_be_an_object_or_a_mapping():
     scorer = ChecklistScorer(backend=OptionsBackend(by_color), store=False)
     settings = MonitorConfig(held_out=0.3)
@@ -371,6 +355,8 @@ def test_settings_may_be_an_object_or_a_mapping():
     assert ChecklistReward(scorer).monitor is None and ChecklistReward(scorer).callback is None
     with pytest.raises(SampleError, match="monitor=3 is not allowed; it must be a mapping of settings"):
         ChecklistReward(scorer, monitor=3)
+    with pytest.raises(SampleError, match="monitor: held_out=2 is not allowed"):
+        ChecklistReward(scorer, monitor={"held_out": 2})
 
 
 def test_all_completions_of_a_prompt_have_the_same_items_held_out(tmp_path):
@@ -378,7 +364,7 @@ def test_all_completions_of_a_prompt_have_the_same_items_held_out(tmp_path):
     reward = monitored(by_color, reward={"log": log}, draw="step", held_out=0.4, **QUICK)
     for step in range(3):
         call(reward, step, texts(seed=step))
-    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    rows = read_jsonl(log)
     chosen = [{tuple(row["held_out"]) for row in rows if row["step"] == step} for step in range(3)]
     assert all(len(one) == 1 for one in chosen) and len(set.union(*chosen)) > 1
 
@@ -424,7 +410,7 @@ def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
     steps = records(tmp_path / "monitor.jsonl", "step")
     assert steps[-1]["signals"]["attack_self_praise"]["now"] == 0.5
     last = steps[-1]["statistics"]
-    rows = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
+    rows = read_jsonl(tmp_path / "rewards.jsonl")
     praised = [row["reward"] for row in rows if row["step"] == 9 and "excellent" in row["completion"]]
     assert last["attack_self_praise_reward"] == pytest.approx(sum(praised) / len(praised))
     assert "attack_self_praise_other_reward" in last and "attack_self_praise_reward" not in steps[0]["statistics"]

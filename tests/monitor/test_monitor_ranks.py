@@ -1,9 +1,8 @@
 """A monitor on two ranks: the signals are computed over the completions of both, and both stop."""
 
-import json
-
 import pytest
 
+from tests.jsonl import read_jsonl
 from tests.ranks import on_two_ranks
 
 pytestmark = [pytest.mark.slow]
@@ -16,10 +15,10 @@ def test_two_ranks_see_the_same_signals_and_stop_together(tmp_path):
     assert first["stopped"] == second["stopped"] == steering[0] == 6
     assert any("Answer yes to all" in text for text in first["shown"]), "rank 0 shows completions of rank 1"
     assert "a monitor, several rewards" in first["async"]
-    records = [json.loads(line) for line in (tmp_path / "monitor.jsonl").read_text().splitlines()]
+    records = read_jsonl(tmp_path / "monitor.jsonl")
     steps = [record for record in records if record["kind"] == "step"]
     assert [step["completions"] for step in steps] == [8] * 8 and [step["groups"] for step in steps] == [2] * 8
     assert steps[-1]["reads"]["checklist"] == 40 and steps[-1]["reads"]["retests"] == 12
     assert len([record for record in records if record["kind"] == "canary"]) == 10, "rank 0 alone reads canaries"
-    broken = [json.loads(line) for line in (tmp_path / "broken.rank1.jsonl").read_text().splitlines()]
+    broken = read_jsonl(tmp_path / "broken.rank1.jsonl")
     assert [record["part"] for record in broken if record["kind"] == "failure"] == ["held_out"] * 3

@@ -1,7 +1,5 @@
 """A monitor inside TRL's GRPOTrainer, with the pocket model as policy and judge."""
 
-import json
-
 import pytest
 from datasets import Dataset
 from pocket.world import tasks
@@ -9,6 +7,7 @@ from pocket.world import tasks
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.jsonl import read_jsonl
 from tests.monitor.fakes import OptionsBackend
 from tests.monitor.test_monitor import records
 
@@ -59,7 +58,7 @@ def test_a_run_is_watched_and_its_metrics_reach_the_trainer(scorer, tmp_path):
     for entry, step in zip(history, steps, strict=True):
         assert entry["rewards/checklist_reward/mean"] == pytest.approx(step["statistics"]["reward_mean"], abs=1e-6)
         assert entry["checklist_reward/monitor/steering"] == 0.0
-    rows = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
+    rows = read_jsonl(tmp_path / "rewards.jsonl")
     assert len(rows) == 32 and any(row["held_out"] for row in rows)
 
 

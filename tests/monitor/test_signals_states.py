@@ -9,6 +9,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.cli import app
 from checklist_rewards.monitor import MonitorConfig, audit
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.monitor.fakes import CHECKLIST, OptionsBackend, call, monitored
 from tests.monitor.test_monitor import QUICK, by_color, records
 
@@ -83,11 +84,11 @@ def test_an_audit_of_the_log_finds_the_same(run, tmp_path, monkeypatch):
 
 def test_a_log_without_states_is_not_evaluated(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
+    rows = read_jsonl(tmp_path / "rewards.jsonl")
     for row in rows:
         del row["score"]["state"]
         row.pop("state")
-    (tmp_path / "old.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "old.jsonl", *rows)
     result = audit([tmp_path / "old.jsonl"], SETTINGS)
     assert not {"no_answer", "cut"} & result.readings.keys()
     assert {"no_answer", "cut", "shadow_gap"} <= set(result.not_evaluated) and "steering" not in result.not_evaluated

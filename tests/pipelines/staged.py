@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,8 +24,7 @@ from typing import Any
 import yaml
 
 from checklist_rewards.prompts import prompts_dir, split_front_matter
-from tests.evolving.server import ScriptedServer
-from tests.serving import serving
+from tests.backends.answerserver import answering
 
 REPLIES = Path(__file__).parent / "replies"
 MODELS = ("writer", "judge", "small", "large")
@@ -56,7 +56,7 @@ def stage_of(text: str) -> str:
     return stage
 
 
-class StagedServer(ScriptedServer):
+class StagedServer:
     """Replies as recorded.
 
     Args:
@@ -64,26 +64,19 @@ class StagedServer(ScriptedServer):
     """
 
     def __init__(self, replies: dict[str, Any]):
-        super().__init__()
         self.recorded = replies
         self.asked: Counter[tuple[str, str]] = Counter()
         """How often each prompt was sent, by its stage and its text."""
         self.unknown: list[str] = []
         """Prompts without a recorded reply."""
+        self._turn = threading.Lock()
 
-    def _answer(self, path: str, body: bytes) -> dict[str, Any]:
-        if path.endswith("/models"):
-            return {"object": "list", "data": [{"id": name, "object": "model"} for name in MODELS]}
-        asked = json.loads(body)
-        self.prompts.append(asked["messages"])
+    def respond(self, path: str, asked: dict[str, Any]) -> tuple[int, Any]:
         user = next(message["content"] for message in asked["messages"] if message["role"] == "user")
-        choice = {"writer": self._written, "judge": self._judged}.get(asked["model"], self._candidate)(asked, user)
+        with self._turn:
+            choice = {"writer": self._written, "judge": self._judged}.get(asked["model"], self._candidate)(asked, user)
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-        choices = [{"index": 0, "finish_reason": "stop", "logprobs": None} | choice]
-        return {"id": "1", "object": "chat.completion", "created": 1, "model": asked["model"]} | {
-            "choices": choices,
-            "usage": usage,
-        }
+        return 200, {"choices": [{"index": 0, "finish_reason": "stop", "logprobs": None} | choice], "usage": usage}
 
     def _written(self, asked: dict[str, Any], user: str) -> dict[str, Any]:
         stage, about = stage_of(user), _about(user)
@@ -132,6 +125,6 @@ def _message(text: str) -> dict[str, Any]:
 def staged(replies: dict[str, Any]) -> Iterator[tuple[StagedServer, str]]:
     """The server, and its base URL. No prompt may be left without a recorded reply."""
     server = StagedServer(replies)
-    with serving(server) as address:
-        yield server, f"{address}/v1"
+    with answering(server.respond, *({"id": name} for name in MODELS)) as served:
+        yield server, served.base_url
     assert server.unknown == []

@@ -20,7 +20,7 @@ from checklist_rewards.ui.figures import pattern_of
 from checklist_rewards.ui.report import joined_modules, kind_of, parts_of, report_data, write_report
 from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.ui.thumbnails import MAX_BYTES, MAX_OF_A_ROW
-from tests.cli.conftest import read_jsonl
+from tests.jsonl import read_jsonl
 from tests.ui.files import (
     CHECKLIST,
     HOSTILE,
