@@ -266,9 +266,9 @@ def image_of(
 
 
 def once_per_content(make: Callable[..., T]) -> Callable[..., T]:
-    """`make` as a function that returns the same for equal contents, for which it is called once: for one object, equal
-    bytes, texts and cells of files, and PIL images with equal pixels. A trainer passes an image in the prompt and in
-    the column, and its data set decodes it anew for each completion."""
+    """`make` as a function that is called once for equal contents: for one object, equal bytes, texts and cells of
+    files, and PIL images with equal pixels. A trainer passes an image in the prompt and in the column, and its data
+    set decodes it anew for each completion."""
     made: dict[int, tuple[Any, T]] = {}  # with the object, so that no other one gets its id
     alike: dict[Any, list[tuple[Any, T]]] = {}
 
