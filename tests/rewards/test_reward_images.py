@@ -2,12 +2,16 @@
 
 import io
 import json
+from collections import Counter
 
 import pytest
 from PIL import Image as Pillow
+from transformers import AutoTokenizer
 
 from checklist_rewards import ChecklistScorer, images, keys
 from checklist_rewards.backends import Engine
+from checklist_rewards.backends.models import pocket_dir
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.evaluation.scored import ScoredFile
@@ -192,6 +196,25 @@ def test_a_content_is_hashed_once_per_call_however_many_completions_have_it(tmp_
     assert not hashed["hashed" if mode == "show" else "decoded"]
     if mode == "show":
         assert [len({sample.images for sample in reward.last.samples[n : n + 4]}) for n in (0, 4)] == [1, 1]
+
+
+@pytest.mark.parametrize("mode", ["show", "ignore"])
+def test_a_prompt_is_read_and_rendered_once_for_all_its_completions(monkeypatch, mode):
+    counts = Counter()
+    for name in ("prompt_text", "_render"):
+        real = getattr(CompletionReader, name)
+        monkeypatch.setattr(CompletionReader, name, lambda *a, n=name, r=real, **k: counts.update([n]) or r(*a, **k))
+    tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
+    reward, pictures = rewarded(Seeing(), images=mode, tokenizer=tokenizer), [PILLOWS["red"], PILLOWS["blue"]]
+
+    def counted(completions):
+        counts.clear()
+        prompts = [asks(image.copy(), f"{ASKED} {n}") for n, image in enumerate(pictures) for _ in range(completions)]
+        reward(prompts, ["Red."] * len(prompts), [["Is it?"]] * len(prompts))
+        return dict(counts)
+
+    counted(1)  # the tokenizer's template is tried
+    assert counted(8) == counted(1) == {"prompt_text": 2, "_render": 2}
 
 
 def test_images_that_differ_in_one_pixel_or_their_rotation_are_different():
