@@ -43,7 +43,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
@@ -51,6 +51,8 @@ from checklist_rewards.validation import MARKS, without_marks
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Pillow
+
+T = TypeVar("T")
 
 _OPEN, _CLOSE = MARKS
 _MARK = re.compile(f"{_OPEN}([0-9a-f]{{32}}){_CLOSE}")
@@ -72,6 +74,8 @@ _SENT = ("PNG", "JPEG", "WEBP", "GIF")
 """Formats that servers of models accept."""
 _ORIENTATION = 0x0112
 """Number of the Exif tag of the rotation; 1 is none."""
+_STRIP = 32
+"""Rows of an image whose bytes are in memory at once: a copy of all pixels takes longer than their hash."""
 SEEING = (
     "use a vision-language model, such as Qwen2.5-VL, Gemma 3 or SmolVLM, or a server of one, or omit images with "
     "images='ignore' (--images ignore)"
@@ -252,7 +256,8 @@ def image_of(
     with _decoding(named):
         pixels = _in_rgb(opened)
         hashed = blake2b(f"{pixels.width}x{pixels.height}:".encode(), digest_size=16)
-        hashed.update(pixels.tobytes())
+        for strip in pixel_bytes(pixels):
+            hashed.update(strip)
         held = (pixels,) if content is None else (content, _format_sent(opened))
     absolute = source and os.path.abspath(source)
     image = _kept(Image(hashed.hexdigest(), pixels.size, absolute, *held))
@@ -272,6 +277,49 @@ def file_in(value: Any, folder: Path) -> str | None:
     """The file in the value of a cell, for an image that is given by the path of a file alone."""
     path = path_in(value)
     return None if path is None or not os.path.isfile(folder / path) else str(folder / path)
+
+
+def once_per_content(make: Callable[..., T]) -> Callable[..., T]:
+    """`make` as a function that is called once for equal contents: for one object, equal bytes, texts and cells of
+    files, and PIL images with equal pixels. A trainer passes an image in the prompt and in the column, and its data
+    set decodes it anew for each completion."""
+    made: dict[int, tuple[Any, T]] = {}  # with the object, so that no other one gets its id
+    alike: dict[Any, list[tuple[Any, T]]] = {}
+
+    def once(value: Any, *where: Any) -> T:
+        if id(value) not in made:
+            others = alike.setdefault(_outline(value), [])
+            found = next((other for other in others if _same_content(value, other[0])), None)
+            if found is None:
+                found = value, make(value, *where)
+                others.append(found)
+            made[id(value)] = value, found[1]
+        return made[id(value)][1]
+
+    return once
+
+
+def _outline(value: Any) -> Any:
+    """What values of equal content have in common: the content, if it can be hashed; of a PIL image in memory, some of
+    its pixels; of another value, that it is the same object."""
+    if isinstance(value, Mapping) and all(isinstance(part, str | bytes | None) for part in value.values()):
+        return tuple(value.items())
+    if _is_loaded(value) and value.mode in ("L", "RGB", "RGBA") and all(value.size):
+        return value.mode, value.size, _orientation(value), value.resize((8, 8), 0).tobytes()  # 0: the nearest pixels
+    return value if isinstance(value, str | bytes) else id(value)
+
+
+def _same_content(value: Any, other: Any) -> bool:
+    """Whether two values with equal outlines have the same content."""
+    if not _is_loaded(value):
+        return True
+    return all(one == another for one, another in zip(pixel_bytes(value), pixel_bytes(other), strict=True))
+
+
+def pixel_bytes(image: Pillow) -> Iterator[bytes]:
+    """The bytes of an image, some rows at a time."""
+    for top in range(0, image.height, _STRIP):
+        yield image.crop((0, top, image.width, min(top + _STRIP, image.height))).tobytes()
 
 
 def is_logged(value: Any) -> bool:
@@ -430,13 +478,18 @@ def _opened(content: bytes | Pillow) -> Pillow:
             opened = pillow.open(io.BytesIO(content), formats=[kind for kind in FORMATS if kind != "MPO"])
         except pillow.UnidentifiedImageError:
             raise ValueError(f"it is damaged, or not one of {', '.join(FORMATS)}") from None
-    elif opened.format not in FORMATS and getattr(opened, "_im", vars(opened).get("im")) is None:
+    elif opened.format not in FORMATS and not _is_loaded(opened):
         raise ValueError(
             f"it is {opened.format}, and not one of {', '.join(FORMATS)}; load it before, if you trust it"
         )
     if opened.width * opened.height > MAX_PIXELS:
         raise ValueError(f"it has {opened.width}x{opened.height} pixels; at most {MAX_PIXELS:,} are allowed")
     return opened
+
+
+def _is_loaded(value: Any) -> bool:
+    """Whether a value is a PIL image whose pixels are in memory."""
+    return hasattr(value, "getexif") and getattr(value, "_im", vars(value).get("im")) is not None
 
 
 def _in_rgb(opened: Pillow) -> Pillow:
@@ -461,4 +514,8 @@ def _format_sent(opened: Pillow) -> str | None:
 
 
 def _is_rotated(opened: Pillow) -> bool:
-    return opened.getexif().get(_ORIENTATION, 1) != 1
+    return _orientation(opened) != 1
+
+
+def _orientation(opened: Pillow) -> int:
+    return opened.getexif().get(_ORIENTATION, 1)

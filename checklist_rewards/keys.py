@@ -15,16 +15,17 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.images import Image, is_logged
+from checklist_rewards.images import Image, is_logged, pixel_bytes
 
 _SHOWN_DIGITS = 16
 
 
-def described(value: Any, *, paths: bool = True) -> Any:
+def described(value: Any, *, paths: bool = True, describe: Callable[[Any], Any] | None = None) -> Any:
     """Convert a prompt, or a part of it, to JSON-compatible values.
 
     Args:
@@ -34,6 +35,8 @@ def described(value: Any, *, paths: bool = True) -> Any:
             be pickled are described by their type only. An image that the judge sees becomes its hash and its path.
         paths (`bool`, *optional*, defaults to `True`):
             Whether to describe images with their paths, which may differ for equal images.
+        describe (`Callable`, *optional*):
+            Describes an image that the judge sees, or another object. Defaults to the above.
 
     Returns:
         A value that `json.dumps` accepts. Equal content gives equal values in every process.
@@ -43,17 +46,24 @@ def described(value: Any, *, paths: bool = True) -> Any:
     """
     if value is None or isinstance(value, str | bool | int | float):
         return value
+    if isinstance(value, Mapping) and (paths or not is_logged(value)):
+        return {str(key): described(part, paths=paths, describe=describe) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [described(part, paths=paths, describe=describe) for part in value]
+    return _description(value, paths) if describe is None else describe(value)
+
+
+def _description(value: Any, paths: bool) -> Any:
     if isinstance(value, Image):
         return {"hash": value.key, **({"path": value.source} if paths and value.source is not None else {})}
-    if not paths and is_logged(value):
-        return {"hash": value["hash"]}
     if isinstance(value, Mapping):
-        return {str(key): described(part, paths=paths) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [described(part, paths=paths) for part in value]
+        return {"hash": value["hash"]}
     name, *size = _kind(value)
     try:
-        size.append(f"sha256 {hashlib.sha256(_content(value)).hexdigest()[:_SHOWN_DIGITS]}")
+        digest = hashlib.sha256()
+        for part in _content(value):
+            digest.update(part)
+        size.append(f"sha256 {digest.hexdigest()[:_SHOWN_DIGITS]}")
     except MemoryError:
         raise
     except Exception as error:  # decoding an image or pickling may raise anything; training must continue
@@ -93,20 +103,25 @@ def image_key(image: Any) -> str:
 
 
 def _kind(value: Any) -> list[str]:
-    if isinstance(value, bytes | bytearray):
-        return ["bytes", str(len(value))]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return ["bytes", str(memoryview(value).nbytes)]
     if _is_image(value):
         return ["image", f"{value.width}x{value.height} {value.mode}"]
     shape = getattr(value, "shape", None)
     return [type(value).__name__, *([] if shape is None else [f"{tuple(shape)} {getattr(value, 'dtype', '')}"])]
 
 
-def _content(value: Any) -> bytes:
-    if isinstance(value, bytes | bytearray):
-        return bytes(value)
+def _content(value: Any) -> Iterable[bytes]:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return [bytes(value)]
     if _is_image(value):  # a pickle would include the name of the image file
-        return repr((value.mode, value.size, value.getpalette())).encode() + value.tobytes()
-    return pickle.dumps(value)
+        return chain([repr((value.mode, value.size, value.getpalette())).encode()], pixel_bytes(value))
+    if hasattr(value, "detach"):  # a tensor, whose pickle differs between equal ones
+        value = value.detach().cpu()
+        value = (value.float() if "bfloat16" in str(value.dtype) else value).numpy()
+    if hasattr(value, "__array_interface__"):  # a pickle would include the order in memory
+        value = value.copy(order="C")
+    return [pickle.dumps(value)]
 
 
 def _is_image(value: Any) -> bool:

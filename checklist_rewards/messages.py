@@ -204,6 +204,13 @@ def with_images(
     ]
 
 
+def has_its_images(value: Any) -> bool:
+    """Whether a prompt has image parts, each with its image. The images of other prompts are in a column."""
+    messages = value if isinstance(value, list | tuple) else ()
+    parts = [part for message in messages if isinstance(message, Mapping) for part in _image_parts(message)]
+    return bool(parts) and all(any(_is_given(part.get(key)) for key in _IMAGE_KEYS) for part in parts)
+
+
 def with_places(value: Any, given: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
     """A prompt or completion for people: "[image]" in place of each image, and these images, which are not read.
 
@@ -353,7 +360,7 @@ def _moved(part: Any, move: Callable[[Any], Any]) -> Any:
 
 def without_images(messages: Any) -> Any:
     """Chat messages without their image parts. Other values are unchanged."""
-    if isinstance(messages, str):
+    if not isinstance(messages, list | tuple) or not all(isinstance(message, Mapping) for message in messages):
         return messages
     return [_without_images(message) if any(_image_parts(message)) else message for message in messages]
 

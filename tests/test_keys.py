@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from checklist_rewards.errors import SampleError
@@ -53,6 +54,8 @@ MAKERS = {
     "bytes": lambda colour: png(Image.new("RGB", (2, 1), colour)),
     "dict": lambda colour: {"bytes": png(Image.new("RGB", (2, 1), colour)), "path": None},
     "array": lambda colour: np.asarray(Image.new("RGB", (2, 1), colour)),
+    "view": lambda colour: memoryview(png(Image.new("RGB", (2, 1), colour))),
+    "tensor": lambda colour: torch.tensor(np.array(Image.new("RGB", (2, 1), colour))),
 }
 
 
@@ -61,6 +64,34 @@ def test_equal_images_in_different_objects_have_one_key_and_other_images_another
     assert content_key(asks(make("red"))) == content_key(asks(make("red")))
     assert content_key(asks(make("red"))) != content_key(asks(make("blue")))
     assert content_key(asks(make("red"))) != content_key(asks(make("red"), "Where is it?"))
+
+
+ARRAY = np.arange(48, dtype=np.uint8).reshape(4, 6, 2)
+ORDERS = {
+    "Fortran": np.asfortranarray,
+    "transposed": lambda array: array.T.copy().T,
+    "reversed": lambda array: array[::-1].copy()[::-1],
+    "slice": lambda array: np.repeat(array, 2, axis=1)[:, ::2],
+    "read-only": lambda array: np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape),
+}
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor, lambda array: torch.tensor(array).bfloat16()])
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
+def test_equal_arrays_have_one_key_however_they_are_in_memory(order, kind):
+    other = order(ARRAY)
+    assert (other == ARRAY).all()
+    if kind is np.array:
+        assert content_key(other) == content_key(ARRAY) != content_key(other + 1)
+        return
+    of_other = kind(other.copy()).permute(2, 1, 0).contiguous().permute(2, 1, 0)
+    assert content_key(of_other) == content_key(kind(ARRAY)) != content_key(kind(ARRAY) + 1)
+
+
+def test_the_keys_of_earlier_versions():
+    """In `trainer_state.json`, the items of evolving checklists have them."""
+    images = PIXEL, Image.new("L", (3, 70), 7), b"GIF89a", "a.png"
+    assert [content_key(asks(image))[:8] for image in images] == ["d898eb7c", "ecfa402c", "0df1f34c", "2d0b5c8e"]
 
 
 def test_a_key_is_the_same_in_another_process():

@@ -25,7 +25,7 @@ groups with images (`vision.py`), the prompt up to its last image is computed on
 in the model's own forward pass with its pixels, and kept for the rows of the rest. One such prefix is kept at a time,
 whatever its length, because a prompt needs the memory for it in any case. The first is compared with plain passes over
 whole prompts. If they differ, or nothing can be kept, each prompt with images is computed by itself. So is a prompt
-that shares its last image with no other prompt, as where the images stand in the questions.
+that shares its last image with no other prompt.
 
 Models with recurrent layers (Mamba, linear attention) pass a state from token to token and cannot be packed. For these
 models, and for those that fail [`packs_exactly`], each prompt is read separately. Separate prompts are padded on the
@@ -114,6 +114,7 @@ from checklist_rewards.backends.vision import (
     Eyes,
     ImageError,
     Views,
+    apart,
     load_processor,
     tokenized_apart,
     with_refused,
@@ -311,23 +312,23 @@ class TransformersBackend(Backend):
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
-        seen = [any(map(has_images, (group.system, group.prefix, *group.tails))) for group in groups]
-        if not any(seen):
-            return self._read_texts(groups, labels)
-        eyes = self.eyes
-        texts, usage = self._read_texts([group for group, sees in zip(groups, seen, strict=True) if not sees], labels)
-        pictured = [group for group, sees in zip(groups, seen, strict=True) if sees]
-        views = Views(eyes, self.max_batch_tokens)
-        found = tokenized_apart(pictured, partial(eyes.groups, views=views))
-        tokenized = [tokens for tokens in found if not isinstance(tokens, Unanswered)]
-        answers, more = self._read_images(tokenized, views, eyes.tokens.label_groups(labels))
-        of_texts, of_images = iter(texts), iter(with_refused(pictured, found, answers))
-        merged = [
-            next(of_images if sees else of_texts)
-            for group, sees in zip(groups, seen, strict=True)
-            for _ in group.tails
-        ]
-        return merged, Usage.total([usage, more]) if texts else more
+        spent: list[Usage] = []
+
+        def texts(some: Sequence[ReadGroup]) -> list[list[Answer]]:
+            answers, usage = self._read_texts(some, labels)
+            spent.append(usage)
+            return answers
+
+        def pictured(some: Sequence[ReadGroup]) -> list[list[Answer]]:
+            views = Views(self.eyes, self.max_batch_tokens)
+            found = tokenized_apart(some, partial(self.eyes.groups, views=views))
+            tokenized = [tokens for tokens in found if not isinstance(tokens, Unanswered)]
+            answers, usage = self._read_images(tokenized, views, self.eyes.tokens.label_groups(labels))
+            spent.append(usage)
+            return with_refused(some, found, answers)
+
+        answers = apart(groups, texts, pictured)
+        return list(chain.from_iterable(answers)), Usage.total(spent)
 
     @cached_property
     def eyes(self) -> Eyes:
@@ -357,18 +358,15 @@ class TransformersBackend(Backend):
         heads: dict[tuple[int, ...], list[Branch[_Place]]] = {}
         for number in in_order(tokenized):
             prefix = tokenized[number].prefix
-            by_head: dict[tuple[int, ...], list[tuple[list[int], _Place]]] = {}
-            for index, tail in tokenized[number].fitting(self.limit):
-                prompt = prefix + tail
-                end = 1 + max((place for place, token in enumerate(prompt) if token < 0), default=-1)
-                by_head.setdefault(tuple(prompt[:end]), []).append((prompt[max(end, len(prefix)) :], (number, index)))
-            for head, tails in by_head.items():
-                heads.setdefault(head, []).append((prefix[len(head) :], tails))
+            end = 1 + max(place for place, token in enumerate(prefix) if token < 0)
+            tails = [(tail, (number, index)) for index, tail in tokenized[number].fitting(self.limit)]
+            if tails:
+                heads.setdefault(tuple(prefix[:end]), []).append((prefix[end:], tails))
         computed = cached = separate = 0
         alone: list[Branch[_Place]] = []
         for head, branches in heads.items():
             whole: list[Branch[_Place]] = [([*head, *rest], tails) for rest, tails in branches]
-            if not head or sum(len(tails) for _, tails in branches) == 1:
+            if sum(len(tails) for _, tails in branches) == 1:
                 alone += whole
             elif self._shares(head, branches, views):
                 found: list[tuple[TreeRow[_Place], list[Answer]]] = []
@@ -466,7 +464,7 @@ class TransformersBackend(Backend):
             for module, delta in zip(places, before, strict=True):
                 module.rope_deltas = delta
 
-    def _read_texts(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
+    def _read_texts(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[list[Answer]], Usage]:
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
         reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
@@ -485,7 +483,7 @@ class TransformersBackend(Backend):
         _enter([*found, *zip(rows, answered, strict=True)], reads)
         separate = 0 if self.packs else sum(len(row.values) for row in rows)
         prompt_tokens, floor = floor_tokens(tokenized, self.limit)
-        return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed + more, floor, separate, cached)
+        return reads, Usage(prompt_tokens, computed + more, floor, separate, cached)
 
     def _read_below(
         self,

@@ -29,7 +29,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -61,6 +61,7 @@ _EDGE = 8
 _OF_TEXT = ("input_ids", "attention_mask")
 
 
+T = TypeVar("T")
 Pixels = dict[str, torch.Tensor]
 """Arguments of the forward pass, such as `pixel_values`."""
 
@@ -77,6 +78,10 @@ class Sight(NamedTuple):
     """The shape of each argument of the forward pass, without the first axis."""
     texts: tuple[str, ...]
     """What replaces the placeholder of each image."""
+    ids: tuple[Ids, ...]
+    """The tokens of each of these texts."""
+    apart: bool
+    """Whether these texts begin and end with control tokens, so that no token reaches into the text around them."""
     kinds: dict[str, dict[int, int]]
     """Arguments with a number per token, such as `token_type_ids`: the number of each token that has not 0."""
     counts: tuple[int, ...]
@@ -212,7 +217,7 @@ class Eyes:
         self._agrees: dict[tuple[Any, ...], bool] = {}
 
     def groups(self, groups: Sequence[ReadGroup], views: Views, *, compact: bool = False) -> list[TokenGroup]:
-        """Tokenize groups of reads, with or without images.
+        """Tokenize groups of reads with images, all of which are in the prefix.
 
         Args:
             groups (sequence of [`ReadGroup`]): The groups.
@@ -220,18 +225,13 @@ class Eyes:
             compact (`bool`, *optional*, defaults to `False`): Whether to keep the placeholder of each image instead of
                 its tokens, as for an engine that processes images itself.
         """
-        found: list[TokenGroup | None] = [None] * len(groups)
+        found: dict[int, TokenGroup] = {}
         framed: list[tuple[int, ReadGroup, Frame, Sight]] = []
-        plain = [n for n, group in enumerate(groups) if not any(map(has_images, (group.prefix, *group.tails)))]
-        if plain:
-            for number, tokens in zip(plain, self._without_images.groups([groups[n] for n in plain]), strict=True):
-                found[number] = tokens
         for number, group in enumerate(groups):
             _refuse_in_system(group.system)
-            if found[number] is not None:
-                continue
-            messages = chat_messages(group.system, group.prefix)
-            if any(map(has_images, group.tails)) or not self._splits(messages, bool(group.written), views):
+            if any(map(has_images, group.tails)):
+                raise ModelError("an image stands in a question; put it into the input or the target.")
+            if not self._splits(chat_messages(group.system, group.prefix), bool(group.written), views):
                 found[number] = shared_prefix(self._whole(group, views, compact))
                 continue
             sight = views.of(images_in(group.prefix))
@@ -242,7 +242,7 @@ class Eyes:
         made = self.tokens.framed_groups([text for _, text, _, _ in framed], [frame for _, _, frame, _ in framed])
         for (number, _, _, sight), tokens in zip(framed, made, strict=True):
             found[number] = tokens if compact else self._numbered(tokens, sight)
-        return [group for group in found if group is not None]
+        return [found[number] for number in range(len(groups))]
 
     def prompt(self, messages: Messages, views: Views, *, compact: bool = False) -> Ids:
         """Token ids of a whole conversation with images, up to where the model's reply starts."""
@@ -263,17 +263,13 @@ class Eyes:
         the tokens of the images then replace, unless these could be one token with the text around them."""
         found = []
         for group, short in zip(groups, self.groups(groups, views, compact=True), strict=True):
-            shown = [images_in(group.prefix, tail) for tail in group.tails]
-            prompts = [short.prefix + tail for tail in short.tails]
-            if not all(self._stands_apart(images, views) for images in shown):
-                [full] = self.groups([group], views)
-            elif any(map(has_images, group.tails)):
-                expanded = (self._expanded(*one, views) for one in zip(prompts, shown, strict=True))
-                full = shared_prefix(list(expanded))
+            images = images_in(group.prefix)
+            if views.of(images).apart:
+                full = TokenGroup(self._expanded(short.prefix, images, views), short.tails)
             else:
-                full = TokenGroup(self._expanded(short.prefix, images_in(group.prefix), views), short.tails)
-            for tail, prompt, images in zip(full.tails, prompts, shown, strict=True):
-                views.sent[tuple(full.prefix + tail)] = prompt, images
+                [full] = self.groups([group], views)
+            for tail, own in zip(full.tails, short.tails, strict=True):
+                views.sent[tuple(full.prefix + tail)] = short.prefix + own, images
             found.append(full)
         return found
 
@@ -281,26 +277,18 @@ class Eyes:
         """As [`prompt`]; `views` gets what is sent for it."""
         short = self.prompt(messages, views, compact=True)
         images = images_in(*(message["content"] for message in messages))
-        apart = self._stands_apart(images, views)
+        apart = views.of(images).apart
         prompt = self._expanded(short, images, views) if apart else self.prompt(messages, views)
         views.sent[tuple(prompt)] = short, images
         return prompt
 
-    def _stands_apart(self, images: Sequence[Image], views: Views) -> bool:
-        """Whether the tokens of images begin and end with control tokens, so that no token reaches into the text."""
-        control = tuple(self.tokens.encoder.control)
-        texts = views.of(images).texts if images else ()
-        return all(text.startswith(control) and text.endswith(control) for text in texts)
-
     def _expanded(self, short: Ids, images: Sequence[Image], views: Views) -> Ids:
         """Ids with the tokens of each image, as in [`groups`], in place of its placeholder."""
-        if not images:
-            return short
         sight = views.of(images)
         placeholder = self.tokens.tokenizer.convert_tokens_to_ids(self.placeholder)
         if short.count(placeholder) != len(images):
             raise ModelError(f"the chat template of {type(self.processor).__name__} drops or repeats an image.")
-        left = iter(self.tokens.encoder.whole(sight.texts))
+        left = iter(sight.ids)
         full = [own for token in short for own in (next(left) if token == placeholder else (token,))]
         return self._numbered(TokenGroup(full, [[]]), sight).prefix
 
@@ -330,10 +318,13 @@ class Eyes:
         texts = tuple(text.split(_BETWEEN))
         if len(texts) != len(images):
             raise ModelError(f"the processor {type(self.processor).__name__} does not keep the places of images.")
-        counts = tuple(own.count(self.image_id) for own in self.tokens.encoder.whole(texts))
+        own = tuple(self.tokens.encoder.whole(texts))
+        counts = tuple(tokens.count(self.image_id) for tokens in own)
+        control = tuple(self.tokens.encoder.control)
+        apart = all(text.startswith(control) and text.endswith(control) for text in texts)
         pixels = {name: torch.as_tensor(value) for name, value in out.items()}
         shapes = tuple((name, tuple(value.shape[1:])) for name, value in pixels.items())
-        return Sight(tuple(images), shapes, texts, kinds, counts, first), pixels
+        return Sight(tuple(images), shapes, texts, own, apart, kinds, counts, first), pixels
 
     def _frame(self, system: str | None, before: str, think: bool, compact: bool, views: Views) -> Frame:
         key = system, before, think, compact
@@ -368,29 +359,16 @@ class Eyes:
         return TokenGroup(numbered(group.prefix), [numbered(tail, before) for tail in group.tails])
 
     def _whole(self, group: ReadGroup, views: Views, compact: bool) -> list[Ids]:
-        """Ids of every prompt of a group, each tokenized whole."""
+        """Ids of every prompt of a group, each tokenized whole by the processor."""
+        if group.written:
+            raise ModelError(
+                f"a thought before a label cannot be combined with images for {type(self.processor).__name__}."
+            )
+        sight = views.of(images_in(group.prefix))
         prompts = []
-        for index, tail in enumerate(group.tails or ("",)):
-            user, written = group.prefix + tail, group.written[index : index + 1]
-            messages = chat_messages(group.system, user)
-            if not has_images(user):
-                text = ReadGroup(group.system, group.prefix, (tail,), written=written)
-                [plain] = self._without_images.groups([text])
-                prompts.append(plain.prefix + plain.tails[0])
-                continue
-            sight = views.of(images_in(user))
-            if self._splits(messages, bool(written), views):
-                before, rest = _after_images(user)
-                frame = self._frame(group.system, before, bool(written), compact, views)
-                [made] = self.tokens.framed_groups([ReadGroup(group.system, "", (rest,), written=written)], [frame])
-                ids = made.prefix + made.tails[0]
-            elif written:
-                raise ModelError(
-                    f"a thought before a label cannot be combined with images for {type(self.processor).__name__}."
-                )
-            else:
-                ids = self._by_processor(messages, False, compact)
-            prompts.append(ids if compact else self._numbered(TokenGroup(ids, [[]]), sight).prefix)
+        for tail in group.tails:
+            ids = self._by_processor(chat_messages(group.system, group.prefix + tail), False, compact)
+            prompts.append(self._numbered(TokenGroup(ids, [[]]), sight).prefix)
         return prompts
 
     def _splits(self, messages: Messages, think: bool, views: Views) -> bool:
@@ -469,6 +447,21 @@ def _same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     return one is not None and other is not None and torch.equal(one, other)
 
 
+def apart(
+    groups: Sequence[ReadGroup],
+    texts: Callable[[list[ReadGroup]], Sequence[T]],
+    pictured: Callable[[list[ReadGroup]], Sequence[T]],
+) -> list[T]:
+    """One value per group, in order: of those with images from `pictured`, of the others from `texts`. Each is called
+    with all its groups, if there are any."""
+    seen = [any(map(has_images, (group.system, group.prefix, *group.tails))) for group in groups]
+    found: dict[bool, Iterator[T]] = {}
+    for sees, values in ((True, pictured), (False, texts)):
+        own = [group for group, other in zip(groups, seen, strict=True) if other == sees]
+        found[sees] = iter(values(own) if own else ())
+    return [next(found[sees]) for sees in seen]
+
+
 def tokenized_apart(
     groups: Sequence[ReadGroup], tokenize: Callable[[Sequence[ReadGroup]], list[TokenGroup]]
 ) -> list[TokenGroup | Unanswered]:
@@ -484,13 +477,13 @@ def tokenized_apart(
 
 def with_refused(
     groups: Sequence[ReadGroup], found: Sequence[TokenGroup | Unanswered], answers: Iterable[Answer]
-) -> list[Answer]:
-    """One answer per prompt of all groups: those of [`tokenized_apart`] that were read have `answers`, in order."""
+) -> list[list[Answer]]:
+    """The answers of each group, one per prompt. Groups of [`tokenized_apart`] that were read have `answers`, in
+    order."""
     left = iter(answers)
     return [
-        Answer(None, tokens) if isinstance(tokens, Unanswered) else next(left)
+        [Answer(None, tokens) if isinstance(tokens, Unanswered) else next(left) for _ in group.tails]
         for group, tokens in zip(groups, found, strict=True)
-        for _ in group.tails
     ]
 
 

@@ -35,6 +35,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
+from itertools import chain
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,16 @@ from checklist_rewards.backends.models import (
     warn_about_copies,
 )
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
-from checklist_rewards.backends.tokens import load_chat_tokenizer
-from checklist_rewards.backends.vision import Eyes, ImageError, Views, load_processor, tokenized_apart, with_refused
+from checklist_rewards.backends.tokens import TokenGroup, load_chat_tokenizer
+from checklist_rewards.backends.vision import (
+    Eyes,
+    ImageError,
+    Views,
+    apart,
+    load_processor,
+    tokenized_apart,
+    with_refused,
+)
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
 from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -231,21 +240,19 @@ class VLLMBackend(Backend):
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
         over = Answer(None, self.over_limit, keep=not self._reduced)
-        seen = [any(map(has_images, (group.system, group.prefix, *group.tails))) for group in groups]
-        if not any(seen):
-            return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=over)
-        views = Views(self.eyes)
-        # As in a call without images, where a prompt without images has the same tokens.
-        texts = iter(self.tokens.groups([group for group, sees in zip(groups, seen, strict=True) if not sees]))
-        of_images = [group for group, sees in zip(groups, seen, strict=True) if sees]
-        pictured = iter(tokenized_apart(of_images, partial(self.eyes.send, views=views)))
-        found = [next(pictured) if sees else next(texts) for sees in seen]
+        views: list[Views] = []
+
+        def pictured(some: Sequence[ReadGroup]) -> list[TokenGroup | Unanswered]:
+            views.append(Views(self.eyes))
+            return tokenized_apart(some, partial(self.eyes.send, views=views[0]))
+
+        found = apart(groups, self.tokens.groups, pictured)
         tokenized = [group for group in found if not isinstance(group, Unanswered)]
-        ask = partial(self._ask, views=views)
+        ask = partial(self._ask, views=views[0] if views else None)
         read, usage = read_prompts(
             self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized
         )
-        return with_refused(groups, found, read), usage
+        return list(chain.from_iterable(with_refused(groups, found, read))), usage
 
     @cached_property
     def eyes(self) -> Eyes:

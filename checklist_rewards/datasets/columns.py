@@ -118,6 +118,15 @@ class ArrowFile:
         self._writer.close()
 
 
+def media(features: Mapping[str, Any]) -> Features:
+    """The columns with images, audio, videos or documents, which `datasets` stores as bytes and decodes when they are
+    read."""
+    from datasets import Features
+
+    kinds = ("Image(", "Audio(", "Video(", "Pdf(")
+    return Features({name: type for name, type in features.items() if any(kind in str(type) for kind in kinds)})
+
+
 def _is_pillow(value: Any) -> bool:
     """Whether a value is a PIL image. PIL, which is an optional library, is not imported."""
     module = sys.modules.get("PIL.Image")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, islice
@@ -27,6 +27,7 @@ from checklist_rewards.datasets.columns import (
     checklist_features,
     dataset_from_rows,
     in_order,
+    media,
 )
 from checklist_rewards.datasets.criteria import Counts, CriteriaReader
 from checklist_rewards.datasets.formats import PARTS, ROWS, Format, known_formats, own_format
@@ -82,6 +83,8 @@ class ImportedRows:
 
     format: Format
     rows: Iterator[Found]
+    features: Callable[[], Mapping[str, Any]]
+    """The types of the columns of the source; see [`SourceRows`]."""
     counts: Counts = field(default_factory=Counts)
     """What was dropped, taken and changed; complete once all rows have been read."""
 
@@ -184,9 +187,11 @@ def import_checklists(path: str | Path | Dataset, **settings: Any) -> Dataset:
 
     features = checklist_features()
     del features[PROMPT]
-    dataset = dataset_from_rows(rows(), features)
-    if dataset is None:
+    if (first := next(found := rows(), None)) is None:
         raise SampleError(f"{name}: the file has no rows.")
+    features |= {name: kind for name, kind in media(imported.features()).items() if name in first and name != PROMPT}
+    dataset = dataset_from_rows(chain([first], found), features)
+    assert dataset is not None
     if imported.left_out:
         logger.warning("%s: dropped fields that items do not have: %s", name, listed_fields(imported.left_out))
     return in_order(dataset)
@@ -199,7 +204,7 @@ def imported_rows(path: str | Path | Dataset, *, folder: Path = Path(), **settin
     for name in how.item_keys or ():
         if name not in PARTS and name not in ChecklistItem.model_fields:
             raise SampleError(f"item_keys: {name!r} is not a field of an item; allowed: {', '.join(PARTS)}.")
-    source = read_source(path)
+    source, features = read_source(path)
     where = str(path) if isinstance(path, str | Path) else "the dataset"
     known = _named_format(how)
     peeked = list(islice(source, _LOOKED_AT))
@@ -227,7 +232,7 @@ def imported_rows(path: str | Path | Dataset, *, folder: Path = Path(), **settin
                 f"a fault, {said['avoided']} say what is avoided). Set --pitfalls fault, or --pitfalls avoided."
             )
 
-    return ImportedRows(format, rows(), counts)
+    return ImportedRows(format, rows(), features, counts)
 
 
 def write_imported(imported: ImportedRows, file: str | Path, output: Path) -> tuple[int | None, int]:

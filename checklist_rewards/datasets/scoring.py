@@ -11,7 +11,7 @@ from typing import Any
 
 from datasets import Dataset, Features, IterableDataset, Value
 
-from checklist_rewards.datasets.columns import dataset_from_rows
+from checklist_rewards.datasets.columns import dataset_from_rows, media
 from checklist_rewards.datasets.shards import in_groups
 from checklist_rewards.datasets.tasks import RowWork, Source, Totals
 from checklist_rewards.errors import SampleError
@@ -74,8 +74,7 @@ def score_dataset(
             for batch in in_groups(rows, BATCH_ROWS, lambda row: row.number):
                 yield from scored(batch)
 
-        images = {name: feature for name, feature in dataset.features.items() if "Image(" in str(feature)}
-        result = dataset_from_rows(results(), Features(images))
+        result = dataset_from_rows(results(), media(dataset.features))
         assert result is not None
         return result
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,7 +34,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.documents import MAX_DEPTH, read_text, read_value
-from checklist_rewards.files.rows import FORMATS, Row, read_rows, saved_dataset, unknown_extension
+from checklist_rewards.files.rows import FORMATS, Row, read_rows, rows_of_tables, saved_dataset, unknown_extension
 from checklist_rewards.messages import speaker
 from checklist_rewards.validation import import_extra, missing
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 EXTENSIONS = (*FORMATS, *DOCUMENTS)
 _CHUNK = 1 << 20
+_ROWS = 256
+"""Rows of a dataset that are in memory at once."""
 _ASKED = {"prompt", "question", "instruction", "query", "messages", "input", "problem"}
 WHOLE = "rubric"
 """The key of the only row of a file that is a list of criteria."""
@@ -59,8 +63,16 @@ class Shared(NamedTuple):
     """Fields that were dropped."""
 
 
-def read_source(source: str | Path | Dataset) -> Iterator[Row]:
-    """The rows of a source, one at a time.
+class SourceRows(NamedTuple):
+    """What there is to import."""
+
+    rows: Iterator[Row]
+    features: Callable[[], Mapping[str, Any]]
+    """The types of its columns, as `datasets` knows them; none if they are not known."""
+
+
+def read_source(source: str | Path | Dataset) -> SourceRows:
+    """The rows of a source, one at a time. Images are cells of `datasets.Image`, with their bytes as they are stored.
 
     Args:
         source (`str`, `Path` or `Dataset`): a file with one of `EXTENSIONS`, a folder or a pattern (`data/*.parquet`)
@@ -70,12 +82,14 @@ def read_source(source: str | Path | Dataset) -> Iterator[Row]:
     Raises:
         SampleError: Immediately, if there is nothing to read; while iterating, if a row is malformed.
     """
-    if not isinstance(source, str | Path):
-        return _of_dataset(source, "the dataset")
-    files = source_files(source)
-    if files is None:
-        return _of_hub(str(source))
-    return (row for file in files for row in _of_file(file))
+    dataset: Any = source
+    if isinstance(source, str | Path):
+        files = source_files(source)
+        if files is not None:
+            return SourceRows((row for file in files for row in _of_file(file)), partial(_features, files[0]))
+        dataset = _of_hub(str(source))
+    name = str(source) if isinstance(source, str | Path) else "the dataset"
+    return SourceRows(_of_dataset(dataset, name), lambda: getattr(dataset, "features", None) or {})
 
 
 def source_files(source: str | Path) -> list[Path] | None:
@@ -254,10 +268,26 @@ def _asked_and_answered(submission: str) -> tuple[Any, str]:
 def _of_dataset(dataset: Any, name: str) -> Iterator[Row]:
     if hasattr(dataset, "keys"):
         raise SampleError(f"{name} has the splits {', '.join(dataset)}; pass one of them.")
-    return (Row(n, dict(row), f"{name}, row {n}") for n, row in enumerate(dataset, start=1))
+    rows: Iterable[Row]
+    if getattr(dataset, "features", None) is None:
+        rows = (Row(n, dict(row), "") for n, row in enumerate(dataset, start=1))
+    else:
+        rows = rows_of_tables(dataset.with_format("arrow").iter(_ROWS))
+    return (replace(row, where=f"{name}, row {row.number}") for row in rows)
 
 
-def _of_hub(name: str) -> Iterator[Row]:
+def _features(path: Path) -> Mapping[str, Any]:
+    [datasets] = import_extra("datasets", extra="datasets")
+    if saved_dataset(path):
+        return datasets.load_from_disk(str(path)).features
+    if path.suffix.lower() != ".parquet":
+        return {}
+    import pyarrow.parquet as pq
+
+    return datasets.Features.from_arrow_schema(pq.read_schema(path))
+
+
+def _of_hub(name: str) -> Any:
     """A dataset of the hub, as a stream."""
     repository, _, split = name.partition(":")
     if missing("datasets"):
@@ -266,13 +296,12 @@ def _of_hub(name: str) -> Iterator[Row]:
         )
     [datasets] = import_extra("datasets", extra="datasets")
     try:
-        dataset = datasets.load_dataset(repository, split=split or "train", streaming=True)
+        return datasets.load_dataset(repository, split=split or "train", streaming=True)
     except Exception as error:  # whatever the hub, the network or the loader raise
         reason = str(error).partition("\n")[0]
         raise SampleError(
             f"{name}: there is no such file, and the hub gives no dataset of this name ({reason})."
         ) from None
-    return _of_dataset(dataset, name)
 
 
 def _first_character(path: Path) -> str:

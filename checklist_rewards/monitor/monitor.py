@@ -414,21 +414,23 @@ def _penalized(call: Call, shown: Iterable[bool]) -> Call:
 
 
 def _seen(call: Call, attacks: Sequence[Pattern]) -> list[Seen]:
+    ids = call.checklist_ids
     return [
-        seen_of(_text(call, place, sample), call.extra.retests.get(place, ()), attacks)
+        seen_of(_text(call, place, sample, ids[place]), call.extra.retests.get(place, ()), attacks)
         for place, sample in enumerate(call.samples)
         if sample is not None
     ]
 
 
-def _text(call: Call, place: int, sample: Sample) -> ScoredText:
+def _text(call: Call, place: int, sample: Sample, checklist_id: str | None) -> ScoredText:
     """A completion of the call, as the reader of its log returns it."""
+    prompt, images = call.described[place]
     data = {
-        "prompt": call.prompts[place],
-        "images": call.images_at(place),
+        "prompt": prompt,
+        "images": images,
         "completion": shown(sample.target),
         "written": call.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
-        "checklist_hash": sample.checklist.id,
+        "checklist_hash": checklist_id,
         "group": call.groups[place] if call.groups else None,
         "held_out": list(call.held_out[place]),
         "shadow": call.extra.shadow.get(place),

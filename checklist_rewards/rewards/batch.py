@@ -24,6 +24,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
@@ -31,9 +32,9 @@ from typing import Any, Protocol
 from checklist_rewards.chat import PARTS, CompletionReader, Part, Target
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.images import Image, has_images, image_of, shown
+from checklist_rewards.images import Image, has_images, image_of, once_per_content, shown
 from checklist_rewards.keys import content_key, described, image_key, prompt_identity
-from checklist_rewards.messages import IMAGES, Images, images_of, with_images
+from checklist_rewards.messages import IMAGES, Images, has_its_images, images_of, with_images
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
 from checklist_rewards.rows import IMAGE_COLUMNS, image_column, images_of_row
 from checklist_rewards.scorer import Sample
@@ -116,6 +117,8 @@ class Call:
     """What the monitor read in addition; None if it read nothing."""
     log_fields: Sequence[Mapping[str, Any]] = ()
     """Further fields of the log lines, if there are any."""
+    _described: list[tuple[Any, list[Any]]] = field(default_factory=list, repr=False, compare=False)
+    """[`described`], once it was needed; the same list in every stage."""
 
     @classmethod
     def of(
@@ -171,9 +174,33 @@ class Call:
         return getattr(self.trainer_state, "stateful_callbacks", None)
 
     @property
+    def described(self) -> Sequence[tuple[Any, Sequence[Any]]]:
+        """Each prompt and its images as JSON-compatible values, which have the same keys; each content is hashed once.
+        Images that the judge sees stay as they are, and so does an object that has no key."""
+
+        def describe(value: Any) -> Any:
+            try:
+                return value if isinstance(value, Image) else described(value, paths=False)
+            except SampleError:  # of an image that cannot be decoded; `content_key` raises it where a key is needed
+                return value
+
+        if not self._described:
+            once = partial(described, describe=once_per_content(describe))
+            rows = [(once(prompt), list(map(once, self.images_at(n)))) for n, prompt in enumerate(self.prompts)]
+            self._described.extend(rows)
+        return self._described
+
+    @property
     def identities(self) -> list[Any]:
         """What each prompt is compared by; see [`prompt_identity`]."""
-        return [prompt_identity(prompt, self.images_at(place)) for place, prompt in enumerate(self.prompts)]
+        return [prompt_identity(prompt, images) for prompt, images in self.described]
+
+    @property
+    def checklist_ids(self) -> list[str | None]:
+        """The id of each checklist, which is a hash; computed once for the completions that share one."""
+        checklists = {id(sample.checklist): sample.checklist for sample in self.samples if sample is not None}
+        ids = {place: checklist.id for place, checklist in checklists.items()}
+        return [None if sample is None else ids[id(sample.checklist)] for sample in self.samples]
 
     def images_at(self, place: int) -> Sequence[Any]:
         """The images of a prompt. Where the judge does not see them, those of the columns, which are not read."""
@@ -188,7 +215,7 @@ class Call:
 
     def with_images(self, name: str, judged: Collection[int]) -> Call:
         """The call with the images of some of its prompts, in the prompts and for each, from the parts of messages and
-        the columns `image` and `images`. Each image object is decoded once.
+        the columns `image` and `images`. Each content is decoded once.
 
         Args:
             name (`str`): What an error begins with, before the row.
@@ -204,7 +231,7 @@ class Call:
                 raise SampleError(
                     f"{name}: expected one value of {key!r} per prompt, got {got} for {len(self.prompts)} prompts."
                 )
-        prompts, read = list(self.prompts), _once_each()
+        prompts, read = list(self.prompts), once_per_content(image_of)
         images: list[list[Image]] = [[] for _ in prompts]
         for place in judged:
             where = f"{name}, row {place + 1} of the batch"
@@ -214,7 +241,7 @@ class Call:
             except SampleError as error:
                 raise SampleError(f"{where}: {error}") from None
             images[place] = given if isinstance(prompts[place], str) else images_of(prompts[place])
-        return replace(self, prompts=prompts, images=images) if any(images) else self
+        return replace(self, prompts=prompts, images=images, _described=[]) if any(images) else self
 
     def counting(self) -> Call:
         """The call with the items that count."""
@@ -253,20 +280,6 @@ class Call:
         before: list[list[Any]] = [[UNCALIBRATED, _uncalibrated(sample.checklist, score)]] if calibrated else []
         made: list[list[Any]] = [[name, values[place]] for name, values in self.stages]
         return {**columns, "shaping": before + (made or [[score.primary_metric, score.primary_score]])}
-
-
-def _once_each() -> Callable[..., Image]:
-    """[`image_of`], which decodes the same object once: a trainer passes it in the prompt and in the column, and for
-    every completion."""
-    found: dict[Any, tuple[Any, Image]] = {}  # with the object, so that no other one gets its id
-
-    def read(value: Any, *where: Any) -> Image:
-        key = value if isinstance(value, str) else id(value)
-        if key not in found:
-            found[key] = value, image_of(value, *where)
-        return found[key][1]
-
-    return read
 
 
 class Stage(Protocol):
@@ -606,10 +619,11 @@ class RewardLog:
 def log_records(call: Call) -> Iterator[dict[str, Any]]:
     """The records of the completions for [`RewardLog.write`], with further fields last. `completion` is the text that
     was judged; `written`, what the trainer passed, is added where that has no answer."""
-    rows = zip(call.prompts, call.completions, call.samples, call.rewards, call.scores, strict=True)
-    for place, (prompt, completion, sample, reward, score) in enumerate(rows):
+    rows = zip(call.described, call.completions, call.samples, call.rewards, call.scores, strict=True)
+    checklist_ids = call.checklist_ids
+    for place, ((prompt, images), completion, sample, reward, score) in enumerate(rows):
         state = None if sample is None else sample.target_state
-        images = call.images_at(place) if isinstance(prompt, str) else ()
+        images = () if has_its_images(prompt) else images
         yield {
             "step": call.step,
             "prompt": described(prompt),
@@ -619,7 +633,7 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
             "state": state,
             **({"written": described(completion)} if state in NO_ANSWER_STATES else {}),
             "reward": reward,
-            "checklist_hash": None if sample is None else sample.checklist.id,
+            "checklist_hash": checklist_ids[place],
             **call.log_columns(place),
             "score": None if score is None else score.model_dump(),
             **({} if call.training else {"evaluation": True}),

@@ -113,7 +113,7 @@ class ItemsAcrossGroup(ShapingStep):
             else item_credits(sample.checklist, score, self.answers)
             for v, sample, score in zip(call.rewards, call.samples, call.scores, strict=True)
         ]
-        asked = [None if sample is None else sample.checklist.id for sample in call.samples]
+        asked = call.checklist_ids
         mine_and_others = [*zip(groups, rows, asked, strict=True)]
         mine_and_others += from_other_ranks(mine_and_others)
         self._same_items((group, checklist) for group, row, checklist in mine_and_others if row is not None)

@@ -36,6 +36,7 @@ from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
 from checklist_rewards.images import shown
 from checklist_rewards.keys import content_key
+from checklist_rewards.messages import without_images
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
     ENVIRONMENTS,
@@ -395,12 +396,17 @@ class ChecklistReward:
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
         ids = columns.get(COMPLETION_IDS)
         reader = self.readers.of(trainer)
-        inputs = []
+        if self.readers.images == "ignore":
+            prompts = list(map(without_images, prompts))
+        inputs: list[tuple[str | None, str | None]] = []
+        read: dict[str, tuple[str | None, str | None]] = {}  # the completions of a prompt share its texts
         for place in judged:
-            try:
-                inputs.append(reader.prompt_text(prompts[place]))
-            except SampleError as error:
-                raise SampleError(f"{self.__name__}, row {place + 1} of the batch: {error}") from None
+            if (key := repr(prompts[place])) not in read:
+                try:
+                    read[key] = reader.prompt_text(prompts[place])
+                except SampleError as error:
+                    raise SampleError(f"{self.__name__}, row {place + 1} of the batch: {error}") from None
+            inputs.append(read[key])
         targets = self.readers.read(
             reader,
             [completions[place] for place in judged],

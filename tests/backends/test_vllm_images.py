@@ -38,17 +38,15 @@ def test_a_request_has_a_placeholder_and_the_pixels_of_each_image(requests_of):
     eyes = engine_of(LLAVA).eyes
     views = Views(eyes)
     placeholder = eyes.tokens.tokenizer.convert_tokens_to_ids("<image>")
-    for group, tokens in zip([*GROUPS, TEXT[0]], eyes.send([*GROUPS, TEXT[0]], views), strict=True):
-        images = {GROUPS[2].prefix: [BLUE], GROUPS[3].prefix: [TALL, RED], TEXT[0].prefix: []}.get(group.prefix, [RED])
+    for group, tokens in zip(GROUPS, eyes.send(GROUPS, views), strict=True):
+        images = {GROUPS[2].prefix: [BLUE], GROUPS[3].prefix: [TALL, RED]}.get(group.prefix, [RED])
         prompts = [tokens.prefix + tail for tail in tokens.tails]
         for prompt, request in zip(prompts, requests_of(prompts, views), strict=True):
             assert request["prompt_token_ids"].count(placeholder) == len(images)
             assert len(request["prompt_token_ids"]) <= len(prompt)
-            if images:
-                assert request["multi_modal_uuids"] == {"image": [image.key for image in images]}
-                assert [picture.size for picture in request["multi_modal_data"]["image"]] == [i.size for i in images]
-            else:
-                assert set(request) == {"prompt_token_ids"} and request["prompt_token_ids"] == prompt
+            assert request["multi_modal_uuids"] == {"image": [image.key for image in images]}
+            assert [picture.size for picture in request["multi_modal_data"]["image"]] == [i.size for i in images]
+    assert requests_of([[1, 2]], views) == [{"prompt_token_ids": [1, 2]}]
 
 
 def test_all_requests_share_one_object_per_image(requests_of):
@@ -63,12 +61,24 @@ def test_all_requests_share_one_object_per_image(requests_of):
 def test_the_tokens_of_a_prompt_that_is_sent_are_those_of_the_transformers_engine(name):
     """Texts are tokenized with placeholders, which the tokens of the images replace."""
     eyes = engine_of(name).eyes
-    in_tails = ReadGroup(None, "Which is it? ", (f"This {RED.mark}?", f"Or this {BLUE.mark}?"))
-    groups = [*GROUPS, TEXT[0], in_tails]
-    for sent, whole in zip(eyes.send(groups, Views(eyes)), eyes.groups(groups, Views(eyes)), strict=True):
+    for sent, whole in zip(eyes.send(GROUPS, Views(eyes)), eyes.groups(GROUPS, Views(eyes)), strict=True):
         assert [sent.prefix + tail for tail in sent.tails] == [whole.prefix + tail for tail in whole.tails]
     [messages] = [[{"role": "user", "content": f"{RED.mark} and {BLUE.mark} What is it?"}]]
     assert eyes.send_prompt(messages, Views(eyes)) == eyes.prompt(messages, Views(eyes))
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_the_tokens_of_an_image_are_tokenized_once_per_call(name, monkeypatch):
+    eyes, tokenized = engine_of(name).eyes, []
+    encoder = type(eyes.tokens.encoder)
+    whole = encoder.whole
+    monkeypatch.setattr(encoder, "whole", lambda self, texts: tokenized.append(texts) or whole(self, texts))
+    groups = [ReadGroup("You judge.", f"Look: {RED.mark} The answer is {n}. ", ("Is it red?",)) for n in range(8)]
+    eyes.send(groups[:1], Views(eyes))  # the first prompt of its kind is tried
+    views, tokenized[:] = Views(eyes), []
+    eyes.send(groups, views)
+    [sight] = {sight.images: sight for sight in views._sights.values()}.values()
+    assert [texts for texts in tokenized if list(texts) == list(sight.texts)] == [sight.texts]
 
 
 def unloaded(name, **processor):

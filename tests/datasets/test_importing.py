@@ -1,9 +1,11 @@
 """Checklists that somebody else wrote, out of files."""
 
+import io
 import json
 
 import pytest
-from datasets import Dataset
+from datasets import Dataset, Features, Image, List, Value
+from PIL import Image as Pillow
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.datasets import (
@@ -210,3 +212,77 @@ def test_infobench_is_imported_whole(data_dir):
     assert dataset[0]["target"] == first["output"]
     assert [item["category"] for item in dataset[0]["checklist"]] == ["Format", "Content", "Content"]
     assert len(set(dataset["prompt"])) == 500
+
+
+def jpeg() -> bytes:
+    """A file of which another encoding would have other pixels."""
+    file = io.BytesIO()
+    Pillow.effect_noise((16, 16), 50).save(file, "JPEG")
+    return file.getvalue()
+
+
+FILES = [jpeg() for _ in range(3)]
+PICTURED = Features(
+    {
+        "prompt": Value("string"),
+        "checklist": List(Value("string")),
+        "image": Image(),
+        "images": List(Image()),
+        "seen": {"first": Image()},
+    }
+)
+PICTURED_ROWS = Dataset.from_list(
+    [
+        {
+            "prompt": f"p{number}",
+            "checklist": ["Is it?"],
+            "image": {"bytes": file, "path": f"{number}.jpg"},
+            "images": [{"bytes": file, "path": None}] * 2,
+            "seen": {"first": {"bytes": file, "path": None}},
+        }
+        for number, file in enumerate(FILES)
+    ],
+    features=PICTURED,
+)
+
+
+def saved(path):
+    PICTURED_ROWS.save_to_disk(str(path))
+    return path
+
+
+def parquet(path):
+    PICTURED_ROWS.to_parquet(str(path / "a.parquet"))
+    return path
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda path: PICTURED_ROWS,
+        lambda path: PICTURED_ROWS.with_format("torch"),
+        lambda path: PICTURED_ROWS.to_iterable_dataset(),
+        lambda path: saved(path / "saved"),
+        parquet,
+        lambda path: parquet(path) / "a.parquet",
+    ],
+    ids=["dataset", "formatted", "stream", "saved", "folder", "parquet"],
+)
+def test_images_keep_their_bytes_and_their_type(tmp_path, source):
+    dataset = import_checklists(source(tmp_path))
+    assert {name: dataset.features[name] for name in ("image", "images", "seen")} == {
+        name: PICTURED[name] for name in ("image", "images", "seen")
+    }
+    rows = dataset.with_format("arrow")[:].to_pylist()
+    assert [row["image"] for row in rows] == [{"bytes": f, "path": f"{n}.jpg"} for n, f in enumerate(FILES)]
+    assert [image["bytes"] for row in rows for image in (*row["images"], row["seen"]["first"])] == [
+        file for file in FILES for _ in range(3)
+    ]
+    assert [row["prompt"] for row in rows] == ["p0", "p1", "p2"]
+
+
+def test_a_row_of_a_dataset_is_named_in_errors():
+    rows = Dataset.from_list([{"prompt": "a", "checklist": ["Is it?"]}, {"prompt": "b", "checklist": [""]}])
+    for dataset in (rows, rows.to_iterable_dataset()):
+        with pytest.raises(ChecklistError, match="the dataset, row 2"):
+            import_checklists(dataset)

@@ -391,14 +391,14 @@ def test_json_lists_are_read_in_pieces(tmp_path, monkeypatch):
     ]
     path = tmp_path / "a.json"
     path.write_text("\ufeff\n" + json.dumps(rows, indent=1), encoding="utf-8")
-    expected = [row.data for row in sources.read_source(path)]
+    expected = [row.data for row in sources.read_source(path).rows]
     assert expected == rows
     for chunk in (1, 7, 100):
         monkeypatch.setattr(sources, "_CHUNK", chunk)
-        assert [row.data for row in sources.read_source(path)] == rows
+        assert [row.data for row in sources.read_source(path).rows] == rows
     path.write_text(json.dumps(rows)[:-20])
     with pytest.raises(SampleError, match=r"a.json: not valid JSON"):
-        list(sources.read_source(path))
+        list(sources.read_source(path).rows)
 
 
 @pytest.mark.parametrize(

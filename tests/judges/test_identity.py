@@ -12,6 +12,10 @@ from tests.jsonl import write_jsonl
 EXAMPLE = {"target": "A red rose.", "question": "Is it red?", "label": "yes"}
 
 
+class Continuing(FakeBackend):
+    continues = True
+
+
 def identity(**settings):
     return ChecklistScorer(backend=FakeBackend(), store=False, **settings).identity
 
@@ -24,8 +28,21 @@ def test_a_prompt_counts_by_its_text(tmp_path, mode, name):
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         shutil.copy(prompts_dir() / f"judges/{name}.md", tmp_path / folder / "judge.md")
-    one, two = (identity(mode=mode, prompt=tmp_path / folder / "judge.md", **more) for folder in ("one", "two"))
+    scorers = [
+        ChecklistScorer(
+            backend=Continuing(replies=["No reply."]),
+            store=tmp_path / "store",
+            mode=mode,
+            prompt=tmp_path / folder / "judge.md",
+            **more,
+        )
+        for folder in ("one", "two")
+    ]
+    one, two = (scorer.identity for scorer in scorers)
     assert one == two
+    for scorer in scorers:
+        scorer.score(["Is it red?"], target="A red rose.", input="What is it?")
+    assert [scorer.receipt.asked for scorer in scorers] == [1, 0]  # the other folder's answer was in the store
     changed = (tmp_path / "two/judge.md").read_text().replace("{target}", "{target}\n\nJudge strictly.")
     (tmp_path / "two/judge.md").write_text(changed)
     assert identity(mode=mode, prompt=tmp_path / "two/judge.md", **more) != one

@@ -1,12 +1,17 @@
 """Images in the calls of a reward: prompts, columns, results of tools, and the log."""
 
+import io
 import json
+from collections import Counter
 
 import pytest
 from PIL import Image as Pillow
+from transformers import AutoTokenizer
 
-from checklist_rewards import ChecklistScorer, images
+from checklist_rewards import ChecklistScorer, images, keys
 from checklist_rewards.backends import Engine
+from checklist_rewards.backends.models import pocket_dir
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.evaluation.scored import ScoredFile
@@ -141,14 +146,112 @@ def test_a_log_of_a_reward_that_ignored_images_is_read_without_them(tmp_path):
     assert all(not sample.images and sample.input == "What?" for sample in asked_again(tmp_path / "log.jsonl"))
 
 
-def test_an_object_is_decoded_once_however_many_completions_have_it(monkeypatch):
-    decoded, real = [], images._opened
-    monkeypatch.setattr(images, "_opened", lambda content: decoded.append(content) or real(content))
-    red, blue = (Pillow.new("RGB", (8, 8), colour) for colour in ("red", "blue"))
-    prompts = [asks(red, ASKED)] * 4 + [ASKED] * 4
+def png(image):
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+FORMS = {
+    "one object": lambda image: image,
+    "copies": lambda image: image.copy(),
+    "files": lambda image: Pillow.open(io.BytesIO(png(image))),
+    "loaded files": lambda image: loaded(Pillow.open(io.BytesIO(png(image)))),  # what TRL's data loader passes
+    "grey": lambda image: image.convert("L"),
+    "transparent": lambda image: image.convert("RGBA"),
+    "palettes": lambda image: image.convert("P"),
+    "bytes": png,
+    "cells": lambda image: {"bytes": png(image), "path": None},
+}
+
+
+def loaded(image):
+    image.load()
+    return image
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """The contents that were decoded for the judge, and those that were hashed for a key."""
+    found = {"decoded": [], "hashed": []}
+    for name, module, function in (("decoded", images, "_opened"), ("hashed", keys, "_content")):
+        real = getattr(module, function)
+        monkeypatch.setattr(module, function, lambda value, n=name, r=real: found[n].append(value) or r(value))
+    return found
+
+
+@pytest.mark.parametrize("mode", ["show", "ignore"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_content_is_hashed_once_per_call_however_many_completions_have_it(tmp_path, hashed, mode, form):
+    """With everything that compares prompts: groups, shaping, evolving checklists, log and monitor."""
+    red, blue = (Pillow.effect_noise((40, 70), 50).convert("RGB") for _ in range(2))
+    make = FORMS[form]
+    column = [[make(image)] for image in (red, blue) for _ in range(4)]
+    prompts = [asks(image, ASKED) for [image] in column[:4]] + [ASKED] * 4
+    reward = rewarded(Seeing(), images=mode, log=tmp_path / "log.jsonl", monitor={}, shaping=["centred"])
+    assert reward(prompts, [f"Red {n}." for n in range(8)], [["Is it?"]] * 8, images=column) == [0.0] * 8
+    assert reward.monitor.alarms is not None and len((tmp_path / "log.jsonl").read_text().splitlines()) == 8
+    repeated = 4 if form in ("files", "palettes") else 1  # whose pixels are not in memory, or are numbers of colours
+    assert len(hashed["decoded" if mode == "show" else "hashed"]) == 2 * repeated
+    assert not hashed["hashed" if mode == "show" else "decoded"]
+    if mode == "show":
+        assert [len({sample.images for sample in reward.last.samples[n : n + 4]}) for n in (0, 4)] == [1, 1]
+
+
+@pytest.mark.parametrize("mode", ["show", "ignore"])
+def test_a_prompt_is_read_and_rendered_once_for_all_its_completions(monkeypatch, mode):
+    counts = Counter()
+    for name in ("prompt_text", "_render"):
+        real = getattr(CompletionReader, name)
+        monkeypatch.setattr(CompletionReader, name, lambda *a, n=name, r=real, **k: counts.update([n]) or r(*a, **k))
+    tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
+    reward, pictures = rewarded(Seeing(), images=mode, tokenizer=tokenizer), [PILLOWS["red"], PILLOWS["blue"]]
+
+    def counted(completions):
+        counts.clear()
+        prompts = [asks(image.copy(), f"{ASKED} {n}") for n, image in enumerate(pictures) for _ in range(completions)]
+        reward(prompts, ["Red."] * len(prompts), [["Is it?"]] * len(prompts))
+        return dict(counts)
+
+    counted(1)  # the tokenizer's template is tried
+    assert counted(8) == counted(1) == {"prompt_text": 2, "_render": 2}
+
+
+def test_images_that_differ_in_one_pixel_or_their_rotation_are_different():
+    first = Pillow.effect_noise((300, 200), 50).convert("RGB")
+    last, turned = first.copy(), first.copy()
+    last.putpixel((299, 199), (1, 2, 3))
+    turned.getexif()[0x0112] = 3
+    again = [first.copy(), last.copy(), turned.copy()]
+    again[2].getexif()[0x0112] = 3
     reward = rewarded(Seeing())
-    assert reward(prompts, ["Red."] * 8, [["Is it?"]] * 8, images=[[red]] * 4 + [[blue]] * 4) == [0.75] * 8
-    assert decoded == [red, blue] and [sample.images for sample in reward.last.samples] == [(RED,)] * 4 + [(BLUE,)] * 4
+    reward(["What?"] * 6, ["Red."] * 6, [["Is it?"]] * 6, images=[first, last, turned, *again])
+    keys = [sample.images[0].key for sample in reward.last.samples]
+    assert keys == [image_of(image).key for image in (first, last, turned, *again)]
+    assert len(set(keys)) == 3 and keys[:3] == keys[3:]
+
+
+LOGGED = {
+    "text": lambda image: "What?",
+    "messages": lambda image: [{"role": "user", "content": "What?"}],
+    "places": lambda image: asks(None, "What?"),
+    "parts": lambda image: asks(image, "What?"),
+    "a part and a place": lambda image: asks(PILLOWS["red"], None, "What?"),
+}
+
+
+@pytest.mark.parametrize("columns", ["image", "images"])
+@pytest.mark.parametrize("checklist", [["Is it?"], None])
+@pytest.mark.parametrize("mode", ["show", "ignore"])
+@pytest.mark.parametrize("shape", LOGGED)
+def test_rows_of_a_log_have_one_prompt_where_their_images_are_equal(tmp_path, shape, mode, checklist, columns):
+    given = [PILLOWS["green"], PILLOWS["green"].copy(), PILLOWS["blue"], PILLOWS["blue"].copy()]
+    prompts = [LOGGED[shape](image) for image in given]
+    column = [[image] for image in given] if columns == "images" else given
+    reward = rewarded(Seeing(), images=mode, log=tmp_path / "log.jsonl")
+    reward(prompts, ["Red."] * 4, [checklist] * 4, **{columns: column})
+    keys = [text.prompt_key for text in ScoredFile(tmp_path / "log.jsonl", unscored=True)]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
 
 
 def test_the_images_of_rows_without_a_checklist_are_not_read(tmp_path):

@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForImageTextToText
 
-from checklist_rewards import ChecklistScorer
+from checklist_rewards import ChecklistScorer, images
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.vision import load_processor
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -52,10 +52,12 @@ ROWS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("trainer", "columns"), [("GRPO", "places"), ("GRPO", "image"), ("RLOO", "images")])
-def test_the_judge_sees_the_images_of_each_row_in_order(policy, settings, tmp_path, trainer, columns):
+def test_the_judge_sees_the_images_of_each_row_in_order(policy, settings, tmp_path, trainer, columns, monkeypatch):
     import trl
 
     load, processor = policy
+    decoded, real = [], images._opened
+    monkeypatch.setattr(images, "_opened", lambda content: decoded.append(content) or real(content))
     backend = Seeing()
     reward = ChecklistReward(ChecklistScorer(Engine(backend=backend), store=False), log=tmp_path / "log.jsonl")
     pairs = [(COLOURS[n], COLOURS[n - 1]) for n in range(len(COLOURS))]
@@ -75,10 +77,17 @@ def test_the_judge_sees_the_images_of_each_row_in_order(policy, settings, tmp_pa
         )
         run.train()
     assert len(reward.last.samples) == 8
+    column = [
+        cell
+        for row in reward.last.columns[columns.replace("places", "images")]
+        for cell in (row if isinstance(row, list) else [row])
+    ]
+    assert len(set(map(id, column))) == len(column)  # the data set decodes the images of each completion anew
+    assert len(decoded) == len({image for sample in reward.last.samples for image in sample.images})
     inputs = [sample.input for sample in reward.last.samples]
     assert set(inputs) == set(expected) and inputs[::2] == inputs[1::2]
-    for sample, images in ((sample, expected[sample.input]) for sample in reward.last.samples):
-        assert sample.images == (images[:1] if columns == "image" else images)
+    for sample, own in ((sample, expected[sample.input]) for sample in reward.last.samples):
+        assert sample.images == (own[:1] if columns == "image" else own)
     for keys in backend.shown:  # one read per different completion
         assert keys in [[image.key for image in sample.images] for sample in reward.last.samples]
     logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
