@@ -93,11 +93,7 @@ def pytest_collection_finish(session):
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-def pytest_unconfigure(config):
-    """At the end, libraries report what was not freed."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)  # at the end, libraries report what was not freed
 
 
 SLOWEST = (

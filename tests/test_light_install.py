@@ -1,8 +1,8 @@
 """The wheel without extras, in an environment of its own, as in a host that pins its own torch and transformers.
 
-Its dependencies are links to the packages of this environment, so that nothing is downloaded or compiled again. The last
-tests add the extra `ui` to the same environment: the app starts, shows its page and a report, and judges
-without torch. So they stand at the end of this file, after the tests of what works without an extra.
+Its dependencies are links to the packages of this environment, so that nothing is downloaded or compiled again. The
+last tests add the extra `ui` to the same environment: the app starts, shows its page and a report, and judges without
+torch. So they stand at the end of this file, after the tests of what works without an extra.
 """
 
 import json

@@ -183,6 +183,7 @@ def adapted(smollm2, vllm_installed, tmp_path_factory):
     adapter = shutil.copytree(adapter_of(ENGLISH), tmp_path_factory.mktemp("adapted") / "adapter")
     # a short context and a small cache, because it is a second engine next to that of the session
     settings = {"adapter": str(adapter), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
+    settings["max_num_batched_tokens"] = 512  # vLLM warms up with as many, by default 4096
     engine = Engine("smollm2", "vllm", settings=settings)
     with engine_in_a_fork():
         engine.load()

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 @contextmanager
 def engine_in_a_fork() -> Iterator[None]:
-    """Engines that start here are forks. On a CPU, vLLM starts fresh processes, whose imports take ten seconds of a core."""
+    """Engines that start here are forks. On a CPU, vLLM starts fresh processes: ten seconds of imports in each."""
     with patch("vllm.v1.engine.utils.get_mp_context", lambda: multiprocessing.get_context("fork")):
         yield
 

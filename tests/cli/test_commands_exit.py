@@ -256,6 +256,7 @@ def test_the_first_command_of_a_user_ends(runs, smollm2):
     environment["VLLM_LOGGING_LEVEL"] = "ERROR"  # as TRL sets it when it is imported
     command = [sys.executable, "-m", "checklist_rewards.cli", "generate", "prompts.jsonl", "-o", "out.jsonl"]
     command += ["--pipeline", "english", "--backend", "vllm"]  # one row on a CPU would be written with transformers
+    command += ["--engine-args", '{"max_num_batched_tokens": 1024}']  # vLLM warms up with as many, by default 4096
     done = subprocess.run(command, cwd=runs.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG)
     assert done.returncode == 0 and "preparing the model 'english-writer'" in done.stderr, done.stderr
     assert "Triton" not in done.stderr, done.stderr
