@@ -17,7 +17,9 @@ MUTANTS ?= 100
 SEED ?= 1
 VENV := .venv
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
+# Python compiles what is imported, once. Compiling all that pip installs takes a minute and a half of a core.
+unexport PYTHONDONTWRITEBYTECODE
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile
 CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} HF_HUB_OFFLINE=1
 
 .PHONY: demo demo-english test test-all most vllm test-frameworks test-versions mutants bench house docs lint clean

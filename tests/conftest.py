@@ -95,51 +95,50 @@ def pytest_collection_finish(session):
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-def pytest_unconfigure(config):
-    """At the end, libraries report what was not freed."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)  # at the end, libraries report what was not freed
 
 
 SLOWEST = (
+    "test_docs.py",
+    "rewards/test_placement_reference.py",
+    "ui/app/test_browser.py",
+    "rewards/test_batch_families.py",
     "datasets/test_ray_cluster.py",
     "rewards/test_placement_settings.py",
-    "rewards/test_placement_reference.py",
-    "test_docs.py",
-    "test_light_install.py",
-    "test_conformance.py",
     "ui/app/test_batch_served.py",
-    "test_english.py",
-    "rewards/test_trl_trainers.py",
-    "recipes/studies/test_gpu_benchmark.py",
-    "checks/test_programs.py",
-    "test_smollm2.py",
-    "cli/test_scoring_resume.py",
-    "ui/app/test_browser_annotate.py",
-    "rewards/test_callback.py",
-    "rewards/test_batch_families.py",
-    "recipes/test_serve_judge.py",
-    "ui/app/test_browser.py",
-    "ui/app/test_browser_files.py",
-    "ui/test_report_browser.py",
-    "cli/test_attacking.py",
-    "recipes/test_demo.py",
-    "backends/test_models.py",
-    "test_hygiene.py",
-    "ui/app/test_batch.py",
-    "evolving/test_evolve_trainers.py",
-    "distill/test_adapter.py",
-    "rewards/test_reward_failures.py",
-    "rewards/test_reward_advantages.py",
-    "checks/test_sandbox.py",
     "checks/test_unit_tests.py",
-    "test_growth.py",
+    "test_english.py",
+    "ui/test_report_browser.py",
+    "test_light_install.py",
+    "cli/test_attacking.py",
+    "ui/app/test_browser_files.py",
+    "recipes/test_serve_judge.py",
+    "rewards/test_trl_trainers.py",
+    "ui/app/test_browser_annotate.py",
+    "test_smollm2.py",
     "backends/test_transformers_architectures.py",
+    "distill/test_adapter.py",
+    "backends/test_models.py",
+    "test_conformance.py",
+    "checks/test_sandbox.py",
+    "checks/test_programs.py",
+    "rewards/test_callback.py",
+    "cli/test_scoring_resume.py",
+    "recipes/test_demo.py",
+    "rewards/test_reward_advantages.py",
+    "rewards/test_reward_failures.py",
+    "rewards/test_batch_groups.py",
+    "ui/app/test_batch.py",
+    "evolving/test_improve.py",
+    "rewards/test_ranks_collectives.py",
+    "evolving/test_evolve_trainers.py",
     "datasets/test_exporting_round_trips.py",
+    "test_frameworks_runner.py",
+    "test_growth.py",
     "backends/test_transformers.py",
     "backends/test_vllm.py",
     "backends/test_templates.py",
+    "test_hygiene.py",
 )
 """Files that take several seconds of a core, in the order in which they start. The others follow."""
 

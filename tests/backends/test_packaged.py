@@ -21,6 +21,7 @@ from checklist_rewards.backends.tokens import local_tokenizer
 from checklist_rewards.errors import ModelError
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.backends.test_engine import read
+from tests.backends.vllmserver import engine_in_a_fork
 from tests.conftest import HANG
 
 
@@ -182,8 +183,10 @@ def adapted(smollm2, vllm_installed, tmp_path_factory):
     adapter = shutil.copytree(adapter_of(ENGLISH), tmp_path_factory.mktemp("adapted") / "adapter")
     # a short context and a small cache, because it is a second engine next to that of the session
     settings = {"adapter": str(adapter), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
+    settings["max_num_batched_tokens"] = 512  # vLLM warms up with as many, by default 4096
     engine = Engine("smollm2", "vllm", settings=settings)
-    engine.load()
+    with engine_in_a_fork():
+        engine.load()
     weights = adapter / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4096] + bytes(4096))
     return engine, set(multiprocessing.active_children()) - others

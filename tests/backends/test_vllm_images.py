@@ -22,6 +22,7 @@ from tests.backends.conftest import vllm_serving
 from tests.backends.test_vision import TEXT
 from tests.backends.test_vision_architectures import BLUE, GROUPS, LABELS, RED, TALL, engine_of, folder_of
 from tests.backends.vision_architectures import VISION, build
+from tests.backends.vllmserver import engine_in_a_fork
 
 LLAVA = "LLaVA"
 SENT = ["Qwen2-VL", "Idefics3", "LLaVA", "Gemma 3"]
@@ -163,9 +164,9 @@ def test_vllm_sees_what_transformers_sees(wide_llava):
     """In transformers' class of LLaVA, which vLLM can run: its own imports torchvision, and that of the index needs
     CUDA."""
     ours = TransformersBackend(wide_llava)
-    theirs = VLLMBackend(
-        wide_llava, limit_mm_per_prompt={"image": 2}, max_model_len=512, max_num_seqs=16, model_impl="transformers"
-    )
+    settings = dict(limit_mm_per_prompt={"image": 2}, max_model_len=512, max_num_seqs=16, model_impl="transformers")
+    with engine_in_a_fork():
+        theirs = VLLMBackend(wide_llava, **settings)
     try:
         groups = [*GROUPS, TEXT[0]]
         expected, _ = ours.read(groups, LABELS)

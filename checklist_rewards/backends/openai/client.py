@@ -41,6 +41,8 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
 from itertools import chain
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -597,6 +599,14 @@ def _is_plain(address: str) -> bool:
 def _http_client() -> Any:
     # No timeout here, because each attempt has its own. The aiohttp transport is three times as fast as httpx.
     try:
-        return openai.DefaultAioHttpClient(timeout=None)
+        return openai.DefaultAioHttpClient(timeout=None, verify=_certificates())
     except RuntimeError:
-        return openai.DefaultAsyncHttpxClient(timeout=None)
+        return openai.DefaultAsyncHttpxClient(timeout=None, verify=_certificates())
+
+
+@cache
+def _certificates() -> Any:
+    """The SSL context of all clients, as the httpx of the SDK makes it: each would read the certificates for 20 ms."""
+    bases = openai.DefaultAsyncHttpxClient.__mro__
+    library = next(name for base in bases if (name := base.__module__.partition(".")[0]).startswith("httpx"))
+    return import_module(library).create_ssl_context()
