@@ -607,6 +607,5 @@ def _http_client() -> Any:
 @cache
 def _certificates() -> Any:
     """The SSL context of all clients, as the httpx of the SDK makes it: each would read the certificates for 20 ms."""
-    bases = openai.DefaultAsyncHttpxClient.__mro__
-    library = next(name for base in bases if (name := base.__module__.partition(".")[0]).startswith("httpx"))
-    return import_module(library).create_ssl_context()
+    httpx = import_module(openai.Timeout.__module__.partition(".")[0])  # httpx2, or httpx before openai 3
+    return httpx.create_ssl_context()
