@@ -239,7 +239,7 @@ def test_a_score_survives_json_and_a_scorer_survives_pickling():
 
 
 def test_a_misspelled_argument_is_one_sentence_with_the_right_name():
-    with pytest.raises(SampleError, match=r"unknown argument 'treshold' \(did you mean 'threshold'\?\); allowed"):
+    with pytest.raises(SampleError, match="unknown argument 'treshold'; the nearest are threshold, "):
         ChecklistScorer("pocket", treshold=0.5)
 
 
