@@ -54,6 +54,14 @@ def test_a_config_of_a_reward_is_checked(run, no_engine):
     assert run("lint", "reward.yaml").stdout == "reward.yaml: a reward\n"
 
 
+def test_a_format_of_rubrics_is_checked(run, no_engine):
+    right = "name: mine\nprompt: [task.text]\nchecklist: task.grading\nitem: {question: claim}\n"
+    Path("mine.yaml").write_text(right)
+    Path("typo.yaml").write_text(right.replace("checklist", "checklst"))
+    assert run("lint", "mine.yaml").stdout == "mine.yaml: the format 'mine' for `checklists import`\n"
+    assert "typo.yaml:3: unknown key 'checklst' (did you mean 'checklist'?)" in run("lint", "typo.yaml").stderr
+
+
 def test_a_bad_packaged_prompt_is_one_of_so_many(run, monkeypatch, tmp_path):
     (tmp_path / "judges").mkdir()
     (tmp_path / "judges" / "good.md").write_text("{target} {question}")
