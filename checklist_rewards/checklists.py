@@ -274,8 +274,9 @@ class Checklist(BaseModel):
             try:
                 value = json.loads(value)
             except (ValueError, RecursionError) as error:
+                python = "; this is a Python list, write it with json.dumps" if value[:2] in ("['", "[{") else ""
                 raise ChecklistError(
-                    f"{where}: a checklist given as a string must be JSON ({error}); got {shown(value)}."
+                    f"{where}: a checklist given as a string must be JSON ({error}); got {shown(value)}{python}."
                 ) from None
         origin: dict[str, Any] = {}
         if isinstance(value, Mapping) and "items" in value:

@@ -103,7 +103,7 @@ class Config(BaseModel):
             if isinstance(cause, ChecklistRewardsError):
                 raise cause from None
             if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
-                raise SampleError(unknown("argument", str(detail["loc"][0]), type(self).model_fields)) from None
+                raise SampleError(_unknown("argument", str(detail["loc"][0]), type(self))) from None
             raise SampleError(sentence(error, type(self))) from None
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # validation of files does not call it
@@ -211,11 +211,15 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
         owner, path, place = inner, inside, f"{place}.{name}" if place else str(name)
     begin = f"{place}: " if place else ""
     if len(path) == 1 and detail["type"] == "extra_forbidden":
-        return begin + unknown("key", str(path[0]), owner.model_fields)
+        return begin + _unknown("key", str(path[0]), owner)
     in_collection = len(path) > 1 and any(get_origin(one) in (dict, list, tuple) for one in members)
     if path and issubclass(owner, Config) and detail["type"] not in _SAID and field is not None and not in_collection:
         return begin + allowed(owner, str(path[0])).fault(str(path[0]), detail["input"])
     return one_sentence(error, model)
+
+
+def _unknown(what: str, name: str, owner: type[BaseModel]) -> str:
+    return unknown(what, name, owner.model_fields, f"help({owner.__module__}.{owner.__name__})")
 
 
 def _word(kind: Any) -> str:

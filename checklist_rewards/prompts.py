@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Literal
 
 from checklist_rewards.errors import PromptError
+from checklist_rewards.validation import three_of
 
 Kind = Literal["judge", "batch", "generator", "stage"]
 
@@ -259,7 +260,7 @@ def load_prompt(prompt: str | Path | PromptTemplate, kind: Kind) -> PromptTempla
         kind (`str`): "judge", "batch", "generator" or "stage".
 
     Raises:
-        PromptError: If the prompt is not found or is invalid. The message lists the packaged prompts.
+        PromptError: If the prompt is not found or is invalid. The message names the nearest packaged prompts.
     """
     if isinstance(prompt, PromptTemplate):
         return prompt
@@ -268,14 +269,15 @@ def load_prompt(prompt: str | Path | PromptTemplate, kind: Kind) -> PromptTempla
 
 
 def prompt_file(prompt: str | Path) -> Path:
-    """The file of a packaged prompt or of a path. Raises [`PromptError`] that lists the packaged prompts if there is
-    none."""
+    """The file of a packaged prompt or of a path. Raises [`PromptError`] if there is none."""
     packaged = prompts_dir() / f"{prompt}.md"
     path = packaged if packaged.is_file() else Path(prompt)
     if not path.is_file():
         names = sorted(str(p.relative_to(prompts_dir()).with_suffix("")) for p in prompts_dir().glob("*/*.md"))
-        known = ", ".join(names)
-        raise PromptError(f"prompt not found: {prompt!r}; give the path of a Markdown file or one of {known}.")
+        raise PromptError(
+            f"prompt not found: {prompt!r}; give the path of a Markdown file or the name of a packaged prompt; "
+            f"{three_of(str(prompt), names, '`checklist-rewards list prompts`')}."
+        )
     return path
 
 

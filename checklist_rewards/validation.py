@@ -20,6 +20,8 @@ from checklist_rewards.errors import SampleError, shown
 
 MARKS = ("\ufdd0", "\ufdd1")
 """The noncharacters of Unicode around the hash of an image in a text; see `images.py`."""
+_FEW = 20
+"""Most names that an error message lists in full."""
 _WITHOUT_MARKS = str.maketrans(dict.fromkeys(MARKS, "\ufffd"))
 
 
@@ -79,30 +81,29 @@ def string(name: str, value: object) -> None:
         raise SampleError(f"{name} must be a string, got {type(value).__name__} {shown(value)}.")
 
 
-def unknown(what: str, name: str, allowed: Iterable[str]) -> str:
-    """The error message for an unknown name: the closest known ones, and all of them.
+def unknown(what: str, name: object, allowed: Iterable[str], listed: str = "") -> str:
+    """The error message for an unknown name: the closest known ones, and all of them; of more than 20, the three
+    nearest, and where all of them are.
 
     >>> unknown("key", "treshold", ["threshold", "scale"])
     "unknown key 'treshold' (did you mean 'threshold'?); allowed: threshold, scale."
     """
     names = list(allowed)
-    return f"unknown {what} {name!r}{nearest(name, names)}; allowed: {', '.join(names)}."
+    if not listed or len(names) <= _FEW:
+        return f"unknown {what} {shown(name)}{nearest(str(name), names)}; allowed: {', '.join(names)}."
+    return f"unknown {what} {shown(name)}; {three_of(str(name), names, listed)}."
 
 
-def unknown_of_many(what: str, name: object, names: Collection[str], listed: str) -> str:
-    """The error message for an unknown name of a long list: the three nearest names, and where all of them are.
-
-    >>> unknown_of_many("check type", "wrds", ["words", "letters", "json", "title"], "checklist_rewards.checks.CHECKS")
-    "unknown check type 'wrds'; the nearest are words, letters, title; all 4 are in checklist_rewards.checks.CHECKS."
-    """
-    wanted = str(name).lower()
+def three_of(name: str, names: Collection[str], listed: str) -> str:
+    """The three names of a long list that are nearest to `name`, and where all of them are, for an error message."""
+    wanted = name.lower()
 
     def likeness(known: str) -> float:
         whole = known.lower()
         return max(difflib.SequenceMatcher(None, part, wanted).ratio() for part in (whole, whole.rpartition(":")[2]))
 
     near = ", ".join(sorted(names, key=likeness, reverse=True)[:3])
-    return f"unknown {what} {shown(name)}; the nearest are {near}; all {len(names)} are in {listed}."
+    return f"the nearest are {near}; see {listed} for all {len(names)}"
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
@@ -146,7 +147,9 @@ def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -
         message = f"unknown key{hint}; allowed: {', '.join(allowed)}" if allowed else "unknown key"
     elif kind == "model_type":
         message = f"expected a mapping, got {shown(detail['input'])}"
-    elif kind != "value_error" or (place and " got " not in message and not isinstance(detail["input"], Mapping)):
+    elif (kind != "value_error" or (place and not isinstance(detail["input"], Mapping))) and not (
+        " got " in message or shown(detail["input"]) in message
+    ):
         message += f", got {shown(detail['input'])}"
     return f"{place}: {message}." if place else f"{message}."
 

@@ -22,7 +22,7 @@ from itertools import cycle, islice
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.validation import unknown_of_many
+from checklist_rewards.validation import unknown
 
 Change = Callable[[str, str, Checklist], str]
 """From a response, its prompt and its checklist to a response."""
@@ -112,9 +112,9 @@ def combined(names: Sequence[str], response: str, prompt: str, checklist: Checkl
     Raises:
         SampleError: For a name that is not in the bank.
     """
-    unknown = next((name for name in names if name not in BANK), None)
-    if unknown is not None:
-        raise SampleError(unknown_of_many("attack", unknown, BANK, "checklist_rewards.attacks.bank.BANK"))
+    missing = next((name for name in names if name not in BANK), None)
+    if missing is not None:
+        raise SampleError(unknown("attack", missing, BANK, "checklist_rewards.attacks.bank.BANK"))
     for attack in sorted((BANK[name] for name in names), key=lambda attack: not attack.replaces):
         response = attack(response, prompt, checklist)
     return response

@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from checklist_rewards.errors import CheckError, ChecklistError, shown
 from checklist_rewards.plugins import load_plugins
-from checklist_rewards.validation import unknown_of_many
+from checklist_rewards.validation import unknown
 
 Bounds = tuple[int, int]
 """The fewest and the most that a count can be."""
@@ -201,7 +201,7 @@ def check_of(value: Any) -> Check:
     if isinstance(name, str) and name not in CHECKS:
         load_plugins()
     if not isinstance(name, str) or name not in CHECKS:
-        raise ValueError(unknown_of_many("check type", name, CHECKS, "checklist_rewards.checks.CHECKS").rstrip("."))
+        raise ValueError(unknown("check type", name, CHECKS, "`checklist-rewards list checks`").rstrip("."))
     try:
         # From JSON, pydantic's strict mode accepts a list for a tuple, but still rejects "5" for a number.
         return CHECKS[name].model_validate_json(json.dumps(value))

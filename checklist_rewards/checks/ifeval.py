@@ -30,7 +30,7 @@ from typing import Any
 from checklist_rewards.checks.base import CHECKS, Check, parsed_check
 from checklist_rewards.checks.verifiable import VERIFIABLE, verifiable_spec, verifiable_words
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.validation import unknown_of_many
+from checklist_rewards.validation import unknown
 
 Spec = dict[str, Any]
 
@@ -209,7 +209,7 @@ def check_of_instruction(instruction: str, kwargs: Mapping[str, Any] | None) -> 
 def _checked(instruction: str, kwargs: Mapping[str, Any] | None) -> tuple[Spec, Check]:
     if instruction not in KINDS:
         raise ChecklistError(
-            unknown_of_many("IFEval instruction", instruction, KINDS, "checklist_rewards.checks.ifeval.KINDS")
+            unknown("IFEval instruction", instruction, KINDS, "checklist_rewards.checks.ifeval.KINDS")
         )
     given = {name: value for name, value in (kwargs or {}).items() if value is not None}
     arguments = {n: int(v) if isinstance(v, float) and v.is_integer() else v for n, v in given.items()}  # from Parquet

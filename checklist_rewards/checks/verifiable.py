@@ -30,7 +30,7 @@ from typing_extensions import override
 from checklist_rewards.checks.base import Check, register_check
 from checklist_rewards.checks.builtin import parts_of
 from checklist_rewards.checks.ifeval_text import sentences_of, words_of
-from checklist_rewards.validation import unknown_of_many
+from checklist_rewards.validation import unknown
 
 _TOKEN = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 
@@ -629,14 +629,14 @@ class Verifiable(Check):
     def _known(self) -> Verifiable:
         if self.name not in _RULES:
             where = "checklist_rewards.checks.verifiable.VERIFIABLE"
-            raise ValueError(unknown_of_many("name", self.name, VERIFIABLE, where).rstrip("."))
+            raise ValueError(unknown("name", self.name, VERIFIABLE, where).rstrip("."))
         allowed = _ARGUMENTS[self.name]
         for key in allowed:
             value, number = self.arguments.get(key), key in _NUMBERS
             if not isinstance(value, int if number else str) or isinstance(value, bool) or value == "":
                 raise ValueError(f"the argument {key!r} must be {'a whole number' if number else 'a text'}")
-        if unknown := self.arguments.keys() - set(allowed):
-            raise ValueError(f"unknown argument {sorted(unknown)[0]!r}; allowed: {', '.join(allowed) or 'none'}")
+        if others := self.arguments.keys() - set(allowed):
+            raise ValueError(f"unknown argument {sorted(others)[0]!r}; allowed: {', '.join(allowed) or 'none'}")
         return self
 
     @override

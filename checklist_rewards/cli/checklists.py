@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from pydantic import BaseModel
 
 from checklist_rewards.backends.servers import SERVERS
 from checklist_rewards.chat import prompt_text
@@ -25,7 +26,7 @@ from checklist_rewards.cli.options import grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, refuse
 from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.datasets.exporting import export_file
-from checklist_rewards.datasets.formats import known_formats
+from checklist_rewards.datasets.formats import Format, known_formats, own_format
 from checklist_rewards.datasets.importing import Found, imported_rows, listed_fields, write_imported
 from checklist_rewards.datasets.sources import source_files
 from checklist_rewards.errors import (
@@ -285,8 +286,9 @@ def lint(
 
     A prompt is a **judge** prompt ({target}, then {question}), a **batch** prompt ({target}, then {checklist}), a
     **generator** prompt ({input}) or a **stage** prompt (any other). A config describes a pipeline, a panel or cascade
-    of judges (--judge), a reward, or a training recipe. In a training recipe only the reward is checked, not the
-    trainer's arguments. Files named in a config and the code checks of a checklist are checked too.
+    of judges (--judge), a reward, a format of rubrics (`checklists import --format`), or a training recipe. In a
+    training recipe only the reward is checked, not the trainer's arguments. Files named in a config and the code
+    checks of a checklist are checked too.
 
     An item without options and without a check must be answerable with yes or no: "What do you think about rain?" is
     an error. Statements, two questions in one, questions that every response meets ("Does the response contain a
@@ -345,19 +347,24 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
         _check_reward(value.get("reward") or {}, f"{path}, reward", path.parent)
         kind = "a training config with a reward" if "reward" in value else "a training config"
         return f"{kind}; trainer arguments are not checked"
-    if _is_reward(value):
+    kind_of_config = _most_like(value)
+    if kind_of_config is RewardConfig:
         _check_reward(value, str(path), path.parent)
         return "a monitored reward" if "monitor" in value else "a reward"
+    if kind_of_config is Format:
+        return f"the format {own_format(path).name!r} for `checklists import`"
     config = PipelineConfig.load(path)
     return f"pipeline {config.name!r}: {config.generator.kind} generator, {config.scorer.kind} scorer"
 
 
-def _is_reward(value: Mapping[Any, Any]) -> bool:
-    """Whether more keys are those of a reward than those of a pipeline; a misspelled key is neither's."""
+def _most_like(value: Mapping[Any, Any]) -> type[BaseModel]:
+    """The kind of config that has the most of these keys, so a misspelled one does not count."""
     if any(key in value for key in _PARTS):
-        return False
+        return PipelineConfig
     of_reward = RewardConfig.model_fields.keys() | RewardConfig.older.keys()
-    return len(value.keys() & of_reward) > len(value.keys() & PipelineConfig.model_fields.keys())
+    fields: dict[type[BaseModel], Set[str]] = {PipelineConfig: PipelineConfig.model_fields.keys()}
+    fields |= {RewardConfig: of_reward, Format: Format.model_fields.keys()}
+    return max(fields, key=lambda kind: len(value.keys() & fields[kind]))
 
 
 def _check_reward(settings: Any, where: str, folder: Path) -> None:

@@ -10,7 +10,10 @@ import re
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
+
+from checklist_rewards.validation import one_sentence
 
 SETTINGS: dict[str, Any] = {
     "no_args_is_help": True,
@@ -39,7 +42,16 @@ HelpAll = Annotated[
 
 
 class Command(TyperCommand):
-    """A command with this help."""
+    """A command with this help. A value that an option does not allow is one sentence."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            if isinstance(error.__cause__, ValidationError):
+                error.message = one_sentence(error.__cause__)
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write usage, description and options."""

@@ -354,7 +354,8 @@ def _print(found: _Inspection, embedder: SentenceEmbedder | None, output: Path |
         shown = (decimal(value, ".2f", "–") for value in (line.pass_rate, line.discrimination, line.stability))
         mark = " (penalty: passes if not)" if line.id in analysis.penalties else ""
         lines.append((line.question + mark, str(line.answered), *shown, ", ".join(line.flags)))
-    console.print(table("question", "n", "pass", "discr.", "stable", "flags", rows=lines, title=f"inspect {rows}"))
+    if lines:
+        console.print(table("question", "n", "pass", "discr.", "stable", "flags", rows=lines, title=f"inspect {rows}"))
     console.print(
         f"{len(reports)} items over {analysis.targets} targets ({found.unscored} rows without a score, "
         f"{analysis.no_answer} without an answer); {len(flagged_items)} flagged"

@@ -398,7 +398,7 @@ class CriteriaReader:
             raise ChecklistError(f"{where}: {text!r:.80} has the levels of a grade inside; {how}.")
         weight = self._weight(part.get("weight"), keys.get("weight"), where, criterion, category)
         check = self._check(part.get("check"), text, rest, where)
-        machine = " " not in text.strip() and _MACHINE.fullmatch(text.strip())
+        machine = self._names_code(text)
         if machine and isinstance(check, Mapping):
             text = question_of_instruction(check)
         item: dict[str, Any] = {"weight": weight, "options": options, "check": check, "category": category}
@@ -488,6 +488,10 @@ class CriteriaReader:
             said = self.pitfalls or "fault"
         return -weight if said == "avoided" else weight
 
+    def _names_code(self, text: str) -> bool:
+        """Whether a text is the name of an instruction that code checks instead of a question."""
+        return self.format.shape == "instructions" or bool(_MACHINE.fullmatch(text.strip()))
+
     def _check(self, given: Any, text: str, rest: dict[str, Any], where: str) -> Any:
         """The code check of a criterion: its own, or the one it names, whose arguments are removed from `rest`."""
         if given is not None:
@@ -502,7 +506,7 @@ class CriteriaReader:
         if isinstance(tags, Mapping) and tags.get("verifier") == "rule":
             name, arguments = str(tags.get("function") or name), tags.get("parameters")
             rest.pop("tags")
-        elif " " in name or not _MACHINE.fullmatch(name):
+        elif not self._names_code(name):
             if isinstance(tags, Mapping) and tags.get("verifier") == "llm":
                 rest.pop("tags")
             return None

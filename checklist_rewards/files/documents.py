@@ -2,7 +2,7 @@
 
 A document is loaded completely. Invalid documents are rejected with an error that names the file and, if known, the
 line. So are documents that would crash later code: nesting of thousands of levels, numbers with thousands of digits,
-YAML aliases that are recursive or expand without bound.
+YAML aliases that are recursive or expand without bound. A key that is in a mapping twice is rejected as well.
 
 Configurations and sources are read into pydantic classes by [`load`], with errors that name the line.
 """
@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, ValidationError, ValidationInfo
 
 from checklist_rewards.config import sentence
-from checklist_rewards.errors import ConfigError
+from checklist_rewards.errors import ConfigError, shown
 from checklist_rewards.files.atomic import write_json, write_text
 from checklist_rewards.files.cells import UTF16_MARKS
 from checklist_rewards.validation import first_error
@@ -55,7 +55,7 @@ def read_value(text: str, path: str | Path) -> Any:
     """
     is_json = Path(path).suffix.lower() == ".json"
     try:
-        value = json.loads(text) if is_json else yaml.safe_load(text)
+        value = json.loads(text, object_pairs_hook=_object) if is_json else yaml.load(text, _Loader)
         _check_size(value, 10 * len(text) + _EXTRA_VALUES)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}: not valid JSON ({error.msg}).") from None
@@ -69,6 +69,31 @@ def read_value(text: str, path: str | Path) -> Any:
     except (AttributeError, TypeError, ValueError) as error:  # for example an invalid date or number
         raise ConfigError(f"{path}: not valid {'JSON' if is_json else 'YAML'} ({error}).") from None
     return value
+
+
+class _Loader(yaml.SafeLoader):
+    """Rejects a key that is in a mapping twice, of which YAML keeps the last value."""
+
+    def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise yaml.composer.ComposerError(problem=_twice(key.value), problem_mark=key.start_mark)
+            seen.add((key.tag, str(key.value)))
+        return node
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(_twice(next(name for name in names if names.count(name) > 1)))
+    return value
+
+
+def _twice(key: str) -> str:
+    return f"the key {shown(key)} is there twice"
 
 
 def _check_size(value: Any, most: int) -> None:

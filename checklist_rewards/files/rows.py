@@ -115,7 +115,9 @@ def unknown_extension(path: str | Path, allowed: Sequence[str]) -> SampleError:
     extension = Path(path).suffix.lower()
     problem = f"unknown extension {extension!r}" if extension else "the file name has no extension"
     if Path(path).is_dir():
-        problem = "a folder is read only if `datasets.save_to_disk` wrote it"
+        problem = (
+            "a folder is read only if `datasets.save_to_disk` wrote it; give one of its files, or write all to one"
+        )
     elif extension in WORKBOOKS:
         problem = f"a workbook ({extension}) is not read; save the sheet as CSV UTF-8"
     return SampleError(f"{path}: {problem}; allowed: {', '.join(allowed)}.")
@@ -279,8 +281,12 @@ def _read_csv(path: Path) -> Iterator[Row]:
         except StopIteration:
             return
         except csv.Error as error:
+            if "universal-newline" in str(error):
+                raise SampleError(
+                    f"{where}: a line ends with CR only; save the file with LF or CRLF (in a spreadsheet: CSV UTF-8)."
+                ) from None
             raise SampleError(f"{where}: not valid CSV ({error}).") from None
-        if not cells:
+        if not cells or (header is None and cells == ["sep=", ""]):  # a spreadsheet's line that names the delimiter
             continue
         if header is None:
             header = cells

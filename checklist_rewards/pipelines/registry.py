@@ -30,7 +30,7 @@ from pydantic import BaseModel
 
 from checklist_rewards.errors import ConfigError
 from checklist_rewards.plugins import load_plugins
-from checklist_rewards.validation import unknown
+from checklist_rewards.validation import nearest, unknown
 from checklist_rewards.writer import parameters_of
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -79,7 +79,10 @@ class Entry:
         allowed = None if self.settings is None else [name for name in self.settings if name not in SURROUNDINGS]
         for name in names:
             if allowed is not None and name not in allowed:
-                raise ConfigError(f"{what} {self.name!r} has no setting {name!r}; allowed: {', '.join(allowed)}.")
+                raise ConfigError(
+                    f"{what} {self.name!r} has no setting {name!r}{nearest(name, allowed)}; allowed: "
+                    f"{', '.join(allowed)}."
+                )
 
 
 class Registry:

@@ -47,7 +47,7 @@ from checklist_rewards.rewards.shaping import (
     LengthPenalty,
     ShapingStep,
 )
-from checklist_rewards.validation import one_sentence
+from checklist_rewards.validation import one_sentence, unknown
 
 _STEPS: tuple[type[ShapingStep], ...] = (
     Earned, GateStep, FormatGate, LengthPenalty, Clipped, Centred, ItemZscore, Contrast, Whitened,
@@ -117,10 +117,13 @@ def _step(step: Any, where: str) -> ShapingStep:
     settings = {"name": step} if isinstance(step, str) else step
     if isinstance(settings, Mapping) and settings.get("name") not in STEPS:
         load_plugins()
-    if not isinstance(settings, Mapping) or settings.get("name") not in STEPS:
+    name = settings.get("name") if isinstance(settings, Mapping) else None
+    if not isinstance(name, str):
         raise SampleError(f"{where}: expected a mapping with a name among {', '.join(STEPS)}, got {step!r:.60}.")
-    shape = STEPS[settings["name"]]
+    if name not in STEPS:
+        raise SampleError(f"{where}: {unknown('step', name, STEPS)}")
+    shape = STEPS[name]
     try:
         return shape.model_validate(dict(settings))
     except ValidationError as error:
-        raise SampleError(f"{where} ({settings['name']}): {one_sentence(error, shape)}") from None
+        raise SampleError(f"{where} ({name}): {one_sentence(error, shape)}") from None

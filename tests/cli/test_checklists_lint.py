@@ -54,6 +54,14 @@ def test_a_config_of_a_reward_is_checked(run, no_engine):
     assert run("lint reward.yaml").stdout == "reward.yaml: a reward\n"
 
 
+def test_a_format_of_rubrics_is_checked(run, no_engine):
+    right = "name: mine\nprompt: [task.text]\nchecklist: task.grading\nitem: {question: claim}\n"
+    Path("mine.yaml").write_text(right)
+    Path("typo.yaml").write_text(right.replace("checklist", "checklst"))
+    assert run("lint", "mine.yaml").stdout == "mine.yaml: the format 'mine' for `checklists import`\n"
+    assert "typo.yaml:3: unknown key 'checklst' (did you mean 'checklist'?)" in run("lint", "typo.yaml").stderr
+
+
 def test_a_bad_packaged_prompt_is_one_of_so_many(run, monkeypatch, tmp_path):
     (tmp_path / "judges").mkdir()
     (tmp_path / "judges" / "good.md").write_text("{target} {question}")
@@ -84,6 +92,16 @@ WRONG = {
     "broken.yaml": ("a: [\n", [], "broken.yaml:2: not valid YAML"),
     "deep.yaml": ("[" * 3000, [], "deep.yaml: nested more than 100 levels deep"),
     "deep.json": ("[" * 3000, [], "deep.json: nested more than 100 levels deep"),
+    "twice.yaml": (
+        "model: pocket\nmode: item\nmodel: x\n",
+        [],
+        "twice.yaml:3: not valid YAML (the key 'model' is there",
+    ),
+    "twice.json": (
+        '{"a": 1, "name": "x", "name": "y"}',
+        [],
+        "twice.json: not valid JSON (the key 'name' is there twice)",
+    ),
     "long.yaml": ("name: " + "9" * 5000, [], "long.yaml: not valid YAML (Exceeds the limit (4300 digits)"),
     "rule.yaml": ("panel: {rule: most}\njudges: [pocket, pocket]", [], "rule.yaml, panel: rule='most' is not known"),
     "judge.yaml": (
@@ -94,9 +112,9 @@ WRONG = {
     "grpo.yaml": (
         "output_dir: x\nreward: {modell: pocket}",
         [],
-        "grpo.yaml, reward: unknown key 'modell' (did you mean 'model' or 'mode'?)",
+        "grpo.yaml, reward: unknown key 'modell'; the nearest are model, mode, ",
     ),
-    "metric.yaml": ("model: pocket\nmetrik: pass", [], "metric.yaml: unknown key 'metrik' (did you mean 'metric'"),
+    "metric.yaml": ("model: pocket\nmetrik: pass", [], "metric.yaml: unknown key 'metrik'; the nearest are metric, "),
     "reward.yaml": ("threshold: 1.5", [], "reward.yaml: threshold=1.5 is not allowed"),
 }
 

@@ -38,6 +38,14 @@ def test_figures_in_json_and_on_the_page(run, scored):
     assert [item["question"] for item in page["extra"]["items"]["items"]] == ["Is it long?", "Is it red?"]
     assert page["extra"]["items"]["items"] == record["items"]
     assert page["extra"]["view"] == "trust" and page["files"][0]["overview"]["rows"] == 6
+    is_flagged = [item["question"] for item in record["items"] if item["flags"]]
+    assert f"; {len(is_flagged)} flagged." in done.output and ("discr." in done.output) == bool(is_flagged)
+
+
+def test_no_table_without_flagged_items(run, scored):
+    write_jsonl("few.jsonl", *read_jsonl(scored("scored.jsonl"))[:2])  # too few targets for a flag
+    done = run("inspect", "few.jsonl", "--no-embed")
+    assert done.exit_code == 0 and "; 0 flagged." in done.output and "discr." not in done.output
 
 
 def test_a_penalty_is_marked_because_it_passes_if_the_answer_is_no(run, engine):

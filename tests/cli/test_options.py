@@ -82,8 +82,8 @@ def test_a_group_has_only_what_the_user_gave():
             ["--judge.votes", "0"],
             ["Invalid value for '--judge.votes': Input should be greater than or equal to 1"],
         ),
-        (["--metric", "best"], ["Invalid value for '--metric'", "'weighted'"]),
-        (["--judge.votes", "some"], ["Invalid value for '--judge.votes'"]),
+        (["--metric", "best"], ["Invalid value for '--metric': 'best' is not one of 'pass', 'weighted'"]),
+        (["--judge.votes", "some"], ["Invalid value for '--judge.votes': ", ", got 'some'"]),
     ],
 )
 def test_a_bad_option_is_one_sentence(run, no_engine, written, words):

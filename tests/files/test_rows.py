@@ -372,6 +372,7 @@ OBJECT_PER_LINE = "a .jsonl file has one object per line"
         ("a.csv", b'a,b\n1,"2\n', r"line 2: not valid CSV"),
         ("a.csv", b"a,b\n1,\xff\n", r"line 2, byte 3: not UTF-8"),
         ("a.parquet", b"not parquet", r"cannot be read as Parquet"),
+        ("a.csv", b"a,b\r1,2\r", "line 1: a line ends with CR only; save the file with LF or CRLF"),
         ("a.csv", b"a;b\n1;2\n3;4;5\n", "line 3: the row has 3 cells, but the header has 2 columns"),
     ],
 )
@@ -379,6 +380,13 @@ def test_what_cannot_be_read_is_named_with_its_place_and_a_remedy(tmp_path, name
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SampleError, match=f"{name}(, |: ){message}"):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_line_of_a_spreadsheet_that_names_the_delimiter_is_no_row(tmp_path, delimiter):
+    lines = [f"sep={delimiter}", f"a{delimiter}b", f"1{delimiter}x"]
+    (tmp_path / "a.csv").write_bytes("\r\n".join(lines).encode("utf-8-sig"))
+    assert [(row.number, row.data) for row in read_rows(tmp_path / "a.csv")] == [(3, {"a": "1", "b": "x"})]
 
 
 def test_a_folder_of_save_to_disk_is_read(tmp_path):
@@ -405,7 +413,9 @@ def test_another_folder_is_refused_with_what_can_be_read(tmp_path):
     with pytest.raises(SampleError, match="all has several splits; give the folder of one of them: .*test, .*train"):
         read_rows(tmp_path / "all")
     (tmp_path / "other").mkdir()
-    with pytest.raises(SampleError, match="other: a folder is read only if `datasets.save_to_disk` wrote it; allowed"):
+    with pytest.raises(
+        SampleError, match="other: a folder is read only if .* wrote it; give one of its files, or .*; allowed"
+    ):
         read_rows(tmp_path / "other")
     (tmp_path / "other" / "state.json").write_text("{}")
     with pytest.raises(SampleError, match="other: cannot be read as a dataset on disk"):

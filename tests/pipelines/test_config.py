@@ -109,7 +109,7 @@ def test_a_saved_config_moves_together_with_its_prompts(tmp_path):
 
 WRONG = {
     "a key": ({"genrator": {}}, ["unknown key 'genrator'", "name, description", "generator, refiners, scorer"]),
-    "a key inside": ({"scorer": {"mod": "item"}}, ["scorer: unknown key 'mod'", "mode, use_logprobs"]),
+    "a key inside": ({"scorer": {"mod": "item"}}, ["scorer: unknown key 'mod'; the nearest are mode, "]),
     "a key of an item": ({"universal": [{"question": "a?", "wieght": 1}]}, ["universal.0.wieght", "weight"]),
     "a generator": ({"generator": {"kind": "dierct"}}, ["generator:", "'dierct'", "'direct'", "contrastive"]),
     "a refiner": ({"refiners": ["selector", "tager"]}, ["refiners.1:", "'tager'", "did you mean 'tagger'"]),

@@ -118,7 +118,7 @@ def test_tokens_are_those_of_the_model_that_is_named():
         ({"name": "clipped"}, "shaping must be a list of steps"),
         (
             [{"name": "clip"}],
-            "shaping, step 1: expected a mapping with a name among earned, gate.*got {'name'",
+            r"shaping, step 1: unknown step 'clip' \(did you mean 'clipped'\?\); allowed: earned, gate",
         ),
         ([7], "step 1: expected a mapping with a name"),
         (["earned", {"how": "floor"}], "step 2: expected a mapping with a name"),

@@ -3,15 +3,13 @@
 import copy
 import json
 import pickle
-import re
-from pathlib import Path
 
 import pytest
 
 from checklist_rewards.backends import Answer, Reply, is_transient
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.scores import Reason, Score, Unanswered, Verdict, score_checklist
-from checklist_rewards.scores.reasons import ADVICE, TRANSIENT
+from checklist_rewards.scores.reasons import ADVICE
 
 ONE = Checklist.parse(["Is it short?"])
 
@@ -65,13 +63,5 @@ def test_files_hold_the_text_and_are_read_with_words_that_this_version_does_not_
         assert repr(again.unanswered) == f"Counter({{{text.split(':')[0]!r}: 1}})"
 
 
-def test_every_reason_has_advice_and_a_row_in_the_documentation():
-    assert ADVICE.keys() == set(Reason)
-    composed = {Reason.QUORUM, Reason.UNCALIBRATED}
-    retried = {
-        reason: "yes" if reason in TRANSIENT else "if its cause is" if reason in composed else "no"
-        for reason in Reason
-    }
-    page = Path(__file__).parents[2] / "docs" / "concepts.md"
-    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (yes|no|if its cause is) \|$", page.read_text(encoding="utf-8"), re.M)
-    assert rows == [(reason.value, ADVICE[reason], retried[reason]) for reason in Reason]
+def test_every_reason_has_advice():
+    assert ADVICE.keys() == set(Reason) and all(ADVICE.values())

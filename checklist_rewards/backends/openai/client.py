@@ -607,5 +607,5 @@ def _http_client() -> Any:
 @cache
 def _certificates() -> Any:
     """The SSL context of all clients, as the httpx of the SDK makes it: each would read the certificates for 20 ms."""
-    httpx = import_module(openai.Timeout.__module__.partition(".")[0])  # httpx2, or httpx before openai 3
+    httpx = import_module(openai.DefaultAsyncHttpxClient.__base__.__module__.partition(".")[0])  # or httpx2
     return httpx.create_ssl_context()

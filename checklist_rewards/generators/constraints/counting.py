@@ -97,9 +97,9 @@ THINGS = {
     "asterisks": Thing("asterisks?", _letters("*"), "asterisks", "n"),
     "punctuation": Thing("punctuation(?: marks?)?", regex_check(r"\p{P}"), "punctuation marks", "n"),
     "headings": Thing("(?:markdown )?headings?", regex_check(r"(?m)^\s*#{1,6}\s"), "headings", "n"),
-    "upper": Thing(r"(?:capital letters?|capitals\b|upper-?case(?: letters?)?)", {"type": "casing", "casing": "lower"},
-                   "", "n"),
-    "lower": Thing(r"(?:lower-?case(?: letters?)?)", {"type": "casing", "casing": "upper"}, "", "n"),
+    "upper": Thing(r"(?:capital letters?|capitals\b|upper-?case(?: letters?)?)(?! for\b)",
+                   {"type": "casing", "casing": "lower"}, "", "n"),
+    "lower": Thing(r"(?:lower-?case(?: letters?)?)(?! for\b)", {"type": "casing", "casing": "upper"}, "", "n"),
     "parts": Thing("(?:sections?|parts?|phrases?|passages?|portions?|(?:text )?segments?|areas?|(?:key ?)?points?|"
     "terms?"
                    "|ideas?|chapters?|items?|scenes?)", None, "parts", "c"),
