@@ -35,7 +35,7 @@ from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
-from checklist_rewards.evaluation.intervals import Rule, bounds, expanded, too_few
+from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule, bounds, t_quantile, too_few
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
@@ -490,11 +490,12 @@ class Compared(Measure):
         pairs (`bool`, *optional*, defaults to `False`): whether labels are preferences.
     """
 
-    rules = {"gain": Rule(groups=50)}  # of the error of fitting, it contains only a part
-
     def __init__(self, labels: np.ndarray, present: np.ndarray, fitted: Any, pairs: bool = False):
         self.labels, self.present, self.fitted = labels, present, fitted
         self.name = "in order" if pairs else "correlation"
+        own = SHARE if pairs else CORRELATION
+        # The interval of a gain contains only a part of the error of fitting, so it needs more groups.
+        self.rules = {"present": own, "fitted": own, "gain": Rule(groups=50)}
 
     @override
     def __len__(self) -> int:
@@ -547,6 +548,6 @@ def _needed(count: int, groups: int, figure: Figure, effect: float) -> int | Non
     of their number."""
     if figure.low is None or figure.high is None or effect <= 0:
         return None
-    error = (figure.high - figure.low) / (2 * expanded(groups))
+    error = (figure.high - figure.low) / (2 * t_quantile(groups, 0.025))
     needed = math.ceil(count * (_DETECTABLE * error / effect) ** 2)
     return needed if needed > count else None

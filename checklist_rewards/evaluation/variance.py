@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals
-from checklist_rewards.evaluation.intervals import Rule
+from checklist_rewards.evaluation.intervals import SHARE, Rule
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.validation import import_extra, np
 
@@ -38,9 +38,7 @@ MOST_ITEMS = 1000
 _WITH_INTERVALS = 50
 _BLOCK = 10
 _LEAST_WORDINGS = 4
-_JUDGES = Rule("t")
-_SHARE = Rule("t", most=1.0)
-_TEXTS = Rule("t", 200)
+_TEXTS = Rule("share", 200, 0.0, 1.0)
 _CROSSED = ("text", "item", "repeat", "text x item", "text x repeat", "item x repeat", "residual")
 SHOWN_REPEATS = (1, 2, 4, 8, 16)
 
@@ -122,9 +120,8 @@ class _Nested:
         vectors = np.column_stack([np.ones(len(sums)), n**2, within, sums])
         rules = {
             **dict.fromkeys(("prompt", "text"), _TEXTS),
-            **dict.fromkeys(("repeat", "residual", "judge"), _JUDGES),
+            **dict.fromkeys(("repeat", "residual", "judge", "judge_share"), SHARE),
         }
-        rules["judge_share"] = _SHARE
         return Totals(vectors, self._components, rules)
 
     @property
@@ -319,7 +316,7 @@ class Variance:
         if not blocks:
             return None
         groups = [group for group, _ in blocks]
-        rules = {**dict.fromkeys(_CROSSED, _TEXTS), "residual": _JUDGES, "judge": _JUDGES, "judge_share": _SHARE}
+        rules = {**dict.fromkeys(_CROSSED, _TEXTS), **dict.fromkeys(("residual", "judge", "judge_share"), SHARE)}
         figures = bootstrap.figures(Totals([block.equations() for _, block in blocks], _crossed, rules), groups)
         texts = sum(block.texts for _, block in blocks)
         return Components(texts=texts, prompts=len(set(groups)), figures=figures)

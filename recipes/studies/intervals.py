@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from checklist_rewards import Checklist, Sample
-from checklist_rewards.attacks.report import mean_figure
+from checklist_rewards.attacks.report import RISES, mean_figure
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Categories, Numbers, Preferences, Raters, paired_test
@@ -80,9 +80,13 @@ def words(values: np.ndarray) -> list[str]:
     return [YES if value > 0 else NO for value in values]
 
 
-def numbers(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """Two raters' numbers with equal distributions."""
-    return bootstrap(rng).figures(Numbers(*correlated(rng, groups)), groups_of(groups))
+def numbers(only: tuple[str, ...]) -> Draw:
+    """Two raters' numbers with equal normal distributions."""
+
+    def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+        return bootstrap(rng).figures(Numbers(*correlated(rng, groups), only), groups_of(groups))
+
+    return draw
 
 
 def categories(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
@@ -183,8 +187,10 @@ def attacked(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
     rise, beats = normal(rng, groups)
     codes = groups_of(groups)
     return {
-        "rise": mean_figure(list(zip(codes, np.maximum(0, rise - 1).tolist(), strict=True)), bootstrap(rng)),
-        "beats": mean_figure(list(zip(codes, (beats > 1.2).astype(float).tolist(), strict=True)), bootstrap(rng)),
+        "rise": mean_figure(list(zip(codes, np.maximum(0, rise - 1).tolist(), strict=True)), bootstrap(rng), RISES),
+        "beats": mean_figure(
+            list(zip(codes, (beats > 1.2).astype(float).tolist(), strict=True)), bootstrap(rng), SHARE
+        ),
     }
 
 
@@ -337,7 +343,8 @@ NUMBERS = {
 }
 VARIANCE = {"prompt": 4e-4, "text": 12e-4, "repeat": 0.0, "residual": 4e-4, "judge": 4e-4, "judge_share": 0.2}
 FAMILIES: dict[str, Family] = {
-    "agree-numbers": Family(numbers, NUMBERS),
+    "agree-numbers": Family(numbers(("pearson", "rmse", "mae", "bias", "emd", "ks")), NUMBERS),
+    "agree-ranks": Family(numbers(("spearman", "kendall")), NUMBERS),
     "agree-judge": Family(
         judged,
         {

@@ -32,7 +32,15 @@ from typing_extensions import override
 
 from checklist_rewards.evaluation.bootstrap import Measure, group_codes, over, weighted_mean
 from checklist_rewards.evaluation.correlation import tau
-from checklist_rewards.evaluation.intervals import DISTANCE, DISTANCE_TO_1, SHARE, clustered_error, t_test_p
+from checklist_rewards.evaluation.intervals import (
+    CORRELATION,
+    DISTANCE,
+    NO_INTERVAL,
+    SHARE,
+    Rule,
+    clustered_error,
+    t_test_p,
+)
 from checklist_rewards.validation import import_extra, np
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
@@ -59,7 +67,10 @@ class Categories(Measure):
         phi: correlation of two binary raters; None if a rater is constant. Only for two possible answers.
     """
 
-    rules = dict.fromkeys(("accuracy", "precision", "recall", "f1"), SHARE)
+    rules = {
+        **dict.fromkeys(("accuracy", "precision", "recall", "f1"), SHARE),
+        **dict.fromkeys(("kappa", "weighted_kappa", "alpha", "interval_alpha", "phi"), CORRELATION),
+    }
 
     def __init__(
         self,
@@ -174,8 +185,6 @@ class Numbers(Measure):
             labelled 0, ties counted half. None unless `other` contains both 0 and 1 and no other values.
     """
 
-    rules = {"emd": DISTANCE, "ks": DISTANCE_TO_1}
-
     def __init__(self, one: Sequence[float], other: Sequence[float], only: Sequence[str] = NUMERICAL):
         self.one, self.other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
         self.only = only
@@ -183,6 +192,12 @@ class Numbers(Measure):
         self._order = np.argsort(pooled, kind="stable")
         self._steps = np.diff(pooled[self._order])
         self._binary = bool(np.isin(self.other, (0.0, 1.0)).all())
+        unit = bool(((pooled >= 0) & (pooled <= 1)).all())
+        self.rules = {
+            **dict.fromkeys(CORRELATIONS, CORRELATION),
+            **dict.fromkeys(("rmse", "mae"), SHARE if unit else Rule(groups=50, least=0.0)),
+            **{"emd": DISTANCE, "ks": NO_INTERVAL, "auc": SHARE},
+        }
 
     @override
     def __len__(self) -> int:
@@ -215,8 +230,7 @@ class Numbers(Measure):
     @override
     def noise(self, weights: np.ndarray) -> dict[str, float]:
         total, units = weights.sum(), len(weights)
-        distances = self._distances(weights * units - total, total * units)
-        return {name: distances[name] for name in self.rules if name in self.only}
+        return {"emd": self._distances(weights * units - total, total * units)["emd"]} if "emd" in self.only else {}
 
     def _distances(self, weights: np.ndarray, total: int) -> dict[str, float]:
         """EMD and KS of the numbers with whole weights over a total, which may be negative."""
@@ -256,7 +270,11 @@ class Preferences(Measure):
             than two groups, or if that error is 0.
     """
 
-    rules = dict.fromkeys(("pld_0", "pld_1", "pld_2", "wins", "losses", "ties"), SHARE)
+    rules = {
+        **dict.fromkeys(("pld_0", "pld_1", "pld_2", "wins", "losses", "ties"), SHARE),
+        "wpld": Rule("share", least=0.0, most=2.0),
+        "t_test_p": NO_INTERVAL,
+    }
 
     def __init__(
         self,
@@ -339,6 +357,8 @@ class Raters(Measure):
         interval_alpha: alpha with squared distances of the values, without abstentions.
         fleiss_kappa: Fleiss' kappa (1971); None for fewer than two judges, or if only one answer occurs.
     """
+
+    rules = dict.fromkeys(("alpha", "interval_alpha", "fleiss_kappa"), CORRELATION)
 
     def __init__(self, answers: Sequence[Sequence[str | None]], values: Mapping[str, float | None]):
         codes = {label: code for code, label in enumerate(values)}
