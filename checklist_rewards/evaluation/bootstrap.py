@@ -26,7 +26,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from checklist_rewards.evaluation.intervals import EQUAL_DRAWS, MIN_GROUPS, Rule, bounds
+from checklist_rewards.evaluation.intervals import EQUAL_DRAWS, MIN_GROUPS, Rule, bounds, too_few
 from checklist_rewards.validation import np, whole_number
 
 DEFAULT_RESAMPLES = 1000
@@ -130,10 +130,9 @@ class Bootstrap:
         codes = group_codes(groups)
         count = int(codes.max()) + 1 if len(codes) else 0
         if count < MIN_GROUPS or not self.resamples:
-            rules = {name: measure.rules.get(name, Rule()) for name in values if self.resamples}
+            reason = too_few(count) if self.resamples else None
             return {
-                name: Figure(value=value, refused=rules[name].refusal(count) if value is not None and rules else None)
-                for name, value in values.items()
+                name: Figure(value=value, refused=None if value is None else reason) for name, value in values.items()
             }
         replicates: dict[str, list[float]] = {name: [] for name in values}
         noise: dict[str, list[float]] = {}

@@ -44,10 +44,6 @@ class Rule(NamedTuple):
     most: float = math.inf
     """The smallest and the largest possible value of the figure."""
 
-    def refusal(self, groups: int) -> str | None:
-        """The reason why so many groups give no interval; None if they give one."""
-        return "no interval" if self.method is None else too_few(groups, self.groups)
-
 
 SHARE = Rule("share", least=0.0, most=1.0)
 CORRELATION = Rule("share", least=-1.0, most=1.0)
@@ -127,8 +123,10 @@ def bounds(
         rule ([`Rule`], *optional*): the method, and the groups that it needs.
         noise (array, *optional*): for a distance, the distance of every resample from the data.
     """
-    if (reason := rule.refusal(groups)) is not None:
+    if (reason := too_few(groups, rule.groups)) is not None:
         return {"refused": reason}
+    if rule.method is None:
+        return {"refused": "no interval"}
     defined = draws[np.isfinite(draws)]
     if value is None or len(defined) < _DEFINED * len(draws):
         return {"refused": "undefined in many resamples"}

@@ -15,7 +15,8 @@ Intervals resample prompts, so they hold for the items. If the repeats are wordi
 would shift the scores by other amounts. The intervals of `repeat`, `judge` and `judge_share` of scores and items are
 then widened by the error of the mean square of repeats, whose distribution is chi-squared (the modified large-sample
 method: Burdick and Graybill 1992, chapter 3), and need 4 repeats; those of all reads hold for the wordings that were
-asked. Components between texts and prompts need 200 prompts. A text is left out of an estimate if one of its repeats
+asked. If answers are sampled again, `repeat` is 0 but for noise, and has no interval. Components between texts and
+prompts need 200 prompts. A text is left out of an estimate if one of its repeats
 is unanswered. A text without an answer, which no judge has read, is left out of all estimates. Only sums are kept: a
 few numbers per prompt, and one per item and repeat of it. The analysis of variance of statsmodels needs all rows in
 memory."""
@@ -29,7 +30,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals
-from checklist_rewards.evaluation.intervals import SHARE, Rule
+from checklist_rewards.evaluation.intervals import NO_INTERVAL, SHARE, Rule
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.validation import import_extra, np
 
@@ -113,14 +114,15 @@ class _Nested:
         sums[:4] += 1, total, total**2 / self.repeats, values @ values
         sums[4:] += values
 
-    def totals(self) -> Totals:
+    def totals(self, reworded: bool = False) -> Totals:
         sums = np.array(list(self.by_prompt.values()))
         n, total, between = sums[:, 0], sums[:, 1], sums[:, 2]
         within = between - total**2 / (n * self.repeats)
         vectors = np.column_stack([np.ones(len(sums)), n**2, within, sums])
         rules = {
             **dict.fromkeys(("prompt", "text"), _TEXTS),
-            **dict.fromkeys(("repeat", "residual", "judge", "judge_share"), SHARE),
+            **dict.fromkeys(("residual", "judge", "judge_share"), SHARE),
+            "repeat": Rule(least=0.0) if reworded else NO_INTERVAL,
         }
         return Totals(vectors, self._components, rules)
 
@@ -323,7 +325,7 @@ class Variance:
 
 
 def _components(sums: _Nested, bootstrap: Bootstrap, wordings: int | None) -> Components:
-    totals = sums.totals()
+    totals = sums.totals(wordings is not None)
     figures = bootstrap.figures(totals, list(sums.by_prompt))
     if wordings is not None:
         figures |= _for_other_wordings(figures, sums.texts, wordings)

@@ -28,7 +28,7 @@ from checklist_rewards.evaluation.agreement.measures import pairs_within
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
 from checklist_rewards.evaluation.calibration import LabelledRead, Probabilities, Reads, fit_calibration
 from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
-from checklist_rewards.evaluation.intervals import MIN_GROUPS, SHARE
+from checklist_rewards.evaluation.intervals import CORRELATION, MIN_GROUPS, SHARE, Rule, bounds
 from checklist_rewards.evaluation.rates import corrected_rate
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evaluation.variance import Variance
@@ -37,6 +37,7 @@ from checklist_rewards.monitor.detectors import Cusum, mean
 from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.scores.tally import PassRate
 
+ERRORS = Rule(groups=50, least=0.0)
 SIZES, STEPS, EACH, SHARED = (5, 15, 50, 200), (100, 300, 1000), 4, 0.3
 Draw = Callable[[np.random.Generator, int], "Mapping[str, Figure | bool | None]"]
 """One run with a number of groups: by name, an interval, or whether a test found an effect; None without one."""
@@ -298,6 +299,51 @@ def pass_rates(rate: float, items: int) -> Draw:
     return draw
 
 
+def sums(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """The figures that are functions of sums over groups, with all resamples in one product: for thousands of runs."""
+    one, other = correlated(rng, groups).reshape(2, groups, EACH)
+    truth, noise = normal(rng, groups).reshape(2, groups, EACH)
+    p = stats.norm.cdf(1.5 * (0.8 * truth + 0.6 * noise) + 0.5)
+    odds = 1.5 * normal(rng, groups, 1).reshape(groups, EACH)
+    odd = rng.random(odds.shape) < 1 / (1 + np.exp(-odds))
+    i, j = np.triu_indices(EACH, 1)
+    apart = np.sign(truth[:, i] - truth[:, j]) * (
+        0.6 * (truth[:, i] - truth[:, j]) + 0.8 * (noise[:, i] - noise[:, j])
+    )
+    cells = [one_yes & other_yes for one_yes in (one > 0, one <= 0) for other_yes in (other > 0, other <= 0)]
+    rows: dict[str, tuple[list[np.ndarray], Callable[..., np.ndarray], Rule]] = {
+        "accuracy": (cells, lambda a, b, c, d: (a + d) / (a + b + c + d), SHARE),
+        "precision": (cells, lambda a, b, c, d: a / (a + b), SHARE),
+        "f1": (cells, lambda a, b, c, d: 2 * a / (2 * a + b + c), SHARE),
+        "kappa": (
+            cells,
+            lambda a, b, c, d: 2 * (a * d - b * c) / ((a + b) * (b + d) + (a + c) * (c + d)),
+            CORRELATION,
+        ),
+        "pearson": ([one, other, one**2, other**2, one * other], lambda *s: _pearson(EACH * groups, *s), CORRELATION),
+        "rmse, normal": ([(one - other) ** 2], lambda s: np.sqrt(s / (EACH * groups)), ERRORS),
+    }
+    means = {"mae, normal": (np.abs(one - other), ERRORS), "bias, normal": (one - other, Rule())}
+    means |= {"mae": (np.abs(p - (truth > 0)), SHARE), "bias": (p - (truth > 0), Rule())}
+    means["brier, calibrated"] = (1 / (1 + np.exp(-odds)) - odd) ** 2, SHARE
+    means["brier, shifted"] = (1 / (1 + np.exp(-odds - 0.4)) - odd) ** 2, SHARE
+    means |= {"wins": (apart > 0, SHARE), "difference": (apart, Rule())}
+    for name, (values, rule) in means.items():
+        rows[name] = [values], lambda s, n=values.size: s / n, rule
+    drawn = rng.multinomial(groups, [1 / groups] * groups, 300)
+    found = {}
+    for name, (columns, compute, rule) in rows.items():
+        vectors = np.array([column.sum(axis=1) for column in columns], dtype=float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value, draws = float(compute(*vectors.sum(axis=1))), compute(*(vectors @ drawn.T))
+        found[name] = Figure(value=value, **bounds(value, draws, groups, rule))
+    return found
+
+
+def _pearson(n: int, x: Any, y: Any, xx: Any, yy: Any, xy: Any) -> np.ndarray:
+    return np.asarray((n * xy - x * y) / np.sqrt((n * xx - x * x) * (n * yy - y * y)))
+
+
 def judges(rng: np.random.Generator, groups: int) -> dict[str, bool | None]:
     """Two judges that are equally good, in groups of items and on independent items."""
     found: dict[str, bool | None] = {}
@@ -384,6 +430,16 @@ FAMILIES: dict[str, Family] = {
     "wordings": Family(wordings, {"repeat": 4e-4, "judge": 8e-4, "judge_share": 0.4}),
     "reads": Family(crossed, {"judge_share of reads": 0.25}),
     "fit": Family(fitted, {f"weight {n}": 3 * w / 1.75 for n, w in enumerate((1, 0.5, 0.25))}),
+    "sums": Family(
+        sums,
+        {
+            **dict.fromkeys(("accuracy", "precision", "f1", "wins"), AGREE),
+            **{"kappa": 2 * AGREE - 1, "pearson": 0.6, "bias, normal": 0.0, "mae": 0.2793, "brier, shifted": 0.18242},
+            **{"rmse, normal": NUMBERS["rmse"], "mae, normal": NUMBERS["mae"]},
+            "bias": float(stats.norm.cdf(0.5 / math.sqrt(3.25))) - 0.5,
+            "difference": 0.6 * math.sqrt(0.7) * 2 / math.sqrt(math.pi),
+        },
+    ),
     **{f"rates-{p}": Family(rates(p), {f"by labels, {p}": p, f"corrected, {p}": p}) for p in (0.5, 0.8, 0.9, 0.97)},
     **{
         f"drfr-{p}-{n}": Family(pass_rates(p, n), {f"DRFR {p}, {n} items": p})

@@ -118,7 +118,6 @@ def test_draws_that_differ_by_rounding_are_equal():
 
 def test_a_figure_without_a_method_has_no_interval_with_any_groups():
     assert bounds(0.5, np.arange(9.0), 1000, NO_INTERVAL) == {"refused": "no interval"}
-    assert NO_INTERVAL.refusal(3) == "no interval" and DISTANCE.refusal(3) == "needs 200 groups, has 3"
 
 
 @pytest.mark.parametrize("groups", [15, 40])
