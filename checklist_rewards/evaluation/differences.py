@@ -34,7 +34,7 @@ from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals, ov
 from checklist_rewards.evaluation.correlation import tau
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule
 from checklist_rewards.evaluation.labels import equal_answers
-from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import Score, item_keys
 from checklist_rewards.validation import np
 
@@ -79,7 +79,7 @@ def stored_reads(score: Score | None) -> dict[str, StoredRead]:
         p = None
         if answered and line.probabilities is not None:
             p = line.probabilities.get(YES) if line.probabilities.keys() == {YES, NO} else line.soft
-        value = (line.value if line.soft is None else line.soft) if answered else None
+        value = soft_value(line) if answered else None
         reads[_encodable(key)] = StoredRead(
             _encodable(line.question), line.answer if answered else None, p, value, line.by_code
         )

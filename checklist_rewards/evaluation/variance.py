@@ -31,7 +31,8 @@ from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals
 from checklist_rewards.evaluation.intervals import NO_INTERVAL, SHARE, Rule
-from checklist_rewards.scores import ItemScore, Score, item_keys
+from checklist_rewards.evaluation.scored import soft_value
+from checklist_rewards.scores import Score, item_keys
 from checklist_rewards.validation import import_extra, np
 
 MOST_ITEMS = 1000
@@ -250,7 +251,7 @@ class Variance:
         for key, *lines in zip(keys, *(score.items for score in scores), strict=True):
             if all(line.by_code for line in lines):
                 continue
-            answers = [_value(line) for line in lines]
+            answers = [soft_value(line) for line in lines]
             if None in answers:
                 complete = False
                 continue
@@ -357,7 +358,3 @@ def _for_other_wordings(figures: Mapping[str, Figure], texts: int, wordings: int
 
 def _judge(sums: _Nested) -> float:
     return sums.totals().figures()["judge"] or 0.0
-
-
-def _value(line: ItemScore) -> float | None:
-    return line.value if line.soft is None else line.soft

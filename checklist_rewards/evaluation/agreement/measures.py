@@ -41,6 +41,7 @@ from checklist_rewards.evaluation.intervals import (
     clustered_error,
     t_test_p,
 )
+from checklist_rewards.scores import EQUAL
 from checklist_rewards.validation import import_extra, np
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
@@ -248,9 +249,6 @@ def _auc(positive: np.ndarray, negative: np.ndarray) -> float:
     return float((ranks.sum() - len(ranks) * (len(ranks) + 1) / 2) / (len(positive) * len(negative)))
 
 
-_EQUAL = 1e-9
-
-
 class Preferences(Measure):
     """Agreement of judged and true score differences of pairs.
 
@@ -309,7 +307,7 @@ class Preferences(Measure):
         if mean is not None and figures["cohens_d"] is not None and clusters > 1:
             parts = self._decided * (self._difference - mean) / self.decided
             error = clustered_error(parts, self._groups, clusters)
-            if error > _EQUAL * np.abs(self._difference).max():  # rounding gives sums that are equal on paper an error
+            if error > EQUAL * np.abs(self._difference).max():  # rounding gives sums that are equal on paper an error
                 figures["t_test_p"] = t_test_p(mean / error, clusters)
         return figures
 
@@ -327,7 +325,7 @@ class Preferences(Measure):
             "losses": weighted_mean(self._outcome < 0, decided),
             "ties": weighted_mean(self._outcome == 0, decided),
             "difference": mean,
-            "cohens_d": mean / spread if spread > _EQUAL else math.nan,
+            "cohens_d": mean / spread if spread > EQUAL else math.nan,
             "t_test_p": math.nan,
         }
 
@@ -342,7 +340,7 @@ def pairs_within(keys: Sequence[str]) -> list[tuple[int, int]]:
 
 def _sign(differences: np.ndarray, tie: float) -> np.ndarray:
     # Scores are floating-point sums, so mathematically equal scores may differ in the last digit.
-    return np.where(np.abs(differences) <= tie + _EQUAL, 0, np.sign(differences))
+    return np.where(np.abs(differences) <= tie + EQUAL, 0, np.sign(differences))
 
 
 class Raters(Measure):
