@@ -20,12 +20,12 @@ import numpy as np
 from scipy import stats
 
 from checklist_rewards import Checklist, Sample
-from checklist_rewards.attacks.report import RISES, mean_figure
+from checklist_rewards.attacks.report import RISES
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Categories, Numbers, Preferences, Raters, paired_test
 from checklist_rewards.evaluation.agreement.measures import pairs_within
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
 from checklist_rewards.evaluation.calibration import LabelledRead, Probabilities, Reads, fit_calibration
 from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
 from checklist_rewards.evaluation.intervals import CORRELATION, MIN_GROUPS, SHARE, Rule, bounds
@@ -38,6 +38,7 @@ from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.scores.tally import PassRate
 
 ERRORS = Rule(groups=50, least=0.0)
+TRUE_SHARES = (0.5, 0.8, 0.88, 0.95, 0.98)
 SIZES, STEPS, EACH, SHARED = (5, 15, 50, 200), (100, 300, 1000), 4, 0.3
 Draw = Callable[[np.random.Generator, int], "Mapping[str, Figure | bool | None]"]
 """One run with a number of groups: by name, an interval, or whether a test found an effect; None without one."""
@@ -183,31 +184,9 @@ def pairs(r: float) -> Draw:
     return draw
 
 
-def attacked(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """The rise of an attack that works on some prompts, and how often it beats an honest response."""
-    rise, beats = normal(rng, groups)
-    codes = groups_of(groups)
-    return {
-        "rise": mean_figure(list(zip(codes, np.maximum(0, rise - 1).tolist(), strict=True)), bootstrap(rng), RISES),
-        "beats": mean_figure(
-            list(zip(codes, (beats > 1.2).astype(float).tolist(), strict=True)), bootstrap(rng), SHARE
-        ),
-    }
-
-
 def score_of(items: Checklist, answers: list[float]) -> Score:
     """The score of a text by its probabilities of yes."""
     return score_checklist(items, [Verdict({YES: p, NO: 1 - p}, method="logprobs") for p in answers])
-
-
-def shares(share: float) -> Draw:
-    """A share of units."""
-
-    def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-        counted = normal(rng, groups, 1)[0] < stats.norm.ppf(share)
-        return bootstrap(rng).figures(Mean(f"share {share}", counted, SHARE), groups_of(groups))
-
-    return draw
 
 
 def wordings(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
@@ -327,7 +306,10 @@ def sums(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
     means |= {"mae": (np.abs(p - (truth > 0)), SHARE), "bias": (p - (truth > 0), Rule())}
     means["brier, calibrated"] = (1 / (1 + np.exp(-odds)) - odd) ** 2, SHARE
     means["brier, shifted"] = (1 / (1 + np.exp(-odds - 0.4)) - odd) ** 2, SHARE
-    means |= {"wins": (apart > 0, SHARE), "difference": (apart, Rule())}
+    means |= {"wins": (apart > 0, SHARE), "wpld": (2 * (apart < 0), Rule("share", least=0.0, most=2.0))}
+    means |= {f"share {share}": (one < stats.norm.ppf(share), SHARE) for share in TRUE_SHARES}
+    # Of an attack that works on some prompts: the rise of the score, and how often it beats an honest response.
+    means |= {"difference": (apart, Rule()), "rise": (np.maximum(0, truth - 1), RISES), "beats": (noise > 1.2, SHARE)}
     for name, (values, rule) in means.items():
         rows[name] = [values], lambda s, n=values.size: s / n, rule
     drawn = rng.multinomial(groups, [1 / groups] * groups, 300)
@@ -425,7 +407,6 @@ FAMILIES: dict[str, Family] = {
     "quality-calibrated": Family(quality(0.0), {"ece": 0.0}),
     "quality-shifted": Family(quality(0.4), {"ece": 0.0703, "brier": 0.18242}),
     "calibrate": Family(calibration),
-    "attack": Family(attacked, {"rise": 0.08332, "beats": float(stats.norm.sf(1.2))}),
     "variance": Family(variance, VARIANCE),
     "wordings": Family(wordings, {"repeat": 4e-4, "judge": 8e-4, "judge_share": 0.4}),
     "reads": Family(crossed, {"judge_share of reads": 0.25}),
@@ -434,6 +415,8 @@ FAMILIES: dict[str, Family] = {
         sums,
         {
             **dict.fromkeys(("accuracy", "precision", "f1", "wins"), AGREE),
+            **{"wpld": 2 - 2 * AGREE, "rise": 0.08332, "beats": float(stats.norm.sf(1.2))},
+            **{f"share {share}": share for share in TRUE_SHARES},
             **{"kappa": 2 * AGREE - 1, "pearson": 0.6, "bias, normal": 0.0, "mae": 0.2793, "brier, shifted": 0.18242},
             **{"rmse, normal": NUMBERS["rmse"], "mae, normal": NUMBERS["mae"]},
             "bias": float(stats.norm.cdf(0.5 / math.sqrt(3.25))) - 0.5,
@@ -446,7 +429,6 @@ FAMILIES: dict[str, Family] = {
         for p in (0.5, 0.8, 0.9)
         for n in (1, 10)
     },
-    **{f"share-{p}": Family(shares(p), {f"share {p}": p}) for p in (0.5, 0.8, 0.88, 0.95, 0.98)},
     "tests-judges": Family(judges),
     "tests-pairs": Family(pairs(0.0)),
     "tests-improve": Family(improved),
