@@ -40,7 +40,7 @@ MOST_ITEMS = 1000
 _WITH_INTERVALS = 50
 _BLOCK = 10
 _LEAST_WORDINGS = 4
-_TEXTS = Rule("share", 200, 0.0, 1.0)
+_TEXTS = Rule(groups=200, least=0.0)  # not a share: it may be 0
 _CROSSED = ("text", "item", "repeat", "text x item", "text x repeat", "item x repeat", "residual")
 SHOWN_REPEATS = (1, 2, 4, 8, 16)
 
