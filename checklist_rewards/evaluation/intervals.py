@@ -150,8 +150,8 @@ def bounds(
 
 def _for_skewness(quantile: float, draws: np.ndarray) -> tuple[float, float]:
     """The standard errors from a mean to the ends of its interval, by Hall's cubic transformation of t."""
-    [stats] = import_extra("scipy.stats")
-    skewness = float(stats.skew(draws))
+    # Not by scipy.stats, whose import takes longer than all draws.
+    skewness = float((((draws - draws.mean()) / draws.std()) ** 3).mean())
     third = skewness / 3 * max(0.0, 1 - 6 / (len(draws) * skewness**2 or 1.0))  # few draws are skewed by chance
     if not third:
         return quantile, -quantile
