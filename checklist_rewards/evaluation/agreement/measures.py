@@ -181,7 +181,7 @@ class Numbers(Measure):
         rmse, mae: of `one - other`.
         bias: mean of `one - other`.
         emd: earth mover's distance of the two distributions (Wasserstein-1), in the unit of the numbers.
-        ks: largest distance of the two cumulative distributions (Kolmogorov-Smirnov), in [0, 1].
+        ks: largest distance of the two cumulative distributions (Kolmogorov-Smirnov), in [0, 1]; without an interval.
         auc: area under the ROC curve: the probability that `one` ranks a unit labelled 1 by `other` above a unit
             labelled 0, ties counted half. None unless `other` contains both 0 and 1 and no other values.
     """
