@@ -47,6 +47,7 @@ from checklist_rewards.attacks.search import FINALISTS, Recipe, search
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
+from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.images import shown
 from checklist_rewards.judges import Progress
@@ -528,7 +529,7 @@ def _report(
         honest=mean_figure(
             [(place, value) for place, values in honest.items() for value in values], bootstrap, SCORES
         ),
-        beats_before=mean_figure(pairs, bootstrap, SCORES),
+        beats_before=mean_figure(pairs, bootstrap, SHARE),
         missing=missing,
         unanswered=dict(reader.unanswered),
         details=reader.details,
@@ -569,7 +570,7 @@ def _figures(
         rise=bootstrap.mean([outcome.rise or 0.0 for outcome in scored], groups, RISES),
         earned=bootstrap.mean([outcome.earned for outcome in scored], groups, RISES),
         beats=bootstrap.mean(
-            [math.nan if outcome.beats is None else outcome.beats for outcome in scored], groups, SCORES
+            [math.nan if outcome.beats is None else outcome.beats for outcome in scored], groups, SHARE
         ),
         rise_in_search=None if rise_in_search is None or not math.isfinite(rise_in_search) else rise_in_search,
         rises={prompt_key(rows[place]): fmean(values) for place, values in rises.items()},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
+from checklist_rewards.evaluation.intervals import Rule
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.validation import one_sentence
 
 FORMAT = "checklist-rewards-attack-1"
 FOUND = "found"
 """Kind of a combination that the search found."""
-SCORES, RISES, CHANGES = (0.0, 1.0), (-1.0, 1.0), (-2.0, 2.0)
-"""The limits of scores and shares, of their differences, and of differences of these."""
+SCORES, RISES, CHANGES = (Rule(least=least, most=most) for least, most in ((0.0, 1.0), (-1.0, 1.0), (-2.0, 2.0)))
+"""The rules of means of scores, of their differences, and of differences of these."""
 
 
 class AttackFigures(BaseModel):
@@ -276,8 +276,6 @@ def compare(one: AttackReport, other: AttackReport, bootstrap: Bootstrap | None 
     )
 
 
-def mean_figure(
-    values: Sequence[tuple[Hashable, float]], bootstrap: Bootstrap, within: tuple[float, float] = (-math.inf, math.inf)
-) -> Figure:
-    """The mean of values with the groups they belong to. `within` are the limits of the values."""
-    return bootstrap.mean([value for _, value in values], [group for group, _ in values], within)
+def mean_figure(values: Sequence[tuple[Hashable, float]], bootstrap: Bootstrap, rule: Rule) -> Figure:
+    """The mean of values with the groups they belong to."""
+    return bootstrap.mean([value for _, value in values], [group for group, _ in values], rule)

@@ -39,7 +39,7 @@ from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.compare import check_plots
 from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap, Figure
-from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve
+from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, choose, plot_curve
 from checklist_rewards.evaluation.cascade_replay import replay as replay_cascade
 from checklist_rewards.evaluation.differences import DifferenceReport, Differences, Matching, packed
 from checklist_rewards.evaluation.labels import labelled, pairs_of
@@ -625,7 +625,10 @@ def cascade(
         + f". Chosen margin: {chosen.margin:.2f}, the cheapest within {tolerance:g} of the best agreement."
     )
     if json is not None:
-        write_json(json, {"rows": len(pairs), "unpaired": unpaired, "chosen": asdict(chosen), "curve": as_rows(curve)})
+        write_json(
+            json,
+            {"rows": len(pairs), "unpaired": unpaired, "chosen": asdict(chosen), "curve": list(map(asdict, curve))},
+        )
     if plot is not None:
         with atomic_path(plot) as temporary:
             plot_curve(curve, chosen, temporary)

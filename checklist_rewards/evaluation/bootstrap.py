@@ -26,7 +26,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from checklist_rewards.evaluation.intervals import EQUAL_DRAWS, MIN_GROUPS, Rule, bounds, studentized, too_few
+from checklist_rewards.evaluation.intervals import EQUAL_DRAWS, MIN_GROUPS, Rule, bounds, too_few
 from checklist_rewards.validation import np, whole_number
 
 DEFAULT_RESAMPLES = 1000
@@ -68,7 +68,7 @@ class Measure(ABC):
     """Named figures computed from the same units."""
 
     rules: Mapping[str, Rule] = {}
-    """The rules of the intervals that are not those of percentiles."""
+    """The rules of the intervals that are not those of means without limits."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -161,30 +161,17 @@ class Bootstrap:
         self,
         values: Sequence[float] | np.ndarray,
         groups: Sequence[Hashable],
-        within: tuple[float, float] = (-math.inf, math.inf),
+        rule: Rule = Rule(),  # noqa: B008 (a constant)
     ) -> Figure:
-        """The mean of values that are mostly small and seldom large, with an interval that allows for their skewness.
+        """The mean of values, of which NaN is left out.
 
         Args:
-            values (sequence of `float`): one per unit. NaN is left out.
+            values (sequence of `float`): one per unit.
             groups (sequence, one per unit): units of the same group are resampled together.
-            within (pair of `float`, *optional*): the smallest and the largest possible value. The interval ends there.
+            rule ([`Rule`], *optional*): the rule of the interval.
         """
-        numbers = np.asarray(values, dtype=float)
-        known = np.isfinite(numbers)
-        if not known.any():
-            return Figure(value=None)
-        codes = group_codes([group for group, use in zip(groups, known, strict=True) if use])
-        sums, counts = np.bincount(codes, numbers[known]), np.bincount(codes)
-        value = float(sums.sum() / counts.sum())
-        reason = too_few(len(sums))
-        if not self.resamples or reason is not None:
-            return Figure(value=value, refused=reason if self.resamples else None)
-        drawn = np.array([np.ones(len(sums)), *self.draws(np.arange(len(sums)))])  # the first is the data
-        units = drawn @ counts
-        means = drawn @ sums / units
-        squares = (drawn * (sums - means[:, None] * counts) ** 2).sum(axis=1)
-        return Figure(value=value, **studentized(means, np.sqrt(squares) / units, within))
+        known = [(value, group) for value, group in zip(values, groups, strict=True) if math.isfinite(value)]
+        return self.figures(Mean("mean", [value for value, _ in known], rule), [group for _, group in known])["mean"]
 
     def draws(self, codes: np.ndarray) -> Iterator[np.ndarray]:
         """For every resample, how often each unit is in it.
@@ -227,7 +214,7 @@ class Totals(Measure):
     Args:
         vectors (sequence of sequences of `float`, equally long): the sums of every unit.
         compute (callable): called with the sum of the vectors; returns the figures by name, NaN where undefined.
-        rules (mapping, *optional*): rules of the intervals that are not those of percentiles.
+        rules (mapping, *optional*): rules of the intervals that are not those of means without limits.
     """
 
     def __init__(

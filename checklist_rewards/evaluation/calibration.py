@@ -246,7 +246,7 @@ def _isotonic(odds: np.ndarray, truths: np.ndarray) -> tuple[tuple[float, float]
 
 
 FOLDS = 5
-_CHANGE = Rule(groups=200)
+_CHANGE = Rule("mean", 200, -1.0, 1.0)
 """The interval of `brier_change` does not contain the error of fitting, so it needs many groups."""
 
 
@@ -324,11 +324,11 @@ class Probabilities(Measure):
             items this is (P(yes) - truth)^2 (Brier 1950).
         ece: expected calibration error: the mean over ten bins of equal width of |mean probability - observed
             frequency|, weighted by reads (Naeini et al. 2015). Uses P(yes), or the most probable label for items with
-            options. Noise makes it larger, so its interval is that of a distance and needs 50 groups.
+            options. Noise makes it larger, so its interval is that of a distance and needs 200 groups.
         accuracy, and for yes/no items the F1 of yes (None if no read is labelled or predicted yes).
     """
 
-    rules = {"ece": DISTANCE_TO_1, "accuracy": SHARE, "f1": SHARE}
+    rules = {"ece": DISTANCE_TO_1, **dict.fromkeys(("brier", "accuracy", "f1"), SHARE)}
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ an answer are left out: a judge did not read them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from checklist_rewards.checklists import ChecklistItem
@@ -127,11 +127,6 @@ def plot_curve(curve: Sequence[Point], chosen: Point, path: str | Path) -> None:
     axes.legend(loc="lower right", frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150, format="png")
-
-
-def as_rows(curve: Sequence[Point]) -> list[dict[str, float | None]]:
-    """The curve as a list of JSON-compatible dictionaries."""
-    return [asdict(point) for point in curve]
 
 
 def _double_read(

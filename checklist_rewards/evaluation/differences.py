@@ -32,9 +32,9 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import kappa_of
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals, over
 from checklist_rewards.evaluation.correlation import tau
-from checklist_rewards.evaluation.intervals import SHARE
+from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule
 from checklist_rewards.evaluation.labels import equal_answers
-from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import Score, item_keys
 from checklist_rewards.validation import np
 
@@ -79,7 +79,7 @@ def stored_reads(score: Score | None) -> dict[str, StoredRead]:
         p = None
         if answered and line.probabilities is not None:
             p = line.probabilities.get(YES) if line.probabilities.keys() == {YES, NO} else line.soft
-        value = (line.value if line.soft is None else line.soft) if answered else None
+        value = soft_value(line) if answered else None
         reads[_encodable(key)] = StoredRead(
             _encodable(line.question), line.answer if answered else None, p, value, line.by_code
         )
@@ -209,7 +209,11 @@ _NAMED = 5
 _CLUSTERS = 20_000
 _NOISE = 1e-4
 """Smaller differences are floating-point noise: a read depends on the batch in which an engine computes it."""
-_RULES = dict.fromkeys(("flips", "advantages_reversed", "other_pair", "reversed_pair"), SHARE)
+_RULES = {
+    **dict.fromkeys(("flips", "advantages_reversed", "other_pair", "reversed_pair"), SHARE),
+    **dict.fromkeys(("kappa", "kendall"), CORRELATION),
+    **dict.fromkeys(("distance", "size"), Rule(least=0.0)),
+}
 _SUMS = (
     *("reads", "flips", "yes_yes", "yes_no", "no_yes", "no_no", "shifted", "shift", "distance"),
     *("scored", "change", "size", "changed"),

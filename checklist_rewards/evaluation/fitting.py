@@ -35,8 +35,8 @@ from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
-from checklist_rewards.evaluation.intervals import Rule, bounds, expanded, too_few
-from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule, bounds, t_quantile, too_few
+from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
 
@@ -145,7 +145,7 @@ def labelled_scores(
                 f"{row.where}: the label has one value per item; weights are fitted to one number per text, or to "
                 "preferences (--pairs)."
             )
-        lines = [(key, line) for key, line in zip(row.keys, score.items, strict=True) if _value(line) is not None]
+        lines = [(key, line) for key, line in zip(row.keys, score.items, strict=True) if soft_value(line) is not None]
         depends = lines and not score.no_answer and score.required_passed is not False
         if depends and place in wanted and (pairs is not None or label is not None):
             used.append((place, row, lines))
@@ -164,7 +164,7 @@ def labelled_scores(
         occurring[list(means)] += 1
         bases[number] = all(_weight(line) <= 0 for line in row.judged.items)
         for (_, line), column in zip(lines, of, strict=True):
-            weight, value = _weight(line), _value(line)
+            weight, value = _weight(line), soft_value(line) or 0.0
             relative = abs(weight) / means[column] if means[column] else 0.0
             weights[column].append(abs(weight))
             if weight < 0:
@@ -206,10 +206,6 @@ def _connected(groups: list[str], pairs: np.ndarray | None) -> list[str]:
     _, parts = graphs.connected_components(sparse.coo_array((np.ones(len(one)), (one, other)), shape=(size, size)))
     names: dict[int, str] = {}
     return [names.setdefault(int(parts[code]), groups[place]) for code, place in zip(one, pairs[:, 0], strict=True)]
-
-
-def _value(line: ItemScore) -> Any:
-    return line.value if line.soft is None else line.soft
 
 
 def _weight(line: ItemScore) -> float:
@@ -490,11 +486,12 @@ class Compared(Measure):
         pairs (`bool`, *optional*, defaults to `False`): whether labels are preferences.
     """
 
-    rules = {"gain": Rule(groups=50)}  # of the error of fitting, it contains only a part
-
     def __init__(self, labels: np.ndarray, present: np.ndarray, fitted: Any, pairs: bool = False):
         self.labels, self.present, self.fitted = labels, present, fitted
         self.name = "in order" if pairs else "correlation"
+        own = SHARE if pairs else CORRELATION
+        # The interval of a gain contains only a part of the error of fitting, so it needs more groups.
+        self.rules = {"present": own, "fitted": own, "gain": Rule(groups=50)}
 
     @override
     def __len__(self) -> int:
@@ -547,6 +544,6 @@ def _needed(count: int, groups: int, figure: Figure, effect: float) -> int | Non
     of their number."""
     if figure.low is None or figure.high is None or effect <= 0:
         return None
-    error = (figure.high - figure.low) / (2 * expanded(groups))
+    error = (figure.high - figure.low) / (2 * t_quantile(groups, 0.025))
     needed = math.ceil(count * (_DETECTABLE * error / effect) ** 2)
     return needed if needed > count else None

@@ -524,6 +524,11 @@ def answer_given(item: ChecklistItem, line: ItemScore) -> ItemAnswer | None:
     )
 
 
+def soft_value(line: ItemScore) -> float | None:
+    """The soft value of an answer, the hard one in files without soft values; None if it has none."""
+    return line.value if line.soft is None else line.soft
+
+
 def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float | None:
     """Expected value over the labels that have a value; None if these labels have zero probability in total."""
     weighted = [(p, value) for label, p in probabilities.items() if (value := item.values.get(label)) is not None]

@@ -15,7 +15,8 @@ Intervals resample prompts, so they hold for the items. If the repeats are wordi
 would shift the scores by other amounts. The intervals of `repeat`, `judge` and `judge_share` of scores and items are
 then widened by the error of the mean square of repeats, whose distribution is chi-squared (the modified large-sample
 method: Burdick and Graybill 1992, chapter 3), and need 4 repeats; those of all reads hold for the wordings that were
-asked. Components between texts and prompts need 200 prompts. A text is left out of an estimate if one of its repeats
+asked. If answers are sampled again, `repeat` is 0 but for noise, and has no interval. Components between texts and
+prompts need 200 prompts. A text is left out of an estimate if one of its repeats
 is unanswered. A text without an answer, which no judge has read, is left out of all estimates. Only sums are kept: a
 few numbers per prompt, and one per item and repeat of it. The analysis of variance of statsmodels needs all rows in
 memory."""
@@ -29,8 +30,9 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals
-from checklist_rewards.evaluation.intervals import Rule
-from checklist_rewards.scores import ItemScore, Score, item_keys
+from checklist_rewards.evaluation.intervals import NO_INTERVAL, SHARE, Rule
+from checklist_rewards.evaluation.scored import soft_value
+from checklist_rewards.scores import Score, item_keys
 from checklist_rewards.validation import import_extra, np
 
 MOST_ITEMS = 1000
@@ -38,9 +40,7 @@ MOST_ITEMS = 1000
 _WITH_INTERVALS = 50
 _BLOCK = 10
 _LEAST_WORDINGS = 4
-_JUDGES = Rule("t")
-_SHARE = Rule("t", most=1.0)
-_TEXTS = Rule("t", 200)
+_TEXTS = Rule(groups=200, least=0.0)  # not a share: it may be 0
 _CROSSED = ("text", "item", "repeat", "text x item", "text x repeat", "item x repeat", "residual")
 SHOWN_REPEATS = (1, 2, 4, 8, 16)
 
@@ -115,16 +115,16 @@ class _Nested:
         sums[:4] += 1, total, total**2 / self.repeats, values @ values
         sums[4:] += values
 
-    def totals(self) -> Totals:
+    def totals(self, reworded: bool = False) -> Totals:
         sums = np.array(list(self.by_prompt.values()))
         n, total, between = sums[:, 0], sums[:, 1], sums[:, 2]
         within = between - total**2 / (n * self.repeats)
         vectors = np.column_stack([np.ones(len(sums)), n**2, within, sums])
         rules = {
             **dict.fromkeys(("prompt", "text"), _TEXTS),
-            **dict.fromkeys(("repeat", "residual", "judge"), _JUDGES),
+            **dict.fromkeys(("residual", "judge", "judge_share"), SHARE),
+            "repeat": Rule(least=0.0) if reworded else NO_INTERVAL,
         }
-        rules["judge_share"] = _SHARE
         return Totals(vectors, self._components, rules)
 
     @property
@@ -251,7 +251,7 @@ class Variance:
         for key, *lines in zip(keys, *(score.items for score in scores), strict=True):
             if all(line.by_code for line in lines):
                 continue
-            answers = [_value(line) for line in lines]
+            answers = [soft_value(line) for line in lines]
             if None in answers:
                 complete = False
                 continue
@@ -319,14 +319,14 @@ class Variance:
         if not blocks:
             return None
         groups = [group for group, _ in blocks]
-        rules = {**dict.fromkeys(_CROSSED, _TEXTS), "residual": _JUDGES, "judge": _JUDGES, "judge_share": _SHARE}
+        rules = {**dict.fromkeys(_CROSSED, _TEXTS), **dict.fromkeys(("residual", "judge", "judge_share"), SHARE)}
         figures = bootstrap.figures(Totals([block.equations() for _, block in blocks], _crossed, rules), groups)
         texts = sum(block.texts for _, block in blocks)
         return Components(texts=texts, prompts=len(set(groups)), figures=figures)
 
 
 def _components(sums: _Nested, bootstrap: Bootstrap, wordings: int | None) -> Components:
-    totals = sums.totals()
+    totals = sums.totals(wordings is not None)
     figures = bootstrap.figures(totals, list(sums.by_prompt))
     if wordings is not None:
         figures |= _for_other_wordings(figures, sums.texts, wordings)
@@ -358,7 +358,3 @@ def _for_other_wordings(figures: Mapping[str, Figure], texts: int, wordings: int
 
 def _judge(sums: _Nested) -> float:
     return sums.totals().figures()["judge"] or 0.0
-
-
-def _value(line: ItemScore) -> float | None:
-    return line.value if line.soft is None else line.soft

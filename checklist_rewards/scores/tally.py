@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from checklist_rewards.scores.score import EQUAL, Score, ratio
 
-MIN_TARGETS = 15
-"""The fewest targets of an interval, as for the groups of `evaluation/intervals.py`."""
+MIN_GROUPS = 15
+"""The fewest groups, or targets, of an interval. With fewer, its coverage is not close to 95 %."""
 _Z_95 = 1.959963984540054
 """97.5 % quantile of the standard normal distribution."""
 
@@ -58,7 +58,7 @@ class PassRate:
         rate, it is unknown, and a target counts as one answer.
         """
         rate, targets = self.micro, self.rated
-        if rate is None or targets < MIN_TARGETS:
+        if rate is None or targets < MIN_GROUPS:
             return None
         spread = self.passed_squares - 2 * rate * self.products + rate**2 * self.counted_squares
         independent = float(targets)

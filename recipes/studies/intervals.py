@@ -20,15 +20,15 @@ import numpy as np
 from scipy import stats
 
 from checklist_rewards import Checklist, Sample
-from checklist_rewards.attacks.report import mean_figure
+from checklist_rewards.attacks.report import RISES
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Categories, Numbers, Preferences, Raters, paired_test
 from checklist_rewards.evaluation.agreement.measures import pairs_within
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
 from checklist_rewards.evaluation.calibration import LabelledRead, Probabilities, Reads, fit_calibration
 from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
-from checklist_rewards.evaluation.intervals import MIN_GROUPS, SHARE
+from checklist_rewards.evaluation.intervals import CORRELATION, MIN_GROUPS, SHARE, Rule, bounds
 from checklist_rewards.evaluation.rates import corrected_rate
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evaluation.variance import Variance
@@ -37,6 +37,8 @@ from checklist_rewards.monitor.detectors import Cusum, mean
 from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.scores.tally import PassRate
 
+ERRORS = Rule(groups=50, least=0.0)
+TRUE_SHARES = (0.5, 0.8, 0.88, 0.95, 0.98)
 SIZES, STEPS, EACH, SHARED = (5, 15, 50, 200), (100, 300, 1000), 4, 0.3
 Draw = Callable[[np.random.Generator, int], "Mapping[str, Figure | bool | None]"]
 """One run with a number of groups: by name, an interval, or whether a test found an effect; None without one."""
@@ -80,9 +82,13 @@ def words(values: np.ndarray) -> list[str]:
     return [YES if value > 0 else NO for value in values]
 
 
-def numbers(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """Two raters' numbers with equal distributions."""
-    return bootstrap(rng).figures(Numbers(*correlated(rng, groups)), groups_of(groups))
+def numbers(only: tuple[str, ...]) -> Draw:
+    """Two raters' numbers with equal normal distributions."""
+
+    def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+        return bootstrap(rng).figures(Numbers(*correlated(rng, groups), only), groups_of(groups))
+
+    return draw
 
 
 def categories(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
@@ -178,29 +184,9 @@ def pairs(r: float) -> Draw:
     return draw
 
 
-def attacked(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """The rise of an attack that works on some prompts, and how often it beats an honest response."""
-    rise, beats = normal(rng, groups)
-    codes = groups_of(groups)
-    return {
-        "rise": mean_figure(list(zip(codes, np.maximum(0, rise - 1).tolist(), strict=True)), bootstrap(rng)),
-        "beats": mean_figure(list(zip(codes, (beats > 1.2).astype(float).tolist(), strict=True)), bootstrap(rng)),
-    }
-
-
 def score_of(items: Checklist, answers: list[float]) -> Score:
     """The score of a text by its probabilities of yes."""
     return score_checklist(items, [Verdict({YES: p, NO: 1 - p}, method="logprobs") for p in answers])
-
-
-def shares(share: float) -> Draw:
-    """A share of units."""
-
-    def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-        counted = normal(rng, groups, 1)[0] < stats.norm.ppf(share)
-        return bootstrap(rng).figures(Mean(f"share {share}", counted, SHARE), groups_of(groups))
-
-    return draw
 
 
 def wordings(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
@@ -292,6 +278,54 @@ def pass_rates(rate: float, items: int) -> Draw:
     return draw
 
 
+def sums(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """The figures that are functions of sums over groups, with all resamples in one product: for thousands of runs."""
+    one, other = correlated(rng, groups).reshape(2, groups, EACH)
+    truth, noise = normal(rng, groups).reshape(2, groups, EACH)
+    p = stats.norm.cdf(1.5 * (0.8 * truth + 0.6 * noise) + 0.5)
+    odds = 1.5 * normal(rng, groups, 1).reshape(groups, EACH)
+    odd = rng.random(odds.shape) < 1 / (1 + np.exp(-odds))
+    i, j = np.triu_indices(EACH, 1)
+    apart = np.sign(truth[:, i] - truth[:, j]) * (
+        0.6 * (truth[:, i] - truth[:, j]) + 0.8 * (noise[:, i] - noise[:, j])
+    )
+    cells = [one_yes & other_yes for one_yes in (one > 0, one <= 0) for other_yes in (other > 0, other <= 0)]
+    rows: dict[str, tuple[list[np.ndarray], Callable[..., np.ndarray], Rule]] = {
+        "accuracy": (cells, lambda a, b, c, d: (a + d) / (a + b + c + d), SHARE),
+        "precision": (cells, lambda a, b, c, d: a / (a + b), SHARE),
+        "f1": (cells, lambda a, b, c, d: 2 * a / (2 * a + b + c), SHARE),
+        "kappa": (
+            cells,
+            lambda a, b, c, d: 2 * (a * d - b * c) / ((a + b) * (b + d) + (a + c) * (c + d)),
+            CORRELATION,
+        ),
+        "pearson": ([one, other, one**2, other**2, one * other], lambda *s: _pearson(EACH * groups, *s), CORRELATION),
+        "rmse, normal": ([(one - other) ** 2], lambda s: np.sqrt(s / (EACH * groups)), ERRORS),
+    }
+    means = {"mae, normal": (np.abs(one - other), ERRORS), "bias, normal": (one - other, Rule())}
+    means |= {"mae": (np.abs(p - (truth > 0)), SHARE), "bias": (p - (truth > 0), Rule())}
+    means["brier, calibrated"] = (1 / (1 + np.exp(-odds)) - odd) ** 2, SHARE
+    means["brier, shifted"] = (1 / (1 + np.exp(-odds - 0.4)) - odd) ** 2, SHARE
+    means |= {"wins": (apart > 0, SHARE), "wpld": (2 * (apart < 0), Rule("share", least=0.0, most=2.0))}
+    means |= {f"share {share}": (one < stats.norm.ppf(share), SHARE) for share in TRUE_SHARES}
+    # Of an attack that works on some prompts: the rise of the score, and how often it beats an honest response.
+    means |= {"difference": (apart, Rule()), "rise": (np.maximum(0, truth - 1), RISES), "beats": (noise > 1.2, SHARE)}
+    for name, (values, rule) in means.items():
+        rows[name] = [values], lambda s, n=values.size: s / n, rule
+    drawn = rng.multinomial(groups, [1 / groups] * groups, 300)
+    found = {}
+    for name, (columns, compute, rule) in rows.items():
+        vectors = np.array([column.sum(axis=1) for column in columns], dtype=float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value, draws = float(compute(*vectors.sum(axis=1))), compute(*(vectors @ drawn.T))
+        found[name] = Figure(value=value, **bounds(value, draws, groups, rule))
+    return found
+
+
+def _pearson(n: int, x: Any, y: Any, xx: Any, yy: Any, xy: Any) -> np.ndarray:
+    return np.asarray((n * xy - x * y) / np.sqrt((n * xx - x * x) * (n * yy - y * y)))
+
+
 def judges(rng: np.random.Generator, groups: int) -> dict[str, bool | None]:
     """Two judges that are equally good, in groups of items and on independent items."""
     found: dict[str, bool | None] = {}
@@ -337,7 +371,8 @@ NUMBERS = {
 }
 VARIANCE = {"prompt": 4e-4, "text": 12e-4, "repeat": 0.0, "residual": 4e-4, "judge": 4e-4, "judge_share": 0.2}
 FAMILIES: dict[str, Family] = {
-    "agree-numbers": Family(numbers, NUMBERS),
+    "agree-numbers": Family(numbers(("pearson", "rmse", "mae", "bias", "emd", "ks")), NUMBERS),
+    "agree-ranks": Family(numbers(("spearman", "kendall")), NUMBERS),
     "agree-judge": Family(
         judged,
         {
@@ -372,18 +407,28 @@ FAMILIES: dict[str, Family] = {
     "quality-calibrated": Family(quality(0.0), {"ece": 0.0}),
     "quality-shifted": Family(quality(0.4), {"ece": 0.0703, "brier": 0.18242}),
     "calibrate": Family(calibration),
-    "attack": Family(attacked, {"rise": 0.08332, "beats": float(stats.norm.sf(1.2))}),
     "variance": Family(variance, VARIANCE),
     "wordings": Family(wordings, {"repeat": 4e-4, "judge": 8e-4, "judge_share": 0.4}),
     "reads": Family(crossed, {"judge_share of reads": 0.25}),
     "fit": Family(fitted, {f"weight {n}": 3 * w / 1.75 for n, w in enumerate((1, 0.5, 0.25))}),
+    "sums": Family(
+        sums,
+        {
+            **dict.fromkeys(("accuracy", "precision", "f1", "wins"), AGREE),
+            **{"wpld": 2 - 2 * AGREE, "rise": 0.08332, "beats": float(stats.norm.sf(1.2))},
+            **{f"share {share}": share for share in TRUE_SHARES},
+            **{"kappa": 2 * AGREE - 1, "pearson": 0.6, "bias, normal": 0.0, "mae": 0.2793, "brier, shifted": 0.18242},
+            **{"rmse, normal": NUMBERS["rmse"], "mae, normal": NUMBERS["mae"]},
+            "bias": float(stats.norm.cdf(0.5 / math.sqrt(3.25))) - 0.5,
+            "difference": 0.6 * math.sqrt(0.7) * 2 / math.sqrt(math.pi),
+        },
+    ),
     **{f"rates-{p}": Family(rates(p), {f"by labels, {p}": p, f"corrected, {p}": p}) for p in (0.5, 0.8, 0.9, 0.97)},
     **{
         f"drfr-{p}-{n}": Family(pass_rates(p, n), {f"DRFR {p}, {n} items": p})
         for p in (0.5, 0.8, 0.9)
         for n in (1, 10)
     },
-    **{f"share-{p}": Family(shares(p), {f"share {p}": p}) for p in (0.5, 0.8, 0.88, 0.95, 0.98)},
     "tests-judges": Family(judges),
     "tests-pairs": Family(pairs(0.0)),
     "tests-improve": Family(improved),

@@ -9,14 +9,15 @@ from statsmodels.stats.proportion import proportion_confint
 
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean
 from checklist_rewards.evaluation.intervals import (
+    CORRELATION,
     DISTANCE,
     EQUAL_DRAWS,
-    FEW_DIFFER,
     MIN_GROUPS,
+    NO_INTERVAL,
+    SHARE,
     Rule,
     bounds,
     clustered_error,
-    expanded,
     rate_interval,
     t_quantile,
     t_test_p,
@@ -55,31 +56,28 @@ def test_an_interval_without_an_error_seen_has_a_width(rate):
     assert rate_interval(1.02, 0.03, 25, 25)[0] < 1  # a correction may leave [0, 1]
 
 
-def test_draws_of_few_groups_have_a_wider_interval_and_of_many_the_percentiles():
+def test_draws_of_few_groups_have_a_wider_interval_and_of_many_the_normal_one():
     draws = np.random.default_rng(0).standard_normal(100_000)
     five, many = (bounds(0.0, draws, groups, Rule(groups=5)) for groups in (5, 100_000))
-    assert five["high"] == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4), abs=0.2)
-    assert expanded(5) == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4))
-    assert [many["low"], many["high"]] == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=1e-3)
+    assert five["high"] == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4), abs=0.1)
+    assert [many["low"], many["high"]] == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.02)
 
 
 def test_undefined_draws_are_left_out_up_to_a_tenth():
     draws = np.arange(100.0)
     draws[:10] = np.nan
-    assert bounds(50.0, draws, 50)["low"] > 10
+    assert bounds(50.0, draws, 50)["low"] < 50
     draws[10] = np.nan
     assert bounds(50.0, draws, 50) == {"refused": "undefined in many resamples"} == bounds(None, np.arange(9.0), 50)
 
 
 def test_the_interval_of_a_distance_is_around_the_figure_and_not_below_zero():
     draws = 0.3 + 0.1 * np.random.default_rng(0).standard_normal(100_000)  # noise made the draws larger than the 0.2
-    found = bounds(0.2, draws, 100_000, Rule("t"))
-    assert (found["low"], found["high"]) == pytest.approx((0.2 - 0.196, 0.2 + 0.196), abs=2e-3)
-    assert bounds(0.1, draws, 100_000, Rule("t"))["low"] == 0.0
     noise = np.linspace(0, 0.1, 1001)  # the lower end is its 95 % quantile away
     apart = bounds(0.2, draws, 100_000, DISTANCE, noise)
-    assert apart["low"] == pytest.approx(0.2 - 0.095, abs=1e-3) and apart["high"] == found["high"]
-    assert bounds(0.2, draws, 49, DISTANCE, noise) == {"refused": "needs 50 groups, has 49"}
+    assert apart == pytest.approx({"low": 0.2 - 0.095, "high": 0.2 + 0.196}, abs=2e-3)
+    assert bounds(0.05, draws, 100_000, DISTANCE, noise)["low"] == 0.0
+    assert bounds(0.2, draws, 199, DISTANCE, noise) == {"refused": "needs 200 groups, has 199"}
 
 
 def test_the_interval_of_a_skewed_mean_reaches_further_to_the_long_side():
@@ -89,18 +87,37 @@ def test_the_interval_of_a_skewed_mean_reaches_further_to_the_long_side():
     assert Bootstrap().mean([0.5] * 20, range(20)).refused == EQUAL_DRAWS
     assert Bootstrap().mean([0.1, math.nan, 0.3] * 7, range(21)).refused == "needs 15 groups, has 14"
     assert Bootstrap().mean([math.nan], [0]).value is None and Bootstrap(0).mean([1.0], [0]).refused is None
-    rare = [1.0, 1.0] + [0.0] * 18  # often in no resample, which then has no error
-    assert Bootstrap().mean(rare, range(20)).refused == FEW_DIFFER == "too few groups differ"
+    rare = Bootstrap().mean([1.0, 1.0] + [0.0] * 18, range(20))
+    assert rare.high - 0.1 > 2 * (0.1 - rare.low)
 
 
 def test_intervals_end_at_the_limits_of_the_values():
-    shares, groups = [1.0] * 32 + [0.0] * 5, [0] * 20 + list(range(1, 18))  # one large group
-    free, cut = Bootstrap().mean(shares, groups), Bootstrap().mean(shares, groups, (0.0, 1.0))
-    mirrored = Bootstrap().mean([1 - share for share in shares], groups, (0.0, 1.0))
-    assert free.high > 1 == cut.high and cut.low == free.low and cut.value == free.value
-    assert mirrored.low == 0.0 < mirrored.high < 1
-    draws = 0.9 + 0.2 * np.random.default_rng(0).standard_normal(1000)
-    assert bounds(0.9, draws, 20, Rule("t"))["high"] > 1 == bounds(0.9, draws, 20, Rule("t", most=1.0))["high"]
+    rare, groups = [1.0] * 2 + [0.0] * 18, range(20)
+    free, cut = Bootstrap().mean(rare, groups), Bootstrap().mean(rare, groups, Rule(least=0.0, most=0.3))
+    mirrored = Bootstrap().mean([-value for value in rare], groups, Rule(least=-0.3, most=0.0))
+    assert free.high > 0.3 == cut.high and cut.value == free.value
+    assert mirrored.low == -0.3 and (mirrored.value, mirrored.high) == pytest.approx((-cut.value, -cut.low))
+    share = Bootstrap().mean(rare, groups, SHARE)
+    assert 0 < share.low < 0.1 < share.high < 1
+
+
+def test_a_share_between_other_limits_is_a_share_of_their_distance():
+    draws = 0.8 + 0.05 * np.random.default_rng(0).standard_normal(1000)
+    share, kappa = bounds(0.8, draws, 20, SHARE), bounds(0.6, 2 * draws - 1, 20, CORRELATION)
+    assert [kappa["low"], kappa["high"]] == pytest.approx([2 * share["low"] - 1, 2 * share["high"] - 1])
+    assert 0.8 - share["low"] > share["high"] - 0.8
+    at_the_end = bounds(-1.0, np.linspace(-1.0, -0.6, 1000), 20, CORRELATION)  # kappa -1 of equally frequent answers
+    assert at_the_end["low"] == -1.0 and -0.6 < at_the_end["high"] < -0.4
+
+
+def test_draws_that_differ_by_rounding_are_equal():
+    assert bounds(1.0, 1 - 1e-16 * np.arange(100), 20, CORRELATION) == {"refused": EQUAL_DRAWS}
+    tiny = bounds(1e-12, 1e-12 * (1 + np.arange(100.0)), 20)
+    assert tiny["low"] < 1e-12 < tiny["high"]
+
+
+def test_a_figure_without_a_method_has_no_interval_with_any_groups():
+    assert bounds(0.5, np.arange(9.0), 1000, NO_INTERVAL) == {"refused": "no interval"}
 
 
 @pytest.mark.parametrize("groups", [15, 40])
@@ -116,15 +133,29 @@ def test_the_interval_of_a_mean_covers_with_the_fewest_groups(groups):
 
 
 def test_the_interval_of_a_share_near_1_covers_with_the_fewest_groups():
-    rng, hits = np.random.default_rng(3), {"percentiles": [], "share": []}
+    rng, hits = np.random.default_rng(3), {"t": [], "share": []}
     for _ in range(400):
         right = (rng.standard_normal((15, 4)) * 0.7**0.5 + rng.standard_normal((15, 1)) * 0.3**0.5 < 1.175).mean(
             axis=1
         )
         draws = rng.multinomial(15, [1 / 15] * 15, 300) @ right / 15
-        for method, found in hits.items():
-            ends = bounds(float(right.mean()), draws, 15, Rule(method))
-            if "refused" not in ends:
-                assert 0 <= ends["low"] < ends["high"] <= 1
-                found.append(ends["low"] <= 0.88 <= ends["high"])
-    assert np.mean(hits["percentiles"]) < 0.93 < np.mean(hits["share"]) < 0.97
+        ends = bounds(float(right.mean()), draws, 15, SHARE)
+        if "refused" not in ends:
+            hits["share"].append(ends["low"] <= 0.88 <= ends["high"])
+            hits["t"].append(abs(right.mean() - 0.88) <= stats.t.ppf(0.975, 14) * stats.sem(right))
+    assert np.mean(hits["t"]) < 0.93 < np.mean(hits["share"]) < 0.97
+
+
+def test_the_interval_of_a_mean_that_is_mostly_0_covers_with_the_fewest_groups():
+    rng, hits = np.random.default_rng(4), {"t": [], "Hall": []}
+    for _ in range(600):
+        values = np.maximum(0, rng.standard_normal(15) - 0.5)
+        draws = rng.multinomial(15, [1 / 15] * 15, 300) @ values / 15
+        if not values.any():
+            continue
+        ends = bounds(float(values.mean()), draws, 15)
+        reach = stats.t.ppf(0.975, 14) * stats.sem(values)
+        truth = stats.norm.pdf(0.5) - 0.5 * stats.norm.sf(0.5)
+        hits["Hall"].append(ends["low"] <= truth <= ends["high"])
+        hits["t"].append(abs(values.mean() - truth) <= reach)
+    assert np.mean(hits["t"]) < 0.91 < 0.93 < np.mean(hits["Hall"]) < 0.97

@@ -40,14 +40,13 @@ from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
-from checklist_rewards.scores import Aggregation, Verdict, score_checklist
+from checklist_rewards.scores import EQUAL, Aggregation, Verdict, score_checklist
 from checklist_rewards.validation import import_extra, np
 
 EXACT_BELOW = 25
 """With fewer discordant items than this, McNemar's test uses the exact binomial distribution."""
 _FLIPS, _BATCH = 10_000, 100
 _EXACT_GROUPS = 13
-_EQUAL = 1e-9
 
 
 class PairedTest(BaseModel):
@@ -123,7 +122,7 @@ def permutation_p(differences: np.ndarray, groups: Sequence[Hashable], seed: int
     sums = np.bincount(codes, differences) if len(codes) else np.zeros(0)
     if len(sums) < 2:
         return None
-    sums = sums[np.abs(sums) > _EQUAL]  # flipping a zero changes nothing
+    sums = sums[np.abs(sums) > EQUAL]  # flipping a zero changes nothing
     if len(sums) < 2:
         return 1.0
     if len(sums) <= _EXACT_GROUPS:
@@ -132,7 +131,7 @@ def permutation_p(differences: np.ndarray, groups: Sequence[Hashable], seed: int
         return float(stats.permutation_test((sums,), lambda flipped, axis: np.sum(flipped, axis=axis), **every).pvalue)
     # For random flips, scipy is forty times slower than this matrix product.
     rng = np.random.default_rng(seed)
-    far, extreme = abs(sums.sum()) - _EQUAL, 0
+    far, extreme = abs(sums.sum()) - EQUAL, 0
     for _ in range(_FLIPS // _BATCH):
         signs = 2.0 * rng.integers(0, 2, (_BATCH, len(sums)), dtype=np.int8) - 1
         extreme += int((np.abs(signs @ sums) >= far).sum())

@@ -32,7 +32,16 @@ from typing_extensions import override
 
 from checklist_rewards.evaluation.bootstrap import Measure, group_codes, over, weighted_mean
 from checklist_rewards.evaluation.correlation import tau
-from checklist_rewards.evaluation.intervals import DISTANCE, DISTANCE_TO_1, SHARE, clustered_error, t_test_p
+from checklist_rewards.evaluation.intervals import (
+    CORRELATION,
+    DISTANCE,
+    NO_INTERVAL,
+    SHARE,
+    Rule,
+    clustered_error,
+    t_test_p,
+)
+from checklist_rewards.scores import EQUAL
 from checklist_rewards.validation import import_extra, np
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
@@ -59,7 +68,10 @@ class Categories(Measure):
         phi: correlation of two binary raters; None if a rater is constant. Only for two possible answers.
     """
 
-    rules = dict.fromkeys(("accuracy", "precision", "recall", "f1"), SHARE)
+    rules = {
+        **dict.fromkeys(("accuracy", "precision", "recall", "f1"), SHARE),
+        **dict.fromkeys(("kappa", "weighted_kappa", "alpha", "interval_alpha", "phi"), CORRELATION),
+    }
 
     def __init__(
         self,
@@ -169,12 +181,10 @@ class Numbers(Measure):
         rmse, mae: of `one - other`.
         bias: mean of `one - other`.
         emd: earth mover's distance of the two distributions (Wasserstein-1), in the unit of the numbers.
-        ks: largest distance of the two cumulative distributions (Kolmogorov-Smirnov), in [0, 1].
+        ks: largest distance of the two cumulative distributions (Kolmogorov-Smirnov), in [0, 1]; without an interval.
         auc: area under the ROC curve: the probability that `one` ranks a unit labelled 1 by `other` above a unit
             labelled 0, ties counted half. None unless `other` contains both 0 and 1 and no other values.
     """
-
-    rules = {"emd": DISTANCE, "ks": DISTANCE_TO_1}
 
     def __init__(self, one: Sequence[float], other: Sequence[float], only: Sequence[str] = NUMERICAL):
         self.one, self.other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
@@ -183,6 +193,12 @@ class Numbers(Measure):
         self._order = np.argsort(pooled, kind="stable")
         self._steps = np.diff(pooled[self._order])
         self._binary = bool(np.isin(self.other, (0.0, 1.0)).all())
+        unit = bool(((pooled >= 0) & (pooled <= 1)).all())
+        self.rules = {
+            **dict.fromkeys(CORRELATIONS, CORRELATION),
+            **dict.fromkeys(("rmse", "mae"), SHARE if unit else Rule(groups=50, least=0.0)),
+            **{"emd": DISTANCE, "ks": NO_INTERVAL, "auc": SHARE},
+        }
 
     @override
     def __len__(self) -> int:
@@ -215,8 +231,7 @@ class Numbers(Measure):
     @override
     def noise(self, weights: np.ndarray) -> dict[str, float]:
         total, units = weights.sum(), len(weights)
-        distances = self._distances(weights * units - total, total * units)
-        return {name: distances[name] for name in self.rules if name in self.only}
+        return {"emd": self._distances(weights * units - total, total * units)["emd"]} if "emd" in self.only else {}
 
     def _distances(self, weights: np.ndarray, total: int) -> dict[str, float]:
         """EMD and KS of the numbers with whole weights over a total, which may be negative."""
@@ -232,9 +247,6 @@ def _auc(positive: np.ndarray, negative: np.ndarray) -> float:
     # The area is the Mann-Whitney U per pair. `mannwhitneyu` of scipy takes ten times as long, for its p-value.
     ranks = stats.rankdata(np.concatenate([positive, negative]))[: len(positive)]
     return float((ranks.sum() - len(ranks) * (len(ranks) + 1) / 2) / (len(positive) * len(negative)))
-
-
-_EQUAL = 1e-9
 
 
 class Preferences(Measure):
@@ -256,7 +268,11 @@ class Preferences(Measure):
             than two groups, or if that error is 0.
     """
 
-    rules = dict.fromkeys(("pld_0", "pld_1", "pld_2", "wins", "losses", "ties"), SHARE)
+    rules = {
+        **dict.fromkeys(("pld_0", "pld_1", "pld_2", "wins", "losses", "ties"), SHARE),
+        "wpld": Rule("share", least=0.0, most=2.0),
+        "t_test_p": NO_INTERVAL,
+    }
 
     def __init__(
         self,
@@ -291,7 +307,7 @@ class Preferences(Measure):
         if mean is not None and figures["cohens_d"] is not None and clusters > 1:
             parts = self._decided * (self._difference - mean) / self.decided
             error = clustered_error(parts, self._groups, clusters)
-            if error > _EQUAL * np.abs(self._difference).max():  # rounding gives sums that are equal on paper an error
+            if error > EQUAL * np.abs(self._difference).max():  # rounding gives sums that are equal on paper an error
                 figures["t_test_p"] = t_test_p(mean / error, clusters)
         return figures
 
@@ -309,7 +325,7 @@ class Preferences(Measure):
             "losses": weighted_mean(self._outcome < 0, decided),
             "ties": weighted_mean(self._outcome == 0, decided),
             "difference": mean,
-            "cohens_d": mean / spread if spread > _EQUAL else math.nan,
+            "cohens_d": mean / spread if spread > EQUAL else math.nan,
             "t_test_p": math.nan,
         }
 
@@ -324,7 +340,7 @@ def pairs_within(keys: Sequence[str]) -> list[tuple[int, int]]:
 
 def _sign(differences: np.ndarray, tie: float) -> np.ndarray:
     # Scores are floating-point sums, so mathematically equal scores may differ in the last digit.
-    return np.where(np.abs(differences) <= tie + _EQUAL, 0, np.sign(differences))
+    return np.where(np.abs(differences) <= tie + EQUAL, 0, np.sign(differences))
 
 
 class Raters(Measure):
@@ -339,6 +355,8 @@ class Raters(Measure):
         interval_alpha: alpha with squared distances of the values, without abstentions.
         fleiss_kappa: Fleiss' kappa (1971); None for fewer than two judges, or if only one answer occurs.
     """
+
+    rules = dict.fromkeys(("alpha", "interval_alpha", "fleiss_kappa"), CORRELATION)
 
     def __init__(self, answers: Sequence[Sequence[str | None]], values: Mapping[str, float | None]):
         codes = {label: code for code, label in enumerate(values)}
