@@ -10,7 +10,7 @@ import pytest
 
 from checklist_rewards.checks import check_of
 from checklist_rewards.generators.constraints import find_requirements
-from checklist_rewards.generators.constraints.counting import DASH
+from checklist_rewards.generators.constraints.rules import DASH
 from checklist_rewards.generators.constraints.reading import PromptText
 
 Check = dict[str, Any]
