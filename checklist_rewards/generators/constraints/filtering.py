@@ -8,8 +8,8 @@ the words after it must be known; otherwise the clause requires nothing:
 - a task with its topic and a link: "write a poem about the sea in";
 - nothing but known words at the start of a clause, or after a comma behind an order.
 
-A permission, a condition, a report, a part of the response, code, or a language in which the checks cannot count leaves
-no check. One negation in the form forbids the thing; two are not understood.
+A permission, a condition, a report, a part of the response, code, or a language in which the checks cannot count
+leaves no check. One negation in the form forbids the thing; two are not understood.
 """
 
 from __future__ import annotations
@@ -71,27 +71,39 @@ _ASKED = r"(?:s[aiydDr^]*)?"
 _FILL = r"[dDgawib6ryHE]*"
 _ALONE = r"[dDgawi6rHE]*"
 _RESPONSE = r"(?:[dg]*u?g*[rS]*r|y(?:idr)?)(?:iy+|\^?y[tuo5]+|y|a)?"
-_ORDER = re.compile(rf"(?:{_SAFE}*[,k:\-]|[^jqz!nMN]*(?=s))?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?(?:y[mM])?[anMfE]*(?P<verb>[otc<>]|(?<=n)w)[an]*{_FILL}N?{_FILL})")
+_ORDER = re.compile(
+    rf"(?:{_SAFE}*[,k:\-]|[^jqz!nMN]*(?=s))?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?(?:y[mM])?[anMfE]*(?P<verb>[otc<>]|(?<=n)w)[an]*{_FILL}N?{_FILL})"
+)
 _SUBJECT = re.compile(
     rf"(?:{_SAFE}*[,k:\-])?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?{_RESPONSE}a*[mM][ankfE]*(?P<verb>[ob6tcvw<>]?){_FILL}N?{_FILL})"
 )
-_AGAIN = re.compile(rf"(?P<head>{_SAFE}*[otc<>mM]{_SAFE}*[,k]+)(?P<seg>{_LEAD}(?:[mM][an]*|(?=v))(?P<verb>[ob6tcv<>]?){_FILL}N?{_FILL})")
+_AGAIN = re.compile(
+    rf"(?P<head>{_SAFE}*[otc<>mM]{_SAFE}*[,k]+)(?P<seg>{_LEAD}(?:[mM][an]*"
+    rf"|(?=v))(?P<verb>[ob6tcv<>]?){_FILL}N?{_FILL})"
+)
 _TOPIC = re.compile(
-    rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:{_ASKED}a*(?P<task>[otc<>5])|s|(?:[i~][dri>]*,?)?{_RESPONSE}a*m[ab6]*[obtv6])(?P<topic>(?:[^jqzotv<>mMnc!:8]|!(?=u)|(?<=[dDgur])[t5])*?)"
+    rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:{_ASKED}a*(?P<task>[otc<>5])|s"
+    rf"|(?:[i~][dri>]*,?)?{_RESPONSE}a*m[ab6]*[obtv6])(?P<topic>(?:[^jqzotv<>mMnc!:8]|!(?=u)|(?<=[dDg])[t5])*?)"
     rf"(?P<seg>,?k?a*(?:(?P<verb>[iw<>6])|[N]w?|\^[mM]?[an]*(?P<verb2>[ovb6t<>])|n[wi]){_FILL})"
 )
 _BARE = re.compile(rf"(?P<head>{_SAFE}*[,k:\-]+)?(?P<seg>{_LEAD}(?:s[aiydDr]*)?[nN]?w?{_ALONE}N?{_ALONE})")
 _STATED = re.compile(
-    rf"(?:{_SAFE}*[,k:\-]|[^jqz!nMN]*(?=s))?(?P<seg>{_LEAD}(?:s[ai^]*|t(?=d)){_RESPONSE}[aE]*(?P<verb>[mMbvo6])[an]*{_FILL}N?{_FILL})"
+    rf"(?:{_SAFE}*[,k:\-]|[^jqz!nMN]*(?=s))?(?P<seg>{_LEAD}(?:s[ai^]*"
+    rf"|t(?=d)){_RESPONSE}[aE]*(?P<verb>[mMbvo6])[an]*{_FILL}N?{_FILL})"
 )
-_HEAD = re.compile(rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])")
+_HEAD = re.compile(
+    rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])"
+)
 _OWN_VERB = re.compile(rf"(?:{_SAFE}*[,k:\-])?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?[dDgaiyN^rbo]*)")
 _PASSIVE = re.compile(r"[a,]*(?P<how>[mMnb6vka]*)(?P<what>[234]|i(?:y|d+r))")
 _NEXT = re.compile(r"$|[,:kaiw~^hNsQ\-y*@6l8qz]|e6|Ld*r|E(?=$|[,:k])")
-_OF_PART_AFTER = re.compile(r"(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDgr]*[fpT#]|a*i[dDg]+(?:[S<>]|W(?![:,]?[Qu1]))|a*[pT]|-?a*[fp]")
+_OF_PART_AFTER = re.compile(
+    r"~y|(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDgr]*[fpT#]|a*i[dDg]+(?:[S<>]|W(?![:,]?[Qu1]))|a*[pT]|-?a*[fp]"
+)
 _PLACE_AFTER = re.compile(
     r"[^.,]{0,20}\b(?:more|less|as|very|quite|too) (?:often|frequently|rarely|much|sparingly)\b"
-    r"|\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b|.*\bnot both\b|\s*by\b"
+    r"|\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b"
+    r"|.*\bnot both\b|\s*by\b"
 )
 """Words after a keyword that make it another requirement than that it occurs."""
 _FOR_ANOTHER = re.compile(r"\s*(?:for (?!my|our|his|her|an? )|by )")
@@ -99,18 +111,25 @@ _SUB_PART = re.compile(r"\s*in the (?:caption|dialogue|signature)\b(?! you)")
 _THEN = re.compile(r"(?:\s[a-z]+){0,2}[,\s]*(?:and |then |and then )(?:explain|justify|discuss|describe|translate)\b")
 _CODE = re.compile(
     r"\b(?:in|using) (?P<l>python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)(?!\w)"
-    r"|(?<!\w)(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html|django|react|shell"
-    r"|unit|linter)\s(?:script|program|code|function|class|method|query|page|file|document|app|test|rule|component|form"
+    r"|(?<!\w)(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html|django|react"
+    r"|shell"
+    r"|unit|linter)\s(?:script|program|code|function|class|method|query|page|file|document|app|test|rule|component"
+    r"|form"
     r"|one-liner)"
-    r"|\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex|algorithms?|tests?)\s+(?:that|which"
+    r"|\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex|algorithms?|tests?)\s+(?:that"
+    r"|which"
     r"|to|prints?|returns?|outputs?|displays?|snippet)\b"
-    r"|\b(?:write|create|implement|give me|fix|debug|run|refactor|build)\s+(?:a |an |the |some |this |my )?(?:[a-z]+ )?"
-    r"(?:functions?|code|regex|algorithm|macro|class|parser|linter|hook|component|test)\b"
+    r"|\b(?:write|create|implement|give me|fix|debug|run|refactor|build)\s+(?:a |an |the |some |this "
+    r"|my )?(?:[a-z]+ )?"
+    r"(?:functions?|code|regex|algorithm|macro|class|parser|linter|one-liner|hook|component|test)\b"
 )
-_CODE_WORDS = (
-    "function script program code method macro quer regex algorithm python java c++ c# php ruby rust golang bash sql "
-    "perl html test parser linter component"
-).split()
+_CODE_WORDS = frozenset(
+    "function functions script scripts program programs code macro macros method methods query queries regex "
+    "algorithm "
+    "algorithms python python3 java javascript typescript c php ruby rust golang bash sql perl html test tests "
+    "parser linter liner "
+    "component class hook".split()
+)
 _OF_RESPONSE = re.compile(
     r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
@@ -130,16 +149,22 @@ _ASKED_ABOUT = re.compile(
 )
 """A question about the statement before it: "Our bio must be under 50 words. Is that too little?"."""
 _QUESTIONS = frozenset(
-    "is are was were do does did should would could can may must has have what why how which who whose whom when where "
+    "is are was were do does did should would could can may must has have what why how which who whose whom when "
+    "where "
     "am will shall".split()
 )
-_LISTS = frozenset("list name suggest recommend think come_up_with choose pick".replace("_", " ").split(" ")) | {"come up with"}
+_LISTS = frozenset("list name suggest recommend think come_up_with choose pick".replace("_", " ").split(" ")) | {
+    "come up with"
+}
 _TOPICS = frozenset("about on describing regarding of".split())
 _SHOWS = frozenset("describe discuss explain compare analyze analyse evaluate suggest list name".split())
 _MATERIAL = frozenset("shorten rewrite edit correct improve expand rephrase review translate proofread".split())
 
 
-_GIVEN = re.compile(r"\b(?:following|instructions?|rules?|guidelines?|prompt|request|sign|poster|notice|reads?|memo|sentence|text|essay)\b[^:]*:")
+_GIVEN = re.compile(
+    r"\b(?:following|instructions?|rules?|guidelines?|prompt|request|sign|poster|notice|reads?|memo|sentence|text"
+    r"|essay)\b[^:]*:"
+)
 
 
 class _Form(NamedTuple):
@@ -158,7 +183,7 @@ def _form(clause: Clause, found: Found) -> _Form | None:
     left = clause.symbols[: found.start]
     if found.form:
         left = re.sub(r"Y,?k?(?=[aE]*$)", "", left)
-    if re.search(r"[nM],|^[ak,#\-]*n[dry]", left):
+    if re.search(r"[nM],|\^b,i|^[ak,#\-]*n[dry]", left):
         return None
     if ":" in left and _GIVEN.search(clause.text, 0, clause.tokens[found.start].start - clause.start):
         return None
@@ -171,12 +196,20 @@ def _form(clause: Clause, found: Found) -> _Form | None:
             return _Form(match.start("seg"), max(verb, match.start("seg")), verb, _negations(match["seg"]))
     if str(clause.tokens[found.start].value) in ("within", "under"):
         left += "i"
-    if (match := _TOPIC.fullmatch(left)) and (verb := match["verb"] or match["verb2"] or "w") in found.verbs:
+    if (match := _TOPIC.fullmatch(left)) and (match["verb"] or match["verb2"] or "w") in found.verbs:
         task = match.start("task") if match["task"] else match.start("topic")
         at = max(match.start("verb"), match.start("verb2"))
-        if clause.tokens[task].value in _LISTS and 0 <= at < found.start and clause.tokens[at].value not in ("in", "using", "as"):
+        if (
+            clause.tokens[task].value in _LISTS
+            and 0 <= at < found.start
+            and clause.tokens[at].value not in ("in", "using", "as")
+        ):
             return None
-        if 0 <= at < found.start and clause.tokens[at].value == "of" and clause.symbols[found.start] not in "GLOUEAB#Dc":
+        if (
+            0 <= at < found.start
+            and clause.tokens[at].value == "of"
+            and clause.symbols[found.start] not in "GLOUEAB#Dc"
+        ):
             return None
         return _Form(match.start("seg"), task, at, _negations(match["seg"]), match.span("topic"))
     match = _BARE.fullmatch(left)
@@ -184,11 +217,16 @@ def _form(clause: Clause, found: Found) -> _Form | None:
         negations = _negations(match["seg"])
         if not negations and set(match["head"] or "") & set("nM"):
             return None
-        task = re.search(r"[t5].*[iw^]", match["head"] or "")
-        if task and clause.tokens[task.start()].value in _LISTS:
+        listed = re.search(r"[t5].*[iw^]", match["head"] or "")
+        if listed and clause.tokens[listed.start()].value in _LISTS:
             return None
-        if not negations and not set(match["seg"]) & set("iw") and (
-            clause.symbols[found.start] in "CQWZYJdD7g" and not set("#x") & set(clause.symbols[found.start : found.end])
+        if (
+            not negations
+            and not set(match["seg"]) & set("iw")
+            and (
+                clause.symbols[found.start] in "CQWZYJdD7g"
+                and not set("#x") & set(clause.symbols[found.start : found.end])
+            )
         ):
             return None
         return _Form(match.start("seg"), match.start("seg"), -1, negations, bare=True)
@@ -222,7 +260,12 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
             return _without(clause, found, CONDITIONAL)
         part = not form and set("epfT") & set(around) and found.every
         return _without(clause, found, reason or A_PART) if (reason and form) or part else None
-    if right[:1] in tuple("ugr") and str(clause.tokens[found.end - 1].value) in ("word", "sentence", "paragraph", "section"):
+    if right[:1] in tuple("ugr") and str(clause.tokens[found.end - 1].value) in (
+        "word",
+        "sentence",
+        "paragraph",
+        "section",
+    ):
         right = re.sub("^[ug]{0,3}r", "", right)
     if not _NEXT.match(right) or (re.search(r",[dD@iy]*[ur]{0,2}j", symbols[found.last or found.end :])):
         return _without(clause, found, A_PART) if right[:1] == "p" else None
@@ -243,7 +286,10 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     elif found.verbs.startswith(INCLUDES) and form.verb >= 0:
         start = form.verb
     return Requirement(
-        clause.tokens[start].start, clause.tokens[(found.last or found.end) - 1].end, check, question or question_of_instruction(check)
+        clause.tokens[start].start,
+        clause.tokens[(found.last or found.end) - 1].end,
+        check,
+        question or question_of_instruction(check),
     )
 
 
@@ -278,22 +324,36 @@ def _reason(clause: Clause, found: Found, form: _Form, around: str, right: str) 
         return OTHER_LANGUAGE
     before = symbols[form.task : found.start]
     lead = symbols[: form.segment] + symbols[form.segment : form.task]
-    if re.match(r"[ak#\-]*[i~](?![GLOUE]?#)[^,]*[pfeST][^,]*,", lead) or "e" in symbols[found.start : found.end].rstrip("e"):
+    if re.match(r"[ak#\-]*[i~](?![GLOUE]?#)[^,]*[pfeST][^,]*,", lead) or "e" in symbols[
+        found.start : found.end
+    ].rstrip("e"):
         return A_PART
     if found.form and _FOR_ANOTHER.match(view.text, clause.tokens[found.end - 1].end):
         return A_PART
     if found.verbs == INCLUDES and _PLACE_AFTER.match(view.text, clause.tokens[found.end - 1].end):
         return UNCLEAR
-    if found.every and re.search(r"o[^,]*[rpu],$", symbols[: found.start]) and clause.tokens[found.start - 1].value == "(":
+    if (
+        found.every
+        and re.search(r"o[^,]*[rpu],$", symbols[: found.start])
+        and clause.tokens[found.start - 1].value == "("
+    ):
         return A_PART
     if _SUB_PART.match(view.text, clause.tokens[found.end - 1].end):
         return A_PART
-    if found.every and (clause.tokens[form.task].value == "add" or (symbols[form.task] in "<>" and symbols[form.task] not in found.verbs)):
+    if found.every and (
+        clause.tokens[form.task].value == "add"
+        or (symbols[form.task] in "<>" and symbols[form.task] not in found.verbs)
+    ):
         return A_PART
     if "e" in before or "e" in header or _OF_PART_AFTER.match(right):
         return A_PART
     near = before[before.rfind(",") + 1 :]
-    if found.every and (set("pfT") & set(near) or re.match(r"[,k]+[dDg]*p", right) or "p" in header or _THEN.match(view.text, clause.tokens[found.end - 1].end)):
+    if found.every and (
+        set("pfT") & set(near)
+        or re.match(r"[,k]+[dDg]*p", right)
+        or "p" in header
+        or _THEN.match(view.text, clause.tokens[found.end - 1].end)
+    ):
         return A_PART
     if before and re.search(r"[pfT][iwN^]*$", before):
         return A_PART
@@ -321,7 +381,11 @@ def _of_another(clause: Clause, found: Found, form: _Form) -> bool:
         return True
     if re.search(r"#-?[dga]*.$", last):
         return False
-    if last[-1:] == "S" and found.every and str(clause.tokens[form.task + 1 + match.start("link")].value) in ("with", "of", "that"):
+    if (
+        last[-1:] == "S"
+        and found.every
+        and str(clause.tokens[form.task + 1 + match.start("link")].value) in ("with", "of", "that")
+    ):
         return True
     if not last or last[-1] not in "rRpSW":
         return bool(last) and last[-1] in "b"
@@ -344,8 +408,8 @@ def _of_another(clause: Clause, found: Found, form: _Form) -> bool:
 
 
 def _of_code(view: PromptText) -> bool:
-    return any(word in view.text for word in _CODE_WORDS) and view.search(_CODE) is not None
+    return view.search(_CODE, _CODE_WORDS) is not None
 
 
 def _uncounted(view: PromptText) -> bool:
-    return view.search(_IN_UNCOUNTED) is not None
+    return view.search(_IN_UNCOUNTED, _UNCOUNTED_WORDS) is not None

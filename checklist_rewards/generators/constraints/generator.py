@@ -16,7 +16,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
 from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
-from checklist_rewards.generators.constraints.filtering import A_PART, Found, decide
+from checklist_rewards.generators.constraints.filtering import Found, decide
 from checklist_rewards.generators.constraints.forms import forms
 from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec
 from checklist_rewards.generators.constraints.rules import counts, strings, unquoted, without

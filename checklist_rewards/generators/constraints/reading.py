@@ -58,12 +58,15 @@ _ABBREVIATED = re.compile(r"\b(?:e\.g|i\.e|p\.s|p\.p\.s|max|min|approx|etc|vs|ca
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
 _APART = bytes.maketrans(
-    *(bytes(codes) for codes in zip(*((n, 32) for n in range(128) if not chr(n).isalnum() and n not in (1, 39)), strict=True))
+    *(
+        bytes(codes)
+        for codes in zip(*((n, 32) for n in range(128) if not chr(n).isalnum() and n not in (1, 39)), strict=True)
+    )
 )
 """Every character that no word contains becomes a space."""
 _TOKEN = re.compile(
-    r"\x01+|\x02+|\*+|<<[^<>\n]{0,60}>>|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?"
-    r"|[^\W_][\w'#]*(?:\+\+)?|[<>=]=?|[-,:;()\n+≤≥/~\[\]]"
+    r"(?!(?:e\.g|i\.e|p\.\s?[ps])\b)[^\W\d_][\w'#]*(?:\+\+)?|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
+    r"|<<[^<>\n]{0,60}>>|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[<>=]=?|[-,:;()\n+≤≥/~\[\]]"
 )
 LONGEST_CLAUSE = 700
 """Number of characters of a clause that rules read. A longer one gives no item, so prompts take linear time."""
@@ -95,12 +98,12 @@ class Clause:
     def __init__(self, view: PromptText, start: int, end: int):
         self.view, self.start, self.end = view, start, end
         self.text = view.text[start:end]
-        self.tokens: list[Token] = []
-        self.symbols = ""
+        self.words = frozenset(self.text.encode("ascii", "replace").translate(_APART).decode().split())
 
-    def tokenize(self) -> None:
-        """Read the tokens and their symbols."""
-        self.tokens, self.symbols = tokens_of(self.view, self.start, self.end)
+        self.tokens: list[Token] = []
+        """The words and phrases, of a clause that [`PromptText.triggered`] returned."""
+        self.symbols = ""
+        """One letter for each token."""
 
     @cached_property
     def header(self) -> str:
@@ -125,45 +128,47 @@ _NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")
 
 def tokens_of(view: PromptText, start: int, end: int) -> tuple[list[Token], str]:
     """The tokens of a part of a prompt, and their symbols."""
+    text, quoted = view.text, view.quoted
     found: list[tuple[str, int, int]] = []
     skip = start
-    for match in _TOKEN.finditer(view.text, start, end):
-        at = match.start()
+    for match in _TOKEN.finditer(text, start, end):
+        at, stop = match.span()
         if at >= skip:
-            word = match.group()
-            if word[0] == QUOTE and at in view.quoted:
-                skip = view.quoted[at].end
-            found.append((word, at, max(match.end(), skip)))
-    tokens, symbols, n, size = [], [], 0, len(found)
+            if text[at] == QUOTE and at in quoted:
+                skip = stop = quoted[at].end
+            found.append((text[at:stop], at, stop))
+    tokens: list[Token] = []
+    symbols: list[str] = []
+    n, size = 0, len(found)
     while n < size:
         word, at, stop = found[n]
-        if word[0] == QUOTE:
-            tokens.append(Token(at, stop, view.quoted.get(at)))
-            symbols.append("Q" if at in view.quoted else "u")
-            n += 1
-            continue
-        for rest, symbol in PHRASES.get(word, ()):
-            if n + len(rest) < size and all(found[n + k][0] == other for k, other in enumerate(rest, start=1)):
-                break
-        else:
-            rest, symbol = (), SYMBOLS.get(word, "u")
-        last = n + len(rest)
-        value: Any = " ".join((word, *rest)) if rest else word
-        if word[:2] == "<<":
-            symbol = "&"
+        value: Any = word
+        last, symbol = n, SYMBOLS.get(word, "u")
+        if (seconds := PHRASES.get(word)) and n + 1 < size and (phrases := seconds.get(found[n + 1][0])):
+            for rest, phrase in phrases:
+                if [one[0] for one in found[n + 1 : n + 1 + len(rest)]] == list(rest):
+                    last, symbol, value = n + len(rest), phrase, " ".join((word, *rest))
+                    break
         if symbol == "u":
-            if len(word) == 1 and word.isalpha():
+            if word[0] == QUOTE:
+                symbol, value = ("Q", quoted[at]) if at in quoted else ("u", word)
+            elif len(word) == 1 and word.isalpha():
                 symbol = "1"
+            elif word[:2] == "<<":
+                symbol = "&"
             elif (number := whole(word)) is not None:
                 symbol, value = "#", number
-        elif symbol in "t5jo<>z6c" and word in NOUNS and not rest and symbols and symbols[-1] in "dDgurW-":
-            symbol = "r"
         elif symbol == "#":
             value, last = joined(found, n, last, value)
+        elif last == n and word in NOUNS and symbol in "t5jo<>z6c" and symbols and symbols[-1] in "dDgurW-":
+            symbol = "r"
         tokens.append(Token(at, found[last][2], value))
         symbols.append(symbol)
         n = last + 1
-    return tokens, _NO_LETTER.sub(lambda one: "p" if tokens[one.start()].value == "letters" else "r", "".join(symbols))
+    joint = "".join(symbols)
+    if "K" in joint:
+        joint = _NO_LETTER.sub(lambda one: "p" if tokens[one.start()].value == "letters" else "r", joint)
+    return tokens, joint
 
 
 class PromptText:
@@ -196,28 +201,35 @@ class PromptText:
         self.quoted = {strings.start: strings for strings in self._enumerations(outer)}
         self._ends = self._ends_of_clauses(outer)
 
-    def search(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        """The first match of a pattern in the masked text, which is searched once."""
+    def search(self, expression: re.Pattern[str], words: frozenset[str] = frozenset()) -> re.Match[str] | None:
+        """The first match of a pattern in the masked text, which is searched once, if one of the words occurs."""
         key = id(expression)  # the hash of a pattern takes as long as a search
         if key not in self._found:
-            self._found[key] = expression.search(self.text)
+            occurs = not words or any(not words.isdisjoint(clause.words) for clause in self.clauses())
+            self._found[key] = expression.search(self.text) if occurs else None
         return self._found[key]
 
-    def clauses(self) -> Iterator[Clause]:
+    @cached_property
+    def _clauses(self) -> list[Clause]:
+        starts = [0, *self._ends]
+        ends = [*self._ends, len(self.text)]
+        return [
+            Clause(self, start, end)
+            for start, end in zip(starts, ends, strict=True)
+            if 1 < end - start <= LONGEST_CLAUSE
+        ]
+
+    def clauses(self) -> list[Clause]:
         """The clauses that can be read, in order."""
-        start = 0
-        for end in (*self._ends, len(self.text)):
-            if 1 < end - start <= LONGEST_CLAUSE:
-                yield Clause(self, start, end)
-            start = end
+        return self._clauses
 
     def triggered(self) -> Iterator[Clause]:
-        """The clauses that contain a word with which a requirement can start, with their symbols."""
+        """The clauses that contain a word with which a requirement can start."""
         for clause in self.clauses():
-            if not TRIGGERS.isdisjoint(clause.text.encode("ascii", "replace").translate(_APART).decode().split()) or (
+            if not TRIGGERS.isdisjoint(clause.words) or (
                 QUOTE in clause.text or "**" in clause.text or "<<" in clause.text
             ):
-                clause.tokenize()
+                clause.tokens, clause.symbols = tokens_of(self, clause.start, clause.end)
                 yield clause
 
     def _ends_of_clauses(self, quoted: list[tuple[int, int, str]]) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from checklist_rewards.generators.constraints.amounts import Amount, Bounds, amount, quantity
 from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, INCLUDES, Found
-from checklist_rewards.generators.constraints.lexicon import LANGUAGES, ORDINALS, learn
+from checklist_rewards.generators.constraints.lexicon import TRIGGERS, learn
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
 
 EMOJI = (
@@ -95,17 +95,19 @@ THINGS = {
     "periods": Thing("C", "period periods full_stop full_stops", _letters("."), "full stops", "n"),
     "asterisks": Thing("C", "asterisk asterisks", _letters("*"), "asterisks", "n"),
     "punctuation": Thing("C", "punctuation punctuation_marks", regex_check(r"\p{P}"), "punctuation marks", "n"),
-    "headings": Thing("C", "markdown_headings markdown_heading headings heading", regex_check(_HEADING), "headings", "n"),
+    "headings": Thing("C", "markdown_headings markdown_heading headings heading", regex_check(_HEADING), "headings",
+                      "n"),
     "upper": Thing("Z", "capital_letters capital_letter capitals caps uppercase upper_case uppercase_letters "
                    "upper_case_letters uppercase_letter all_caps all_capital_letters all_capitals all_uppercase "
-                   "all_uppercase_letters all_upper_case fully_capitalized all_capital capitalized_letters all_capitalized "
-                   "capital english_capital_letters english_capital only_capital_letters all_upper_case_letters",
+                   "all_uppercase_letters all_upper_case fully_capitalized all_capital capitalized_letters "
+                   "all_capitalized capital english_capital_letters english_capital only_capital_letters all_upper_case_letters",
                    {"type": "casing", "casing": "lower"}, "", "n"),
-    "lower": Thing("Z", "lowercase lower_case lowercase_letters lower_case_letters all_lowercase all_lowercase_letters "
-                   "all_lower_case small_letters all_lower_case_letters english_lowercase_letters all_small_letters "
+    "lower": Thing("Z", "lowercase lower_case lowercase_letters lower_case_letters all_lowercase "
+                   "all_lowercase_letters all_lower_case small_letters all_lower_case_letters english_lowercase_letters all_small_letters "
                    "lowercase_english_letters lowercases",
                    {"type": "casing", "casing": "upper"}, "", "n"),
-    "parts": Thing("T", "sections section parts part points ideas items chapters scenes text_sections segments areas segment area idea portion portions passage passages item point key_points key_point",
+    "parts": Thing("T", "sections section parts part points ideas items chapters scenes text_sections "
+                   "segments areas segment area idea portion portions passage passages item point key_points key_point",
                    None, "parts"),
     "pages": Thing("T", "page pages", None, "pages"),
     "syllables": Thing("T", "syllable syllables", None, "syllables"),
@@ -114,11 +116,12 @@ THINGS = {
     "numbered": Thing("7", "numbered_list ordered_list", regex_check(_NUMBERED), "numbered items", "s"),
 }  # fmt: skip
 """The things, by name."""
+TRIGGERS.update(("section", "sections", "parts", "chapters", "scenes"))
 _NAMES: dict[str, str] = {}
-for _name, _thing in reversed(THINGS.items()):
-    for _phrase in _thing.words.split():
+for _name, _row in reversed(THINGS.items()):
+    for _phrase in _row.words.split():
         _NAMES[_phrase.replace("_", " ").strip()] = _name
-    learn(_thing.symbol, _thing.words.split(), trigger=True)
+    learn(_row.symbol, _row.words.split(), trigger=_row.spec is not None)
 
 
 def _thing(clause: Clause, at: int) -> str:
@@ -150,9 +153,13 @@ def counted(start: int, end: int, thing: Thing, bounds: Bounds, denied: Bounds |
     )  # fmt: skip
 
 
-_AMOUNT = r"(?P<limit>c[dgryH]*i)?(?P<how>[GLOUEAB](?:a?[EGLOU])?|~(?=[dD]?#))?[dD]?(?P<n>#)(?:(?P<to>[-ikl]|a)(?P<m>#))?(?P<post>[PFL])?(?:,?k?(?P<how2>[GLOU])(?P<n2>#))?"
+_AMOUNT = (
+    r"(?P<limit>c[dgryH]*i)?(?P<how>[GLOUEAB](?:a?[EGLOU])?|~(?=[dD]?#))?[dD]?(?P<n>#)(?:(?P<to>[-ikl]|a)(?P<m>#))?"
+    r"(?P<post>[PFL])?(?:,?k?(?P<how2>[GLOU])(?P<n2>#))?"
+)
 _COUNT = re.compile(
-    _AMOUNT + r"(?P<dash>-?)(?P<what>[gdfur6]*?)(?P<unit>[WSCKT])(?P<post2>[PFLG])?(?:,?k?(?P<how3>[GLOU])(?P<n3>#)(?P<again>[WSCKT]?)(?!-?[guCWSKT]))?"
+    _AMOUNT + r"(?P<dash>-?)(?P<what>[gdfur6]*?)(?P<unit>[WSCKT])(?P<post2>[PFLG])?"
+    r"(?:,?k?(?P<how3>[GLOU])(?P<n3>#)(?P<again>[WSCKT]?)(?!-?[guCWSKT]))?"
 )
 _TIMES = re.compile(
     r"(?:(?P<what>[dDg]*(?:W[,:]?[Qu1]u?|K[,:]?[Q1D@]|Q|C|Z)|[u]))(?P<mid>[mMnb6vaidgry2~,]*?)"
@@ -223,13 +230,17 @@ def counts(clause: Clause) -> Iterator[Found]:
         done.add(match.start("n"))
         found = _amount(clause, match)
         if found.how not in ("", "A"):
-            thing = counted(match.start(), match.end(), THINGS[_thing(clause, match.start("unit"))], found.bounds, found.denied)
+            thing = counted(
+                match.start(), match.end(), THINGS[_thing(clause, match.start("unit"))], found.bounds, found.denied
+            )
             yield thing._replace(subject=True, negations=sum(match["mid"].count(n) for n in "nM"))
     for match in _MARKED.finditer(symbols):
         found = _amount(clause, match)
         if _marks(clause, match.start()) and found.how != "A":
             found = found if found.how else found._replace(high=None)
-            yield counted(match.start() + 1, match.end(), THINGS["highlights"], found.bounds)._replace(first=match.start())
+            yield counted(match.start() + 1, match.end(), THINGS["highlights"], found.bounds)._replace(
+                first=match.start()
+            )
     for match in _COUNT.finditer(symbols):
         if match.start("n") not in done:
             yield from _units(clause, match, _amount(clause, match))
@@ -252,19 +263,42 @@ def _units(clause: Clause, match: re.Match[str], found: Amount) -> Iterator[Foun
     thing = THINGS[name]
     marked = re.search(r"[tb6][dgr]*$", before)
     if marked and name in ("parts", "sentences", "words", "bullets") and _marks(clause, marked.start()):
-        yield counted(start, end, THINGS["highlights"], found._replace(high=None).bounds if not found.how else found.bounds, found.denied)._replace(first=marked.start())
+        yield counted(
+            start,
+            end,
+            THINGS["highlights"],
+            found._replace(high=None).bounds if not found.how else found.bounds,
+            found.denied,
+        )._replace(first=marked.start())
     elif name in ("parts", "words", "sentences") and (
         (over := _HIGHLIGHTED.match(clause.view.text, clause.tokens[end - 1].end, clause.end)) or "6" in match["what"]
     ):
         end = bisect_left(clause.tokens, over.end(), key=lambda token: token.start) if over else end
-        yield counted(start, end, THINGS["highlights"], found._replace(high=None).bounds if not found.how else found.bounds, found.denied)
+        yield counted(
+            start,
+            end,
+            THINGS["highlights"],
+            found._replace(high=None).bounds if not found.how else found.bounds,
+            found.denied,
+        )
     elif name == "words" and (capital := re.match(r"(?:lW)?[\^imb6dr]*Z", clause.symbols[end:])):
-        yield counted(start, end + capital.end(), THINGS["capital_words"], (found._replace(high=None) if not found.how else found).bounds, found.denied)
+        yield counted(
+            start,
+            end + capital.end(),
+            THINGS["capital_words"],
+            (found._replace(high=None) if not found.how else found).bounds,
+            found.denied,
+        )
     elif name == "parts":
         yield from _sections(clause, match, found)
     elif found.how == "A":
         yield Found(start, end, reason=APPROXIMATE)
-    elif found.how in ("", "E") and not match["post"] and not match["post2"] and (reason := _bare(clause, match, found, name, start)) is not None:
+    elif (
+        found.how in ("", "E")
+        and not match["post"]
+        and not match["post2"]
+        and (reason := _bare(clause, match, found, name, start)) is not None
+    ):
         if reason:
             yield Found(start, end, reason=reason)
     elif name == "characters" and max(found.low or 0, found.high or 0) < 20:
@@ -272,7 +306,9 @@ def _units(clause: Clause, match: re.Match[str], found: Amount) -> Iterator[Foun
     elif name == "words" and clause.view.search(_LEFT_OUT):
         yield Found(start, end, reason="a part of the response does not count")
     elif name == "paragraphs" and _divided(clause):
-        yield counted(start, end, thing, found.bounds)._replace(check={"type": name, "separator": "***", **found.bounds})
+        yield counted(start, end, thing, found.bounds)._replace(
+            check={"type": name, "separator": "***", **found.bounds}
+        )
     else:
         several = name in ("placeholders", "capital_words", "hashtags", "emojis", "highlights") and not found.how
         found = found._replace(high=None) if several else found
@@ -287,7 +323,9 @@ _HIGHLIGHTED = re.compile(
 def _marks(clause: Clause, at: int) -> bool:
     """Whether a verb asks for Markdown emphasis: "highlight" alone may mean "mention"."""
     verb = str(clause.tokens[at].value)
-    return verb.startswith(("italic", "emphasize")) or (verb == "highlight" and re.search(r"\*|markdown|asterisk|italic", clause.view.text) is not None)
+    return verb.startswith(("italic", "emphasize")) or (
+        verb == "highlight" and re.search(r"\*|markdown|asterisk|italic", clause.view.text) is not None
+    )
 
 
 def _bare(clause: Clause, match: re.Match[str], found: Amount, name: str, start: int) -> str | None:
@@ -305,9 +343,13 @@ def _bare(clause: Clause, match: re.Match[str], found: Amount, name: str, start:
         if name == "words" and low <= 10:
             noun = re.match(r"r|[ut]", symbols[match.end() :])
             if match["dash"]:
-                answer = noun and noun.group() == "r" and re.fullmatch(r"[a,]*s?[at]+[dDa]*", symbols[:start].rstrip("D"))
+                answer = (
+                    noun and noun.group() == "r" and re.fullmatch(r"[a,]*s?[at]+[dDa]*", symbols[:start].rstrip("D"))
+                )
                 return None if answer else A_PART
-            if re.search(r"(?:[iw]|[mM][b6][dDa]*)E?[dDa]*$", symbols[:start]) and re.match(r"$|[,:k]|a?$|i[tu]|\^", symbols[match.end() :]):
+            if re.search(r"(?:[iw]|[mM][b6][dDa]*)E?[dDa]*$", symbols[:start]) and re.match(
+                r"$|[,:k]|a?$|i[tu]|\^", symbols[match.end() :]
+            ):
                 return None
             if not symbols[:start].strip(",aD") and symbols[match.end() :] in ("", "a", "E", "E,"):
                 return None
@@ -322,7 +364,8 @@ def _bare(clause: Clause, match: re.Match[str], found: Amount, name: str, start:
 
 
 _LEFT_OUT = re.compile(
-    r"\bexclud\w+[^.\n]{0,60} (?:word count|word limit)|\bnot (?:be )?(?:included|counted|part of)\b[^.\n]{0,40}\b(?:words?|count|limit)\b"
+    r"\bexclud\w+[^.\n]{0,60} (?:word count|word limit)|\bnot (?:be )?(?:included|counted"
+    r"|part of)\b[^.\n]{0,40}\b(?:words?|count|limit)\b"
     r"|\b(?:not including|excluding|without counting|not counting) (?:the )?[a-z]"
 )
 _MARKER = r"""[\"'`“‘\[*]*([A-Za-z]{2,20})\s+(?:[XN]\b|\[?#|\d\b|\{?number\b|\[?[a-z]\b)"""
@@ -400,7 +443,10 @@ def _target(clause: Clause, match: re.Match[str]) -> Iterator[Spec]:
     elif "K" in kind:
         yield _letters(clause.view.text[token.start])
     elif "W" in kind and kind[-1] in "u1":
-        yield {"type": "keyword_count", "word": clause.view.prompt[token.start : clause.tokens[match.end("what") - 1].end]}
+        yield {
+            "type": "keyword_count",
+            "word": clause.view.prompt[token.start : clause.tokens[match.end("what") - 1].end],
+        }
     elif kind[-1] in "CZ":
         name = _thing(clause, match.end("what") - 1)
         if name and "c" in THINGS[name].uses and THINGS[name].spec:
@@ -419,7 +465,9 @@ def without(clause: Clause, used: set[int]) -> Iterator[Found]:
             continue
         for one in _ONE.finditer(clause.symbols, match.start(), end):
             symbol = one.group()[0]
-            free = clause.symbols[end : end + 1] == "-" and clause.view.text.startswith("-free", clause.tokens[end].start)
+            free = clause.symbols[end : end + 1] == "-" and clause.view.text.startswith(
+                "-free", clause.tokens[end].start
+            )
             name = "" if symbol == "K" else _thing(clause, one.start())
             question = ""
             if symbol == "K":
@@ -439,12 +487,14 @@ def without(clause: Clause, used: set[int]) -> Iterator[Found]:
                     continue
                 spec = {**thing.spec, "exactly": 0} if "n" in thing.uses else None  # type: ignore[dict-item]
                 some = {**thing.spec, "at_least": 2 if name == "table" else 1} if "s" in thing.uses else None  # type: ignore[dict-item]
-                asked = {"table": "a Markdown table", "numbered": "a numbered list", "bullets": "bullet points"}.get(name, "")
+                asked = {"table": "a Markdown table", "numbered": "a numbered list", "bullets": "bullet points"}.get(
+                    name, ""
+                )
                 named = "numbers in digits" if "number" in str(clause.tokens[one.start()].value) else thing.name
                 every = name not in ("hashtags", "emojis", "bullets", "headings")
                 found = Found(
-                    match.start(), end, some, spec, f"Does the response have {asked}?", f"Does the response do without {named}?",
-                    every=every, counts=every and thing.text,
+                    match.start(), end, some, spec, f"Does the response have {asked}?",
+                    f"Does the response do without {named}?", every=every, counts=every and thing.text,
                 )  # fmt: skip
             if free:
                 found = found._replace(check=found.denied, denied=None, question=found.denied_question, end=end + 2)
@@ -459,9 +509,22 @@ _CASED = {
 
 def _cased(clause: Clause, start: int, end: int, name: str) -> Found:
     """Capital or small letters only, or none of them."""
-    text, before, after = clause.view.text[clause.tokens[start].start : clause.tokens[end - 1].end], clause.symbols[:start], clause.symbols[end:]
-    whole = re.search(r"E[oivtbwadr]*$", before) or "all" in text or "only" in text or "fully" in text or re.search(r"[aE]$", before) or re.match(r"[aE]", after)
-    placed = re.search(r"(?:i|using|[mM][b6])[aEdg]*$", before) or (before and str(clause.tokens[start - 1].value) in ("using", "with"))
+    text, before, after = (
+        clause.view.text[clause.tokens[start].start : clause.tokens[end - 1].end],
+        clause.symbols[:start],
+        clause.symbols[end:],
+    )
+    whole = (
+        re.search(r"E[oivtbwadr]*$", before)
+        or "all" in text
+        or "only" in text
+        or "fully" in text
+        or re.search(r"[aE]$", before)
+        or re.match(r"[aE]", after)
+    )
+    placed = re.search(r"(?:i|using|[mM][b6])[aEdg]*$", before) or (
+        before and str(clause.tokens[start - 1].value) in ("using", "with")
+    )
     subject = re.search(r"[mM][b6]?[ab6E]*$", before)
     check: Spec | None = {"type": "casing", "casing": name}
     denied: Spec | None = THINGS[name].spec
@@ -471,13 +534,13 @@ def _cased(clause: Clause, start: int, end: int, name: str) -> Found:
         check = None
     if re.match(r"[WKp]|i[Wu]|[kl]a?[CWu]|#|[GLUO]", after) or re.search(r"[WK1][^,k]*$", before):
         check = None
-    return Found(start, end, check, denied, _CASED[name], _CASED["lower" if name == "upper" else "upper"], every=True, form=True)
+    return Found(
+        start, end, check, denied, _CASED[name], _CASED["lower" if name == "upper" else "upper"], every=True, form=True
+    )
 
 
-_LETTERS_ONLY = re.compile(r"(?:[dg]*(?P<lead>W|K)?[,:(]*)Q")
-_BETWEEN = r"[dDgaW,:y@irE#f]*"
-_PLACED = re.compile(rf"(?P<verb>[<>])(?P<what>[dagry]*?(?:i[dr]+)?)(?P<by>i)(?P<named>[dDgaW,:SKrtby]*)(?P<q>Q)")
-_LAST = re.compile(r"d?[ga]*(?P<f>f)(?P<unit>[WS]|u|t)(?P<of>(?:i[dg]*r)?)(?P<is>[mM]*[an]*b)[gda,:]*(?P<q>Q)")
+_PLACED = re.compile(r"(?P<verb>[<>])(?P<what>[dagryWf]*?(?:i[dry]+?)?)i(?P<named>[dDgaEW,:SKrtbyi]*)$")
+_LAST = re.compile(r"d?[ga]*(?P<f>f)(?P<unit>[WSut])(?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*)[gda,:]*$")
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b[^\x01.]{0,50}$")
 
 
@@ -492,7 +555,7 @@ def strings(clause: Clause, used: set[int]) -> Iterator[Found]:
             continue
         before = symbols[:at]
         placed = re.search(r"(?P<verb>[<>])(?P<what>[dagryWf]*?(?:i[dry]+)?)i(?P<named>[dDgaEW,:SKrtbyi]*)$", before)
-        last = re.search(r"d?[ga]*(?P<f>f)(?P<unit>[WSut])(?P<of>(?:i[dg]*r)?)(?P<is>[mM]+[an]*[b6]*)[gda,:]*(?P<named>)$", before)
+        last = _LAST.search(before)
         if placed:
             yield from _placed(clause, at, given, placed)
         elif last:
@@ -505,9 +568,18 @@ def strings(clause: Clause, used: set[int]) -> Iterator[Found]:
             question = f"Is the response a JSON object with the keys {_listed(given.values)}?"
             check = {"type": "json", "keys": list(given.values)}
             if not given.either:
-                yield Found(json if 0 <= json < at else first, at + 1, check, None, question, every=False, counts=False, first=first)
-        elif (found := _options(clause, at, given)) is not None:
-            yield found
+                yield Found(
+                    json if 0 <= json < at else first,
+                    at + 1,
+                    check,
+                    None,
+                    question,
+                    every=False,
+                    counts=False,
+                    first=first,
+                )
+        elif (chosen := _options(clause, at, given)) is not None:
+            yield chosen
         else:
             yield from _keywords(clause, at, given)
 
@@ -524,7 +596,6 @@ def _placed(clause: Clause, at: int, given: Strings, match: re.Match[str]) -> It
     """ "Start your reply with", "Start the second paragraph with"."""
     kind = "starts" if match["verb"] == "<" else "ends"
     text = clause.view.text[clause.start : given.start]
-    verb = str(clause.tokens[match.start("verb")].value)
     if re.search(r"\bpostscript|\bp\.\s?s|\bpost script", text):
         return
     unit = clause.symbols[match.start("named") : at]
@@ -533,12 +604,17 @@ def _placed(clause: Clause, at: int, given: Strings, match: re.Match[str]) -> It
         return
     if "K" in unit or (one and len(one) == 1 and not one.isalnum()):
         return
-    yield _at(clause, at, given, kind, False)._replace(start=_first_of(clause, at), first=match.start(), verbs=match["verb"] + "i")
+    yield _at(clause, at, given, kind, False)._replace(
+        start=_first_of(clause, at), first=match.start(), verbs=match["verb"] + "i"
+    )
+
+
+_NAMED = re.compile(r"(?:[dDgE]*[WSK](?:i[dr]*)?)?[dDgE:,]*\Z")
 
 
 def _first_of(clause: Clause, at: int) -> int:
     """Where the words in front of a string begin that name it: "the word"."""
-    named = re.search(r"(?:[dDgE]*[WSK](?:i[dr]*)?)?[dDgE:,]*$", clause.symbols[:at])
+    named = _NAMED.search(clause.symbols, 0, at)
     return named.start() if named else at
 
 
@@ -592,7 +668,13 @@ def _options(clause: Clause, at: int, given: Strings) -> Found | None:
         if re.search(r"\b(?:words?|terms?)\b", text[-25:]) and "one of" not in text:
             return None
         first = next(n for n, token in enumerate(clause.tokens) if token.start >= clause.start + options.start())
-        check: Spec = {"type": "keywords", "words": list(given.values), "need": "any", "whole_words": False, "ignore_case": False}
+        check: Spec = {
+            "type": "keywords",
+            "words": list(given.values),
+            "need": "any",
+            "whole_words": False,
+            "ignore_case": False,
+        }
         return Found(first + 1, at + 1, check, first=first) if len(given.values) > 1 else None
     return None
 
@@ -605,14 +687,22 @@ def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
     letters = "K" in between
     text = clause.view.text[clause.tokens[start].start : given.start]
     governor = str(clause.tokens[start - 1].value) if start else ""
-    if letters or re.search(r"\bnot\b|\b(?:two|three|four|five|\d) of\b|but one", text):
+    if letters or between.endswith("Wi") or re.search(r"\bnot\b|\b(?:two|three|four|five|\d) of\b|but one", text):
         return
-    if not noun and not governor.startswith(("includ", "contain", "mention", "incorporat", "insert", "say", "us", "writ", "avoid", "without", "output")):
+    if not noun and not governor.startswith(
+        ("includ", "contain", "mention", "incorporat", "insert", "say", "us", "writ", "avoid", "without", "output")
+    ):
         return
     if governor in ("but", "about", "than", "before", "after", "of", "for", "like", "to", "in"):
         return
     check: Spec | None = {"type": "keywords", "words": list(given.values)}
-    if len(given.values) > 1 and (given.either or re.search(r"\b(?:any|one|either)(?: one)? of\b|\bat least one\b|\beither\b", clause.view.text[max(clause.start, given.start - 60) : given.start])):
+    if len(given.values) > 1 and (
+        given.either
+        or re.search(
+            r"\b(?:any|one|either)(?: one)? of\b|\bat least one\b|\beither\b",
+            clause.view.text[max(clause.start, given.start - 60) : given.start],
+        )
+    ):
         check = {**check, "need": "any"}  # type: ignore[dict-item]
     if not noun and governor.startswith(("us", "say", "writ", "avoid", "without", "output")):
         check = None
@@ -620,18 +710,30 @@ def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
         return
     if all(len(value) == 1 and not value.isalnum() for value in given.values):
         denied: Spec = {"type": "letters", "letters": "".join(given.values), "exactly": 0}
-        yield Found(start, at + 1, None, denied, "", f"Does the response do without {_listed(given.values)}?", verbs="owt")
+        yield Found(
+            start, at + 1, None, denied, "", f"Does the response do without {_listed(given.values)}?", verbs="owt"
+        )
         return
-    yield Found(start, at + 1, check, {"type": "forbidden", "words": list(given.values)}, verbs=INCLUDES + "t" if governor in ("say", "write", "output") else INCLUDES, every=False)
+    yield Found(
+        start,
+        at + 1,
+        check,
+        {"type": "forbidden", "words": list(given.values)},
+        verbs=INCLUDES + "t" if governor in ("say", "write", "output") else INCLUDES,
+        every=False,
+    )
 
 
 _FUNCTION = frozenset(
-    "that which of in with for to you and or like such as the a an is are be used should must can at on from by if it count "
+    "that which of in with for to you and or like such as the a an is are be used should must can at on from by if "
+    "it count "
     "limit counts limits choice order per length range number appears appear more no not only than".split()
 )
 _UNQUOTED = re.compile(
-    r"(?P<colon>\s*:)?\s*[\[(]?\s*(?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)|somewhere|throughout"
-    r"|within|to|as|at (?:least|all|the)|anywhere|should|must|may|can|will|cannot|has to|needs to|when|while|for|into|unless|except"
+    r"(?P<colon>\s*:)?\s*[\[(]?\s*(?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)"
+    r"|somewhere|throughout"
+    r"|within|to|as|at (?:least|all|the)|anywhere|should|must|may|can|will|cannot|has to|needs to|when|while|for"
+    r"|into|unless|except"
     r"|and (?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"
 )
 _WORD = re.compile(r"[\w'#@-]+(?: [\w'-]+){0,2}")
@@ -651,7 +753,9 @@ def unquoted(clause: Clause, used: set[int]) -> Iterator[Found]:
         colon, plural = match["colon"], noun.endswith("s")
         if not words or any(not _WORD.fullmatch(word) or set(word.split()) & _FUNCTION for word in words):
             continue
-        if not colon and (any(" " in word for word in words) or ((len(words) > 1) != plural and " or " not in match["list"])):
+        if not colon and (
+            any(" " in word for word in words) or ((len(words) > 1) != plural and " or " not in match["list"])
+        ):
             continue
         values, end = [], match.start("list")
         for word in words:
