@@ -167,6 +167,9 @@ _GIVEN = re.compile(
 )
 
 
+_WRITTEN = re.compile(r"[dDgawib6ryHEot5nNv]*")
+
+
 class _Form(NamedTuple):
     """How the words before a thing ask for it."""
 
@@ -187,6 +190,8 @@ def _form(clause: Clause, found: Found) -> _Form | None:
         return None
     if ":" in left and _GIVEN.search(clause.text, 0, clause.tokens[found.start].start - clause.start):
         return None
+    if str(clause.tokens[0].value) in ("is", "does", "do", "are", "has") and re.fullmatch(_WRITTEN, left[1:]):
+        return _Form(0, 0, -1, _negations(left), bare=True)  # a question of a checklist as a statement
     if found.subject:
         own = _OWN_VERB.fullmatch(left)
         return own and _Form(own.start("seg"), own.start("seg"), -1, _negations(own["seg"]), bare=True)

@@ -33,9 +33,6 @@ def _found(clause: Clause, match: Match, check: Spec | None, question: str = "",
     return Found(start + verb, max(end, start + 1), check, None, question, **settings)  # type: ignore[arg-type]
 
 
-_LANGUAGE = re.compile(r"i?(?P<pre>[aEdg]*)(?P<y>Y)(?P<u>(?:R|u)?)(?P<post>[aE]?)")
-
-
 def language(clause: Clause) -> Iterator[Found]:
     """The language of the response: "in German", "using only the Kannada language"."""
     symbols = clause.symbols

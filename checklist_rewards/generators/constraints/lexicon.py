@@ -81,7 +81,7 @@ WORDS = {
     "w": "saying stating using containing including featuring mentioning having incorporating composed_of "
     "consisting_of consisting "
     "comprising totaling",
-    "m": "should must shall will has_to have_to needs_to need_to ought_to is_to are_to to_be",
+    "m": "needs should must shall will has_to have_to needs_to need_to ought_to is_to are_to to_be",
     "M": "should_not must_not shall_not will_not cannot can_not can't mustn't shouldn't may_not won't should_never "
     "must_never are_not_allowed_to aren't_allowed_to is_not_allowed_to are_not_permitted_to is_not_to "
     "are_not_to are_forbidden_to",

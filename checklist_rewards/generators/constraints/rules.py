@@ -100,14 +100,17 @@ THINGS = {
     "upper": Thing("Z", "capital_letters capital_letter capitals caps uppercase upper_case uppercase_letters "
                    "upper_case_letters uppercase_letter all_caps all_capital_letters all_capitals all_uppercase "
                    "all_uppercase_letters all_upper_case fully_capitalized all_capital capitalized_letters "
-                   "all_capitalized capital english_capital_letters english_capital only_capital_letters all_upper_case_letters",
+                   "all_capitalized capital english_capital_letters english_capital "
+                   "only_capital_letters all_upper_case_letters",
                    {"type": "casing", "casing": "lower"}, "", "n"),
     "lower": Thing("Z", "lowercase lower_case lowercase_letters lower_case_letters all_lowercase "
-                   "all_lowercase_letters all_lower_case small_letters all_lower_case_letters english_lowercase_letters all_small_letters "
+                   "all_lowercase_letters all_lower_case small_letters all_lower_case_letters "
+                   "english_lowercase_letters all_small_letters "
                    "lowercase_english_letters lowercases",
                    {"type": "casing", "casing": "upper"}, "", "n"),
     "parts": Thing("T", "sections section parts part points ideas items chapters scenes text_sections "
-                   "segments areas segment area idea portion portions passage passages item point key_points key_point",
+                   "segments areas segment area idea portion portions passage passages item point key_points "
+                   "key_point",
                    None, "parts"),
     "pages": Thing("T", "page pages", None, "pages"),
     "syllables": Thing("T", "syllable syllables", None, "syllables"),
@@ -241,9 +244,12 @@ def counts(clause: Clause) -> Iterator[Found]:
             yield counted(match.start() + 1, match.end(), THINGS["highlights"], found.bounds)._replace(
                 first=match.start()
             )
-    for match in _COUNT.finditer(symbols):
-        if match.start("n") not in done:
-            yield from _units(clause, match, _amount(clause, match))
+    at = 0
+    while number := _COUNT.search(symbols, at):
+        other = number["again"] and _thing(clause, number.start("again")) != _thing(clause, number.start("unit"))
+        at = number.start("how3") if other else number.end()
+        if number.start("n") not in done:
+            yield from _units(clause, number, _amount(clause, number))
 
 
 def _units(clause: Clause, match: re.Match[str], found: Amount) -> Iterator[Found]:
@@ -534,9 +540,11 @@ def _cased(clause: Clause, start: int, end: int, name: str) -> Found:
         check = None
     if re.match(r"[WKp]|i[Wu]|[kl]a?[CWu]|#|[GLUO]", after) or re.search(r"[WK1][^,k]*$", before):
         check = None
+    verb = re.search(r"o$", before)
     return Found(
-        start, end, check, denied, _CASED[name], _CASED["lower" if name == "upper" else "upper"], every=True, form=True
-    )
+        start, end, check, denied, _CASED[name], _CASED["lower" if name == "upper" else "upper"], form=True,
+        first=verb.start() if verb else None,
+    )  # fmt: skip
 
 
 _PLACED = re.compile(r"(?P<verb>[<>])(?P<what>[dagryWf]*?(?:i[dry]+?)?)i(?P<named>[dDgaEW,:SKrtbyi]*)$")
@@ -554,7 +562,7 @@ def strings(clause: Clause, used: set[int]) -> Iterator[Found]:
         if any(len(value) > 300 or "\n" in value for value in given.values):
             continue
         before = symbols[:at]
-        placed = re.search(r"(?P<verb>[<>])(?P<what>[dagryWf]*?(?:i[dry]+)?)i(?P<named>[dDgaEW,:SKrtbyi]*)$", before)
+        placed = _PLACED.search(before)
         last = _LAST.search(before)
         if placed:
             yield from _placed(clause, at, given, placed)
