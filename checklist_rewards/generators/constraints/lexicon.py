@@ -195,10 +195,10 @@ SYMBOLS: dict[str, str] = {}
 PHRASES: dict[str, dict[str, list[tuple[tuple[str, ...], str]]]] = {}
 """By the first and the second word: the words after the first, and the symbol; longest first."""
 TRIGGERS = set(
-    "yes true number integer numeral repeat copy restate reproduce one either only classify label categorize "
-    "categorise rate p "
-    "end ending conclude finish close once twice highlight italicize emphasize angle yaml yml xml csv html latex toml "
-    "markdown quotations mark".split()
+    "yes true number integer"
+    " numeral repeat copy restate reproduce answer respond reply choose pick select output return "
+    "say classify label categorize categorise rate p end ending conclude finish close once twice highlight italicize "
+    "emphasize angle yaml yml xml csv html latex toml markdown quotations mark".split()
 )
 """Words of which a clause must contain one to be read."""
 
@@ -219,7 +219,7 @@ def learn(symbol: str, phrases: list[str], trigger: bool = False) -> None:
             SYMBOLS.setdefault(first, symbol)
         if trigger:
             last = (rest or [first])[-1]
-            TRIGGERS.add(first if rest and last in _COMMON else last)
+            TRIGGERS.update({first if rest and last in _COMMON else last} - {"all", "list", "post"})
 
 
 SYMBOLS["name"] = "W"
