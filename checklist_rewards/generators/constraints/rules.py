@@ -548,7 +548,7 @@ def _cased(clause: Clause, start: int, end: int, name: str) -> Found:
 
 
 _PLACED = re.compile(r"(?P<verb>[<>])(?P<what>[dagryWf]*?(?:i[dry]+?)?)i(?P<named>[dDgaEW,:SKrtbyi]*)$")
-_LAST = re.compile(r"d?[ga]*(?P<f>f)(?P<unit>[WSut])(?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*)[gda,:]*$")
+_LAST = re.compile(r"[ga]*(?P<f>f)(?P<unit>[WSut])(?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*|6)[gda,:]*$")
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b[^\x01.]{0,50}$")
 
 
