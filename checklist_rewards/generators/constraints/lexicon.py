@@ -174,7 +174,8 @@ WORDS = {
     "given "
     "own following valid plain numbered unordered funny poetic formal proper raw strict polite single_spaced markdown "
     "descriptive informative catchy creative",
-    "a": "let i_think help_me very long use_markdown_to in_other_words please also then now finally additionally lastly "
+    "a": "let i_think help_me very long use_markdown_to in_other_words please also then now finally "
+    "additionally lastly "
     "kindly again simply really ok okay thanks hi hello however "
     "plus moreover furthermore strictly always absolutely exclusively entirely completely fully somewhere anywhere "
     "together throughout here too in_total in_length me us at_all hey dear solely further explicitly first_of_all "
