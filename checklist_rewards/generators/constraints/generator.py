@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from checklist_rewards.backends import Messages, Progress
@@ -17,55 +16,14 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
 from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
-from checklist_rewards.generators.constraints.counting import count_of, counts, without
-from checklist_rewards.generators.constraints.filtering import A_PART, Found, decide, of_material
-from checklist_rewards.generators.constraints.forms import FORMS
-from checklist_rewards.generators.constraints.reading import QUOTE, Clause, PromptText, Requirement, Spec, starts
-from checklist_rewards.generators.constraints.strings import strings, unquoted
+from checklist_rewards.generators.constraints.filtering import Found, decide
+from checklist_rewards.generators.constraints.forms import forms
+from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec
+from checklist_rewards.generators.constraints.rules import counts, strings, unquoted, without
 from checklist_rewards.images import words_of
 from checklist_rewards.version import __version__
 
 SOURCE = f"constraints/{__version__}"
-
-
-def _read(
-    expression: re.Pattern[str], build: Callable[[Clause, re.Match[str]], Found | None], clause: Clause
-) -> Iterator[Found]:
-    """The requirements of a clause that a phrase of [`FORMS`] states."""
-    return filter(None, (build(clause, match) for match in expression.finditer(clause.text)))
-
-
-_RULES: tuple[tuple[frozenset[str], Callable[[Clause], Iterator[Found]]], ...] = (
-    (
-        starts(
-            "word sentence paragraph bullet placeholder place hash hashtag exclamation question comma colon semi "
-            "semicolon em en dash dashes hyphen emoji emoticon character line section part phrase time times once "
-            "twice thrice page syllable stanza verse highlight italic emphasize point key keyword scene chapter "
-            "text segment area passage portion term idea item capital caps uppercase lines"
-        ),
-        counts,
-    ),
-    (
-        starts(
-            "letter comma punctuation emoji emoticon digit numeral number exclamation question hash hashtag colon "
-            "semi semicolon hyphen em en dash period full capital caps uppercase upper lowercase lower bullet "
-            "parenthesis quotation asterisk heading markdown"
-        ),
-        without,
-    ),
-    (starts(QUOTE), strings),
-    (starts("word keyword key term phrase"), unquoted),
-    (starts("count limit length minimum maximum requirement"), count_of),
-    *((starts(words), partial(_read, expression, build)) for words, expression, build in FORMS),
-)
-"""The rules with words of which one must occur in a clause."""
-_STARTS = frozenset().union(*(words for words, _ in _RULES))
-
-
-@lru_cache(maxsize=4096)
-def _rules(found: frozenset[str]) -> list[Callable[[Clause], Iterator[Found]]]:
-    """The rules of which words occur in a clause."""
-    return [rule for words, rule in _RULES if not words.isdisjoint(found)]
 
 
 def find_requirements(prompt: str) -> list[Requirement]:
@@ -74,32 +32,26 @@ def find_requirements(prompt: str) -> list[Requirement]:
     "[image]" for an image."""
     prompt = words_of(prompt)
     found: dict[str, Requirement] = {}
-    for clause in PromptText(prompt).clauses():
-        things = list(_things(clause))
-        if not things or of_material(clause):
-            continue
-        for requirement in _decided(clause, things):
-            found.setdefault(repr(requirement.check or (requirement.start, requirement.reason)), requirement)
+    for clause in PromptText(prompt).triggered():
+        for thing in _things(clause):
+            if (requirement := decide(clause, thing)) is not None:
+                check = requirement.check or {}
+                key = check if check.get("type") != "repeats_prompt" else "repeats_prompt"
+                found.setdefault(repr(key or (requirement.start, requirement.reason)), requirement)
     return _without_contradictions(prompt, _without_weaker(sorted(found.values(), key=lambda one: one.start)))
 
 
 def _things(clause: Clause) -> Iterator[Found]:
-    for rule in _rules(_STARTS & clause.starts):
-        yield from rule(clause)
-
-
-def _decided(clause: Clause, things: Sequence[Found]) -> list[Requirement]:
-    """The requirements of a clause. If one of several of a kind is about a part, the others are too."""
-    decided = [(thing, requirement) for thing in things if (requirement := decide(clause, thing)) is not None]
-    parts = {(thing.check or {}).get("type") for thing, one in decided if one.reason == A_PART}
-    if len(decided) > 1 and parts:
-        for n, (thing, one) in enumerate(decided):
-            if one.check and one.check["type"] in _OF_PARTS and not parts.isdisjoint((one.check["type"], None)):
-                decided[n] = (thing, Requirement(one.start, one.end, None, reason=A_PART))
-    return [requirement for _, requirement in decided]
-
-
-_OF_PARTS = ("words", "sentences", "paragraphs")
+    """The things that the rules find in a clause. A thing of one rule is not read by the next."""
+    used: set[int] = set()
+    for rule in (counts, forms):
+        for found in rule(clause):
+            used.update(range(found.start if found.first is None else found.first, found.end))
+            yield found
+    for others in (without, strings, unquoted):
+        for found in others(clause, used):
+            used.update(range(found.start, found.end))
+            yield found
 
 
 def _without_weaker(found: list[Requirement]) -> list[Requirement]:

@@ -1,44 +1,25 @@
-"""A prompt as the rules read it: masked, in clauses, with its quoted strings.
+"""A prompt as the rules read it: masked, in clauses, with its quoted strings, each clause as symbols.
 
 [`PromptText`] keeps positions: its `text` has the length of the prompt, in lower case, with every quoted string and
 code block masked. So no rule reads an instruction inside quotation marks, and the position of a match is the evidence
 in the prompt. A clause ends at the end of a sentence, a list item or a semicolon. Of nested quotations only the outer
 one is a string. Clauses that are too long to be read are left out.
+
+[`Clause.symbols`] has one letter for each word or phrase of the clause; see `lexicon.py`.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
+from checklist_rewards.generators.constraints.amounts import joined, whole
+from checklist_rewards.generators.constraints.lexicon import NOUNS, PHRASES, SYMBOLS, TRIGGERS
+
 Spec = dict[str, Any]
-
-
-def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """Compile a pattern written over several lines. A line break and the spaces after it are not part of it."""
-    return re.compile(one_line(text), flags)
-
-
-def one_line(text: str) -> str:
-    """The text of a pattern written over several lines; see [`pattern`]."""
-    return re.sub(r"\n\s*", "", text)
-
-
-_APART = bytes.maketrans(
-    *(bytes(codes) for codes in zip(*((n, 32) for n in range(128) if not chr(n).isalnum() and n != 39), strict=True))
-)
-"""Every character that no word contains becomes a space."""
-
-
-_SIGNS = ("\x01", "***", "<<")
-
-
-def starts(words: str) -> frozenset[str]:
-    """The first four letters of some words, by which [`Clause.has`] looks for them and for their forms."""
-    return frozenset(word[:4] for word in words.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +49,25 @@ _QUOTED = {
     "'": re.compile(r"'(?<![\w'\"]')(?=[^\s'])((?:[^'\n]|'(?=\w)){1,200}?)(?<=\S)'(?![\w'])"),
     "`": re.compile(r"`([^`\n]{1,200})`"),
 }
-_JOINED = pattern(
-    r"""\s*(?:[,;/&|]\s*)?(?:\n\s*)?(?:[-*•]\s+|\d+[.)]\s+)?(?:(?:and/or|and|or|nor|as well as)\s+)?
-    (?:(?:also|then)\s+)?(?:the\s+)?(?:(?:key)?(?:word|phrase|letter|term)\s+)?"""
+_JOINED = re.compile(
+    r"\s*(?:[,;/&|]\s*)?(?:\n\s*)?(?:[-*•]\s+|\d+[.)]\s+)?(?:(?:and/or|and|or|nor|as well as)\s+)?"
+    r"(?:(?:also|then)\s+)?(?:the\s+)?(?:(?:key)?(?:word|phrase|letter|term)\s+)?"
 )
 _END = re.compile(r"[.!?;](?=[\s\x01\"')]|$)|\n(?!\s?[a-z])")
 _ABBREVIATED = re.compile(r"\b(?:e\.g|i\.e|p\.s|p\.p\.s|max|min|approx|etc|vs|ca|no)\Z")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
-_NEW_SENTENCE = re.compile(r"\s+[A-Z]")
+_NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
+_APART = bytes.maketrans(
+    *(
+        bytes(codes)
+        for codes in zip(*((n, 32) for n in range(128) if not chr(n).isalnum() and n not in (1, 39)), strict=True)
+    )
+)
+"""Every character that no word contains becomes a space."""
+_TOKEN = re.compile(
+    r"(?!(?:e\.g|i\.e|p\.\s?[ps])\b)[^\W\d_][\w'#]*(?:\+\+)?|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
+    r"|<<[^<>\n]{0,60}>>|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[<>=]=?|[-,:;()\n+≤≥/~\[\]]"
+)
 LONGEST_CLAUSE = 700
 """Number of characters of a clause that rules read. A longer one gives no item, so prompts take linear time."""
 _LONGEST_HEADER = 2000
@@ -90,48 +82,32 @@ class Strings(NamedTuple):
     either: bool = False
     """The strings are joined by "or"."""
 
-    @property
-    def one(self) -> str | None:
-        """The string, if there is only one."""
-        return self.values[0] if len(self.values) == 1 else None
+
+class Token(NamedTuple):
+    """A word or phrase of a clause, or an enumeration of quoted strings: from `start` to `end` of the prompt."""
+
+    start: int
+    end: int
+    value: Any
+    """Its text, the value of a number, or the [`Strings`]."""
 
 
 class Clause:
-    """A clause of a prompt. Positions in `text` and in `strings` count from `start`."""
+    """A clause of a prompt, from `start` to `end`."""
 
     def __init__(self, view: PromptText, start: int, end: int):
         self.view, self.start, self.end = view, start, end
         self.text = view.text[start:end]
-        self._header: str | None = None
-        words = self.text.encode("ascii", "replace").translate(_APART).decode().split()
-        self.starts = {word[:4] for word in words}
-        self.starts.update(sign for sign in _SIGNS if sign in self.text)
+        self.words = frozenset(self.text.encode("ascii", "replace").translate(_APART).decode().split())
 
-    def has(self, words: frozenset[str]) -> bool:
-        """Whether words with one of these first letters occur. A search by a pattern takes ten times as long."""
-        return not self.starts.isdisjoint(words)
+        self.tokens: list[Token] = []
+        """The words and phrases, of a clause that [`PromptText.triggered`] returned."""
+        self.symbols = ""
+        """One letter for each token."""
 
-    @property
-    def strings(self) -> list[Strings]:
-        """The enumerations of quoted strings that start in this clause."""
-        if QUOTE not in self.starts:
-            return []
-        moved = []
-        first = bisect_left(self.view.strings, self.start, key=lambda strings: strings.start)
-        for strings in self.view.strings[first:]:
-            if strings.start >= self.end:
-                break
-            moved.append(strings._replace(start=strings.start - self.start, end=strings.end - self.start))
-        return moved
-
-    @property
+    @cached_property
     def header(self) -> str:
-        """The line that introduces the list item of this clause ("Each tweet should:"), "" outside a list."""
-        if self._header is None:
-            self._header = self._introduction()
-        return self._header
-
-    def _introduction(self) -> str:
+        """The symbols of the line that introduces the list item of this clause ("Each tweet should:")."""
         text = self.view.text
         line = text.rfind("\n", 0, self.start + len(self.text) - len(self.text.lstrip())) + 1
         if line == 0 or not _LIST_ITEM.match(text, line):
@@ -141,11 +117,58 @@ class Clause:
             end = line - 1
             line = text.rfind("\n", 0, end) + 1
         header = text[line:end].rstrip()
-        return header[max(header.rfind(". "), 0) :] if header.endswith(":") else ""
+        if not header.endswith(":"):
+            return ""
+        return tokens_of(self.view, line + max(header.rfind(". "), 0), line + len(header))[1]
 
-    def prompt(self, start: int, end: int) -> str:
-        """A part of the prompt as it was written."""
-        return self.view.prompt[self.start + start : self.start + end]
+
+_NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")
+"""A letter that somebody writes to somebody."""
+
+
+def tokens_of(view: PromptText, start: int, end: int) -> tuple[list[Token], str]:
+    """The tokens of a part of a prompt, and their symbols."""
+    text, quoted = view.text, view.quoted
+    found: list[tuple[str, int, int]] = []
+    skip = start
+    for match in _TOKEN.finditer(text, start, end):
+        at, stop = match.span()
+        if at >= skip:
+            if text[at] == QUOTE and at in quoted:
+                skip = stop = quoted[at].end
+            found.append((text[at:stop], at, stop))
+    tokens: list[Token] = []
+    symbols: list[str] = []
+    n, size = 0, len(found)
+    while n < size:
+        word, at, stop = found[n]
+        value: Any = word
+        last, symbol = n, SYMBOLS.get(word, "u")
+        if (seconds := PHRASES.get(word)) and n + 1 < size and (phrases := seconds.get(found[n + 1][0])):
+            for rest, phrase in phrases:
+                if [one[0] for one in found[n + 1 : n + 1 + len(rest)]] == list(rest):
+                    last, symbol, value = n + len(rest), phrase, " ".join((word, *rest))
+                    break
+        if symbol == "u":
+            if word[0] == QUOTE:
+                symbol, value = ("Q", quoted[at]) if at in quoted else ("u", word)
+            elif len(word) == 1 and word.isalpha():
+                symbol = "1"
+            elif word[:2] == "<<":
+                symbol = "&"
+            elif (number := whole(word)) is not None:
+                symbol, value = "#", number
+        elif symbol == "#":
+            value, last = joined(found, n, last, value)
+        elif last == n and word in NOUNS and symbol in "t5jo<>z6c" and symbols and symbols[-1] in "dDgurW-":
+            symbol = "r"
+        tokens.append(Token(at, found[last][2], value))
+        symbols.append(symbol)
+        n = last + 1
+    joint = "".join(symbols)
+    if "K" in joint:
+        joint = _NO_LETTER.sub(lambda one: "p" if tokens[one.start()].value == "letters" else "r", joint)
+    return tokens, joint
 
 
 class PromptText:
@@ -175,58 +198,65 @@ class PromptText:
             value = prompt[start + 1 : end - 1].strip().rstrip(",;")
             if value and not (outer and start < outer[-1][1]):
                 outer.append((start, end, value))
-        self.strings = tuple(self._enumerations(outer))
+        self.quoted = {strings.start: strings for strings in self._enumerations(outer)}
         self._ends = self._ends_of_clauses(outer)
 
-    def anywhere(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        """The first match of a pattern in the prompt as it was written, which is searched once."""
+    def search(self, expression: re.Pattern[str], words: frozenset[str] = frozenset()) -> re.Match[str] | None:
+        """The first match of a pattern in the masked text, which is searched once, if one of the words occurs."""
         key = id(expression)  # the hash of a pattern takes as long as a search
         if key not in self._found:
-            self._found[key] = expression.search(self.prompt)
+            occurs = not words or any(not words.isdisjoint(clause.words) for clause in self.clauses())
+            self._found[key] = expression.search(self.text) if occurs else None
         return self._found[key]
 
-    def in_text(self, expression: re.Pattern[str], words: tuple[str, ...]) -> re.Match[str] | None:
-        """The first match of a pattern in the masked text, which is searched once, if it contains one of the words."""
-        key = id(expression)
-        if key not in self._found:
-            self._found[key] = None
-            for word in words:
-                if word in self.text:
-                    self._found[key] = expression.search(self.text)
-                    break
-        return self._found[key]
+    @cached_property
+    def _clauses(self) -> list[Clause]:
+        starts = [0, *self._ends]
+        ends = [*self._ends, len(self.text)]
+        return [
+            Clause(self, start, end)
+            for start, end in zip(starts, ends, strict=True)
+            if 1 < end - start <= LONGEST_CLAUSE
+        ]
 
-    def clauses(self) -> Iterator[Clause]:
+    def clauses(self) -> list[Clause]:
         """The clauses that can be read, in order."""
-        start = 0
-        for end in (*self._ends, len(self.text)):
-            if 1 < end - start <= LONGEST_CLAUSE:
-                yield Clause(self, start, end)
-            start = end
+        return self._clauses
+
+    def triggered(self) -> Iterator[Clause]:
+        """The clauses that contain a word with which a requirement can start."""
+        for clause in self.clauses():
+            if not TRIGGERS.isdisjoint(clause.words) or (
+                QUOTE in clause.text or "**" in clause.text or "<<" in clause.text
+            ):
+                clause.tokens, clause.symbols = tokens_of(self, clause.start, clause.end)
+                yield clause
 
     def _ends_of_clauses(self, quoted: list[tuple[int, int, str]]) -> list[int]:
         ends = [
             match.end()
             for match in _END.finditer(self._cased)
-            if match.group() != "." or not _ABBREVIATED.search(self.text, max(match.start() - 6, 0), match.start())
+            if match.group() != "."
+            or not (short := _ABBREVIATED.search(self.text, max(match.start() - 6, 0), match.start()))
+            or (short.group()[0] == "p" and _NEW_SENTENCE.match(self._cased, match.end()))
         ]
         # A sentence may end inside a quotation.
         ends += [end for _, end, value in quoted if value[-1] in ".!?" and _NEW_SENTENCE.match(self._cased, end)]
         return sorted(ends)
 
     def _enumerations(self, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
-        joined: Strings | None = None
+        strings: Strings | None = None
         for start, end, value in quoted:
-            between = "" if joined is None else self.text[joined.end : start]
-            if joined is not None and between.strip() and _JOINED.fullmatch(between):
-                either = joined.either or re.search(r"\bn?or\b", between) is not None
-                joined = Strings((*joined.values, value), joined.start, end, either)
+            between = "" if strings is None else self.text[strings.end : start]
+            if strings is not None and between.strip() and _JOINED.fullmatch(between):
+                either = strings.either or re.search(r"\bn?or\b", between) is not None
+                strings = Strings((*strings.values, value), strings.start, end, either)
             else:
-                if joined is not None:
-                    yield joined
-                joined = Strings((value,), start, end)
-        if joined is not None:
-            yield joined
+                if strings is not None:
+                    yield strings
+                strings = Strings((value,), start, end)
+        if strings is not None:
+            yield strings
 
 
 def _masked(quotation: re.Pattern[str], text: str, quoted: list[tuple[int, int]]) -> str:
