@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -100,7 +101,9 @@ def three_of(name: str, names: Collection[str], listed: str) -> str:
 
     def likeness(known: str) -> float:
         whole = known.lower()
-        return max(difflib.SequenceMatcher(None, part, wanted).ratio() for part in (whole, whole.rpartition(":")[2]))
+        return max(
+            difflib.SequenceMatcher(None, part, wanted).ratio() for part in (whole, re.split("[:/]", whole)[-1])
+        )
 
     near = ", ".join(sorted(names, key=likeness, reverse=True)[:3])
     return f"the nearest are {near}; see {listed} for all {len(names)}"

@@ -59,7 +59,7 @@ def test_a_format_of_rubrics_is_checked(run, no_engine):
     Path("mine.yaml").write_text(right)
     Path("typo.yaml").write_text(right.replace("checklist", "checklst"))
     assert run("lint", "mine.yaml").stdout == "mine.yaml: the format 'mine' for `checklists import`\n"
-    assert "typo.yaml:3: unknown key 'checklst' (did you mean 'checklist'?)" in run("lint", "typo.yaml").stderr
+    assert "typo.yaml:3: unknown key 'checklst' (did you mean 'checklist'?)" in run("lint", "typo.yaml", code=2).stderr
 
 
 def test_a_bad_packaged_prompt_is_one_of_so_many(run, monkeypatch, tmp_path):

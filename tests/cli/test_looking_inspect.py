@@ -29,7 +29,7 @@ def scored(run, engine):
 
 def test_figures_in_json_and_on_the_page(run, scored):
     scored("scored.jsonl")
-    run("inspect scored.jsonl --json items.json -o items.html --no-embed")
+    done = run("inspect scored.jsonl --json items.json -o items.html --no-embed")
     record = json.loads(open("items.json").read())
     assert record["targets"] == 6
     assert [item["answered"] for item in record["items"]] == [6, 6]

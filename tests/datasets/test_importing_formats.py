@@ -356,7 +356,7 @@ def test_names_of_machines_are_checks_or_refused(tmp_path):
 def test_a_name_of_no_instruction_does_not_become_a_question(tmp_path, name):
     row = {"prompt": ASK, "instruction_id_list": ["punctuation:no_comma", name], "kwargs": [{}, {}]}
     with pytest.raises(ChecklistError, match=f"line 1, .*unknown IFEval instruction '{name}'; the nearest are "):
-        list(imported_rows(jsonl(tmp_path / "a.jsonl", row)).rows)
+        list(imported_rows(write_jsonl(tmp_path / "a.jsonl", row)).rows)
 
 
 @pytest.mark.parametrize("kwargs", [None, [None, None], [{}, {"relation": "at least"}], "x", [{}]])
