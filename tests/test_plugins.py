@@ -83,7 +83,7 @@ def test_a_package_that_cannot_be_imported_is_named(installed):
 
 def test_without_packages_the_names_are_listed():
     plugins.load_plugins.cache_clear()
-    with pytest.raises(SampleError, match="expected a mapping with a name among earned, gate"):
+    with pytest.raises(SampleError, match="unknown step 'halved'; allowed: earned, gate"):
         Shaping(["halved"])
 
 

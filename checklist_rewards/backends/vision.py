@@ -449,12 +449,14 @@ def _same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
 
 def apart(
     groups: Sequence[ReadGroup],
-    texts: Callable[[list[ReadGroup]], Sequence[T]],
-    pictured: Callable[[list[ReadGroup]], Sequence[T]],
+    texts: Callable[[Sequence[ReadGroup]], Sequence[T]],
+    pictured: Callable[[Sequence[ReadGroup]], Sequence[T]],
 ) -> list[T]:
     """One value per group, in order: of those with images from `pictured`, of the others from `texts`. Each is called
     with all its groups, if there are any."""
     seen = [any(map(has_images, (group.system, group.prefix, *group.tails))) for group in groups]
+    if not any(seen):
+        return [*texts(groups)]  # the same object: its tokens may be known (`groups_ahead`)
     found: dict[bool, Iterator[T]] = {}
     for sees, values in ((True, pictured), (False, texts)):
         own = [group for group, other in zip(groups, seen, strict=True) if other == sees]

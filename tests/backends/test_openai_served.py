@@ -12,14 +12,12 @@ from typing import Annotated
 import pytest
 from pocket.world import tasks, write_response
 from pydantic import BaseModel, Field
-from typer.testing import CliRunner
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.attacks.attack import attack
 from checklist_rewards.attacks.bank import BANK
 from checklist_rewards.backends import Engine, Sampling
 from checklist_rewards.backends.replies import ask
-from checklist_rewards.cli import app
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.generators import DirectGenerator
@@ -123,12 +121,8 @@ def no_tokenizer(*arguments, **options):
 
 
 @pytest.mark.parametrize("options", [(), ("--judge.no-use-logprobs",)], ids=["labels", "words"])
-def test_the_bill_is_no_higher_than_a_dry_run_forecast(vllm_server, tmp_path, monkeypatch, options):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    at_most, billed, _ = forecast_and_bill(
-        lambda *arguments: CliRunner().invoke(app, arguments), SERVED_NAME, vllm_server, *options
-    )
+def test_the_bill_is_no_higher_than_a_dry_run_forecast(run, vllm_server, options):
+    at_most, billed, _ = forecast_and_bill(run, SERVED_NAME, vllm_server, *options)
     assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
 
 

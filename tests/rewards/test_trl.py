@@ -434,10 +434,3 @@ def test_threads_may_share_a_reward(tmp_path):
     alone = [reward_on()(**batch) for batch in batches]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda batch: reward(**batch), batches)) == alone
-
-
-@pytest.mark.parametrize("scorer", [{}, {"scorer": ChecklistScorer(backend=FakeBackend(), store=False)}])
-@pytest.mark.parametrize(("name", "meant"), [("shapping", "shaping"), ("treshold", "threshold")])
-def test_a_misspelled_argument_is_one_sentence_with_the_right_name(scorer, name, meant):
-    with pytest.raises(SampleError, match=rf"unknown argument '{name}' \(did you mean '{meant}'\?\)"):
-        ChecklistReward(**scorer, **{name: 1})

@@ -41,6 +41,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -272,7 +273,8 @@ class Shape(TransformersBackend):
 
     def read(self, groups: Any, labels: Any) -> Any:
         """As the engine reads texts, of groups that are token ids."""
-        return self._read_texts(groups, labels)
+        answers, usage = self._read_texts(groups, labels)
+        return list(chain.from_iterable(answers)), usage
 
 
 def random_model(shape: Figures, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Any:
