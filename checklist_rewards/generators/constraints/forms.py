@@ -46,6 +46,8 @@ def language(clause: Clause) -> Iterator[Found]:
     start = at
     while start and symbols[start - 1] in "aEdgL":
         start -= 1
+    if re.search(r"\b(?:plain|simple) english\b", clause.text):
+        return  # simple words
     only = "E" in symbols[start:at] or symbols[end : end + 1] == "E" or "a" in symbols[start:at]
     only = only or (start > 1 and symbols[start - 2] in "aE") or "no other language" in clause.text
     if symbols[start - 1 : start] not in ("i", "o", "w") or (
@@ -133,9 +135,10 @@ def _heading(clause: Clause, match: Match) -> Found:
 
 
 def _postscript(clause: Clause, match: Match) -> Found | None:
-    if any(match.end() <= at - clause.start < match.end() + 40 for at in clause.view.quoted):
+    start, end = clause.start + match.start(), clause.start + match.end()
+    if any(at in clause.view.quoted for at in range(end, end + 40)):
         return None
-    if marker := _MARKER.search(clause.view.prompt, clause.start + match.start()):
+    if marker := _MARKER.search(clause.view.prompt, start, end + 200):
         found = _found(clause, match, {"type": "postscript", "marker": marker.group()}, verbs="otiw<")
         last = found.end
         while last < len(clause.tokens) and clause.tokens[last].start < marker.end():
