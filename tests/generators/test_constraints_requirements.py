@@ -538,6 +538,9 @@ def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named)
         "- \n",
         '"',
         "> a\n",
+        '"a" ',
+        '"a", ',
+        "advertise all of the " * 30 + "5 words. ",
     ],
 )
 def test_reading_takes_linear_time(part):

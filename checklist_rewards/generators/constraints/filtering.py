@@ -90,7 +90,7 @@ _AGAIN = re.compile(
 # "write a poem about the sea in"
 _TOPIC = re.compile(
     rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:{_ASKED}a*(?P<task>[otc<>5])|s"
-    rf"|(?:[i~][dri>]*,?)?{_RESPONSE}a*m[ab6]*[obtv6])(?P<topic>(?:[^jqzotv<>mMnc!:8]|!(?=u)|(?<=[dDg])[t5])*?)"
+    rf"|(?:[i~][dri>]*,?)?{_RESPONSE}a*m[ab6]*[obtv6])(?P<topic>(?:[^jqzotv<>mMnc!:8]|!(?=u)|(?<=[dDg])t)*?)"
     rf"(?P<seg>,?k?a*(?:(?P<verb>[iw<>6])|[N]w?|\^[mM]?[an]*(?P<verb2>[ovb6t<>])|n[wi]){_FILL})"
 )
 # known words only, or nothing: "please, no"

@@ -261,18 +261,21 @@ class PromptText:
         return sorted(ends)
 
     def _enumerations(self, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
-        strings: Strings | None = None
+        values: list[str] = []
+        first = last = 0
+        either = False
         for start, end, value in quoted:
-            between = "" if strings is None else self.text[strings.end : start]
-            if strings is not None and between.strip() and _JOINED.fullmatch(between):
-                either = strings.either or re.search(r"\bn?or\b", between) is not None
-                strings = Strings((*strings.values, value), strings.start, end, either)
-            else:
-                if strings is not None:
-                    yield strings
-                strings = Strings((value,), start, end)
-        if strings is not None:
-            yield strings
+            between = self.text[last:start] if values else ""
+            if not between.strip() or not _JOINED.fullmatch(between):
+                if values:
+                    yield Strings(tuple(values), first, last, either)
+                values, first, either = [], start, False
+            elif re.search(r"\bn?or\b", between):
+                either = True
+            values.append(value)
+            last = end
+        if values:
+            yield Strings(tuple(values), first, last, either)
 
 
 def _masked(quotation: re.Pattern[str], text: str, quoted: list[tuple[int, int]]) -> str:

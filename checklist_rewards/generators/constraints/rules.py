@@ -231,11 +231,9 @@ def counts(clause: Clause) -> Iterator[Found]:
             yield counted(match.start(), end, THINGS[name], found.bounds)._replace(subject=True)
     for match in _NUMBER_OF.finditer(symbols):
         done.add(match.start("n"))
-        found = _amount(clause, match)
-        if found.how not in ("", "A"):
-            thing = counted(
-                match.start(), match.end(), THINGS[_thing(clause, match.start("unit"))], found.bounds, found.denied
-            )
+        found, name = _amount(clause, match), _thing(clause, match.start("unit"))
+        if name and found.how not in ("", "A"):
+            thing = counted(match.start(), match.end(), THINGS[name], found.bounds, found.denied)
             yield thing._replace(subject=True, negations=sum(match["mid"].count(n) for n in "nM"))
     for match in _MARKED.finditer(symbols):
         found = _amount(clause, match)
@@ -548,6 +546,7 @@ def _cased(clause: Clause, start: int, end: int, name: str) -> Found:
 
 _PLACED = re.compile(r"(?P<verb>[<>])(?P<what>[dagryWf]*?(?:i[dry]+?)?)i(?P<named>[dDgaEW,:SKrtbyi]*)$")
 _LAST = re.compile(r"[ga]*(?P<f>f)(?P<unit>[WSut])(?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*|6)[gda,:]*$")
+_JSON = re.compile("json")
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b[^\x01.]{0,50}$")
 
 
@@ -569,7 +568,7 @@ def strings(clause: Clause, used: set[int]) -> Iterator[Found]:
             kind = "starts" if str(clause.tokens[last.start("f")].value) in ("first", "opening") else "ends"
             found = _at(clause, at, given, kind, str(clause.tokens[last.start("unit")].value).startswith("word"))
             yield found._replace(start=last.start(), subject=True, negations=sum(last["is"].count(n) for n in "nM"))
-        elif "json" in clause.view.text and (keys := _KEYS.search(clause.view.text[clause.start : given.start])):
+        elif clause.view.search(_JSON) and (keys := _KEYS.search(clause.view.text[clause.start : given.start])):
             first = next(n for n, token in enumerate(clause.tokens) if token.start >= clause.start + keys.start())
             json = symbols.find("J")
             question = f"Is the response a JSON object with the keys {_listed(given.values)}?"
