@@ -533,13 +533,6 @@ def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named)
         'Use the word "a{n}" at least 3 times. ',
         'Use the word "a". ',
         "Add a postscript. ",
-        "Your answer must have five commas\nis it so that\n",
-        "no commas, ",
-        "- \n",
-        '"',
-        "> a\n",
-        '"a" ',
-        '"a", ',
         "advertise all of the " * 30 + "5 words. ",
     ],
 )

@@ -45,34 +45,30 @@ ORDINALS = {
 WORDS = {
     # what a requirement counts or names; `rules.py` adds the things of its table
     "#": " ".join(word.replace(" ", "_") for word in VALUES if word not in ("once", "twice", "thrice")),
-    "X": "time times separate_times different_times",
+    "X": "time times separate_times",
     "x": "once twice thrice",
-    "W": "keyword keywords key_word key_words phrase phrases term terms key_terms name",
+    "W": "keyword keywords key_word key_words phrase phrases term terms name",
     "K": "letter letters symbol symbols punctuation_mark",
     "Y": " ".join(LANGUAGES),
     "J": "json",
     "I": "postscript post_script p.s p.s. p.p.s p.p.s. ps",
     "&": "double_angular_brackets double_angle_brackets angular_brackets",
-    '"': "quotation_marks double_quotation_marks double_quotes quotes double_quotations_marks quote_marks "
-    "double_quotation_mark",
-    "*": "*** ****** ******* six_asterisks 6_asterisks six_asterisk 6_asterisk 6_asterisk_symbols 6_asterisk_marks "
-    "6_asterisks_symbols six_asterisk_symbols asterisk_symbols 3_asterisks three_asterisks",
-    "H": "number_of total_number_of number_of_the",
-    "V": "word_count word_limit word_length length_limit word_counts character_limit sentence_limit length",
+    '"': "quotation_marks double_quotation_marks double_quotes quotes double_quotation_mark",
+    "*": "*** ****** ******* six_asterisks 6_asterisks 6_asterisk_marks asterisk_symbols 3_asterisks",
+    "H": "number_of total_number_of",
+    "V": "word_count word_limit word_length length_limit character_limit sentence_limit length",
     # how many
     "G": "at_least at_the_very_least at_the_least a_minimum_of minimum minimum_of min no_fewer_than no_less_than "
-    "not_fewer_than not_less_than not_under not_below no_shorter_than >= ≥ minimum_length_of not_shorter_than "
-    "a_minimum_length_of nothing_shorter_than nothing_less_than no_lower_than the_minimum_is",
+    "not_fewer_than not_less_than not_below >= ≥ minimum_length_of not_shorter_than a_minimum_length_of "
+    "nothing_shorter_than nothing_less_than the_minimum_is",
     "L": "at_most at_the_most at_the_very_most a_maximum_of maximum maximum_of max up_to no_more_than not_more_than "
-    "no_longer_than not_longer_than no_greater_than nothing_longer_than nothing_more_than not_over not_above within "
-    "not_exceeding not_to_exceed <= ≤ an_upper_limit_of a_limit_of limit_of no_over the_limit_is within_a_limit_of "
-    "never_more_than never_longer_than never_over a_maximum_length_of",
+    "no_longer_than not_longer_than nothing_longer_than nothing_more_than not_over within not_exceeding not_to_exceed "
+    "<= ≤ an_upper_limit_of a_limit_of limit_of the_limit_is within_a_limit_of never_more_than a_maximum_length_of",
     "O": "more_than greater_than longer_than larger_than over above exceed exceeds exceeding in_excess_of upwards_of "
-    "bigger_than higher_than >",
+    "higher_than >",
     "U": "fewer_than less_than shorter_than smaller_than lower_than under below <",
-    "E": "exactly precisely strictly_exactly exact an_exact_total_of a_total_of_exactly just only nothing_but "
-    "nothing_else_but nothing_other_than",
-    "B": "between from anywhere_between somewhere_between from_between in_the_range_of ranging_from",
+    "E": "exactly precisely exact an_exact_total_of just only nothing_but nothing_else_but",
+    "B": "between from anywhere_between somewhere_between in_the_range_of ranging_from",
     "A": "approximately roughly nearly almost circa approx ~ close_to on_average an_average_of",
     "P": "or_more + and_more or_above and_above or_longer or_over and_up or_higher and_over or_greater",
     "F": "or_fewer or_less or_below or_under or_shorter tops and_under and_below",
@@ -170,8 +166,8 @@ WORDS = {
     "diary spell prayer test exam class course lesson journal novels laws contracts signs cake corpus study rulebook",
     # the rest of a clause
     "d": "total a_total_of the your my our its entire whole full final overall all these both those same",
-    "D": "in_the_style_of in_a_style_of in_style_of in_the_form_of in_form_of in_a_format_of in_the_format_of a an "
-    "any some either one_of any_of all_of both_of at_least_one_of either_of one_of_the all_of_the any_of_the",
+    "D": "in_the_style_of in_the_form_of in_form_of in_a_format_of in_the_format_of a an any some either one_of "
+    "any_of all_of both_of at_least_one_of either_of",
     "g": "such short brief concise different distinct unique main key detailed simple clear specific given own "
     "following valid plain numbered unordered funny poetic formal proper raw strict polite single_spaced markdown "
     "descriptive informative catchy creative american brazilian british canadian european latin mexican",

@@ -100,15 +100,15 @@ THINGS = {
     "upper": Thing("Z", "capital_letters capital_letter capitals caps uppercase upper_case uppercase_letters "
                    "upper_case_letters uppercase_letter all_caps all_capital_letters all_capitals all_uppercase "
                    "all_uppercase_letters all_upper_case fully_capitalized all_capital capitalized_letters "
-                   "all_capitalized capital english_capital_letters english_capital "
-                   "only_capital_letters all_upper_case_letters",
+                   "all_capitalized capital english_capital_letters "
+                   "all_upper_case_letters",
                    {"type": "casing", "casing": "lower"}, "", "n"),
     "lower": Thing("Z", "lowercase lower_case lowercase_letters lower_case_letters all_lowercase "
                    "all_lowercase_letters all_lower_case small_letters all_lower_case_letters "
                    "english_lowercase_letters all_small_letters "
-                   "lowercase_english_letters lowercases",
+                   "lowercase_english_letters ",
                    {"type": "casing", "casing": "upper"}, "", "n"),
-    "parts": Thing("T", "sections section parts part points ideas items chapters scenes text_sections "
+    "parts": Thing("T", "sections section parts part points ideas items chapters scenes "
                    "segments areas segment area idea portion portions passage passages item point key_points "
                    "key_point",
                    None, "parts"),
