@@ -84,7 +84,7 @@ _SUBJECT = re.compile(
 )
 # a second verb after an order or a subject: "…, and must not"
 _AGAIN = re.compile(
-    rf"(?P<head>{_SAFE}*[otc<>mM]{_SAFE}*[,k]+)(?P<seg>{_LEAD}(?:[mM][an]*"
+    rf"{_SAFE}*[otc<>mM]{_SAFE}*[,k](?P<seg>{_LEAD}(?:[mM][an]*"
     rf"|(?=v))(?P<verb>[ob6tcv<>]?){_FILL}N?{_FILL})"
 )
 # "write a poem about the sea in"
