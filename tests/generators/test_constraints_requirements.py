@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -465,6 +466,12 @@ ISSUE: list[tuple[str, list[Check]]] = [
 ]
 
 
+ISSUE += [  # quoted lines
+    ("> Use at most 50 words and no emojis.\nWhat does this comment on my draft mean?", []),
+    ("> Do not use commas.\n\nIs this a good rule? Answer in at most two sentences.", [sentences(at_most=2)]),
+]
+
+
 @pytest.mark.parametrize(("prompt", "checks"), ISSUE)
 def test_the_rest_of_the_clause_decides(prompt, checks):
     found = [requirement.check for requirement in find_requirements(prompt) if requirement.check]
@@ -516,6 +523,28 @@ def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named)
     found = find_requirements(prompt)
     assert [requirement.check for requirement in found] == [None, None]
     assert [requirement.reason for requirement in found] == [f"it contradicts {other}" for other in named]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "Use 3 sections. ",
+        "Use at most {n} words. ",
+        'Use the word "a{n}" at least 3 times. ',
+        'Use the word "a". ',
+        "Add a postscript. ",
+        "advertise all of the " * 30 + "5 words. ",
+    ],
+)
+def test_reading_takes_linear_time(part):
+    def seconds(size: int) -> float:
+        prompt = "".join(part.format(n=n) for n in range(size // len(part)))
+        start = process_time()
+        find_requirements(prompt)
+        return process_time() - start
+
+    seconds(1000)
+    assert seconds(40_000) < 10 * seconds(10_000) + 0.05
 
 
 def _lower(text: str) -> str:

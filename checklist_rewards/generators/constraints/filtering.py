@@ -1,6 +1,6 @@
 """The one filter: what a clause does with the thing that a rule found in it.
 
-[`decide`] reads the symbols of the whole clause around the thing. The words before it must be one of four forms, and
+[`decide`] reads the symbols of the whole clause around the thing. The words before it must have one of four forms, and
 the words after it must be known; otherwise the clause requires nothing:
 
 - an order: "use", "do not mention", "make sure to include", "you should write";
@@ -26,6 +26,7 @@ APPROXIMATE = "the number is approximate"
 PERMITTED = "it is permitted, not required"
 OF_CODE = "it may be about what code does"
 OTHER_LANGUAGE = "the checks cannot count in this language"
+NO_BOUND = "every response or none meets it"
 UNCLEAR = "the rules cannot tell whether it is required or forbidden"
 
 
@@ -65,70 +66,79 @@ class Found(NamedTuple):
     """Negations inside it."""
 
 
-_SAFE = r"[^jqz!]"
+# Parts of the forms. `seg` is the part of a clause whose negations count.
+_SAFE = r"[^jqz!]"  # before the part: no condition, permission or report
 _LEAD = r"[akfE,:#1\-]*"
 _ASKED = r"(?:s[aiydDr^]*)?"
 _FILL = r"[dDgawib6ryHE]*"
 _ALONE = r"[dDgawi6rHE]*"
 _RESPONSE = r"(?:[dg]*u?g*[rS]*r|y(?:idr)?)(?:iy+|\^?y[tuo5]+|y|a)?"
+
+# "make sure to use", "do not mention"
 _ORDER = re.compile(
     rf"(?:{_SAFE}*[,k:\-]|[^jqz!nMN]*(?=s))?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?(?:y[mM])?[anMfE]*(?P<verb>[otc<>]|(?<=n)w)[an]*{_FILL}N?{_FILL})"
 )
+# "your answer should contain", "it must not"
 _SUBJECT = re.compile(
     rf"(?:{_SAFE}*[,k:\-])?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?{_RESPONSE}a*[mM][ankfE]*(?P<verb>[ob6tcvw<>]?){_FILL}N?{_FILL})"
 )
+# a second verb after an order or a subject: "…, and must not"
 _AGAIN = re.compile(
-    rf"(?P<head>{_SAFE}*[otc<>mM]{_SAFE}*[,k]+)(?P<seg>{_LEAD}(?:[mM][an]*"
+    rf"{_SAFE}*[otc<>mM]{_SAFE}*[,k](?P<seg>{_LEAD}(?:[mM][an]*"
     rf"|(?=v))(?P<verb>[ob6tcv<>]?){_FILL}N?{_FILL})"
 )
+# "write a poem about the sea in"
 _TOPIC = re.compile(
     rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:{_ASKED}a*(?P<task>[otc<>5])|s"
-    rf"|(?:[i~][dri>]*,?)?{_RESPONSE}a*m[ab6]*[obtv6])(?P<topic>(?:[^jqzotv<>mMnc!:8]|!(?=u)|(?<=[dDg])[t5])*?)"
+    rf"|(?:[i~][dri>]*,?)?{_RESPONSE}a*m[ab6]*[obtv6])(?P<topic>(?:[^jqzotv<>mMnc!:8]|!(?=u)|(?<=[dDg])t)*?)"
     rf"(?P<seg>,?k?a*(?:(?P<verb>[iw<>6])|[N]w?|\^[mM]?[an]*(?P<verb2>[ovb6t<>])|n[wi]){_FILL})"
 )
+# known words only, or nothing: "please, no"
 _BARE = re.compile(rf"(?P<head>{_SAFE}*[,k:\-]+)?(?P<seg>{_LEAD}(?:s[aiydDr]*)?[nN]?w?{_ALONE}N?{_ALONE})")
+# a subject without "must": "make sure your answer has"
 _STATED = re.compile(
     rf"(?:{_SAFE}*[,k:\-]|[^jqz!nMN]*(?=s))?(?P<seg>{_LEAD}(?:s[ai^]*"
     rf"|t(?=d)){_RESPONSE}[aE]*(?P<verb>[mMbvo6])[an]*{_FILL}N?{_FILL})"
 )
+# what may stand before a comma in front of `_BARE`
 _HEAD = re.compile(
     rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])"
 )
+# what may stand before a thing with its own verb: "make sure that" the word "sea" appears
 _OWN_VERB = re.compile(rf"(?:{_SAFE}*[,k:\-])?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?[dDgaiyN^rbo]*)")
+# the verb after a thing: "must be used", "is forbidden"
 _PASSIVE = re.compile(r"[a,]*(?P<how>[mMnb6vka]*)(?P<what>[234]|i(?:y|d+r))")
+# a relative clause with a second verb
+_RELATIVE = re.compile(r"\^a*(?P<verb>[<>v]i?)[^^:]*[,k]+a*$")
+# what may follow a thing
 _NEXT = re.compile(r"$|[,:kaiw~^hNsQ\-y*@6l8qz]|e6|Ld*r|E(?=$|[,:k])")
+# what makes a thing that of a part: "per page", "in the title"
 _OF_PART_AFTER = re.compile(
     r"~y|(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDgr]*[fpT#]|a*i[dDg]+(?:[S<>]|W(?![:,]?[Qu1]))|a*[pT]|-?a*[fp]"
 )
 _PLACE_AFTER = re.compile(
     r"[^.,]{0,20}\b(?:more|less|as|very|quite|too) (?:often|frequently|rarely|much|sparingly)\b"
     r"|\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b"
-    r"|.*\bnot both\b|\s*by\b"
+    r"|[^.\n]{0,200}\bnot both\b|\s*by\b"
 )
 """Words after a keyword that make it another requirement than that it occurs."""
 _FOR_ANOTHER = re.compile(r"\s*(?:for (?!my|our|his|her|an? )|by )")
 _SUB_PART = re.compile(r"\s*in the (?:caption|dialogue|signature)\b(?! you)")
 _THEN = re.compile(r"(?:\s[a-z]+){0,2}[,\s]*(?:and |then |and then )(?:explain|justify|discuss|describe|translate)\b")
+_LANGUAGE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
 _CODE = re.compile(
-    r"\b(?:in|using) (?P<l>python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)(?!\w)"
-    r"|(?<!\w)(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html|django|react"
-    r"|shell"
-    r"|unit|linter)\s(?:script|program|code|function|class|method|query|page|file|document|app|test|rule|component"
-    r"|form"
-    r"|one-liner)"
-    r"|\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex|algorithms?|tests?)\s+(?:that"
-    r"|which"
-    r"|to|prints?|returns?|outputs?|displays?|snippet)\b"
-    r"|\b(?:write|create|implement|give me|fix|debug|run|refactor|build)\s+(?:a |an |the |some |this "
-    r"|my )?(?:[a-z]+ )?"
-    r"(?:functions?|code|regex|algorithm|macro|class|parser|linter|one-liner|hook|component|test)\b"
+    rf"\b(?:in|using) {_LANGUAGE}(?!\w)"
+    rf"|(?<!\w)(?:{_LANGUAGE}|django|react|shell|unit|linter)\s(?:script|program|code|function|class|method|query|page"
+    r"|file|document|app|test|rule|component|form|one-liner)"
+    r"|\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex|algorithms?|tests?)\s+"
+    r"(?:that|which|to|prints?|returns?|outputs?|displays?|snippet)\b"
+    r"|\b(?:write|create|implement|give me|fix|debug|run|refactor|build)\s+(?:a |an |the |some |this |my )?"
+    r"(?:[a-z]+ )?(?:functions?|code|regex|algorithm|macro|class|parser|linter|one-liner|hook|component|test)\b"
 )
 _CODE_WORDS = frozenset(
-    "function functions script scripts program programs code macro macros method methods query queries regex "
-    "algorithm "
-    "algorithms python python3 java javascript typescript c php ruby rust golang bash sql perl html test tests "
-    "parser linter liner "
-    "component class hook".split()
+    "function functions script scripts program programs code macro macros method methods query queries "
+    "regex algorithm algorithms python python3 java javascript typescript c php ruby rust golang bash sql perl html "
+    "test tests parser linter liner component class hook".split()
 )
 _OF_RESPONSE = re.compile(
     r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
@@ -144,41 +154,38 @@ _IN_UNCOUNTED = re.compile(
 )
 _UNCOUNTED_WORDS = frozenset(_UNCOUNTED.split())
 _ASKED_ABOUT = re.compile(
-    r"[\s\W]*(?:is|was|are|does|did|do|should|would|what|why|how|which|who|when|can)\b(?! you)[^.!?]*"
-    r"\b(?:that|this|it|one|them|out)\b[^.!?]*\?"
+    r"[\s\W]*(?:is|was|are|does|did|do|should|would|what|why|how|which|who|when|can)\b(?! you)[^.!?]{0,200}"
+    r"\b(?:that|this|it|one|them|out)\b[^.!?]{0,200}\?"
 )
 """A question about the statement before it: "Our bio must be under 50 words. Is that too little?"."""
 _QUESTIONS = frozenset(
     "is are was were do does did should would could can may must has have what why how which who whose whom when "
-    "where "
-    "am will shall".split()
+    "where am will shall".split()
 )
-_LISTS = frozenset("list name suggest recommend think come_up_with choose pick".replace("_", " ").split(" ")) | {
-    "come up with"
-}
+_LISTS = frozenset("list name suggest recommend think choose pick".split()) | {"come up with"}
 _TOPICS = frozenset("about on describing regarding of".split())
 _SHOWS = frozenset("describe discuss explain compare analyze analyse evaluate suggest list name".split())
 _MATERIAL = frozenset("shorten rewrite edit correct improve expand rephrase review translate proofread".split())
-
-
 _GIVEN = re.compile(
     r"\b(?:following|instructions?|rules?|guidelines?|prompt|request|sign|poster|notice|reads?|memo|sentence|text"
     r"|essay)\b[^:]*:"
 )
-
-
+"""A colon after which the prompt gives a text, not an order."""
 _WRITTEN = re.compile(r"[dDgawib6ryHEot5nNv]*")
 
 
 class _Form(NamedTuple):
-    """How the words before a thing ask for it."""
+    """How the words before a thing ask for it, with places in the symbols of the clause."""
 
     segment: int
+    """Where the part begins whose negations count."""
     task: int
+    """The verb of the task, or the start of the part."""
     verb: int
+    """The verb or link that governs the thing, -1 for none."""
     negations: int
-    topic: tuple[int, int] = (0, 0)
     bare: bool = False
+    """No verb governs the thing."""
 
 
 def _form(clause: Clause, found: Found) -> _Form | None:
@@ -216,7 +223,7 @@ def _form(clause: Clause, found: Found) -> _Form | None:
             and clause.symbols[found.start] not in "GLOUEAB#Dc"
         ):
             return None
-        return _Form(match.start("seg"), task, at, _negations(match["seg"]), match.span("topic"))
+        return _Form(match.start("seg"), task, at, _negations(match["seg"]))
     match = _BARE.fullmatch(left)
     if match and (not (match["head"] or "").strip("ak,-:#1") or _HEAD.match(match["head"])):
         negations = _negations(match["seg"])
@@ -275,15 +282,19 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     if not _NEXT.match(right) or (re.search(r",[dD@iy]*[ur]{0,2}j", symbols[found.last or found.end :])):
         return _without(clause, found, A_PART) if right[:1] == "p" else None
     reason = _reason(clause, found, form, around, right) or reason
+    if form.verb >= 0 and str(clause.tokens[form.verb].value).endswith("s"):
+        first = _RELATIVE.search(symbols, 0, form.verb)  # "a word that starts with "a" and ends with"
+        shared = first and decide(clause, found._replace(start=first.end("verb"), verbs="<>vi"))
+        if first and not (shared and shared.check):
+            return None
     negations = form.negations + found.negations
     if passive and passive["what"] == "4" and not negations:
         reason = reason or ("" if found.check and "at_most" in found.check else PERMITTED)
     check, question = (found.denied, found.denied_question) if negations == 1 else (found.check, found.question)
-    if not reason and (negations > 1 or (negations and right[:1] == "8") or check is None or right[:1] == "l"):
+    if not reason and (negations > 1 or (negations and right[:1] == "8") or right[:1] == "l"):
         reason = UNCLEAR
-    if reason:
-        return _without(clause, found, reason)
-    assert check is not None
+    if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
+        return _without(clause, found, reason or (UNCLEAR if check is None else NO_BOUND))
     start = found.start if found.first is None else found.first
     if negations == 1:
         at = max(symbols.rfind(symbol, 0, found.start) for symbol in "nNM")
@@ -352,7 +363,7 @@ def _reason(clause: Clause, found: Found, form: _Form, around: str, right: str) 
         return A_PART
     if "e" in before or "e" in header or _OF_PART_AFTER.match(right):
         return A_PART
-    near = before[before.rfind(",") + 1 :]
+    near = re.sub(r"~[dDg]*f(?=u)", "", before[before.rfind(",") + 1 :])  # "about my first day"
     if found.every and (
         set("pfT") & set(near)
         or re.match(r"[,k]+[dDg]*p", right)
@@ -378,6 +389,10 @@ def _of_another(clause: Clause, found: Found, form: _Form) -> bool:
         return False
     if found.every and re.search(r"r.*k[dD#]g*[ru]*r|l[dDg]*u?r", topic):
         return True
+    named = clause.tokens[form.task + 1 + match.start("link")].value
+    inside = re.search(r"r.*(i)[dD]g*[ur]+$", last)
+    if found.every and named == "of" and inside and clause.tokens[form.task + 1 + inside.start(1)].value == "with":
+        return True  # "an email with a hook of at most 15 words"
     relative = "^" in match["link"]
     at = form.task + len(topic)
     if found.form and re.search(r"[~i]", topic) and str(clause.tokens[at].value).endswith(("ed", "ten")):
@@ -386,30 +401,25 @@ def _of_another(clause: Clause, found: Found, form: _Form) -> bool:
         return True
     if re.search(r"#-?[dga]*.$", last):
         return False
-    if (
-        last[-1:] == "S"
-        and found.every
-        and str(clause.tokens[form.task + 1 + match.start("link")].value) in ("with", "of", "that")
-    ):
+    if last[-1:] == "S" and found.every and named in ("with", "of", "that"):
         return True
     if not last or last[-1] not in "rRpSW":
-        return bool(last) and last[-1] in "b"
+        return last[-1:] == "b" and "h" not in topic
     first = form.task + 1
     inner = any(str(token.value) in _TOPICS for token in clause.tokens[first : first + len(last) - 1])
     task = clause.tokens[form.task].value
-    if str(clause.tokens[max(first + len(last) - 2, 0)].value)[:3] in ("as ", "in "):
-        return False
+    if any(re.match("as$|in ", str(token.value)) for token in clause.tokens[first + max(len(last) - 3, 0) :][:2]):
+        return False  # "as a list of"
     if relative and re.search(r"d[gu]*.$", last):
         return True
     if not inner and not (task in _SHOWS and ("D" in last or last[-1] == "R")) and task not in _MATERIAL:
         return False
-    link = str(clause.tokens[form.task + 1 + match.start("link")].value)
     definite = re.search(r"d[gu]*.$", last) is not None
     if relative and definite:
         return True
     if definite and not found.form:
         return False
-    return found.form or link not in ("in", "using")
+    return found.form or named not in ("in", "using")
 
 
 def _of_code(view: PromptText) -> bool:

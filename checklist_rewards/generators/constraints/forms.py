@@ -46,6 +46,8 @@ def language(clause: Clause) -> Iterator[Found]:
     start = at
     while start and symbols[start - 1] in "aEdgL":
         start -= 1
+    if re.search(r"\b(?:plain|simple) english\b", clause.text):
+        return  # simple words
     only = "E" in symbols[start:at] or symbols[end : end + 1] == "E" or "a" in symbols[start:at]
     only = only or (start > 1 and symbols[start - 2] in "aE") or "no other language" in clause.text
     if symbols[start - 1 : start] not in ("i", "o", "w") or (
@@ -133,9 +135,10 @@ def _heading(clause: Clause, match: Match) -> Found:
 
 
 def _postscript(clause: Clause, match: Match) -> Found | None:
-    if any(match.end() <= at - clause.start < match.end() + 40 for at in clause.view.quoted):
+    start, end = clause.start + match.start(), clause.start + match.end()
+    if any(at in clause.view.quoted for at in range(end, end + 40)):
         return None
-    if marker := _MARKER.search(clause.view.prompt, clause.start + match.start()):
+    if marker := _MARKER.search(clause.view.prompt, start, end + 200):
         found = _found(clause, match, {"type": "postscript", "marker": marker.group()}, verbs="otiw<")
         last = found.end
         while last < len(clause.tokens) and clause.tokens[last].start < marker.end():
@@ -382,8 +385,8 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
         and not match["what"].startswith(("request", "prompt", "question", "query", "instruction"))
     ):
         return None
-    gap = view.text.find("\n\n", end)
-    text = view.prompt[gap:].strip() if (below or start == 0) and gap > 0 else view.prompt[:start].strip()
+    gap = view.text.find("\n\n", end) if below or start == 0 else -1
+    text = view.prompt[gap:].strip() if gap > 0 else view.prompt[:start].strip()
     if below and not text:
         return None
     return found._replace(check=check | ({"prompt": text} if text else {}))
@@ -397,6 +400,7 @@ _MORE_THAN_TWO = re.compile(
     r"\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b|\b(?:each|every)\b(?! (?:version"
     r"|response|answer) (?:must|should|has))"
 )
+_PARAGRAPH = re.compile("paragraph")
 _DIVIDED = re.compile(r"\b(?:separat|divid|delimit|split)\w*[^.]{0,60}?(?<!\*)\*{3}(?!\*)")
 _PLURAL = re.compile(r"[\s-]+(?:(?!and\b|or\b|in\b|of\b|to\b)[a-z]+ ){0,2}?(?P<noun>(?!is\b|was\b|has\b)[a-z]+s)\b")
 _UNITS = frozenset("words sentences characters times points bullets lines paragraphs sections asterisks".split())
@@ -415,7 +419,7 @@ def _two_responses(clause: Clause, match: Match) -> Found | None:
 def _divided(clause: Clause, match: Match) -> Found | None:
     """Parts between three asterisks: "two poems, separated by ***"."""
     text = clause.view.text
-    if "paragraph" in text:
+    if clause.view.search(_PARAGRAPH):
         return None
     head = text[max(clause.start + match.start() - 200, 0) : clause.start + match.start()]
     for given in reversed(numbers(head)[-5:]):

@@ -7,6 +7,7 @@ the rules, tells the model which parts of the input they cover, and adds its que
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -69,14 +70,22 @@ def _some(check: Mapping[str, Any]) -> bool:
 
 
 def _without_contradictions(prompt: str, found: list[Requirement]) -> list[Requirement]:
-    """Without the checks of which two can not hold at once."""
-    checked = [(n, dict(one.check)) for n, one in enumerate(found) if one.check]
+    """Without the checks of which two cannot hold at once."""
+    checks = {n: dict(one.check) for n, one in enumerate(found) if one.check}
+    about: dict[tuple[str, str], list[int]] = {}
+    for n, check in checks.items():
+        for subject in _subjects(check):
+            about.setdefault(subject, []).append(n)
     against: dict[int, int] = {}
-    for place, (n, check) in enumerate(checked):
-        for m, other in checked[place + 1 :]:
-            if _contradict(check, other):
-                against.setdefault(n, m)
-                against.setdefault(m, n)
+    for (kind, _), group in about.items():
+        rivals = group
+        if kind == "bounds":  # each bound is compared with the tightest two
+            rivals = [max(group, key=lambda n: _range(checks[n])[0]), min(group, key=lambda n: _range(checks[n])[1])]
+        for n in group:
+            for m in rivals:
+                if not (n in against and m in against) and _contradict(checks[n], checks[m]):
+                    against.setdefault(n, m)
+                    against.setdefault(m, n)
     return [
         Requirement(one.start, one.end, None, reason=f"it contradicts {_named(prompt, found[against[n]])}")
         if n in against
@@ -92,6 +101,25 @@ def _named(prompt: str, one: Requirement) -> str:
 _ONE_VALUE = {"casing": "casing", "language": "language", "starts": "phrase", "ends": "phrase", "title": "style"}
 """Checks of which a response passes only one, with the argument that tells them apart."""
 _BOUNDS = ("at_least", "at_most", "exactly")
+
+
+def _subjects(check: Spec) -> list[tuple[str, str]]:
+    """What a check is about. Only checks about the same thing can contradict each other."""
+    if check["type"] in ("keywords", "forbidden", "keyword_count"):
+        return [("word", word.lower()) for word in check.get("words") or [check["word"]]]
+    if check["type"] in _ONE_VALUE:
+        return [("value", check["type"])]
+    return [("bounds", repr(sorted(_unbounded(check).items())))]
+
+
+def _unbounded(check: Spec) -> Spec:
+    return {name: value for name, value in check.items() if name not in _BOUNDS}
+
+
+def _range(check: Spec) -> tuple[float, float]:
+    """The smallest and the largest number that passes a check."""
+    low = max((check[name] for name in ("at_least", "exactly") if name in check), default=-math.inf)
+    return low, min((check[name] for name in ("at_most", "exactly") if name in check), default=math.inf)
 
 
 def _contradict(one: Spec, other: Spec) -> bool:
@@ -112,12 +140,10 @@ def _contradict(one: Spec, other: Spec) -> bool:
         if one["type"] == "starts":
             return not (values[0].startswith(values[1]) or values[1].startswith(values[0]))
         return one["type"] != "ends" or not (values[0].endswith(values[1]) or values[1].endswith(values[0]))
-    rest = [{name: value for name, value in check.items() if name not in _BOUNDS} for check in (one, other)]
-    if rest[0] != rest[1] or not any(name in one for name in _BOUNDS):
+    if _unbounded(one) != _unbounded(other):
         return False
-    lows = [int(check[name]) for check in (one, other) for name in ("at_least", "exactly") if name in check]
-    highs = [int(check[name]) for check in (one, other) for name in ("at_most", "exactly") if name in check]
-    return bool(highs and lows) and max(lows) > min(highs)
+    lows, highs = zip(_range(one), _range(other), strict=True)
+    return max(lows) > min(highs)
 
 
 class ConstraintsGenerator:

@@ -37,11 +37,15 @@ class Requirement:
 
 
 QUOTE, CODE = "\x01", "\x02"
-"""Masks of quoted strings (with their quotation marks) and of code blocks."""
+"""Masks of quoted strings (with their quotation marks) and of code blocks and quoted lines."""
 _STRAIGHT = str.maketrans(
     {**dict.fromkeys("“”„‟«»", '"'), **dict.fromkeys("‘’‚", "'"), **dict.fromkeys("–—‑−", "-"), "\xa0": " "}
 )
-_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_BLOCKS = {
+    "```": re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
+    ">": re.compile(r"^>[ \t]*[^\s\d].*", re.MULTILINE),
+}
+"""Code blocks, and lines that quote a message."""
 # Each starts with its quotation mark, so that a search skips to it.
 _CURLY = re.compile(r"“([^“”]{1,400})”")
 _QUOTED = {
@@ -126,6 +130,11 @@ _NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")
 """A letter that somebody writes to somebody."""
 
 
+def _compares(word: str) -> bool:
+    """Whether "and more" or "and under" before a word is part of the next amount: "two bullets and under 9 words"."""
+    return word == "than" or word[0].isdigit() or SYMBOLS.get(word) == "#"
+
+
 def tokens_of(view: PromptText, start: int, end: int) -> tuple[list[Token], str]:
     """The tokens of a part of a prompt, and their symbols."""
     text, quoted = view.text, view.quoted
@@ -146,8 +155,11 @@ def tokens_of(view: PromptText, start: int, end: int) -> tuple[list[Token], str]
         last, symbol = n, SYMBOLS.get(word, "u")
         if (seconds := PHRASES.get(word)) and n + 1 < size and (phrases := seconds.get(found[n + 1][0])):
             for rest, phrase in phrases:
-                if [one[0] for one in found[n + 1 : n + 1 + len(rest)]] == list(rest):
-                    last, symbol, value = n + len(rest), phrase, " ".join((word, *rest))
+                after = n + 1 + len(rest)
+                if [one[0] for one in found[n + 1 : after]] == list(rest) and not (
+                    phrase in "PF" and after < size and _compares(found[after][0])
+                ):
+                    last, symbol, value = after - 1, phrase, " ".join((word, *rest))
                     break
         if symbol == "u":
             if word[0] == QUOTE:
@@ -172,7 +184,7 @@ def tokens_of(view: PromptText, start: int, end: int) -> tuple[list[Token], str]
 
 
 class PromptText:
-    """A prompt with its quoted strings and code blocks masked."""
+    """A prompt with its quoted strings, code blocks and quoted lines masked."""
 
     def __init__(self, prompt: str):
         self.prompt = prompt
@@ -182,8 +194,9 @@ class PromptText:
             cased = _masked(_CURLY, cased, quoted)
         if not cased.isascii():
             cased = cased.translate(_STRAIGHT)
-        if "```" in cased:
-            cased = _FENCED.sub(lambda match: CODE * len(match.group()), cased)
+        for mark, block in _BLOCKS.items():
+            if mark in cased:
+                cased = block.sub(lambda match: CODE * len(match.group()), cased)
         for mark, quotation in _QUOTED.items():
             if mark in cased:
                 cased = _masked(quotation, cased, quoted)
@@ -201,12 +214,15 @@ class PromptText:
         self.quoted = {strings.start: strings for strings in self._enumerations(outer)}
         self._ends = self._ends_of_clauses(outer)
 
-    def search(self, expression: re.Pattern[str], words: frozenset[str] = frozenset()) -> re.Match[str] | None:
-        """The first match of a pattern in the masked text, which is searched once, if one of the words occurs."""
+    def search(
+        self, expression: re.Pattern[str], words: frozenset[str] = frozenset(), *, masked: bool = True
+    ) -> re.Match[str] | None:
+        """The first match of a pattern in the masked text or the prompt, which is searched once, if one of the words
+        occurs."""
         key = id(expression)  # the hash of a pattern takes as long as a search
         if key not in self._found:
             occurs = not words or any(not words.isdisjoint(clause.words) for clause in self.clauses())
-            self._found[key] = expression.search(self.text) if occurs else None
+            self._found[key] = expression.search(self.text if masked else self.prompt) if occurs else None
         return self._found[key]
 
     @cached_property
@@ -238,25 +254,28 @@ class PromptText:
             for match in _END.finditer(self._cased)
             if match.group() != "."
             or not (short := _ABBREVIATED.search(self.text, max(match.start() - 6, 0), match.start()))
-            or (short.group()[0] == "p" and _NEW_SENTENCE.match(self._cased, match.end()))
+            or (short.group() not in ("e.g", "i.e", "vs") and _NEW_SENTENCE.match(self._cased, match.end()))
         ]
         # A sentence may end inside a quotation.
         ends += [end for _, end, value in quoted if value[-1] in ".!?" and _NEW_SENTENCE.match(self._cased, end)]
         return sorted(ends)
 
     def _enumerations(self, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
-        strings: Strings | None = None
+        values: list[str] = []
+        first = last = 0
+        either = False
         for start, end, value in quoted:
-            between = "" if strings is None else self.text[strings.end : start]
-            if strings is not None and between.strip() and _JOINED.fullmatch(between):
-                either = strings.either or re.search(r"\bn?or\b", between) is not None
-                strings = Strings((*strings.values, value), strings.start, end, either)
-            else:
-                if strings is not None:
-                    yield strings
-                strings = Strings((value,), start, end)
-        if strings is not None:
-            yield strings
+            between = self.text[last:start] if values else ""
+            if not between.strip() or not _JOINED.fullmatch(between):
+                if values:
+                    yield Strings(tuple(values), first, last, either)
+                values, first, either = [], start, False
+            elif re.search(r"\bn?or\b", between):
+                either = True
+            values.append(value)
+            last = end
+        if values:
+            yield Strings(tuple(values), first, last, either)
 
 
 def _masked(quotation: re.Pattern[str], text: str, quoted: list[tuple[int, int]]) -> str:

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from checklist_rewards.generators.constraints.amounts import Amount, Bounds, amount, quantity
+from checklist_rewards.generators.constraints.amounts import VALUES, Amount, Bounds, amount, quantity
 from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, INCLUDES, Found
 from checklist_rewards.generators.constraints.lexicon import TRIGGERS, learn
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
@@ -66,8 +66,8 @@ THINGS = {
         "C", "capital_words all_caps_words all_capital_words capitalized_words uppercase_words words_in_all_caps "
         "words_in_all_capital_letters words_in_capital_letters words_with_all_capital_letters words_in_all_capitals "
         "words_with_all_caps words_using_all_caps words_in_uppercase fully_capitalized_words words_in_all_uppercase "
-        "all-caps_words words_with_capital_letters all_capitalized_words all_caps_word capitalized_word words_in_caps "
-        "all_cap_words capital_letter_words words_in_all_uppercase_letters",
+        "all_-_caps_words words_with_capital_letters all_capitalized_words all_caps_word capitalized_word "
+        "words_in_caps all_cap_words capital_letter_words words_in_all_uppercase_letters",
         {"type": "capital_words"}, "words in capital letters"),
     "highlights": Thing(
         "C", "highlighted_sections highlighted_parts highlighted_section highlighted_phrases highlighted_words "
@@ -100,21 +100,21 @@ THINGS = {
     "upper": Thing("Z", "capital_letters capital_letter capitals caps uppercase upper_case uppercase_letters "
                    "upper_case_letters uppercase_letter all_caps all_capital_letters all_capitals all_uppercase "
                    "all_uppercase_letters all_upper_case fully_capitalized all_capital capitalized_letters "
-                   "all_capitalized capital english_capital_letters english_capital "
-                   "only_capital_letters all_upper_case_letters",
+                   "all_capitalized capital english_capital_letters "
+                   "all_upper_case_letters",
                    {"type": "casing", "casing": "lower"}, "", "n"),
     "lower": Thing("Z", "lowercase lower_case lowercase_letters lower_case_letters all_lowercase "
                    "all_lowercase_letters all_lower_case small_letters all_lower_case_letters "
                    "english_lowercase_letters all_small_letters "
-                   "lowercase_english_letters lowercases",
+                   "lowercase_english_letters ",
                    {"type": "casing", "casing": "upper"}, "", "n"),
-    "parts": Thing("T", "sections section parts part points ideas items chapters scenes text_sections "
+    "parts": Thing("T", "sections section parts part points ideas items chapters scenes "
                    "segments areas segment area idea portion portions passage passages item point key_points "
                    "key_point",
                    None, "parts"),
     "pages": Thing("T", "page pages", None, "pages"),
     "syllables": Thing("T", "syllable syllables", None, "syllables"),
-    "stanzas": Thing("T", "stanza stanzas verse_ verses", None, "stanzas"),
+    "stanzas": Thing("T", "stanza stanzas verses", None, "stanzas"),
     "table": Thing("7", "markdown_table", regex_check(_TABLE), "rows of a Markdown table", "s"),
     "numbered": Thing("7", "numbered_list ordered_list", regex_check(_NUMBERED), "numbered items", "s"),
 }  # fmt: skip
@@ -173,8 +173,8 @@ _MARKED = re.compile(r"t[dgr]{0,2}" + _AMOUNT + r"[gu]{0,2}[urpK]")
 _LIMIT = re.compile(r"(?P<how0>[GL]?)-?(?P<v>V)[:idgrmb6ta,]*" + _AMOUNT)
 
 
-def _amount(clause: Clause, match: re.Match[str]) -> Amount:
-    """The bounds that a match of `_AMOUNT` states."""
+def _amount(clause: Clause, match: re.Match[str], second: str = "23") -> Amount:
+    """The bounds that a match of `_AMOUNT` states, with the second bounds of these groups."""
 
     def value(name: str) -> Any:
         return clause.tokens[match.start(name)].value
@@ -195,7 +195,7 @@ def _amount(clause: Clause, match: re.Match[str]) -> Amount:
     post = groups.get("post") or groups.get("post2")
     if post and how in ("", "E"):
         found = amount({"P": "G", "F": "L"}.get(post, post), first)
-    for n in "23":
+    for n in second:
         if groups.get(f"n{n}") is not None:
             found = found.joined(amount(groups[f"how{n}"], int(value(f"n{n}"))))
     return found
@@ -231,11 +231,9 @@ def counts(clause: Clause) -> Iterator[Found]:
             yield counted(match.start(), end, THINGS[name], found.bounds)._replace(subject=True)
     for match in _NUMBER_OF.finditer(symbols):
         done.add(match.start("n"))
-        found = _amount(clause, match)
-        if found.how not in ("", "A"):
-            thing = counted(
-                match.start(), match.end(), THINGS[_thing(clause, match.start("unit"))], found.bounds, found.denied
-            )
+        found, name = _amount(clause, match), _thing(clause, match.start("unit"))
+        if name and found.how not in ("", "A"):
+            thing = counted(match.start(), match.end(), THINGS[name], found.bounds, found.denied)
             yield thing._replace(subject=True, negations=sum(match["mid"].count(n) for n in "nM"))
     for match in _MARKED.finditer(symbols):
         found = _amount(clause, match)
@@ -249,7 +247,7 @@ def counts(clause: Clause) -> Iterator[Found]:
         other = number["again"] and _thing(clause, number.start("again")) != _thing(clause, number.start("unit"))
         at = number.start("how3") if other else number.end()
         if number.start("n") not in done:
-            yield from _units(clause, number, _amount(clause, number))
+            yield from _units(clause, number, _amount(clause, number, "2" if other else "23"))
 
 
 def _units(clause: Clause, match: re.Match[str], found: Amount) -> Iterator[Found]:
@@ -259,7 +257,6 @@ def _units(clause: Clause, match: re.Match[str], found: Amount) -> Iterator[Foun
     before = clause.symbols[:start]
     if match["again"] and _thing(clause, match.start("again")) != name:
         end = start + len(clause.symbols[start : match.start("how3")].rstrip(",k"))
-        found = amount((match["how"] or "")[-1:], int(clause.tokens[match.start("n")].value))
     if clause.symbols[match.start("unit")] == "W" and not name:
         name = "parts"
     if set("ur6") & set(match["what"]) and not (name == "parts" or re.search(r"[tb6][dgr]*$", before)):
@@ -389,18 +386,18 @@ _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{
 
 def _divided(clause: Clause) -> bool:
     """Whether the prompt asks for a divider of three asterisks."""
-    return "***" in clause.view.text and clause.view.search(_DIVIDER) is not None
+    return clause.view.search(_DIVIDER) is not None
 
 
 def _sections(clause: Clause, match: re.Match[str], found: Amount) -> Iterator[Found]:
     """Sections need a marker or a divider that code can see."""
-    unit = str(clause.tokens[match.start("unit")].value)
+    view, unit = clause.view, str(clause.tokens[match.start("unit")].value)
     if not unit.startswith(("section", "part", "scene", "chapter")) or found.how == "A":
         return
     if _divided(clause):
         check = {"type": "paragraphs", "separator": "***", **found.bounds}
         yield Found(match.start(), match.end(), check, counts=False, every=False)
-    elif marker := SECTION_MARK.search(clause.view.prompt) or _SECTIONS_LIKE.search(clause.view.prompt):
+    elif marker := view.search(SECTION_MARK, masked=False) or view.search(_SECTIONS_LIKE, masked=False):
         check = {"type": "sections", "marker": marker[1], **(found if found.how else found._replace(high=None)).bounds}
         yield Found(match.start(), match.end(), check, counts=False, every=False)
 
@@ -410,7 +407,7 @@ def _times(clause: Clause) -> Any:
     done: set[int] = set()
     for match in _TIMES.finditer(clause.symbols):
         if match["x"]:
-            n = {"once": 1, "twice": 2, "thrice": 3}[str(clause.tokens[match.start("x")].value)]
+            n = VALUES[str(clause.tokens[match.start("x")].value)]
             how = {"P": "G", "F": "L"}.get(match["xpost"] or "", match["xhow"] or "")
             found = amount(how, n)
         else:
@@ -538,7 +535,7 @@ def _cased(clause: Clause, start: int, end: int, name: str) -> Found:
         denied = None
     if not (whole or placed or subject):
         check = None
-    if re.match(r"[WKp]|i[Wu]|[kl]a?[CWu]|#|[GLUO]", after) or re.search(r"[WK1][^,k]*$", before):
+    if re.match(r"[WKp]|i[Wu]|[kl]a?[CWu]|#|[GLUO]", after) or re.search(r"[WKQ][^,k]*$|1[aEdgi]*$", before):
         check = None
     verb = re.search(r"o$", before)
     return Found(
@@ -549,6 +546,7 @@ def _cased(clause: Clause, start: int, end: int, name: str) -> Found:
 
 _PLACED = re.compile(r"(?P<verb>[<>])(?P<what>[dagryWf]*?(?:i[dry]+?)?)i(?P<named>[dDgaEW,:SKrtbyi]*)$")
 _LAST = re.compile(r"[ga]*(?P<f>f)(?P<unit>[WSut])(?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*|6)[gda,:]*$")
+_JSON = re.compile("json")
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b[^\x01.]{0,50}$")
 
 
@@ -570,7 +568,7 @@ def strings(clause: Clause, used: set[int]) -> Iterator[Found]:
             kind = "starts" if str(clause.tokens[last.start("f")].value) in ("first", "opening") else "ends"
             found = _at(clause, at, given, kind, str(clause.tokens[last.start("unit")].value).startswith("word"))
             yield found._replace(start=last.start(), subject=True, negations=sum(last["is"].count(n) for n in "nM"))
-        elif "json" in clause.view.text and (keys := _KEYS.search(clause.view.text[clause.start : given.start])):
+        elif clause.view.search(_JSON) and (keys := _KEYS.search(clause.view.text[clause.start : given.start])):
             first = next(n for n, token in enumerate(clause.tokens) if token.start >= clause.start + keys.start())
             json = symbols.find("J")
             question = f"Is the response a JSON object with the keys {_listed(given.values)}?"
