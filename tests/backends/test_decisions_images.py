@@ -109,6 +109,23 @@ def test_a_server_that_does_not_see_ends_the_run_in_one_sentence(protocol, respo
         assert not any(shows(body, RED) for _, body in server.asked)
 
 
+@pytest.mark.parametrize("down", [1, 2])
+def test_while_it_is_not_known_whether_a_server_sees_it_is_asked_about_no_image(down):
+    """A server that ignores images, and fails at one of the requests with which that is found out."""
+    at = []
+
+    def respond(path, body):
+        at.append(body)
+        return refusal("loading", 503) if len(at) == down else decides(path, body, 50)
+
+    with answering(respond) as server:
+        backend = DecisionsBackend(MODEL, server.base_url, protocol="systemone", **SETTINGS | {"attempts": 1})
+        assert "loading" in str(backend.read([GROUP])[0][0].unanswered)
+        with pytest.raises(ModelError, match=IGNORES):
+            backend.read([GROUP])
+        assert not any(shows(body, RED) for _, body in server.asked)
+
+
 def test_a_server_that_counts_no_tokens_is_trusted():
     with answering(lambda p, b: decides(p, b, 0)) as server:
         backend = DecisionsBackend(MODEL, server.base_url, **SETTINGS)
