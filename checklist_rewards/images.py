@@ -38,7 +38,7 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -305,7 +305,8 @@ def _outline(value: Any) -> Any:
     if isinstance(value, Mapping) and all(isinstance(part, str | bytes | None) for part in value.values()):
         return tuple(value.items())
     if _is_loaded(value) and value.mode in ("L", "RGB", "RGBA") and all(value.size):
-        return value.mode, value.size, _orientation(value), value.resize((8, 8), 0).tobytes()  # 0: the nearest pixels
+        with suppress(Exception):  # of an image that is damaged or closed, which its reader reports
+            return value.mode, value.size, _orientation(value), value.resize((8, 8), 0).tobytes()  # 0: nearest pixels
     return value if isinstance(value, str | bytes) else id(value)
 
 
