@@ -215,11 +215,13 @@ def test_images_of_rows_that_are_written_to_another_folder_open_there(run, looki
 
 @pytest.mark.parametrize("folders", [("data", "out"), ("out", "a/b")])
 def test_files_in_two_folders_are_about_the_same_images(run, looking, folders):
-    """`diff` matches rows without ids by their prompts, and `agree` refuses other images."""
-    Path("data").mkdir()
-    rows = [ROW | {"image": f"{name}.png"} for name in ("red", "blue")]
-    for name in ("red", "blue"):
-        PILLOWS[name].save(f"data/{name}.png")
+    """`diff` matches rows without ids by their prompts, and `agree` refuses other images. A folder may be a link."""
+    for folder in ("data", "disk/7"):
+        Path(folder).mkdir(parents=True)
+    Path("data/seen").symlink_to("../disk/7", target_is_directory=True)
+    rows = [ROW | {"image": f"{folder}{name}.png"} for folder, name in (("", "red"), ("seen/", "blue"))]
+    for row, name in zip(rows, ("red", "blue"), strict=True):
+        PILLOWS[name].save(Path("data", row["image"]))
     write_jsonl("data/rows.jsonl", *rows)
     files = [f"{folder}/scored.jsonl" for folder in folders]
     for file in files:
