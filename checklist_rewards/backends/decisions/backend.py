@@ -129,7 +129,6 @@ class DecisionsBackend(Backend):
         self._rejected_inputs = 0
         self._judge: str | None = None
         self._takes_images = False
-        self._looking = asyncio.Lock()
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> tuple[list[Answer], Usage]:
         """Answer questions about texts.
@@ -243,7 +242,7 @@ class DecisionsBackend(Backend):
     async def _require_images(self, protocol: DecisionProtocol) -> Failure | None:
         """Raise [`ModelError`] if the server refuses a white image, or counts no token for it. Return the failure if
         that is not known yet, but a retry may tell."""
-        async with self._looking:
+        async with self.connection.lock("images"):
             if self._takes_images:
                 return None
             white, (text, question) = image_of(WHITE), _LOOKING
