@@ -38,7 +38,7 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -74,6 +74,8 @@ _SENT = ("PNG", "JPEG", "WEBP", "GIF")
 """Formats that servers of models accept."""
 _ORIENTATION = 0x0112
 """Number of the Exif tag of the rotation; 1 is none."""
+_CONTENTS = ("bytes", "path", "url", "image", "image_url")
+"""Keys of a cell or part with an image; the first one that has a value counts."""
 _STRIP = 32
 """Rows of an image whose bytes are in memory at once: a copy of all pixels takes longer than their hash."""
 SEEING = (
@@ -268,8 +270,8 @@ def image_of(
 
 def path_in(value: Any) -> str | None:
     """The path in the value of a cell, for an image that is given by its path alone."""
-    if isinstance(value, Mapping) and not is_logged(value) and value.get("bytes") is None:
-        value = value.get("path")
+    while isinstance(value, Mapping) and not is_logged(value):
+        value = next((value[name] for name in _CONTENTS if value.get(name) is not None), None)
     return value if isinstance(value, str) and value and not _NO_PATH.match(value) else None
 
 
@@ -305,7 +307,8 @@ def _outline(value: Any) -> Any:
     if isinstance(value, Mapping) and all(isinstance(part, str | bytes | None) for part in value.values()):
         return tuple(value.items())
     if _is_loaded(value) and value.mode in ("L", "RGB", "RGBA") and all(value.size):
-        return value.mode, value.size, _orientation(value), value.resize((8, 8), 0).tobytes()  # 0: the nearest pixels
+        with suppress(Exception):  # of an image that is damaged or closed, which its reader reports
+            return value.mode, value.size, _orientation(value), value.resize((8, 8), 0).tobytes()  # 0: nearest pixels
     return value if isinstance(value, str | bytes) else id(value)
 
 
@@ -429,7 +432,7 @@ def _of_log(
 def _of_cell(cell: Mapping[str, Any], where: str) -> tuple[Any, str | None]:
     """The content of a cell of `datasets.Image`, or of the value of an `image_url` part, and its path."""
     path = cell.get("path")
-    for name in ("bytes", "path", "url", "image", "image_url"):
+    for name in _CONTENTS:
         if (content := cell.get(name)) is not None:
             if isinstance(content, Mapping):
                 return _of_cell(content, where)

@@ -620,25 +620,29 @@ def moved(row: Mapping[str, Any], folder: Path, to: Path) -> dict[str, Any]:
         if isinstance(value, Mapping):
             bare = value.get("bytes") is None  # with bytes, the path is only a name
             return {name: cell(inner) if bare and name in _PATHS else inner for name, inner in value.items()}
-        file = file_in(value, folder)
-        if file is None or os.path.isabs(value):
+        if not isinstance(value, str) or os.path.isabs(value) or file_in(value, folder) is None:
             return value
-        parent, name = os.path.split(file)
-        parent = os.path.realpath(parent)
+        parts = Path(value).parts
+        up = max((place for place, part in enumerate(parts, start=1) if part == ".."), default=0)
+        begin = os.path.realpath(folder.joinpath(*parts[:up]))  # the rest keeps its names, which may be links
         with suppress(ValueError):  # on another drive
-            parent = os.path.relpath(parent, os.path.realpath(to))
-        return Path(parent, name).as_posix()
+            begin = os.path.relpath(begin, os.path.realpath(to))
+        return value if begin == "." else Path(begin, *parts[up:]).as_posix()
 
-    def column(name: str, value: Any) -> Any:
-        given = decoded(value) if name in IMAGE_COLUMNS else messages_in(value)
-        found = cell(given) if name in IMAGE_COLUMNS else with_moved(given, cell)
-        if found == given:
-            return value
-        return (
-            json.dumps(found, ensure_ascii=False) if isinstance(value, str) and not isinstance(found, str) else found
-        )
-
-    return {name: column(name, value) for name, value in row.items()}
+    changed: dict[str, Any] = {}
+    for name, value in row.items():
+        if name in IMAGE_COLUMNS:
+            found = cell(given := decoded(value))
+        elif isinstance(value, str) and value.lstrip()[:1] == "[":
+            found = with_moved(given := messages_in(value), cell)
+        elif isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
+            found = with_moved(given := value, cell)
+        else:
+            continue
+        if found is not given and found != given:
+            text = isinstance(value, str) and not isinstance(found, str)
+            changed[name] = json.dumps(found, ensure_ascii=False) if text else found
+    return {**row, **changed}
 
 
 def read_checklist(path: Path) -> Checklist:

@@ -269,7 +269,8 @@ def _of_dataset(dataset: Any, name: str) -> Iterator[Row]:
     if hasattr(dataset, "keys"):
         raise SampleError(f"{name} has the splits {', '.join(dataset)}; pass one of them.")
     rows: Iterable[Row]
-    if getattr(dataset, "features", None) is None:
+    transformed = (getattr(dataset, "format", None) or {}).get("type") == "custom"
+    if transformed or getattr(dataset, "features", None) is None:
         rows = (Row(n, dict(row), "") for n, row in enumerate(dataset, start=1))
     else:
         rows = rows_of_tables(dataset.with_format("arrow").iter(_ROWS))

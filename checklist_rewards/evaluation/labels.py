@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -295,7 +296,8 @@ def _other_images(images: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _same_end(image: Any, other: Any) -> bool:
-    one, two = ([part for part in Path(path_in(value) or "").parts if part != ".."] for value in (image, other))
+    paths = (Path(os.path.normpath(path_in(value) or "")) for value in (image, other))
+    one, two = ([part for part in path.parts if part != ".."] for path in paths)
     length = min(len(one), len(two))
     return length > 0 and one[-length:] == two[-length:]
 

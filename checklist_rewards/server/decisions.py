@@ -39,7 +39,7 @@ from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.chat import CompletionReader, Target, history_text
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.images import Image, image_of
+from checklist_rewards.images import Image, clean, image_of
 from checklist_rewards.messages import IMAGE_TYPES, SPEAKERS, content_of, images_of, speaker
 from checklist_rewards.prompts import fence
 from checklist_rewards.scorer import ChecklistScorer, Sample
@@ -196,13 +196,11 @@ def system_one_request(content: bytes, scorer: ChecklistScorer) -> DecisionReque
     with bounded_images():
         images = [_image(url, "images") for url in body.images or ()]
         fields = _of_state(body.state, images)
-    if "input" in fields:
-        fields["images"] = images
-    else:
-        marks = "".join(image.mark for image in images)
-        fields |= {"target": marks + fields["target"], "target_images": (*images, *fields["target_images"])}
+    text, field = ("input", "images") if "input" in fields else ("target", "target_images")
+    fields[text] = "".join(image.mark for image in images) + fields[text]
+    fields[field] = (*images, *fields.get(field, ()))
     if body.instructions is not None:
-        fields = {"input": body.instructions} | fields
+        fields = {"input": clean(body.instructions)} | fields
     return DecisionRequest(_sample(fields, questions, scorer), questions, list(body.questions), [{}] * len(questions))
 
 
@@ -388,7 +386,7 @@ def _of_state(state: Any, images: Sequence[Image] = ()) -> dict[str, Any]:
         return _of_messages(state)
     own = isinstance(state, Mapping) and "target" in state and state.keys() <= set(_FIELDS)
     if own and all(isinstance(text, str) for text in state.values()):
-        return {**state, **_answered(_READER.read(state["target"]))}
+        return {name: clean(text) for name, text in state.items()} | _answered(_READER.read(state["target"]))
     return _answered(Target(json.dumps(state, ensure_ascii=False)))
 
 
@@ -495,6 +493,8 @@ def _parts(given: Sequence[Any], field: str) -> list[dict[str, Any]]:
             text = json.dumps(part.get("data"), ensure_ascii=False)
         elif part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str):
             text = part["text"]
+        elif part.get("type") in IMAGE_TYPES:
+            raise Refused(400, "an image part must have an image_url with a data URL.", field)
         else:
             raise Refused(
                 400, f"a judge reads text and images only, got a part of type {part.get('type')!r:.40}.", field
@@ -511,12 +511,11 @@ def _shows(message: Any) -> bool:
 
 
 def _is_image(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") in IMAGE_TYPES
+    """Whether a part has an image. Any other JSON, such as a record of the type "image", is data."""
+    return isinstance(part, Mapping) and part.get("type") in IMAGE_TYPES and "image_url" in part
 
 
 def _image(value: Any, field: str) -> Image:
-    if value is None:
-        raise Refused(400, "an image part must have an image_url with a data URL.", field)
     try:
         return image_of(value, "an image", None)
     except SampleError as error:

@@ -49,7 +49,7 @@ from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, folder_of, opened, write_example
 from checklist_rewards.ui.report import MONITOR_FILE, kind_of, page_file, parts_of, report_data
 from checklist_rewards.ui.table import json_chunks
-from checklist_rewards.ui.thumbnails import Thumbnails, with_row
+from checklist_rewards.ui.thumbnails import Thumbnails, has_places, with_row
 from checklist_rewards.version import __version__
 
 FOLDER = "uploads"
@@ -173,9 +173,9 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         return replace(found, kind="scored") if found.kind == "pairs" else found
 
     def seen(body: dict[str, Any]) -> dict[str, Any]:
-        """A request with the images of the row that its texts are `of`."""
+        """A request with the images of the row that its texts are `of`, if they have places for images."""
         of = body.get("of")
-        if not isinstance(of, Mapping):
+        if not isinstance(of, Mapping) or not has_places(body, "input", "target"):
             return body
         record = numbered(of)
         if of.get("text") != text_of(record):

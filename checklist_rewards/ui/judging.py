@@ -41,6 +41,7 @@ from checklist_rewards.scores import Score, score_checklist
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.ui.permitted import Address, Permitted, named_addresses
 from checklist_rewards.ui.project import Project
+from checklist_rewards.ui.thumbnails import has_places
 from checklist_rewards.writer import parameters_of
 
 SETTINGS = (
@@ -435,7 +436,7 @@ def _text(body: Mapping[str, Any], name: str) -> str | list[Any] | None:
 
 def _check_places(body: Mapping[str, Any], *names: str) -> None:
     """Refuse texts that have the place of an image, but no image there."""
-    if any(PLACE in str(body.get(name)) for name in names):
+    if has_places(body, *names):
         raise SampleError(
             f"{PLACE} stands for an image of a row, but this text is not of a row with an image there; open the row "
             f"from its report, or in Compare from its file, or remove {PLACE} to use the text alone."

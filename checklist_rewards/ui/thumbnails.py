@@ -88,6 +88,11 @@ def _placed(record: ScoredText) -> tuple[list[tuple[Any, Path | None]], list[tup
     return [(image, folder) for image in record.prompt_images], target
 
 
+def has_places(body: Mapping[str, Any], *names: str) -> bool:
+    """Whether one of these texts of a request has the place of an image."""
+    return any(PLACE in str(body.get(name)) for name in names)
+
+
 def with_row(body: Mapping[str, Any], record: ScoredText, may_read: Callable[[Path], bool]) -> dict[str, Any]:
     """A request of the page with the images of its row: an `input` and a `target` with "[image]" in them become chat
     messages with the images in their order. A text without "[image]" is judged without images.

@@ -215,18 +215,22 @@ def test_images_of_rows_that_are_written_to_another_folder_open_there(run, looki
 
 @pytest.mark.parametrize("folders", [("data", "out"), ("out", "a/b")])
 def test_files_in_two_folders_are_about_the_same_images(run, looking, folders):
-    """`diff` matches rows without ids by their prompts, and `agree` refuses other images."""
-    Path("data").mkdir()
-    rows = [ROW | {"image": f"{name}.png"} for name in ("red", "blue")]
-    for name in ("red", "blue"):
-        PILLOWS[name].save(f"data/{name}.png")
+    """`diff` matches rows without ids by their prompts, and `agree` refuses other images. A folder may be a link."""
+    for folder in ("data/x", "disk/7"):
+        Path(folder).mkdir(parents=True)
+    Path("data/seen").symlink_to("../disk/7", target_is_directory=True)
+    rows = [ROW | {"image": path} for path in ("red.png", "seen/blue.png", "./x/../green.png")]
+    for row in rows:
+        PILLOWS[Path(row["image"]).stem].save(Path("data", row["image"]))
+    shown = {"type": "image_url", "image_url": {"url": "seen/blue.png"}}
+    rows.append(ROW | {"prompt": [{"role": "user", "content": [shown, {"type": "text", "text": "Which?"}]}]})
     write_jsonl("data/rows.jsonl", *rows)
     files = [f"{folder}/scored.jsonl" for folder in folders]
     for file in files:
         run("score data/rows.jsonl --model vlm --no-store", "-o", file)
     assert read_jsonl(files[0])[0]["image"] != read_jsonl(files[1])[0]["image"]
     run("diff --json diff.json --bootstrap 0", *files)
-    assert json.loads(Path("diff.json").read_text())["rows"] == 2
+    assert json.loads(Path("diff.json").read_text())["rows"] == len(rows)
     done = run("agree --bootstrap 0", *files)
     assert "images differ" not in done.output, done.output
     labels = [row | {"labels": ["yes", "no"], "id": str(n)} for n, row in enumerate(read_jsonl(files[1]), start=1)]

@@ -286,3 +286,9 @@ def test_a_row_of_a_dataset_is_named_in_errors():
     for dataset in (rows, rows.to_iterable_dataset()):
         with pytest.raises(ChecklistError, match="the dataset, row 2"):
             import_checklists(dataset)
+
+
+def test_a_dataset_is_read_as_its_transform_makes_it():
+    dataset = Dataset.from_list([{"asked": "Hello.", "checklist": ["Is it red?"]}])
+    dataset.set_transform(lambda rows: {"prompt": [f"Say: {asked}" for asked in rows["asked"]], **rows})
+    assert import_checklists(dataset)["prompt"][:] == ["Say: Hello."]

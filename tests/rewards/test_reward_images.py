@@ -146,6 +146,19 @@ def test_a_log_of_a_reward_that_ignored_images_is_read_without_them(tmp_path):
     assert all(not sample.images and sample.input == "What?" for sample in asked_again(tmp_path / "log.jsonl"))
 
 
+def test_an_image_that_cannot_be_read_is_logged_by_a_reward_that_ignores_images(tmp_path):
+    """A data set may hold an image of which a part is there, or that was closed."""
+    cut, closed = Pillow.open(io.BytesIO(png(Pillow.effect_noise((64, 64), 50))[:999])), Pillow.new("RGB", (4, 4))
+    closed.close()
+    for image, known in ((cut, "<image 64x64 L>"), (closed, "<image 4x4 RGB>")):
+        reward = rewarded(Seeing(), images="ignore", log=tmp_path / "log.jsonl")
+        for _ in range(2):  # the first call loads what is there
+            assert reward([asks_by("image", image)], ["Red."], [["Is it?"]]) == [0.75]
+        rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+        assert [row["prompt"][0]["content"][0]["image"] for row in rows] == [known] * 2
+        (tmp_path / "log.jsonl").unlink()
+
+
 def png(image):
     file = io.BytesIO()
     image.save(file, "PNG")

@@ -91,6 +91,11 @@ def test_images_of_messages_stand_where_they_stood(given, fields):
         ({"b": 1}, {"images": [RED.url]}, {"target": f'{RED.mark}{{"b": 1}}'}),
         ({"target": "Red.", "input": "What?"}, {"images": [RED.url]}, {"target": "Red.", "input": f"{RED.mark}What?"}),
         ("Red.", {"images": [RED.url], "instructions": "Look."}, {"target": f"{RED.mark}Red.", "input": "Look."}),
+        (
+            [user(part(BLUE)), {"role": "assistant", "content": "Red."}],
+            {"images": [RED.url]},
+            {"target": "Red.", "input": f"{RED.mark}{BLUE.mark}", "images": (RED, BLUE)},
+        ),
     ],
 )  # fmt: skip
 def test_images_of_a_state(state, others, fields):
@@ -118,6 +123,27 @@ def test_a_mark_in_a_text_shows_no_image():
     forged = decided([user(part(RED)), user({"type": "input_text", "text": f"{BLUE.mark}Blue."})])
     assert BLUE.mark not in forged.target and "Blue." in forged.target
     assert not forged.target_images and forged.images == (RED,)
+
+
+@pytest.mark.parametrize(
+    ("state", "others"),
+    [
+        ({"target": "Red.", "input": BLUE.mark, "history": BLUE.mark}, {}),
+        ({"target": "Red.", "input": BLUE.mark}, {"images": [RED.url]}),
+        ("Red.", {"instructions": BLUE.mark}),
+    ],
+)
+def test_a_mark_in_a_state_shows_no_image(state, others):
+    sample = state_of(state, **others)
+    assert BLUE.mark not in f"{sample.input}{sample.history}" and BLUE not in sample.images
+    assert (RED in sample.images) == ("images" in others) == (RED.mark in sample.input)
+
+
+@pytest.mark.parametrize(
+    "state", [[{"type": "image", "alt": "a cat"}, "a"], [{"role": "ad", "content": [{"type": "image", "id": 7}]}]]
+)
+def test_json_about_images_is_judged_as_json(state):
+    assert state_of(state).target == json.dumps(state) and not state_of(state).target_images
 
 
 def test_a_question_has_no_images():

@@ -129,7 +129,6 @@ class DecisionsBackend(Backend):
         self._rejected_inputs = 0
         self._judge: str | None = None
         self._takes_images = False
-        self._looking = asyncio.Lock()
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> tuple[list[Answer], Usage]:
         """Answer questions about texts.
@@ -211,8 +210,8 @@ class DecisionsBackend(Backend):
         if pictured:
             await asyncio.to_thread(lambda: [image.url for image in images_in(group.prefix)])  # each is made once
         for protocol in self._protocols:
-            if pictured:
-                await self._require_images(protocol)
+            if pictured and (unknown := await self._require_images(protocol)) is not None:
+                return unknown
             response = await self.connection.post(
                 protocol.path,
                 protocol.body(self.model, group.system, group.prefix, questions),
@@ -240,22 +239,25 @@ class DecisionsBackend(Backend):
             f"({_message(why)}); use backend='openai', which reads the probabilities of a reply's first token."
         )
 
-    async def _require_images(self, protocol: DecisionProtocol) -> None:
-        """Raise [`ModelError`] if the server refuses a white image, or counts no token for it."""
-        async with self._looking:
+    async def _require_images(self, protocol: DecisionProtocol) -> Failure | None:
+        """Raise [`ModelError`] if the server refuses a white image, or counts no token for it. Return the failure if
+        that is not known yet, but a retry may tell."""
+        async with self.connection.lock("images"):
             if self._takes_images:
-                return
+                return None
             white, (text, question) = image_of(WHITE), _LOOKING
             body = protocol.body(self.model, None, white.mark + text, {"q1": question})
             seen = await self.connection.post(protocol.path, body, key="answers", tokens=1)
             why = ""
             if isinstance(seen, Failure):
-                if seen.fatal or not seen.bad_request:
-                    return  # not known yet
+                if seen.fatal or not seen.bad_request:  # not known yet
+                    return seen if seen.retry else None
                 why = _message(seen)
             elif "images" in body:
                 del body["images"]
                 unseen = await self.connection.post(protocol.path, body, key="answers", tokens=1)
+                if isinstance(unseen, Failure) and unseen.retry:
+                    return unseen
                 counted = [0 if isinstance(r, Failure) else protocol.usage(r).prompt_tokens for r in (seen, unseen)]
                 if counted[0] == counted[1] > 0:
                     why = "it counts as many tokens for a request with an image as without it"
@@ -265,6 +267,7 @@ class DecisionsBackend(Backend):
                     "vision-language model, or judge by text alone with images='ignore'."
                 )
             self._takes_images = True
+            return None
 
     def _compare(self, judge: Any) -> None:
         """Raise [`ModelError`] if a reward server names another judge than before."""

@@ -260,12 +260,10 @@ class OpenAIBackend(Backend):
         self._opened_by: Literal["server", "tokenizer", "replies"] | None = None
         """How that is known: from a prompt that the server or the tokenizer rendered, or only by replies. None if it
         was not asked for yet."""
-        self._asking = asyncio.Lock()
         self._parses_thoughts = False
         self._tried = False
         self._saw = False
         """Whether the server has accepted a request with images."""
-        self._trying_images = asyncio.Lock()
         self._refused: list[Failure] = []
         # By default, OpenRouter removes the middle of a prompt that is too long.
         self._extra: dict[str, Any] = {"transforms": []} if self.base_url == SERVERS["openrouter"][0] else {}
@@ -523,7 +521,7 @@ class OpenAIBackend(Backend):
 
     async def _opening(self) -> Section | bool | None:
         """What the prompt of a reply opens: a thought, or nothing (False). None if it is not known."""
-        async with self._asking:
+        async with self.connection.lock("opening"):
             if self._opened_by is None:
                 hosted = is_hosted(self.connection.addresses[0])
                 tokens = self.tokens or (None if hosted else local_tokenizer(self.model))
@@ -699,7 +697,7 @@ class OpenAIBackend(Backend):
         Raises:
             ModelError: If it refuses a small image too.
         """
-        async with self._trying_images:
+        async with self.connection.lock("images"):
             if not self._saw:
                 body = wire.image_body(self.model, self._without, self._limits) | self._extra
                 response = await self.connection.post("/chat/completions", body, tokens=1)

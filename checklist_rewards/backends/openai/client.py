@@ -39,6 +39,7 @@ import os
 import random
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -214,6 +215,7 @@ class _Session:
     limiter: Limiter
     breaker: Breaker
     replicas: Replicas
+    locks: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     pid: int = field(default_factory=os.getpid)
 
 
@@ -267,6 +269,10 @@ class Connection:
         """Replicas that have answered a request."""
         self._heard = self._reported = 0.0
         """When a server last responded, and when a warning last reported that one does not, by the loop's clock."""
+
+    def lock(self, name: str) -> asyncio.Lock:
+        """The lock of this name in this process. A lock cannot be used in the loop of a forked child."""
+        return self._current().locks[name]
 
     async def get(self, path: str, key: str | None, place: int | None = None) -> dict[str, Any] | Failure:
         """Get a JSON object that contains the list `key` (any JSON object if `key` is None), if `place` is given only

@@ -424,6 +424,7 @@ def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(cl
     rows[0]["image"] = "blue.png"
     write_jsonl(folder / "seen.jsonl", rows)
     assert "seen.jsonl, line 1 has changed since it was opened" in judged(client, bodies[0])
+    assert judged(client, {**bodies[0], "input": "What?"}) == "no", "the text alone"
 
 
 @pytest.mark.parametrize("path", ["/api/judge", "/api/generate"])
