@@ -277,4 +277,5 @@ def _check_address() -> None:
 def _no_cluster(error: Exception) -> ModelError:
     address = os.environ.get("RAY_ADDRESS")
     where = f"the cluster at RAY_ADDRESS={address} cannot be reached" if address else "Ray cannot be started here"
-    return ModelError(f"{where}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return ModelError(f"{where}: {reason}.")
