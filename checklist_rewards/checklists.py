@@ -274,7 +274,7 @@ class Checklist(BaseModel):
             try:
                 value = json.loads(value)
             except (ValueError, RecursionError) as error:
-                python = "; this is a Python list, write it with json.dumps" if value[:2] in ("['", "[{") else ""
+                python = "; this is a Python list, write it with json.dumps" if value.startswith(("['", "[{'")) else ""
                 raise ChecklistError(
                     f"{where}: a checklist given as a string must be JSON ({error}); got {shown(value)}{python}."
                 ) from None

@@ -150,8 +150,11 @@ def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -
         message = f"unknown key{hint}; allowed: {', '.join(allowed)}" if allowed else "unknown key"
     elif kind == "model_type":
         message = f"expected a mapping, got {shown(detail['input'])}"
-    elif (kind != "value_error" or (place and not isinstance(detail["input"], Mapping))) and not (
-        " got " in message or shown(detail["input"]) in message
+    elif kind != "value_error" or (
+        place
+        and not isinstance(detail["input"], Mapping)
+        and " got " not in message
+        and shown(detail["input"]) not in message
     ):
         message += f", got {shown(detail['input'])}"
     return f"{place}: {message}." if place else f"{message}."

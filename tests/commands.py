@@ -47,7 +47,8 @@ def check_refusal(done, words):
     assert all(word in done.stderr or word in said for word in words), done.output
     assert done.stdout == "" and "Traceback" not in done.stderr, done.output
     if "Usage:" not in done.stderr:  # typer's own errors stand in a box
-        assert done.stderr.count("error: ") == 1, done.stderr
+        [error] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        assert done.stderr.count("error: ") == 1 and error.endswith("."), done.stderr
 
 
 def files_here():

@@ -98,6 +98,8 @@ def test_a_checklists_id_changes_with_any_weight_and_not_with_its_source():
         ([10**5000], ["row 3, item 1", "int too large to show"]),
         ("9" * 5000, ["row 3", "must be JSON", "4300 digits"]),
         ("['a?']", ["row 3", "must be JSON", "\"['a?']\"; this is a Python list, write it with json.dumps."]),
+        ("[{'question': 'a?'}]", ["row 3", "this is a Python list"]),
+        ('[{"question": "a?",}]', ["row 3", "must be JSON", """'[{"question": "a?",}]'."""]),
         ("[" * 20_000, ["row 3", "must be JSON", "recursion"]),
         ([{"question": '{"question": "a?"}'}], ["row 3, item 1", "question", "a JSON object, not plain text"]),
         (['{"text": "a?"}'], ["row 3, item 1", "text: unknown key", "question"]),

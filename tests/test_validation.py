@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
@@ -17,7 +17,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.validation import finite, fraction, one_of, one_sentence, string, whole_number
 
 POINT = Point(0.5, 0.1, 0.1, 0.9, 1.0)
-UNKNOWN = "unknown key (did you mean 'size'?); allowed: name, size."
+UNKNOWN = "unknown key (did you mean 'size'?); allowed: name, size, few."
 QUESTIONS = [Checklist.parse(["Is it short?"])]
 
 
@@ -77,6 +77,7 @@ class Inner(BaseModel):
 
     name: str = "a"
     size: int = 1
+    few: int = Field(1, gt=0)
 
     @field_validator("name")
     @classmethod
@@ -101,6 +102,7 @@ class Outer(BaseModel):
         ({"inner": 3}, "inner: expected a mapping, got 3."),
         ({"inner": {"size": "x"}}, "inner.size: Input should be a valid integer"),
         ({"inner": {"name": "long"}}, "inner.name: the name is too long, got 'long'."),
+        ({"inner": {"few": 0}}, "inner.few: Input should be greater than 0, got 0."),
         ({"inner": {"sise": 1}}, "inner.sise: " + UNKNOWN),
         ({"inner": {}, "others": [{"sise": 1}]}, "others.0.sise: " + UNKNOWN),
         ({"inner": {"name": 3, "sise": 1}}, "inner.sise: " + UNKNOWN),  # before other errors

@@ -330,6 +330,8 @@ def _checked(path: Path, kind: Kind | None) -> str:
             f"(.json, {', '.join(ROWS)})."
         )
     value = read_value(read_text(path), path)
+    if value is None:
+        raise ConfigError(f"{path} is empty.")
     if path.suffix.lower() == ".json" and (isinstance(value, list) or (isinstance(value, dict) and "items" in value)):
         warnings = _Warnings()
         return f"a checklist: {_counted([_usable(read_checklist(path), str(path), warnings)])}{warnings}"

@@ -19,6 +19,7 @@ for requests that fail and are sent again.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -237,7 +238,11 @@ class Work:
             changes |= {"refiners": writing.refiner} if writing.refiner else {}
         if judge is not None and judge.settings:
             changes["scorer"] = judge.settings
-        config = config.replace(changes, "options") if changes else config
+        try:
+            config = config.replace(changes, "options") if changes else config
+        except ConfigError as error:  # without the names of parts, which are those of a config file
+            message = re.sub(r"^options: ((scorer|generator): )?", "", str(error))
+            raise ConfigError(message) from None
         if config.scorer.judge is not None:
             _refuse_with_jury(config.scorer.judge, concurrency)
         judging, writer = _named_by(config, judge, writing, writer)

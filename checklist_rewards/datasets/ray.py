@@ -116,6 +116,7 @@ def run_shards(
     for shard in shards:
         if whole or folder.finished(shard) is None:
             _check_images(task, shard)
+    _check_address()
     folder.claim()
     if whole:
         keys = task.columns.inputs
@@ -251,26 +252,30 @@ def _connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    address = os.environ.get("RAY_ADDRESS")
     try:
-        if address is not None:
-            _answers(address)
         ray.init(include_dashboard=False, logging_level=logging.WARNING)
     except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
-        where = f"the cluster at RAY_ADDRESS={address} cannot be reached" if address else "Ray cannot be started here"
-        raise ModelError(f"{where}: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
+        raise _no_cluster(error) from error
     try:
         yield
     finally:
         ray.shutdown()
 
 
-def _answers(address: str) -> None:
-    """Connect to an address such as "head:6379" once, because Ray waits for minutes for one that does not answer.
-
-    Raises:
-        OSError: If there is no connection within `_CONNECT_S`.
-    """
+def _check_address() -> None:
+    """Connect to the address of a cluster, such as "head:6379", once: Ray waits for minutes for one that does not
+    answer. Raises [`ModelError`] if there is no connection within `_CONNECT_S`."""
+    address = os.environ.get("RAY_ADDRESS", "")
     host, _, port = address.rpartition("//")[2].partition("/")[0].rpartition(":")
-    if host and port.isdigit():  # "auto" and "local" have no port
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    if host and port.isdigit() and not ray.is_initialized():  # "auto" and "local" have no port
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+        except OSError as error:
+            raise _no_cluster(error) from error
+
+
+def _no_cluster(error: Exception) -> ModelError:
+    address = os.environ.get("RAY_ADDRESS")
+    where = f"the cluster at RAY_ADDRESS={address} cannot be reached" if address else "Ray cannot be started here"
+    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return ModelError(f"{where}: {reason}.")

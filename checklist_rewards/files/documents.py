@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,23 +78,23 @@ class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         seen: set[tuple[str, str]] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if (key.tag, key.value) in seen:
                 raise yaml.composer.ComposerError(problem=_twice(key.value), problem_mark=key.start_mark)
-            seen.add((key.tag, str(key.value)))
+            seen.add((key.tag, key.value))
         return node
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(_twice(next(name for name in names if names.count(name) > 1)))
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{_twice(twice)} in {shown(value)}")
     return value
 
 
 def _twice(key: str) -> str:
-    return f"the key {shown(key)} is there twice"
+    return f"duplicate key {shown(key)}"
 
 
 def _check_size(value: Any, most: int) -> None:

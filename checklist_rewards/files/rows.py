@@ -281,7 +281,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
         except StopIteration:
             return
         except csv.Error as error:
-            if "universal-newline" in str(error):
+            if str(error).startswith("new-line character"):
                 raise SampleError(
                     f"{where}: a line ends with CR only; save the file with LF or CRLF (in a spreadsheet: CSV UTF-8)."
                 ) from None

@@ -288,7 +288,7 @@ _OF_THE_JUDGE = (
     Signal(
         "unanswered",
         "judge",
-        "More reads are unanswered than at the start.",
+        "More questions are unanswered than at the start.",
         _unanswered,
         lambda one: sum(line.unanswered for line in one.lines) or None,
         "unanswered items",

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import ssl
 from contextlib import contextmanager
 
 import pytest
@@ -39,6 +40,20 @@ def test_no_proxy_is_used_for_hosts_that_the_environment_excepts(monkeypatch):
     with serving() as server:
         [read], _ = connect(server).read([GROUP], ("yes", "no"))
         assert read.unanswered is None and len(server.asked) == 2
+
+
+def test_certificates_are_read_once_for_each_setting_of_the_environment(monkeypatch):
+    first, again = loop._http_client(), loop._http_client()
+    monkeypatch.setenv("SSL_CERT_FILE", ssl.get_default_verify_paths().openssl_cafile + ".missing")
+    with pytest.raises(FileNotFoundError):
+        loop._http_client()
+    assert len({id(context(client)) for client in (first, again)}) == 1
+
+
+def context(client):
+    """The SSL context of a client with either transport."""
+    transport = client._transport
+    return transport.ssl_context if hasattr(transport, "ssl_context") else transport._pool._ssl_context
 
 
 @pytest.mark.parametrize("plain", [True, False])

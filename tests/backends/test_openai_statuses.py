@@ -79,7 +79,7 @@ def test_what_passes_is_asked_again(status, texts):
 def test_what_does_not_pass_costs_one_read_that_a_rerun_repeats(status):
     respond = chats(for_text(status))
     with answering(respond) as server:
-        judge = OpenAIBackend(MODEL, server.base_url, deadline=0.3, **FAST)
+        judge = OpenAIBackend(MODEL, server.base_url, deadline=2.0, **FAST)
         [fine, lost], _ = judge.read(groups("fine", BAD), LABELS)
     assert fine.logprobs is not None and is_transient(lost.unanswered)
 

@@ -95,13 +95,15 @@ WRONG = {
     "twice.yaml": (
         "model: pocket\nmode: item\nmodel: x\n",
         [],
-        "twice.yaml:3: not valid YAML (the key 'model' is there",
+        "twice.yaml:3: not valid YAML (duplicate key 'model')",
     ),
     "twice.json": (
         '{"a": 1, "name": "x", "name": "y"}',
         [],
-        "twice.json: not valid JSON (the key 'name' is there twice)",
+        "twice.json: not valid JSON (duplicate key 'name' in {'a': 1, 'name': 'y'})",
     ),
+    "empty.yaml": ("", [], "empty.yaml is empty."),
+    "comments.yaml": ("# nothing\n", [], "comments.yaml is empty."),
     "long.yaml": ("name: " + "9" * 5000, [], "long.yaml: not valid YAML (Exceeds the limit (4300 digits)"),
     "rule.yaml": ("panel: {rule: most}\njudges: [pocket, pocket]", [], "rule.yaml, panel: rule='most' is not known"),
     "judge.yaml": (

@@ -80,7 +80,10 @@ BAD_OPTIONS = {
     "unknown extension": (["rows.txt", "-o", "out.jsonl"], ["rows.txt", ".jsonl, .csv, .parquet"]),
     "unknown output": (["rows.jsonl", "-o", "out.xlsx"], ["out.xlsx", ".jsonl, .csv, .parquet"]),
     "no such model": (["rows.jsonl", "-o", "out.jsonl", "--model", "./none"], ["'./none'", "pocket"]),
-    "no such prompt": (["rows.jsonl", "-o", "out.jsonl", "--judge.prompt", "mine"], ["'mine'", "judges/item"]),
+    "no such prompt": (
+        ["rows.jsonl", "-o", "out.jsonl", "--judge.prompt", "mine"],
+        ["error: prompt not found: 'mine'", "judges/item"],
+    ),
     "a bad prompt": (
         ["rows.jsonl", "-o", "out.jsonl", "--judge.prompt", "bad.md"],
         ["bad.md:1", "{question}", "last"],

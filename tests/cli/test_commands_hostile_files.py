@@ -14,7 +14,7 @@ from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.evaluation.labels import labelled as with_labels
 from checklist_rewards.evaluation.scored import read_scored
-from checklist_rewards.files.documents import read_text
+from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.judges.settings import load_jury
@@ -66,6 +66,9 @@ HOSTILE = {
     "a mapping in itself": "&a {b: *a}",
     "judges in themselves": "&a\npanel: {}\njudges: [*a]",
     "aliases that expand": "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]" for n in range(1, 12))]),
+    "aliases that expand in a key": "\n".join(
+        ["a0: &a0 [x]", *(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]" for n in range(1, 12)), "? [*a11]", ": b"]
+    ),
     "a key that is a list": "? [a]\n: b",
     "half a surrogate pair": '{"\\ud800": "\\udc00"}',
     "nothing": "",
@@ -170,6 +173,11 @@ def test_documents_are_read_in_the_encodings_of_rows(tmp_path, encoding, ends):
     judge.write_bytes(f"model: pocket{ends}threshold: 0.4{ends}".encode(encoding))
     assert [item.question for item in read_checklist(checklist).items] == ["Is it größer?", "Is it kind?"]
     assert read_text(judge) == "model: pocket\nthreshold: 0.4\n"
+
+
+def test_a_key_that_is_merged_may_be_changed():
+    text = "usual: &usual {model: a, mode: item}\njudge:\n  <<: *usual\n  model: b\n"
+    assert read_value(text, "judge.yaml")["judge"] == {"model": "b", "mode": "item"}
 
 
 @pytest.mark.parametrize(

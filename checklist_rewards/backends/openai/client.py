@@ -605,13 +605,17 @@ def _is_plain(address: str) -> bool:
 def _http_client() -> Any:
     # No timeout here, because each attempt has its own. The aiohttp transport is three times as fast as httpx.
     try:
-        return openai.DefaultAioHttpClient(timeout=None, verify=_certificates())
+        return openai.DefaultAioHttpClient(timeout=None, verify=_certificates(*map(os.environ.get, _SSL)))
     except RuntimeError:
-        return openai.DefaultAsyncHttpxClient(timeout=None, verify=_certificates())
+        return openai.DefaultAsyncHttpxClient(timeout=None, verify=_certificates(*map(os.environ.get, _SSL)))
+
+
+_SSL = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
+"""Environment variables that determine an SSL context."""
 
 
 @cache
-def _certificates() -> Any:
+def _certificates(*environment: str | None) -> Any:
     """The SSL context of all clients, as the httpx of the SDK makes it: each would read the certificates for 20 ms."""
     httpx = import_module(openai.DefaultAsyncHttpxClient.__base__.__module__.partition(".")[0])  # or httpx2
     return httpx.create_ssl_context()
