@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import combinations
@@ -43,7 +44,7 @@ from checklist_rewards.evaluation.agreement import (
 )
 from checklist_rewards.evaluation.agreement.compare import check_plots, plot_confusion, plot_reliability
 from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap, Figure
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.calibration import (
     KindReport,
     ThresholdChoice,
@@ -361,17 +362,17 @@ def _show(
 def _comparison(comparison: Comparison) -> Table:
     sections = {**comparison.items, "targets": comparison.targets, "preferences": comparison.preferences}
     shown = {name: section for name, section in sections.items() if section is not None and section.units}
-    reasons = {
+    reasons = Counter(
         figure.refused for section in shown.values() for figure in section.figures.values() if figure.value is not None
-    }
-    [once] = reasons if len(reasons) == 1 else [None]
+    )
+    once = max(reasons, key=reasons.__getitem__) if reasons and None not in reasons else None
     rows = [("units", *(str(section.units) for section in shown.values()))]
     names = dict.fromkeys(name for section in shown.values() for name in section.figures)
     for name in sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)):
         figures = [section.figures.get(name) for section in shown.values()]
         if any(figure is not None and figure.value is not None for figure in figures):
-            own = [figure if figure is None or not once else Figure(value=figure.value) for figure in figures]
-            rows.append((name, *("" if figure is None else str(figure) for figure in own)))
+            cells = ["" if figure is None else str(figure) for figure in figures]
+            rows.append((name, *(cell.removesuffix(f" ({once})") for cell in cells)))
     return table("", *shown, rows=rows, title=f"no intervals: {once}" if once else None)
 
 

@@ -6,9 +6,9 @@ unit was drawn. The figure itself is computed in the same way, with all weights 
 `scipy.stats.bootstrap`, which does not resample groups and gives no interval if one resample is undefined. The
 interval of the resampled figures is that of `evaluation/intervals.py`.
 
-A figure has no interval with fewer than 15 groups, if it is undefined in more than 10 % of the resamples, or if it is
-equal in all of them; [`Figure`] has the reason. Where libraries refuse a case or answer with a warning, a figure is
-NaN, which [`Measure.figures`] reports as None.
+A figure has no interval with fewer groups than its [`Rule`] requires, which is at least 15, if it is undefined in more
+than 10 % of the resamples, or if it is equal in all of them; [`Figure`] has the reason. Where libraries refuse a case
+or answer with a warning, a figure is NaN, which [`Measure.figures`] reports as None.
 
 For files of any size, figures are computed from sums. Many figures of a file (a kappa, a mean, a variance component)
 are functions of sums over its rows. Kept per bootstrap group, these sums need a few numbers per group instead of all
@@ -26,7 +26,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from checklist_rewards.evaluation.intervals import EQUAL_DRAWS, MIN_GROUPS, Rule, bounds, too_few
+from checklist_rewards.evaluation.intervals import EQUAL_DRAWS, Rule, bounds, too_few
 from checklist_rewards.validation import np, whole_number
 
 DEFAULT_RESAMPLES = 1000
@@ -127,22 +127,18 @@ class Bootstrap:
             `dict[str, Figure]`: by the names that the measure gives its figures.
         """
         values = measure.figures()
+        if not self.resamples:
+            return {name: Figure(value=value) for name, value in values.items()}
         codes = group_codes(groups)
         count = int(codes.max()) + 1 if len(codes) else 0
-        if count < MIN_GROUPS or not self.resamples:
-            reason = too_few(count) if self.resamples else None
-            return {
-                name: Figure(value=value, refused=None if value is None else reason) for name, value in values.items()
-            }
         replicates: dict[str, list[float]] = {name: [] for name in values}
         noise: dict[str, list[float]] = {}
-        for weights in self.draws(codes):
-            if weights.any():
-                replicate = measure.replicate(weights)
-                for name, drawn in replicates.items():
-                    drawn.append(replicate[name])
-                for name, distance in measure.noise(weights).items():
-                    noise.setdefault(name, []).append(distance)
+        for weights in self.draws(codes) if too_few(count) is None else ():
+            replicate = measure.replicate(weights)
+            for name, drawn in replicates.items():
+                drawn.append(replicate[name])
+            for name, distance in measure.noise(weights).items():
+                noise.setdefault(name, []).append(distance)
         return {
             name: Figure(
                 value=values[name],

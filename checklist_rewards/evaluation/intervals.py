@@ -97,9 +97,9 @@ def rate_interval(
     error = max(error, least)
     edge = 1 / groups if error == least else 1 / units if units else min(error, 0.5)
     inside = min(max(rate, edge), 1 - edge)
-    independent = inside * (1 - inside) / error**2
+    independent = inside / error * ((1 - inside) / error)
     low, high = wilson(rate * independent, independent, t_quantile(groups, _TAIL)) or (0.0, 1.0)
-    return min(low, rate), max(high, rate)  # bounds at 0 and 1 are off by rounding
+    return min(low, rate), max(high, rate)  # the rate that Wilson's interval contains is off by rounding
 
 
 def too_few(groups: int, least: int = MIN_GROUPS) -> str | None:
@@ -114,7 +114,8 @@ def bounds(
     rule: Rule = Rule(),  # noqa: B008 (a constant)
     noise: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """The 95 % interval of bootstrap draws: `low` and `high`, or `refused` with the reason.
+    """The 95 % interval of bootstrap draws: `low` and `high`, or `refused` with the reason. An undefined figure has
+    neither.
 
     Args:
         value (`float`, *optional*): the figure; None where it is undefined.
@@ -123,17 +124,19 @@ def bounds(
         rule ([`Rule`], *optional*): the method, and the groups that it needs.
         noise (array, *optional*): for a distance, the distance of every resample from the data.
     """
-    if (reason := too_few(groups, rule.groups)) is not None:
-        return {"refused": reason}
+    if value is None:
+        return {}
     if rule.method is None:
         return {"refused": "no interval"}
+    if (reason := too_few(groups, rule.groups)) is not None:
+        return {"refused": reason}
     defined = draws[np.isfinite(draws)]
-    if value is None or len(defined) < _DEFINED * len(draws):
+    if len(defined) < _DEFINED * len(draws):
         return {"refused": "undefined in many resamples"}
-    if np.ptp(defined) <= EQUAL * np.abs(defined).max():
-        return {"refused": EQUAL_DRAWS}
     widened, quantile, least, most = math.sqrt(groups / (groups - 1)), t_quantile(groups, _TAIL), rule.least, rule.most
     error = widened * float(defined.std())
+    if error <= EQUAL * np.abs(defined).max():
+        return {"refused": EQUAL_DRAWS}
     if rule.method == "share":
         room = most - least
         low, high = (least + room * end for end in rate_interval((value - least) / room, error / room, groups))

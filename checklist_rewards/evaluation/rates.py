@@ -256,14 +256,15 @@ def _figure(
 ) -> Figure:
     """A rate with the interval of its parts, summed by group. `seen` is False for the judge's own rate, whose error is
     only bounded from below if all its values are equal."""
+    value = min(max(float(value), 0.0), 1.0)  # a correction may leave [0, 1]
     if (reason := too_few(clusters)) is not None:
-        return Figure(value=float(value), refused=reason)
+        return Figure(value=value, refused=reason)
     error = clustered_error(parts, codes, clusters)
     least = 0.0
     if seen or error < EQUAL:
         least = math.hypot(value, 1 - value) / (clusters if error < EQUAL else units)
-    low, high = rate_interval(float(value), error, clusters, units, least=least)
-    return Figure(value=float(value), low=low, high=high)
+    low, high = rate_interval(value, error, clusters, units, least=least)
+    return Figure(value=value, low=low, high=high)
 
 
 def _shift(difference: float, f: np.ndarray, use: np.ndarray, codes: np.ndarray, clusters: int) -> float:

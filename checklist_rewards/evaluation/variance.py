@@ -351,8 +351,7 @@ def _for_other_wordings(figures: Mapping[str, Figure], texts: int, wordings: int
         assert figure.value is not None and figure.low is not None and figure.high is not None
         low = figure.value - math.hypot(figure.value - figure.low, figure.value - other[name][0])
         high = figure.value + math.hypot(figure.high - figure.value, other[name][1] - figure.value)
-        most = 1.0 if name == "judge_share" else math.inf
-        found[name] = Figure(value=figure.value, low=max(0.0, low), high=min(most, high))
+        found[name] = Figure(value=figure.value, low=max(0.0, low), high=min(1.0, high))
     return found
 
 

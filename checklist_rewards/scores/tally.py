@@ -62,7 +62,7 @@ class PassRate:
             return None
         spread = self.passed_squares - 2 * rate * self.products + rate**2 * self.counted_squares
         independent = float(targets)
-        if spread > EQUAL:
+        if spread > EQUAL * self.counted_squares:
             independent = rate * (1 - rate) * self.counted**2 * (targets - 1) / (targets * spread)
         independent = min(float(self.counted), independent)
         return wilson(rate * independent, independent, _t_95(targets - 1))
@@ -188,6 +188,7 @@ def wilson(passed: float, counted: float, quantile: float = _Z_95) -> tuple[floa
     # Not by statsmodels: `score` works in the base install, without numpy.
     rate, z2 = passed / counted, quantile**2
     middle = rate + z2 / (2 * counted)
-    half = quantile * math.sqrt(rate * (1 - rate) / counted + z2 / (4 * counted**2))
+    half = quantile * math.sqrt(rate * (1 - rate) / counted + (quantile / (2 * counted)) ** 2)
     scale = 1 + z2 / counted
-    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+    # Bounds at a rate of 0 and 1 are off by rounding.
+    return min(rate, max(0.0, (middle - half) / scale)), max(rate, min(1.0, (middle + half) / scale))

@@ -5,7 +5,7 @@
 Data with a known truth are drawn again and again, in 5, 15, 50 and 200 groups of four units that depend on each other
 (intraclass correlation 0.3). Counted is how often a 95 % interval contains the truth, and how often a test at a level
 of 0.05 finds an effect that does not exist. The truth of a held-out figure is its mean over all runs. A cell is `-` if
-most runs had no interval or test. `--only` runs some of the families.
+most runs had no interval or test. `--only` runs some of the families, `--sizes` some of the numbers of groups.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -301,6 +301,8 @@ def sums(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
         ),
         "pearson": ([one, other, one**2, other**2, one * other], lambda *s: _pearson(EACH * groups, *s), CORRELATION),
         "rmse, normal": ([(one - other) ** 2], lambda s: np.sqrt(s / (EACH * groups)), ERRORS),
+        "rmse": ([(p - (truth > 0)) ** 2], lambda s: np.sqrt(s / (EACH * groups)), SHARE),
+        "cohens_d": ([apart, apart**2], lambda s, squares: _effect(apart.size, s, squares), Rule()),
     }
     means = {"mae, normal": (np.abs(one - other), ERRORS), "bias, normal": (one - other, Rule())}
     means |= {"mae": (np.abs(p - (truth > 0)), SHARE), "bias": (p - (truth > 0), Rule())}
@@ -320,6 +322,44 @@ def sums(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
             value, draws = float(compute(*vectors.sum(axis=1))), compute(*(vectors @ drawn.T))
         found[name] = Figure(value=value, **bounds(value, draws, groups, rule))
     return found
+
+
+@np.errstate(divide="ignore", invalid="ignore")
+def ranks(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """The figures of three judges and of ranks, with all resamples in one product. The first row is the data."""
+    columns, (p, labels), units = correlated(rng, groups, 3), judge(rng, groups), EACH * groups
+    drawn = rng.multinomial(groups, [1 / groups] * groups, 300)
+    weights = np.repeat(np.vstack([np.ones((1, groups), dtype=int), drawn]), EACH, axis=1)
+    disagreement = {}
+    for what, codes in (("yes/no", columns > 0), ("levels", np.digitize(columns, (-1, 0, 1)))):
+        counts = np.array([(codes == code).sum(axis=0) for code in np.unique(codes)])
+        equal = weights @ ((counts**2).sum(axis=0) - 3) / (6 * units)  # the share of pairs of judges
+        disagreement[what] = (1 - equal) / (1 - ((weights @ counts.T / (3 * units)) ** 2).sum(axis=1))
+    one, other, judged = (_ranks(column, weights) - (units + 1) / 2 for column in (*columns[:2], p))
+    products = [(weights * a * b).sum(axis=1) for a, b in ((one, other), (one, one), (other, other))]
+    positive = weights @ labels
+    figures = {
+        **{f"fleiss_kappa, {what}": (1 - each, CORRELATION) for what, each in disagreement.items()},
+        **{f"alpha, {what}": (1 - (1 - 1 / (3 * units)) * each, CORRELATION) for what, each in disagreement.items()},
+        "spearman": (products[0] / np.sqrt(products[1] * products[2]), CORRELATION),
+        "auc": (0.5 + (weights * labels * judged).sum(axis=1) / (positive * (units - positive)), SHARE),
+    }
+    return {
+        name: Figure(value=values[0], **bounds(float(values[0]), values[1:], groups, rule))
+        for name, (values, rule) in figures.items()
+    }
+
+
+def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The mean ranks of different values in resamples."""
+    order = np.argsort(values)
+    found = np.empty(weights.shape)
+    found[:, order] = np.cumsum(weights[:, order], axis=1) - (weights[:, order] - 1) / 2
+    return found
+
+
+def _effect(n: int, total: Any, squares: Any) -> np.ndarray:
+    return np.asarray(total / n / np.sqrt((squares - total**2 / n) / (n - 1)))
 
 
 def _pearson(n: int, x: Any, y: Any, xx: Any, yy: Any, xy: Any) -> np.ndarray:
@@ -421,6 +461,15 @@ FAMILIES: dict[str, Family] = {
             **{"rmse, normal": NUMBERS["rmse"], "mae, normal": NUMBERS["mae"]},
             "bias": float(stats.norm.cdf(0.5 / math.sqrt(3.25))) - 0.5,
             "difference": 0.6 * math.sqrt(0.7) * 2 / math.sqrt(math.pi),
+            "cohens_d": 0.5452,
+        },
+    ),
+    "sums-ranks": Family(
+        ranks,
+        {
+            **dict.fromkeys(("alpha, yes/no", "fleiss_kappa, yes/no"), 2 * AGREE - 1),
+            **dict.fromkeys(("alpha, levels", "fleiss_kappa, levels"), 0.22995),
+            **{"spearman": NUMBERS["spearman"], "auc": 0.8827},
         },
     ),
     **{f"rates-{p}": Family(rates(p), {f"by labels, {p}": p, f"corrected, {p}": p}) for p in (0.5, 0.8, 0.9, 0.97)},
@@ -437,7 +486,7 @@ FAMILIES: dict[str, Family] = {
 """By name. Truths that are not exact are of a million draws or more."""
 
 
-def lines(name: str, runs: int, sizes: tuple[int, ...] | None = None, seed: int = 0) -> list[str]:
+def lines(name: str, runs: int, sizes: Sequence[int] | None = None, seed: int = 0) -> list[str]:
     """Rows of a table: by figure, the share of runs in which its interval contains the truth, or a test finds
     something."""
     family = FAMILIES[name]
@@ -467,12 +516,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--only", default="", help="Start of the names of the families to run.")
+    parser.add_argument("--sizes", type=int, nargs="+", help="Numbers of groups.")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    print(f"| figure | {' | '.join(map(str, SIZES))} |\n|{'---|' * (1 + len(SIZES))}")
+    sizes = args.sizes or SIZES
+    print(f"| figure | {' | '.join(map(str, sizes))} |\n|{'---|' * (1 + len(sizes))}")
     for name in FAMILIES:
         if name.startswith(args.only):
-            print("\n".join(lines(name, args.runs, seed=args.seed)), flush=True)
+            print("\n".join(lines(name, args.runs, args.sizes, args.seed)), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Categories
+from checklist_rewards.evaluation.agreement import Categories, Numbers
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
 
 
@@ -14,6 +14,14 @@ def test_fifteen_groups_have_an_interval_and_fewer_the_number_that_is_needed():
     assert found[0].refused is None and found[0].low <= 1 / 3 <= found[0].high
     assert found[1] == Figure(value=1 / 3, refused="needs 15 groups, has 14")
     assert str(found[1]) == "0.333 (needs 15 groups, has 14)" and "refused" not in Figure(value=0.5).model_dump()
+
+
+def test_the_reason_is_that_of_the_figure_and_of_an_undefined_one_there_is_none():
+    found = Bootstrap(50).figures(Numbers([0.1, 0.7] * 7, [0.5, 2.0] * 7), range(14))
+    needed = {"bias": "needs 15 groups, has 14", "emd": "needs 200 groups, has 14", "ks": "no interval", "auc": None}
+    assert {name: found[name].refused for name in needed} == needed and found["auc"].value is None
+    many = Bootstrap(50).figures(Numbers([0.1, 0.7] * 8, [0.5, 2.0] * 8, ["auc"]), range(16))
+    assert many["auc"].refused is None
 
 
 def test_draws_are_of_whole_groups():

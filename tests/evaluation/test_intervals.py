@@ -11,6 +11,7 @@ from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean
 from checklist_rewards.evaluation.intervals import (
     CORRELATION,
     DISTANCE,
+    DISTANCE_TO_1,
     EQUAL_DRAWS,
     MIN_GROUPS,
     NO_INTERVAL,
@@ -68,7 +69,8 @@ def test_undefined_draws_are_left_out_up_to_a_tenth():
     draws[:10] = np.nan
     assert bounds(50.0, draws, 50)["low"] < 50
     draws[10] = np.nan
-    assert bounds(50.0, draws, 50) == {"refused": "undefined in many resamples"} == bounds(None, np.arange(9.0), 50)
+    assert bounds(50.0, draws, 50) == {"refused": "undefined in many resamples"}
+    assert bounds(None, np.arange(9.0), 50) == bounds(None, draws, 5) == {}
 
 
 def test_the_interval_of_a_distance_is_around_the_figure_and_not_below_zero():
@@ -116,8 +118,32 @@ def test_draws_that_differ_by_rounding_are_equal():
     assert tiny["low"] < 1e-12 < tiny["high"]
 
 
-def test_a_figure_without_a_method_has_no_interval_with_any_groups():
-    assert bounds(0.5, np.arange(9.0), 1000, NO_INTERVAL) == {"refused": "no interval"}
+@pytest.mark.parametrize("groups", [5, 1000])
+def test_a_figure_without_a_method_has_no_interval_with_any_groups(groups):
+    assert bounds(0.5, np.arange(9.0), groups, NO_INTERVAL) == {"refused": "no interval"}
+
+
+@pytest.mark.parametrize("rule", [SHARE, CORRELATION, DISTANCE_TO_1, Rule(least=0.0, most=1.0), Rule()])
+@pytest.mark.parametrize("seed", range(4))
+def test_every_interval_contains_its_figure_and_stays_within_the_limits(rule, seed):
+    rng, found = np.random.default_rng(seed), 0
+    least, most = max(rule.least, -1.0), min(rule.most, 1.0)
+    for kind in range(300):
+        groups = int(rng.choice([15, 40, 200]))
+        value = [least, most, rng.uniform(least, most), least + 10.0 ** -rng.integers(1, 160)][kind % 4]
+        draws = value + 10.0 ** -rng.choice([0, 1, 2, 3, 8, 160]) * rng.standard_gamma(0.1, 200) * rng.choice(
+            [-1, 1], 200
+        )
+        if kind % 3 == 0:  # one group of all differs
+            draws = np.where(rng.random(200) < 0.5, value, draws)
+        if kind % 5 == 0:
+            draws[rng.random(200) < 0.05] = np.nan
+        draws = draws.clip(least, most).astype([float, np.float32][kind % 2])
+        ends = bounds(value, draws, groups, rule, np.abs(draws - value) if rule.method == "distance" else None)
+        if "refused" not in ends:
+            found += 1
+            assert rule.least <= ends["low"] <= value <= ends["high"] <= rule.most
+    assert found > (10 if rule.groups > 15 else 50)
 
 
 @pytest.mark.parametrize("groups", [15, 40])

@@ -44,6 +44,18 @@ def test_intervals_cover_the_truth_where_those_of_the_judge_do_not():
     assert np.mean(widths["corrected"]) < 0.85 * np.mean(widths["labelled"])
 
 
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_a_corrected_rate_that_leaves_its_limits_ends_there(mirrored):
+    # The judge is right but timid, and of the labelled texts one more is bad.
+    judged = [0.5] + [0.6] * 24 + [0.602] * 225
+    labels = [0.0] + [1.0] * 24 + [None] * 225
+    if mirrored:
+        judged, labels = [1 - p for p in judged], [None if label is None else 1 - label for label in labels]
+    rate = corrected_rate(judged, labels, range(250))
+    assert rate.weight == pytest.approx(10) and rate.corrected.value == (0.0 if mirrored else 1.0)
+    assert 0 <= rate.corrected.low <= rate.corrected.value <= rate.corrected.high <= 1
+
+
 @pytest.mark.parametrize("judged", ["useless", "right"])
 def test_labels_that_are_all_equal_have_an_interval_that_covers(judged):
     """25 labels of a rate of 0.97 are often all yes. The interval was [1, 1] then, and covered in 54 % of draws."""

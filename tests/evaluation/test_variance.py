@@ -190,6 +190,14 @@ def test_intervals_hold_for_other_wordings_from_4_repeats_on():
     assert np.mean(shorter) < 0.6 and min(map(np.mean, held.values())) > 0.8
 
 
+def test_intervals_for_other_wordings_end_at_the_limits():
+    rng, variance = np.random.default_rng(0), Variance(4)
+    for text in range(40):  # every second wording turns the answers round
+        variance.add(str(text), scores([np.abs([0, 1, 0, 1] - 0.1 * rng.random(4))] * 3))
+    figures = variance.result("reworded", Bootstrap(50), 0.02).scores.figures
+    assert all(figures[name].high == 1.0 for name in ("repeat", "judge", "judge_share"))
+
+
 def test_two_wordings_say_nothing_about_others():
     report = report_of(np.random.default_rng(0), 15, 4, 2, {"text": 0.05, "noise": 0.02}, Bootstrap(50))
     for name in ("repeat", "judge", "judge_share"):

@@ -95,6 +95,15 @@ def test_fewer_than_15_targets_have_no_interval():
     assert rate.interval is not None
 
 
+def test_an_interval_contains_its_rate_and_equal_targets_count_once_in_any_number():
+    for counted in range(1, 300):
+        for passed in {0, 1, counted // 3, counted}:
+            low, high = wilson(passed, counted)
+            assert 0 <= low <= passed / counted <= high <= 1
+    rate = PassRate(3 * 10**7, 10**8, 3 * 10**6, 10**7, 9 * 10**7 + 1, 3 * 10**8, 10**9)  # ten million of 3 in 10
+    assert rate.interval == pytest.approx(wilson(3 * 10**6, 10**7))
+
+
 def test_the_interval_counts_dependent_items_of_a_target_as_fewer_answers():
     single, alike, apart = PassRate(), PassRate(), PassRate()
     for n in range(40):
