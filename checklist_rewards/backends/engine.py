@@ -51,8 +51,9 @@ ANSWERING = ("decisions", "encoder", "remote")
 OPENAI, DECISIONS, ENCODER = "openai", "decisions", "encoder"
 UNLOADED_CHUNK = 4096
 FEW_PROMPTS = 16
-"""Up to so many prompts, a CPU writes sooner with transformers: on two cores, start and checklists took 46 and 76 s in
-transformers and 88 and 99 s in vLLM, for 3 and 10 prompts; from about 20 on, vLLM is faster."""
+"""Up to this number of prompts, a CPU writes sooner with transformers. On two cores, start and checklists of 3, 10 and
+30 prompts took 26, 32 and 59 s in transformers and 59, 53 and 65 s in vLLM. On another machine it was 46 and 76 s, and
+88 and 99 s, for 3 and 10 prompts, and vLLM was faster from about 20 on."""
 SERVED = (OPENAI, DECISIONS)
 """The backends that send requests to a server."""
 BACKENDS: tuple[str, ...] = get_args(BackendName)
