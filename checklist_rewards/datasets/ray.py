@@ -264,7 +264,7 @@ def _connected() -> Iterator[None]:
 
 def _check_address() -> None:
     """Connect to the address of a cluster, such as "head:6379", once: Ray waits for minutes for one that does not
-    answer. Raises [`ModelError`] if there is no connection within `_CONNECT_S`."""
+    answer. Raises [`ModelError`] if it does not connect within `_CONNECT_S`."""
     address = os.environ.get("RAY_ADDRESS", "")
     host, _, port = address.rpartition("//")[2].partition("/")[0].rpartition(":")
     if host and port.isdigit() and not ray.is_initialized():  # "auto" and "local" have no port

@@ -127,7 +127,7 @@ class Clause:
 
 
 _NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")
-"""A letter that somebody writes to somebody."""
+"""A letter between other people."""
 
 
 def _compares(word: str) -> bool:

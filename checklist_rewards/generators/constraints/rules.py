@@ -264,34 +264,18 @@ def _units(clause: Clause, match: re.Match[str], found: Amount) -> Iterator[Foun
     if not name or "c" not in THINGS[name].uses:
         return
     thing = THINGS[name]
+    least = found if found.how else found._replace(high=None)  # "three bold words" may be more
     marked = re.search(r"[tb6][dgr]*$", before)
     if marked and name in ("parts", "sentences", "words", "bullets") and _marks(clause, marked.start()):
-        yield counted(
-            start,
-            end,
-            THINGS["highlights"],
-            found._replace(high=None).bounds if not found.how else found.bounds,
-            found.denied,
-        )._replace(first=marked.start())
+        made = counted(start, end, THINGS["highlights"], least.bounds, found.denied)
+        yield made._replace(first=marked.start())
     elif name in ("parts", "words", "sentences") and (
         (over := _HIGHLIGHTED.match(clause.view.text, clause.tokens[end - 1].end, clause.end)) or "6" in match["what"]
     ):
         end = bisect_left(clause.tokens, over.end(), key=lambda token: token.start) if over else end
-        yield counted(
-            start,
-            end,
-            THINGS["highlights"],
-            found._replace(high=None).bounds if not found.how else found.bounds,
-            found.denied,
-        )
+        yield counted(start, end, THINGS["highlights"], least.bounds, found.denied)
     elif name == "words" and (capital := re.match(r"(?:lW)?[\^imb6dr]*Z", clause.symbols[end:])):
-        yield counted(
-            start,
-            end + capital.end(),
-            THINGS["capital_words"],
-            (found._replace(high=None) if not found.how else found).bounds,
-            found.denied,
-        )
+        yield counted(start, end + capital.end(), THINGS["capital_words"], least.bounds, found.denied)
     elif name == "parts":
         yield from _sections(clause, match, found)
     elif found.how == "A":
