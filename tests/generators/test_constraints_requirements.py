@@ -536,15 +536,11 @@ def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named)
         "advertise all of the " * 30 + "5 words. ",
     ],
 )
-def test_reading_takes_linear_time(part):
-    def seconds(size: int) -> float:
-        prompt = "".join(part.format(n=n) for n in range(size // len(part)))
-        start = process_time()
-        find_requirements(prompt)
-        return process_time() - start
-
-    seconds(1000)
-    assert seconds(40_000) < 10 * seconds(10_000) + 0.05
+def test_long_prompts_are_read(part):
+    """Half a second of processor time each. A quadratic pattern, of which there were four, took minutes."""
+    start = process_time()
+    find_requirements("".join(part.format(n=n) for n in range(160_000 // len(part))))
+    assert process_time() - start < 30
 
 
 def _lower(text: str) -> str:
