@@ -30,18 +30,20 @@ import tempfile
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text
+from pocket.world import distinct_questions, sample_plan, sample_task, words_of, write_text
 from studies.benchmarks.figures import Figure, figures, finish, parser_of, turns
+from studies.benchmarks.instant import Instant
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
+from checklist_rewards.backends import Answer, ReadGroup
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import PrefixTree, floor_tokens
 from checklist_rewards.errors import ModelError
@@ -52,6 +54,9 @@ PREFIX_TOKENS = 430
 INPUT_TOKENS = (30, 150, 400, 2_000)
 WORDS = "the of and to in is it you that he was for on are with as his they be at one have this from or had by".split()
 ADAPTER_READS = (2_500, 5_000, 10_000)
+T = TypeVar("T")
+Clock = Callable[[], float]
+CLOCK = time.perf_counter
 Timed = tuple[float, int, int]
 """Seconds, computed prompt tokens, and the minimum of computed prompt tokens."""
 
@@ -71,19 +76,10 @@ def workload(backend: TransformersBackend, targets: int, questions: int, seed: i
             if prefix and len(tokens.prefix) > PREFIX_TOKENS:
                 break
             target, prefix = longer, rendered
-        groups.append(ReadGroup(prompt.system, prefix, tuple(prompt.tail(q) for q in some_questions(rng, questions))))
+        groups.append(
+            ReadGroup(prompt.system, prefix, tuple(prompt.tail(q) for q in distinct_questions(rng, questions)))
+        )
     return groups
-
-
-def some_questions(rng: random.Random, count: int) -> list[str]:
-    """Distinct questions of the pocket world."""
-    questions: dict[str, None] = {}
-    while len(questions) < count:
-        family = rng.choice(list(FAMILIES))
-        values = FAMILIES[family].values
-        value = rng.choice(values) if values else rng.choice(words_of("train"))
-        questions[Constraint(family, value).question()] = None
-    return list(questions)
 
 
 @torch.inference_mode()
@@ -170,7 +166,7 @@ def ours_floor(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> int
 def group_workload(input_tokens: int, seed: int) -> list[ReadGroup]:
     """One prompt of about `input_tokens` tokens, 8 completions of 60 words, 8 questions about each."""
     rng = random.Random(seed)
-    prompt, questions = load_prompt("judges/item", "judge"), some_questions(rng, 8)
+    prompt, questions = load_prompt("judges/item", "judge"), distinct_questions(rng, 8)
     given = " ".join(rng.choices(WORDS, k=input_tokens))
     targets = [" ".join(rng.choices(WORDS, k=60)) for _ in range(8)]
     tails = tuple(prompt.tail(question) for question in questions)
@@ -178,18 +174,26 @@ def group_workload(input_tokens: int, seed: int) -> list[ReadGroup]:
 
 
 @torch.inference_mode()
-def prefill(backend: TransformersBackend, tokens: int) -> None:
-    """A plain forward pass of `tokens` tokens, in rows of 512."""
-    for start in range(0, tokens, 512):
-        ids = torch.arange(start, min(start + 512, tokens), device=backend.device)[None] % 1000
-        backend.model(input_ids=ids, use_cache=False, logits_to_keep=1)
+def prefill(backend: TransformersBackend, tokens: int, rows: int = 1) -> None:
+    """A plain forward pass of `tokens` tokens, in rows of 512, `rows` of them at once."""
+    ids = torch.arange(tokens, device=backend.device) % min(1000, backend.model.config.vocab_size)
+    whole = tokens // 512 * 512
+    parts = [part.view(-1, 512) for part in ids[:whole].split(512 * rows) if len(part)]
+    for part in [*parts, *([ids[None, whole:]] if tokens > whole else [])]:
+        backend.model(input_ids=part, use_cache=False, logits_to_keep=1)
 
 
 def compare_groups(model: str, repeats: int) -> list[dict[str, Any]]:
     """For each length of the input: tokens of the tree, computed tokens, and the seconds of each way."""
     backend, lines = TransformersBackend(model), []
-    clock = time.process_time if backend.device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
-    peak = matmul_peak(backend, clock)
+    clock = time.process_time if backend.device.type == "cpu" and torch.get_num_threads() == 1 else CLOCK
+    config = backend.model.config.get_text_config()
+    peak = matmul_peak((512, config.hidden_size, config.intermediate_size), backend.device, torch.float32, clock)
+
+    def in_rows(groups: Sequence[ReadGroup]) -> None:
+        with changed(backend, keeps=False):
+            backend.read(groups, LABELS)
+
     for input_tokens in INPUT_TOKENS:
         if input_tokens + 400 > backend.limit:
             continue
@@ -201,12 +205,12 @@ def compare_groups(model: str, repeats: int) -> list[dict[str, Any]]:
             floor = ours_floor(backend, groups)
             ways: dict[str, Callable[[], object]] = {
                 "together": lambda groups=groups: backend.read(groups, LABELS),
-                "rows": lambda groups=groups: without_kept(backend, groups),
+                "rows": lambda groups=groups: in_rows(groups),
                 "one_by_one": lambda groups=groups: [backend.read([group], LABELS) for group in groups],
                 "prefill": lambda floor=floor: prefill(backend, floor),
             }
             for name in turns(ways, repeat):
-                seconds[name].append(timed(ways[name], clock))
+                seconds[name].append(timed(ways[name], clock)[0])
             _, usage = backend.read(groups, LABELS)
         counts = {"floor": floor, "computed": usage.computed_tokens, "cached": usage.cached}
         roofline = floor_flop(backend, groups) / statistics.median(seconds["together"]) / peak
@@ -214,30 +218,25 @@ def compare_groups(model: str, repeats: int) -> list[dict[str, Any]]:
     return lines
 
 
-def without_kept(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> tuple[list[Answer], Usage]:
-    """The same reads in rows that contain their prefixes."""
-    backend.keeps, before = False, backend.keeps
+@contextmanager
+def changed(backend: TransformersBackend, **attributes: Any) -> Iterator[None]:
+    """Context manager in which an engine has these attributes."""
+    before = {name: getattr(backend, name) for name in attributes}
+    vars(backend).update(attributes)
     try:
-        return backend.read(groups, LABELS)
+        yield
     finally:
-        backend.keeps = before
+        vars(backend).update(before)
 
 
-def matmul_peak(backend: TransformersBackend, clock: Callable[[], float]) -> float:
-    """Floating-point operations per second of `torch.matmul` in single precision, with 512 tokens and the model's
-    hidden and intermediate sizes: the best of 20."""
-    config = backend.model.config.get_text_config()
-    tokens = torch.rand(512, config.hidden_size, device=backend.device)
-    weights = torch.rand(config.hidden_size, config.intermediate_size, device=backend.device)
-    best = math.inf
-    for _ in range(20):
-        started = clock()
-        for _ in range(10):
-            torch.matmul(tokens, weights)
-        if backend.device.type == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, (clock() - started) / 10)
-    return 2 * tokens.numel() * config.intermediate_size / best
+def matmul_peak(sizes: tuple[int, int, int], device: torch.device, dtype: torch.dtype, clock: Clock = CLOCK) -> float:
+    """Floating-point operations per second of `torch.matmul` of two matrices of random values, rows x inner and
+    inner x columns: the best of 20 runs of ten products."""
+    rows, inner, columns = sizes
+    one = torch.randn(rows, inner, device=device, dtype=dtype)
+    other = torch.randn(inner, columns, device=device, dtype=dtype)
+    best = min(timed(lambda: [torch.matmul(one, other) for _ in range(10)], clock)[0] for _ in range(20))
+    return 20 * rows * inner * columns / best
 
 
 def layer_weights(model: Any) -> float:
@@ -272,33 +271,17 @@ def floor_flop(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> flo
     return 2 * layer_weights(model) * len(tree.ids) + 4 * width * pairs
 
 
-class InstantBackend(Backend):
-    """An engine that answers instantly, so that only the adapter takes time."""
-
-    identity = "instant"
-    chunk_reads = 512
-    answer = Answer((math.log(0.7), math.log(0.2)))
-
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
-        return [self.answer for group in groups for _ in group.tails], Usage()
-
-    def generate(
-        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
-    ) -> list[list[Reply]]:
-        raise NotImplementedError
-
-
 def samples(reads: int, questions: int = 8) -> list[Sample]:
     """Targets of about 1,000 characters with `questions` items each."""
     rng = random.Random(reads)
-    checklists = [some_questions(rng, questions) for _ in range(64)]
+    checklists = [distinct_questions(rng, questions) for _ in range(64)]
     texts = [" ".join(f"word{rng.randrange(10**6)}" for _ in range(90)) for _ in range(reads // questions)]
     return [Sample(rng.choice(checklists), text, f"Write something about {text[:40]}.") for text in texts]
 
 
 def adapter_cost(repeats: int) -> dict[str, Any]:
     """Milliseconds per read without the engine, and peak and retained bytes per read."""
-    backend: Backend = InstantBackend()
+    backend = Instant(chunk_reads=512)
     reads = ADAPTER_READS[-1]
     milliseconds = {"without_store": [], "with_store": [], "all_stored": []}
     for _ in range(repeats):
@@ -307,7 +290,7 @@ def adapter_cost(repeats: int) -> dict[str, Any]:
             stored = Path(folder) / "store.sqlite"
             for name, store in (("without_store", False), ("with_store", stored), ("all_stored", stored)):
                 scorer = ChecklistScorer("instant", backend=backend, store=store)
-                seconds = timed(lambda scorer=scorer, batch=batch: scorer.score_batch(batch))
+                seconds, _ = timed(lambda scorer=scorer, batch=batch: scorer.score_batch(batch))
                 milliseconds[name].append(1000 * seconds / reads)
     peak, kept = {}, {}
     for count in ADAPTER_READS:
@@ -328,11 +311,16 @@ def adapter_cost(repeats: int) -> dict[str, Any]:
     }
 
 
-def timed(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+def timed(call: Callable[[], T], clock: Clock = CLOCK) -> tuple[float, T]:
+    """Seconds until the device has finished, and what was returned."""
     gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     started = clock()
-    call()
-    return clock() - started
+    result = call()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return clock() - started, result
 
 
 def measured_figures(results: dict[str, Any]) -> list[Figure]:

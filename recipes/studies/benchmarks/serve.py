@@ -19,18 +19,7 @@ Prints a table and writes `runs/bench/serve.json`. Exit code 1 if a request fail
 of reads is not that of the requests.
 """
 
-# ruff: noqa: E402
-
 from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-# Python puts the folder of a script first on the path, where `http.py` would shadow the standard library's `http`.
-HERE = Path(__file__).resolve().parent
-sys.path[:] = [path for path in sys.path if Path(path).resolve() != HERE]
-
-sys.path.insert(0, str(HERE.parents[1]))
 
 import argparse
 import asyncio
@@ -39,16 +28,19 @@ import json
 import random
 import statistics
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
-from studies.benchmarks.figures import Figure, figures, finish, parser_of
 
-from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from studies.benchmarks.figures import Figure, figures, finish, parser_of
+from studies.benchmarks.instant import Instant
 
 QUESTIONS = [f"Does the response do what point {number} of the instruction asks for?" for number in range(1, 9)]
 WORDS = "amber basil cedar delta ember fjord grove heron inlet jetty knoll larch maple north ocean pearl".split()
@@ -57,33 +49,13 @@ HEALTH_SECONDS = 3.0
 WARM_UP_SECONDS = 2.0
 
 
-class Instant(Backend):
-    """An engine with a constant answer."""
-
-    identity = "instant"
-    chunk_reads = 4096
-    reads = 0
-    _READ = Answer((-0.2, -1.9))
-
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
-        """Answer yes with P(yes) = 0.85 to every read."""
-        self.reads += sum(len(group.tails) for group in groups)
-        return [self._READ for group in groups for _ in group.tails], Usage()
-
-    def generate(
-        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
-    ) -> list[list[Reply]]:
-        """Not supported."""
-        raise NotImplementedError("this benchmark generates no text")
-
-
 def serve() -> None:
     """Print a free local port, serve on it until the process is terminated, and print the number of reads."""
     from checklist_rewards import ChecklistScorer
     from checklist_rewards.cli.serving import listen, run_server
     from checklist_rewards.server import build_app
 
-    engine = Instant()
+    engine = Instant(chunk_reads=4096)
     app = build_app(ChecklistScorer(backend=engine, store=False))
     with listen("127.0.0.1", 0) as listening:
         print(listening.getsockname()[1], flush=True)
@@ -94,7 +66,7 @@ def serve() -> None:
 @contextmanager
 def served() -> Iterator[tuple[str, int, list[int]]]:
     """Address and process id of the server, and a list that has the number of its reads at the end."""
-    command = [sys.executable, "-P", str(HERE / "serve.py"), "--serve"]
+    command = [sys.executable, "-P", __file__, "--serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         reads: list[int] = []

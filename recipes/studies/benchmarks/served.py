@@ -38,7 +38,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
-from pocket.world import FAMILIES, Constraint, words_of
+from pocket.world import distinct_questions, words_of
 from studies.benchmarks.figures import figures, finish, parser_of, turns
 from studies.benchmarks.instant import LATENCY
 
@@ -65,13 +65,9 @@ def samples(targets: int, seed: int) -> list[Sample]:
     rng = random.Random(seed)
     batch = []
     for _ in range(targets):
-        questions: dict[str, None] = {}
-        while len(questions) < QUESTIONS:
-            family = rng.choice(list(FAMILIES))
-            values = FAMILIES[family].values
-            questions[Constraint(family, rng.choice(values or words_of("train"))).question()] = None
+        questions = distinct_questions(rng, QUESTIONS)
         text = " ".join(rng.choice(words_of("train")) for _ in range(150))
-        batch.append(Sample(list(questions), f"{text} {rng.random()}", f"Write about {text[:30]}."))
+        batch.append(Sample(questions, f"{text} {rng.random()}", f"Write about {text[:30]}."))
     return batch
 
 
