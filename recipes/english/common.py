@@ -105,16 +105,15 @@ def markdown(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 @contextmanager
-def figure(path: Path, columns: int = 1, dpi: int = 110, **how: Any) -> Iterator[Any]:
-    """The axes of a figure, or a list of axes for several columns. The figure is saved when the block ends."""
+def figure(path: Path, dpi: int = 110, **how: Any) -> Iterator[Any]:
+    """The axes of a figure. The figure is saved when the block ends."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    drawn, axes = plt.subplots(1, columns, layout="constrained", **how)
+    drawn, axes = plt.subplots(layout="constrained", **how)
     yield axes
-    for one in drawn.axes:
-        one.spines[["top", "right"]].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
     drawn.savefig(path, dpi=dpi)
     plt.close(drawn)

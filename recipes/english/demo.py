@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from datasets import Dataset
-from english.common import figure, once, save_json
+from english.common import figure, once, run_main, save_json
 from english.everyday import Everyday, prompts
 from english.shared_prompts import SharedPromptTrainer, sample
 from peft import LoraConfig, PeftModel
@@ -47,7 +47,6 @@ from trl import GRPOConfig
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import resolve_model
 from checklist_rewards.datasets import build_checklists, save_dataset
-from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.ui.report import write_report
 
@@ -326,7 +325,4 @@ def main(argv: list[str] | None = None, more: Sequence[Everyday] = ()) -> dict[s
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

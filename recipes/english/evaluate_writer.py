@@ -1,6 +1,6 @@
 """Compare the checklists of writers with those of experts, on the 100 held-out instructions of InFoBench.
 
-    python recipes/english/evaluate_writer.py english-writer smollm2 constraints clauses english --output runs/writing
+    python recipes/english/evaluate_writer.py english-writer smollm2 constraints clauses english --output runs/writer
 
 A writer is a model, the folder of an adapter of `smollm2`, or one of
 
@@ -136,7 +136,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Measure the writers; returns their figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("writers", nargs="+")
-    parser.add_argument("--output", type=Path, default=Path("runs/writing"))
+    parser.add_argument("--output", type=Path, default=Path("runs/writer"))
     parser.add_argument("--data", default=DATA, help="folder with infobench/ and ifeval/")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--instructions", type=int, help="number of held-out instructions; all by default")

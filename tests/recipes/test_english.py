@@ -149,5 +149,5 @@ def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
     assert json.loads((output / save.CONFIG).read_text())["base_model_name_or_path"] == "smollm2"
     card = (output / "README.md").read_text()
     assert "8,004 labels about 4,000 texts" in card and "layers 10 to 11" in card
-    assert "| semeval | 250 | 0.750 [0.500, 1.000] |  | 0.750 [0.500, 1.000] |" in card
+    assert "| semeval | 250 | 0.750 [0.500, 1.000] | | 0.750 [0.500, 1.000] |" in card
     assert "| negation | 0.75 [0.50, 1.00] |" in card
