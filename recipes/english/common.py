@@ -11,6 +11,7 @@ import argparse
 import gzip
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +89,17 @@ def save_json(path: Path, value: Any) -> None:
     """Write results atomically. Missing folders are created."""
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def staged(output: Path) -> Iterator[Path]:
+    """A temporary folder. When the block ends, its files replace those of `output` one by one, the weights last."""
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
+        yield Path(folder)
+        for path in sorted(Path(folder).iterdir(), key=lambda path: path.suffix == ".safetensors"):
+            path.chmod(0o644)
+            os.replace(path, output / path.name)
 
 
 def run_main(main: Callable[[], object]) -> None:

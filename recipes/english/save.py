@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from english.common import markdown
+from english.common import markdown, staged
 from english.evaluate_writer import table
 from english.train import ADAPTER, ENCODER, RECORD, WRITER, name_of
 from safetensors.torch import load_file, save_file
@@ -45,19 +43,19 @@ _CARDS = {ADAPTER: "card.md", ENCODER: "card_encoder.md", WRITER: "card_writer.m
 _METHODS = {ADAPTER: "SmolLM2 adapter", ENCODER: "encoder"}
 
 
-def save_adapter(adapter: Path, staged: Path) -> None:
+def save_adapter(adapter: Path, output: Path) -> None:
     """Write the adapter in float16, and its configuration."""
     config = json.loads((adapter / CONFIG).read_text(encoding="utf-8"))
     config["base_model_name_or_path"] = SMOLLM2
     weights = {name: tensor.half() for name, tensor in load_file(adapter / WEIGHTS).items()}
-    save_file(weights, staged / WEIGHTS, metadata={"format": "pt"})
-    (staged / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_file(weights, output / WEIGHTS, metadata={"format": "pt"})
+    (output / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def save_encoder(encoder: Path, staged: Path) -> None:
+def save_encoder(encoder: Path, output: Path) -> None:
     """Write the weights as a difference, and the configuration."""
-    save_difference(load_file(encoder / "model.safetensors"), minilm_weights(), BERT, staged / DIFFERENCE)
-    (staged / "config.json").write_text((encoder / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+    save_difference(load_file(encoder / "model.safetensors"), minilm_weights(), BERT, output / DIFFERENCE)
+    (output / "config.json").write_text((encoder / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def model_card(kind: str, runs: Path, probes: Path | None = None) -> str:
@@ -109,14 +107,9 @@ def main(argv: list[str] | None = None) -> None:
     places = {ADAPTER: adapter_of(ENGLISH), ENCODER: english_encoder(), WRITER: adapter_of(ENGLISH_WRITER)}
     output: Path = args.output or places[args.kind]
     card = model_card(args.kind, args.runs, args.probes)
-    output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
-        staged = Path(folder)
-        (save_encoder if args.kind == ENCODER else save_adapter)(args.runs / name_of(args.kind, None), staged)
-        (staged / "README.md").write_text(card, encoding="utf-8")
-        for path in staged.iterdir():
-            path.chmod(0o644)
-            os.replace(path, output / path.name)
+    with staged(output) as folder:
+        (save_encoder if args.kind == ENCODER else save_adapter)(args.runs / name_of(args.kind, None), folder)
+        (folder / "README.md").write_text(card, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from datasets import Dataset
 from pocket.policy import MAX_TOKENS
@@ -29,9 +29,6 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.trl import ChecklistReward
-
-if TYPE_CHECKING:
-    pass
 
 console = Console(stderr=True)
 N, GROUPS = 8, 8

@@ -43,6 +43,8 @@ class Stage:
     """Number of samples of the policy, drawn at the start of the stage, that are among the judge's targets."""
 
 
+_WHOLE = {"max_sentences": 5, "questions": 16, "with_input": 0.5}
+"""Whole texts, half of them with their instruction."""
 STAGES = (
     Stage("words-apart", 350, 2e-3, bare=48, copy=24, longest=4, near=0.0),
     Stage("words-alike", 250, 2e-3, bare=48, copy=24, longest=10, near=0.25),
@@ -65,37 +67,10 @@ STAGES = (
         questions=16,
         with_input=0.5,
     ),
-    Stage("follow", 450, 1e-3, judge=8, checklist=2, follow=32, max_sentences=5, questions=16, with_input=0.5),
-    Stage(
-        "skills", 1000, 8e-4, judge=8, checklist=6, follow=40, max_sentences=5, questions=16, with_input=0.5, copy=8
-    ),
-    Stage(
-        "own-samples",
-        1500,
-        8e-4,
-        judge=12,
-        checklist=10,
-        follow=12,
-        max_sentences=5,
-        questions=16,
-        with_input=0.5,
-        violate=VIOLATE,
-        own=3000,
-    ),
-    Stage(
-        "echo",
-        200,
-        8e-4,
-        echo=20,
-        brief=24,
-        judge=3,
-        checklist=2,
-        follow=3,
-        max_sentences=5,
-        questions=16,
-        with_input=0.5,
-        violate=VIOLATE,
-    ),
+    Stage("follow", 450, 1e-3, judge=8, checklist=2, follow=32, **_WHOLE),
+    Stage("skills", 1000, 8e-4, judge=8, checklist=6, follow=40, copy=8, **_WHOLE),
+    Stage("own-samples", 1500, 8e-4, judge=12, checklist=10, follow=12, violate=VIOLATE, own=3000, **_WHOLE),
+    Stage("echo", 200, 8e-4, echo=20, brief=24, judge=3, checklist=2, follow=3, violate=VIOLATE, **_WHOLE),
     Stage(
         "repair",
         520,
@@ -106,11 +81,9 @@ STAGES = (
         checklist=4,
         follow=4,
         revise=5,
-        max_sentences=5,
-        questions=16,
-        with_input=0.5,
         violate=VIOLATE,
         own=800,
+        **_WHOLE,
     ),
     Stage(
         "by-hand",
@@ -123,10 +96,8 @@ STAGES = (
         checklist=5,
         follow=12,
         revise=4,
-        max_sentences=5,
-        questions=16,
-        with_input=0.4,
         violate=VIOLATE,
         own=800,
+        **_WHOLE | {"with_input": 0.4},
     ),
 )

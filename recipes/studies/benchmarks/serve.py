@@ -27,19 +27,17 @@ import itertools
 import json
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from studies.benchmarks.figures import Figure, figures, finish, parser_of
+from studies.benchmarks.figures import Figure, figures, finish, memory_mib, parser_of, server
 from studies.benchmarks.instant import Instant
 
 QUESTIONS = [f"Does the response do what point {number} of the instruction asks for?" for number in range(1, 9)]
@@ -61,24 +59,6 @@ def serve() -> None:
         print(listening.getsockname()[1], flush=True)
         run_server(app, listening)
     print(engine.reads, flush=True)
-
-
-@contextmanager
-def served() -> Iterator[tuple[str, int, list[int]]]:
-    """Address and process id of the server, and a list that has the number of its reads at the end."""
-    command = [sys.executable, "-P", __file__, "--serve"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        reads: list[int] = []
-        try:
-            port = server.stdout.readline()
-            if not port:
-                sys.exit("the server did not start; see its error message above.")
-            yield f"http://127.0.0.1:{int(port)}", server.pid, reads
-        finally:
-            server.terminate()
-            reads += map(int, server.stdout.read().split())
-            server.wait(60)
 
 
 def bodies(seed: int) -> Iterator[tuple[str, bytes]]:
@@ -130,14 +110,12 @@ async def load(url: str, clients: int, seconds: float, *, rows: bool) -> tuple[l
 
 
 def resident(pid: int) -> float | None:
-    """Memory of a process and its children in MB; None if the system does not report it."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return None
-    own = next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), None)
-    return None if own is None else own + sum(resident(int(child)) or 0.0 for child in children)
+    """Memory of a process and its children in MiB; None if the system does not report it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    own = memory_mib(pid)
+    if own is None or not children.exists():
+        return own
+    return own + sum(resident(int(child)) or 0.0 for child in children.read_text().split())
 
 
 async def measured(url: str, pid: int, clients: int, seconds: float) -> dict[str, Any]:
@@ -184,7 +162,7 @@ def measured_figures(results: dict[str, Any]) -> list[Figure]:
     found += figures("ms per request", results["milliseconds"], "p50")
     first, last = results["memory_first_third_mb"], results["memory_last_third_mb"]
     if first is not None:
-        found += figures("MB", {"first third": first, "last third": last}, "first third", "memory")
+        found += figures("MiB", {"first third": first, "last third": last}, "first third", "memory")
     return found
 
 
@@ -196,9 +174,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.serve:
         serve()
         return 0
-    with served() as (url, pid, reads):
-        results = asyncio.run(measured(url, pid, given.clients, given.seconds))
-    results["reads"] = sum(reads)
+    with server("-P", __file__, "--serve") as (url, process):
+        results = asyncio.run(measured(url, process.pid, given.clients, given.seconds))
+        process.terminate()
+        results["reads"] = int(process.stdout.read()) if process.stdout else 0
     title = f"Reward server, {given.clients} clients, one row per request, {given.seconds:.0f} s"
     finish(given.output, title, measured_figures(results), results)
     print(f"{results['requests']:,} requests, errors: {results['failures'] or 'none'}")
