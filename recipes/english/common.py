@@ -7,7 +7,6 @@ run leaves no summary and starts again.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import os
@@ -45,12 +44,6 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     opener: Any = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
-
-
-def add_judge(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that [`judge_of`] reads."""
-    parser.add_argument("model", help="a packaged model, an encoder judge, a folder or a Hub id")
-    parser.add_argument("--adapter", help="folder of a LoRA adapter")
 
 
 def judge_of(model: str, adapter: str | None = None, store: Store | None = None) -> Judge:

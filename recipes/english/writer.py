@@ -54,8 +54,6 @@ class Expert:
     text: str
     """The instruction and its input."""
     questions: tuple[str, ...]
-    categories: tuple[tuple[str, ...], ...]
-    """The kinds of constraints of each question: Format, Content, Linguistic, Style and Number."""
 
 
 def experts(data: str | Path) -> tuple[list[Expert], list[Expert]]:
@@ -64,8 +62,7 @@ def experts(data: str | Path) -> tuple[list[Expert], list[Expert]]:
     for row in read_rows(Path(data) / FILE):
         text = "\n\n".join(part.strip() for part in (row.data["instruction"], row.data["input"]) if part.strip())
         questions = tuple(map(reworded, row.data["decomposed_questions"]))
-        categories = tuple(map(tuple, row.data["question_label"]))
-        by_instruction.setdefault(row.data["instruction"], []).append(Expert(text, questions, categories))
+        by_instruction.setdefault(row.data["instruction"], []).append(Expert(text, questions))
     groups = list(by_instruction.values())
     random.Random(SEED).shuffle(groups)
     held_out = [group[0] for group in groups[:HELD_OUT]]

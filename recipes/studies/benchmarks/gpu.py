@@ -533,7 +533,6 @@ def measure_grpo(run: Run) -> None:
     each arm warms up."""
     from datasets import Dataset
     from peft import LoraConfig
-    from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     from checklist_rewards.rewards.trl import ChecklistReward
@@ -553,45 +552,24 @@ def measure_grpo(run: Run) -> None:
         for _ in range(count)
     ]
 
-    class Clock(TrainerCallback):
-        """Notes the time at the end of each step."""
-
-        def __init__(self) -> None:
-            self.ends = [time.perf_counter()]
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if run.device.type == "cuda":
-                torch.cuda.synchronize()
-            self.ends.append(time.perf_counter())
-
     def plain(completions: list[Any], **columns: Any) -> list[float]:
         return [float(place % 2) for place, _ in enumerate(completions)]
-
-    judge: list[float] = []
-    unscored = 0
-
-    def judged(**columns: Any) -> Any:
-        nonlocal unscored
-        seconds, given = timed(lambda: reward(**columns))
-        judge.append(seconds)
-        unscored += sum(value is None for value in given)
-        return given
 
     reward: Any = ChecklistReward(model="reference", store=False, mass_floor=0)
     steps, memory = {}, {}
     # TRL's defaults, but for what reports and saves. Tiny shapes sample fewer tokens. On a CPU, bf16 needs `use_cpu`.
     few: dict[str, Any] = {"max_completion_length": 24} if run.tiny else {}
     few |= {"use_cpu": True} if run.device.type == "cpu" else {}
-    for arm, function in (("without the judge", plain), ("with the judge", judged)):
+    for arm, function in (("without the judge", plain), ("with the judge", reward)):
         cleared()
         before = torch.cuda.memory_allocated() if run.device.type == "cuda" else 0
-        clock = Clock()
         with TemporaryDirectory() as folder:
             model = random_model(shape, run.device, torch.float32)
             tokenizer.save_pretrained(folder)  # the judge takes the tokenizer of the policy's files
             Path(folder, "config.json").write_text("{}")  # a model type would bring its own tokenizer
             model.config._name_or_path = folder
             quiet: dict[str, Any] = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True}
+            quiet["logging_steps"] = 1
             trainer = GRPOTrainer(
                 model=model,
                 reward_funcs=function,
@@ -599,19 +577,20 @@ def measure_grpo(run: Run) -> None:
                 train_dataset=Dataset.from_list(rows),
                 processing_class=tokenizer,
                 peft_config=LoraConfig(r=16, lora_alpha=32, task_type="CAUSAL_LM"),
-                callbacks=[clock],
             )
             trainer.train()
-        steps[arm] = list(np.diff(clock.ends))[1:]
+        log = [entry for entry in trainer.state.log_history if "step_time" in entry]
+        steps[arm] = [entry["step_time"] for entry in log[1:]]
         if run.device.type == "cuda":
             memory[arm] = (torch.cuda.max_memory_allocated() - before) / 2**30
         del trainer, model
     about = f"{COMPLETIONS} completions of {few.get('max_completion_length', 256)} tokens, {ITEMS} items"
     run.add("seconds per step", steps, "without the judge", about)
+    judge, unscored = ([entry[f"checklist_reward/{name}"] for entry in log] for name in ("judge_seconds", "unscored"))
     run.add("seconds", {"step": steps["with the judge"], "judge": judge[1:]}, "step", about)
     receipt = reward.scorer.receipt
     run.add("tokens computed", {"least": receipt.floor_tokens, "judge": receipt.computed_tokens}, "least", about)
-    run.add("unscored completions", {"judge": unscored}, "judge", about)
+    run.add("share of unscored completions", {"judge": unscored}, "judge", about)
     if memory:
         run.add("GiB at most", memory, "without the judge", about)
 

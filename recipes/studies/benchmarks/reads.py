@@ -9,12 +9,10 @@ texts, so that no prefix cache contains them.
 (c) vllm          the vLLM engine of this package: prompts ordered by prefix, prefix cache on (skipped if missing)
 (d) groups        8 completions of one prompt x 8 questions, for inputs of 30 to 2,000 tokens: all in one call, the
                   same without kept prefixes (`rows`), one call per completion, and a plain forward pass of as many
-                  tokens as the tree has (`prefill`, in rows of 512). *Roofline* is the least work, 2 x parameters of
-                  the layers x tokens of the tree + 4 x width x layers x pairs of tokens that attend, per second, as
-                  a share of `torch.matmul` in single precision at the sizes of the model's matrices. With one thread
-                  on a CPU, the time is that of the processor, so that other load counts less
+                  tokens as the tree has (`prefill`, in rows of 512). With one thread on a CPU, the time is that of
+                  the processor, so that other load counts less
 (e) adapter       10,000 reads on an engine that answers instantly: time per read for rendering, hashing, planning,
-                  storing and scoring, and memory
+                  storing and scoring
 
 (d) is measured with `--only groups`, the others without. Prints a table and writes `runs/bench/reads.json`.
 """
@@ -24,11 +22,9 @@ from __future__ import annotations
 import gc
 import math
 import random
-import statistics
 import sys
 import tempfile
 import time
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,12 +49,12 @@ LABELS = ("yes", "no")
 PREFIX_TOKENS = 430
 INPUT_TOKENS = (30, 150, 400, 2_000)
 WORDS = "the of and to in is it you that he was for on are with as his they be at one have this from or had by".split()
-ADAPTER_READS = (2_500, 5_000, 10_000)
+ADAPTER_READS = 10_000
 T = TypeVar("T")
 Clock = Callable[[], float]
 CLOCK = time.perf_counter
-Timed = tuple[float, int, int]
-"""Seconds, computed prompt tokens, and the minimum of computed prompt tokens."""
+Timed = tuple[float, int]
+"""Seconds, and computed prompt tokens."""
 
 
 def workload(backend: TransformersBackend, targets: int, questions: int, seed: int) -> list[ReadGroup]:
@@ -114,13 +110,13 @@ def engines(model: str) -> tuple[dict[str, Any], str | None]:
         return {"plain loop": ours, "transformers": ours}, str(error)
 
 
-def run(name: str, engine: Any, groups: Sequence[ReadGroup], floor: int) -> tuple[Timed, list[float]]:
+def run(name: str, engine: Any, groups: Sequence[ReadGroup]) -> tuple[Timed, list[float]]:
     started = time.perf_counter()
     if name == "plain loop":
         computed, answers = plain_loop(engine, groups)
-        return (time.perf_counter() - started, computed, floor), answers
+        return (time.perf_counter() - started, computed), answers
     found, usage = engine.read(groups, LABELS)
-    return (time.perf_counter() - started, usage.computed_tokens, usage.floor_tokens), p_yes(found)
+    return (time.perf_counter() - started, usage.computed_tokens), p_yes(found)
 
 
 def compare_engines(model: str, targets: int, questions: int, repeats: int) -> dict[str, Any]:
@@ -128,32 +124,24 @@ def compare_engines(model: str, targets: int, questions: int, repeats: int) -> d
     by_name, missing = engines(model)
     ours = by_name["transformers"]
     for name, engine in by_name.items():  # the first call allocates memory and fills caches
-        run(name, engine, workload(ours, 4, questions, seed=-1), 1)
+        run(name, engine, workload(ours, 4, questions, seed=-1))
     timed: dict[str, list[Timed]] = {name: [] for name in by_name}
     apart = 0.0
     for repeat in range(repeats):
         groups = workload(ours, targets, questions, seed=repeat)
-        floor = ours_floor(ours, groups)
         answers = {}
         for name in turns(by_name, repeat):
-            outcome, answers[name] = run(name, by_name[name], groups, floor)
+            outcome, answers[name] = run(name, by_name[name], groups)
             timed[name].append(outcome)
         apart = max(
             apart,
             *(abs(a - b) for other in answers.values() for a, b in zip(answers["plain loop"], other, strict=True)),
         )
-    [sample] = ours.tokens.groups(groups[:1])
     reads = targets * questions
     return {
         "reads": reads,
-        "prefix_tokens": len(sample.prefix),
-        "tail_tokens": statistics.mean(map(len, sample.tails)),
-        "per_second": {name: [reads / seconds for seconds, *_ in outcomes] for name, outcomes in timed.items()},
-        "computed_tokens": {name: [computed for _, computed, _ in outcomes] for name, outcomes in timed.items()},
-        "computed_over_floor": {
-            name: statistics.median(computed / floor for _, computed, floor in outcomes)
-            for name, outcomes in timed.items()
-        },
+        "per_second": {name: [reads / seconds for seconds, _ in outcomes] for name, outcomes in timed.items()},
+        "computed_tokens": {name: [computed for _, computed in outcomes] for name, outcomes in timed.items()},
         "largest_difference_in_p_yes": apart,
         "vllm_missing": missing,
     }
@@ -187,8 +175,6 @@ def compare_groups(model: str, repeats: int) -> list[dict[str, Any]]:
     """For each length of the input: tokens of the tree, computed tokens, and the seconds of each way."""
     backend, lines = TransformersBackend(model), []
     clock = time.process_time if backend.device.type == "cpu" and torch.get_num_threads() == 1 else CLOCK
-    config = backend.model.config.get_text_config()
-    peak = matmul_peak((512, config.hidden_size, config.intermediate_size), backend.device, torch.float32, clock)
 
     def in_rows(groups: Sequence[ReadGroup]) -> None:
         with changed(backend, keeps=False):
@@ -213,8 +199,7 @@ def compare_groups(model: str, repeats: int) -> list[dict[str, Any]]:
                 seconds[name].append(timed(ways[name], clock)[0])
             _, usage = backend.read(groups, LABELS)
         counts = {"floor": floor, "computed": usage.computed_tokens, "cached": usage.cached}
-        roofline = floor_flop(backend, groups) / statistics.median(seconds["together"]) / peak
-        lines.append({"input_tokens": input_tokens, **counts, **seconds, "roofline": roofline, "peak_flops": peak})
+        lines.append({"input_tokens": input_tokens, **counts, **seconds})
     return lines
 
 
@@ -279,11 +264,10 @@ def samples(reads: int, questions: int = 8) -> list[Sample]:
     return [Sample(rng.choice(checklists), text, f"Write something about {text[:40]}.") for text in texts]
 
 
-def adapter_cost(repeats: int) -> dict[str, Any]:
-    """Milliseconds per read without the engine, and peak and retained bytes per read."""
-    backend = Instant(chunk_reads=512)
-    reads = ADAPTER_READS[-1]
-    milliseconds = {"without_store": [], "with_store": [], "all_stored": []}
+def adapter_cost(repeats: int) -> dict[str, list[float]]:
+    """Milliseconds per read without the engine."""
+    backend, reads = Instant(chunk_reads=512), ADAPTER_READS
+    milliseconds: dict[str, list[float]] = {"without_store": [], "with_store": [], "all_stored": []}
     for _ in range(repeats):
         batch = samples(reads)
         with tempfile.TemporaryDirectory() as folder:
@@ -292,23 +276,7 @@ def adapter_cost(repeats: int) -> dict[str, Any]:
                 scorer = ChecklistScorer("instant", backend=backend, store=store)
                 seconds, _ = timed(lambda scorer=scorer, batch=batch: scorer.score_batch(batch))
                 milliseconds[name].append(1000 * seconds / reads)
-    peak, kept = {}, {}
-    for count in ADAPTER_READS:
-        batch, scorer = samples(count), ChecklistScorer("instant", backend=backend, store=False)
-        gc.collect()
-        tracemalloc.start()
-        scores = scorer.score_batch(batch)
-        held, highest = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert len(scores) == len(batch)
-        peak[count], kept[count] = highest / count, held / count
-        del scores
-    return {
-        "reads": reads,
-        "milliseconds_per_read": milliseconds,
-        "peak_bytes_per_read": peak,
-        "kept_bytes_per_read": kept,
-    }
+    return milliseconds
 
 
 def timed(call: Callable[[], T], clock: Clock = CLOCK) -> tuple[float, T]:
@@ -333,7 +301,7 @@ def measured_figures(results: dict[str, Any]) -> list[Figure]:
         ways = {name: line[name] for name in ("prefill", "together", "rows", "one_by_one")}
         found += figures("seconds", ways, "prefill", f"input of {line['input_tokens']:,} words")
     if "adapter" in results:
-        found += figures("ms per read", results["adapter"]["milliseconds_per_read"], "without_store")
+        found += figures("ms per read", results["adapter"], "without_store")
     return found
 
 
