@@ -2,8 +2,7 @@
 
 1. Generate a checklist for every held-out prompt of the pocket world.
 2. Evaluate the pocket policy: sampled and greedy replies are scored by the pocket judge (*proxy*) and by code
-(*gold*).
-   Best-of-8 by the judge is compared with greedy decoding.
+   (*gold*). Best-of-8 by the judge is compared with greedy decoding.
 3. Train the policy with GRPO and `ChecklistReward` only. Gold is logged with weight 0.
 4. Evaluate the trained policy on the same held-out prompts.
 

@@ -185,7 +185,6 @@ def trained(
             gradient_checkpointing=False,  # memory is no concern, and it costs a second forward pass
             per_device_train_batch_size=N * args.groups,
             num_generations=N,
-            num_iterations=args.iterations,
             max_completion_length=args.tokens,
             temperature=args.temperature,
             max_steps=args.steps,
@@ -252,7 +251,6 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--policy", default="smollm2")
     parser.add_argument("--steps", type=int, default=60, help="updates of the policy")
     parser.add_argument("--groups", type=int, default=4, help=f"prompts per step, with {N} completions each")
-    parser.add_argument("--iterations", type=int, default=1, help="updates per sampling")
     parser.add_argument("--tokens", type=int, default=40, help="most tokens of a completion")
     parser.add_argument("--temperature", type=float, default=0.7, help="of sampling, in training and in evaluation")
     parser.add_argument("--learning-rate", type=float, default=5e-4)
@@ -274,7 +272,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     before = once(args.output / "before", how, lambda: evaluated(Policy(args.policy), held_out, args))
     console.print("[bold]3/4[/] GRPO")
     folder = args.output / f"seed-{args.seed}"
-    names = ("judge", "steps", "groups", "iterations", "learning_rate", "beta", "prompts", "seed")
+    names = ("judge", "steps", "groups", "learning_rate", "beta", "prompts", "seed")
     settings = how | {name: getattr(args, name) for name in names}
 
     def run() -> dict[str, Any]:

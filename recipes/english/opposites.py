@@ -216,20 +216,8 @@ _stars = _kind(
     ("Is a part marked with *stars*?", "Is something highlighted, *like this*?"),
 )
 KINDS: tuple[Kind, ...] = (
-    _lower,
-    _upper,
-    _word,
-    _word,
-    _comma,
-    _first,
-    _last,
-    _list,
-    _length,
-    _end,
-    _quotes,
-    _brackets,
-    _title,
-    _stars,
+    *(_lower, _upper, _word, _word, _comma, _first, _last, _list, _length, _end),
+    *(_quotes, _brackets, _title, _stars),
 )
 """Kinds of questions. That of a single word comes twice: it is the most common."""
 

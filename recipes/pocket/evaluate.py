@@ -20,6 +20,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from english.common import markdown
 from pocket import data, policy, repair
 from pocket.train import generate, prompt_hashes
 from pocket.world import FAMILIES, UNSEEN_PAIRS, Task, parse_question, satisfaction, tasks, write_response
@@ -30,6 +31,19 @@ from checklist_rewards.judges import Ask, Judge
 
 REPAIR_TASKS = 128
 """Number of tasks on which revision is measured, which requires long prompts and many replies."""
+SKILLS = (
+    ("checklist: constraints named", "checklist", "recall"),
+    ("checklist: wrong lines", "checklist", "wrong"),
+    ("policy: constraints met", "policy", "satisfaction"),
+    ("… families combined in training", "policy", "seen_combinations"),
+    ("… families never combined in training", "policy", "unseen_combinations"),
+    ("revised once, from a correct checklist: constraints met", "repair", "from_checklist"),
+    ("revised once, from a correct critique: constraints met", "repair", "from_true_critique"),
+    ("revised once, from its own critique: constraints met", "repair", "from_own_critique"),
+    ("critique: constraints named", "critique", "recall"),
+    ("critique: wrong lines", "critique", "wrong"),
+)
+"""Rows of the card: name, part of the figures, key."""
 START, STOP = "<!-- numbers -->", "<!-- end of numbers -->"
 
 
@@ -168,41 +182,28 @@ def measure(model, tokenizer, scorer: ChecklistScorer, n: int, seed: int) -> dic
 
 def table(numbers: dict) -> str:
     """The figures as Markdown."""
-    j, sampled = numbers["judge"], numbers["policy_sampled"]
-    lines = [
-        f"Judge: {j['overall']:.3f} of {j['reads']} reads correct; mean label mass {j['mass']:.4f}.",
-        "By text: " + ", ".join(f"{k} {v:.3f}" for k, v in j["by_text"].items()) + ".",
-        "",
-        "| family | judge | correct answer yes | correct answer no | policy meets it |",
-        "|---|---|---|---|---|",
+    j, g, met = numbers["judge"], numbers["gap_on_policy"], numbers["policy_sampled"]["by_family"]
+    families = [
+        [family, *(f"{a[key]:.3f}" for key in ("all", "yes", "no")), f"{met[family]:.2f}"]
+        for family, a in j["by_family"].items()
     ]
-    for family, a in j["by_family"].items():
-        met = sampled["by_family"][family]
-        lines.append(f"| {family} | {a['all']:.3f} | {a['yes']:.3f} | {a['no']:.3f} | {met:.2f} |")
-    lines += ["", "| | greedy | sampled |", "|---|---|---|"]
-    for name, key in (("checklist: constraints named", "recall"), ("checklist: wrong lines", "wrong")):
-        lines.append(f"| {name} | {numbers['checklist_greedy'][key]:.3f} | {numbers['checklist_sampled'][key]:.3f} |")
-    for name, key in (
-        ("policy: constraints met", "satisfaction"),
-        ("… families combined in training", "seen_combinations"),
-        ("… families never combined in training", "unseen_combinations"),
-    ):
-        lines.append(f"| {name} | {numbers['policy_greedy'][key]:.3f} | {sampled[key]:.3f} |")
-    revised = numbers["repair_greedy"], numbers["repair_sampled"]
-    for name, key in (
-        ("revised once, from a correct checklist", "from_checklist"),
-        ("revised once, from a correct critique", "from_true_critique"),
-        ("revised once, from its own critique", "from_own_critique"),
-    ):
-        lines.append(f"| {name}: constraints met | {revised[0][key]:.3f} | {revised[1][key]:.3f} |")
-    for name, key in (("critique: constraints named", "recall"), ("critique: wrong lines", "wrong")):
-        lines.append(f"| {name} | {revised[0]['critique'][key]:.3f} | {revised[1]['critique'][key]:.3f} |")
-    g = numbers["gap_on_policy"]
-    lines += [
-        "",
-        f"On the policy's samples, the mean score is {g['proxy']:.3f} by the judge and {g['gold']:.3f} by code.",
-    ]
-    return "\n".join(lines)
+    both = {
+        part: [numbers[f"{part}_{how}"] for how in ("greedy", "sampled")] for part in ("checklist", "policy", "repair")
+    }
+    both["critique"] = [of["critique"] for of in both["repair"]]
+    skills = [[name, *(f"{of[key]:.3f}" for of in both[part])] for name, part, key in SKILLS]
+    return "\n".join(
+        [
+            f"Judge: {j['overall']:.3f} of {j['reads']} reads correct; mean label mass {j['mass']:.4f}.",
+            "By text: " + ", ".join(f"{k} {v:.3f}" for k, v in j["by_text"].items()) + ".",
+            "",
+            markdown(["family", "judge", "correct answer yes", "correct answer no", "policy meets it"], families),
+            "",
+            markdown(["", "greedy", "sampled"], skills),
+            "",
+            f"On the policy's samples, the mean score is {g['proxy']:.3f} by the judge and {g['gold']:.3f} by code.",
+        ]
+    )
 
 
 def write_card(folder: Path, numbers: dict) -> None:
