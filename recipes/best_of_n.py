@@ -93,10 +93,10 @@ def compare(
     lost = sum(not texts for texts in (*candidates, *greedy))
     if lost:
         raise SampleError(f"the policy gave no reply to {lost} prompts; they may exceed its context.")
-    pools = [
-        Pool(checklist, [*texts, *first], *_asked(prompt))
-        for checklist, texts, first, prompt in zip(checklists, candidates, greedy, prompts, strict=True)
-    ]
+    pools = []
+    for checklist, texts, first, prompt in zip(checklists, candidates, greedy, prompts, strict=True):
+        text, history = prompt_text(prompt)
+        pools.append(Pool(checklist, [*texts, *first], text, None, history))
     # The greedy reply is scored in the same batch, but not ranked.
     both = rerank_batch(scorer, pools)
     rankings = [_without_last(ranking) for ranking in both]
@@ -114,11 +114,6 @@ def compare(
         truths = [[gold(number, completion_text(text)) for text in r.candidates] for number, r in enumerate(rankings)]
         result["selection"] = asdict(selection(rankings, truths))
     return rankings, result
-
-
-def _asked(prompt: Any) -> tuple[str | None, None, str | None]:
-    text, history = prompt_text(prompt)
-    return text, None, history
 
 
 def _without_last(ranking: Ranking) -> Ranking:

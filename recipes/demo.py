@@ -2,8 +2,7 @@
 
 1. Generate a checklist for every held-out prompt of the pocket world.
 2. Evaluate the pocket policy: sampled and greedy replies are scored by the pocket judge (*proxy*) and by code
-(*gold*).
-   Best-of-8 by the judge is compared with greedy decoding.
+   (*gold*). Best-of-8 by the judge is compared with greedy decoding.
 3. Train the policy with GRPO and `ChecklistReward` only. Gold is logged with weight 0.
 4. Evaluate the trained policy on the same held-out prompts.
 
@@ -26,6 +25,7 @@ from statistics import fmean
 from typing import Any
 
 from datasets import Dataset
+from english.common import figure
 from pocket.grpo_run import N, console, overhead, train
 from pocket.policy import checklist_dataset, gold, measure, sample_policy
 from pocket.world import Task, tasks
@@ -52,24 +52,17 @@ def best_of(scorer: ChecklistScorer, dataset: Dataset, items: list[Task], texts:
 
 def plot(log: list[dict[str, float]], summary: dict[str, Any], path: Path) -> None:
     """Plot proxy and gold during training, with the held-out results before and after."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     steps = [entry["step"] for entry in log]
-    for name, label, color in (("proxy", "reward (checklist judge)", "C0"), ("gold", "gold (code)", "C1")):
-        values = [entry[name] for entry in log]
-        axes.plot(steps, values, color=color, alpha=0.25, linewidth=1)
-        axes.plot(steps, _smooth(values), color=color, label=label, linewidth=2)
-        axes.plot([0, steps[-1]], [summary[f"{name}_before"], summary[f"{name}_after"]], "o", color=color)
-    axes.axhline(summary["best_of_8_gold"], color="grey", linestyle=":", label="gold of best-of-8, untrained")
-    axes.set(xlabel="GRPO step", ylabel="share of constraints met", ylim=(0, 1.02))
-    axes.set_title("Training on the checklist reward (dots: held-out prompts)")
-    axes.legend(loc="lower right", frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    with figure(path, dpi=150, figsize=(7, 4.2)) as axes:
+        for name, label, color in (("proxy", "reward (checklist judge)", "C0"), ("gold", "gold (code)", "C1")):
+            values = [entry[name] for entry in log]
+            axes.plot(steps, values, color=color, alpha=0.25, linewidth=1)
+            axes.plot(steps, _smooth(values), color=color, label=label, linewidth=2)
+            axes.plot([0, steps[-1]], [summary[f"{name}_before"], summary[f"{name}_after"]], "o", color=color)
+        axes.axhline(summary["best_of_8_gold"], color="grey", linestyle=":", label="gold of best-of-8, untrained")
+        axes.set(xlabel="GRPO step", ylabel="share of constraints met", ylim=(0, 1.02))
+        axes.set_title("Training on the checklist reward (dots: held-out prompts)")
+        axes.legend(loc="lower right", frameon=False)
 
 
 def _smooth(values: list[float], weight: float = 0.85) -> list[float]:

@@ -5,18 +5,21 @@ tokens, and [`model`] a tiny random model for it, so that real trainers can run 
 methods of [`Family`] write what a model of the family generates: an answer, a thought with an answer, a thought that
 was cut, a tool call.
 
-Templates are the files that TRL ships, and templates typed in for the families that TRL does not ship. The latter
-render the turns, thoughts and generation prompts of the family; long system texts and tools are left out. Where it is
-not known whether a marker is a special token, one of the two was chosen, so that both kinds occur.
+Templates are the files that TRL ships, and templates that [`typed`] makes for the families that TRL does not ship
+(`families.yaml`). The latter render the turns, thoughts and generation prompts of the family; long system texts and
+tools are left out. Where it is not known whether a marker is a special token, one of the two was chosen, so that both
+kinds occur.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 Arguments = Mapping[str, str]
 ARGUMENT = "apple"
@@ -431,572 +434,103 @@ SHIPPED: tuple[Family, ...] = (
 # --- families whose template was typed in
 
 
-def chat_template(
+def typed(
+    like: Family,
     *,
-    system: str,
-    user: str,
-    assistant: str,
-    prompt: str,
-    thought: str = "",
-    no_thought: str = "",
-    off: tuple[str, str] | None = None,
-    head: str = "",
+    turn: str = "",
+    system: str | None = None,
+    user: str | None = None,
+    assistant: str | None = None,
+    head: str | None = None,
     default_system: str = "",
-) -> str:
-    """A chat template.
+    thinking_system: str = "",
+    thought: str | None = None,
+    no_thought: str | None = None,
+    prompt: str | None = None,
+    off_adds: str | None = None,
+    switch: tuple[str, str] | None = None,
+    **fields: Any,
+) -> Family:
+    """A family with a template made of its turns and markers.
 
     Args:
-        system, user, assistant: One turn. TEXT stands for the content, in `assistant` with the thought before it.
-        prompt: The generation prompt.
-        thought: A thought of the turns after the last user message, with THOUGHT for its text.
-        no_thought: What stands there in an answer without a thought, and in earlier answers.
-        off: A condition, and the generation prompt where it holds.
-        head: The beginning of every prompt.
+        like, fields: The family, as changes of another one.
+        turn: A turn, with ROLE for the role and TEXT for the content.
+        system, user, assistant: Turns that differ from it. The thought of an answer is before TEXT.
+        head: The beginning of every prompt. Defaults to `bos`.
         default_system: Content of the system turn where the messages have none.
+        thinking_system: Content of a system turn before all others if `thinking` is set.
+        thought: A thought of the turns after the last user message, with THOUGHT for its text. Defaults to the markers
+            around it, and `answer_opens`.
+        no_thought: What an answer without a thought, and an earlier one, has there. Defaults to `answer_opens`, or to
+            nothing if `thought` is given.
+        prompt: The generation prompt. Defaults to the beginning of the assistant's turn, with `opens` if `opened`.
+        off_adds: What the prompt has after the beginning of the turn where `off` is set. Defaults to an empty thought.
+        switch: A condition, and the generation prompt where it holds. Defaults to what `off` and `off_adds` say.
     """
 
-    def literal(text: str, **names: str) -> str:
-        parts = [json.dumps(text, ensure_ascii=False)]
-        for name, variable in names.items():
-            parts = [part for piece in parts for part in _around(piece, name, variable)]
-        return "{{- " + " ~ ".join(parts) + " -}}"
+    def literal(text: str, name: str = "TEXT", variable: str = "") -> str:
+        quoted = json.dumps(text, ensure_ascii=False)
+        return "{{- " + (quoted.replace(name, f'" ~ {variable} ~ "', 1) if variable else quoted) + " -}}"
 
-    switched = f"{{%- if {off[0]} -%}}{literal(off[1])}{{%- else -%}}{literal(prompt)}{{%- endif -%}}" if off else ""
-    first = literal(system.replace("TEXT", default_system)) if default_system else ""
-    return (
-        (literal(head) if head else "")
-        + ("{%- if messages[0].role != 'system' -%}" + first + "{%- endif -%}" if first else "")
-        + "{%- set ns = namespace(last=-1) -%}{%- for m in messages -%}{%- if m.role == 'user' -%}"
-        "{%- set ns.last = loop.index0 -%}{%- endif -%}{%- endfor -%}{%- for m in messages -%}"
+    family = replace(like, template="", **fields)
+    turns = {"system": system, "user": user, "assistant": assistant}
+    turns = {role: turn.replace("ROLE", role) if own is None else own for role, own in turns.items()}
+    begins, _, ends = turns["assistant"].partition("TEXT")
+    if no_thought is None:
+        no_thought = family.answer_opens if thought is None else ""
+    if thought is None:
+        thought = f"{family.opens}THOUGHT{family.closes}{family.answer_opens}"
+    if switch is None and family.off:
+        [(variable, value)] = family.off.items()
+        holds = f"not {variable}" if value is False else f"{variable} == {value!r}"
+        added = family.opens + family.closes if off_adds is None else off_adds
+        switch = f"{variable} is defined and {holds}", begins + added
+    asks = literal(begins + (family.opens if family.opened else "") if prompt is None else prompt)
+    if switch is not None:
+        asks = f"{{%- if {switch[0]} -%}}{literal(switch[1])}{{%- else -%}}{asks}{{%- endif -%}}"
+    first = ""
+    for condition, content in (("messages[0].role != 'system'", default_system), ("thinking", thinking_system)):
+        if content:
+            first += f"{{%- if {condition} -%}}{literal(turns['system'].replace('TEXT', content))}{{%- endif -%}}"
+    start = family.bos if head is None else head
+    template = (
+        (literal(start) if start else "") + first + "{%- set ns = namespace(last=-1) -%}{%- for m in messages -%}"
+        "{%- if m.role == 'user' -%}{%- set ns.last = loop.index0 -%}{%- endif -%}{%- endfor -%}"
+        "{%- for m in messages -%}"
         "{%- set text = m.content if m.content is string else m.content | map(attribute='text') | join -%}"
         "{%- if m.role == 'system' -%}"
-        + literal(system, TEXT="text")
+        + literal(turns["system"], "TEXT", "text")
         + "{%- elif m.role == 'assistant' -%}"
-        + literal(assistant.partition("TEXT")[0])
+        + literal(begins)
         + "{%- if m.reasoning_content and loop.index0 > ns.last -%}"
-        + literal(thought, THOUGHT="m.reasoning_content")
+        + literal(thought, "THOUGHT", "m.reasoning_content")
         + "{%- else -%}"
         + literal(no_thought)
         + "{%- endif -%}{{- text -}}"
-        + literal(assistant.partition("TEXT")[2])
+        + literal(ends)
         + "{%- else -%}"
-        + literal(user, TEXT="text")
+        + literal(turns["user"], "TEXT", "text")
         + "{%- endif -%}{%- endfor -%}{%- if add_generation_prompt -%}"
-        + (switched or literal(prompt))
+        + asks
         + "{%- endif -%}"
     )
+    return replace(family, template=template)
 
 
-def _around(piece: str, name: str, variable: str) -> list[str]:
-    before, found, after = piece.partition(name)
-    return [before + '"', variable, '"' + after] if found else [piece]
+def _typed() -> Iterator[Family]:
+    """The families of `families.yaml`."""
+    for entry in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")):
+        lists = {name: tuple(value) for name, value in entry.items() if isinstance(value, list)}
+        yield typed(_NO, **{**entry, **lists})
 
 
-def roles(turn: str, **names: str) -> dict[str, str]:
-    """The turns of a template that differ in the name of the role only."""
-    return {role: turn.replace("ROLE", names.get(role, role)) for role in ("system", "user", "assistant")}
-
-
-_IM_TURN = "<|im_start|>ROLE\nTEXT<|im_end|>\n"
-_IM_PROMPT = "<|im_start|>assistant\n"
-_THINK = "<think>\nTHOUGHT\n</think>\n\n"
-_CHATML = replace(_NO, end="<|im_end|>", special=_IM)
-_MISTRAL = {
-    "system": "[SYSTEM_PROMPT]TEXT[/SYSTEM_PROMPT]",
-    "user": "[INST]TEXT[/INST]",
-    "assistant": "TEXT</s>",
-    "prompt": "",
-    "head": "<s>",
-}
-_MISTRAL_TOKENS = ("[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]")
-_COHERE_TURNS = {
-    "head": "<BOS_TOKEN>",
-    "system": "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>TEXT<|END_OF_TURN_TOKEN|>",
-    "user": "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>TEXT<|END_OF_TURN_TOKEN|>",
-}
-_COHERE_PROMPT = "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"
-_COHERE_THINKS = replace(_COHERE, opens="<|START_THINKING|>", closes="<|END_THINKING|>")
-_COHERE_THOUGHT = ("<|START_THINKING|>", "<|END_THINKING|>")
-_GRANITE = {
-    **roles("<|start_of_role|>ROLE<|end_of_role|>TEXT<|end_of_text|>\n"),
-    "prompt": "<|start_of_role|>assistant<|end_of_role|>",
-}
-_GRANITE_FAMILY = replace(
-    _NO, end="<|end_of_text|>", special=("<|start_of_role|>", "<|end_of_role|>"), kwargs={"thinking": True}, off={}
-)
-_KIMI = {
-    "system": "<|im_system|>system<|im_middle|>TEXT<|im_end|>",
-    "user": "<|im_user|>user<|im_middle|>TEXT<|im_end|>",
-    "assistant": "<|im_assistant|>assistant<|im_middle|>TEXT<|im_end|>",
-    "prompt": "<|im_assistant|>assistant<|im_middle|>",
-    "default_system": "You are a helpful assistant.",
-}
-_KIMI_TOKENS = ("<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>", "[EOS]")
-_XTML_TURN = '<|open|>message role="ROLE"<|sep|>TEXT<|close|>message<|sep|><|end_of_msg|>'
-_HY_TAGS = ("<think:opensource>", "</think:opensource>")
-_HY_4_TAGS = ("<think:6124c78e>", "</think:6124c78e>")
-_HUNYUAN = replace(_NO, end="<｜hy_eos｜>", bos="<｜hy_bos｜>", special=("<｜hy_User｜>", "<｜hy_Assistant｜>"))
-_HY_TURNS = {
-    "head": "<｜hy_bos｜>",
-    "system": "TEXT",
-    "user": "<｜hy_User｜>TEXT",
-    "assistant": "<｜hy_Assistant｜>TEXT<｜hy_eos｜>",
-}
-
-TYPED: tuple[Family, ...] = (
-    replace(
-        _NO,
-        name="magistral",
-        template=chat_template(**_MISTRAL, thought="[THINK]THOUGHT[/THINK]"),
-        end="</s>",
-        bos="<s>",
-        special=(*_MISTRAL_TOKENS, "[THINK]", "[/THINK]"),
-        opens="[THINK]",
-        closes="[/THINK]",
-    ),
-    replace(
-        _NO,
-        name="magistral_v11",
-        template=chat_template(
-            **_MISTRAL,
-            thought=_THINK,
-            default_system="Think first, in the form:\n<think>\nYour thoughts.\n</think>\nThen write a summary.",
-        ),
-        end="</s>",
-        bos="<s>",
-        special=_MISTRAL_TOKENS,
-    ),
-    replace(
-        _NO,
-        name="seed_oss",
-        template=chat_template(
-            **roles("<seed:bos>ROLE\nTEXT<seed:eos>"),
-            thought="<seed:think>THOUGHT</seed:think>\n",
-            prompt="<seed:bos>assistant\n",
-            off=("thinking_budget is defined and thinking_budget == 0",)
-            + ("<seed:bos>assistant\n<seed:think><seed:cot_budget_reflect>",),
-        ),
-        off={"thinking_budget": 0},
-        end="<seed:eos>",
-        special=("<seed:bos>", "<seed:think>", "</seed:think>", "<seed:cot_budget_reflect>")
-        + ("</seed:cot_budget_reflect>", "<seed:tool_call>", "</seed:tool_call>"),
-        opens="<seed:think>",
-        closes="</seed:think>",
-    ),
-    replace(
-        _COHERE_THINKS,
-        name="cohere_reasoning",
-        template=chat_template(
-            **_COHERE_TURNS,
-            thought="<|START_THINKING|>THOUGHT<|END_THINKING|><|START_RESPONSE|>",
-            assistant=f"{_COHERE_PROMPT}TEXT<|END_RESPONSE|><|END_OF_TURN_TOKEN|>",
-            no_thought="<|START_RESPONSE|>",
-            prompt=_COHERE_PROMPT,
-            off=("reasoning is defined and not reasoning", f"{_COHERE_PROMPT}<|START_THINKING|><|END_THINKING|>"),
-        ),
-        special=(*_COHERE.special, *_COHERE_THOUGHT, *_COHERE_ANSWER),
-        answer_opens=_COHERE_ANSWER[0],
-        answer_closes=_COHERE_ANSWER[1],
-        variants=("<|START_THINKING|>Plan.<|END_THINKING|>It is 42.<|END_OF_TURN_TOKEN|>",),
-        off={"reasoning": False},
-    ),
-    replace(
-        _COHERE_THINKS,
-        name="cohere_north",
-        template=chat_template(
-            **_COHERE_TURNS,
-            thought="<|START_THINKING|>THOUGHT<|END_THINKING|><|START_TEXT|>",
-            assistant=f"{_COHERE_PROMPT}TEXT<|END_TEXT|><|END_OF_TURN_TOKEN|>",
-            no_thought="<|START_TEXT|>",
-            prompt=f"{_COHERE_PROMPT}<|START_THINKING|>",
-            off=("reasoning is defined and not reasoning", f"{_COHERE_PROMPT}<|START_THINKING|><|END_THINKING|>"),
-        ),
-        special=(*_COHERE.special, *_COHERE_THOUGHT, "<|START_TEXT|>", "<|END_TEXT|>"),
-        answer_opens="<|START_TEXT|>",
-        answer_closes="<|END_TEXT|>",
-        variants=("Plan.<|END_THINKING|>It is 42.<|END_OF_TURN_TOKEN|>",),
-        opened=True,
-        off={"reasoning": False},
-    ),
-    replace(
-        _NO,
-        name="kimi_vl",
-        template=chat_template(**_KIMI),
-        end="<|im_end|>",
-        special=_KIMI_TOKENS,
-        opens="◁think▷",
-        closes="◁/think▷",
-    ),
-    replace(
-        _NO,
-        name="kimi_k2_thinking",
-        template=chat_template(**_KIMI, thought="<think>THOUGHT</think>", no_thought="<think></think>"),
-        end="<|im_end|>",
-        special=_KIMI_TOKENS,
-        added=_TAGS,
-        opens="<think>",
-        closes="</think>",
-    ),
-    replace(
-        _NO,
-        name="kimi_k3",
-        template=chat_template(
-            system=_XTML_TURN.replace("ROLE", "system"),
-            user=_XTML_TURN.replace("ROLE", "user"),
-            assistant='<|open|>message role="assistant"<|sep|>TEXT<|close|>response<|sep|>'
-            "<|close|>message<|sep|><|end_of_msg|>",
-            thought="<|open|>think<|sep|>THOUGHT<|close|>think<|sep|><|open|>response<|sep|>",
-            no_thought="<|open|>think<|sep|><|close|>think<|sep|><|open|>response<|sep|>",
-            prompt='<|open|>message role="assistant"<|sep|><|open|>think<|sep|>',
-            off=("thinking is defined and not thinking",)
-            + ('<|open|>message role="assistant"<|sep|><|open|>response<|sep|>',),
-        ),
-        off={"thinking": False},
-        end="<|end_of_msg|>",
-        special=("<|open|>", "<|close|>", "<|sep|>"),
-        opens="<|open|>think<|sep|>",
-        closes="<|close|>think<|sep|>",
-        answer_opens="<|open|>response<|sep|>",
-        answer_closes="<|close|>response<|sep|><|close|>message<|sep|>",
-        opened=True,
-    ),
-    replace(
-        _NO,
-        name="inkling",
-        template=chat_template(
-            system="<|message_system|><|content_text|>TEXT<|end_message|>",
-            user="<|message_user|><|content_text|>TEXT<|end_message|>",
-            assistant="<|message_model|>TEXT<|end_message|><|content_model_end_sampling|>",
-            thought="<|content_thinking|>THOUGHT<|end_message|><|message_model|><|content_text|>",
-            no_thought="<|content_text|>",
-            prompt="<|message_model|>",
-        ),
-        end="<|content_model_end_sampling|>",
-        special=("<|message_system|>", "<|message_user|>", "<|message_model|>", "<|content_text|>")
-        + ("<|content_thinking|>", "<|end_message|>", "<|content_invoke_tool_json|>"),
-        opens="<|content_thinking|>",
-        closes="<|end_message|><|message_model|>",
-        answer_opens="<|content_text|>",
-        answer_closes="<|end_message|>",
-    ),
-    replace(
-        _NO,
-        name="minimax_m2",
-        template=chat_template(
-            **roles("]~b]ROLE\nTEXT[e~[\n", assistant="ai"),
-            head="]~!b[",
-            thought=_THINK,
-            prompt="]~b]ai\n<think>\n",
-            default_system="You are a helpful assistant.",
-        ),
-        end="[e~[",
-        special=("]~!b[", "]~b]"),
-        added=(*_TAGS, "<minimax:tool_call>", "</minimax:tool_call>"),
-        opened=True,
-    ),
-    replace(
-        _NO,
-        name="minimax_m3",
-        template=chat_template(
-            **roles("]~b]ROLE\nTEXT[e~[\n", assistant="ai"),
-            head="]~!b[",
-            thought="<mm:think>THOUGHT</mm:think>",
-            prompt="]~b]ai\n<mm:think>",
-            off=("thinking_mode is defined and thinking_mode == 'disabled'", "]~b]ai\n</mm:think>"),
-        ),
-        end="[e~[",
-        special=("]~!b[", "]~b]"),
-        added=("<mm:think>", "</mm:think>"),
-        opens="<mm:think>",
-        closes="</mm:think>",
-        opened=True,
-        off={"thinking_mode": "disabled"},
-    ),
-    replace(
-        _NO,
-        name="k2_horizon",
-        template=chat_template(
-            **roles("<|ifm|im_start|>ROLE\nTEXT<|ifm|im_end|>"),
-            head="<|ifm|begin_of_text|>",
-            thought="<ifm|think>\nTHOUGHT\n</ifm|think>\n",
-            prompt="<|ifm|im_start|>assistant\n<ifm|think>\n",
-            off=("reasoning_effort is defined and reasoning_effort == 'low'",)
-            + ("<|ifm|im_start|>assistant\n<ifm|think_faster>\n",),
-        ),
-        end="<|ifm|im_end|>",
-        bos="<|ifm|begin_of_text|>",
-        special=("<|ifm|im_start|>", "<|ifm|endoftext|>"),
-        added=("<ifm|think>", "</ifm|think>", "<ifm|think_faster>", "</ifm|think_faster>"),
-        opens="<ifm|think>\n",
-        closes="\n</ifm|think>\n",
-        opened=True,
-    ),
-    replace(
-        _NO,
-        name="hunyuan_a13b",
-        template=chat_template(
-            system="<|startoftext|>TEXT<|extra_4|>",
-            user="<|startoftext|>TEXT<|extra_0|>",
-            assistant="TEXT<|eos|>",
-            prompt="",
-            off=("enable_thinking is defined and not enable_thinking", "<think>\n\n</think>\n"),
-        ),
-        end="<|eos|>",
-        special=("<|startoftext|>", "<|extra_0|>", "<|extra_4|>"),
-        closes="\n</think>\n",
-        answer_opens="<answer>\n",
-        answer_closes="\n</answer>",
-        variants=("<think>\nPlan.\n</think>\nIt is 42.<|eos|>", "<think>\n\n</think>\n<answer>\nIt is 42.<|eos|>"),
-        off={"enable_thinking": False},
-    ),
-    replace(
-        _HUNYUAN,
-        name="hunyuan_v3",
-        template=chat_template(
-            **_HY_TURNS,
-            thought="<think:opensource>THOUGHT</think:opensource>",
-            prompt="<｜hy_Assistant｜>",
-            off=("reasoning_effort is defined and reasoning_effort == 'no_think'",)
-            + ("<｜hy_Assistant｜><think:opensource></think:opensource>",),
-        ),
-        added=_HY_TAGS,
-        opens=_HY_TAGS[0],
-        closes=_HY_TAGS[1],
-        off={"reasoning_effort": "no_think"},
-    ),
-    replace(
-        _HUNYUAN,
-        name="hunyuan_v4",
-        template=chat_template(
-            **_HY_TURNS,
-            thought="<think:6124c78e>THOUGHT</think:6124c78e>",
-            prompt="<｜hy_Assistant｜><think:6124c78e>",
-            off=("reasoning_effort is defined and reasoning_effort == 'no_think'",)
-            + ("<｜hy_Assistant｜><think:6124c78e></think:6124c78e>",),
-        ),
-        special=(*_HUNYUAN.special, *_HY_4_TAGS),
-        opens=_HY_4_TAGS[0],
-        closes=_HY_4_TAGS[1],
-        opened=True,
-        off={"reasoning_effort": "no_think"},
-    ),
-    replace(
-        _NO,
-        name="plamo_3",
-        template=chat_template(
-            **roles("<|plamo:op|>ROLE<|plamo:msg|>TEXT<|plamo:tag|>"),
-            thought="<|plamo:begin_think:plamo|>THOUGHT<|plamo:end_think:plamo|>",
-            prompt="<|plamo:op|>assistant<|plamo:msg|>",
-            off=("enable_thinking is defined and not enable_thinking",)
-            + ("<|plamo:op|>assistant<|plamo:msg|><|plamo:begin_think:plamo|><|plamo:end_think:plamo|>",),
-        ),
-        end="<|plamo:tag|>",
-        special=("<|plamo:op|>", "<|plamo:msg|>", "<|plamo:begin_", "<|plamo:end_", ":plamo|>"),
-        opens="<|plamo:begin_think:plamo|>",
-        closes="<|plamo:end_think:plamo|>",
-        off={"enable_thinking": False},
-    ),
-    replace(
-        _CHATML,
-        name="phi_4_reasoning",
-        template=chat_template(
-            **roles("<|im_start|>ROLE<|im_sep|>TEXT<|im_end|>"),
-            prompt="<|im_start|>assistant<|im_sep|>",
-            default_system="Structure your reply as: <think> {Thought section} </think> {Solution section}.",
-        ),
-        special=(*_IM, "<|im_sep|>", *_TAGS),
-    ),
-    replace(
-        _CHATML,
-        name="smollm3",
-        template=chat_template(
-            **roles(_IM_TURN) | {"system": "<|im_start|>system\nReasoning Mode: /think\n\nTEXT<|im_end|>\n"},
-            thought=_THINK,
-            prompt=_IM_PROMPT,
-            off=("enable_thinking is defined and not enable_thinking", f"{_IM_PROMPT}<think>\n\n</think>\n"),
-            default_system="You are a helpful assistant.",
-        ),
-        added=_TAGS,
-        off={"enable_thinking": False},
-    ),
-    replace(
-        _CHATML,
-        name="olmo_3_think",
-        template=chat_template(**roles(_IM_TURN), thought=_THINK, prompt=f"{_IM_PROMPT}<think>"),
-        opens="<think>",
-        opened=True,
-    ),
-    replace(
-        _NO,
-        name="step_3",
-        template=chat_template(
-            **roles("<|BOT|>ROLE\nTEXT<|EOT|>"),
-            head="<｜begin▁of▁sentence｜>",
-            thought="<think>\nTHOUGHT\n</think>\n",
-            prompt="<|BOT|>assistant\n<think>\n",
-        ),
-        end="<|EOT|>",
-        bos="<｜begin▁of▁sentence｜>",
-        special=("<|BOT|>",),
-        added=_TAGS,
-        closes="\n</think>\n",
-        opened=True,
-    ),
-    replace(
-        _CHATML,
-        name="ernie_4_5_thinking",
-        template=chat_template(
-            **roles(_IM_TURN) | {"assistant": "<|im_start|>assistant\nTEXT\n</response>\n<|im_end|>\n"},
-            thought="<think>\nTHOUGHT\n</think>\n\n<response>\n",
-            no_thought="<response>\n",
-            prompt=f"{_IM_PROMPT}<think>\n",
-        ),
-        special=(*_IM, "</s>"),
-        added=(*_TAGS, "<response>", "</response>"),
-        answer_opens="<response>\n",
-        answer_closes="\n</response>\n",
-        variants=("Plan.\n</think>\nIt is 42.<|im_end|>",),
-        opened=True,
-    ),
-    replace(
-        _GRANITE_FAMILY,
-        name="granite_3_3",
-        template=chat_template(**_GRANITE, thought="<think>THOUGHT</think><response>").replace(
-            "{%- set ns",
-            "{%- if thinking -%}{{- '<|start_of_role|>system<|end_of_role|>Write your thoughts between <think></think>"
-            " and your answer between <response></response>.<|end_of_text|>\\n' -}}{%- endif -%}{%- set ns",
-            1,
-        ),
-        opens="<think>",
-        closes="</think>\n",
-        answer_opens="<response>",
-        answer_closes="</response>",
-        variants=("<think>Plan.</think>It is 42.<|end_of_text|>",),
-    ),
-    replace(
-        _GRANITE_FAMILY,
-        name="granite_3_2",
-        template=chat_template(**_GRANITE).replace(
-            "{%- set ns",
-            "{%- if thinking -%}{{- \"<|start_of_role|>system<|end_of_role|>Write your thoughts after 'Here is my "
-            "thought process:' and your answer after 'Here is my response:'.<|end_of_text|>\\n\" -}}{%- endif -%}"
-            "{%- set ns",
-            1,
-        ),
-        opens="Here is my thought process: ",
-        closes="\n\nHere is my response: ",
-        variants=("Here's my thought process: Plan.\n\nHere's my response: It is 42.<|end_of_text|>",),
-    ),
-    replace(
-        _NO,
-        name="apriel_1_6",
-        template=chat_template(
-            system="<|begin_system|>\nGive the answer after the marker [BEGIN FINAL RESPONSE].\nTEXT\n",
-            user="<|begin_user|>\nTEXT",
-            assistant="\n<|begin_assistant|>\nTEXT\n<|end|>\n",
-            thought="THOUGHT\n[BEGIN FINAL RESPONSE]\n",
-            prompt="\n<|begin_assistant|>\nHere are my reasoning steps:\n",
-            default_system="You are a thoughtful assistant.",
-        ),
-        end="<|end|>",
-        special=("<|begin_system|>", "<|begin_user|>", "<|begin_assistant|>"),
-        opens="Here are my reasoning steps:\n",
-        closes="\n[BEGIN FINAL RESPONSE]\n",
-        variants=("Plan.\n[BEGIN FINAL RESPONSE]It is 42.[END FINAL RESPONSE]\n<|end|>",),
-        opened=True,
-    ),
-    replace(
-        _LFM,
-        name="lfm2_5_thinking",
-        template=chat_template(**roles(_IM_TURN), head="<|startoftext|>", thought=_THINK, prompt=_IM_PROMPT),
-    ),
-    replace(
-        _DEEPSEEK,
-        name="deepseek_v3_1",
-        template=chat_template(
-            head="<｜begin▁of▁sentence｜>",
-            system="TEXT",
-            user="<｜User｜>TEXT",
-            assistant="<｜Assistant｜>TEXT<｜end▁of▁sentence｜>",
-            no_thought="</think>",
-            thought="<think>THOUGHT</think>",
-            prompt="<｜Assistant｜></think>",
-            off=("thinking is defined and thinking", "<｜Assistant｜><think>"),
-        ),
-        opens="<think>",
-        closes="</think>",
-        kwargs={"thinking": True},
-        off={},
-    ),
-    replace(
-        _NO,
-        name="apertus",
-        template=chat_template(
-            **{role: f"<|{role}_start|>TEXT<|{role}_end|>" for role in ("system", "user", "assistant")},
-            head="<s>",
-            prompt="<|assistant_start|>",
-            default_system="You are a helpful assistant.",
-        ),
-        end="<|assistant_end|>",
-        bos="<s>",
-        special=("<|system_start|>", "<|system_end|>", "<|user_start|>", "<|user_end|>", "<|assistant_start|>")
-        + ("<|inner_prefix|>", "<|inner_suffix|>", "<|tools_prefix|>", "<|tools_suffix|>"),
-        opens="<|inner_prefix|>",
-        closes="<|inner_suffix|>",
-    ),
-    replace(
-        _CHATML,
-        name="hyperclovax_seed_think",
-        template=chat_template(
-            **roles(_IM_TURN) | {"assistant": "TEXT<|im_end|><|endofturn|>\n"},
-            thought="<|im_start|>assistant/think\nTHOUGHT<|im_end|>\n<|im_start|>assistant\n",
-            no_thought="<|im_start|>assistant\n",
-            prompt="<|im_start|>assistant",
-            off=("skip_reasoning is defined and skip_reasoning", "<|im_start|>assistant\n"),
-        ),
-        end="<|endofturn|>",
-        special=(*_IM, "<|im_end|>"),
-        opens="/think\n",
-        closes="<|im_end|>\n<|im_start|>assistant",
-        answer_opens="\n",
-        answer_closes="<|im_end|>",
-        off={"skip_reasoning": True},
-    ),
-    replace(
-        _NO,
-        name="solar_open",
-        template=chat_template(
-            **roles("<|begin|>ROLE<|content|>TEXT<|end|>") | {"assistant": "<|begin|>assistantTEXT<|end|>"},
-            thought="<|think|>THOUGHT<|end|><|begin|>assistant<|content|>",
-            no_thought="<|content|>",
-            prompt="<|begin|>assistant",
-            off=("reasoning_effort is defined and reasoning_effort == 'low'",)
-            + ("<|begin|>assistant<|think|><|end|><|begin|>assistant",),
-        ),
-        end="<|flush|>",
-        special=("<|calls|>",),
-        added=("<|begin|>", "<|think|>", "<|content|>", "<|end|>", "<|tool_calls|>"),
-        opens="<|think|>",
-        closes="<|end|><|begin|>assistant",
-        answer_opens="<|content|>",
-        off={"reasoning_effort": "low"},
-    ),
-    replace(
-        _LLAMA,
-        name="nemotron_super_1_5",
-        template=chat_template(
-            **roles("<|start_header_id|>ROLE<|end_header_id|>\n\nTEXT<|eot_id|>"),
-            head="<|begin_of_text|>",
-            prompt="<|start_header_id|>assistant<|end_header_id|>\n\n",
-            off=("'/no_think' in messages[0].content",)
-            + ("<|start_header_id|>assistant<|end_header_id|>\n\n<think>\n\n</think>\n\n",),
-        ),
-    ),
-)
+TYPED: tuple[Family, ...] = tuple(_typed())
 
 
 # --- invented families
 
+_TURN = "<|role|>ROLE\nTEXT<|done|>\n"
 _PONDER = replace(
     _NO,
     end="<|done|>",
@@ -1004,13 +538,13 @@ _PONDER = replace(
     opens="<<ponder>>",
     closes="<</ponder>>",
 )
-_PONDER_TURNS: dict[str, str] = {**roles("<|role|>ROLE\nTEXT<|done|>\n"), "prompt": "<|role|>assistant\n"}
 
-DECLARED = replace(
+DECLARED = typed(
     _PONDER,
-    declares=True,
+    turn=_TURN,
+    thought="",
     name="declared",
-    template=chat_template(**_PONDER_TURNS),
+    declares=True,
     response_template={
         "defaults": {"role": "assistant"},
         "start_anchor": "<|role|>assistant\n",
@@ -1022,15 +556,14 @@ DECLARED = replace(
 )
 """An invented family whose tokenizer declares its markers in a `response_template`."""
 
-RENDERED = replace(
-    _PONDER, name="rendered", template=chat_template(**_PONDER_TURNS, thought="<<ponder>>THOUGHT<</ponder>>")
-)
+RENDERED = typed(_PONDER, turn=_TURN, name="rendered")
 """An invented family whose markers can be found by rendering a message with `reasoning_content`."""
 
-HIDDEN = replace(
+HIDDEN = typed(
     _PONDER,
+    turn=_TURN,
+    thought="",
     name="hidden",
-    template=chat_template(**_PONDER_TURNS),
     special=("<|role|>", "<|reasoning_start|>", "<|reasoning_end|>"),
     opens="<|reasoning_start|>",
     closes="<|reasoning_end|>",

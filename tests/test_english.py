@@ -67,7 +67,7 @@ def test_the_card_names_data_and_licences():
     for text in ("REALSumm", "SemEval", "ArgKP", "EVOUNA", "CC BY-SA 3.0", "CDLA-Sharing", "Apache-2.0"):
         assert text in card, text
     card = (adapter_of(ENGLISH_WRITER) / "README.md").read_text()
-    for text in ("InFoBench", "IFEval", "MIT", "Apache-2.0", "| constraints |", "recipes/english/writer.py"):
+    for text in ("InFoBench", "IFEval", "MIT", "Apache-2.0", "| constraints |", "recipes/english/train.py writer"):
         assert text in card, text
     for name in ADAPTED:
         config = json.loads((adapter_of(name) / "adapter_config.json").read_text())

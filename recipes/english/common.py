@@ -7,10 +7,10 @@ run leaves no summary and starts again.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,12 +44,6 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     opener: Any = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
-
-
-def add_judge(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that [`judge_of`] reads."""
-    parser.add_argument("model", help="a packaged model, an encoder judge, a folder or a Hub id")
-    parser.add_argument("--adapter", help="folder of a LoRA adapter")
 
 
 def judge_of(model: str, adapter: str | None = None, store: Store | None = None) -> Judge:
@@ -90,6 +84,17 @@ def save_json(path: Path, value: Any) -> None:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
+@contextmanager
+def staged(output: Path) -> Iterator[Path]:
+    """A temporary folder. When the block ends, its files replace those of `output` one by one, the weights last."""
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
+        yield Path(folder)
+        for path in sorted(Path(folder).iterdir(), key=lambda path: path.suffix == ".safetensors"):
+            path.chmod(0o644)
+            os.replace(path, output / path.name)
+
+
 def run_main(main: Callable[[], object]) -> None:
     """Run a script. Errors of the package end it with one line."""
     try:
@@ -105,16 +110,15 @@ def markdown(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 @contextmanager
-def figure(path: Path, columns: int = 1, dpi: int = 110, **how: Any) -> Iterator[Any]:
-    """The axes of a figure, or a list of axes for several columns. The figure is saved when the block ends."""
+def figure(path: Path, dpi: int = 110, **how: Any) -> Iterator[Any]:
+    """The axes of a figure. The figure is saved when the block ends."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    drawn, axes = plt.subplots(1, columns, layout="constrained", **how)
+    drawn, axes = plt.subplots(layout="constrained", **how)
     yield axes
-    for one in drawn.axes:
-        one.spines[["top", "right"]].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
     drawn.savefig(path, dpi=dpi)
     plt.close(drawn)

@@ -9,9 +9,7 @@
    `english-encoder` answers the rest. A monitor watches.
 4. The trained policy answers the held-out prompts again.
 
-Gold is computed by IFEval's verdicts and by a list of words per topic, which no reward sees. With `--arm code` only
-the code checks are rewarded, and with `--arm judge` only the other questions: the first shows how a policy meets all
-requirements and says nothing. With `--arm own-words`, one more check forbids to repeat the request.
+Gold is computed by IFEval's verdicts and by a list of words per topic, which no reward sees.
 
 Writes `summary.json`, `answers.md` (before and after, side by side), `curves.png`, `report.html`, `rewards.jsonl`,
 `monitor.jsonl` and the adapter under `--output`. An interrupted run continues by the same command.
@@ -21,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -33,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from datasets import Dataset
-from english.common import figure, once, save_json
+from english.common import figure, once, run_main, save_json
 from english.everyday import Everyday, prompts
 from english.shared_prompts import SharedPromptTrainer, sample
 from peft import LoraConfig, PeftModel
@@ -47,11 +44,9 @@ from trl import GRPOConfig
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import resolve_model
 from checklist_rewards.datasets import build_checklists, save_dataset
-from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.ui.report import write_report
 
-ARMS = ("mixed", "own-words", "code", "judge")
 N = 8
 """Completions per prompt."""
 CONTENT = 0.5
@@ -60,8 +55,6 @@ A_TEXT: dict[str, Any] = {
     "question": "Does the response use at least six different words?",
     "check": {"type": "verifiable", "name": "count:unique_word_count", "arguments": {"N": 6}},
 }
-COPIED = 4
-"""Number of words in a row from the request that count as a copy of it."""
 RANK, FIRST = 16, 1 / 2
 """Rank of the adapter, and the share of the layers without one."""
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -87,25 +80,11 @@ def checklists_of(some: Sequence[Everyday], args: argparse.Namespace) -> Dataset
     return Dataset.from_parquet(str(path))
 
 
-def items_of(arm: str, checklist: Any, request: str) -> list[dict[str, Any]]:
-    """The items of a checklist that an arm rewards. In the mixed arm, a question about the content counts half of what
-    code knows for certain, and one more item asks for a text at all; in the arm "own-words", another one for a text
-    that does not repeat the request."""
+def items_of(checklist: Any) -> list[dict[str, Any]]:
+    """The items that are rewarded: a question about the content counts half of what code knows for certain, and one
+    more item asks for a text at all."""
     items = [item.model_dump(exclude={"sources"}) for item in Checklist.parse(checklist).items]
-    if arm in ("code", "judge"):
-        return [item for item in items if (item["check"] is not None) == (arm == "code")]
-    mixed = [item if item["check"] else {**item, "weight": CONTENT} for item in items] + [A_TEXT]
-    return mixed if arm == "mixed" else [*mixed, own_words(request)]
-
-
-def own_words(request: str) -> dict[str, Any]:
-    """An item about the words of the request's first sentence: no four of them in a row."""
-    words = re.findall(r"[\w'-]+", re.split(r"(?<=[.!?])\s", request, maxsplit=1)[0])
-    runs = [" ".join(words[start : start + COPIED]) for start in range(max(1, len(words) - COPIED + 1))]
-    return {
-        "question": "Is the response in words of its own, instead of those of the request?",
-        "check": {"type": "forbidden", "words": runs},
-    }
+    return [*(item if item["check"] else {**item, "weight": CONTENT} for item in items), A_TEXT]
 
 
 class Policy:
@@ -172,12 +151,8 @@ def trained(
 ) -> list[dict[str, Any]]:
     """Train the policy; its adapter is in `folder/policy`. Returns the log of the trainer."""
     by_prompt = {one.prompt: one for one in some}
-    rows = [
-        {**row, "checklist": items_of(args.arm, row["checklist"], row["prompt"][-1]["content"])} for row in dataset
-    ]
-    rows = [row for row in rows if row["checklist"]]
-    # Rows as JSON text: their checks have different fields.
-    data = Dataset.from_list([{"prompt": row["prompt"], "checklist": json.dumps(row["checklist"])} for row in rows])
+    # Checklists as JSON text: their checks have different fields.
+    rows = [{"prompt": row["prompt"], "checklist": json.dumps(items_of(row["checklist"]))} for row in dataset]
     scorer = ChecklistScorer(args.judge, metric="expected", store=False)
     reward = ChecklistReward(
         scorer,
@@ -195,7 +170,7 @@ def trained(
             GoldReward(lambda prompt, text: by_prompt[prompt].met(text)),
             GoldReward(lambda prompt, text: by_prompt[prompt].about(text), "content"),
         ],
-        train_dataset=data,
+        train_dataset=Dataset.from_list(rows),
         peft_config=LoraConfig(
             r=RANK,
             lora_alpha=2 * RANK,
@@ -210,7 +185,6 @@ def trained(
             gradient_checkpointing=False,  # memory is no concern, and it costs a second forward pass
             per_device_train_batch_size=N * args.groups,
             num_generations=N,
-            num_iterations=args.iterations,
             max_completion_length=args.tokens,
             temperature=args.temperature,
             max_steps=args.steps,
@@ -268,17 +242,15 @@ def plot(before: dict[str, Any], after: dict[str, Any], path: Path) -> None:
         axes.legend(loc="upper left", frameon=False)
 
 
-def main(argv: list[str] | None = None, more: Sequence[Everyday] = ()) -> dict[str, Any]:
-    """Run the demo; returns its summary. It also trains on the prompts `more`."""
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Run the demo; returns its summary."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/demo-english"))
-    parser.add_argument("--arm", choices=ARMS, default="mixed", help="which items are rewarded")
     parser.add_argument("--pipeline", default="english", help="writes the checklists")
     parser.add_argument("--judge", default="english-encoder")
     parser.add_argument("--policy", default="smollm2")
     parser.add_argument("--steps", type=int, default=60, help="updates of the policy")
     parser.add_argument("--groups", type=int, default=4, help=f"prompts per step, with {N} completions each")
-    parser.add_argument("--iterations", type=int, default=1, help="updates per sampling")
     parser.add_argument("--tokens", type=int, default=40, help="most tokens of a completion")
     parser.add_argument("--temperature", type=float, default=0.7, help="of sampling, in training and in evaluation")
     parser.add_argument("--learning-rate", type=float, default=5e-4)
@@ -291,7 +263,7 @@ def main(argv: list[str] | None = None, more: Sequence[Everyday] = ()) -> dict[s
     started = time.perf_counter()
     transformers_logging.disable_progress_bar()
     args.output.mkdir(parents=True, exist_ok=True)
-    training, held_out = [*prompts(args.prompts), *more], prompts(args.test_prompts, held_out=True)
+    training, held_out = prompts(args.prompts), prompts(args.test_prompts, held_out=True)
 
     console.print("[bold]1/4[/] checklists: rules first, then the writer")
     dataset = checklists_of(training, args)
@@ -299,9 +271,9 @@ def main(argv: list[str] | None = None, more: Sequence[Everyday] = ()) -> dict[s
     how = {name: getattr(args, name) for name in ("policy", "tokens", "temperature", "test_prompts", "samples")}
     before = once(args.output / "before", how, lambda: evaluated(Policy(args.policy), held_out, args))
     console.print("[bold]3/4[/] GRPO")
-    folder = args.output / f"{args.arm}-{args.seed}"
-    names = ("arm", "judge", "steps", "groups", "iterations", "learning_rate", "beta", "prompts", "seed")
-    settings = how | {name: getattr(args, name) for name in names} | ({"more": len(more)} if more else {})
+    folder = args.output / f"seed-{args.seed}"
+    names = ("judge", "steps", "groups", "learning_rate", "beta", "prompts", "seed")
+    settings = how | {name: getattr(args, name) for name in names}
 
     def run() -> dict[str, Any]:
         log = trained(dataset, training, args, folder)
@@ -312,8 +284,8 @@ def main(argv: list[str] | None = None, more: Sequence[Everyday] = ()) -> dict[s
     (folder / "answers.md").write_text(side_by_side(held_out, before, after), encoding="utf-8")
     if after["log"]:
         plot(before, after, folder / "curves.png")
-    write_report(folder / "report.html", [folder / "rewards.jsonl"], title=f"Everyday requests, {args.arm}")
-    table = Table("held-out prompts", "before", "after", title=f"{args.arm}, {args.steps} steps")
+    write_report(folder / "report.html", [folder / "rewards.jsonl"], title="Everyday requests")
+    table = Table("held-out prompts", "before", "after", title=f"{args.steps} steps")
     for name in ("requirements", "content", "both", "words", "distinct", "logprob"):
         table.add_row(name, f"{before[name]:.2f}", f"{after[name]:.2f}")
     console.print(table)
@@ -326,7 +298,4 @@ def main(argv: list[str] | None = None, more: Sequence[Everyday] = ()) -> dict[s
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

@@ -26,7 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from english.common import DATA, judge_of, markdown, probabilities_of_yes, run_main, save_json
-from english.floors import LENGTH, OVERLAP, REGRESSION, length, overlap, regression
+from english.floors import OVERLAP, REGRESSION, overlap, regression
 from english.tasks import DEV, TASKS, TRAIN, Example, load, sample
 from english.train import ADAPTER, ENCODER, RECORD, name_of
 from rich.console import Console
@@ -124,7 +124,6 @@ class Evaluation:
         others = [example for name in TASKS if name != task for example in training[name]]
         return {
             OVERLAP: Answers(examples, overlap(examples), None),
-            LENGTH: Answers(examples, length(examples), None),
             f"{REGRESSION}, within": Answers(examples, regression(training[task], examples), 0.5),
             f"{REGRESSION}, unseen": Answers(examples, regression(others, examples), 0.5),
         }

@@ -1,6 +1,6 @@
 """Compare the checklists of writers with those of experts, on the 100 held-out instructions of InFoBench.
 
-    python recipes/english/evaluate_writer.py english-writer smollm2 constraints clauses english --output runs/writing
+    python recipes/english/evaluate_writer.py english-writer smollm2 constraints clauses english --output runs/writer
 
 A writer is a model, the folder of an adapter of `smollm2`, or one of
 
@@ -90,17 +90,12 @@ def matched(cosines: np.ndarray, least: float) -> list[tuple[int, int]]:
 def figures(found: Sequence[Checklist | GenerationError], held_out: Sequence[Expert], least: float) -> dict[str, Any]:
     """The figures of a writer."""
     pairs = [
-        (checklist, Checklist.parse({"items": list(dict.fromkeys(expert.questions))}), expert)
+        (checklist, Checklist.parse({"items": list(dict.fromkeys(expert.questions))}))
         for checklist, expert in zip(found, held_out, strict=True)
         if isinstance(checklist, Checklist)
     ]
-    kinds: dict[str, list[bool]] = {}
-    for expert in held_out:
-        for categories in expert.categories:
-            for kind in categories:
-                kinds.setdefault(kind, [])
     precision, recall, redundant, written = [], [], 0, 0
-    for checklist, human, expert in pairs:
+    for checklist, human in pairs:
         both = [*checklist.items, *human.items]
         [cosines] = similarities_of(SentenceEmbedder(None), [both])
         count = len(checklist.items)
@@ -110,10 +105,6 @@ def figures(found: Sequence[Checklist | GenerationError], held_out: Sequence[Exp
         near = near_duplicates(checklist.items, cosines[:count, :count])
         redundant += sum(bool(near[place, :place].any()) for place in range(count))
         written += count
-        right = {human.items[place].question for _, place in hits}
-        for question, categories in zip(expert.questions, expert.categories, strict=True):
-            for kind in categories:
-                kinds[kind].append(question in right)
     if not pairs:
         return {"valid": 0.0}
     likeness = similarity([pair[0] for pair in pairs], [pair[1] for pair in pairs])
@@ -128,7 +119,6 @@ def figures(found: Sequence[Checklist | GenerationError], held_out: Sequence[Exp
         "recall": r,
         "f1": 2 * p * r / (p + r) if p + r else 0.0,
         "redundant": redundant / written,
-        "recall_by_category": {kind: sum(hits) / len(hits) for kind, hits in sorted(kinds.items()) if hits},
     }
 
 
@@ -136,7 +126,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Measure the writers; returns their figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("writers", nargs="+")
-    parser.add_argument("--output", type=Path, default=Path("runs/writing"))
+    parser.add_argument("--output", type=Path, default=Path("runs/writer"))
     parser.add_argument("--data", default=DATA, help="folder with infobench/ and ifeval/")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--instructions", type=int, help="number of held-out instructions; all by default")

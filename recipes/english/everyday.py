@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,34 +66,27 @@ _NUMBERS, _HELD_OUT_NUMBERS = (10, 12, 15, 20), (14, 18)
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of requirement: IFEval's name, its arguments, and the ways to say it."""
+    """A kind of requirement: IFEval's name, its arguments for a value, and the ways to say it."""
 
     name: str
     argument: str | None
+    kwargs: Callable[[Any], dict[str, Any]]
     ways: tuple[str, ...]
     held_out: tuple[str, ...]
-
-    def kwargs(self, value: Any) -> dict[str, Any]:
-        """IFEval's arguments."""
-        return {
-            "length_constraints:number_words": lambda: {"relation": "less than", "num_words": value + 1},
-            "keywords:existence": lambda: {"keywords": [value]},
-            "keywords:forbidden_words": lambda: {"forbidden_words": [value]},
-            "startend:end_checker": lambda: {"end_phrase": "?"},
-            "change_case:capital_word_frequency": lambda: {"capital_relation": "at least", "capital_frequency": 1},
-        }.get(self.name, dict)()
 
 
 _REQUIREMENTS = (
     _Kind(
         "punctuation:no_comma",
         None,
+        lambda value: {},
         ("Do not use any commas.", "Write it without commas.", "Use no commas at all."),
         ("Avoid commas.", "Commas are not allowed."),
     ),
     _Kind(
         "change_case:capital_word_frequency",
         None,
+        lambda value: {"capital_relation": "at least", "capital_frequency": 1},
         (
             "Write at least one word in capital letters.",
             "Put one or more words in capital letters.",
@@ -104,18 +97,21 @@ _REQUIREMENTS = (
     _Kind(
         "length_constraints:number_words",
         "number",
+        lambda value: {"relation": "less than", "num_words": value + 1},
         ("Use at most {} words.", "Do not write more than {} words.", "Stay within {} words."),
         ("Keep it to {} words or fewer.", "Your answer must not exceed {} words."),
     ),
     _Kind(
         "keywords:existence",
         "word",
+        lambda value: {"keywords": [value]},
         ("Include the word '{}'.", "Use the word '{}'.", "Make sure the word '{}' is in it."),
         ("The word '{}' must appear.",),
     ),
     _Kind(
         "startend:end_checker",
         None,
+        lambda value: {"end_phrase": "?"},
         ("End with a question mark.", "The last character must be a question mark."),
         ("Finish with a question mark.",),
     ),

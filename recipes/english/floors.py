@@ -1,4 +1,4 @@
-"""Floors that a judge of the tasks has to beat: word overlap, the length of the text, and a lexical regression."""
+"""Floors that a judge of the tasks has to beat: word overlap and a lexical regression."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-OVERLAP, LENGTH, REGRESSION = "word overlap", "length", "lexical regression"
+OVERLAP, REGRESSION = "word overlap", "lexical regression"
 _WORD = re.compile(r"[a-z0-9]+")
 _STOP = set(
     "the a an of to in on at for and or is was are were be been by with as that this it its from has have had he she "
@@ -26,11 +26,6 @@ def overlap(examples: Sequence[Example]) -> list[float]:
         max(content_recall(example.target, text) for text in (example.statement, *example.references))
         for example in examples
     ]
-
-
-def length(examples: Sequence[Example]) -> list[float]:
-    """Number of characters of the text."""
-    return [float(len(example.target)) for example in examples]
 
 
 def regression(training: Sequence[Example], examples: Sequence[Example]) -> list[float]:

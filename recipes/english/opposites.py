@@ -57,6 +57,7 @@ QUESTIONS = 4
 _WORD = re.compile(r"[A-Za-z]+(?:'[A-Za-z]+)?")
 
 Question = tuple[str, bool]
+Kind = Callable[[str, str, random.Random], Question]
 
 
 def negated(task: str, pair: Labelled, statement: str, rng: random.Random) -> Labelled:
@@ -119,22 +120,15 @@ def _either(rng: random.Random, holds: bool, plain: Sequence[str], opposite: Seq
     return rng.choice(plain), holds
 
 
-def _lower(text: str, other: str, rng: random.Random) -> Question:
-    return _either(
-        rng,
-        text == text.lower(),
-        ("Are all letters of the text small?", "Is the response without capital letters?", "Is it all lowercase?"),
-        ("Does the text have capital letters?", "Are some letters uppercase?"),
-    )
+def _kind(holds: Callable[[str], bool], plain: Sequence[str], opposite: Sequence[str] = ()) -> Kind:
+    """A kind of question with fixed wordings."""
 
+    def kind(text: str, other: str, rng: random.Random) -> Question:
+        if opposite:
+            return _either(rng, holds(text), plain, opposite)
+        return rng.choice(plain) if len(plain) > 1 else plain[0], holds(text)
 
-def _upper(text: str, other: str, rng: random.Random) -> Question:
-    return _either(
-        rng,
-        text == text.upper(),
-        ("Is every letter of the text a capital?", "Is the response in capitals?", "Is it all uppercase?"),
-        ("Does the text have small letters?", "Are some letters lowercase?"),
-    )
+    return kind
 
 
 def _word(text: str, other: str, rng: random.Random) -> Question:
@@ -156,15 +150,6 @@ def _word(text: str, other: str, rng: random.Random) -> Question:
     )
 
 
-def _comma(text: str, other: str, rng: random.Random) -> Question:
-    return _either(
-        rng,
-        "," in text,
-        ("Is there a comma in the text?", "Does the writer use commas?"),
-        ("Is the text free of commas?", "Does the text not have a comma?", "Is it written with no comma?"),
-    )
-
-
 def _first(text: str, other: str, rng: random.Random) -> Question:
     words = _WORD.findall(text)
     word = words[0] if rng.random() < 0.5 else rng.choice(words)
@@ -177,15 +162,6 @@ def _last(text: str, other: str, rng: random.Random) -> Question:
     word = words[-1] if rng.random() < 0.5 else rng.choice(words)
     holds = word.lower() == words[-1].lower()
     return rng.choice((f"Is '{word}' the last word?", f"Does the text finish with the word '{word}'?")), holds
-
-
-def _list(text: str, other: str, rng: random.Random) -> Question:
-    return _either(
-        rng,
-        text.startswith("- "),
-        ("Is the text a list?", "Does the writer use bullets?", "Is it laid out as bullet points?"),
-        ("Is the text not a list?", "Is it written without bullets?"),
-    )
 
 
 def _length(text: str, other: str, rng: random.Random) -> Question:
@@ -203,44 +179,45 @@ def _end(text: str, other: str, rng: random.Random) -> Question:
     return rng.choice((f"Is the last sign {name}?", f"Does it close with {name}?")), text.endswith(sign)
 
 
-def _quotes(text: str, other: str, rng: random.Random) -> Question:
-    return "Is the text put in double quotes?", text.startswith('"') and text.endswith('"')
-
-
-def _brackets(text: str, other: str, rng: random.Random) -> Question:
-    return rng.choice(("Is there something in square brackets?", "Does the text have a [placeholder]?")), (
-        re.search(r"\[.+\]", text) is not None
-    )
-
-
-def _title(text: str, other: str, rng: random.Random) -> Question:
-    return rng.choice(("Is there a title in <<double angle brackets>>?", "Does it have a <<title>>?")), (
-        text.startswith("<<")
-    )
-
-
-def _stars(text: str, other: str, rng: random.Random) -> Question:
-    return rng.choice(("Is a part marked with *stars*?", "Is something highlighted, *like this*?")), (
-        re.search(r"\*[^*]+\*", text) is not None
-    )
-
-
-Kind = Callable[[str, str, random.Random], Question]
+_lower = _kind(
+    lambda text: text == text.lower(),
+    ("Are all letters of the text small?", "Is the response without capital letters?", "Is it all lowercase?"),
+    ("Does the text have capital letters?", "Are some letters uppercase?"),
+)
+_upper = _kind(
+    lambda text: text == text.upper(),
+    ("Is every letter of the text a capital?", "Is the response in capitals?", "Is it all uppercase?"),
+    ("Does the text have small letters?", "Are some letters lowercase?"),
+)
+_comma = _kind(
+    lambda text: "," in text,
+    ("Is there a comma in the text?", "Does the writer use commas?"),
+    ("Is the text free of commas?", "Does the text not have a comma?", "Is it written with no comma?"),
+)
+_list = _kind(
+    lambda text: text.startswith("- "),
+    ("Is the text a list?", "Does the writer use bullets?", "Is it laid out as bullet points?"),
+    ("Is the text not a list?", "Is it written without bullets?"),
+)
+_quotes = _kind(
+    lambda text: text.startswith('"') and text.endswith('"'),
+    ("Is the text put in double quotes?",),
+)
+_brackets = _kind(
+    lambda text: re.search(r"\[.+\]", text) is not None,
+    ("Is there something in square brackets?", "Does the text have a [placeholder]?"),
+)
+_title = _kind(
+    lambda text: text.startswith("<<"),
+    ("Is there a title in <<double angle brackets>>?", "Does it have a <<title>>?"),
+)
+_stars = _kind(
+    lambda text: re.search(r"\*[^*]+\*", text) is not None,
+    ("Is a part marked with *stars*?", "Is something highlighted, *like this*?"),
+)
 KINDS: tuple[Kind, ...] = (
-    _lower,
-    _upper,
-    _word,
-    _word,
-    _comma,
-    _first,
-    _last,
-    _list,
-    _length,
-    _end,
-    _quotes,
-    _brackets,
-    _title,
-    _stars,
+    *(_lower, _upper, _word, _word, _comma, _first, _last, _list, _length, _end),
+    *(_quotes, _brackets, _title, _stars),
 )
 """Kinds of questions. That of a single word comes twice: it is the most common."""
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from english.common import add_judge, judge_of, probabilities_of_yes, run_main, save_json
+from english.common import judge_of, probabilities_of_yes, run_main, save_json
 from rich.console import Console
 from rich.table import Table
 
@@ -195,7 +195,8 @@ def measure(judge: Judge, seed: int = 0) -> dict[str, dict[str, Figure]]:
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Probe one judge."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add_judge(parser)
+    parser.add_argument("model", help="a packaged model, an encoder judge, a folder or a Hub id")
+    parser.add_argument("--adapter", help="folder of a LoRA adapter")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(argv)
     found = measure(judge_of(args.model, args.adapter))

@@ -1,7 +1,4 @@
-"""Train a small writer of English checklists: a LoRA adapter of SmolLM2-135M-Instruct.
-
-    python recipes/english/writer.py --output runs/writer
-    python recipes/english/writer.py --output runs/writer --save
+"""Instructions with experts' checklists, as training data and test data of a writer.
 
 Experts wrote yes/no questions for InFoBench's 500 instructions. 100 instructions are held out; `evaluate_writer.py`
 measures on them. Each of the others gives up to three examples, with the messages that the pipeline `english` sends:
@@ -11,38 +8,25 @@ measures on them. Each of the others gives up to three examples, with the messag
 - the same, where the message says that code checks cover these requirements, with the experts' questions only.
 
 The added requirements are sentences of the half of IFEval's prompts on which the rules of the constraints generator
-were developed. A finished adapter is not trained again; an interrupted training continues from its last checkpoint.
-`--save` makes it the packaged `english-writer`.
+were developed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from english.common import DATA, data_file, json_lines
-from english.save import save_adapter
-from rich.console import Console
+from english.common import data_file, json_lines
 
 from checklist_rewards.backends import Messages
-from checklist_rewards.backends.packaged import ENGLISH_WRITER, adapter_of
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.distill.adapter import AdapterTraining, train_writer
-from checklist_rewards.distill.training import TrainingStep
-from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.generators.constraints import constraint_items, covering
 from checklist_rewards.generators.direct import DEFAULT_PROMPT
-from checklist_rewards.progress import progress_on
 from checklist_rewards.prompts import load_prompt
 
 PROMPTS = "ifeval/input_data.jsonl"
@@ -54,7 +38,6 @@ MOST = 8
 """Most questions of a checklist; the prompt asks for two to eight."""
 LETTERS = 1200
 """Longest instruction, with its input, that is used for training."""
-RECORD = "training.json"
 _SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?=\s|$)|$|\n)")
 _OWN_WORDS = (
     (re.compile(r"\b(?:the |this )?generated (?:text|response|output)s?\b"), "the response"),
@@ -71,8 +54,6 @@ class Expert:
     text: str
     """The instruction and its input."""
     questions: tuple[str, ...]
-    categories: tuple[tuple[str, ...], ...]
-    """The kinds of constraints of each question: Format, Content, Linguistic, Style and Number."""
 
 
 def experts(data: str | Path) -> tuple[list[Expert], list[Expert]]:
@@ -81,8 +62,7 @@ def experts(data: str | Path) -> tuple[list[Expert], list[Expert]]:
     for row in read_rows(Path(data) / FILE):
         text = "\n\n".join(part.strip() for part in (row.data["instruction"], row.data["input"]) if part.strip())
         questions = tuple(map(reworded, row.data["decomposed_questions"]))
-        categories = tuple(map(tuple, row.data["question_label"]))
-        by_instruction.setdefault(row.data["instruction"], []).append(Expert(text, questions, categories))
+        by_instruction.setdefault(row.data["instruction"], []).append(Expert(text, questions))
     groups = list(by_instruction.values())
     random.Random(SEED).shuffle(groups)
     held_out = [group[0] for group in groups[:HELD_OUT]]
@@ -173,80 +153,3 @@ def _messages(text: str, covered: Sequence[ChecklistItem] = ()) -> Messages:
 def listed(questions: Sequence[str]) -> str:
     """The reply that the prompt asks for: a numbered list."""
     return "\n".join(f"{number}. {question}" for number, question in enumerate(questions, start=1))
-
-
-def train(args: argparse.Namespace) -> dict[str, Any]:
-    """Train the writer; returns its record."""
-    folder: Path = args.output / "adapter"
-    settings = {"epochs": args.epochs, "learning_rate": args.learning_rate, "seed": args.seed}
-    if (folder / RECORD).is_file():
-        record = json.loads((folder / RECORD).read_text())
-        if record["settings"] != settings:
-            raise SampleError(f"{folder} was trained with {record['settings']}; choose another --output.")
-        return record
-    replies = examples(args.data, args.seed)
-    with progress_on(Console()) as bar:
-        steps = bar(f"{len(replies)} checklists", None)
-
-        def progress(step: TrainingStep) -> None:
-            steps(1, f"epoch {step.epoch:.3f}, loss {step.loss:.3f}")
-
-        training = AdapterTraining(
-            epochs=args.epochs, learning_rate=args.learning_rate, seed=args.seed, row_tokens=1024
-        )
-        record = train_writer(replies, folder, base=args.base, training=training, progress=progress)
-    record |= {"settings": settings}
-    (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n")
-    return record
-
-
-def save(adapter: Path, record: dict[str, Any], figures: dict[str, Any]) -> None:
-    """Make an adapter the packaged `english-writer`, in float16 and with its card."""
-    from english.evaluate_writer import table
-
-    output = adapter_of(ENGLISH_WRITER)
-    output.mkdir(exist_ok=True)
-    save_adapter(adapter, output)
-    layers = json.loads((adapter / "adapter_config.json").read_text())["layers_to_transform"]
-    card = (
-        Path(__file__)
-        .with_name("card_writer.md")
-        .read_text()
-        .format(
-            **record,
-            minutes=record["seconds"] / 60,
-            rank=record["training"]["rank"],
-            first=min(layers),
-            last=max(layers),
-            figures=table(figures),
-            threshold=figures["threshold"],
-            instructions=figures[ENGLISH_WRITER]["instructions"],
-        )
-    )
-    (output / "README.md").write_text(card, encoding="utf-8")
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", type=Path, default=Path("runs/writer"))
-    parser.add_argument("--epochs", type=float, default=2.0)
-    parser.add_argument("--learning-rate", type=float, default=5e-4)
-    parser.add_argument("--base", default="smollm2", help="model to start from")
-    parser.add_argument("--data", default=DATA, help="folder with infobench/ and ifeval/")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--save", action="store_true", help="make the adapter the packaged english-writer")
-    parser.add_argument(
-        "--figures", type=Path, default=Path("runs/writing/figures.json"), help="of evaluate_writer.py"
-    )
-    args = parser.parse_args(argv)
-    record = train(args)
-    Console().print_json(data=record)
-    if args.save:
-        save(args.output / "adapter", record, json.loads(args.figures.read_text()))
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None

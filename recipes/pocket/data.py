@@ -167,6 +167,13 @@ def ask(
     return questions
 
 
+def questions_about(rng: random.Random, task: Task, target: str) -> list[tuple[str, bool]]:
+    """Questions about the constraints of a held-out task, then one about each family of constraints."""
+    hints = [str(c.value) for c in task.constraints if c.family in WORD_FAMILIES]
+    of_task = [(c.question(), c.holds(target)) for c in task.constraints]
+    return of_task + ask(rng, target, list(FAMILIES), hints, "test")
+
+
 def _constraint_about(rng: random.Random, target: str, family: str, hints: list[str], split: Split) -> Constraint:
     known = known_words(split)
     words = words_in(target)

@@ -20,65 +20,51 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pocket import data, repair
-from pocket.train import collate, generate, prompt_hashes, tree_mask
+from english.common import markdown
+from pocket import data, policy, repair
+from pocket.train import generate, prompt_hashes
 from pocket.world import FAMILIES, UNSEEN_PAIRS, Task, parse_question, satisfaction, tasks, write_response
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.checklists import YES, ChecklistItem
+from checklist_rewards.judges import Ask, Judge
 
 REPAIR_TASKS = 128
 """Number of tasks on which revision is measured, which requires long prompts and many replies."""
+SKILLS = (
+    ("checklist: constraints named", "checklist", "recall"),
+    ("checklist: wrong lines", "checklist", "wrong"),
+    ("policy: constraints met", "policy", "satisfaction"),
+    ("… families combined in training", "policy", "seen_combinations"),
+    ("… families never combined in training", "policy", "unseen_combinations"),
+    ("revised once, from a correct checklist: constraints met", "repair", "from_checklist"),
+    ("revised once, from a correct critique: constraints met", "repair", "from_true_critique"),
+    ("revised once, from its own critique: constraints met", "repair", "from_own_critique"),
+    ("critique: constraints named", "critique", "recall"),
+    ("critique: wrong lines", "critique", "wrong"),
+)
+"""Rows of the card: name, part of the figures, key."""
 START, STOP = "<!-- numbers -->", "<!-- end of numbers -->"
 
 
-def labels(tokenizer: AutoTokenizer, word: str) -> list[int]:
-    """All tokens whose text is `word`, regardless of case and spaces."""
-    return [i for i in range(len(tokenizer)) if tokenizer.decode([i]).strip().casefold() == word]
-
-
-@torch.no_grad()
-def judge(model: torch.nn.Module, tokenizer: AutoTokenizer, rows: list[data.Row]) -> list[list[tuple[float, float]]]:
-    """For every row and question: P(yes) / (P(yes) + P(no)), and the label mass P(yes) + P(no)."""
-    yes, no = labels(tokenizer, "yes"), labels(tokenizer, "no")
-    results: list[list[tuple[float, float]]] = []
-    for start in range(0, len(rows), 16):
-        batch = collate(rows[start : start + 16])
-        logits = model(
-            input_ids=batch["tokens"], position_ids=batch["positions"], attention_mask=tree_mask(batch["segments"])
-        ).logits
-        probabilities = logits.float().softmax(-1)
-        p_yes, p_no = probabilities[..., yes].sum(-1), probabilities[..., no].sum(-1)
-        for i in range(len(batch["tokens"])):
-            where = batch["answers"][i] != -100
-            mass = p_yes[i][where] + p_no[i][where]
-            results.append(list(zip((p_yes[i][where] / mass).tolist(), mass.tolist(), strict=True)))
-    return results
-
-
-def judge_numbers(model, tokenizer, samples: dict[str, list[tuple[Task, str]]], seed: int) -> dict[str, object]:
+def judge_numbers(judge: Judge, samples: dict[str, list[tuple[Task, str]]], seed: int) -> dict[str, object]:
     """Accuracy by family (also by correct answer), by kind of text, with and without the instruction; label mass."""
-    encoder, rng = data.Encoder(tokenizer), random.Random(seed)
-    rows, truths = [], []
+    rng, asks, facts = random.Random(seed), [], []
     for kind, texts in samples.items():
         for i, (task, text) in enumerate(texts):
-            hints = [str(c.value) for c in task.constraints if c.family in data.WORD_FAMILIES]
-            pairs = [(c.question(), c.holds(text)) for c in task.constraints]
-            pairs += data.ask(rng, text, list(FAMILIES), hints, "test")
-            rows.append(encoder.judged(text, task.instruction if i % 2 else None, pairs))
-            truths.append([(kind, "with input" if i % 2 else "without input", *q) for q in pairs])
+            for question, truth in data.questions_about(rng, task, text):
+                item = ChecklistItem(question=question)
+                asks.append(Ask(item, text, task.instruction if i % 2 else None))
+                facts.append((kind, "with input" if i % 2 else "without input", question, truth))
     right: dict[tuple[str, str], list[bool]] = defaultdict(list)
     masses = []
-    for reads, facts in zip(judge(model, tokenizer, rows), truths, strict=True):
-        for (p, mass), (kind, shown, question, truth) in zip(reads, facts, strict=True):
-            constraint = parse_question(question)
-            assert constraint is not None
-            masses.append(mass)
-            for key in (
-                (constraint.family, "yes" if truth else "no"),
-                (constraint.family, "all"),
-                ("", kind),
-                ("", shown),
-                ("", "all"),
-            ):
-                right[key].append((p > 0.5) == truth)
+    for verdict, (kind, shown, question, truth) in zip(judge.answer(asks)[0], facts, strict=True):
+        constraint = parse_question(question)
+        assert constraint is not None and verdict.probabilities is not None and verdict.mass is not None
+        masses.append(verdict.mass)
+        of_family = [(constraint.family, "yes" if truth else "no"), (constraint.family, "all")]
+        for key in (*of_family, ("", kind), ("", shown), ("", "all")):
+            right[key].append((verdict.probabilities[YES] > 0.5) == truth)
     by_family = {f: {k: _share(right[f, k]) for k in ("all", "yes", "no")} for f in FAMILIES}
     return {
         "overall": _share(right["", "all"]),
@@ -88,15 +74,6 @@ def judge_numbers(model, tokenizer, samples: dict[str, list[tuple[Task, str]]], 
         "by_text": {k: _share(right["", k]) for k in (*samples, "with input", "without input")},
         "by_family": by_family,
     }
-
-
-def gap(model, tokenizer, pairs: list[tuple[Task, str]]) -> dict[str, float]:
-    """Mean judged and true fraction of met constraints of each task, with the instruction in the prompt."""
-    encoder = data.Encoder(tokenizer)
-    rows = [encoder.judged(x, t.instruction, [(c.question(), c.holds(x)) for c in t.constraints]) for t, x in pairs]
-    soft = [statistics.fmean(p for p, _ in reads) for reads in judge(model, tokenizer, rows)]
-    gold = [satisfaction(t, x) for t, x in pairs]
-    return {"proxy": statistics.fmean(soft), "gold": statistics.fmean(gold)}
 
 
 def checklist_numbers(model, tokenizer, held_out: list[Task], sample: bool) -> dict[str, float]:
@@ -175,7 +152,7 @@ def _share(values: list[bool]) -> float:
     return sum(values) / len(values) if values else float("nan")
 
 
-def measure(model, tokenizer, n: int, seed: int) -> dict[str, object]:
+def measure(model, tokenizer, scorer: ChecklistScorer, n: int, seed: int) -> dict[str, object]:
     """All figures of the card, from `n` held-out tasks."""
     rng = random.Random(seed)
     held_out = tasks(n, seed=seed, split="test")
@@ -189,9 +166,11 @@ def measure(model, tokenizer, n: int, seed: int) -> dict[str, object]:
         "malformed": [(t, data.spoil(rng, x)) for t, x in written],
         "policy": list(zip(held_out, sampled, strict=True)),
     }
+    questions = [{"checklist": [c.question() for c in task.constraints]} for task in held_out]
+    gap = policy.measure(scorer, questions, held_out, [[text] for text in sampled])
     return {
-        "judge": judge_numbers(model, tokenizer, samples, seed),
-        "gap_on_policy": gap(model, tokenizer, samples["policy"]),
+        "judge": judge_numbers(scorer.judge, samples, seed),
+        "gap_on_policy": {name: gap[name] for name in ("proxy", "gold")},
         "checklist_greedy": checklist_numbers(model, tokenizer, held_out, sample=False),
         "checklist_sampled": checklist_numbers(model, tokenizer, held_out, sample=True),
         "policy_sampled": policy_numbers(held_out, sampled),
@@ -203,41 +182,28 @@ def measure(model, tokenizer, n: int, seed: int) -> dict[str, object]:
 
 def table(numbers: dict) -> str:
     """The figures as Markdown."""
-    j, sampled = numbers["judge"], numbers["policy_sampled"]
-    lines = [
-        f"Judge: {j['overall']:.3f} of {j['reads']} reads correct; mean label mass {j['mass']:.4f}.",
-        "By text: " + ", ".join(f"{k} {v:.3f}" for k, v in j["by_text"].items()) + ".",
-        "",
-        "| family | judge | correct answer yes | correct answer no | policy meets it |",
-        "|---|---|---|---|---|",
+    j, g, met = numbers["judge"], numbers["gap_on_policy"], numbers["policy_sampled"]["by_family"]
+    families = [
+        [family, *(f"{a[key]:.3f}" for key in ("all", "yes", "no")), f"{met[family]:.2f}"]
+        for family, a in j["by_family"].items()
     ]
-    for family, a in j["by_family"].items():
-        met = sampled["by_family"][family]
-        lines.append(f"| {family} | {a['all']:.3f} | {a['yes']:.3f} | {a['no']:.3f} | {met:.2f} |")
-    lines += ["", "| | greedy | sampled |", "|---|---|---|"]
-    for name, key in (("checklist: constraints named", "recall"), ("checklist: wrong lines", "wrong")):
-        lines.append(f"| {name} | {numbers['checklist_greedy'][key]:.3f} | {numbers['checklist_sampled'][key]:.3f} |")
-    for name, key in (
-        ("policy: constraints met", "satisfaction"),
-        ("… families combined in training", "seen_combinations"),
-        ("… families never combined in training", "unseen_combinations"),
-    ):
-        lines.append(f"| {name} | {numbers['policy_greedy'][key]:.3f} | {sampled[key]:.3f} |")
-    revised = numbers["repair_greedy"], numbers["repair_sampled"]
-    for name, key in (
-        ("revised once, from a correct checklist", "from_checklist"),
-        ("revised once, from a correct critique", "from_true_critique"),
-        ("revised once, from its own critique", "from_own_critique"),
-    ):
-        lines.append(f"| {name}: constraints met | {revised[0][key]:.3f} | {revised[1][key]:.3f} |")
-    for name, key in (("critique: constraints named", "recall"), ("critique: wrong lines", "wrong")):
-        lines.append(f"| {name} | {revised[0]['critique'][key]:.3f} | {revised[1]['critique'][key]:.3f} |")
-    g = numbers["gap_on_policy"]
-    lines += [
-        "",
-        f"On the policy's samples, the mean score is {g['proxy']:.3f} by the judge and {g['gold']:.3f} by code.",
-    ]
-    return "\n".join(lines)
+    both = {
+        part: [numbers[f"{part}_{how}"] for how in ("greedy", "sampled")] for part in ("checklist", "policy", "repair")
+    }
+    both["critique"] = [of["critique"] for of in both["repair"]]
+    skills = [[name, *(f"{of[key]:.3f}" for of in both[part])] for name, part, key in SKILLS]
+    return "\n".join(
+        [
+            f"Judge: {j['overall']:.3f} of {j['reads']} reads correct; mean label mass {j['mass']:.4f}.",
+            "By text: " + ", ".join(f"{k} {v:.3f}" for k, v in j["by_text"].items()) + ".",
+            "",
+            markdown(["family", "judge", "correct answer yes", "correct answer no", "policy meets it"], families),
+            "",
+            markdown(["", "greedy", "sampled"], skills),
+            "",
+            f"On the policy's samples, the mean score is {g['proxy']:.3f} by the judge and {g['gold']:.3f} by code.",
+        ]
+    )
 
 
 def write_card(folder: Path, numbers: dict) -> None:
@@ -267,7 +233,8 @@ def main() -> None:
     hashes = prompt_hashes()
     if any(hashes[name] != trained for name, trained in facts["prompts"].items()):
         print("warning: the prompt files differ from those this model was trained on", file=sys.stderr)
-    numbers = measure(model, tokenizer, args.tasks, args.seed)
+    scorer = ChecklistScorer(str(args.model), backend="transformers", mass_floor=0, no_answer="judge", store=False)
+    numbers = measure(model, tokenizer, scorer, args.tasks, args.seed)
     print(table(numbers))
     if not args.no_write:
         write_card(args.model, numbers)

@@ -3,9 +3,9 @@
 [`train`] runs TRL's `GRPOTrainer` with `ChecklistReward` as the only reward that is trained on. It logs per step:
 
 - the mean score (*proxy*) and the mean gold score (computed by code, weight 0);
-- the fraction of groups without variance, in which all completions have the same reward and nothing is learned, and
-  of groups with little variance. TRL's `frac_reward_zero_std` does not measure this: with `normalize_then_sum` it
-  compares the standard deviation of the whole batch with zero;
+- the fraction of groups without variance, in which all completions have the same reward and nothing is learned.
+  TRL's `frac_reward_zero_std` does not measure this: with `normalize_then_sum` it compares the standard deviation of
+  the whole batch with zero;
 - the duration of the step, of the reward, and of the judge's engine ([`overhead`]).
 """
 
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from datasets import Dataset
 from pocket.policy import MAX_TOKENS
@@ -30,21 +30,17 @@ from checklist_rewards.backends import pocket_dir
 from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.trl import ChecklistReward
 
-if TYPE_CHECKING:
-    pass
-
 console = Console(stderr=True)
 N, GROUPS = 8, 8
 """Completions per prompt (the size of a group), and groups per step."""
-EQUAL, NEARLY = 1e-8, 0.01
-"""Standard deviations below which the rewards of a group are equal (TRL's tolerance) or nearly equal."""
+EQUAL = 1e-8
+"""Standard deviation below which the rewards of a group are equal (TRL's tolerance)."""
 Gold = Callable[[str, str], float]
 """Text of a prompt and of a completion to gold, in [0, 1]."""
 LOGGED = {
     "proxy": "proxy",
     "gold": "rewards/gold/mean",
     "zero_variance": "zero_variance",
-    "small_variance": "small_variance",
     "step_seconds": "step_time",
     "reward_seconds": "reward_seconds",
     "engine_seconds": "engine_seconds",
@@ -84,17 +80,15 @@ class WatchedReward(ChecklistReward):
         for score in call.rewards:
             if score is not None:
                 log_metric("proxy", score)
-        for name, least in (("zero_variance", EQUAL), ("small_variance", NEARLY)):
-            log_metric(name, without_variance(call.rewards, N, least))
+        log_metric("zero_variance", without_variance(call.rewards, N))
         return call
 
 
-def without_variance(rewards: list[float | None], size: int, least: float = EQUAL) -> float:
-    """Fraction of groups (of `size` consecutive rewards) with a standard deviation below `least` or fewer than two
-    rewards."""
+def without_variance(rewards: list[float | None], size: int) -> float:
+    """Fraction of groups (of `size` consecutive rewards) with equal rewards, or fewer than two."""
     groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
     known = [[reward for reward in group if reward is not None] for group in groups]
-    return fmean(len(group) < 2 or pstdev(group) < least for group in known)
+    return fmean(len(group) < 2 or pstdev(group) < EQUAL for group in known)
 
 
 def overhead(log: list[dict[str, float]]) -> dict[str, float]:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pocket.data import ask, spoil
-from pocket.world import FAMILIES, WORD_FAMILIES, Task, tasks, write_response
+from pocket.data import questions_about, spoil
+from pocket.world import tasks, write_response
 
 from checklist_rewards.files.rows import write_rows
 
@@ -39,7 +39,7 @@ def labelled_rows(n: int, seed: int) -> Iterator[dict[str, Any]]:
             ("malformed", spoil(rng, spoil(rng, written))),
             ("cut", written[: rng.randint(1, len(written))]),
         ):
-            questions = dict(_questions(rng, task, target))
+            questions = dict(questions_about(rng, task, target))
             yield {
                 "id": f"{number}-{kind}",
                 "task": str(number),
@@ -48,12 +48,6 @@ def labelled_rows(n: int, seed: int) -> Iterator[dict[str, Any]]:
                 "checklist": list(questions),
                 "labels": list(questions.values()),
             }
-
-
-def _questions(rng: random.Random, task: Task, target: str) -> list[tuple[str, bool]]:
-    hints = [str(c.value) for c in task.constraints if c.family in WORD_FAMILIES]
-    of_task = [(constraint.question(), constraint.holds(target)) for constraint in task.constraints]
-    return of_task + ask(rng, target, list(FAMILIES), hints, "test")
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ def verdict_feedback(constraints: Sequence[Constraint], wrong: Sequence[Constrai
 def revise(rng: random.Random, text: str, demanded: Sequence[Constraint]) -> str | None:
     """`text` with the shortest edits that make it meet all of `demanded`; None if these edits are not enough."""
     wanted = {c.family: c for c in demanded}
-    banned = {str(c.value) for c in demanded if c.family == "avoid"}
+    banned = dict.fromkeys(str(c.value) for c in demanded if c.family == "avoid")  # a set has no fixed order
     small = text == text.lower() or "lowercase" in wanted
     bullets = "bullets" in wanted or re.search(r"^- ", text, re.MULTILINE) is not None
     bodies, marks = _sentences(text)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import tempfile
 from pathlib import Path
 
 import torch
+from english.common import save_json, staged
 from pocket.tokenizer import END, PAD
 from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -16,22 +15,14 @@ from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizer
 def save_pocket(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, output: Path, facts: dict[str, object]
 ) -> None:
-    """Save float16 weights, the tokenizer and `pocket.json` (`facts`) to `output`.
-
-    All files are written to a temporary folder first and then moved one by one, the weights last.
-    """
-    output.mkdir(parents=True, exist_ok=True)
+    """Save float16 weights, the tokenizer and `pocket.json` (`facts`) to `output`."""
     small = copy.deepcopy(model).to(torch.float16)
     small.generation_config = GenerationConfig(eos_token_id=END, pad_token_id=PAD)
-    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
-        staged = Path(folder)
-        small.save_pretrained(staged)
-        tokenizer.save_pretrained(staged)
-        (staged / "pocket.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        _inline_chat_template(staged, tokenizer)
-        for path in sorted(staged.iterdir(), key=lambda p: p.suffix == ".safetensors"):
-            path.chmod(0o644)
-            os.replace(path, output / path.name)
+    with staged(output) as folder:
+        small.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        save_json(folder / "pocket.json", facts)
+        _inline_chat_template(folder, tokenizer)
 
 
 def _inline_chat_template(folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -40,4 +31,4 @@ def _inline_chat_template(folder: Path, tokenizer: PreTrainedTokenizerFast) -> N
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     config |= {"chat_template": tokenizer.chat_template, "tokenizer_class": "PreTrainedTokenizerFast"}
-    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_json(path, config)

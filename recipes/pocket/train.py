@@ -92,38 +92,29 @@ class Rows(IterableDataset):
         rng = random.Random(f"{self.seed}-{self.stage.name}-{worker.id if worker else 0}")
         encoder, stage = data.Encoder(new_tokenizer()), self.stage
         writer = repair.RepairWriter(encoder)
+        own, rows = self.own, stage.rows
+        judged = {"max_sentences": stage.max_sentences, "questions": stage.questions, "with_input": stage.with_input}
+        kinds: dict[str, list[Callable[[], data.Row]]] = {
+            "bare": [lambda: data.bare_row(encoder, rng, stage.longest, stage.near)],
+            "copy": [lambda: data.copy_row(encoder, rng, stage.longest)],
+            "bridge": [lambda: data.bridge_row(encoder, rng)],
+            "judge": [lambda: data.judge_row(encoder, rng, own=own, **judged)],
+            "hand": [lambda: byhand.plain_row(encoder, rng, stage.questions)],
+            "shown": [lambda: byhand.shown_row(encoder, rng, 3)],
+            "unknown": [lambda: byhand.unknown_row(encoder, rng, 4)],
+            "short": [lambda: data.short_checklist_row(encoder, rng)],
+            "checklist": [lambda: data.checklist_row(encoder, rng)],
+            "follow": [lambda: data.follow_row(encoder, rng, stage.violate)],
+            "echo": [lambda: repair.echo_row(encoder, rng)],
+            "brief": [lambda: repair.brief_row(encoder, rng)],
+            "revise": [lambda: writer.from_checklist(rng, own), lambda: writer.from_critique(rng, own)],
+            "critique": [lambda: writer.critique(rng, own)],
+        }
         while True:
-            groups: dict[str, list[data.Row]] = {
-                "bare": [data.bare_row(encoder, rng, stage.longest, stage.near) for _ in range(stage.bare)],
-                "copy": [data.copy_row(encoder, rng, stage.longest) for _ in range(stage.copy)],
-                "bridge": [data.bridge_row(encoder, rng) for _ in range(stage.bridge)],
-                "judge": [
-                    data.judge_row(
-                        encoder,
-                        rng,
-                        max_sentences=stage.max_sentences,
-                        questions=stage.questions,
-                        with_input=stage.with_input,
-                        own=self.own,
-                    )
-                    for _ in range(stage.judge)
-                ],
-                "hand": [byhand.plain_row(encoder, rng, stage.questions) for _ in range(stage.by_hand)],
-                "shown": [byhand.shown_row(encoder, rng, 3) for _ in range(stage.by_hand // 3)],
-                "unknown": [byhand.unknown_row(encoder, rng, 4) for _ in range(stage.by_hand // 3)],
-                "short": [data.short_checklist_row(encoder, rng) for _ in range(stage.short)],
-                "checklist": [data.checklist_row(encoder, rng) for _ in range(stage.checklist)],
-                "follow": [data.follow_row(encoder, rng, stage.violate) for _ in range(stage.follow)],
-                "echo": [repair.echo_row(encoder, rng) for _ in range(stage.echo)],
-                "brief": [repair.brief_row(encoder, rng) for _ in range(stage.brief)],
-                "revise": [
-                    row(rng, self.own)
-                    for row in (writer.from_checklist, writer.from_critique)
-                    for _ in range(stage.revise)
-                ],
-                "critique": [writer.critique(rng, self.own) for _ in range(stage.revise)],
+            groups = {
+                kind: [row() for row in kinds[kind] for _ in range(rows[kind])] for kind in kinds if kind in rows
             }
-            yield [(name, collate(rows)) for name, rows in groups.items() if rows]
+            yield [(kind, collate(some)) for kind, some in groups.items()]
 
 
 def collate(rows: list[data.Row]) -> dict[str, torch.Tensor]:

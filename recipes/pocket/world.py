@@ -209,6 +209,15 @@ def satisfaction(task: Task, text: str) -> float:
     return sum(c.holds(text) for c in task.constraints) / len(task.constraints)
 
 
+def distinct_questions(rng: random.Random, count: int) -> list[str]:
+    """`count` different questions about words of the training split."""
+    questions: dict[str, None] = {}
+    while len(questions) < count:
+        family = rng.choice(list(FAMILIES))
+        questions[Constraint(family, rng.choice(FAMILIES[family].values or TRAIN_WORDS)).question()] = None
+    return list(questions)
+
+
 @lru_cache(maxsize=1)
 def _question_patterns() -> list[tuple[str, re.Pattern[str]]]:
     patterns = []

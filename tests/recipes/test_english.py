@@ -149,5 +149,22 @@ def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
     assert json.loads((output / save.CONFIG).read_text())["base_model_name_or_path"] == "smollm2"
     card = (output / "README.md").read_text()
     assert "8,004 labels about 4,000 texts" in card and "layers 10 to 11" in card
-    assert "| semeval | 250 | 0.750 [0.500, 1.000] |  | 0.750 [0.500, 1.000] |" in card
+    assert "| semeval | 250 | 0.750 [0.500, 1.000] | | 0.750 [0.500, 1.000] |" in card
     assert "| negation | 0.75 [0.50, 1.00] |" in card
+
+
+def test_the_packaged_writer_has_a_card_with_the_figures_of_all_writers(tmp_path):
+    runs, output = tmp_path / "runs", tmp_path / "english_writer"
+    (runs / "writer").mkdir(parents=True)
+    save_file({"lora_A.weight": torch.tensor([0.1])}, runs / "writer" / save.WEIGHTS)
+    (runs / "writer" / save.CONFIG).write_text(json.dumps({"layers_to_transform": [10, 11]}))
+    record = {"replies": 900, "steps": 700, "tokens": 10**5, "seconds": 600, "parameters": 2}
+    (runs / "writer" / train.RECORD).write_text(json.dumps(record | {"training": {"rank": 16, "epochs": 2.0}}))
+    figures = {"english-writer": {"valid": 1.0, "f1": 0.23, "instructions": 100}, "constraints": {"valid": 0.5}}
+    (runs / "figures.json").write_text(json.dumps(figures | {"threshold": 0.887}))
+    save.main(["writer", "--runs", str(runs), "--output", str(output)])
+    card = (output / "README.md").read_text()
+    assert "900 checklists, 2 epochs in 700 steps" in card and "at least 0.89" in card
+    assert "| english-writer | 1 | - |" in card and "| constraints | 0.5 | - |" in card
+    with pytest.raises(SystemExit):
+        save.main(["writer", "--runs", str(runs), "--probes", "probes.json"])

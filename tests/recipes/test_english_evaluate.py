@@ -4,7 +4,7 @@ import json
 
 import pytest
 from english import evaluate, probes
-from english.floors import length, lexical_features, overlap, regression
+from english.floors import lexical_features, overlap, regression
 from english.tasks import Example
 
 from checklist_rewards import ChecklistScorer
@@ -19,7 +19,7 @@ def example(target="It rains in Rome.", statement="it rains", label=1.0, group="
 
 def test_floors():
     some = [example(), example("The sun shines.", label=0.0), example("It pours.", references=("it pours",))]
-    assert overlap(some) == [1.0, 0.0, 1.0] and length(some) == [17.0, 15.0, 9.0]
+    assert overlap(some) == [1.0, 0.0, 1.0]
     predicted = regression(some * 5, some)
     assert predicted[0] > 0.5 > predicted[1]
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from english.demo import A_TEXT, ARMS, CONTENT, items_of, own_words
+from english.demo import A_TEXT, CONTENT, items_of
 from english.everyday import HELD_OUT_TOPICS, KINDS, TOPICS, prompts
 
 from checklist_rewards import Checklist
@@ -58,35 +58,22 @@ def test_the_demo_trains_and_continues(tmp_path):
     rules.write_text("generator: {kind: constraints}\n")
     options = ["--output", str(tmp_path / "run"), "--pipeline", str(rules), "--judge", "pocket", "--policy", "pocket"]
     options += ["--tokens", "8", "--groups", "2", "--prompts", "4", "--test-prompts", "2", "--steps", "2"]
-    summary = main([*options, "--arm", "code"])
-    folder = tmp_path / "run" / "code-0"
+    summary = main(options)
+    folder = tmp_path / "run" / "seed-0"
     assert len(summary["after"]["log"]) == 2 and 0 <= summary["after"]["requirements"] <= 1
     assert (folder / "curves.png").is_file() and (folder / "report.html").is_file()
     assert (folder / "answers.md").read_text().count("- after (requirements") == 2
     assert len((folder / "rewards.jsonl").read_text().splitlines()) == 2 * 2 * 8
     (folder / "summary.json").unlink()
-    again = main([*options, "--arm", "code"])  # nothing is left to train
+    again = main(options)  # nothing is left to train
     assert len((folder / "rewards.jsonl").read_text().splitlines()) == 2 * 2 * 8
     assert again["before"] == summary["before"]
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["after"]["answers"]
 
 
-def test_a_response_in_its_own_words_has_no_four_words_in_a_row_from_the_request():
-    item = own_words("Write a short note to a neighbour about a bridge. Keep it to 14 words or fewer.")
-    holds = check_of(item["check"]).holds
-    assert not holds("A note to a neighbour about a bridge.") and not holds("It is about: a Short Note To A friend.")
-    assert holds("Dear neighbour, the bridge is closed. Keep it to 14 words.")
-    assert not check_of(own_words("Explain tea. Be brief.")["check"]).holds("Explain tea!")
-
-
-def test_each_arm_has_its_items():
+def test_content_counts_half_of_what_code_knows_and_a_text_is_asked_for():
     checklist = Checklist.parse(["Is it about a bridge?"]).items[0].model_dump()
     coded = checklist | {"question": "Is it short?", "check": {"type": "words", "at_most": 5}}
-    items = {arm: items_of(arm, {"items": [checklist, coded]}, "Describe a bridge.") for arm in ARMS}
-    assert {arm: [item["question"] for item in some] for arm, some in items.items()} == {
-        "mixed": ["Is it about a bridge?", "Is it short?", A_TEXT["question"]],
-        "own-words": ["Is it about a bridge?", "Is it short?", A_TEXT["question"], own_words("x")["question"]],
-        "code": ["Is it short?"],
-        "judge": ["Is it about a bridge?"],
-    }
-    assert [item.get("weight") for item in items["mixed"][:2]] == [CONTENT, checklist["weight"]]
+    found = items_of({"items": [checklist, coded]})
+    assert [item["question"] for item in found] == ["Is it about a bridge?", "Is it short?", A_TEXT["question"]]
+    assert [item.get("weight") for item in found[:2]] == [CONTENT, checklist["weight"]]

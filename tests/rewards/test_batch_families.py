@@ -31,9 +31,8 @@ from tests.families import (
     RENDERED,
     WORDED,
     Family,
-    chat_template,
-    roles,
     tokenizer,
+    typed,
 )
 from tests.rewards.matrix import ABSENT, COLUMNS, REFUSED, RIGHT, THOUGHT, Trainer, cases, cell, matrix, seen
 
@@ -147,16 +146,15 @@ WAYS = list(itertools.product((False, True), ("declared", "rendered"), (False, T
 )
 def test_any_markers_that_a_template_shows_are_found(markers, special, how, opened, tmp_path):
     opens, closes = markers
-    turns = {**roles("<|role|>ROLE\nTEXT<|done|>\n"), "prompt": "<|role|>assistant\n" + (opens if opened else "")}
-    thought = {"thought": f"{opens}THOUGHT{closes}"} if how == "rendered" else {}
     field = {"open": opens.strip(), "close": closes.strip(), "content": "text"}
-    family = replace(
+    family = typed(
         DECLARED if how == "declared" else RENDERED,
+        turn="<|role|>ROLE\nTEXT<|done|>\n",
+        thought="" if how == "declared" else None,
         opens=opens,
         closes=closes,
         opened=opened,
         special=("<|role|>", *([opens.strip(), closes.strip()] if special else [])),
-        template=chat_template(**turns, **thought),
     )
     if family.response_template is not None:
         fields = {**family.response_template["fields"], "reasoning_content": field}

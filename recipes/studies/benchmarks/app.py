@@ -12,8 +12,6 @@ Prints a table and writes `runs/bench/app.json`.
 from __future__ import annotations
 
 import json
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,8 +22,8 @@ from typing import Any
 import httpx
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (2, 3)]
-from studies.benchmarks.figures import figures, finish, parser_of
-from studies.benchmarks.report import rows
+from studies.benchmarks.figures import figures, finish, memory_mib, parser_of, server
+from studies.benchmarks.report import chromium, rows
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.ui.guard import HEADER
@@ -77,12 +75,9 @@ def judge(client: httpx.Client, items: int, repeats: int) -> dict[str, list[floa
 
 def first_paint(base: str, repeats: int, folder: Path) -> dict[str, list[float]] | None:
     """Milliseconds until the report is shown; None without Chromium."""
-    from tests.ui import browser
-
-    if browser.found() is None:
-        return None
-    driver = browser.start(folder / "profile")
-    try:
+    with chromium(folder) as driver:
+        if driver is None:
+            return None
         driver.get(f"{base}/?token={TOKEN}")
         time.sleep(1)
         times = []
@@ -96,17 +91,6 @@ def first_paint(base: str, repeats: int, folder: Path) -> dict[str, list[float]]
                 time.sleep(0.005)
             times.append(1000 * (time.perf_counter() - started))
         return {"known": times[1:], "new": times[:1]}
-    finally:
-        driver.quit()
-
-
-def memory_mib(process: int) -> dict[str, float]:
-    """Resident memory of a process, now and at most; empty where /proc does not exist."""
-    status = Path(f"/proc/{process}/status")
-    text = status.read_text() if status.exists() else ""
-    named = {"now": "VmRSS", "peak": "VmHWM"}
-    found = {name: re.search(rf"{key}:\s+(\d+) kB", text) for name, key in named.items()}
-    return {name: int(match[1]) / 1024 for name, match in found.items() if match}
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
@@ -119,28 +103,20 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         with (project / "scored.jsonl").open("w") as file:
             for row in rows(args.rows, args.items, words=80):
                 file.write(json.dumps(row) + "\n")
-        command = [sys.executable, "-c", SERVER, str(project), TOKEN]
-        root = Path(__file__).resolve().parents[3]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as server:
-            assert server.stdout is not None
-            base = f"http://127.0.0.1:{int(server.stdout.readline())}"
-            try:
-                with httpx.Client(base_url=base, headers={HEADER: TOKEN}, timeout=600, trust_env=False) as client:
-                    result["judge"] = judge(client, args.items, 4 * args.repeats)
-                    before = memory_mib(server.pid)
-                    result["report_seconds"] = []
-                    for _ in range(2):
-                        started = time.perf_counter()
-                        client.get("/api/report", params={"file": "scored.jsonl"}).raise_for_status()
-                        result["report_seconds"].append(time.perf_counter() - started)
-                    after = memory_mib(server.pid)
-                    size = (project / "scored.jsonl").stat().st_size / 2**20
-                    memory = {"file": size, "before": before.get("now"), "after": after.get("now")}
-                    result["memory"] = memory | {"at most": after["peak"]} if before else None
-                (project / "scored.jsonl").touch()  # the browser's first request reads the file again
-                result["browser"] = first_paint(base, args.repeats, Path(name))
-            finally:
-                server.terminate()
+        with server("-c", SERVER, str(project), TOKEN) as (base, process):
+            with httpx.Client(base_url=base, headers={HEADER: TOKEN}, timeout=600, trust_env=False) as client:
+                result["judge"] = judge(client, args.items, 4 * args.repeats)
+                before = memory_mib(process.pid)
+                result["report_seconds"] = []
+                for _ in range(2):
+                    started = time.perf_counter()
+                    client.get("/api/report", params={"file": "scored.jsonl"}).raise_for_status()
+                    result["report_seconds"].append(time.perf_counter() - started)
+                memory = {"file": (project / "scored.jsonl").stat().st_size / 2**20, "before": before}
+                memory |= {"after": memory_mib(process.pid), "at most": memory_mib(process.pid, "VmHWM")}
+                result["memory"] = memory if before else None
+            (project / "scored.jsonl").touch()  # the browser's first request reads the file again
+            result["browser"] = first_paint(base, args.repeats, Path(name))
     found = figures(
         "ms",
         result["judge"],
@@ -151,8 +127,6 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     found += figures("seconds", reports, "first time", "request of a report")
     if result["browser"]:
         found += figures("ms", result["browser"], "known", "first paint of a report")
-    else:
-        print("No browser: apt-get install chromium chromium-driver.")
     if result["memory"]:
         found += figures("MiB", result["memory"], "file", "memory of the server")
     return finish(args.output, f"The app, {args.rows:,} rows x {args.items} items", found, result)

@@ -110,7 +110,10 @@ def identity() -> dict[str, Any]:
     """Machine, versions and commit of this run."""
 
     def output_of(*command: str) -> str:
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        try:
+            return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        except OSError:  # a machine without git
+            return ""
 
     versions = {"python": platform.python_version()}
     for name in VERSIONS:

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +40,28 @@ def turns(names: Iterable[str], repeat: int) -> list[str]:
     order = list(names)
     start = repeat % len(order)
     return order[start:] + order[:start]
+
+
+@contextmanager
+def server(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Address and process of a server: Python with these arguments, which prints its port. It ends with the block."""
+    command, root = [sys.executable, *arguments], Path(__file__).resolve().parents[3]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root) as process:
+        assert process.stdout is not None
+        try:
+            port = process.stdout.readline()
+            if not port:
+                sys.exit("the server did not start; see its error message above.")
+            yield f"http://127.0.0.1:{int(port)}", process
+        finally:
+            process.terminate()
+
+
+def memory_mib(pid: int, name: str = "VmRSS") -> float | None:
+    """Resident memory of a process, or with `VmHWM` at most; None where the system does not report it."""
+    status = Path(f"/proc/{pid}/status")
+    found = re.search(rf"{name}:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return int(found[1]) / 1024 if found else None
 
 
 def figures(unit: str, values: Mapping[str, float | Sequence[float]], to: str, about: str = "") -> list[Figure]:

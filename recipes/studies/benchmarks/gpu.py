@@ -3,26 +3,21 @@ forward pass costs, and what `model="reference"` costs in a GRPO step.
 
     python -P recipes/studies/benchmarks/gpu.py                  # one H100 or H200, at most 8 minutes
     python -P recipes/studies/benchmarks/gpu.py --shapes tiny    # a CPU: the same cases, to see that the script runs
-    python -P recipes/studies/benchmarks/gpu.py --redraw         # write the page again from the JSON file
 
 It needs torch, transformers and pydantic (with rich, which the benchmarks use), no weights and no network: the models
 are random weights in the shapes of Qwen2.5-0.5B, Qwen2.5-7B, Gemma-3-4B and Qwen3-30B-A3B cut to a quarter of its
-layers, made on the device in bf16. With trl, datasets and peft, the GRPO step is that of TRL with its defaults;
-otherwise a step written here stands in for it, and the page reports it.
+layers, made on the device in bf16. The GRPO step is that of TRL with its defaults, and also needs trl, datasets and
+peft.
 
-Every case is measured by itself: if one fails, or the time is over, the file says why and the next one runs. The JSON
-file and the page are written after each case, so that nothing is lost if the process is stopped.
+Every case is measured by itself: if one fails, or the time is over, the page says why and the next one runs. Writes
+`runs/bench/gpu.json` and the page `runs/bench/gpu.md`, both after each case, so that nothing is lost if the process is
+stopped.
 
-- *peak*: operations per second of a large `torch.matmul` in bf16, by CUDA events.
-- *reads*: 8 completions of a prompt x 8 items, inputs of 150, 400 and 2,000 tokens, in each way: as the planner
-  chooses, rows with masks as the planner would choose without kept prefixes (`rows`), rows as long as possible
-  (`wide`), prefixes kept as if a pass cost nothing (`kept`), separate prompts (`separate`), and `prefill`: plain rows
-  of 512 tokens, together as many as the tree of the prompts has. Seconds are medians of wall time with the device
-  synchronized before and after, on new tokens each time, after a warm-up.
-- *passes*: forward passes of known shapes. The figures of `backends/trees.py` are fitted to their times, and the reads
-  are repeated with a planner that uses them (`fitted`).
-- *flex*: the same rows as long as possible, with block masks and flex_attention. The package has no such way.
-- *grpo*: steps with and without the judge.
+- *peak*: operations per second of a large `torch.matmul` in bf16.
+- *passes*: forward passes of known shapes. The figures of `backends/trees.py` are fitted to their times.
+- *reads*: 8 completions of a prompt x 8 items, inputs of 150, 400 and 2,000 tokens, in each way. Wall time with the
+  device synchronized before and after, on new tokens each time, after a warm-up.
+- *GRPO*: steps with and without the judge.
 """
 
 from __future__ import annotations
@@ -32,15 +27,15 @@ import gc
 import json
 import math
 import os
-import platform
 import random
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,13 +45,12 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).res
 try:
     import numpy as np
     import torch
-    import transformers
-    from english.common import save_json
-    from studies.benchmarks.gpu_page import WAYS, page
-    from studies.benchmarks.reads import floor_flop, layer_weights, p_yes
-    from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
+    from studies.benchmarks.bench import identity, tables
+    from studies.benchmarks.figures import Figure, figures, parser_of
+    from studies.benchmarks.reads import changed, floor_flop, layer_weights, matmul_peak, p_yes, prefill, timed
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    from checklist_rewards.backends.inputs import Inputs, Past, plain_inputs, prefix_inputs, tree_inputs
+    from checklist_rewards.backends.inputs import Past, plain_inputs, prefix_inputs, tree_inputs
     from checklist_rewards.backends.tokens import TokenGroup
     from checklist_rewards.backends.transformers import TransformersBackend, first_line
     from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, DeviceCosts, TreeRow, floor_tokens, tree_rows
@@ -66,7 +60,6 @@ except ModuleNotFoundError as error:
         "(recipes/studies/README.md says how to bring them to a machine without a network)."
     ) from None
 
-Figures = dict[str, Any]
 T = TypeVar("T")
 LABELS = ("yes", "no")
 COMPLETIONS, ITEMS = 8, 8
@@ -76,7 +69,7 @@ PROMPT = 150
 """Tokens of the prompt of a GRPO step."""
 REPEATS = 5
 _QWEN = {"max_position_embeddings": 32_768, "rms_norm_eps": 1e-6}
-SHAPES: dict[str, Figures] = {
+SHAPES: dict[str, dict[str, Any]] = {
     "Qwen2.5-7B": _QWEN
     | {"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18_944, "num_hidden_layers": 28}
     | {"num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152_064, "tie_word_embeddings": False},
@@ -94,13 +87,35 @@ SHAPES: dict[str, Figures] = {
 SMALLEST = "Qwen2.5-0.5B"
 POLICY = _QWEN | {"model_type": "qwen2", "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28}
 POLICY |= {"num_attention_heads": 12, "num_key_value_heads": 2, "vocab_size": 151_936, "tie_word_embeddings": True}
-_TINY = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16}
+_TINY = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "head_dim": 16}
 _TINY |= {"num_key_value_heads": 2, "vocab_size": 512, "sliding_window": 48, "query_pre_attn_scalar": 16}
 _TINY |= {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+NEAR = 1.03
+"""The planner's choice counts as the fastest if it takes at most this much of the fastest way: two runs of one way
+differ by as much."""
+ABOUT = """# Reads on a GPU
+
+{warning}A *read* is one item answered about one completion. Each case has {completions} completions of a prompt and \
+{items} items about each, with {rules} tokens of rules, {target} per completion and {tail} per item. The models have \
+random weights in bf16. Ways to read:
+
+- *planner*: as the package chooses; *fitted*: as it would choose with the figures that fit the measured passes
+- *rows*: what the planner chooses without kept prefixes; *wide*: rows as long as possible
+- *kept*: prefixes kept as if a pass cost nothing; *separate*: separate prompts
+- *prefill*: plain rows of 512 tokens, together as many as the tree of the prompts has
+
+The least work is the layers' matrices for each token of the tree, and attention to the tokens before it. \
+`checklist_rewards/backends/trees.py` has the costs of a pass in use: *one* is a pass in tokens, and *by formula* the \
+time of the shortest pass, times the peak, divided by the operations of a token.
+
+Aims: 1.00 of the least tokens; at most 1.2 x the time of *prefill*; 60% of the peak with the 7B shape; the planner's \
+choice the fastest in 9 of 10 cases; the reference judge under 10% of a GRPO step and under 2% more memory.
+
+"""
 
 
 class Run:
-    """The results, and the time that is left. They are saved after each case.
+    """The figures in the form of `bench.py`, and the time that is left. They are saved after each case.
 
     Args:
         args (`argparse.Namespace`): The arguments of the script.
@@ -112,17 +127,19 @@ class Run:
         self.started = time.monotonic()
         self.inputs: Sequence[int] = (8, 60) if self.tiny else (150, 400, 2_000)
         self.repeats = 1 if self.tiny else REPEATS
-        self.cases: dict[str, Figures] = {}
-        self.results: Figures = {"settings": settings_of(args), "machine": machine(self.device), "cases": self.cases}
-        only = args.only or [*SHAPES, "grpo"]
-        self.shapes = {name: shape | self._small(shape) for name, shape in SHAPES.items() if name in only}
-        self.grpo = "grpo" in only
+        self.peak = 0.0
+        self.medians: list[dict[str, float]] = []
+        """Median seconds of each way, for each length of input of each shape."""
+        self.results = identity() | {"load": os.getloadavg()[0], "failed": {}, "parts": {}}
+        if self.device.type == "cuda":
+            self.results["machine"]["processor"] = gpu_name()
 
-    def _small(self, shape: Figures) -> Figures:
+    def sizes(self, shape: dict[str, Any]) -> dict[str, Any]:
+        """The sizes to measure of a shape."""
         if not self.tiny:
-            return {}
+            return shape
         layers = 6 if shape["model_type"] == "gemma3_text" else 2  # the sixth layer is the first without a window
-        return {name: value for name, value in _TINY.items() if name in shape} | {"num_hidden_layers": layers}
+        return shape | {name: value for name, value in _TINY.items() if name in shape} | {"num_hidden_layers": layers}
 
     def reads(self, backend: Shape, tokens: int, count: int) -> list[list[TokenGroup]]:
         """Some batches of reads with an input of so many tokens, each with tokens of its own."""
@@ -134,116 +151,91 @@ class Run:
         """Seconds until the time is over."""
         return 60 * self.args.minutes - (time.monotonic() - self.started)
 
-    def case(self, name: str, call: Callable[[], Figures], seconds: float = 10) -> Figures:
-        """Measure a case, unless fewer than `seconds` are left. An error becomes its result."""
-        started, found = time.monotonic(), Figures()
-        if self.left < (0 if self.tiny else seconds):
-            found = {"skipped": f"only {max(self.left, 0):.0f} s of {self.args.minutes:g} minutes were left"}
-        else:
-            cleared(self.device)
-            try:
-                found = call()
-            except Exception as error:
-                found = {"error": f"{type(error).__name__}: {first_line(error)}"}
-            found["case_seconds"] = round(time.monotonic() - started, 2)
-            found["peak_gib"] = memory_in_use(self.device, peak=True) / 2**30
-        cleared(self.device)
-        self.cases[name] = found
+    def part(self, title: str) -> None:
+        """Begin a part of the page."""
+        self.began, self.current = time.monotonic(), {"title": title, "seconds": 0, "figures": list[Figure]()}
+        self.results["parts"][title] = self.current
+
+    def add(self, *arguments: Any) -> None:
+        """Add [`figures`] to the part."""
+        self.current["figures"] += figures(*arguments)
+
+    def attempt(self, name: str, call: Callable[[], T]) -> T | None:
+        """The value of a call; None, with the reason on the page, if it fails."""
+        try:
+            return call()
+        except Exception as error:
+            self.results["failed"][name] = f"{type(error).__name__}: {first_line(error)}"
+            print(f"{name}: {self.results['failed'][name]}", flush=True)
+        cleared()
+        return None
+
+    def case(self, name: str, call: Callable[[], T], least: float) -> T | None:
+        """An attempt that also fails if fewer than `least` seconds are left. The page is saved after it."""
+
+        def in_time() -> T:
+            if self.left < (0 if self.tiny else least):
+                raise TimeoutError(f"only {max(self.left, 0):.0f} s of {self.args.minutes:g} minutes were left")
+            return call()
+
+        started = time.monotonic()
+        found = self.attempt(name, in_time)
+        cleared()
         self.save()
-        state = found.get("error") or found.get("skipped") or f"{found['case_seconds']} s"
-        print(f"{name}: {state}", flush=True)
+        print(f"{name}: {time.monotonic() - started:.1f} s", flush=True)
         return found
 
     def save(self) -> None:
         """Write the results and the page."""
-        self.results["seconds"] = round(time.monotonic() - self.started, 1)
-        save_json(self.args.output, self.results)
-        self.args.page.parent.mkdir(parents=True, exist_ok=True)
-        self.args.page.write_text(page(self.results), encoding="utf-8")
+        self.current["seconds"] = round(time.monotonic() - self.began)
+        real = self.device.type == "cuda" and not self.tiny
+        warning = "" if real else (
+            "**No GPU was measured.** The tables are from a run with tiny shapes of the same architectures. They show "
+            "that the script runs to its end. They say nothing about the speed of a GPU or of the models that they "
+            "name.\n\n"
+        )  # fmt: skip
+        lengths = LENGTHS[self.args.shapes]
+        page = ABOUT.format(warning=warning, completions=COMPLETIONS, items=ITEMS, **lengths) + tables(self.results)
+        self.args.output.parent.mkdir(parents=True, exist_ok=True)
+        self.args.output.write_text(json.dumps(self.results, indent=1) + "\n", encoding="utf-8")
+        self.args.output.with_suffix(".md").write_text(page, encoding="utf-8")
 
 
-def settings_of(args: argparse.Namespace) -> Figures:
-    """What was asked for, without the paths."""
-    asked: Figures = {"shapes": args.shapes, "minutes": args.minutes, "only": args.only, "seed": 0}
-    return asked | {"completions": COMPLETIONS, "items": ITEMS} | LENGTHS[args.shapes]
-
-
-def machine(device: torch.device) -> Figures:
-    """The device, its driver and clocks where they can be read, and the versions."""
-    found: Figures = {"device": device.type, "python": platform.python_version(), "torch": torch.__version__}
-    found |= {"transformers": transformers.__version__, "threads": torch.get_num_threads(), "cores": os.cpu_count()}
-    if device.type != "cuda":
-        return found | {"name": f"CPU ({platform.machine()})"}
-    of = torch.cuda.get_device_properties(device)
-    found |= {"name": of.name, "memory_gib": of.total_memory / 2**30, "multiprocessors": of.multi_processor_count}
-    return found | {"cuda": torch.version.cuda} | smi("driver_version", "clocks.sm", "clocks.max.sm", "power.limit")
-
-
-def smi(*names: str) -> dict[str, str]:
-    """Values that nvidia-smi reads from the first GPU; for the first name, the reason if they cannot be read."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader", "--id=0"]
+def gpu_name() -> str:
+    """The GPU with its memory and CUDA, and driver, clocks and power limit where nvidia-smi can read them."""
+    about = torch.cuda.get_device_properties(0)
+    found = f"{about.name}, {about.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
+    query = "--query-gpu=driver_version,clocks.sm,clocks.max.sm,power.limit"
     try:
+        command = ["nvidia-smi", query, "--format=csv,noheader", "--id=0"]
         line = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-        return dict(zip(names, (value.strip() for value in line.splitlines()[0].split(",")), strict=True))
+        driver, clock, most, power = (value.strip() for value in line.splitlines()[0].split(","))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        return {names[0]: f"not readable ({first_line(error)})"}
+        return f"{found}, nvidia-smi not readable ({first_line(error)})"
+    return f"{found}, driver {driver}, SM clock {clock} at the start, at most {most}, power limit {power}"
 
 
-def cleared(device: torch.device) -> None:
+def cleared() -> None:
     """Free memory that is no longer used, and start to count its peak again."""
     gc.collect()
-    if device.type == "cuda":
+    if torch.cuda.is_available():
         with suppress(RuntimeError):  # after an error of the device, which is in the results
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
 
 
-def memory_in_use(device: torch.device, peak: bool = False) -> int:
-    """Bytes that tensors use on a GPU, or used at most; 0 on a CPU."""
-    if device.type != "cuda":
-        return 0
-    return torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()
-
-
-def timed(call: Callable[[], T], device: torch.device) -> tuple[float, T]:
-    """Seconds of wall time until the device has finished, and what was returned."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    started = time.perf_counter()
-    result = call()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - started, result
-
-
-def median_seconds(call: Callable[[], object], device: torch.device, repeats: int, most: float = 3.0) -> float:
-    """The median of some repeats after a warm-up; fewer if they take more than `most` seconds."""
+def repeated(call: Callable[[], object], repeats: int, most: float = 3.0) -> list[float]:
+    """Seconds of some repeats after a warm-up; fewer if they take more than `most` seconds."""
     call()
     seconds: list[float] = []
     while len(seconds) < repeats and (not seconds or sum(seconds) < most):
-        seconds.append(timed(call, device)[0])
-    return statistics.median(seconds)
+        seconds.append(timed(call)[0])
+    return seconds
 
 
-def gemm_peak(device: torch.device, size: int) -> Figures:
-    """Operations per second of a product of two square bf16 matrices of random values: the median of five times."""
-    torch.manual_seed(0)
-    one, other = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
-
-    def seconds(products: int) -> float:
-        if device.type != "cuda":
-            return timed(lambda: [one @ other for _ in range(products)], device)[0] / products
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(products):
-            one @ other
-        end.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(end) / 1000 / products
-
-    seconds(3)
-    found = {"size": size, "flops": 2 * size**3 / statistics.median(seconds(10) for _ in range(5))}
-    return found if device.type != "cuda" else found | smi("clocks.sm", "temperature.gpu")
+def ms(seconds: dict[str, list[float]]) -> dict[str, list[float]]:
+    """The same in milliseconds."""
+    return {name: [1000 * one for one in some] for name, some in seconds.items()}
 
 
 class Ids:
@@ -277,7 +269,7 @@ class Shape(TransformersBackend):
         return list(chain.from_iterable(answers)), usage
 
 
-def random_model(shape: Figures, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Any:
+def random_model(shape: dict[str, Any], device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Any:
     """A model with random weights, made on the device. Raises `MemoryError` if it would not fit."""
     torch.manual_seed(0)
     own = {name: value for name, value in shape.items() if name != "model_type"}
@@ -293,7 +285,7 @@ def random_model(shape: Figures, device: torch.device, dtype: torch.dtype = torc
     return model.to(device).eval()
 
 
-def reads_of(input_tokens: int, vocabulary: int, seed: int, lengths: Figures) -> list[TokenGroup]:
+def reads_of(input_tokens: int, vocabulary: int, seed: int, lengths: dict[str, int]) -> list[TokenGroup]:
     """One prompt of `input_tokens` tokens, 8 completions, 8 questions about each, of random tokens."""
     rng = random.Random(seed)
 
@@ -304,103 +296,80 @@ def reads_of(input_tokens: int, vocabulary: int, seed: int, lengths: Figures) ->
     return [TokenGroup(start + some(lengths["target"]), tails) for _ in range(COMPLETIONS)]
 
 
-@contextmanager
-def reading(backend: Shape, way: str, fitted: DeviceCosts | None = None) -> Iterator[None]:
-    """Context manager in which an engine reads in one of the ways."""
-    before = {name: getattr(backend, name) for name in ("device_costs", "keeps", "packs")}
-    costs = backend.device_costs
-    packed = {"packs": True, "keeps": False}  # whatever the self-check of the engine has found
-    changes: dict[str, Figures] = {
+def ways(backend: Shape, fitted: DeviceCosts | None) -> dict[str, dict[str, Any]]:
+    """The ways to read, by name, as changed attributes of the engine."""
+    costs, packed = backend.device_costs, {"packs": True, "keeps": False}  # whatever the engine's self-check has found
+    return {
         "planner": {},
-        "fitted": {"device_costs": fitted or costs},
+        **({"fitted": {"device_costs": fitted}} if fitted else {}),
         "rows": packed,
         "wide": packed | {"device_costs": costs._replace(even=math.inf, widest=backend.max_batch_tokens)},
         "kept": packed | {"keeps": True, "device_costs": costs._replace(one=0)},
-        "separate": {"keeps": False, "packs": False},
+        "separate": {"packs": False, "keeps": False},
     }
-    for name, value in changes[way].items():
-        setattr(backend, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(backend, name, value)
 
 
-@torch.inference_mode()
-def prefill(backend: Shape, tokens: int, width: int = 512) -> None:
-    """A plain forward pass of `tokens` tokens, in rows of 512, as many in a pass as the engine would take."""
-    ids = torch.arange(tokens, device=backend.device) % min(1000, backend.model.config.vocab_size)
-    whole, most = tokens // width * width, max(backend._costs.batch // width, 1)
-    for rows in ids[:whole].view(-1, width).split(most) if whole else ():
-        backend.model(input_ids=rows, use_cache=False, logits_to_keep=1)
-    if tokens > whole:
-        backend.model(input_ids=ids[None, whole:], use_cache=False, logits_to_keep=1)
+def read_batches(
+    backend: Shape, batches: Sequence[list[TokenGroup]], changes: dict[str, Any]
+) -> tuple[list[float], list[list[float]], Any]:
+    """Seconds of the batches after the first, which warms up; answers of each batch; and the usage of the last one.
+    Fewer batches if they take more than 6 seconds."""
+    seconds: list[float] = []
+    answers: list[list[float]] = []
+    with changed(backend, **changes):
+        for seed, groups in enumerate(batches):
+            spent, (found, usage) = timed(partial(backend.read, groups, LABELS))
+            seconds.append(spent)
+            answers.append(p_yes(found))
+            if seed and sum(seconds) > 6:
+                break
+    return seconds[1:], answers, usage
 
 
-def read_case(backend: Shape, run: Run, input_tokens: int, peak: float, fitted: DeviceCosts | None) -> Figures:
+def measure_reads(run: Run, name: str, backend: Shape, input_tokens: int, fitted: DeviceCosts | None) -> None:
     """The reads of one length of input, in each way."""
-    device, batches = backend.device, run.reads(backend, input_tokens, run.repeats + 1)
-    separate, floor = floor_tokens(batches[0], backend.limit)
-    found: Figures = {"prompt_tokens": separate, "floor": floor, "packs": backend.packs, "keeps": backend.keeps}
-    seconds: Figures = {}
-    answers: dict[str, list[list[float]]] = {}
-    found["seconds"], found["ways"] = seconds, {}
-    seconds["prefill"] = median_seconds(lambda: prefill(backend, floor), device, run.repeats)
-    for way in WAYS:
-        if way == "fitted" and fitted is None:
-            continue
-        try:
-            with reading(backend, way, fitted):
-                taken: list[float] = []
-                answers[way] = []
-                for seed, groups in enumerate(batches):  # the first is the warm-up
-                    spent, last = timed(lambda groups=groups: backend.read(groups, LABELS), device)
-                    taken.append(spent)
-                    answers[way].append(p_yes(last[0]))
-                    if seed and sum(taken) > 6:
-                        break
-            seconds[way] = statistics.median(taken[1:])
-            _, usage = last
-            found["ways"][way] = {
-                "computed": usage.computed_tokens,
-                "cached": usage.cached,
-                "separate": usage.separate,
-            }
-        except Exception as error:
-            found["ways"][way] = {"error": first_line(error)}
-            cleared(device)
-    if "planner" in seconds:
-        found["reads_per_second"] = COMPLETIONS * ITEMS / seconds["planner"]
-        found["computed_over_floor"] = found["ways"]["planner"]["computed"] / floor
-        found["over_prefill"] = seconds["planner"] / seconds["prefill"]
-        found["flop"] = floor_flop(backend, batches[0])
-        found["share_of_peak"] = found["flop"] / seconds["planner"] / peak if peak else None
+    about, batches = f"input of {input_tokens:,} tokens", run.reads(backend, input_tokens, run.repeats + 1)
+    least = floor_tokens(batches[0], backend.limit)[1]
+    rows = max(backend._costs.batch // 512, 1)
+    seconds = {"prefill": repeated(lambda: prefill(backend, least, rows), run.repeats)}
+    computed, answers = {"least": least}, {}
+    for way, changes in ways(backend, fitted).items():
+        if found := run.attempt(f"{name}, {about}, {way}", partial(read_batches, backend, batches, changes)):
+            seconds[way], answers[way], usage = found
+            computed[way] = usage.computed_tokens
+    medians = {way: statistics.median(some) for way, some in seconds.items()}
+    run.medians.append(medians)
+    run.add("ms", ms(seconds), "prefill", about)
+    run.add("tokens computed", computed, "least", about)
     if "planner" in answers and "separate" in answers:
-        found["difference"] = difference(answers["planner"], answers["separate"])
-    return found
+        rates = {way: COMPLETIONS * ITEMS / medians[way] for way in ("separate", "planner")}
+        run.add("reads per second", rates, "separate", about)
+        add_difference(run, answers["planner"], answers["separate"], f"{about}, planner from separate")
+        if run.peak:
+            done = floor_flop(backend, batches[0]) / medians["planner"]
+            run.add("TFLOP/s of the least work", {"peak": run.peak / 1e12, "planner": done / 1e12}, "peak", about)
 
 
-def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Figures:
-    """Largest and mean difference of P(yes) between two ways to read, over the batches that both have read."""
+def add_difference(run: Run, ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], about: str) -> None:
+    """Mean and largest difference of P(yes) between two ways to read, over the batches that both have read."""
     apart = np.concatenate([np.abs(np.subtract(one, other)) for one, other in zip(ours, theirs, strict=False)])
-    return {"reads": len(apart), "largest": float(apart.max()), "mean": float(apart.mean())}
+    thousandths = {"mean": 1000 * float(apart.mean()), "largest": 1000 * float(apart.max())}
+    run.add("difference of P(yes), in thousandths", thousandths, "mean", about)
 
 
-def single_case(backend: Shape, run: Run) -> Figures:
+def measure_single_precision(run: Run, backend: Shape) -> None:
     """Differences of P(yes) of bf16 from single precision, of the model's own weights. Changes the model."""
     batches = [groups for length in run.inputs for groups in run.reads(backend, length, run.repeats)]
 
-    def read(way: str, groups: list[TokenGroup]) -> list[float]:
-        with reading(backend, way):
-            return p_yes(backend.read(groups, LABELS)[0])
+    def read(engine: Shape, way: str) -> list[list[float]]:
+        with changed(engine, **ways(engine, None)[way]):
+            return [p_yes(engine.read(groups, LABELS)[0]) for groups in batches]
 
-    half = {way: [read(way, groups) for groups in batches] for way in ("planner", "separate")}
+    half = {way: read(backend, way) for way in ("planner", "separate")}
     backend.model.float()
-    exact = Shape(backend.model)
-    with reading(exact, "separate"):
-        single = [p_yes(exact.read(groups, LABELS)[0]) for groups in batches]
-    return {way: difference(values, single) for way, values in half.items()}
+    single = read(Shape(backend.model), "separate")
+    for way, values in half.items():
+        add_difference(run, values, single, f"{way} in bf16 from float32")
 
 
 PASSES: dict[str, dict[str, list[tuple[int, int, int]]]] = {
@@ -420,26 +389,33 @@ PASSES: dict[str, dict[str, list[tuple[int, int, int]]]] = {
 """Passes to measure by kind: rows, width of a row, and kept tokens."""
 
 
-def pass_case(backend: Shape, run: Run, peak: float) -> Figures:
-    """Seconds of passes of known shapes, and the figures of `backends/trees.py` that fit them."""
-    passes = []
-    specs = [(kind, *spec) for kind, several in PASSES[run.args.shapes].items() for spec in several]
-    for kind, rows, width, past in specs:
-        line: Figures = {"kind": kind, "rows": rows, "width": width, "past": past}
-        passes.append(line)
-        try:
-            line["seconds"] = pass_seconds(backend, kind, rows, width, past, run.repeats)
-        except Exception as error:
-            line["error"] = first_line(error)
-            cleared(backend.device)
-    try:
-        return {"passes": passes, **fit(passes, backend, peak)}
-    except ValueError as error:  # none was measured, or none fits
-        return {"passes": passes, "not_fitted": first_line(error)}
+def measure_passes(run: Run, name: str, backend: Shape) -> DeviceCosts:
+    """Passes of known shapes, and the costs that fit them. Returns these. Raises `ValueError` if none fit."""
+    passes: list[dict[str, Any]] = []
+    run.current["passes"] = passes
+    for kind, several in PASSES[run.args.shapes].items():
+        for spec in several:
+            called = "{} rows of {} tokens below {}".format(*spec)
+            call = partial(pass_seconds, backend, kind, *spec, run.repeats)
+            if found := run.attempt(f"{name}, {kind}: {called}", call):
+                line = {"kind": kind, **dict(zip(("rows", "width", "past"), spec, strict=True))}
+                passes.append(line | {"seconds": statistics.median(found)})
+    shortest = min((line["seconds"] for line in passes), default=0.0)
+    layers = backend.model.config.num_hidden_layers
+    run.add("µs per layer", {"shortest pass": 1e6 * shortest / layers}, "shortest pass")
+    found, errors = fitted(passes, backend.model.get_input_embeddings().embedding_dim)
+    by_formula = {"one": shortest * run.peak / (2 * layer_weights(backend.model))} if run.peak else {}
+    for cost, value in found.items():
+        values = {"in use": getattr(backend.device_costs, cost), "fitted": value}
+        values |= {"by formula": by_formula[cost]} if cost in by_formula else {}
+        run.add("tokens", values, "in use", f"costs of a pass, {cost}")
+    error = {"median": float(np.median(errors)), "largest": float(errors.max())}
+    run.add("relative error of the fitted costs", error, "median", "measured passes")
+    return backend.device_costs._replace(**found)
 
 
-def pass_seconds(backend: Shape, kind: str, rows: int, width: int, past: int, repeats: int) -> float:
-    """Median seconds of a pass, with its inputs and masks."""
+def pass_seconds(backend: Shape, kind: str, rows: int, width: int, past: int, repeats: int) -> list[float]:
+    """Seconds of a pass, with its inputs and masks."""
     rng, vocabulary = random.Random(width + past), backend.model.config.vocab_size
     layers, model, device = backend.layers, backend.model, backend.device
 
@@ -455,21 +431,19 @@ def pass_seconds(backend: Shape, kind: str, rows: int, width: int, past: int, re
     with backend.in_turn():
         if kind == "plain":
             several = [next(tree_rows([(ids(width), [([], None)])], 0)) for _ in range(rows)]
-            return median_seconds(lambda: backend._logits(plain_inputs(several, device)), device, repeats)
+            return repeated(lambda: backend._logits(plain_inputs(several, device)), repeats)
         assert layers is not None, "this model takes no masks"
         several, kept = [row() for _ in range(rows)], None
         if past:
             inputs = prefix_inputs(ids(past), layers, model, device)
             backend._logits(inputs)
             kept = Past(inputs.past)
-        return median_seconds(
-            lambda: backend._logits(tree_inputs(several, layers, model, device, kept)), device, repeats
-        )
+        return repeated(lambda: backend._logits(tree_inputs(several, layers, model, device, kept)), repeats)
 
 
-def fitted(passes: Sequence[Figures], size: int) -> Figures:
+def fitted(passes: Sequence[dict[str, Any]], size: int) -> tuple[dict[str, float], np.ndarray]:
     """The figures of [`DeviceCosts`] with which the estimates are nearest to the measured seconds, by least squares of
-    the relative errors.
+    the relative errors; and these errors.
 
     seconds = launch + token x tokens + pair x (masked pairs + n^2 / 2 of plain rows) + more x plain tokens + copy x
     copied tokens. A negative coefficient is set to 0, except `more`, which is negative if a pair is cheaper without a
@@ -497,183 +471,42 @@ def fitted(passes: Sequence[Figures], size: int) -> Figures:
     if value["token"] <= 0:
         raise ValueError("no costs fit the measured passes: a token would take no time")
     token, pair = value["token"], value["pair"]
-    figures = {
+    costs = {
         "even": token / pair / size if pair else 1e6,
         "one": value["launch"] / token,
         "skipped": value["more"] / pair if pair else 0.0,
         "copied": value["copy"] / pair if pair else 0.0,
     }
-    return {"figures": figures, "token": token, "errors": np.abs(matrix @ found - 1)}
+    return costs, np.abs(matrix @ found - 1)
 
 
-def fit(passes: Sequence[Figures], backend: Shape, peak: float) -> Figures:
-    """The fitted figures beside those in use, and the cost of a pass that its launch and the peak predict."""
-    known = [line for line in passes if "seconds" in line]
-    found = fitted(known, backend.model.get_input_embeddings().embedding_dim)
-    shortest = min(line["seconds"] for line in known)
-    return {
-        "fitted": found["figures"],
-        "in_code": {name: getattr(backend.device_costs, name) for name in found["figures"]},
-        "seconds_per_token": found["token"],
-        "relative_error": {"median": float(np.median(found["errors"])), "largest": float(found["errors"].max())},
-        "shortest_pass": shortest,
-        "launch_per_layer": shortest / backend.model.config.num_hidden_layers,
-        "one_by_formula": shortest * peak / (2 * layer_weights(backend.model)) if peak else None,
-    }
-
-
-def experts_case(backend: Shape, run: Run, input_tokens: int) -> Figures:
-    """Seconds of the same reads with each implementation of the experts, and which is the default."""
-    model, [groups] = backend.model, run.reads(backend, input_tokens, 1)
-    default = model.config._experts_implementation
-    found: Figures = {"default": default, "seconds": {}}
-    for name in ("grouped_mm", "eager", "batched_mm"):
-        try:
-            model.set_experts_implementation(name)
-            found["seconds"][name] = median_seconds(
-                lambda: backend.read(groups, LABELS),
-                backend.device,
-                min(run.repeats, 3),
-            )
-        except Exception as error:
-            found.setdefault("errors", {})[name] = first_line(error)
-            cleared(backend.device)
+def measure_experts(run: Run, name: str, backend: Shape) -> None:
+    """The reads of the longest input with each implementation of the experts; the default is the peer."""
+    model, [groups] = backend.model, run.reads(backend, run.inputs[-1], 1)
+    default, seconds = model.config._experts_implementation, {}
+    for implementation in (default, *{"grouped_mm", "eager", "batched_mm"} - {default}):
+        model.set_experts_implementation(implementation)
+        call = partial(repeated, partial(backend.read, groups, LABELS), min(run.repeats, 3))
+        if found := run.attempt(f"{name}, experts: {implementation}", call):
+            seconds[implementation] = found
     model.set_experts_implementation(default)
-    return found
+    run.add("ms", ms(seconds), default, f"experts, input of {run.inputs[-1]:,} tokens")
 
 
-def shape_cases(run: Run, name: str, shape: Figures, peak: float) -> None:
+def measure_shape(run: Run, name: str) -> None:
     """All cases of a shape, with one model."""
-    held: list[Shape] = []
-
-    def load() -> Figures:
-        seconds, backend = timed(lambda: Shape(random_model(shape, run.device)), run.device)
-        held.append(backend)
-        model = backend.model
-        weights = sum(weight.numel() for weight in model.parameters())
-        return {"load_seconds": seconds, "weights": weights, "active_weights": layer_weights(model)} | {
-            "packs": held[0].packs,
-            "keeps": held[0].keeps,
-        }
-
-    run.case(f"{name}: model", load, 20)
-    if not held:
+    shape = run.sizes(SHAPES[name])
+    run.part(name)
+    backend = run.case(f"{name}: model", lambda: Shape(random_model(shape, run.device)), 20)
+    if backend is None:
         return
-    backend = held[0]
-    passes = run.case(f"{name}: passes", lambda: pass_case(backend, run, peak), 15)
-    costs = backend.device_costs._replace(**passes["fitted"]) if "fitted" in passes else None
+    costs = run.case(f"{name}: passes", lambda: measure_passes(run, name, backend), 15)
     for tokens in run.inputs:
-        run.case(f"{name}: {tokens}", lambda tokens=tokens: read_case(backend, run, tokens, peak, costs), 15)
+        run.case(f"{name}: {tokens}", partial(measure_reads, run, name, backend, tokens, costs), 15)
     if shape["model_type"] == "qwen3_moe":
-        run.case(f"{name}: experts", lambda: experts_case(backend, run, run.inputs[-1]), 15)
+        run.case(f"{name}: experts", partial(measure_experts, run, name, backend), 15)
     if name == SMALLEST:
-        run.case(f"{name}: single precision", lambda: single_case(backend, run), 30)
-
-
-def block_attention(
-    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None, **_: Any
-) -> tuple[torch.Tensor, None]:
-    """flex_attention as an attention implementation of transformers; compiled on a GPU."""
-    heads = query.shape[1]
-    if heads & (heads - 1):  # its kernels share keys between powers of two only
-        times = heads // key.shape[1]
-        key, value = key.repeat_interleave(times, dim=1), value.repeat_interleave(times, dim=1)
-    out = _flex(query.device.type)(
-        query, key, value, block_mask=attention_mask, scale=scaling, enable_gqa=heads != key.shape[1]
-    )
-    return out.transpose(1, 2).contiguous(), None
-
-
-_compiled: dict[str, Any] = {}
-
-
-def _flex(device: str) -> Any:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    if device not in _compiled:
-        _compiled[device] = flex_attention if device == "cpu" else torch.compile(flex_attention)
-    return _compiled[device]
-
-
-def block_inputs(rows: Sequence[TreeRow[Any]], backend: Shape) -> Inputs:
-    """Inputs of rows with block masks, padded to whole blocks."""
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    device, config = backend.device, backend.model.config.get_text_config()
-    width = -(-max(len(row.ids) for row in rows) // 128) * 128
-    most = max(len(row.starts) for row in rows)
-    ids, positions = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(2))
-    segments = torch.full((len(rows), width), most, dtype=torch.long)
-    seen = torch.zeros(len(rows), most + 1, most + 1, dtype=torch.bool)
-    seen[:, most, most] = True
-    for place, row in enumerate(rows):
-        end, count = len(row.ids), len(row.starts)
-        ids[place, :end] = torch.tensor(row.ids)
-        positions[place, :end] = torch.from_numpy(row.positions())
-        segments[place, :end] = torch.from_numpy(row.segments())
-        seen[place, :count, :count] = torch.from_numpy(row.ancestors())
-    ids, positions, segments, seen = (part.to(device) for part in (ids, positions, segments, seen))
-
-    def mask(window: int | None) -> Any:
-        def visible(b: Any, _: Any, q: Any, k: Any) -> Any:
-            inside = seen[b, segments[b, q], segments[b, k]] & (q >= k)
-            return inside if window is None else inside & (positions[b, q] - positions[b, k] < window)
-
-        return create_block_mask(visible, len(rows), None, width, width, device=device.type)
-
-    kinds = {"full_attention": None, "sliding_attention": getattr(config, "sliding_window", None)}
-    assert backend.layers is not None
-    masks = {kind: mask(kinds[kind]) for kind in backend.layers.kinds}
-    answers = [(place, column) for place, row in enumerate(rows) for column in row.answers]
-    given = masks if backend.layers.keyed else masks[backend.layers.kinds[0]]
-    return Inputs(ids, positions, given, torch.tensor(answers, device=device))
-
-
-def flex_case(run: Run, name: str, shape: Figures) -> Figures:
-    """Rows as long as possible with block masks, for each length of input; the package's rows beside them."""
-    AttentionInterface.register("block_masks", block_attention)
-    torch._dynamo.config.recompile_limit = 64  # one kernel for each shape and length; above, it runs uncompiled
-    backend = Shape(random_model(shape, run.device))
-    found: Figures = {"seconds": {}, "largest_difference": {}}
-
-    def read(groups: list[TokenGroup]) -> list[float]:
-        branches = backend._branches(groups)[False]
-        forms = backend.tokens.label_groups(LABELS)
-        answers = [0.0] * (COMPLETIONS * ITEMS)
-        for row in tree_rows(branches, backend.max_batch_tokens):
-            with backend.in_turn():
-                logits = backend._logits(block_inputs([row], backend))
-            yes, no = (logits[:, list(ids)].logsumexp(-1) for ids in forms)
-            for (group, tail), value in zip(row.values, (yes - no).sigmoid().tolist(), strict=True):
-                answers[group * ITEMS + tail] = value
-        return answers
-
-    for tokens in run.inputs:
-        [groups] = run.reads(backend, tokens, 1)
-        with reading(backend, "separate"):
-            plain = p_yes(backend.read(groups, LABELS)[0])
-        with using(backend, "block_masks"):
-            if run.device.type == "cuda":
-                read(groups)  # compiles the kernels
-            timings = [timed(lambda groups=groups: read(groups), run.device) for _ in range(run.repeats)]
-        found["seconds"][tokens], ours = statistics.median(seconds for seconds, _ in timings), timings[0][1]
-        found["largest_difference"][tokens] = max(abs(a - b) for a, b in zip(ours, plain, strict=True))
-    return found
-
-
-@contextmanager
-def using(backend: Shape, attention: str) -> Iterator[None]:
-    """Context manager in which a model and its engine use an attention implementation."""
-    before, own = backend.model.config._attn_implementation, getattr(backend, "attention", None)
-    backend.model.set_attn_implementation(attention)
-    if own is not None:
-        backend.attention = attention
-    try:
-        yield
-    finally:
-        backend.model.set_attn_implementation(before)
-        if own is not None:
-            backend.attention = own
+        run.case(f"{name}: single precision", partial(measure_single_precision, run, backend), 30)
 
 
 def word_tokenizer(vocabulary: int) -> Any:
@@ -686,13 +519,8 @@ def word_tokenizer(vocabulary: int) -> Any:
     words |= {f"w{place}": place for place in range(len(special), vocabulary)}
     core = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    made = PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        unk_token="<unk>",
-        pad_token="<pad>",
-        eos_token="<end>",
-        additional_special_tokens=["<user>", "<model>"],
-    )
+    names = {"unk_token": "<unk>", "pad_token": "<pad>", "eos_token": "<end>"}
+    made = PreTrainedTokenizerFast(tokenizer_object=core, additional_special_tokens=["<user>", "<model>"], **names)
     made.chat_template = (
         "{% for message in messages %}{{ '<user> ' if message.role != 'assistant' else '<model> ' }}"
         "{{ message.content }} <end> {% endfor %}{% if add_generation_prompt %}{{ '<model> ' }}{% endif %}"
@@ -700,48 +528,16 @@ def word_tokenizer(vocabulary: int) -> Any:
     return made
 
 
-def step_summary(
-    steps: dict[str, list[float]], judge: Sequence[float], memory: dict[str, float], how: str, **more: Any
-) -> Figures:
-    """Medians without the first step, which warms up."""
-    seconds = {name: statistics.median(values[1:]) for name, values in steps.items()}
-    judged = statistics.median(judge[1:])
-    return {
-        "how": how,
-        "step_seconds": seconds,
-        "judge_seconds": judged,
-        "judge_share": judged / seconds["judge"],
-        "memory_gib": {name: value / 2**30 for name, value in memory.items()},
-        "more_memory": memory["judge"] / memory["plain"] - 1 if memory["plain"] else None,
-        "completions": COMPLETIONS,
-        "items": ITEMS,
-        **more,
-    }
-
-
-def grpo_case(run: Run) -> Figures:
-    """Steps with and without the judge: TRL's if it is installed, else those written here."""
-    try:
-        import datasets  # noqa: F401
-        import peft  # noqa: F401
-        import trl  # noqa: F401
-    except ImportError as error:
-        found = by_hand(run)
-        found["how"] += f"; TRL's step needs trl, datasets and peft ({first_line(error)})"
-        return found
-    return by_trl(run)
-
-
-def by_trl(run: Run) -> Figures:
-    """GRPO steps of TRL with its defaults, LoRA on a float32 policy, and eight items per prompt."""
+def measure_grpo(run: Run) -> None:
+    """GRPO steps of TRL with its defaults, LoRA on a float32 policy, and eight items per prompt. The first step of
+    each arm warms up."""
     from datasets import Dataset
     from peft import LoraConfig
-    from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     from checklist_rewards.rewards.trl import ChecklistReward
 
-    shape = POLICY | run._small(POLICY)
+    shape = run.sizes(POLICY)
     tokenizer, count = word_tokenizer(shape["vocab_size"]), 3 if run.tiny else 4
     rng = random.Random(0)
 
@@ -756,218 +552,99 @@ def by_trl(run: Run) -> Figures:
         for _ in range(count)
     ]
 
-    class Clock(TrainerCallback):
-        """Notes the time at the end of each step."""
-
-        def __init__(self) -> None:
-            self.ends = [time.perf_counter()]
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if run.device.type == "cuda":
-                torch.cuda.synchronize()
-            self.ends.append(time.perf_counter())
-
     def plain(completions: list[Any], **columns: Any) -> list[float]:
         return [float(place % 2) for place, _ in enumerate(completions)]
 
-    judge: list[float] = []
-    receipt: Figures = {}
-
-    def judged(reward: Any) -> Any:
-        def call(**columns: Any) -> Any:
-            seconds, given = timed(lambda: reward(**columns), run.device)
-            judge.append(seconds)
-            receipt["unscored"] = receipt.get("unscored", 0) + sum(value is None for value in given)
-            return given
-
-        return call
-
-    reward = ChecklistReward(model="reference", store=False, mass_floor=0)
+    reward: Any = ChecklistReward(model="reference", store=False, mass_floor=0)
     steps, memory = {}, {}
-    for arm, function in (("plain", plain), ("judge", judged(reward))):
-        cleared(run.device)
-        before = memory_in_use(run.device)
-        clock = Clock()
-        # TRL's defaults, but for what reports and saves. Tiny shapes sample fewer tokens, and
-        # bf16 on a CPU needs `use_cpu`.
-        few: Figures = {"max_completion_length": 24} if run.tiny else {}
-        few |= {"use_cpu": True} if run.device.type == "cpu" else {}
+    # TRL's defaults, but for what reports and saves. Tiny shapes sample fewer tokens. On a CPU, bf16 needs `use_cpu`.
+    few: dict[str, Any] = {"max_completion_length": 24} if run.tiny else {}
+    few |= {"use_cpu": True} if run.device.type == "cpu" else {}
+    for arm, function in (("without the judge", plain), ("with the judge", reward)):
+        cleared()
+        before = torch.cuda.memory_allocated() if run.device.type == "cuda" else 0
         with TemporaryDirectory() as folder:
-            args = GRPOConfig(
-                f"{folder}/out",
-                report_to="none",
-                save_strategy="no",
-                disable_tqdm=True,
-                max_steps=count,
-                seed=0,
-                **few,
-            )
             model = random_model(shape, run.device, torch.float32)
             tokenizer.save_pretrained(folder)  # the judge takes the tokenizer of the policy's files
             Path(folder, "config.json").write_text("{}")  # a model type would bring its own tokenizer
             model.config._name_or_path = folder
+            quiet: dict[str, Any] = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True}
+            quiet["logging_steps"] = 1
             trainer = GRPOTrainer(
                 model=model,
                 reward_funcs=function,
-                args=args,
+                args=GRPOConfig(f"{folder}/out", max_steps=count, seed=0, **quiet, **few),
                 train_dataset=Dataset.from_list(rows),
                 processing_class=tokenizer,
                 peft_config=LoraConfig(r=16, lora_alpha=32, task_type="CAUSAL_LM"),
-                callbacks=[clock],
             )
             trainer.train()
-        steps[arm] = list(np.diff(clock.ends))
-        memory[arm] = memory_in_use(run.device, peak=True) - before
+        log = [entry for entry in trainer.state.log_history if "step_time" in entry]
+        steps[arm] = [entry["step_time"] for entry in log[1:]]
+        if run.device.type == "cuda":
+            memory[arm] = (torch.cuda.max_memory_allocated() - before) / 2**30
         del trainer, model
-    counts = {name: getattr(reward.scorer.receipt, name) for name in ("computed_tokens", "floor_tokens", "separate")}
-    tokens = few.get("max_completion_length", 256)
-    return step_summary(steps, judge, memory, "GRPOTrainer", completion_tokens=tokens, **receipt, **counts)
+    about = f"{COMPLETIONS} completions of {few.get('max_completion_length', 256)} tokens, {ITEMS} items"
+    run.add("seconds per step", steps, "without the judge", about)
+    judge, unscored = ([entry[f"checklist_reward/{name}"] for entry in log] for name in ("judge_seconds", "unscored"))
+    run.add("seconds", {"step": steps["with the judge"], "judge": judge[1:]}, "step", about)
+    receipt = reward.scorer.receipt
+    run.add("tokens computed", {"least": receipt.floor_tokens, "judge": receipt.computed_tokens}, "least", about)
+    run.add("share of unscored completions", {"judge": unscored}, "judge", about)
+    if memory:
+        run.add("GiB at most", memory, "without the judge", about)
 
 
-class LowRank(torch.nn.Module):
-    """A linear layer with a trained low-rank term, as LoRA has.
-
-    Args:
-        base (`torch.nn.Linear`): The layer, which is frozen.
-        rank (`int`, *optional*, defaults to `16`): The rank.
-    """
-
-    on = True
-
-    def __init__(self, base: torch.nn.Linear, rank: int = 16):
-        super().__init__()
-        self.base = base
-        self.down = torch.nn.Parameter(torch.randn(rank, base.in_features, device=base.weight.device) / rank)
-        self.up = torch.nn.Parameter(torch.zeros(base.out_features, rank, device=base.weight.device))
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """The layer, and the trained term while it is switched on."""
-        out = self.base(states)
-        linear = torch.nn.functional.linear
-        return out + 2 * linear(linear(states, self.down), self.up) if LowRank.on else out
-
-
-def by_hand(run: Run) -> Figures:
-    """Steps that stand in for TRL's: sampling, the judge by the frozen base, and one update, in bf16 autocast with
-    gradient checkpointing."""
-    shape = POLICY | run._small(POLICY)
-    model = random_model(shape, run.device, torch.float32).requires_grad_(False)
-    for layer in model.model.layers:
-        for name in ("q_proj", "v_proj"):
-            setattr(layer.self_attn, name, LowRank(getattr(layer.self_attn, name)))
-    optimizer = torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad], lr=1e-6)
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    model.enable_input_require_grads()
-    length, count = (24, 3) if run.tiny else (256, 4)
-    rng = torch.Generator(run.device).manual_seed(0)
-    kind = run.device.type
-
-    def autocast() -> Any:
-        return torch.autocast(kind, dtype=torch.bfloat16)
-
-    with frozen_base(model), autocast():
-        backend = Shape(model)
-    judge: list[float] = []
-    read: list[Any] = []
-
-    def judged(prompt: list[int], completions: list[list[int]]) -> None:
-        tails = run.reads(backend, 1, 1)[0][0].tails
-        groups = [TokenGroup(prompt + ids, tails) for ids in completions]
-        with frozen_base(model), autocast():
-            seconds, result = timed(lambda: backend.read(groups, LABELS), run.device)
-        judge.append(seconds)
-        read.append(result)
-
-    def step(with_judge: bool) -> None:
-        prompt = torch.randint(100, shape["vocab_size"], (1, PROMPT), generator=rng, device=run.device)
-        model.eval()
-        with torch.no_grad(), autocast():
-            texts = model.generate(
-                prompt.expand(COMPLETIONS, -1),
-                attention_mask=torch.ones(COMPLETIONS, prompt.shape[1], device=run.device, dtype=torch.long),
-                do_sample=True,
-                max_new_tokens=length,
-                min_new_tokens=length,
-                pad_token_id=0,
-            )
-        if with_judge:
-            judged(prompt[0].tolist(), texts[:, prompt.shape[1] :].tolist())
-        model.train()
-        with autocast():
-            logits = model(input_ids=texts, use_cache=False, logits_to_keep=length + 1).logits[:, :-1]
-        chosen = logits.float().log_softmax(-1).gather(-1, texts[:, -length:, None])
-        advantages = torch.linspace(-1, 1, COMPLETIONS, device=run.device)[:, None, None]
-        (-(advantages * chosen).mean()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    steps, memory = {}, {}
-    for arm in ("plain", "judge"):
-        cleared(run.device)
-        steps[arm] = [timed(lambda arm=arm: step(arm == "judge"), run.device)[0] for _ in range(count)]
-        memory[arm] = memory_in_use(run.device, peak=True)
-    more = {"computed_tokens": read[-1][1].computed_tokens, "floor_tokens": read[-1][1].floor_tokens}
-    more |= {"separate": read[-1][1].separate, "completion_tokens": length}
-    return step_summary(steps, judge, memory, "a step written in this script stands in for TRL's", **more)
-
-
-@contextmanager
-def frozen_base(model: Any) -> Iterator[None]:
-    """Context manager in which the low-rank terms are off and the model is in evaluation mode."""
-    training = model.training
-    model.eval()
-    LowRank.on = False
-    try:
-        yield
-    finally:
-        LowRank.on = True
-        model.train(training)
+def fastest(medians: Sequence[dict[str, float]]) -> dict[str, int]:
+    """For the planner as it is and with fitted costs: in how many cases no other way is faster."""
+    others = ("rows", "wide", "kept", "separate")
+    best = [min((some[way] for way in others if way in some), default=math.inf) for some in medians]
+    return {
+        planner: sum(some.get(planner, math.inf) <= NEAR * least for some, least in zip(medians, best, strict=True))
+        for planner in ("planner", "fitted")
+    }
 
 
 def measure(run: Run) -> None:
     """All cases, the most important first."""
+    only = run.args.only or [*SHAPES, "grpo"]
     size = 64 if run.tiny else 8192
-    peak = run.case("peak", lambda: gemm_peak(run.device, size), 5).get("flops", 0.0)
-    for name, shape in run.shapes.items():
-        shape_cases(run, name, shape, peak)
-    if run.grpo:
-        run.case("grpo", lambda: grpo_case(run), 100)
-    for name, shape in run.shapes.items():  # last, because compiling its kernels takes long
-        run.case(f"{name}: flex", lambda name=name, shape=shape: flex_case(run, name, shape), 40)
+    run.part(f"A product of two {size:,} x {size:,} matrices in bf16")
+    call = partial(matmul_peak, (size, size, size), run.device, torch.bfloat16)
+    run.peak = run.case("peak", call, 5) or 0.0
+    run.add("TFLOP/s", {"peak": run.peak / 1e12}, "peak")
+    for name in SHAPES:
+        if name in only:
+            measure_shape(run, name)
+    if run.medians:
+        run.part("How often the planner's choice is the fastest of the package's ways")
+        run.add(f"of {len(run.medians)} cases", fastest(run.medians), "planner")
+    if "grpo" in only:
+        run.part("A GRPO step with the reference as the judge, Qwen2.5-1.5B's shape with LoRA")
+        run.case("grpo", partial(measure_grpo, run), 100)
 
 
 def parser() -> argparse.ArgumentParser:
     """The arguments of the script."""
-    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found = parser_of(__doc__, __file__, minutes=7.5)
+    sizes = "real" if torch.cuda.is_available() else "tiny"
     found.add_argument(
-        "--shapes",
-        choices=("real", "tiny"),
-        default="real" if torch.cuda.is_available() else "tiny",
-        help="sizes of the models and inputs (default: real on a GPU, tiny without one)",
+        "--shapes", choices=("real", "tiny"), default=sizes, help="real needs a GPU (here: %(default)s)"
     )
-    found.add_argument("--minutes", type=float, default=7.5, help="start no case that may end later (default: 7.5)")
-    found.add_argument(
-        "--only", nargs="+", choices=(*SHAPES, "grpo"), help="measure only these shapes, and the GRPO step if named"
-    )
-    folder = Path("runs/bench")
-    found.add_argument("--output", type=Path, default=folder / "gpu.json", help="JSON file (default: %(default)s)")
-    found.add_argument("--page", type=Path, default=folder / "gpu.md", help="page (default: %(default)s)")
-    found.add_argument("--redraw", action="store_true", help="only write the page from the JSON file")
+    found.add_argument("--only", nargs="+", choices=(*SHAPES, "grpo"), help="measure only these")
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> Figures:
-    """Run the benchmark, or write the page again."""
-    args = parser().parse_args(argv)
-    if args.redraw:
-        results = json.loads(args.output.read_text(encoding="utf-8"))
-        args.page.write_text(page(results), encoding="utf-8")
-        return results
-    run = Run(args)
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Run the benchmark."""
+    run = Run(parser().parse_args(argv))
+    gc.collect()
+    gc.freeze()  # a collection before each time looks only at what is made from here on
     with nullcontext() if run.device.type == "cuda" else torch.random.fork_rng():
         measure(run)
+    gc.unfreeze()
     run.save()
-    print(f"{args.output} and {args.page} written after {run.results['seconds']} s")
+    print(f"{run.args.output} and {run.args.output.with_suffix('.md')} are written.")
     return run.results
 
 

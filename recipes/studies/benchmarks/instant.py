@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server with constant responses, to measure clients.
+"""An engine and an OpenAI-compatible server with constant responses, to measure what stands before them.
 
 `/v1/chat/completions` answers yes with log-probabilities, or with the JSON verdict that AutoChecklist or Autorubric
 requests. `/v1/completions` returns, for every prompt of the list, the log-probabilities of the requested tokens, as in
@@ -16,10 +16,21 @@ import json
 import math
 import re
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from checklist_rewards.backends import pocket_dir
+from checklist_rewards.backends import (
+    Answer,
+    Arrived,
+    Backend,
+    Messages,
+    ReadGroup,
+    Reply,
+    Sampling,
+    Usage,
+    pocket_dir,
+)
 
 LATENCY = 0.3
 SLOW = "slow"
@@ -30,6 +41,31 @@ _QUESTION = re.compile(rb"Q\d+: ")
 _TOP = [{"token": "yes", "logprob": YES, "bytes": None}, {"token": "no", "logprob": NO, "bytes": None}]
 _DECISION_USAGE = {"input_tokens": 400, "output_tokens": 8}
 _USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
+
+
+class Instant(Backend):
+    """An engine that answers yes to every read, with P(yes) = 0.85, and counts the reads.
+
+    Args:
+        chunk_reads (`int`): Most reads of a call.
+    """
+
+    identity = "instant"
+    _READ = Answer((YES, NO))
+
+    def __init__(self, chunk_reads: int):
+        self.chunk_reads, self.reads = chunk_reads, 0
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
+        """Answer yes to every read."""
+        self.reads += sum(len(group.tails) for group in groups)
+        return [self._READ for group in groups for _ in group.tails], Usage()
+
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        """Not supported."""
+        raise NotImplementedError("the benchmarks generate no text with this engine")
 
 
 def chat(content: str, logprobs: bool) -> bytes:

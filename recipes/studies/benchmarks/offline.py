@@ -29,7 +29,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text
+from pocket.world import distinct_questions, sample_plan, sample_task, words_of, write_text
 from studies.benchmarks.figures import figures, finish, parser_of, turns
 
 from checklist_rewards import ChecklistScorer, Sample
@@ -60,12 +60,7 @@ def samples(texts: int, questions: int, words: int, seed: int) -> list[Sample]:
         text = ""
         while len(text.split()) < words:
             text = f"{text} {write_text(rng, sample_plan(rng, 1), words_of('train'))}".strip()
-        distinct: dict[str, None] = {}
-        while len(distinct) < questions:
-            family = rng.choice(list(FAMILIES))
-            values = FAMILIES[family].values
-            distinct[Constraint(family, rng.choice(values or words_of("train"))).question()] = None
-        batch.append(Sample(list(distinct), text, instruction))
+        batch.append(Sample(distinct_questions(rng, questions), text, instruction))
     return batch
 
 

@@ -9,12 +9,10 @@ texts, so that no prefix cache contains them.
 (c) vllm          the vLLM engine of this package: prompts ordered by prefix, prefix cache on (skipped if missing)
 (d) groups        8 completions of one prompt x 8 questions, for inputs of 30 to 2,000 tokens: all in one call, the
                   same without kept prefixes (`rows`), one call per completion, and a plain forward pass of as many
-                  tokens as the tree has (`prefill`, in rows of 512). *Roofline* is the least work, 2 x parameters of
-                  the layers x tokens of the tree + 4 x width x layers x pairs of tokens that attend, per second, as
-                  a share of `torch.matmul` in single precision at the sizes of the model's matrices. With one thread
-                  on a CPU, the time is that of the processor, so that other load counts less
+                  tokens as the tree has (`prefill`, in rows of 512). With one thread on a CPU, the time is that of
+                  the processor, so that other load counts less
 (e) adapter       10,000 reads on an engine that answers instantly: time per read for rendering, hashing, planning,
-                  storing and scoring, and memory
+                  storing and scoring
 
 (d) is measured with `--only groups`, the others without. Prints a table and writes `runs/bench/reads.json`.
 """
@@ -24,24 +22,24 @@ from __future__ import annotations
 import gc
 import math
 import random
-import statistics
 import sys
 import tempfile
 import time
-import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text
+from pocket.world import distinct_questions, sample_plan, sample_task, words_of, write_text
 from studies.benchmarks.figures import Figure, figures, finish, parser_of, turns
+from studies.benchmarks.instant import Instant
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
+from checklist_rewards.backends import Answer, ReadGroup
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import PrefixTree, floor_tokens
 from checklist_rewards.errors import ModelError
@@ -51,9 +49,12 @@ LABELS = ("yes", "no")
 PREFIX_TOKENS = 430
 INPUT_TOKENS = (30, 150, 400, 2_000)
 WORDS = "the of and to in is it you that he was for on are with as his they be at one have this from or had by".split()
-ADAPTER_READS = (2_500, 5_000, 10_000)
-Timed = tuple[float, int, int]
-"""Seconds, computed prompt tokens, and the minimum of computed prompt tokens."""
+ADAPTER_READS = 10_000
+T = TypeVar("T")
+Clock = Callable[[], float]
+CLOCK = time.perf_counter
+Timed = tuple[float, int]
+"""Seconds, and computed prompt tokens."""
 
 
 def workload(backend: TransformersBackend, targets: int, questions: int, seed: int) -> list[ReadGroup]:
@@ -71,19 +72,10 @@ def workload(backend: TransformersBackend, targets: int, questions: int, seed: i
             if prefix and len(tokens.prefix) > PREFIX_TOKENS:
                 break
             target, prefix = longer, rendered
-        groups.append(ReadGroup(prompt.system, prefix, tuple(prompt.tail(q) for q in some_questions(rng, questions))))
+        groups.append(
+            ReadGroup(prompt.system, prefix, tuple(prompt.tail(q) for q in distinct_questions(rng, questions)))
+        )
     return groups
-
-
-def some_questions(rng: random.Random, count: int) -> list[str]:
-    """Distinct questions of the pocket world."""
-    questions: dict[str, None] = {}
-    while len(questions) < count:
-        family = rng.choice(list(FAMILIES))
-        values = FAMILIES[family].values
-        value = rng.choice(values) if values else rng.choice(words_of("train"))
-        questions[Constraint(family, value).question()] = None
-    return list(questions)
 
 
 @torch.inference_mode()
@@ -118,13 +110,13 @@ def engines(model: str) -> tuple[dict[str, Any], str | None]:
         return {"plain loop": ours, "transformers": ours}, str(error)
 
 
-def run(name: str, engine: Any, groups: Sequence[ReadGroup], floor: int) -> tuple[Timed, list[float]]:
+def run(name: str, engine: Any, groups: Sequence[ReadGroup]) -> tuple[Timed, list[float]]:
     started = time.perf_counter()
     if name == "plain loop":
         computed, answers = plain_loop(engine, groups)
-        return (time.perf_counter() - started, computed, floor), answers
+        return (time.perf_counter() - started, computed), answers
     found, usage = engine.read(groups, LABELS)
-    return (time.perf_counter() - started, usage.computed_tokens, usage.floor_tokens), p_yes(found)
+    return (time.perf_counter() - started, usage.computed_tokens), p_yes(found)
 
 
 def compare_engines(model: str, targets: int, questions: int, repeats: int) -> dict[str, Any]:
@@ -132,32 +124,24 @@ def compare_engines(model: str, targets: int, questions: int, repeats: int) -> d
     by_name, missing = engines(model)
     ours = by_name["transformers"]
     for name, engine in by_name.items():  # the first call allocates memory and fills caches
-        run(name, engine, workload(ours, 4, questions, seed=-1), 1)
+        run(name, engine, workload(ours, 4, questions, seed=-1))
     timed: dict[str, list[Timed]] = {name: [] for name in by_name}
     apart = 0.0
     for repeat in range(repeats):
         groups = workload(ours, targets, questions, seed=repeat)
-        floor = ours_floor(ours, groups)
         answers = {}
         for name in turns(by_name, repeat):
-            outcome, answers[name] = run(name, by_name[name], groups, floor)
+            outcome, answers[name] = run(name, by_name[name], groups)
             timed[name].append(outcome)
         apart = max(
             apart,
             *(abs(a - b) for other in answers.values() for a, b in zip(answers["plain loop"], other, strict=True)),
         )
-    [sample] = ours.tokens.groups(groups[:1])
     reads = targets * questions
     return {
         "reads": reads,
-        "prefix_tokens": len(sample.prefix),
-        "tail_tokens": statistics.mean(map(len, sample.tails)),
-        "per_second": {name: [reads / seconds for seconds, *_ in outcomes] for name, outcomes in timed.items()},
-        "computed_tokens": {name: [computed for _, computed, _ in outcomes] for name, outcomes in timed.items()},
-        "computed_over_floor": {
-            name: statistics.median(computed / floor for _, computed, floor in outcomes)
-            for name, outcomes in timed.items()
-        },
+        "per_second": {name: [reads / seconds for seconds, _ in outcomes] for name, outcomes in timed.items()},
+        "computed_tokens": {name: [computed for _, computed in outcomes] for name, outcomes in timed.items()},
         "largest_difference_in_p_yes": apart,
         "vllm_missing": missing,
     }
@@ -170,7 +154,7 @@ def ours_floor(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> int
 def group_workload(input_tokens: int, seed: int) -> list[ReadGroup]:
     """One prompt of about `input_tokens` tokens, 8 completions of 60 words, 8 questions about each."""
     rng = random.Random(seed)
-    prompt, questions = load_prompt("judges/item", "judge"), some_questions(rng, 8)
+    prompt, questions = load_prompt("judges/item", "judge"), distinct_questions(rng, 8)
     given = " ".join(rng.choices(WORDS, k=input_tokens))
     targets = [" ".join(rng.choices(WORDS, k=60)) for _ in range(8)]
     tails = tuple(prompt.tail(question) for question in questions)
@@ -178,18 +162,24 @@ def group_workload(input_tokens: int, seed: int) -> list[ReadGroup]:
 
 
 @torch.inference_mode()
-def prefill(backend: TransformersBackend, tokens: int) -> None:
-    """A plain forward pass of `tokens` tokens, in rows of 512."""
-    for start in range(0, tokens, 512):
-        ids = torch.arange(start, min(start + 512, tokens), device=backend.device)[None] % 1000
-        backend.model(input_ids=ids, use_cache=False, logits_to_keep=1)
+def prefill(backend: TransformersBackend, tokens: int, rows: int = 1) -> None:
+    """A plain forward pass of `tokens` tokens, in rows of 512, `rows` of them at once."""
+    ids = torch.arange(tokens, device=backend.device) % min(1000, backend.model.config.vocab_size)
+    whole = tokens // 512 * 512
+    parts = [part.view(-1, 512) for part in ids[:whole].split(512 * rows) if len(part)]
+    for part in [*parts, *([ids[None, whole:]] if tokens > whole else [])]:
+        backend.model(input_ids=part, use_cache=False, logits_to_keep=1)
 
 
 def compare_groups(model: str, repeats: int) -> list[dict[str, Any]]:
     """For each length of the input: tokens of the tree, computed tokens, and the seconds of each way."""
     backend, lines = TransformersBackend(model), []
-    clock = time.process_time if backend.device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
-    peak = matmul_peak(backend, clock)
+    clock = time.process_time if backend.device.type == "cpu" and torch.get_num_threads() == 1 else CLOCK
+
+    def in_rows(groups: Sequence[ReadGroup]) -> None:
+        with changed(backend, keeps=False):
+            backend.read(groups, LABELS)
+
     for input_tokens in INPUT_TOKENS:
         if input_tokens + 400 > backend.limit:
             continue
@@ -201,43 +191,37 @@ def compare_groups(model: str, repeats: int) -> list[dict[str, Any]]:
             floor = ours_floor(backend, groups)
             ways: dict[str, Callable[[], object]] = {
                 "together": lambda groups=groups: backend.read(groups, LABELS),
-                "rows": lambda groups=groups: without_kept(backend, groups),
+                "rows": lambda groups=groups: in_rows(groups),
                 "one_by_one": lambda groups=groups: [backend.read([group], LABELS) for group in groups],
                 "prefill": lambda floor=floor: prefill(backend, floor),
             }
             for name in turns(ways, repeat):
-                seconds[name].append(timed(ways[name], clock))
+                seconds[name].append(timed(ways[name], clock)[0])
             _, usage = backend.read(groups, LABELS)
         counts = {"floor": floor, "computed": usage.computed_tokens, "cached": usage.cached}
-        roofline = floor_flop(backend, groups) / statistics.median(seconds["together"]) / peak
-        lines.append({"input_tokens": input_tokens, **counts, **seconds, "roofline": roofline, "peak_flops": peak})
+        lines.append({"input_tokens": input_tokens, **counts, **seconds})
     return lines
 
 
-def without_kept(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> tuple[list[Answer], Usage]:
-    """The same reads in rows that contain their prefixes."""
-    backend.keeps, before = False, backend.keeps
+@contextmanager
+def changed(backend: TransformersBackend, **attributes: Any) -> Iterator[None]:
+    """Context manager in which an engine has these attributes."""
+    before = {name: getattr(backend, name) for name in attributes}
+    vars(backend).update(attributes)
     try:
-        return backend.read(groups, LABELS)
+        yield
     finally:
-        backend.keeps = before
+        vars(backend).update(before)
 
 
-def matmul_peak(backend: TransformersBackend, clock: Callable[[], float]) -> float:
-    """Floating-point operations per second of `torch.matmul` in single precision, with 512 tokens and the model's
-    hidden and intermediate sizes: the best of 20."""
-    config = backend.model.config.get_text_config()
-    tokens = torch.rand(512, config.hidden_size, device=backend.device)
-    weights = torch.rand(config.hidden_size, config.intermediate_size, device=backend.device)
-    best = math.inf
-    for _ in range(20):
-        started = clock()
-        for _ in range(10):
-            torch.matmul(tokens, weights)
-        if backend.device.type == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, (clock() - started) / 10)
-    return 2 * tokens.numel() * config.intermediate_size / best
+def matmul_peak(sizes: tuple[int, int, int], device: torch.device, dtype: torch.dtype, clock: Clock = CLOCK) -> float:
+    """Floating-point operations per second of `torch.matmul` of two matrices of random values, rows x inner and
+    inner x columns: the best of 20 runs of ten products."""
+    rows, inner, columns = sizes
+    one = torch.randn(rows, inner, device=device, dtype=dtype)
+    other = torch.randn(inner, columns, device=device, dtype=dtype)
+    best = min(timed(lambda: [torch.matmul(one, other) for _ in range(10)], clock)[0] for _ in range(20))
+    return 20 * rows * inner * columns / best
 
 
 def layer_weights(model: Any) -> float:
@@ -272,67 +256,39 @@ def floor_flop(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> flo
     return 2 * layer_weights(model) * len(tree.ids) + 4 * width * pairs
 
 
-class InstantBackend(Backend):
-    """An engine that answers instantly, so that only the adapter takes time."""
-
-    identity = "instant"
-    chunk_reads = 512
-    answer = Answer((math.log(0.7), math.log(0.2)))
-
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
-        return [self.answer for group in groups for _ in group.tails], Usage()
-
-    def generate(
-        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
-    ) -> list[list[Reply]]:
-        raise NotImplementedError
-
-
 def samples(reads: int, questions: int = 8) -> list[Sample]:
     """Targets of about 1,000 characters with `questions` items each."""
     rng = random.Random(reads)
-    checklists = [some_questions(rng, questions) for _ in range(64)]
+    checklists = [distinct_questions(rng, questions) for _ in range(64)]
     texts = [" ".join(f"word{rng.randrange(10**6)}" for _ in range(90)) for _ in range(reads // questions)]
     return [Sample(rng.choice(checklists), text, f"Write something about {text[:40]}.") for text in texts]
 
 
-def adapter_cost(repeats: int) -> dict[str, Any]:
-    """Milliseconds per read without the engine, and peak and retained bytes per read."""
-    backend: Backend = InstantBackend()
-    reads = ADAPTER_READS[-1]
-    milliseconds = {"without_store": [], "with_store": [], "all_stored": []}
+def adapter_cost(repeats: int) -> dict[str, list[float]]:
+    """Milliseconds per read without the engine."""
+    backend, reads = Instant(chunk_reads=512), ADAPTER_READS
+    milliseconds: dict[str, list[float]] = {"without_store": [], "with_store": [], "all_stored": []}
     for _ in range(repeats):
         batch = samples(reads)
         with tempfile.TemporaryDirectory() as folder:
             stored = Path(folder) / "store.sqlite"
             for name, store in (("without_store", False), ("with_store", stored), ("all_stored", stored)):
                 scorer = ChecklistScorer("instant", backend=backend, store=store)
-                seconds = timed(lambda scorer=scorer, batch=batch: scorer.score_batch(batch))
+                seconds, _ = timed(lambda scorer=scorer, batch=batch: scorer.score_batch(batch))
                 milliseconds[name].append(1000 * seconds / reads)
-    peak, kept = {}, {}
-    for count in ADAPTER_READS:
-        batch, scorer = samples(count), ChecklistScorer("instant", backend=backend, store=False)
-        gc.collect()
-        tracemalloc.start()
-        scores = scorer.score_batch(batch)
-        held, highest = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert len(scores) == len(batch)
-        peak[count], kept[count] = highest / count, held / count
-        del scores
-    return {
-        "reads": reads,
-        "milliseconds_per_read": milliseconds,
-        "peak_bytes_per_read": peak,
-        "kept_bytes_per_read": kept,
-    }
+    return milliseconds
 
 
-def timed(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+def timed(call: Callable[[], T], clock: Clock = CLOCK) -> tuple[float, T]:
+    """Seconds until the device has finished, and what was returned."""
     gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     started = clock()
-    call()
-    return clock() - started
+    result = call()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return clock() - started, result
 
 
 def measured_figures(results: dict[str, Any]) -> list[Figure]:
@@ -345,7 +301,7 @@ def measured_figures(results: dict[str, Any]) -> list[Figure]:
         ways = {name: line[name] for name in ("prefill", "together", "rows", "one_by_one")}
         found += figures("seconds", ways, "prefill", f"input of {line['input_tokens']:,} words")
     if "adapter" in results:
-        found += figures("ms per read", results["adapter"]["milliseconds_per_read"], "without_store")
+        found += figures("ms per read", results["adapter"], "without_store")
     return found
 
 

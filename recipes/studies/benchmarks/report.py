@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +93,27 @@ def generation(path: Path, page: Path) -> dict[str, float]:
     return {**measured, "rows_per_second": measured["rows"] / measured["seconds"], "page_mib": size}
 
 
-def in_browser(page: Path, repeats: int, folder: Path) -> dict[str, float] | None:
-    """Milliseconds in Chromium; None if it is not installed."""
+@contextmanager
+def chromium(folder: Path) -> Iterator[Any]:
+    """A driver of headless Chromium; None, with a message, if it is not installed."""
     from tests.ui import browser
 
     if browser.found() is None:
-        return None
+        print("No browser: apt-get install chromium chromium-driver.")
+        yield None
+        return
     driver = browser.start(folder / "profile")
     try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def in_browser(page: Path, repeats: int, folder: Path) -> dict[str, float] | None:
+    """Milliseconds in Chromium; None if it is not installed."""
+    with chromium(folder) as driver:
+        if driver is None:
+            return None
         times: dict[str, list[float]] = {}
         driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
         for _ in range(repeats):
@@ -124,8 +138,6 @@ def in_browser(page: Path, repeats: int, folder: Path) -> dict[str, float] | Non
             ):
                 times.setdefault(name, []).append(driver.execute_async_script(FILTER, label, value))
         return {name: statistics.median(values) for name, values in times.items()}
-    finally:
-        driver.quit()
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
@@ -159,8 +171,6 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         step = name.removesuffix("_ms").replace("_", " ")
         small = f"{SMALL} rows"
         found += figures("ms", {small: values[0], f"{args.rows:,} rows": values[1]}, small, step)
-    if result["browser"] is None:
-        print("No browser: apt-get install chromium chromium-driver.")
     return finish(args.output, f"Report page of {args.rows:,} rows x {args.items} items", found, result)
 
 

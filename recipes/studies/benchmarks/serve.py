@@ -19,18 +19,7 @@ Prints a table and writes `runs/bench/serve.json`. Exit code 1 if a request fail
 of reads is not that of the requests.
 """
 
-# ruff: noqa: E402
-
 from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-# Python puts the folder of a script first on the path, where `http.py` would shadow the standard library's `http`.
-HERE = Path(__file__).resolve().parent
-sys.path[:] = [path for path in sys.path if Path(path).resolve() != HERE]
-
-sys.path.insert(0, str(HERE.parents[1]))
 
 import argparse
 import asyncio
@@ -38,17 +27,18 @@ import itertools
 import json
 import random
 import statistics
-import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
-from studies.benchmarks.figures import Figure, figures, finish, parser_of
 
-from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from studies.benchmarks.figures import Figure, figures, finish, memory_mib, parser_of, server
+from studies.benchmarks.instant import Instant
 
 QUESTIONS = [f"Does the response do what point {number} of the instruction asks for?" for number in range(1, 9)]
 WORDS = "amber basil cedar delta ember fjord grove heron inlet jetty knoll larch maple north ocean pearl".split()
@@ -57,56 +47,18 @@ HEALTH_SECONDS = 3.0
 WARM_UP_SECONDS = 2.0
 
 
-class Instant(Backend):
-    """An engine with a constant answer."""
-
-    identity = "instant"
-    chunk_reads = 4096
-    reads = 0
-    _READ = Answer((-0.2, -1.9))
-
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
-        """Answer yes with P(yes) = 0.85 to every read."""
-        self.reads += sum(len(group.tails) for group in groups)
-        return [self._READ for group in groups for _ in group.tails], Usage()
-
-    def generate(
-        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
-    ) -> list[list[Reply]]:
-        """Not supported."""
-        raise NotImplementedError("this benchmark generates no text")
-
-
 def serve() -> None:
     """Print a free local port, serve on it until the process is terminated, and print the number of reads."""
     from checklist_rewards import ChecklistScorer
     from checklist_rewards.cli.serving import listen, run_server
     from checklist_rewards.server import build_app
 
-    engine = Instant()
+    engine = Instant(chunk_reads=4096)
     app = build_app(ChecklistScorer(backend=engine, store=False))
     with listen("127.0.0.1", 0) as listening:
         print(listening.getsockname()[1], flush=True)
         run_server(app, listening)
     print(engine.reads, flush=True)
-
-
-@contextmanager
-def served() -> Iterator[tuple[str, int, list[int]]]:
-    """Address and process id of the server, and a list that has the number of its reads at the end."""
-    command = [sys.executable, "-P", str(HERE / "serve.py"), "--serve"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        reads: list[int] = []
-        try:
-            port = server.stdout.readline()
-            if not port:
-                sys.exit("the server did not start; see its error message above.")
-            yield f"http://127.0.0.1:{int(port)}", server.pid, reads
-        finally:
-            server.terminate()
-            reads += map(int, server.stdout.read().split())
-            server.wait(60)
 
 
 def bodies(seed: int) -> Iterator[tuple[str, bytes]]:
@@ -158,14 +110,12 @@ async def load(url: str, clients: int, seconds: float, *, rows: bool) -> tuple[l
 
 
 def resident(pid: int) -> float | None:
-    """Memory of a process and its children in MB; None if the system does not report it."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return None
-    own = next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), None)
-    return None if own is None else own + sum(resident(int(child)) or 0.0 for child in children)
+    """Memory of a process and its children in MiB; None if the system does not report it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    own = memory_mib(pid)
+    if own is None or not children.exists():
+        return own
+    return own + sum(resident(int(child)) or 0.0 for child in children.read_text().split())
 
 
 async def measured(url: str, pid: int, clients: int, seconds: float) -> dict[str, Any]:
@@ -212,7 +162,7 @@ def measured_figures(results: dict[str, Any]) -> list[Figure]:
     found += figures("ms per request", results["milliseconds"], "p50")
     first, last = results["memory_first_third_mb"], results["memory_last_third_mb"]
     if first is not None:
-        found += figures("MB", {"first third": first, "last third": last}, "first third", "memory")
+        found += figures("MiB", {"first third": first, "last third": last}, "first third", "memory")
     return found
 
 
@@ -224,9 +174,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.serve:
         serve()
         return 0
-    with served() as (url, pid, reads):
-        results = asyncio.run(measured(url, pid, given.clients, given.seconds))
-    results["reads"] = sum(reads)
+    with server("-P", __file__, "--serve") as (url, process):
+        results = asyncio.run(measured(url, process.pid, given.clients, given.seconds))
+        process.terminate()
+        results["reads"] = int(process.stdout.read()) if process.stdout else 0
     title = f"Reward server, {given.clients} clients, one row per request, {given.seconds:.0f} s"
     finish(given.output, title, measured_figures(results), results)
     print(f"{results['requests']:,} requests, errors: {results['failures'] or 'none'}")

@@ -16,30 +16,26 @@ slower.
 Prints a table and writes `runs/bench/served.json`.
 """
 
-# ruff: noqa: E402
-
 from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))
 
 import asyncio
 import gc
 import json
 import random
 import subprocess
+import sys
 import time
 import venv
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import aiohttp
-from pocket.world import FAMILIES, Constraint, words_of
-from studies.benchmarks.figures import figures, finish, parser_of, turns
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+from pocket.world import distinct_questions, words_of
+from studies.benchmarks.figures import figures, finish, parser_of, server, turns
 from studies.benchmarks.instant import LATENCY
 
 from checklist_rewards import ChecklistScorer, Sample
@@ -65,24 +61,10 @@ def samples(targets: int, seed: int) -> list[Sample]:
     rng = random.Random(seed)
     batch = []
     for _ in range(targets):
-        questions: dict[str, None] = {}
-        while len(questions) < QUESTIONS:
-            family = rng.choice(list(FAMILIES))
-            values = FAMILIES[family].values
-            questions[Constraint(family, rng.choice(values or words_of("train"))).question()] = None
+        questions = distinct_questions(rng, QUESTIONS)
         text = " ".join(rng.choice(words_of("train")) for _ in range(150))
-        batch.append(Sample(list(questions), f"{text} {rng.random()}", f"Write about {text[:30]}."))
+        batch.append(Sample(questions, f"{text} {rng.random()}", f"Write about {text[:30]}."))
     return batch
-
-
-@contextmanager
-def instant_server() -> Iterator[str]:
-    """Address, without a path, of a server that answers instantly."""
-    command = [sys.executable, "-P", str(HERE / "instant.py")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdin is not None and server.stdout is not None
-        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
-        server.stdin.close()
 
 
 def score(backend: OpenAIBackend | DecisionsBackend, batch: Sequence[Sample]) -> float:
@@ -208,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--rivals", action="store_true", help="also measure autochecklist and autorubric from PyPI")
     given = parser.parse_args(argv)
     given.output.parent.mkdir(parents=True, exist_ok=True)
-    with instant_server() as url:
+    with server("-P", str(HERE / "instant.py")) as (url, _):
         rates = throughput(url, given.targets, given.repeats, given.concurrency)
         slow = latency(url, min(3, given.repeats))
         others, missing = rivals(url, given.rival_targets, given.output.parent, 2) if given.rivals else ({}, {})
