@@ -162,7 +162,7 @@ class Store:
             return
         with self._late_lock:
             late, self._late = self._late, {}
-        if not self._write(_INSERT, (rows | late).items()):
+        if (rows or late) and not self._write(_INSERT, (rows | late).items()):
             with self._late_lock:
                 self._late = rows | late | self._late
 

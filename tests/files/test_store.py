@@ -30,6 +30,7 @@ def test_the_first_answer_makes_the_file(tmp_path):
     (tmp_path / "empty.sqlite").touch()
     for path in (tmp_path / "deep" / "store.sqlite", tmp_path / "empty.sqlite"):
         store = Store(path)
+        store.put([])
         assert store.get([key_of("a")]) == {} and len(store) == 0
         assert [(file.name, file.stat().st_size) for file in tmp_path.iterdir()] == [("empty.sqlite", 0)]
     store.put([(key_of("a"), "x")])
