@@ -214,16 +214,19 @@ def test_options_of_the_judge_give_the_columns_of_one_process(options, both, fau
     assert list(scored[0]) == ["prompt", "target", "checklist", "id", "checklist_score"]
 
 
-def test_a_full_disk_says_that_finished_shards_are_kept(run, tmp_path, monkeypatch):
-    from checklist_rewards.datasets import ray as module
+def test_a_full_disk_names_the_shard_that_has_no_room(inline, run, engine, tmp_path, monkeypatch):
+    from checklist_rewards.datasets import shards as module
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "run_shards", full)
+    monkeypatch.setattr(module, "write_batches", full)
     shards(tmp_path / "in", ROWS)
-    done = run("run in -o out --ray --model pocket", code=1)
-    assert "Finished shards are kept; free some space and rerun" in done.stderr, done.output
+    Path("list.json").write_text(json.dumps(["Is it?"]))
+    engine()
+    done = run("score in -o out --ray --model pocket --checklist list.json", code=1)
+    assert "out/part-0.parquet could not be written completely (No space left on device)" in done.stderr, done.output
+    assert "rerun the same command to continue" in done.stderr
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
