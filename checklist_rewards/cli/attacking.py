@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from annotated_types import Ge, Le
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.attacks.attack import DEFAULT_PROMPTS, DEFAULT_READS, FEWEST_PROMPTS, REASONS, default_rows
-from checklist_rewards.attacks.attack import attack as attacked
+from checklist_rewards.attacks.attack import attack as attack_judge
 from checklist_rewards.attacks.report import AttackComparison, AttackReport, Fallen
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import quiet, show
-from checklist_rewards.cli.options import Resamples, Seed, grouped
+from checklist_rewards.cli.options import Resamples, Seed, brief
 from checklist_rewards.cli.output import bars, cause, check_outputs, console, decimal, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
@@ -38,85 +39,37 @@ _NOTE = (
 )
 
 
-@grouped(
-    "output",
-    "labels",
-    "responses",
-    "budget_reads",
-    "max_rise",
-    "max_beats",
-    "judge.model",
-    "judge.base_url",
-    "judge.backend",
-    "judge",
-    "checklist",
-    "store",
-    "dry_run",
-)
+class Attacked(o.Options):
+    """What is attacked, and how far."""
+
+    heading = _ATTACK
+
+    output: Annotated[Path, o.OUTPUT_FILE]
+    """JSON file to write to."""
+    rows: Annotated[Path | None, typer.Argument(metavar="CHECKLISTS")] = None
+    """Prompts with their checklists, as for `score`. Defaults to 50 packaged prompts."""
+    labels: Annotated[Path | None, typer.Option(rich_help_panel=o.OUTPUT)] = None
+    """Write the successful attacks on the searched prompts to this file (.jsonl, .csv or .parquet), labelled no, for
+    `distill`, `calibrate` and `--judge.examples`."""
+    responses: Path | None = None
+    """File with honest responses to these prompts, as for `score`. It may be CHECKLISTS itself. The packaged prompts
+    have one each. Defaults to none."""
+    budget_reads: Annotated[int, Ge(1)] = DEFAULT_READS
+    """Most reads, including those from the store."""
+    prompts: Annotated[int, Ge(FEWEST_PROMPTS)] = DEFAULT_PROMPTS
+    """Most prompts to use: half for the search, half for the figures."""
+    max_rise: Annotated[float, Ge(0), Le(1)] | None = None
+    """Exit with code 1 if the attack chosen by the search raises scores by at least this much. Defaults to no
+    limit."""
+    max_beats: Annotated[float, Ge(0), Le(1)] | None = None
+    """Exit with code 1 if that attack beats at least this share of the honest responses. Defaults to no limit."""
+
+
+@brief("judge", "checklist")
 def attack(
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file to write to."),
-    ],
+    attacked: Attacked,
     keys: o.Keys,
     judge: o.JudgeOptions,
-    rows: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="CHECKLISTS",
-            show_default="50 packaged prompts",
-            help="Prompts with their checklists, as for `score`.",
-        ),
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            show_default=False,
-            rich_help_panel=o.OUTPUT,
-            help="Write the successful attacks on the searched prompts to this file (.jsonl, .csv or .parquet), "
-            "labelled no, for `distill`, `calibrate` and `--judge.examples`.",
-        ),
-    ] = None,
-    responses: Annotated[
-        Path | None,
-        typer.Option(
-            show_default="none",
-            rich_help_panel=_ATTACK,
-            help="File with honest responses to these prompts, as for `score`. It may be CHECKLISTS itself. The "
-            "packaged prompts have one each.",
-        ),
-    ] = None,
-    budget_reads: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_ATTACK, help="Most reads, including those from the store.")
-    ] = DEFAULT_READS,
-    prompts: Annotated[
-        int,
-        typer.Option(
-            min=FEWEST_PROMPTS,
-            rich_help_panel=_ATTACK,
-            help="Most prompts to use: half for the search, half for the figures.",
-        ),
-    ] = DEFAULT_PROMPTS,
-    max_rise: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            show_default="no limit",
-            rich_help_panel=_ATTACK,
-            help="Exit with code 1 if the attack chosen by the search raises scores by at least this much.",
-        ),
-    ] = None,
-    max_beats: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            show_default="no limit",
-            rich_help_panel=_ATTACK,
-            help="Exit with code 1 if that attack beats at least this share of the honest responses.",
-        ),
-    ] = None,
     preset: o.Preset = o.Preset(),  # noqa: B008 - frozen
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,
@@ -147,7 +100,8 @@ def attack(
     checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --budget-reads 10000 --dry-run
     ```
     """
-    check_outputs([rows, responses, checklist, store_options.store], output=output, labels=labels)
+    rows, responses, labels = attacked.rows, attacked.responses, attacked.labels
+    check_outputs([rows, responses, checklist, store_options.store], output=attacked.output, labels=labels)
     if labels is not None:
         file_format(labels)
     if responses is None:
@@ -163,23 +117,23 @@ def attack(
     found = default_rows() if rows is None else _rows(rows, keys, checklist_key, shared, scorer)
     if responses is not None:
         found = _with_responses(found, "the packaged prompts" if rows is None else rows, responses, keys, target_key)
-    run = partial(attacked, scorer, found, prompts=prompts, budget_reads=budget_reads, seed=seed)
+    run = partial(attack_judge, scorer, found, prompts=attacked.prompts, budget_reads=attacked.budget_reads, seed=seed)
     if dry.dry_run:
         with quiet():
             report = run(bootstrap=Bootstrap(0))
-        show(report.prompts, work.lines, work.prices, [_NOTE.format(budget_reads)])
+        show(report.prompts, work.lines, work.prices, [_NOTE.format(attacked.budget_reads)])
         return
     work.check_judge(any(scorer.asks(row.checklist) for row in found))
     with bars() as bar:
         draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None)) if bootstrap else Bootstrap(0)
         report = run(bootstrap=draws, progress=bar("reads", None))
-    write_json(output, report.model_dump())
+    write_json(attacked.output, report.model_dump())
     if labels is not None:
         with write_rows(labels) as file:
             for label in report.labels:
                 file.write(label)
     _print(report)
-    console.print(escape(f"written: {output}; {scorer.receipt}"))
+    console.print(escape(f"written: {attacked.output}; {scorer.receipt}"))
     if labels is not None:
         console.print(
             escape(f"written: {labels}, {len(report.labels)} successful attacks on {report.searched} prompts")
@@ -189,7 +143,7 @@ def attack(
         console.print("US dollars: " + ("unknown: set --price for every model" if cost is None else f"{cost:.4f}"))
     if report.unanswered:
         console.print(_unanswered(report))
-    gamed = _gamed(report, max_rise, max_beats)
+    gamed = _gamed(report, attacked.max_rise, attacked.max_beats)
     for sentence in gamed:
         console.print(escape(sentence))
     raise typer.Exit(1 if gamed or report.unanswered else 0)

@@ -23,7 +23,7 @@ from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import Checklist, key_of
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast_refine
-from checklist_rewards.cli.options import FROM_STORED, grouped
+from checklist_rewards.cli.options import FROM_STORED, brief
 from checklist_rewards.cli.output import RunReport, bars, check_outputs
 from checklist_rewards.cli.work import ANSWERS, RowRun, Work
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
@@ -73,47 +73,30 @@ _SCORES = ("score_of_the_best", "score_of_the_first", "score_on_average")
 _GOLD = ("precision", "gold_picked", "gold_first", "gold_mean", "gold_best")
 _OR_SAMPLED = "--candidates-key, or sample with --policy.model"
 CANDIDATES = "candidates"
-_POLICY = "Candidates"
 
 
-@grouped(
-    "output",
-    "judge.model",
-    "judge.base_url",
-    "judge.backend",
-    "policy.model",
-    "policy.base_url",
-    "n",
-    "candidates_key",
-    "gold_key",
-    "ties",
-    "checklist",
-    "metric",
-    "store",
-)
+class Ranked(o.Options):
+    """The candidates, and how they are ranked."""
+
+    heading = "Candidates"
+
+    candidates_key: str = CANDIDATES
+    """Column of the candidates: a list of texts."""
+    gold_key: str | None = None
+    """Column of gold scores: a list with one number per candidate. Defaults to none."""
+    n: Annotated[int, Ge(1)] = 8
+    """Candidates to sample per input."""
+    ties: Ties = "keep"
+    """Equal best scores: keep all, or pick the first or the shortest text."""
+
+
+@brief("checklist", "metric")
 def rerank(
     files: o.Files,
     keys: o.Keys,
     judge: o.JudgeOptions,
     policy: o.Policy,
-    candidates_key: Annotated[
-        str, typer.Option(rich_help_panel=_POLICY, help="Column of the candidates: a list of texts.")
-    ] = CANDIDATES,
-    gold_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default="none",
-            rich_help_panel=_POLICY,
-            help="Column of gold scores: a list with one number per candidate.",
-        ),
-    ] = None,
-    n: Annotated[int, typer.Option("--n", min=1, rich_help_panel=_POLICY, help="Candidates to sample per input.")] = 8,
-    ties: Annotated[
-        Ties,
-        typer.Option(
-            rich_help_panel=_POLICY, help="Equal best scores: keep all, or pick the first or the shortest text."
-        ),
-    ] = "keep",
+    ranked: Ranked,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
@@ -135,6 +118,7 @@ def rerank(
         --model org/judge --policy.model org/policy --n 16 --ties first
     ```
     """
+    candidates_key, gold_key, n = ranked.candidates_key, ranked.gold_key, ranked.n
     if policy.model is None:
         o.no_effect("without --policy.model, which samples the candidates", "n", *o.SAMPLING)
     else:
@@ -171,13 +155,13 @@ def rerank(
         sampled = None if engine is None else bar("prompts sampled", total)
         progress = bar("reads", reads)
 
-        def ranked(chunk: list[Row]) -> Iterator[dict[str, Any]]:
+        def processed(chunk: list[Row]) -> Iterator[dict[str, Any]]:
             if engine is None:
                 texts = [_candidates(columns, row, candidates_key, _OR_SAMPLED) for row in chunk]
             else:
                 prompts = [columns.asked_of(row.data, row.where) for row in chunk]
                 texts = sample_candidates(prompts, engine, sampling, work.store, sampled)
-            rankings = _rankings(scorer, columns, chunk, texts, ties, progress)
+            rankings = _rankings(scorer, columns, chunk, texts, ranked.ties, progress)
             for row, candidates, ranking in zip(chunk, texts, rankings, strict=True):
                 if engine is not None and len(candidates) < n:
                     report.miss(Unanswered(Reason.NO_REPLY, f"{len(candidates)} of {n} candidates"), row.number)
@@ -192,7 +176,7 @@ def rerank(
                 yield row.data | new | _ranking_columns(ranking, _hashes(columns, row, candidates))
             report.rows += len(chunk)
 
-        run.write(writer, ranked, max(1, CHUNK_ROWS // n))
+        run.write(writer, processed, max(1, CHUNK_ROWS // n))
     report.extra |= totals.summary()
     run.finish(scorer.receipt)
 
@@ -295,49 +279,31 @@ def _ranking_columns(ranking: Ranking | None, hashes: list[str]) -> dict[str, An
     return dict(zip(RANKING_COLUMNS, values, strict=True))
 
 
-_RULE = "Pair selection"
 _ROWS_AT_ONCE = CHUNK_ROWS // 8
 
 
-class RuleOptions(o.Options):
-    """How the pair of a row is chosen."""
+class Paired(o.Options):
+    """The candidates, how the pair of a row is chosen, and how it is written."""
 
-    parts = (o.Part(Rule, "", _RULE),)
+    heading = o.OUTPUT
+    shown = ("candidates_key", "form", "card", "select", "min_margin", "top_fraction")
+    parts = (o.Part(Rule, "", "Pair selection"),)
+
+    candidates_key: Annotated[str, typer.Option(rich_help_panel=o.ROWS)] = CANDIDATES
+    """Column of the candidates: a list of texts."""
+    form: Form = "dpo"
+    """Output format: dpo, kto (unpaired), reward (with the margin)."""
+    card: Path | None = None
+    """Dataset card to write: the selection rule, and the number of dropped prompts per reason. Defaults to the
+    output's name with .md."""
 
 
-@grouped(
-    "output",
-    "judge.model",
-    "judge.base_url",
-    "judge",
-    "select",
-    "min_margin",
-    "form",
-    "candidates_key",
-    "checklist",
-    "top_fraction",
-    "card",
-)
+@brief("judge", "checklist")
 def pairs(
     files: o.Files,
     keys: o.Keys,
     judge: o.JudgeOptions,
-    rule_options: RuleOptions,
-    candidates_key: Annotated[
-        str, typer.Option(rich_help_panel=o.ROWS, help="Column of the candidates: a list of texts.")
-    ] = "candidates",
-    form: Annotated[
-        Form,
-        typer.Option(rich_help_panel=o.OUTPUT, help="Output format: dpo, kto (unpaired), reward (with the margin)."),
-    ] = "dpo",
-    card: Annotated[
-        Path | None,
-        typer.Option(
-            show_default="the output's name with .md",
-            rich_help_panel=o.OUTPUT,
-            help="Dataset card to write: the selection rule, and the number of dropped prompts per reason.",
-        ),
-    ] = None,
+    paired: Paired,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
@@ -364,10 +330,10 @@ def pairs(
         o.no_effect("without a judge; set --model to score the candidates", "judge.engine_args")
     work = Work.of(o.Preset(), store_options, judge=judge)
     scorer = work.scorer
-    rule = Rule(**rule_options.given)
+    rule, candidates_key, form = Rule(**paired.given), paired.candidates_key, paired.form
     others = (checklist, store_options.store)
     run = RowRun("pairs", work, files, keys.columns(checklist, checklist=checklist_key), *others)
-    columns, report, card = run.columns, run.report, _card_path(card, files, others)
+    columns, report, card = run.columns, run.report, _card_path(paired.card, files, others)
     stored = None if judge.asks else StoredScores(columns, candidates_key, judge.settings)
     reads, asks = 0, False
     for row in run.file:
@@ -519,9 +485,6 @@ def _summary(pairs: list[Pair], dropped: Counter[str]) -> dict[str, Any]:
     return lines | {f"dropped {reason}": count for reason, count in sorted(dropped.items())}
 
 
-_REFINEMENT = "Answers"
-
-
 class Answers(o.Policy):
     """The model that writes the answers and the checklists; the judge by default."""
 
@@ -529,39 +492,26 @@ class Answers(o.Policy):
     """Sampling temperature of the answers; 0 is greedy."""
 
 
-@grouped(
-    "output",
-    "judge.model",
-    "judge.base_url",
-    "judge.backend",
-    "policy.model",
-    "policy.base_url",
-    "rounds",
-    "method",
-    "policy.temperature",
-    "policy.max_tokens",
-    "pipeline",
-    "checklist",
-    "store",
-    "dry_run",
-)
+class Refined(o.Options):
+    """How answers are revised."""
+
+    heading = "Answers"
+
+    rounds: Annotated[int, Ge(0)] = DEFAULT_ROUNDS
+    """Most revisions after the first answer."""
+    method: Method = "checklist"
+    """Feedback for a revision: checklist, the judge's verdicts; critique, the model's own review, with the checklist
+    used only to score."""
+
+
+@brief("pipeline", "policy.temperature", "policy.max_tokens", "checklist")
 def refine(
     files: o.Files,
     preset: o.Preset,
     keys: o.Keys,
     judge: o.JudgeOptions,
     policy: Answers,
-    rounds: Annotated[
-        int, typer.Option(min=0, rich_help_panel=_REFINEMENT, help="Most revisions after the first answer.")
-    ] = DEFAULT_ROUNDS,
-    method: Annotated[
-        Method,
-        typer.Option(
-            rich_help_panel=_REFINEMENT,
-            help="Feedback for a revision: checklist, the judge's verdicts; critique, the model's own review, with "
-            "the checklist used only to score.",
-        ),
-    ] = "checklist",
+    refined: Refined,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
@@ -586,6 +536,7 @@ def refine(
     checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --dry-run --price org/model=0.15,0.60
     ```
     """
+    rounds, method = refined.rounds, refined.method
     answerer = policy.engine_beside(judge) or judge.engine
     work = Work.of(preset, store_options, writer=answerer, judge=judge, dry=dry)
     engine = work.writer
@@ -616,7 +567,7 @@ def refine(
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))
         how: dict[str, Any] = {"rounds": rounds, "method": method, "sampling": sampling, "progress": progress}
 
-        def refined(chunk: list[Row]) -> Iterator[dict[str, Any]]:
+        def processed(chunk: list[Row]) -> Iterator[dict[str, Any]]:
             tasks = [_task(columns, row, checklist_key) for row in chunk]
             refinements = refine_batch(tasks, answering, pipe.scorer, pipe, store=work.store, **how)
             for row, task, refinement in zip(chunk, tasks, refinements, strict=True):
@@ -626,7 +577,7 @@ def refine(
                 yield row.data | new | _refined_columns(refinement)
             report.rows += len(chunk)
 
-        run.write(out, refined)
+        run.write(out, processed)
     report.extra |= totals.summary()
     run.finish(work.receipt)
 

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from annotated_types import Ge
 from pydantic import BaseModel
 
 from checklist_rewards.backends.servers import SERVERS
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.checks import CHECKS, example_of
+from checklist_rewards.cli import options as o
 from checklist_rewards.cli.help import SETTINGS, Command, Group
 from checklist_rewards.cli.options import grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, refuse
@@ -57,6 +59,8 @@ Trainer = Literal["verl", "openrlhf", "swift", "open-instruct", "nemo-gym", "ver
 _SHOWN = 100
 """Characters of a text that is shown."""
 
+_OUTPUT = typer.Option("--output", "-o")
+
 checklists_app = typer.Typer(cls=Group, help="Import checklists from other projects, and export them.", **SETTINGS)
 
 
@@ -65,73 +69,41 @@ def _checklists() -> None:
     """Import checklists from other projects, and export them."""
 
 
+class Imported(o.Options):
+    """What is imported, and how it is read."""
+
+    file: Annotated[str, typer.Argument(metavar="PATH")]
+    """File (.jsonl, .csv, .parquet, .json, .yaml), folder or pattern of files, or dataset of the hub."""
+    output: Annotated[Path, _OUTPUT]
+    """Rows to write (.jsonl, .csv or .parquet), or a single shared checklist (.json)."""
+    format: str = "auto"
+    """Name of a format (see below), or a YAML file that describes one; auto detects it."""
+    may_abstain: bool = False
+    """Allow "cannot_assess" as an answer to every item."""
+    prompt_key: list[str] | None = None
+    """Key of the prompt. Repeatable; joined by a blank line. Defaults to detected."""
+    target_key: str | None = None
+    """Key of the text to score; written as target."""
+    checklist_key: str | None = None
+    """Key of the criteria; dotted inside another column. Defaults to detected."""
+    item_key: Annotated[list[str] | None, typer.Option(metavar="FIELD=KEY")] = None
+    """Key of a part of the items, such as weight=points. Repeatable. Defaults to detected."""
+    weights: Annotated[list[str] | None, typer.Option(metavar="WORD=NUMBER")] = None
+    """Number for a weight in words. Repeatable."""
+    pitfalls: Literal["fault", "avoided"] | None = None
+    """What texts with a negative weight say that do not say it: a fault, or what is avoided. Defaults to ask."""
+    drop: Annotated[list[str] | None, typer.Option(metavar="KEY")] = None
+    """Drop this key of items although it may be part of the score. Repeatable."""
+    source: str | None = None
+    """Value of the checklist_source column. Defaults to the format."""
+    head: Annotated[int, Ge(0)] = 2
+    """Rows to show as the judge is asked about them."""
+
+
 @checklists_app.command("import", cls=Command)
 @grouped()
 def import_(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATH",
-            show_default=False,
-            help="File (.jsonl, .csv, .parquet, .json, .yaml), folder or pattern of files, or dataset of the hub.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            show_default=False,
-            help="Rows to write (.jsonl, .csv or .parquet), or a single shared checklist (.json).",
-        ),
-    ],
-    format: Annotated[
-        str, typer.Option(help="Name of a format (see below), or a YAML file that describes one; auto detects it.")
-    ] = "auto",
-    may_abstain: Annotated[
-        bool, typer.Option("--may-abstain", help='Allow "cannot_assess" as an answer to every item.')
-    ] = False,
-    prompt_key: Annotated[
-        list[str] | None,
-        typer.Option(show_default="detected", help="Key of the prompt. Repeatable; joined by a blank line."),
-    ] = None,
-    target_key: Annotated[
-        str | None, typer.Option(show_default=False, help="Key of the text to score; written as target.")
-    ] = None,
-    checklist_key: Annotated[
-        str | None, typer.Option(show_default="detected", help="Key of the criteria; dotted inside another column.")
-    ] = None,
-    item_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD=KEY",
-            show_default="detected",
-            help="Key of a part of the items, such as weight=points. Repeatable.",
-        ),
-    ] = None,
-    weights: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WORD=NUMBER", show_default=False, help="Number for a weight in words. Repeatable."),
-    ] = None,
-    pitfalls: Annotated[
-        Literal["fault", "avoided"] | None,
-        typer.Option(
-            show_default="ask",
-            help="What texts with a negative weight say that do not say it: a fault, or what is avoided.",
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY",
-            show_default=False,
-            help="Drop this key of items although it may be part of the score. Repeatable.",
-        ),
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(show_default="the format", help="Value of the checklist_source column.")
-    ] = None,
-    head: Annotated[int, typer.Option(min=0, help="Rows to show as the judge is asked about them.")] = 2,
+    imported: Imported,
 ) -> None:
     r"""Convert rubrics and checklists of other projects to rows for **score** or for a training dataset.
 
@@ -153,47 +125,48 @@ def import_(
         --checklist-key rubric --item-key question=criterion --item-key weight=points
     ```
     """
+    file, output = imported.file, imported.output
     check_outputs(source_files(file) or [], output=output)
     if output.suffix.lower() != ".json":
         file_format(output)
-    imported = imported_rows(
+    found = imported_rows(
         file,
         folder=output.parent,
-        format=format,
-        prompt_key=prompt_key,
-        checklist_key=checklist_key,
-        target_key=target_key,
-        item_keys=_pairs("--item-key", "FIELD=KEY, such as weight=points", item_key or []),
-        may_abstain=may_abstain,
-        source=source,
-        drop=drop or (),
-        pitfalls=pitfalls,
-        weights=_numbers(weights or []),
+        item_keys=_pairs("--item-key", "FIELD=KEY, such as weight=points", imported.item_key or []),
+        drop=imported.drop or (),
+        weights=_numbers(imported.weights or []),
+        **imported.model_dump(
+            include={"format", "prompt_key", "checklist_key", "target_key", "may_abstain", "source", "pitfalls"}
+        ),
     )
     shown: list[Found] = []
-    imported = replace(imported, rows=_remembering(imported.rows, shown, head))
-    rows, items = write_imported(imported, file, output)
+    found = replace(found, rows=_remembering(found.rows, shown, imported.head))
+    rows, items = write_imported(found, file, output)
     what = f"one checklist with {items} items" if rows is None else f"{rows} rows with {items} items"
-    console.print(f"{imported.format.name}: {what} in {output}", highlight=False)
-    for line in imported.taken():
+    console.print(f"{found.format.name}: {what} in {output}", highlight=False)
+    for line in found.taken():
         console.print(f"  {line}", highlight=False, markup=False)
-    if imported.left_out:
-        console.print(f"Dropped fields that items cannot hold: {listed_fields(imported.left_out)}", style="yellow")
+    if found.left_out:
+        console.print(f"Dropped fields that items cannot hold: {listed_fields(found.left_out)}", style="yellow")
     for row, checklist in shown:
         _show(row, checklist)
+
+
+class Exported(o.Options):
+    """What is exported, and for whom."""
+
+    file: Annotated[Path, typer.Argument(metavar="FILE")]
+    """Rows with a prompt and a checklist (.jsonl, .csv, .parquet)."""
+    output: Annotated[Path, _OUTPUT]
+    """Rows to write."""
+    to: Trainer
+    """The trainer that reads them."""
 
 
 @checklists_app.command("export", cls=Command)
 @grouped()
 def export_(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", show_default=False, help="Rows with a prompt and a checklist (.jsonl, .csv, .parquet)."
-        ),
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", show_default=False, help="Rows to write.")],
-    to: Annotated[Trainer, typer.Option(show_default=False, help="The trainer that reads them.")],
+    exported: Exported,
 ) -> None:
     """Write rows with a checklist in the shape that a trainer other than TRL reads.
 
@@ -206,9 +179,10 @@ def export_(
     checklist-rewards checklists export rows.parquet --to verl -o train.parquet
     ```
     """
-    check_outputs([file], output=output)
+    output, to = exported.output, exported.to
+    check_outputs([exported.file], output=output)
     file_format(output)
-    rows = export_file(file, output, to)
+    rows = export_file(exported.file, output, to)
     console.print(f"{to}: {rows} rows in {output}", highlight=False)
 
 
@@ -271,16 +245,18 @@ _LISTED = 10
 _TRAINING = ("reward", "model_name_or_path", "output_dir")
 
 
+class Linted(o.Options):
+    """The files to check."""
+
+    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILES]...")] = None
+    """Files to check. Defaults to the packaged prompts."""
+    kind: Kind | None = None
+    """Kind of the prompt files. Defaults to detected from the placeholders."""
+
+
 @grouped()
 def lint(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FILES]...", show_default="the packaged prompts", help="Files to check."),
-    ] = None,
-    kind: Annotated[
-        Kind | None,
-        typer.Option(show_default="detected from the placeholders", help="Kind of the prompt files."),
-    ] = None,
+    linted: Linted,
 ) -> None:
     """Validate prompts (.md), configs (.json, .yaml) and checklists (.json, or rows in .jsonl, .csv, .parquet).
 
@@ -305,10 +281,10 @@ def lint(
     checklist-rewards lint checklists.jsonl
     ```
     """
-    wrong, paths = 0, files or sorted(prompts_dir().glob("*/*.md"))
+    wrong, paths = 0, linted.files or sorted(prompts_dir().glob("*/*.md"))
     for path in paths:
         try:
-            typer.echo(f"{path}: {_checked(path, kind)}")
+            typer.echo(f"{path}: {_checked(path, linted.kind)}")
         except ChecklistRewardsError as error:
             wrong += 1
             refuse(str(error))

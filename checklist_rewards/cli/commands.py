@@ -210,7 +210,8 @@ class _Commands(TyperGroup):
             )
             again = stored if self._has_store(ctx) else "Free some space and rerun the same command."
             reason = error.strerror or error
-            refuse(f"the output could not be written completely ({reason}), so it was discarded. {again}")
+            file = error.filename or "the output"
+            refuse(f"{file} could not be written completely ({reason}), so it was discarded. {again}")
             raise typer.Exit(1) from None
 
     def _after_interruption(self, ctx: Any) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from annotated_types import Ge, Le
 from rich.console import Console
 from rich.markup import escape
 
@@ -20,7 +21,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Resamples, Seed, grouped
+from checklist_rewards.cli.options import Json, Resamples, Seed, brief
 from checklist_rewards.cli.output import bars, check_outputs, console, table
 from checklist_rewards.cli.trust import LABELS, Labelled
 from checklist_rewards.cli.work import CHECKLISTS, Work
@@ -36,6 +37,7 @@ from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.keys import prompt_identity
+from checklist_rewards.pipelines import WriterConfig
 from checklist_rewards.rows import read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.version import __version__
@@ -43,35 +45,30 @@ from checklist_rewards.version import __version__
 _SHOWN = 40
 _QUESTION = 60
 CHOSEN, REJECTED = "chosen", "rejected"
+_REWRITES = (
+    "Model that rewords, splits and adds items. It is also the judge, unless another is named. Defaults to none."
+)
 
 
-@grouped("output", "label_key", "pairs", "group_key", "by", "labels", "id_key")
+class Fitted(o.Options):
+    """What weights are fitted to."""
+
+    heading = LABELS
+
+    rows: Annotated[Path, typer.Argument(metavar="SCORED")]
+    """A file written by `score` or `run`."""
+    output: Annotated[Path, o.OUTPUT_FILE]
+    """JSON file of the weights."""
+    pairs: Path | None = None
+    """Preferences instead of labels: rows with `chosen` and `rejected`, each an id or the text of a scored row."""
+    by: By | None = None
+    """What has a weight of its own. Defaults to item if most items repeat, else category."""
+
+
+@brief()
 def fit(
-    rows: Annotated[
-        Path, typer.Argument(metavar="SCORED", show_default=False, help="A file written by `score` or `run`.")
-    ],
+    fitting: Fitted,
     labelled: Labelled,
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file of the weights."),
-    ],
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            show_default=False,
-            rich_help_panel=LABELS,
-            help="Preferences instead of labels: rows with `chosen` and `rejected`, each an id or the text of a "
-            "scored row.",
-        ),
-    ] = None,
-    by: Annotated[
-        By | None,
-        typer.Option(
-            show_default="item if most items repeat, else category",
-            rich_help_panel=LABELS,
-            help="What has a weight of its own.",
-        ),
-    ] = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
 ) -> None:
@@ -90,6 +87,7 @@ def fit(
     checklist-rewards score answers.jsonl -o weighted.jsonl --model org/judge --weights weights.json
     ```
     """
+    rows, output, pairs, by = fitting.rows, fitting.output, fitting.pairs, fitting.by
     check_outputs([rows, labelled.labels, pairs], output=output)
     if pairs is None and labelled.labels is None:
         o.no_effect("without --labels or --pairs", "target_key")
@@ -153,87 +151,38 @@ def _show(fitted: Fit) -> None:
         console.print(f"[yellow]The gain is not shown: its interval includes 0.{more}[/]")
 
 
-@grouped(
-    "data",
-    "output",
-    "label_key",
-    "pairs",
-    "group_key",
-    "writer",
-    "judge.model",
-    "judge.base_url",
-    "judge",
-    "tolerance",
-    "max_reads",
-    "json",
-    "store",
-)
+class Improved(o.Options):
+    """What a checklist is improved on, and how."""
+
+    heading = LABELS
+    parts = (o.Part(WriterConfig, o.OF_WRITER, o.WRITER, only=("model",), helps={"model": _REWRITES}),)
+
+    checklist: Annotated[Path, typer.Argument(metavar="CHECKLIST")]
+    """JSON file with the checklist of all rows."""
+    data: Path
+    """Labelled texts: a file written by `score`, or with a judge any rows."""
+    output: Annotated[Path, o.OUTPUT_FILE]
+    """JSON file of the new checklist."""
+    label_key: str = "label"
+    """Column of the labels: a number per text, higher is better."""
+    group_key: str | None = None
+    """Column of groups of dependent rows. All rows of a group choose, confirm or test. Defaults to the input."""
+    pairs: Path | None = None
+    """Preferences instead of labels: rows with `chosen` and `rejected`, each an id or the text of a row of --data."""
+    tolerance: Annotated[float, Ge(0), Le(0.99)] = 0.0
+    """Also drop or merge items if the correlation falls by less than this."""
+    patience: Annotated[int, Ge(1)] = 3
+    """Refused changes in a row after which a stage ends."""
+    max_reads: Annotated[Annotated[int, Ge(1)] | None, typer.Option(rich_help_panel=o.OUTPUT)] = None
+    """Most reads of new items. Defaults to no limit."""
+
+
+@brief("judge", "json")
 def improve(
-    checklist: Annotated[
-        Path, typer.Argument(metavar="CHECKLIST", show_default=False, help="JSON file with the checklist of all rows.")
-    ],
-    data: Annotated[
-        Path,
-        typer.Option(
-            show_default=False,
-            rich_help_panel=LABELS,
-            help="Labelled texts: a file written by `score`, or with a judge any rows.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file of the new checklist."
-        ),
-    ],
+    how: Improved,
     judge: o.JudgeOptions,
     keys: o.Keys,
-    label_key: Annotated[
-        str, typer.Option(rich_help_panel=LABELS, help="Column of the labels: a number per text, higher is better.")
-    ] = "label",
-    group_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default="the input",
-            rich_help_panel=LABELS,
-            help="Column of groups of dependent rows. All rows of a group choose, confirm or test.",
-        ),
-    ] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            show_default=False,
-            rich_help_panel=LABELS,
-            help="Preferences instead of labels: rows with `chosen` and `rejected`, each an id or the text of a row "
-            "of --data.",
-        ),
-    ] = None,
     target_key: o.TargetKey = None,
-    writer: Annotated[
-        str | None,
-        typer.Option(
-            "--writer.model",
-            show_default="none",
-            rich_help_panel=o.WRITER,
-            help="Model that rewords, splits and adds items. It is also the judge, unless another is named.",
-        ),
-    ] = None,
-    tolerance: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=0.99,
-            rich_help_panel=LABELS,
-            help="Also drop or merge items if the correlation falls by less than this.",
-        ),
-    ] = 0.0,
-    patience: Annotated[
-        int, typer.Option(min=1, rich_help_panel=LABELS, help="Refused changes in a row after which a stage ends.")
-    ] = 3,
-    max_reads: Annotated[
-        int | None,
-        typer.Option(min=1, show_default="no limit", rich_help_panel=o.OUTPUT, help="Most reads of new items."),
-    ] = None,
     json: Json = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
@@ -258,17 +207,18 @@ def improve(
     checklist-rewards improve checklist.json --data labelled.jsonl -o better.json --writer.model org/writer
     ```
     """
-    check_outputs([checklist, data, pairs, store_options.store], output=output, json=json)
+    data, output, pairs, writer = how.data, how.output, how.pairs, how.given.get("writer.model")
+    check_outputs([how.checklist, data, pairs, store_options.store], output=output, json=json)
     if writer is not None and not judge.asks:
         judge = judge.named(writer)
     if pairs is not None:
         o.no_effect("with --pairs, which are used instead of labels", "label_key")
     if not judge.asks:
         o.no_effect("on stored answers; set --model to ask a judge", o.JudgeOptions, o.StoreOptions, "max_reads")
-    shared = read_checklist(checklist)
+    shared = read_checklist(how.checklist)
     work = Work.of(o.Preset(), store_options, judge=judge) if judge.asks else None
-    label = None if pairs is not None else label_key
-    rows, names = _labelled_rows(data, label, group_key, work is None, keys, target_key, shared)
+    label = None if pairs is not None else how.label_key
+    rows, names = _labelled_rows(data, label, how.group_key, work is None, keys, target_key, shared)
     rewriter: Rewriter | None = None
     scorer: ChecklistScorer | None = None
     if work is not None:
@@ -286,9 +236,9 @@ def improve(
             pairs=None if pairs is None else _pairs(pairs, names, "row of --data"),
             scorer=scorer,
             writer=rewriter,
-            tolerance=tolerance,
-            patience=patience,
-            max_reads=max_reads,
+            tolerance=how.tolerance,
+            patience=how.patience,
+            max_reads=how.max_reads,
             bootstrap=Bootstrap(bootstrap, seed),
             progress=None if work is None else bar("reads", None),
         )

@@ -22,7 +22,7 @@ from checklist_rewards.backends import Sampling
 from checklist_rewards.backends.embedding import SentenceEmbedder
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Resamples, Seed, grouped
+from checklist_rewards.cli.options import Json, Resamples, Seed, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, table
 from checklist_rewards.cli.trust import Labelled
 from checklist_rewards.cli.work import Work
@@ -45,14 +45,14 @@ from checklist_rewards.scores import Score
 from checklist_rewards.ui.figures import analysed
 from checklist_rewards.ui.report import MAX_ROWS, write_report
 
-_WHAT = "Analyses"
 _SHOWN = 20
 
 
 class Analyses(o.Options):
     """Optional analyses in addition to statistics of the answers in the file."""
 
-    heading = _WHAT
+    heading = "Analyses"
+    shown = ("repeat", "paraphrases", "meta", "embed", "group_size")
 
     repeat: list[Path] | None = None
     """The same rows scored again, to measure stability. Repeatable."""
@@ -71,10 +71,20 @@ class Analyses(o.Options):
     completions per prompt in the file."""
 
 
+class Inspected(o.Options):
+    """The file to inspect, and its page."""
+
+    rows: Annotated[Path, typer.Argument(metavar="ROWS")]
+    """A file written by `score` or `run`; with --policy.model, prompts with their checklists."""
+    output: Annotated[Path | None, o.OUTPUT_FILE] = None
+    """HTML page to write; see `report`."""
+
+
 class Sampled(o.Options):
     """Completions to sample and score first, for a file of prompts with checklists."""
 
     heading = o.POLICY
+    shown = ("n",)
 
     n: Annotated[int, Ge(2)] = 8
     """Completions per prompt."""
@@ -84,47 +94,15 @@ class Sampled(o.Options):
     """File to keep the scored completions in (.jsonl). Defaults to not kept."""
 
 
-@grouped(
-    "output",
-    "json",
-    "group_size",
-    "repeat",
-    "paraphrases",
-    "meta",
-    "human_key",
-    "embed",
-    "policy.model",
-    "policy.base_url",
-    "n",
-    "judge.model",
-    "judge.base_url",
-)
+@brief("json")
 def inspect(
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            metavar="ROWS",
-            show_default=False,
-            help="A file written by `score` or `run`; with --policy.model, prompts with their checklists.",
-        ),
-    ],
+    inspected: Inspected,
     analyses: Analyses,
     policy: o.Policy,
     sampled: Sampled,
     keys: o.Keys,
     judge: o.JudgeOptions,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="HTML page to write; see `report`."
-        ),
-    ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file to write all figures to."
-        ),
-    ] = None,
+    json: Json = None,
     checklist_key: o.ChecklistKey = None,
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
@@ -147,6 +125,7 @@ def inspect(
     checklist-rewards inspect scored.jsonl --meta --paraphrases 2 --model org/judge
     ```
     """
+    rows, output = inspected.rows, inspected.output
     check_outputs(
         [rows, *(analyses.repeat or ()), store_options.store], output=output, json=json, scored=sampled.scored
     )
@@ -460,33 +439,26 @@ def _sample(
                     forecast.add_canary(f"{base.history}\n{base.input}", name, score)
 
 
+class Page(o.Options):
+    """The files of a run, and the page about them."""
+
+    heading = o.OUTPUT
+
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...")]
+    """Scored files, reward logs, pairs (.jsonl, .csv, .parquet); annotations, monitor logs (.jsonl); --json of agree,
+    calibrate and inspect, the file of attack, --summary of score (.json)."""
+    output: Annotated[Path, o.OUTPUT_FILE] = Path("report.html")
+    """HTML file to write."""
+    title: str | None = None
+    """Title of the page. Defaults to the names of the files."""
+    max_rows: Annotated[int, Ge(1)] = MAX_ROWS
+    """Most rows per file on the page. Of a larger file a random sample is shown; figures use all rows."""
+
+
 @grouped()
 def report(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            show_default=False,
-            help="Scored files, reward logs, pairs (.jsonl, .csv, .parquet); annotations, monitor logs (.jsonl); "
-            "--json of agree, calibrate and inspect, the file of attack, --summary of score (.json).",
-        ),
-    ],
+    page: Page,
     labelled: Labelled,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", rich_help_panel=o.OUTPUT, help="HTML file to write.")
-    ] = Path("report.html"),
-    title: Annotated[
-        str | None,
-        typer.Option(show_default="the names of the files", rich_help_panel=o.OUTPUT, help="Title of the page."),
-    ] = None,
-    max_rows: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            rich_help_panel=o.OUTPUT,
-            help="Most rows per file on the page. Of a larger file a random sample is shown; figures use all rows.",
-        ),
-    ] = MAX_ROWS,
     input_key: o.InputKey = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
@@ -508,6 +480,7 @@ def report(
     """
     if not labelled.named:
         o.no_effect("without --labels or --label-key", "group_key", "checklist", "checklist_key")
+    files, output = page.files, page.output
     check_outputs([*files, labelled.labels], output=output)
     inputs = [path.resolve() for path in [*files, *filter(None, [labelled.labels])]]
     if len(set(inputs)) < len(inputs):
@@ -516,9 +489,9 @@ def report(
         shown = write_report(
             output,
             files,
-            title=title,
+            title=page.title,
             labels=labelled.as_labels() if labelled.named else None,
-            max_rows=max_rows,
+            max_rows=page.max_rows,
             seed=seed,
             intervals=Bootstrap(bootstrap, seed),
             inputs=input_key,

@@ -1,16 +1,17 @@
 """The options of commands, made from settings classes.
 
-A command takes groups of options as parameters, next to options of its own:
+A command takes groups of options as parameters, next to options that several commands share:
 
     class StoreOptions(Options):
         heading = OUTPUT
+        shown = ("store",)
         store: Path | None = None
         \"\"\"SQLite file that stores every model answer.\"\"\"
 
-    @grouped("output", "store")
-    def score(files: Files, store_options: StoreOptions, port: Annotated[int, typer.Option()] = 0) -> None: ...
+    @brief("json")
+    def score(files: Files, store_options: StoreOptions, json: Json = None) -> None: ...
 
-Name, type, lower limit, help and default of an option are those of the field. The sentence "Defaults to ..." at the
+Name, type, limits, help and default of an option are those of the field. The sentence "Defaults to ..." at the
 end of a docstring becomes the default shown. A group may also have the fields of settings classes ([`Part`]) as
 options, such as those of the judge as `--judge.NAME`. Such an option is None unless the user gives it, so that only
 given values override a pipeline; the settings class checks the values, as everywhere.
@@ -19,8 +20,8 @@ One name means one thing in all commands: `--model`, `--judge.NAME`, `--writer.N
 model (in `generate`, which has no judge, `--model` is the writer); `--output` (`-o`) is the file that a command makes,
 `--json` the figures that it prints, `--summary` the totals of its rows.
 
-`--help` shows the options that most users need, each with the first sentence of its docstring; `--help-all` shows all
-of them in full.
+`--help` shows the options that most users need ([`brief`]), each with the first sentence of its docstring;
+`--help-all` shows all of them in full.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.cli.help import HelpAll
 from checklist_rewards.cli.output import running
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.store import Store, default_store_path, open_store
+from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
 from checklist_rewards.messages import Images
@@ -104,6 +105,8 @@ class Options(BaseModel):
 
     heading: ClassVar[str | None] = None
     prefix: ClassVar[str] = ""
+    shown: ClassVar[Sequence[str] | None] = None
+    """The options of the group that most users need; None for all."""
     parts: ClassVar[tuple[Part, ...]] = ()
 
     given: dict[str, Any] = {}
@@ -157,7 +160,7 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
         named (mapping): Options by the names of fields, for fields that the docstring names.
         always (`bool`): Whether the default is that of the field, instead of None.
     """
-    kind, at_least = _kind(field.annotation, field.metadata)
+    kind, at_least, at_most = _kind(field.annotation, field.metadata)
     found = [one for one in field.metadata if isinstance(one, ArgumentInfo | OptionInfo)]
     info = copy.copy(found[0]) if found else typer.Option()
     choices = get_args(kind) if get_origin(kind) is Literal else ()
@@ -165,9 +168,9 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
     documented = " ".join(part.helps.get(name.removeprefix(part.prefix), field.description or "").split())
     text = re.sub(r"\[?`(\w+)`\]?", lambda code: named.get(code[1], f"`{code[1]}`"), documented)
     info.help, _, default = text.partition(" Defaults to ")
-    known = field.default not in (None, False) and not field.is_required()
+    known = field.default is not None and field.default is not False and not field.is_required()
     info.show_default = default.rstrip(".").replace("`", "") or (str(field.default) if known else False)
-    info.rich_help_panel = part.heading
+    info.rich_help_panel = info.rich_help_panel or part.heading
     if isinstance(info, OptionInfo):
         names = info.param_decls or part.spelled(name)
         if kind is bool and not (always and field.default is False):
@@ -175,7 +178,8 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
             negative = f"{positive}no-{names[-1].removeprefix(positive)}"
             names = (*names[:-1], f"{names[-1]}/{negative}")
         info.param_decls = names
-        info.min = at_least
+        if always or at_most is None:  # settings classes check their fields with an upper limit
+            info.min, info.max = at_least, at_most
     absent = field.default if always else None
     return inspect.Parameter(
         _identifier(name),
@@ -185,10 +189,9 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
     )
 
 
-def _kind(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Any]:
-    """The type of a field on the command line, and its lower limit if it has no upper one. For a union, the first
-    member that can be written as text. A mapping, written as repeated NAME=VALUE, is used only if no other member can.
-    """
+def _kind(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """The type of a field on the command line, and its limits. For a union, the first member that can be written as
+    text. A mapping, written as repeated NAME=VALUE, is used only if no other member can."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *more = get_args(annotation)
@@ -198,34 +201,40 @@ def _kind(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Any]:
         known = [found for found in kinds if found[0] is not None]
         return next((found for found in known if found[0] != list[str]), known[0])
     if origin in (Mapping, dict, tuple):
-        return list[str], None
+        return list[str], None, None
     if annotation not in (str, bool, int, float, Path) and origin not in (Literal, list):
-        return None, None
-    bounded = any(isinstance(limit, Le) for limit in metadata)
-    return annotation, next((limit.ge for limit in metadata if isinstance(limit, Ge) and not bounded), None)
+        return None, None, None
+    at_least = next((limit.ge for limit in metadata if isinstance(limit, Ge)), None)
+    return annotation, at_least, next((limit.le for limit in metadata if isinstance(limit, Le)), None)
 
 
 _METAVARS: dict[Any, str] = {str: "TEXT", Path: "PATH", int: "N", float: "N"}
 
 
-def grouped(*shown: str) -> Callable[[Callable[..., None]], Grouped]:
-    """Expand every parameter of a command that is a group of options into the options of the group.
+def grouped() -> Callable[[Callable[..., None]], Grouped]:
+    """Expand every parameter of a command that is a group of options into the options of the group. `--help` shows all
+    options."""
+    return lambda command: Grouped(command, None)
+
+
+def brief(*more: str) -> Callable[[Callable[..., None]], Grouped]:
+    """As [`grouped`], for a command whose `--help` shows the options that most users need.
 
     Args:
-        *shown (`str`):
-            Options that `--help` shows, in this order; all others are shown under their headings by `--help-all`.
-            Without any, `--help` shows all.
+        *more (`str`):
+            Options that `--help` shows in addition to those of the groups; see [`Options.shown`]. All others are shown
+            under their headings by `--help-all`.
     """
-    return lambda command: Grouped(command, shown)
+    return lambda command: Grouped(command, more)
 
 
 class Grouped:
     """A command with the options of its groups, which are made when typer asks for its signature."""
 
-    def __init__(self, command: Callable[..., None], shown: Sequence[str]):
+    def __init__(self, command: Callable[..., None], more: Sequence[str] | None):
         functools.update_wrapper(self, command, ("__module__", "__name__", "__qualname__", "__doc__"))
         del vars(self)["__wrapped__"]
-        self._command, self._shown = command, shown
+        self._command, self._more = command, more
 
     @functools.cached_property
     def _kinds(self) -> dict[str, Any]:
@@ -241,16 +250,21 @@ class Grouped:
     def __signature__(self) -> inspect.Signature:
         kind = inspect.Parameter.KEYWORD_ONLY
         options: dict[str, inspect.Parameter] = {}
+        shown = set(self._more or ())
         for name, parameter in inspect.signature(self._command).parameters.items():
             if name in self._groups:
-                options |= self._groups[name].parameters()
+                own = self._groups[name].parameters()
+                options |= own
+                shown |= {*own} if (most := self._groups[name].shown) is None else {*most}
             else:
                 options[name] = parameter.replace(kind=kind, annotation=self._kinds[name])
-        first = [_without_heading(options.pop(name)) for name in self._shown]
-        help_all = inspect.Parameter("help_all", kind, default=False, annotation=HelpAll)
-        of_typer = inspect.Parameter("context", kind, annotation=typer.Context)
-        written = [*map(_with_metavar, [*first, *options.values()]), *([help_all] if self._shown else []), of_typer]
-        return inspect.Signature(written)
+        assert shown <= options.keys(), shown - options.keys()
+        in_brief = [] if self._more is None else [name for name in options if name in shown]
+        first = [_without_heading(options.pop(name)) for name in in_brief]
+        written = list(map(_with_metavar, [*first, *options.values()]))
+        if self._more is not None:
+            written.append(inspect.Parameter("help_all", kind, default=False, annotation=HelpAll))
+        return inspect.Signature([*written, inspect.Parameter("context", kind, annotation=typer.Context)])
 
     @property
     def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
@@ -312,9 +326,9 @@ def no_effect(why: str, *options: str | type[Options]) -> None:
             raise SampleError(f"{parameter.opts[0]} has no effect {why}; omit it.")
 
 
-def option(panel: str | None, help: str, *names: str, default: str | bool = False, **more: Any) -> Any:
+def option(panel: str, help: str, default: str | bool = False, **more: Any) -> Any:
     """An option in the help panel `panel`. `default` is the default shown in the help."""
-    return typer.Option(*names, rich_help_panel=panel, help=help, show_default=default, **more)
+    return typer.Option(rich_help_panel=panel, help=help, show_default=default, **more)
 
 
 def engine_settings(option: str, given: Sequence[str] | None) -> dict[str, Any]:
@@ -351,54 +365,37 @@ InputKey = Annotated[
     option(
         ROWS,
         "Column of the input: text or chat messages. Repeatable; several columns are joined by a blank line.",
-        "--input-key",
         default="prompt, else input",
     ),
 ]
 ChecklistKey = Annotated[
     str | None,
-    option(
-        ROWS,
-        "Column of the checklist: a list of questions, or of items with weights.",
-        "--checklist-key",
-        default="checklist",
-    ),
+    option(ROWS, "Column of the checklist: a list of questions, or of items with weights.", default="checklist"),
 ]
-TargetKey = Annotated[
-    str | None, option(ROWS, "Column of the text to score.", "--target-key", default="target, else completion")
-]
-ChecklistFile = Annotated[Path | None, option(ROWS, "JSON file with a checklist to use for all rows.", "--checklist")]
+TargetKey = Annotated[str | None, option(ROWS, "Column of the text to score.", default="target, else completion")]
+ChecklistFile = Annotated[Path | None, option(ROWS, "JSON file with a checklist to use for all rows.")]
 Resamples = Annotated[
-    int,
-    typer.Option(
-        "--bootstrap",
-        min=0,
-        rich_help_panel=OUTPUT,
-        help="Bootstrap resamples for the 95 % intervals; 0 for no intervals.",
-    ),
+    int, option(OUTPUT, "Bootstrap resamples for the 95 % intervals; 0 for no intervals.", default=True, min=0)
 ]
-Seed = Annotated[int, typer.Option(min=0, rich_help_panel=OUTPUT, help="Random seed.")]
-Json = Annotated[
-    Path | None,
-    typer.Option("--json", show_default=False, rich_help_panel=OUTPUT, help="JSON file to write all figures to."),
-]
-Plots = Annotated[
-    Path | None,
-    typer.Option("--plots", show_default=False, rich_help_panel=OUTPUT, help="Folder to write plots to."),
-]
+Seed = Annotated[int, option(OUTPUT, "Random seed.", default=True, min=0)]
+Json = Annotated[Path | None, option(OUTPUT, "JSON file to write all figures to.")]
+Plots = Annotated[Path | None, option(OUTPUT, "Folder to write plots to.")]
 Concurrency = Annotated[
     int | None, option(OUTPUT, "Concurrent requests to a server, per address.", min=1, default="the engine's")
 ]
+OUTPUT_FILE = typer.Option("--output", "-o", rich_help_panel=OUTPUT)
+"""How a field is the output of a command."""
 
 
 class Files(Options):
     """The input and output files of a command."""
 
     heading = OUTPUT
+    shown = ("output",)
 
     rows: Annotated[Path, typer.Argument(metavar="ROWS")]
     """Input rows: a .jsonl, .csv or .parquet file."""
-    output: Annotated[Path, typer.Option("--output", "-o")]
+    output: Annotated[Path, OUTPUT_FILE]
     """Output file (.jsonl, .csv or .parquet). An existing file is replaced when the new one is complete."""
     summary: Path | None = None
     """Also write the summary to this JSON file."""
@@ -408,6 +405,7 @@ class StoreOptions(Options):
     """Where model answers are stored."""
 
     heading = OUTPUT
+    shown = ("store",)
 
     store: Path | None = None
     """SQLite file that stores every model answer, so that no question is sent twice. With --ray, a folder with one
@@ -420,12 +418,9 @@ class StoreOptions(Options):
         if self.store is not None and self.no_store:
             raise SampleError(f"--store {self.store} and --no-store contradict each other; set only one of them.")
 
-    def open(self, *, create: bool = True) -> Store | None:
-        """Open the store; without `create`, None if it does not exist. Raises [`SampleError`] if both options are
-        set."""
+    def open(self) -> Store | None:
+        """Open the store. Raises [`SampleError`] if both options are set."""
         self.consistent()
-        if not create and not (self.store or default_store_path()).exists():
-            return None
         return open_store(self.store or not self.no_store)
 
 
@@ -433,6 +428,7 @@ class Dry(Options):
     """Dry runs, prices and budgets."""
 
     heading = OUTPUT
+    shown = ("dry_run",)
 
     dry_run: bool = False
     """Print the expected calls, tokens and price. Loads no model and writes nothing."""
@@ -448,6 +444,7 @@ class Preset(Options):
     """The pipeline. Other options override its settings."""
 
     heading = PIPELINE
+    shown = ()
 
     pipeline: str | None = None
     """Name of a pipeline; see `checklist-rewards list pipelines`."""
@@ -467,6 +464,7 @@ class Keys(Options):
     """Columns of the input, the reference answer and the conversation history."""
 
     heading = ROWS
+    shown = ()
 
     input_key: list[str] | None = None
     """Column of the input: text or chat messages. Repeatable; several columns are joined by a blank line. Defaults to
@@ -502,6 +500,7 @@ class WriterKeys(Keys):
 class JudgeModel(Options):
     """The judge's engine and prompt."""
 
+    shown = ("judge.model", "judge.base_url", "judge.backend")
     parts: ClassVar[tuple[Part, ...]] = (
         Part(JudgeConfig, OF_JUDGE, JUDGE, short=True, only=(*ENGINE_SETTINGS, "prompt")),
     )
@@ -609,6 +608,10 @@ class Writing(Options):
 class Writer(Writing):
     """Writer options for commands that need no judge."""
 
+    shown = (
+        *("writer.model", "writer.base_url", "writer.backend", "writer.prompt", "writer.max_items"),
+        *("writer.constraints", "writer.temperature", "writer.max_tokens"),
+    )
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterConfig, OF_WRITER, WRITER, short=True, only=("model",)),
         Part(WriterModel, OF_WRITER, WRITER, short=True, only=("base_url", "backend")),
@@ -630,6 +633,7 @@ class Writer(Writing):
 class OwnWriter(Writing):
     """Writer options for commands that also have a judge."""
 
+    shown = ("writer.model", "writer.base_url")
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterConfig, OF_WRITER, WRITER, only=("model",)),
         Part(WriterModel, OF_WRITER, WRITER, only=("base_url",)),
@@ -661,6 +665,7 @@ class Policy(Options):
 
     heading = POLICY
     prefix = OF_POLICY
+    shown = ("policy.model", "policy.base_url")
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterModel, OF_POLICY, POLICY, only=("model", "base_url"), helps={"model": _TEXTS}),
         Part(JudgeConfig, OF_POLICY, POLICY, only=("engine_args",)),
@@ -701,6 +706,7 @@ class Cluster(Options):
     """Where and how a dataset of shards is processed."""
 
     heading = CLUSTER
+    shown = ()
 
     ray: bool = False
     """Process shards on a Ray cluster (pip install 'checklist-rewards[ray]'). ROWS is a folder or a quoted pattern of

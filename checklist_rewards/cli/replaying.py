@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from annotated_types import Ge, Le
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
@@ -25,7 +26,7 @@ from checklist_rewards.attacks.report import compare, is_attack, read_attack
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.attacking import show_comparison
 from checklist_rewards.cli.forecast import forecast
-from checklist_rewards.cli.options import FROM_STORED, Json, Resamples, Seed, grouped
+from checklist_rewards.cli.options import FROM_STORED, Json, Resamples, Seed, brief, grouped
 from checklist_rewards.cli.output import (
     RowFile,
     RunReport,
@@ -112,48 +113,29 @@ def _percent(figure: Figure) -> str:
     return f"{figure.value:.1%}" + (f" [{figure.low:.1%}, {figure.high:.1%}]" if known else "")
 
 
-REPEATS = "Repeats"
+class Repeats(o.Options):
+    """How often a judge is asked."""
+
+    heading = "Repeats"
+    shown = ("repeat",)
+
+    repeat: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
+    """Ask every question this many times, and separate the variance of the judge from that of the texts. A judge with
+    a sampling temperature is sampled again; for others the question is reworded, with its labels in another order
+    every second time. The output has the first answers."""
+    precision: float = 0.02
+    """Wanted standard error of a score, above 0; the report has the repeats."""
 
 
-@grouped(
-    "output",
-    "judge.model",
-    "judge.base_url",
-    "judge",
-    "metric",
-    "threshold",
-    "judge.calibration",
-    "weights",
-    "checklist",
-    "repeat",
-    "json",
-    "store",
-    "dry_run",
-)
+@brief("judge", "metric", "threshold", "judge.calibration", "weights", "checklist", "json")
 def replay(
     files: o.Files,
     judge: o.JudgeOptions,
     keys: o.Keys,
+    repeats: Repeats,
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,
-    repeat: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=MOST_REPEATS,
-            rich_help_panel=REPEATS,
-            help="Ask every question this many times, and separate the variance of the judge from that of the texts. "
-            "A judge with a sampling temperature is sampled again; for others the question is reworded, with its "
-            "labels in another order every second time. The output has the first answers.",
-        ),
-    ] = 1,
-    precision: Annotated[
-        float,
-        typer.Option(
-            rich_help_panel=REPEATS, help="Wanted standard error of a score, above 0; the report has the repeats."
-        ),
-    ] = 0.02,
     json: Json = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
@@ -182,6 +164,7 @@ def replay(
     read = (checklist, weights, store_options.store)
     file = RowFile(files.rows, files.output, files.summary, read)
     check_outputs([files.rows, *read], output=files.output, summary=files.summary, json=json)
+    repeat, precision = repeats.repeat, repeats.precision
     if precision <= 0:
         raise SampleError(f"--precision {precision:g} is not allowed; it must be above 0.")
     if json is not None and repeat == 1:
@@ -224,14 +207,14 @@ def replay(
         while chunk := list(islice(rows, CHUNK_ROWS)):
             scores = iter(replayed.scores([text for text in chunk if text.sample is not None], progress))
             for text in chunk:
-                repeats = next(scores) if text.sample is not None else None
-                out.write(stored.written(text, None if repeats is None else repeats[0]))
-                if repeats is None:
+                found = next(scores) if text.sample is not None else None
+                out.write(stored.written(text, None if found is None else found[0]))
+                if found is None:
                     report.miss(Unanswered(Reason.NO_CHECKLIST), text.number)
                     continue
-                report.add(text.number, repeats[0])
+                report.add(text.number, found[0])
                 if variance is not None:
-                    variance.add(stored.prompt_of(text), repeats)
+                    variance.add(stored.prompt_of(text), found)
             report.rows += len(chunk)
     if work is not None:
         work.account(report)
@@ -352,38 +335,28 @@ def _check(stored: _Again, replayed: Replay) -> tuple[int, bool]:
 _SHOWN = 60
 
 
+class Compared(o.Options):
+    """Two files to compare, and how their rows are matched."""
+
+    heading = o.ROWS
+
+    one: Annotated[Path, typer.Argument(metavar="ONE")]
+    """A scored file, a reward log, or a file of `attack`."""
+    other: Annotated[Path, typer.Argument(metavar="OTHER")]
+    """The same texts with other scores."""
+    output: Annotated[Path | None, o.OUTPUT_FILE] = None
+    """File with a row per text (.jsonl, .csv or .parquet): both scores and advantages, and all answers."""
+    id_key: str | None = None
+    """Column of row ids, to match rows across files. Defaults to id, else step, prompt and text."""
+    target_key: str | None = None
+    """Column of the text. Defaults to target, else completion."""
+
+
+@grouped()
 def diff(
-    one: Annotated[
-        Path,
-        typer.Argument(metavar="ONE", show_default=False, help="A scored file, a reward log, or a file of `attack`."),
-    ],
-    other: Annotated[
-        Path, typer.Argument(metavar="OTHER", show_default=False, help="The same texts with other scores.")
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            show_default=False,
-            rich_help_panel=o.OUTPUT,
-            help="File with a row per text (.jsonl, .csv or .parquet): both scores and advantages, and all answers.",
-        ),
-    ] = None,
+    compared: Compared,
     json: Json = None,
-    id_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default="id, else step, prompt and text",
-            rich_help_panel=o.ROWS,
-            help="Column of row ids, to match rows across files.",
-        ),
-    ] = None,
     input_key: o.InputKey = None,
-    target_key: Annotated[
-        str | None,
-        typer.Option(show_default="target, else completion", rich_help_panel=o.ROWS, help="Column of the text."),
-    ] = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
 ) -> None:
@@ -403,14 +376,13 @@ def diff(
     checklist-rewards diff attack.json attack-panel.json
     ```
     """
-    files = [one, other]
+    files = one, other = [compared.one, compared.other]
+    output, id_key, target_key = compared.output, compared.id_key, compared.target_key
     check_outputs(files, output=output, json=json)
     if output is not None:
         file_format(output)
     if any(map(is_attack, files)):
-        options = {"--id-key": id_key, "--input-key": input_key, "--target-key": target_key}
-        for name in (name for name, value in options.items() if value is not None):
-            raise SampleError(f"{name} has no effect on files of `attack`; remove it.")
+        o.no_effect("on files of `attack`", "id_key", "input_key", "target_key")
         with bars() as bar:
             draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None)) if bootstrap else Bootstrap(0)
             comparison = compare(read_attack(one), read_attack(other), draws)
@@ -431,13 +403,13 @@ def diff(
         for side, source in enumerate(sources):
             _load(matching, side, source, named, bar(source.path.name, source.count()))
         differences = Differences(matching)
-        compared = bar("compared", None)
+        advance = bar("compared", None)
         # A refusal inside the block leaves an existing output unchanged.
         with nullcontext() if output is None else write_rows(output) as rows:
             for record in differences.rows():
                 if rows is not None:
                     rows.write(record)
-                compared(1)
+                advance(1)
             draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
             report = differences.report((str(one), str(other)), draws)
             if report.rows == 0:
@@ -544,45 +516,31 @@ def _of(count: int, total: int) -> str:
 _SHOWN_STEP = 5
 
 
+class Cascade(o.Options):
+    """Two files of a cascade, and what is tried."""
+
+    cheap: Annotated[Path, typer.Argument(metavar="CHEAP")]
+    """A file scored by the cheap judge."""
+    strong: Annotated[Path, typer.Argument(metavar="STRONG")]
+    """The same rows scored by the strong judge."""
+    label_key: Annotated[str | None, typer.Option(rich_help_panel=o.ROWS)] = None
+    """Column of labels to measure agreement with. Defaults to the strong judge's answers."""
+    id_key: Annotated[str | None, typer.Option(rich_help_panel=o.ROWS)] = None
+    """Column of row ids. Defaults to id, else row number."""
+    cheap_cost: Annotated[float, Ge(0)] = 0.0
+    """Price of a cheap read relative to a strong read."""
+    tolerance: Annotated[float, Ge(0), Le(1)] = DEFAULT_TOLERANCE
+    """Largest loss of agreement to accept for a lower cost."""
+    threshold: Annotated[float, Ge(0), Le(1)] = Aggregation.threshold
+    """Lowest P(yes), from 0 to 1, that counts as yes."""
+    plot: Annotated[Path | None, typer.Option(rich_help_panel=o.OUTPUT)] = None
+    """Plot of cost against agreement (.png)."""
+
+
 @grouped()
 def cascade(
-    cheap: Annotated[
-        Path, typer.Argument(metavar="CHEAP", show_default=False, help="A file scored by the cheap judge.")
-    ],
-    strong: Annotated[
-        Path, typer.Argument(metavar="STRONG", show_default=False, help="The same rows scored by the strong judge.")
-    ],
-    label_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default="the strong judge's answers",
-            rich_help_panel=o.ROWS,
-            help="Column of labels to measure agreement with.",
-        ),
-    ] = None,
-    id_key: Annotated[
-        str | None, typer.Option(show_default="id, else row number", rich_help_panel=o.ROWS, help="Column of row ids.")
-    ] = None,
-    cheap_cost: Annotated[float, typer.Option(min=0, help="Price of a cheap read relative to a strong read.")] = 0.0,
-    tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="Largest loss of agreement to accept for a lower cost.")
-    ] = DEFAULT_TOLERANCE,
-    threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Lowest P(yes), from 0 to 1, that counts as yes.")
-    ] = Aggregation.threshold,
-    plot: Annotated[
-        Path | None,
-        typer.Option(show_default=False, rich_help_panel=o.OUTPUT, help="Plot of cost against agreement (.png)."),
-    ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            "--json",
-            show_default=False,
-            rich_help_panel=o.OUTPUT,
-            help="JSON file of the curve.",
-        ),
-    ] = None,
+    files: Cascade,
+    json: Json = None,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
 ) -> None:
@@ -598,11 +556,12 @@ def cascade(
     checklist-rewards cascade small.jsonl large.jsonl --label-key human --cheap-cost 0.05 --plot curve.png
     ```
     """
-    check_outputs([cheap, strong, checklist], plot=plot, json=json)
-    check_plots(plot)
+    cheap, strong, id_key, label_key = files.cheap, files.strong, files.id_key, files.label_key
+    check_outputs([cheap, strong, checklist], plot=files.plot, json=json)
+    check_plots(files.plot)
     shared = None if checklist is None else read_checklist(checklist)
-    files = [read_scored(path, id_key=id_key, checklist=checklist_key, shared=shared) for path in (cheap, strong)]
-    pairs, unpaired = pairs_of(files[0], files[1], (str(cheap), str(strong)))
+    scored = [read_scored(path, id_key=id_key, checklist=checklist_key, shared=shared) for path in (cheap, strong)]
+    pairs, unpaired = pairs_of(scored[0], scored[1], (str(cheap), str(strong)))
     if label_key is not None:
         texts = labelled([first for first, _ in pairs], label_key)
         for text in texts:
@@ -612,8 +571,10 @@ def cascade(
                     f"target ({text.labels:g})."
                 )
         pairs = [(text, second) for text, (_, second) in zip(texts, pairs, strict=True)]
-    curve = replay_cascade(pairs, by_labels=label_key is not None, cheap_cost=cheap_cost, threshold=threshold)
-    chosen = choose(curve, tolerance=tolerance)
+    curve = replay_cascade(
+        pairs, by_labels=label_key is not None, cheap_cost=files.cheap_cost, threshold=files.threshold
+    )
+    chosen = choose(curve, tolerance=files.tolerance)
     rows = []
     for point in sorted({*curve[::_SHOWN_STEP], chosen}, key=lambda point: point.margin):
         agreement = decimal(point.agreement, missing="–") + (" <" if point == chosen else "")
@@ -622,13 +583,13 @@ def cascade(
     console.print(
         f"{len(pairs)} rows; {chosen.coverage:.1%} of the reads have an answer and a label"
         + (f"; {unpaired} rows are in one file only" if unpaired else "")
-        + f". Chosen margin: {chosen.margin:.2f}, the cheapest within {tolerance:g} of the best agreement."
+        + f". Chosen margin: {chosen.margin:.2f}, the cheapest within {files.tolerance:g} of the best agreement."
     )
     if json is not None:
         write_json(
             json,
             {"rows": len(pairs), "unpaired": unpaired, "chosen": asdict(chosen), "curve": list(map(asdict, curve))},
         )
-    if plot is not None:
-        with atomic_path(plot) as temporary:
+    if files.plot is not None:
+        with atomic_path(files.plot) as temporary:
             plot_curve(curve, chosen, temporary)

@@ -19,15 +19,13 @@ import typer
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast
-from checklist_rewards.cli.options import PIPELINE, grouped
+from checklist_rewards.cli.options import brief
 from checklist_rewards.cli.output import (
-    DISK_FULL,
     RowFile,
     RunReport,
     bars,
     check_outputs,
     console,
-    refuse,
 )
 from checklist_rewards.cli.work import RowRun, Work
 from checklist_rewards.datasets.shards import find_shards, first_row
@@ -90,14 +88,12 @@ def _show(name: str | None) -> None:
 
 ExampleInput = Annotated[
     str | None,
-    typer.Option(
-        "--example-input",
+    o.option(
+        o.PIPELINE,
+        "Print an example input of this pipeline and exit.",
         metavar="PIPELINE",
-        rich_help_panel=PIPELINE,
-        show_default=False,
         is_eager=True,
         callback=_show,
-        help="Print an example input of this pipeline and exit.",
     ),
 ]
 
@@ -158,14 +154,6 @@ def run_on_ray(
             style="yellow",
         )
         raise typer.Exit(130) from None
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            raise
-        refuse(
-            f"a shard could not be written completely ({error.strerror or error}), so it was discarded. Finished "
-            "shards are kept; free some space and rerun the same command to continue."
-        )
-        raise typer.Exit(1) from None
     work.account(report)
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
 
@@ -189,21 +177,7 @@ def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
     return store
 
 
-@grouped(
-    "output",
-    "writer.model",
-    "writer.base_url",
-    "writer.backend",
-    "pipeline",
-    "input_key",
-    "writer.prompt",
-    "writer.max_items",
-    "writer.constraints",
-    "writer.temperature",
-    "writer.max_tokens",
-    "store",
-    "dry_run",
-)
+@brief("pipeline", "input_key")
 def generate(
     files: o.Files,
     preset: o.Preset,
@@ -300,22 +274,7 @@ def write_shared(pipe: Pipeline, source: Any, report: RunReport, samples: Any = 
     return checklist
 
 
-@grouped(
-    "output",
-    "judge.model",
-    "judge.base_url",
-    "judge.backend",
-    "checklist",
-    "metric",
-    "threshold",
-    "judge.mode",
-    "judge.calibration",
-    "judge",
-    "input_key",
-    "target_key",
-    "store",
-    "dry_run",
-)
+@brief("checklist", "metric", "threshold", "judge.mode", "judge.calibration", "judge", "input_key", "target_key")
 def score(
     files: o.Files,
     preset: o.Preset,
@@ -368,22 +327,7 @@ def score(
     run.finish(command.receipt)
 
 
-@grouped(
-    "output",
-    "judge.model",
-    "judge.base_url",
-    "judge.backend",
-    "pipeline",
-    "writer.model",
-    "writer.base_url",
-    "source",
-    "metric",
-    "threshold",
-    "input_key",
-    "target_key",
-    "store",
-    "dry_run",
-)
+@brief("pipeline", "source", "metric", "threshold", "input_key", "target_key")
 def run(
     files: o.Files,
     preset: o.Preset,
@@ -392,11 +336,7 @@ def run(
     writer: o.OwnWriter,
     source: Annotated[
         Path | None,
-        typer.Option(
-            rich_help_panel=o.PIPELINE,
-            show_default=False,
-            help="Source of a corpus-level pipeline: a JSON or YAML file; see --example-input.",
-        ),
+        o.option(o.PIPELINE, "Source of a corpus-level pipeline: a JSON or YAML file; see --example-input."),
     ] = None,
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from annotated_types import Ge, Le
 
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import grouped
+from checklist_rewards.cli.options import brief
 from checklist_rewards.cli.output import console
 from checklist_rewards.cli.work import CHECKLISTS, SCORES, Work
 from checklist_rewards.errors import SampleError
@@ -21,71 +22,42 @@ from checklist_rewards.judges.remote import TOKEN_VARIABLE
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT
 from checklist_rewards.rewards.placement import load
 from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.validation import import_extra
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-SERVER = "Server"
-DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8090
-DEFAULT_MAX_TOKENS = 8_000_000
-"""The same as in `server.scoring`, which requires the extra `serve`."""
+
+class Server(o.Options):
+    """Where the server listens, and how much it takes."""
+
+    heading = "Server"
+    shown = ("host", "port", "token", "max_batch")
+
+    host: str = "127.0.0.1"
+    """Address to listen on. 0.0.0.0 accepts other machines and requires a token."""
+    port: Annotated[int, Ge(0), Le(65535)] = 8090
+    """Port; 0 chooses a free one."""
+    token: Annotated[str | None, typer.Option(envvar=TOKEN_VARIABLE)] = None
+    """Bearer token that clients must send. Prefer the environment variable, because options are visible in the process
+    list."""
+    max_wait_ms: Annotated[float, Ge(0)] = DEFAULT_MAX_WAIT * 1000
+    """Longest time a row waits for others to batch with."""
+    max_batch: Annotated[int, Ge(1)] = DEFAULT_MAX_BATCH
+    """Most rows per batch."""
+    max_queue_tokens: Annotated[int, Ge(1)] = 8_000_000  # as in `server.scoring`, which requires the extra `serve`
+    """Most tokens in waiting rows (an estimate: 4 bytes are a token); further requests get status 429."""
+    max_queue: Annotated[int, Ge(1)] | None = None
+    """Most waiting rows; no limit by default."""
+    max_body_mb: Annotated[float, Ge(0.001)] = 16
+    """Largest request body in MiB."""
 
 
-@grouped(
-    "judge.model",
-    "judge.base_url",
-    "judge.backend",
-    "judge",
-    "judge.calibration",
-    "host",
-    "port",
-    "token",
-    "max_batch",
-    "concurrency",
-    "store",
-)
+@brief("judge", "judge.calibration", "concurrency")
 def serve(
     preset: o.Preset,
     judge: o.JudgeOptions,
-    host: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=SERVER,
-            help="Address to listen on. 0.0.0.0 accepts other machines and requires a token.",
-        ),
-    ] = DEFAULT_HOST,
-    port: Annotated[
-        int, typer.Option(rich_help_panel=SERVER, min=0, max=65535, help="Port; 0 chooses a free one.")
-    ] = DEFAULT_PORT,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=SERVER,
-            envvar=TOKEN_VARIABLE,
-            help="Bearer token that clients must send. Prefer the environment variable, because options are visible "
-            "in the process list.",
-        ),
-    ] = None,
-    max_wait_ms: Annotated[
-        float, typer.Option(rich_help_panel=SERVER, min=0, help="Longest time a row waits for others to batch with.")
-    ] = DEFAULT_MAX_WAIT * 1000,
-    max_batch: Annotated[int, typer.Option(rich_help_panel=SERVER, min=1, help="Most rows per batch.")] = (
-        DEFAULT_MAX_BATCH
-    ),
-    max_queue_tokens: Annotated[
-        int,
-        typer.Option(
-            rich_help_panel=SERVER,
-            min=1,
-            help="Most tokens in waiting rows (an estimate: 4 bytes are a token); further requests get status 429.",
-        ),
-    ] = DEFAULT_MAX_TOKENS,
-    max_queue: Annotated[
-        int | None, typer.Option(rich_help_panel=SERVER, min=1, help="Most waiting rows; no limit by default.")
-    ] = None,
-    max_body_mb: Annotated[
-        float, typer.Option(rich_help_panel=SERVER, min=0.001, help="Largest request body in MiB.")
-    ] = 16,
+    server: Server,
     concurrency: o.Concurrency = None,
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
@@ -108,16 +80,10 @@ def serve(
     checklist-rewards score answers.jsonl -o scored.jsonl --backend remote --base-url http://localhost:8090
     ```
     """
+    host, token = server.host, server.token
     if token is not None and not token.strip():
         raise SampleError(f"the token is empty; set one, or omit --token and {TOKEN_VARIABLE}.")
-    try:
-        from checklist_rewards.server import build_app
-    except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "starlette", "uvicorn", "httptools", "prometheus_client"):
-            raise
-        raise SampleError(
-            f"serve requires {error.name}, which is not installed: pip install 'checklist-rewards[serve]'."
-        ) from None
+    [served] = import_extra("checklist_rewards.server", extra="serve")
     work = Work.of(preset, store_options, judge=judge, concurrency=concurrency)
     if work.config.scorer.scale is not None:
         raise SampleError(
@@ -128,7 +94,7 @@ def serve(
     if not isinstance(scorer, ChecklistScorer):
         raise SampleError(f"serve requires a ChecklistScorer, but {work.config.name} uses {type(scorer).__name__}.")
     scorer.validate()
-    with listen(host, port) as listening:
+    with listen(host, server.port) as listening:
         bound, port = listening.getsockname()[:2]
         if token is None and not ip_address(bound.partition("%")[0]).is_loopback:
             raise SampleError(
@@ -137,13 +103,13 @@ def serve(
             )
         load(scorer.judge)  # load now, so that errors appear here and the first request does not wait
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        app = build_app(
+        app = served.build_app(
             scorer,
-            max_wait=max_wait_ms / 1000,
-            max_batch=max_batch,
-            max_queue=max_queue,
-            max_tokens=max_queue_tokens,
-            max_body=int(max_body_mb * 2**20),
+            max_wait=server.max_wait_ms / 1000,
+            max_batch=server.max_batch,
+            max_queue=server.max_queue,
+            max_tokens=server.max_queue_tokens,
+            max_body=int(server.max_body_mb * 2**20),
             token=token,
         )
         console.print(f"Serving rewards of {work.judge_name} at {address}; press Ctrl-C to stop.", soft_wrap=True)
@@ -166,35 +132,25 @@ def listen(host: str, port: int) -> socket.socket:
         raise SampleError(f"cannot listen on {host}:{port} ({error}); choose another --host or --port.") from error
 
 
-UI_PORT = 8091
+class App(o.Options):
+    """The project of the app, and where it is shown."""
+
+    heading = "Server"
+
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]")] = Path(".")
+    """Project folder: the only files that the app reads and writes."""
+    port: Annotated[int, Ge(0), Le(65535)] = 8091
+    """Port on 127.0.0.1; 0 chooses a free one."""
+    no_browser: bool = False
+    """Only print the URL; open no browser."""
 
 
-@grouped(
-    "judge.model",
-    "judge.base_url",
-    "judge.backend",
-    "judge",
-    "writer.model",
-    "pipeline",
-    "config",
-    "port",
-    "no_browser",
-    "store",
-)
+@brief("pipeline", "judge", "config")
 def ui(
     preset: o.Preset,
     judge: o.JudgeOptions,
     writer: o.OwnWriter,
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="[FOLDER]", help="Project folder: the only files that the app reads and writes."),
-    ] = Path("."),
-    port: Annotated[
-        int, typer.Option(rich_help_panel=SERVER, min=0, max=65535, help="Port on 127.0.0.1; 0 chooses a free one.")
-    ] = UI_PORT,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", rich_help_panel=SERVER, help="Only print the URL; open no browser.")
-    ] = False,
+    app_options: App,
     concurrency: o.Concurrency = None,
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
@@ -212,19 +168,11 @@ def ui(
     checklist-rewards ui project --no-browser --port 8091
     ```
     """
-    try:
-        from checklist_rewards.server import connections  # noqa: F401
-        from checklist_rewards.ui.app import build_ui
-    except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "starlette", "uvicorn", "httptools"):
-            raise
-        raise SampleError(
-            f"ui requires {error.name}, which is not installed: pip install 'checklist-rewards[ui]'."
-        ) from None
+    _, page = import_extra("checklist_rewards.server.connections", "checklist_rewards.ui.app", extra="ui")
     from checklist_rewards.ui.judging import Judging
     from checklist_rewards.ui.project import Project
 
-    project = Project.at(folder)
+    project = Project.at(app_options.folder)
     if judge.names_no_model and not preset.load().scorer.model:
         judge = judge.named(POCKET)  # the page shows the judge, and the command warns of it
     engine = writer.engine_beside(judge)
@@ -242,12 +190,12 @@ def ui(
     )
     judging.pipeline({}).scorer.validate()
     token = secrets.token_urlsafe(24)
-    app = build_ui(judging, token)
-    with listen("127.0.0.1", port) as listening:
+    app = page.build_ui(judging, token)
+    with listen("127.0.0.1", app_options.port) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}"
         console.print(f"The app of {project.folder} is at {address}", soft_wrap=True, markup=False)
         console.print("Press Ctrl-C to stop.")
-        if not no_browser:
+        if not app_options.no_browser:
             webbrowser.open(address)
         run_server(app, listening)
     for job in app.state.jobs.running():

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import typer
+from annotated_types import Ge
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
@@ -24,7 +25,7 @@ import checklist_rewards
 from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.attacks.report import read_attack
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Resamples, Seed, grouped
+from checklist_rewards.cli.options import Json, Resamples, Seed, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
 from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
 from checklist_rewards.distill.labels import folds_of, read_labels
@@ -37,79 +38,52 @@ from checklist_rewards.monitor import Audit, MonitorConfig, audit
 from checklist_rewards.monitor.signals import SIGNALS, About, Signal, attack_signals
 from checklist_rewards.validation import import_extra, one_of
 
-_LABELS, _TRAINING = "Labels", "Training"
+
+class LabelColumns(o.Options):
+    """Labelled rows, and the judge that is made from them."""
+
+    heading = "Labels"
+
+    labels: Annotated[Path, typer.Argument(metavar="LABELS")]
+    """Labelled rows, or a file written by `score` or `run`. The judge also reads the columns `input` and `reference`,
+    if rows have them."""
+    output: Annotated[Path, o.OUTPUT_FILE]
+    """Folder to write the judge to. An existing judge is replaced when the new one is complete."""
+    target_key: str | None = None
+    """Column of the text. Defaults to target, else completion."""
+    question_key: str = "question"
+    """Column of the question."""
+    label_key: str = "label"
+    """Column of the label, 0 (no) to 1 (yes). Scored rows without it use the judge's P(yes) as labels."""
+    group_key: str | None = None
+    """Column of the group; rows of a group are held out together in cross-validation. Defaults to group, else the
+    text."""
+
+
+class TrainingOptions(o.Options):
+    """How a judge is trained."""
+
+    heading = "Training"
+
+    base: str | None = None
+    """Base encoder: a local folder or a Hub id. Defaults to the packaged MiniLM."""
+    folds: Annotated[int, Ge(0)] = 5
+    """Cross-validation folds for the metrics in the model card; 0 or 1 to skip them."""
+    epochs: float = 2.0
+    """Training epochs."""
+    learning_rate: float = 1.5e-4
+    """Peak learning rate."""
+    targets: Annotated[int, Ge(1)] = 4
+    """Texts per step, with all their questions."""
+    layout: Literal["packed", "matched"] = "packed"
+    """packed: encode a text once with all its questions. matched: encode each question with the text, which agrees
+    slightly better with human labels and is several times slower."""
 
 
 @grouped()
 def distill(
-    labels: Annotated[
-        Path,
-        typer.Argument(
-            metavar="LABELS",
-            show_default=False,
-            help="Labelled rows, or a file written by `score` or `run`. The judge also reads the columns `input` and "
-            "`reference`, if rows have them.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            show_default=False,
-            rich_help_panel=o.OUTPUT,
-            help="Folder to write the judge to. An existing judge is replaced when the new one is complete.",
-        ),
-    ],
-    target_key: Annotated[
-        str | None,
-        typer.Option(show_default="target, else completion", rich_help_panel=_LABELS, help="Column of the text."),
-    ] = None,
-    question_key: Annotated[str, typer.Option(rich_help_panel=_LABELS, help="Column of the question.")] = "question",
-    label_key: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=_LABELS,
-            help="Column of the label, 0 (no) to 1 (yes). Scored rows without it use the judge's P(yes) as labels.",
-        ),
-    ] = "label",
-    group_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default="group, else the text",
-            rich_help_panel=_LABELS,
-            help="Column of the group; rows of a group are held out together in cross-validation.",
-        ),
-    ] = None,
-    base: Annotated[
-        str | None,
-        typer.Option(
-            show_default="the packaged MiniLM",
-            rich_help_panel=_TRAINING,
-            help="Base encoder: a local folder or a Hub id.",
-        ),
-    ] = None,
-    folds: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            rich_help_panel=_TRAINING,
-            help="Cross-validation folds for the metrics in the model card; 0 or 1 to skip them.",
-        ),
-    ] = 5,
-    epochs: Annotated[float, typer.Option(rich_help_panel=_TRAINING, help="Training epochs.")] = 2.0,
-    learning_rate: Annotated[float, typer.Option(rich_help_panel=_TRAINING, help="Peak learning rate.")] = 1.5e-4,
-    targets: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_TRAINING, help="Texts per step, with all their questions.")
-    ] = 4,
-    layout: Annotated[
-        Literal["packed", "matched"],
-        typer.Option(
-            rich_help_panel=_TRAINING,
-            help="packed: encode a text once with all its questions. matched: encode each question with the text, "
-            "which agrees slightly better with human labels and is several times slower.",
-        ),
-    ] = "packed",
+    columns: LabelColumns,
+    how: TrainingOptions,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
     json: Json = None,
@@ -136,13 +110,12 @@ def distill(
     from checklist_rewards.backends.encoder import EncoderBackend
     from checklist_rewards.distill.training import Training, TrainingStep, check_installed, train_encoder
 
+    labels, output, folds, epochs = columns.labels, columns.output, how.folds, how.epochs
     _check_output(output)
     check_outputs([labels], folders={"--output": output}, json=json)
     check_writable(output.resolve().parent, folder=True)  # the finished folder is renamed
-    training = Training(epochs=epochs, learning_rate=learning_rate, targets=targets, layout=layout, seed=seed)
-    pairs = read_labels(
-        labels, target_key=target_key, question_key=question_key, label_key=label_key, group_key=group_key
-    )
+    training = Training(seed=seed, **how.model_dump(include={"epochs", "learning_rate", "targets", "layout"}))
+    pairs = read_labels(labels, **columns.model_dump(include={"target_key", "question_key", "label_key", "group_key"}))
     several = folds > 1
     if not several:
         o.no_effect("without --folds of 2 or more", "bootstrap", "group_key")
@@ -166,7 +139,7 @@ def distill(
             def progress(step: TrainingStep) -> None:
                 steps(1, f"{part}, epoch {step.epoch:.2f} of {epochs:g}, loss {step.loss:.3f}")
 
-            return train_encoder(some, path, base=base, training=training, progress=progress, **options)
+            return train_encoder(some, path, base=how.base, training=training, progress=progress, **options)
 
         if several:
             predicted = cross_validate(pairs, folds, train, EncoderBackend, seed, bar("held-out pairs", len(pairs)))
@@ -206,52 +179,30 @@ def _check_output(output: Path) -> None:
 
 _SETTINGS = ("start", "window", "certainty", *(f"max_{signal.name}" for signal in SIGNALS), "max_attack")
 """The settings that apply to a log; the others say what is read during training."""
-_DETECTORS = "Thresholds"
 
 
-class Thresholds(o.Options):
-    """Options that change the settings of the signals."""
+class AuditOptions(o.Options):
+    """The logs, the settings of the signals, and which signals count."""
 
-    parts = (o.Part(MonitorConfig, "", _DETECTORS, only=_SETTINGS),)
+    shown = ("output", "about", "require", "start", "window", "certainty")
+    parts = (o.Part(MonitorConfig, "", "Thresholds", only=_SETTINGS),)
+
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...")]
+    """Reward logs of one run (rewards.jsonl)."""
+    about: list[str] | None = None
+    """Alarms that count: about hacking, the judge or training. Repeatable. Defaults to all."""
+    require: list[str] | None = None
+    """Signal that must be evaluated. Repeatable."""
+    attacks: Path | None = None
+    """File of `attack` on the judge: look for the attacks that raised its scores."""
+    output: Annotated[Path | None, o.OUTPUT_FILE] = None
+    """Write the records of a monitor to this JSONL file."""
 
 
-@grouped("output", "json", "about", "require", "start", "window", "certainty")
+@brief("json")
 def audit_log(
-    logs: Annotated[
-        list[Path],
-        typer.Argument(metavar="LOG...", show_default=False, help="Reward logs of one run (rewards.jsonl)."),
-    ],
-    thresholds: Thresholds,
-    about: Annotated[
-        list[str] | None,
-        typer.Option(show_default="all", help="Alarms that count: about hacking, the judge or training. Repeatable."),
-    ] = None,
-    require: Annotated[
-        list[str] | None,
-        typer.Option(show_default=False, help="Signal that must be evaluated. Repeatable."),
-    ] = None,
-    attacks: Annotated[
-        Path | None,
-        typer.Option(
-            show_default=False, help="File of `attack` on the judge: look for the attacks that raised its scores."
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            show_default=False,
-            rich_help_panel=o.OUTPUT,
-            help="Write the records of a monitor to this JSONL file.",
-        ),
-    ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", show_default=False, rich_help_panel=o.OUTPUT, help="Write the result to this JSON file."
-        ),
-    ] = None,
+    audited: AuditOptions,
+    json: Json = None,
 ) -> None:
     r"""Look for reward hacking in the reward log of a training run.
 
@@ -270,14 +221,15 @@ def audit_log(
     checklist-rewards audit rewards.jsonl --json audit.json
     ```
     """
-    check_outputs([*logs, attacks], output=output, json=json)
+    logs, output, about, require = audited.logs, audited.output, audited.about, audited.require
+    check_outputs([*logs, audited.attacks], output=output, json=json)
     for name in about or ():
         one_of("--about", name, get_args(About))
-    patterns = [] if attacks is None else patterns_of(read_attack(attacks))
+    patterns = [] if audited.attacks is None else patterns_of(read_attack(audited.attacks))
     signals_of = [*SIGNALS, *attack_signals(pattern.name for pattern in patterns)]
     for name in require or ():
         one_of("--require", name, [signal.name for signal in signals_of])
-    settings = MonitorConfig(**thresholds.given)
+    settings = MonitorConfig(**audited.given)
     with ExitStack() as stack:
         record = None if output is None else stack.enter_context(write_rows(output)).write
         result = audit(logs, settings, record, patterns)
@@ -316,9 +268,6 @@ def _table(result: Audit, settings: MonitorConfig, signals: Sequence[Signal]) ->
         rows.append((signal.name, signal.about, *shown, ", ".join(f"step {step}" for step in steps)))
     heads = ("about", "start", "recent", "size", "threshold", "alarms")
     return table(Column("signal", no_wrap=True), *heads, rows=rows, title="audit")
-
-
-PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
 
 
 def demo(context: typer.Context) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from annotated_types import Ge, Le
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -23,7 +24,7 @@ from rich.table import Table
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.checklists import YES
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Plots, Resamples, Seed, grouped
+from checklist_rewards.cli.options import Json, Plots, Resamples, Seed, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
@@ -70,6 +71,7 @@ class Labelled(o.Options):
     """Options for the columns of labels, row ids and groups."""
 
     heading = LABELS
+    shown = ("label_key", "labels", "id_key", "group_key")
 
     label_key: str | None = None
     """Column of the labels: a list with one label per item, a mapping by item id, or a number per row. Defaults to
@@ -114,27 +116,23 @@ _ORDER = (
 )
 
 
+class Agreed(o.Options):
+    """The scorings whose agreement is measured."""
+
+    heading = LABELS
+
+    files: Annotated[list[Path], typer.Argument(metavar="SCORED...")]
+    """Files written by `score` or `run`, one per judge."""
+    label_range: Annotated[str, typer.Option(metavar="LOW,HIGH")] = "0,1"
+    """Range of numeric row labels, worst to best."""
+    input_key: str | None = None
+    """Column of the input. Every two rows with the same value are compared as a preference pair."""
+
+
 @grouped()
 def agree(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="SCORED...", show_default=False, help="Files written by `score` or `run`, one per judge."
-        ),
-    ],
+    agreed: Agreed,
     labelled: Labelled,
-    label_range: Annotated[
-        str,
-        typer.Option(metavar="LOW,HIGH", rich_help_panel=LABELS, help="Range of numeric row labels, worst to best."),
-    ] = "0,1",
-    input_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default=False,
-            rich_help_panel=LABELS,
-            help="Column of the input. Every two rows with the same value are compared as a preference pair.",
-        ),
-    ] = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
     json: Json = None,
@@ -162,13 +160,14 @@ def agree(
     checklist-rewards agree candidates_scored.jsonl --label-key stars --label-range 1,5 --input-key prompt_id
     ```
     """
+    files, input_key = agreed.files, agreed.input_key
     check_outputs([*files, labelled.labels], folders={"--plots": plots}, json=json)
     check_plots(plots)
     if len(files) > 1 and not labelled.named:
         o.no_effect("without --labels or --label-key", "label_range")
     if len(files) == 1 and labelled.labels is None:
         o.no_effect("without --labels", "target_key")
-    scale = _range(label_range)
+    scale = _range(agreed.label_range)
     labels = replace(labelled.as_labels(), any_scale=scale != (0, 1))
     scored = {str(path): labels.read(path) for path in files}
     alone = scored[str(files[0])] if len(files) < 2 else []
@@ -432,55 +431,32 @@ def _draw(folder: Path, prefix: str, comparison: Comparison, units: Sequence[Uni
         plot_reliability(folder / f"{prefix}reliability.png", {comparison.one: curve}, f"{YES_NO} items")
 
 
-_FIT = "Calibration"
+class Fitting(o.Options):
+    """What is calibrated, and how."""
+
+    heading = "Calibration"
+
+    rows: Annotated[Path, typer.Argument(metavar="SCORED")]
+    """A file written by `score` or `run`."""
+    output: Annotated[Path, o.OUTPUT_FILE]
+    """JSON file to write the calibration to."""
+    method: CalibrationMethod | None = None
+    """Calibration method for yes/no items. Items with options always use temperature. Defaults to the lowest Brier
+    score on held-out groups."""
+    fit_threshold: ThresholdRule | None = None
+    """Also fit a yes/no threshold: highest F1, or lowest cost."""
+    costs: Annotated[str, typer.Option(metavar="YES,NO")] = "1,1"
+    """For --fit-threshold cost: the cost of a wrong yes and of a wrong no."""
+    contextual: bool = False
+    """Subtract the bias of --model, measured by its answers about an empty target."""
 
 
-@grouped("output", "label_key", "labels", "group_key", "id_key", "method", "fit_threshold", "costs", "plots", "json")
+@brief("json", "plots")
 def calibrate(
-    rows: Annotated[
-        Path, typer.Argument(metavar="SCORED", show_default=False, help="A file written by `score` or `run`.")
-    ],
+    fitting: Fitting,
     labelled: Labelled,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            show_default=False,
-            rich_help_panel=o.OUTPUT,
-            help="JSON file to write the calibration to.",
-        ),
-    ],
     keys: o.Keys,
     judge: o.JudgeOptions,
-    method: Annotated[
-        CalibrationMethod | None,
-        typer.Option(
-            show_default="the lowest Brier score on held-out groups",
-            rich_help_panel=_FIT,
-            help="Calibration method for yes/no items. Items with options always use temperature.",
-        ),
-    ] = None,
-    fit_threshold: Annotated[
-        ThresholdRule | None,
-        typer.Option(rich_help_panel=_FIT, help="Also fit a yes/no threshold: highest F1, or lowest cost."),
-    ] = None,
-    costs: Annotated[
-        str,
-        typer.Option(
-            metavar="YES,NO",
-            rich_help_panel=_FIT,
-            help="For --fit-threshold cost: the cost of a wrong yes and of a wrong no.",
-        ),
-    ] = "1,1",
-    contextual: Annotated[
-        bool,
-        typer.Option(
-            "--contextual",
-            rich_help_panel=_FIT,
-            help="Subtract the bias of --model, measured by its answers about an empty target.",
-        ),
-    ] = False,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
     json: Json = None,
@@ -501,25 +477,26 @@ def calibrate(
     checklist-rewards score answers.jsonl -o calibrated.jsonl --model org/judge --calibration map.json
     ```
     """
+    rows, output, fit_threshold = fitting.rows, fitting.output, fitting.fit_threshold
     check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
     check_plots(plots)
     if fit_threshold != "cost":
         o.no_effect("without --fit-threshold cost", "costs")
     if labelled.labels is None:
         o.no_effect("without --labels", "target_key")
-    if not contextual:
+    if not fitting.contextual:
         o.no_effect("without --contextual, which needs the judge", o.JudgeOptions, o.Keys, o.StoreOptions)
-    threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
+    threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(fitting.costs))
     labels = labelled.as_labels()
     scored = labels.read(rows)
     texts, _ = labels.of(scored)
     reads = labelled_reads(texts)  # raises for unusable labels before the judge is called
-    if contextual:
+    if fitting.contextual:
         empty = _empty_targets(scored, reads.judge, keys, judge, store_options)
         reads = labelled_reads(texts, empty)
     with bars() as bar:
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
-        calibration, reports = fit_calibration(reads, method=method, threshold=threshold, bootstrap=intervals)
+        calibration, reports = fit_calibration(reads, method=fitting.method, threshold=threshold, bootstrap=intervals)
     calibration.save(output)
     stdout = Console()
     for report in reports:
@@ -628,26 +605,19 @@ _HIDDEN = "unknown: the model is on a server"
 _NO_PROMPT = "not applicable: an encoder has no prompt"
 
 
-@grouped(
-    "judge.model",
-    "judge.base_url",
-    "judge.backend",
-    "judge.prompt",
-    "threshold",
-    "margin",
-    "json",
-)
+class Probed(o.Options):
+    """What a judge must reach."""
+
+    heading = o.JUDGE
+
+    margin: Annotated[float, Ge(-1), Le(1)] = DEFAULT_MARGIN
+    """Smallest difference between the mean P(yes) of yes items and of no items."""
+
+
+@brief("judge.prompt", "threshold", "json")
 def probe(
     judge: o.ProbeOptions,
-    margin: Annotated[
-        float,
-        typer.Option(
-            min=-1,
-            max=1,
-            rich_help_panel=o.JUDGE,
-            help="Smallest difference between the mean P(yes) of yes items and of no items.",
-        ),
-    ] = DEFAULT_MARGIN,
+    probed: Probed,
     json: Json = None,
 ) -> None:
     """Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.
@@ -665,7 +635,7 @@ def probe(
     ```
     """
     check_outputs([], json=json)
-    report = ask(judge.engine, margin=margin, **judge.settings)
+    report = ask(judge.engine, margin=probed.margin, **judge.settings)
     out = Console()
     out.print(_items(report))
     out.print(_facts(report))

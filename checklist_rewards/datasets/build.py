@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -33,8 +33,7 @@ from checklist_rewards.datasets.scoring import map_stream
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
 from checklist_rewards.files.cells import as_cell, as_text, messages_in
 from checklist_rewards.files.rows import CHUNK_ROWS
-from checklist_rewards.generators import Generator, Request
-from checklist_rewards.generators.base import check_request
+from checklist_rewards.generators import Generator
 from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, WriterConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
@@ -101,21 +100,19 @@ def build_checklists(
         )
     if generator is not None and pipeline != DEFAULT_PIPELINE:
         raise SampleError(f"`generator` and pipeline={pipeline!r} cannot be combined; pass one of them.")
-    generator = generator if generator is not None else _writer(pipeline, settings)
+    pipe, shown = _writer(pipeline, settings) if generator is None else _pipeline_of(generator)
     if isinstance(prompts, IterableDataset):
         keys = (prompt_key,) if isinstance(prompt_key, str) else tuple(prompt_key)
-        return _stream(prompts, generator, keys, reference_key, on_failure)
+        return _stream(prompts, pipe, shown, keys, reference_key, on_failure)
     dataset, keys = _as_dataset(prompts, prompt_key)
-    context = _context_columns(generator, dataset.column_names, keys, reference_key)
+    context = _context_columns(shown, dataset.column_names, keys, reference_key)
     inputs = _inputs(dataset, keys, list(context.values()))
     columns = _columns(keys, context)
-    check = _checks(generator)
     for number, row in enumerate(inputs, start=1):
-        check(columns.request_of(row, f"row {number}"), f"row {number}")
+        pipe.check_request(columns.request_of(row, f"row {number}"), f"row {number}")
         if len(keys) > 1:
             columns.messages_of(row, f"row {number}")  # raises for an image that the text would not have
-    write = _writing(generator)
-    _check(generator)
+    pipe.check_writers()
 
     failures: dict[int, GenerationError] = {}
     with _counter(progress, len(dataset)) as count, ArrowFile(_new_columns(keys)) as file:
@@ -123,7 +120,7 @@ def build_checklists(
             rows = list(enumerate(inputs.select(range(start, min(start + CHUNK_ROWS, len(inputs)))), start=start + 1))
             requests = [columns.request_of(row, f"row {number}") for number, row in rows]
             written = []
-            for (number, row), result in zip(rows, write(requests, count), strict=True):
+            for (number, row), result in zip(rows, pipe.write_batch(requests, count), strict=True):
                 if isinstance(result, GenerationError):
                     failures[number] = result
                 else:
@@ -141,23 +138,28 @@ def build_checklists(
 
 
 def _stream(
-    dataset: IterableDataset, generator: Generator, keys: Sequence[str], reference_key: str | None, on_failure: str
+    dataset: IterableDataset,
+    pipe: Pipeline,
+    shown: Collection[str],
+    keys: Sequence[str],
+    reference_key: str | None,
+    on_failure: str,
 ) -> IterableDataset:
     """The stream with a checklist per prompt, written in chunks as it is iterated."""
     names = list(dataset.column_names or next(iter(dataset), {}))
-    context = _context_columns(generator, names, keys, reference_key)
+    context = _context_columns(shown, names, keys, reference_key)
     _check_columns(names, keys, [*keys, *context.values()])
-    _check(generator)
+    pipe.check_writers()
     others = [name for name in names if name not in keys]
-    columns, check = _columns(keys, context), _checks(generator)
+    columns = _columns(keys, context)
 
     def written(rows: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
         requests = [columns.request_of(row, f"row {number}") for number, row in enumerate(rows, start=start)]
         for number, request in enumerate(requests, start=start):
-            check(request, f"row {number}")
+            pipe.check_request(request, f"row {number}")
         failures: dict[int, GenerationError] = {}
         out: list[dict[str, Any]] = []
-        for number, (row, result) in enumerate(zip(rows, _writing(generator)(requests), strict=True), start=start):
+        for number, (row, result) in enumerate(zip(rows, pipe.write_batch(requests), strict=True), start=start):
             if isinstance(result, GenerationError):
                 failures[number] = result
                 continue
@@ -174,24 +176,15 @@ def _stream(
     return map_stream(dataset, written, features, [PROMPT, *others, *CHECKLIST_COLUMNS], CHUNK_ROWS)
 
 
-def _check(generator: Generator) -> None:
-    """Check the models that write. A pipeline's scorer writes nothing, so it need not name a judge."""
+def _pipeline_of(generator: Generator) -> tuple[Pipeline, Collection[str]]:
+    """The pipeline of a generator, and the fields that it takes from columns of their names: those of a pipeline."""
     if isinstance(generator, Pipeline):
-        generator.check_writers()
-    else:
-        generator.validate()
+        return generator, generator.shown
+    scorer: Any = None  # it only writes
+    return Pipeline(PipelineConfig(), generator, (), scorer), ()
 
 
-def _checks(generator: Generator) -> Callable[[Request, str], Request]:
-    """The check of a request, which names its row. A generator of another author may have none of its own."""
-    return getattr(generator, "check_request", check_request)
-
-
-def _writing(generator: Generator) -> Any:
-    return generator.write_batch if isinstance(generator, Pipeline) else generator.generate_batch
-
-
-def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> Pipeline:
+def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> tuple[Pipeline, Collection[str]]:
     own = [name for name in inspect.signature(build_checklists).parameters if name != "settings"]
     known("build_checklists", settings, dict.fromkeys((*own, *_PIPELINE_SETTINGS, *WriterConfig.model_fields)))
     shared = {name: settings.pop(name) for name in _PIPELINE_SETTINGS if name in settings}
@@ -201,15 +194,14 @@ def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> 
             f"the pipeline {pipe.name!r} writes one checklist for a whole corpus instead of one per prompt; use "
             f"pipeline({pipe.name!r}).generate(source)."
         )
-    return pipe
+    return pipe, pipe.shown
 
 
 def _context_columns(
-    generator: Generator, columns: Sequence[str], keys: Sequence[str], reference_key: str | None
+    shown: Collection[str], columns: Sequence[str], keys: Sequence[str], reference_key: str | None
 ) -> dict[str, str]:
     """The further columns that the generator uses: field of a [`Request`] to column name."""
-    shown = generator.shown - {"input"} if isinstance(generator, Pipeline) else ()
-    present = {name: name for name in sorted(shown) if name in columns and name not in keys}
+    present = {name: name for name in sorted(shown) if name in columns and name not in keys and name != "input"}
     return present | ({"reference": reference_key} if reference_key else {})
 
 

@@ -116,14 +116,9 @@ def run_shards(
     for shard in shards:
         if whole or folder.finished(shard) is None:
             _check_images(task, shard)
-    _check_address()
-    folder.claim()
-    if whole:
-        keys = task.columns.inputs
-        shards = cut(
-            shards[0].source, path / HIDDEN / "shards", shard_rows, lambda row: [row.get(key) for key in keys]
-        )
-    folder.check(shards)
+    folder.check_settings()
+    if not whole:
+        folder.check(shards)
     results: dict[str, Totals | str] = {}
 
     def done(shard: Shard, result: Totals | str) -> None:
@@ -131,10 +126,16 @@ def run_shards(
         if progress is not None:
             progress(0 if isinstance(result, str) else result.rows, f"{len(results)} of {len(shards)} shards")
 
-    for shard in shards:
-        if (finished := folder.finished(shard)) is not None:
-            done(shard, finished)
-    with _connected():
+    with _connected():  # before any file is written
+        folder.claim()
+        if whole:
+            keys = task.columns.inputs
+            parts = path / HIDDEN / "shards"
+            shards = cut(shards[0].source, parts, shard_rows, lambda row: [row.get(key) for key in keys])
+            folder.check(shards)
+        for shard in shards:
+            if (finished := folder.finished(shard)) is not None:
+                done(shard, finished)
         left = [shard for shard in shards if shard.name not in results]
         options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "max_restarts": 0}
         worker = ray.remote(_Worker).options(**options)
@@ -252,6 +253,7 @@ def _connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    _check_address()
     try:
         ray.init(include_dashboard=False, logging_level=logging.WARNING)
     except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
@@ -267,7 +269,7 @@ def _check_address() -> None:
     answer. Raises [`ModelError`] if it does not connect within `_CONNECT_S`."""
     address = os.environ.get("RAY_ADDRESS", "")
     host, _, port = address.rpartition("//")[2].partition("/")[0].rpartition(":")
-    if host and port.isdigit() and not ray.is_initialized():  # "auto" and "local" have no port
+    if host and port.isdigit():  # "auto" and "local" have no port
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
         except OSError as error:

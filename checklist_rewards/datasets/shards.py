@@ -248,8 +248,8 @@ class ShardFolder:
         """The notes of an unfinished shard. Other settings have other notes."""
         return self.hidden / "attempts" / f"{shard.name}-{self.digest[:12]}"
 
-    def claim(self) -> None:
-        """Create the manifest. Raises [`SampleError`] if the folder holds results of a run with other settings."""
+    def check_settings(self) -> None:
+        """Raises [`SampleError`] if the folder holds results of a run with other settings."""
         difference = self._difference() if self._manifest.exists() else None
         if difference is not None and any(self.path.glob("*.parquet")):
             name, old, new = difference
@@ -257,6 +257,9 @@ class ShardFolder:
                 f"{self.path} holds results with {name} = {shown(old)}, now {shown(new)}; choose another "
                 "--output, or delete the folder to start again."
             )
+
+    def claim(self) -> None:
+        """Create the manifest."""
         write_json(self._manifest, self.settings)
 
     def confirm(self) -> None:

@@ -1,46 +1,37 @@
 """Scored batches as tables and files.
 
 A [`BatchScore`] contains the scores of a batch and their rows. It can be converted to a pandas `DataFrame`, to JSONL
-and to Parquet, and back without loss. Each score is stored completely in one column, `checklist_score`, so it can be
-scored again without an engine.
+and to Parquet, and back. Each score is stored completely in one column, `checklist_score`, so it can be scored again
+without an engine.
 
-- JSONL: one row per line, with the score as an additional key.
-- Parquet: a column has a native Arrow type if all its values round-trip exactly. Otherwise (rows without the key,
-  values of mixed types) it is stored as JSON text. The field's metadata records the encoding.
+- JSONL: one row per line, with the score as an additional key. All values that JSON supports come back as they were:
+  strings, finite numbers, booleans, None, lists, and mappings with string keys.
+- Parquet: the file that `checklist-rewards score -o out.parquet` writes. The values of a column have one type, so a
+  key that a row does not have comes back as None.
 - DataFrame: the row's columns and `checklist_score` as objects. The numbers of the score are added as read-only float
   columns (`checklist_score.primary_score` and so on). Rates of a row without a score are NaN, so the mean of a column
   is that of [`BatchScore`]. A missing key is `pandas.NA`.
 
-All values that JSON supports round-trip exactly: strings, finite numbers, booleans, None, lists, and mappings with
-string keys. In files, NaN and infinities become null and dates become text, as everywhere in this package.
+In files, NaN and infinities become null and dates become text, as everywhere in this package.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.atomic import atomic_path
-from checklist_rewards.files.cells import JSON_TEXT, as_cell, from_cell, json_reader
-from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_batches, write_rows
-from checklist_rewards.files.spool import check_names, check_unique
-from checklist_rewards.rows import is_map, require_scores, score_from
-from checklist_rewards.scores.reasons import Unanswered
+from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
+from checklist_rewards.rows import require_scores, score_from
 from checklist_rewards.scores.score import Score
 from checklist_rewards.scores.tally import PassRate, Tally, tally
 from checklist_rewards.validation import import_extra
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 NUMBERS = (
     "primary_score",
@@ -123,9 +114,8 @@ class BatchScore:
         """Convert to a DataFrame with one row per score; the columns are described in the module's docstring."""
         [pd] = import_extra("pandas", extra="datasets")
 
-        columns: dict[str, Any] = {}
-        for name, values in _columns(self.rows).items():
-            columns[name] = _objects([pd.NA if value is _ABSENT else value for value in values])
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        columns: dict[str, Any] = {name: _objects([row.get(name, pd.NA) for row in self.rows]) for name in names}
         columns[SCORE_COLUMN] = _objects(list(map(_dumped, self.scores)))
         scored = [None if score is None or score.primary_score is None else score for score in self.scores]
         for name in NUMBERS:
@@ -152,54 +142,26 @@ class BatchScore:
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write a JSONL file. If writing fails, no file is created."""
-        with write_rows(path, ".jsonl") as rows:
-            for row, score in zip(self.rows, self.scores, strict=True):
-                rows.write({**row, SCORE_COLUMN: _dumped(score)})
+        self._write(path, ".jsonl")
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> BatchScore:
-        """Read a file written by [`to_jsonl`] or the command line. Raises [`SampleError`] naming the line."""
+        """Read a file written by [`to_jsonl`], [`to_parquet`] or the command line. Raises [`SampleError`] naming the
+        row."""
         return cls._of((row.data, row.where) for row in read_rows(path))
 
     def to_parquet(self, path: str | Path) -> None:
         """Write a Parquet file. If writing fails, no file is created. Raises [`SampleError`] for a column name that is
         not valid Unicode."""
-        [pa] = import_extra("pyarrow", extra="datasets")
+        import_extra("pyarrow", extra="datasets")
+        self._write(path, ".parquet")
 
-        columns = _columns(self.rows)
-        check_names(columns)
-        arrays, schema = [], []
-        for name, values in columns.items():
-            array, encoding = _encoded(values, None)
-            arrays.append(array)
-            schema.append(pa.field(name, array.type, metadata=encoding))
-        array, encoding = _encoded([_dumped(score) for score in self.scores], _arrow_type(Score))
-        arrays.append(array)
-        schema.append(pa.field(SCORE_COLUMN, array.type, metadata=encoding))
-        table = pa.Table.from_arrays(arrays, schema=pa.schema(schema))
-        with atomic_path(path) as temporary:
-            write_batches(temporary, table.schema, table.to_batches())
+    from_parquet = from_jsonl
 
-    @classmethod
-    def from_parquet(cls, path: str | Path) -> BatchScore:
-        """Read a file written by [`to_parquet`]. Raises [`SampleError`] naming the row."""
-        pa, pq = import_extra("pyarrow", "pyarrow.parquet", extra="datasets")
-
-        try:
-            table = pq.read_table(path)
-        except (pa.ArrowException, OSError) as error:
-            raise SampleError(f"{path}: cannot be read as Parquet ({error}).") from error
-        check_unique(table.column_names, path)
-        require_scores(table.column_names, str(path))
-        try:
-            columns = {field.name: _decoded(table[field.name], field) for field in table.schema}
-        except (ValueError, RecursionError) as error:
-            raise SampleError(f"{path}: a JSON column contains invalid JSON ({error}).") from None
-        records = [
-            {name: values[index] for name, values in columns.items() if values[index] is not _ABSENT}
-            for index in range(table.num_rows)
-        ]
-        return cls._of((record, f"{path}, row {number}") for number, record in enumerate(records, start=1))
+    def _write(self, path: str | Path, format: str) -> None:
+        with write_rows(path, format) as rows:
+            for row, score in zip(self.rows, self.scores, strict=True):
+                rows.write({**row, SCORE_COLUMN: _dumped(score)})
 
     @classmethod
     def _of(cls, records: Iterable[tuple[Mapping[str, Any], str]]) -> BatchScore:
@@ -216,18 +178,6 @@ def _dumped(score: Score | None) -> dict[str, Any] | None:
     return None if score is None else score.model_dump(mode="json")
 
 
-class _Absent:
-    """Marks a key that a row does not have."""
-
-
-_ABSENT: Any = _Absent()
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name, _ABSENT) for row in rows] for name in names}
-
-
 def _objects(values: Sequence[Any]) -> pd.Series:
     import numpy as np
     import pandas as pd
@@ -236,70 +186,3 @@ def _objects(values: Sequence[Any]) -> pd.Series:
     for index, value in enumerate(values):
         cells[index] = value  # one by one: from a list, pandas would convert None to NaN and lists to arrays
     return pd.Series(cells, dtype=object)
-
-
-def _encoded(values: Sequence[Any], type: pa.DataType | None) -> tuple[pa.Array, dict[bytes, bytes] | None]:
-    """Encode `values` as an Arrow array; also return the field metadata needed to decode it."""
-    import pyarrow as pa
-
-    if not any(value is _ABSENT for value in values):
-        try:
-            array = pa.array(values, type, from_pandas=False)
-            if array.type != pa.null() and _same(_plain(_round_trip(array)), values):
-                return array, None
-        except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
-            pass
-    texts = [None if value is _ABSENT else as_cell(value) for value in values]
-    return pa.array(texts, pa.string()), JSON_TEXT
-
-
-def _round_trip(array: pa.Array) -> list[Any]:
-    """Write an array to Parquet and read it back. Raises an Arrow error for a type that Parquet does not support."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"column": array}), sink)
-    return pq.read_table(pa.BufferReader(sink.getvalue()))["column"].to_pylist()
-
-
-def _decoded(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
-    values = column.to_pylist()
-    if JSON_TEXT.items() <= (field.metadata or {}).items():
-        return [_ABSENT if value is None else from_cell(value) for value in values]
-    reader = json_reader(field.type)
-    return _plain(values if reader is None else [reader(value) for value in values])
-
-
-def _plain(value: Any) -> Any:
-    """Convert Arrow's maps, which are read as lists of pairs, to mappings; other values are unchanged."""
-    if isinstance(value, list):
-        if is_map(value):
-            return dict(value)
-        return [_plain(entry) for entry in value]
-    return {key: _plain(entry) for key, entry in value.items()} if isinstance(value, dict) else value
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values are equal in value and type: 1, 1.0 and True all differ."""
-    return json.dumps(one, sort_keys=True, default=repr) == json.dumps(other, sort_keys=True, default=repr)
-
-
-def _arrow_type(annotation: Any) -> pa.DataType:
-    """The Arrow type of a field of a score: text, number, mapping of names to numbers, or tuple of records."""
-    import pyarrow as pa
-
-    plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string(), Unanswered: pa.string()}
-    if annotation in plain:
-        return plain[annotation]
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return pa.struct([(name, _arrow_type(field.annotation)) for name, field in annotation.model_fields.items()])
-    if is_dataclass(annotation):
-        hints = get_type_hints(annotation)
-        return pa.struct([(field.name, _arrow_type(hints[field.name])) for field in fields(annotation)])
-    origin, inner = get_origin(annotation), [each for each in get_args(annotation) if each is not NoneType]
-    if origin is dict:
-        return pa.map_(*map(_arrow_type, inner))
-    if origin is tuple:
-        return pa.list_(_arrow_type(inner[0]))
-    return pa.string() if origin is Literal else _arrow_type(inner[0])

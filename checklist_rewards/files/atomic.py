@@ -33,7 +33,8 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
     Missing folders are created.
 
-    Raises [`SampleError`] if `path` cannot be written.
+    Raises [`SampleError`] if `path` cannot be written. An `OSError` of the block, such as that of a full disk, names
+    `path` unless it names another file.
     """
     path = Path(path)
     check_place(path)
@@ -50,6 +51,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
         temporary.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk: no system call names the file
+        raise
     finally:
         temporary.unlink(missing_ok=True)
         os.close(lock)

@@ -31,7 +31,8 @@ from typing import Any, TypeVar, overload
 
 from checklist_rewards.checklists import Key
 from checklist_rewards.checklists import key_of as key_of  # the key of what is stored, for callers
-from checklist_rewards.errors import StoreError
+from checklist_rewards.errors import SampleError, StoreError
+from checklist_rewards.files.atomic import check_writable
 
 logger = logging.getLogger(__name__)
 
@@ -62,12 +63,12 @@ class Store:
     """A persistent mapping from keys to texts in one SQLite file.
 
     Args:
-        path (`str` or `Path`, *optional*): The file. It is created, with its folder, if it does not exist. Defaults to
-            [`default_store_path`].
+        path (`str` or `Path`, *optional*): The file. If it does not exist, it is created, with its folder, for the
+            first answer. Defaults to [`default_store_path`].
 
     Raises:
-        StoreError: If the file cannot be opened or is not a store. On a network file system without working locks, the
-            store is disabled with a warning instead.
+        StoreError: If the file cannot be opened or created, or is not a store. On a network file system without
+            working locks, the store is disabled with a warning instead.
     """
 
     def __init__(self, path: str | Path | None = None):
@@ -90,13 +91,17 @@ class Store:
                 kind,
             )
         try:
-            self._connection()
-        except _ERRORS as error:
+            if self._exists:
+                self._connection()
+            else:
+                check_writable(self.path)
+        except (*_ERRORS, SampleError) as error:
             if not self._wal and isinstance(error, sqlite3.OperationalError):
                 self._stop_reading(error)
                 return
+            reason = str(error).removeprefix(f"{self.path}: ").rstrip(".")
             raise StoreError(
-                f"the store {self.path} cannot be opened ({error}); give another path, or work without one "
+                f"the store {self.path} cannot be opened ({reason}); give another path, or work without one "
                 "(--no-store, store=False)."
             ) from error
 
@@ -123,7 +128,7 @@ class Store:
             `dict[Key, T]`: The values of the keys that the store contains.
         """
         rows: list[tuple[Key, Any]] = []
-        if self._reads:
+        if self._reads and self._exists:
             try:
                 connection = self._connection()
                 for start in range(0, len(keys), _MAX_VARIABLES):
@@ -157,7 +162,7 @@ class Store:
             return
         with self._late_lock:
             late, self._late = self._late, {}
-        if not self._write(_INSERT, (rows | late).items()):
+        if (rows or late) and not self._write(_INSERT, (rows | late).items()):
             with self._late_lock:
                 self._late = rows | late | self._late
 
@@ -198,7 +203,15 @@ class Store:
         return len(self) - before
 
     def __len__(self) -> int:
-        return self._connection().execute("SELECT count(*) FROM answers").fetchone()[0]
+        return self._connection().execute("SELECT count(*) FROM answers").fetchone()[0] if self._exists else 0
+
+    @property
+    def _exists(self) -> bool:
+        """Whether the file has content. An empty one may be any file, and becomes a store at the first answer."""
+        try:
+            return self.path.stat().st_size > 0
+        except OSError:
+            return False
 
     def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> bool:
         """Write rows. False if the file is locked, so that it is worth another try."""

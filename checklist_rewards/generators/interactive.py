@@ -11,7 +11,7 @@ in the prompt; after the last attempt the stage raises a [`StageError`]. The dra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from pydantic import BaseModel, ConfigDict
@@ -234,16 +234,7 @@ class InteractiveGenerator(CorpusWriter):
         )
 
     def _sub_questions(self, step: Step, source: ThinkAloud, draft: Themes) -> Themes:
-        least, most = SUB_QUESTIONS
         _check_key_questions(draft)
-
-        def complaint(index: int, value: Questions) -> str | None:
-            wrong = holds_questions(index, value)
-            count = 0 if wrong else len(questions_of(value))
-            return wrong or (
-                None if least <= count <= most else f"the reply holds {count} questions; {least} to {most} are wanted."
-            )
-
         prompts = [
             self.prompts["sub_questions"].messages(
                 **_about(source),
@@ -253,7 +244,7 @@ class InteractiveGenerator(CorpusWriter):
             )
             for theme in draft.themes
         ]
-        replies = step.ask(prompts, [theme.name for theme in draft.themes], Questions, complaint)
+        replies = step.ask(prompts, [theme.name for theme in draft.themes], Questions, _holding(*SUB_QUESTIONS))
         themes = [
             theme.model_copy(update={"sub_questions": questions_of(value)})
             for theme, value in zip(draft.themes, replies, strict=True)
@@ -263,21 +254,27 @@ class InteractiveGenerator(CorpusWriter):
 
     def _validate(self, step: Step, source: ThinkAloud, draft: Themes) -> Themes:
         _check_key_questions(draft)
-
-        def complaint(index: int, value: Questions) -> str | None:
-            wrong = holds_questions(index, value)
-            count = 0 if wrong else len(questions_of(value))
-            if wrong or self.min_items <= count <= self.max_items:
-                return wrong
-            return f"the reply holds {count} questions; {self.min_items} to {self.max_items} are wanted."
-
         prompt = self.prompts["validate"].messages(
             **_about(source), questions=_all_questions(draft.themes), least=self.min_items, most=self.max_items
         )
+        complaint = _holding(self.min_items, self.max_items)
         [reply] = step.ask([prompt], [source.dimension], Questions, complaint)
         questions = questions_of(reply)
         step.kept = len(questions)
         return draft.model_copy(update={"questions": questions})
+
+
+def _holding(least: int, most: int) -> Callable[[int, Questions], str | None]:
+    """A check for [`Step.ask`]: the error of a reply that does not have `least` to `most` questions, or None."""
+
+    def complaint(index: int, value: Questions) -> str | None:
+        wrong = holds_questions(index, value)
+        count = 0 if wrong else len(questions_of(value))
+        if wrong or least <= count <= most:
+            return wrong
+        return f"the reply holds {count} questions; {least} to {most} are wanted."
+
+    return complaint
 
 
 def _about(source: ThinkAloud) -> dict[str, str]:

@@ -141,11 +141,6 @@ class Pipeline:
         return (getattr(self.generator, "left_out", None) or Counter()) + self._refined_away
 
     @property
-    def needs_writer(self) -> bool:
-        """Whether a model writes the checklists."""
-        return not isinstance(self.generator, ConstraintsGenerator)
-
-    @property
     def shown(self) -> frozenset[str]:
         """The fields of a [`Request`] that the generator's prompt uses."""
         prompt = getattr(self.generator, "prompt", None)
@@ -463,7 +458,7 @@ def assemble(
         candidate_engine (callable, *optional*): resolves candidate models by name.
         jury ([`Judge`], *optional*): the judge of the config's file of judges, if it was already loaded.
     """
-    scorer = build_scorer(config.scorer, judge, store, jury)
+    scorer = _part(config.scorer, judge, store, None, **({} if jury is None else {"judge": jury}))
     if writer is None:
         return Pipeline(config, None, (), scorer)
     if config.generator.shape == "checked" and CheckAdmission.name not in [
@@ -502,12 +497,6 @@ def build_refiners(
 ) -> tuple[Any, ...]:
     """Build the refiners of a config. Refiners that test a checklist on texts use the scorer of the pipeline."""
     return tuple(_part(config, engine, store, scorer) for config in configs)
-
-
-def build_scorer(config: ScorerPart, engine: Engine, store: Store | None, jury: Judge | Member | None = None) -> Any:
-    """Build the scorer of a config; no model is loaded. `jury` is the judge of the config's file of judges, if it was
-    already loaded."""
-    return _part(config, engine, store, None, **({} if jury is None else {"judge": jury}))
 
 
 def _part(

@@ -85,7 +85,7 @@ _OF_A_MODE = [name for name in JudgeConfig.model_fields if name not in (*ENGINE_
 
 
 class _Part(Config):
-    """Base of writer and refiner configs: a registered name and settings."""
+    """Base of writer, refiner and scorer configs: a registered name and settings."""
 
     kind: str
     options: dict[str, JsonValue] = {}
@@ -175,19 +175,12 @@ class RefinerConfig(_Part):
         return {"kind": data} if isinstance(data, str) else data
 
 
-class ScorerPart(ScorerConfig):
+class ScorerPart(_Part, ScorerConfig):
     """Settings of the scorer, as [`ScorerConfig`]. null stands for the default."""
 
     kind: str = "checklist"
     judge: str | None = None
     """YAML file of judges; see [`ScorerConfig`]."""
-    options: dict[str, JsonValue] = {}
-    """Further settings for registered scorers with other parameters."""
-
-    @field_validator("*", mode="wrap")
-    @classmethod
-    def _as_given(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-        return check(value)  # 1 is 1.0 in a pipeline: keys of the store are made from it
 
     @model_validator(mode="before")
     @classmethod
@@ -199,11 +192,6 @@ class ScorerPart(ScorerConfig):
             if given.pop(name, cls.model_fields[name].default) is not cls.model_fields[name].default:
                 raise ConfigError(f"{name} is not allowed in a pipeline; pass it to the command or to `pipeline`.")
         return given
-
-    @model_validator(mode="after")
-    def _can_be_made(self) -> Self:
-        _try(self)
-        return self
 
     def settings(self) -> dict[str, Any]:
         """The arguments of the scorer that the config sets, without its engine."""
@@ -296,13 +284,13 @@ class PipelineConfig(BaseModel):
         write_value(value, path)
 
 
-def entry_of(part: _Part | ScorerPart) -> Entry:
+def entry_of(part: _Part) -> Entry:
     """The registered part of a config. Raises [`ConfigError`] if its name is unknown."""
     registries: dict[type, Registry] = {WriterConfig: GENERATORS, RefinerConfig: REFINERS, ScorerPart: SCORERS}
     return registries[type(part)].get(part.kind)
 
 
-def _try(part: _Part | ScorerPart) -> None:
+def _try(part: _Part) -> None:
     """Validate settings by creating the part (built-in parts only), which loads no model."""
     entry = entry_of(part)
     what = {WriterConfig: "generator", RefinerConfig: "refiner", ScorerPart: "scorer"}[type(part)]

@@ -130,16 +130,6 @@ def test_a_dry_run_counts_the_checklists_to_write_and_not_what_the_store_has(run
     assert counted() == ["0", "0", "0"]
 
 
-def test_a_run_with_prices_says_what_it_cost(run, model):
-    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS[:1]})
-    command = ["refine", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--summary", "sum.json"]
-    run(*command, "--price", "pocket=1,1")
-    summary = json.loads(Path("sum.json").read_text())
-    assert summary["writer_calls"] == 2 and summary["US_dollars"] >= 0
-    run(*command, "--price", "other=1,1")
-    assert "US_dollars" in json.loads(Path("sum.json").read_text())
-
-
 @pytest.mark.parametrize(
     ("row", "options", "words"),
     [

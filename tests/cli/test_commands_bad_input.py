@@ -103,6 +103,28 @@ BAD_OPTIONS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("score rows.jsonl -o out.jsonl --target-key text", "'text'"),
+        ("generate rows.jsonl -o out.jsonl --reference-key none", "'none'"),
+        ("run rows.jsonl -o out.jsonl --pipeline checkeval", "--source FILE"),
+        ("rerank rows.jsonl -o out.jsonl", "'candidates'"),
+        ("pairs rows.jsonl -o out.jsonl", "'candidates'"),
+        ("refine rows.jsonl -o out.jsonl --checklist-key none", "'none'"),
+        ("replay rows.jsonl -o out.jsonl --model pocket", "checklist_score"),
+        ("inspect rows.jsonl --meta --model pocket --no-embed", "checklist_score"),
+        ("attack rows.jsonl -o out.json --input-key none", "'none'"),
+        ("improve bad.json --data rows.jsonl -o out.json --model pocket", "empty"),
+        ("serve --model ./none", "'./none'"),
+    ],
+)
+def test_a_refusal_makes_no_store(run, no_engine, command, words):
+    Path("rows.jsonl").write_text(GOOD)
+    Path("bad.json").write_text("[]")
+    run(f"{command} --store new/s.sqlite", refused=words)
+
+
 @pytest.mark.parametrize(("arguments", "words"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
 def test_a_bad_option_is_refused(run, no_engine, arguments, words):
     Path("rows.jsonl").write_text(GOOD)

@@ -11,12 +11,9 @@ from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer, Score
 from checklist_rewards.backends import Engine
-from checklist_rewards.pipelines import PipelineConfig, assemble
 from checklist_rewards.rerank import rerank
 from checklist_rewards.self_refine import Task, refine_batch
 from checklist_rewards.server import build_app
-from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl, write_jsonl
 
@@ -56,24 +53,6 @@ def by_refine(completion, fake, run):
     return done.rounds[0].score
 
 
-def by_pipeline(completion, fake, run):
-    pipe = assemble(PipelineConfig(), None, Engine("m", fake), None)
-    return pipe.run_batch([{"input": PROMPT, "target": completion}], checklist=[QUESTION])[0].score
-
-
-def by_page(completion, fake, run):
-    engine = Engine("m", fake)
-    body = {"input": PROMPT, "target": completion, "checklist": [QUESTION]}
-    *_, last = Judging(Project.at("."), PipelineConfig(), {}, engine, engine).score(body)
-    return last["score"]
-
-
-def by_score(completion, fake, run):
-    write_jsonl("rows.jsonl", {"prompt": PROMPT, "checklist": [QUESTION], "target": completion})
-    run("score rows.jsonl -o out.jsonl --no-store")
-    return read_jsonl("out.jsonl")[0]["checklist_score"]
-
-
 def by_rerank_rows(completion, fake, run):
     write_jsonl("rows.jsonl", {"prompt": PROMPT, "checklist": [QUESTION], "candidates": [completion]})
     run("rerank rows.jsonl -o out.jsonl --no-store")
@@ -85,11 +64,6 @@ def by_pairs_rows(completion, fake, run):
     run("pairs rows.jsonl -o out.jsonl --no-store")
     fake.asked = [asked for asked in fake.asked if target_in(asked[0]) != "7"]
     return None
-
-
-def by_score_endpoint(completion, fake, run):
-    body = {"samples": [{"checklist": [QUESTION], "target": completion, "input": PROMPT}]}
-    return posted(fake, "/score", body)["scores"][0]
 
 
 def by_reward_endpoint(completion, fake, run):
@@ -130,12 +104,8 @@ def posted(fake, path, body):
 WAYS = {
     "rerank": by_rerank,
     "refine": by_refine,
-    "pipeline": by_pipeline,
-    "page": by_page,
-    "score rows": by_score,
     "rerank rows": by_rerank_rows,
     "pairs rows": by_pairs_rows,
-    "/score": by_score_endpoint,
     "/reward": by_reward_endpoint,
     "/v1/decisions, text": by_decision_about(lambda text: text),
     "/v1/decisions, state": by_decision_about(lambda text: {"target": text, "input": PROMPT}),

@@ -36,6 +36,14 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(run, engine, comman
     assert [path.name for path in Path().iterdir()] == ["rows.jsonl"]
 
 
+def test_a_full_disk_names_the_file_that_has_no_room(run, no_engine):
+    write_jsonl("rows.jsonl", {"target": "a", "checklist": None})
+    with no_file_over(300):
+        done = run("score rows.jsonl -o out.jsonl --summary sum.json --model pocket --no-store", code=1)
+    assert "error: sum.json could not be written completely (File too large), so it was discarded." in done.stderr
+    assert sorted(path.name for path in Path().iterdir()) == ["out.jsonl", "rows.jsonl"]
+
+
 def test_what_was_answered_before_the_disk_was_full_is_not_asked_again(run, engine):
     write_jsonl("rows.jsonl", *({"target": f"text {i}", "checklist": QUESTIONS} for i in range(200)))
     fake = engine()

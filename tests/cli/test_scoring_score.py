@@ -64,18 +64,6 @@ def test_keys_have_other_names_and_several_inputs_are_joined(run, engine):
     assert "\nSum up.\n\nA text.\n" in fake.asked[0][0] and "\nhm\n" in fake.asked[0][0]
 
 
-def test_the_trainers_names_and_chat_messages_are_known(run, engine):
-    fake = engine(by_word)
-    prompt = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello?"}]
-    completion = [{"role": "assistant", "content": "<think>a friend</think>Hi you."}]
-    write_jsonl("rows.jsonl", {"prompt": prompt, "completion": completion, "checklist": ["Is it kind?"]})
-    run("score rows.jsonl -o out.jsonl --no-store")
-    [(prefix, _)] = fake.asked
-    assert (
-        "\nHello?\n" in prefix and "\nHi you.\n" in prefix and "system: Be kind." in prefix and "friend" not in prefix
-    )
-
-
 CALLS = [{"function": {"name": "search", "arguments": {}}}]
 WITHOUT = [
     ("", "empty"),
@@ -144,26 +132,6 @@ def test_the_rule_for_missing_answers_may_stand_in_a_pipeline(run, engine):
     for options, score in (((), None), (("--no-answer", "lowest"), 0.0)):
         run("score rows.jsonl -o out.jsonl --config mine.yaml --no-store", *options, code=int(score is None))
         assert read_jsonl("out.jsonl")[0]["checklist_score"]["primary_score"] == score
-
-
-RENDERED = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHello?<|im_end|>\n<|im_start|>assistant\n"
-
-
-def test_a_prompt_that_is_rendered_is_read_as_its_messages(run, engine):
-    """It may open the thought, in which the completion then begins."""
-    fake = engine(by_word)
-    completions = ["a friend, so", "a friend</think>Hi you."]
-    write_jsonl(
-        "rows.jsonl",
-        *({"prompt": f"{RENDERED}<think>\n", "target": text, "checklist": ["Is it kind?"]} for text in completions),
-        {"prompt": "Reason inside <think>", "target": "Hi you.", "checklist": ["Is it kind?"]},
-    )
-    run("score rows.jsonl -o out.jsonl --no-store")
-    states = [row["checklist_score"]["state"] for row in read_jsonl("out.jsonl")]
-    assert states == ["cut_in_thought", "answered", "answered"]
-    first, second = (prefix for prefix, _ in fake.asked)
-    assert "\nHello?\n" in first and "\nHi you.\n" in first and "system: Be kind." in first and "im_start" not in first
-    assert "\nReason inside <think>\n" in second
 
 
 def test_what_a_person_wrote_is_not_cut(run, engine):
@@ -307,15 +275,6 @@ def test_run_writes_checklists_and_scores(run, engine):
     done = run("run rows.jsonl -o out.jsonl --no-store")
     assert [row["checklist_score"]["pass_rate"] for row in read_jsonl("out.jsonl")] == [0.5, 1.0]
     assert len(fake.asked) == 4 and "checklists" in done.stderr
-
-
-def test_run_keeps_a_row_without_a_checklist_unscored(run, engine):
-    engine(by_word, replies=["no"])
-    write_jsonl("rows.jsonl", {"input": "Paint.", "target": "red"})
-    done = run("run rows.jsonl -o out.jsonl --no-store", code=1)
-    assert "not_generated" in done.stderr
-    [row] = read_jsonl("out.jsonl")
-    assert row["checklist"] is None and row["checklist_score"] is None
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ def test_a_missing_library_is_one_sentence_that_names_the_extra(run, monkeypatch
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "uvicorn.protocols.http.httptools_impl", raising=False)
-    words = f"serve requires {missing}, which is not installed: pip install 'checklist-rewards[serve]'"
+    words = f"this needs {missing}: pip install 'checklist-rewards[serve]'"
     run("serve", refused=words)
 
 

@@ -86,15 +86,6 @@ def test_a_trainer_finds_prompt_and_checklist_and_an_import_loses_nothing(to, ex
     assert columns["prompt"] == messages and columns["n"] == 7 and columns["reference"] == "Bamako."
 
 
-def test_verls_function_rewards_an_exported_row():
-    row = {"prompt": "Capital of Mali?", "checklist": ["Is Bamako named?", "Is it short?"]}
-    backend = FakeBackend(lambda prefix, tail: 0.75 if "Bamako" in tail else 0.25)
-    function = ChecklistComputeScore(ChecklistScorer(backend=backend, store=False)).compute_score
-    made = exported(row, "verl")
-    found = function(made["data_source"], "Bamako.", made["reward_model"]["ground_truth"], made["extra_info"])
-    assert found["score"] == pytest.approx(0.5) and "Capital of Mali?" in backend.asked[0][0]
-
-
 PARTS = [{"type": "image", "image": "red.png"}, {"type": "text", "text": "Or "}, {"type": "image", "image": "red.png"}]
 
 

@@ -214,16 +214,19 @@ def test_options_of_the_judge_give_the_columns_of_one_process(options, both, fau
     assert list(scored[0]) == ["prompt", "target", "checklist", "id", "checklist_score"]
 
 
-def test_a_full_disk_says_that_finished_shards_are_kept(run, tmp_path, monkeypatch):
-    from checklist_rewards.datasets import ray as module
+def test_a_full_disk_names_the_shard_that_has_no_room(inline, run, engine, tmp_path, monkeypatch):
+    from checklist_rewards.datasets import shards as module
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "run_shards", full)
+    monkeypatch.setattr(module, "write_batches", full)
     shards(tmp_path / "in", ROWS)
-    done = run("run in -o out --ray --model pocket", code=1)
-    assert "Finished shards are kept; free some space and rerun" in done.stderr, done.output
+    Path("list.json").write_text(json.dumps(["Is it?"]))
+    engine()
+    done = run("score in -o out --ray --model pocket --checklist list.json", code=1)
+    assert "out/part-0.parquet could not be written completely (No space left on device)" in done.stderr, done.output
+    assert "rerun the same command to continue" in done.stderr
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
@@ -242,14 +245,15 @@ def test_a_cluster_that_is_none_is_one_sentence(run, tmp_path, monkeypatch):
         raise ConnectionError("no GCS\nmore lines")
 
     shards(tmp_path / "in", ROWS)
+    write_jsonl("rows.jsonl", *ROWS)
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         monkeypatch.setenv("RAY_ADDRESS", address)
         monkeypatch.setattr("ray.is_initialized", lambda: False)
         monkeypatch.setattr("ray.init", unreachable)
-        done = run("run in -o out --ray --model pocket", code=2)
-    assert f"error: the cluster at RAY_ADDRESS={address} cannot be reached: no GCS" in done.stderr
-    assert "Traceback" not in done.output
+        for source in ("in", "rows.jsonl"):
+            sentence = f"error: the cluster at RAY_ADDRESS={address} cannot be reached: no GCS"
+            run(f"run {source} -o out --ray --model pocket", refused=sentence)
 
 
 def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.datasets import checklist_features, import_checklists
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, SampleError
@@ -202,15 +202,6 @@ def test_every_question_may_abstain_on_request_and_a_source_may_be_named():
     assert {checklist.source for _, checklist in rows} == {"knees"}
 
 
-def test_a_csv_cell_holds_a_rubric_as_json(tmp_path):
-    path = tmp_path / "h.csv"
-    with write_rows(path) as out:
-        for line in (DATA / "healthbench.jsonl").read_text().splitlines():
-            out.write(json.loads(line) | {"prompt": "My knee hurts."})
-    assert imported_rows(path).format.name == "healthbench"
-    assert [c.items for _, c in read(path)[0]] == [c.items for _, c in read("healthbench.jsonl")[0]]
-
-
 def test_a_json_list_of_rows_and_the_key_of_a_target(tmp_path):
     rows = [json.loads(line) | {"answer": "Rest."} for line in (DATA / "healthbench.jsonl").read_text().splitlines()]
     path = tmp_path / "h.json"
@@ -336,13 +327,6 @@ def test_with_item_keys_what_is_left_out_is_counted(tmp_path):
 
 
 # --- scored ----------------------------------------------------------------------------------------------------------
-
-
-def test_an_imported_yes_no_checklist_is_scored_by_the_pocket_judge(scorer):
-    rows, _ = read("autochecklist.jsonl")
-    scores = scorer.score_batch([Sample(checklist, row["target"], row["prompt"]) for row, checklist in rows])
-    assert [[item.answer for item in score.items] for score in scores] == [["yes"], ["yes"]]
-    assert all(score.primary_score > 0.6 for score in scores)
 
 
 def test_an_imported_rubric_with_options_penalties_and_abstentions_is_scored():

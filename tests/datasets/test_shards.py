@@ -87,7 +87,7 @@ def test_settings_may_change_until_a_shard_has_a_result(tmp_path):
     ShardFolder(tmp_path, {"model": "org/model"}).claim()
     (tmp_path / "part-0.parquet").touch()
     with pytest.raises(SampleError, match="holds results with model = 'org/model', now 'other'"):
-        ShardFolder(tmp_path, {"model": "other"}).claim()
+        ShardFolder(tmp_path, {"model": "other"}).check_settings()
 
 
 def test_a_run_writes_no_result_after_another_run_claimed_the_folder(tmp_path):

@@ -32,13 +32,6 @@ def test_targets_without_an_answer_are_counted_by_state(rule, not_asked, missing
     assert (totals.not_asked, totals.tally.unscored, totals.transient) == (not_asked, unscored, 0)
 
 
-def test_totals_of_parts_are_added_and_kept_as_json():
-    totals = totals_of("unscored")
-    totals += Totals.load(totals_of("unscored").dump())
-    assert totals.no_answer == {"cut_in_thought": 2, "empty": 2} and totals.not_asked == 4
-    assert totals.unanswered["no_answer"].count == 8 and Totals.load(totals.dump()) == totals
-
-
 def test_totals_of_an_earlier_version_are_read():
     dumped = totals_of("lowest").dump()
     assert Totals.load({k: v for k, v in dumped.items() if k not in ("states", "not_asked")}).no_answer == {}

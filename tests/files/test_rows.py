@@ -1,7 +1,6 @@
 import csv
 import datetime
 import io
-import json
 import math
 import os
 import signal
@@ -68,13 +67,6 @@ def test_nothing_appears_when_the_block_fails_and_what_was_there_stays(tmp_path,
         out.write({"a": 1 / 0})
     assert read(path) == [{"a": "old"}]
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_file_is_not_there_before_it_is_complete(tmp_path):
-    with write_rows(tmp_path / "rows.jsonl") as out:
-        out.write({"a": 1})
-        assert not (tmp_path / "rows.jsonl").exists()
-    assert (tmp_path / "rows.jsonl").exists()
 
 
 def test_a_written_file_has_the_permissions_of_any_new_file(tmp_path):
@@ -307,12 +299,6 @@ def test_an_existing_file_keeps_its_permissions(tmp_path, mode):
     path.chmod(mode)
     write_text(path, "new")
     assert stat.S_IMODE(path.stat().st_mode) == mode and path.read_text() == "new"
-
-
-def test_half_a_surrogate_pair_is_written_as_its_escape(tmp_path):
-    path = tmp_path / "value.json"
-    write_text(path, json.dumps({"text": "half \ud800"}, ensure_ascii=False))
-    assert json.loads(path.read_text()) == {"text": "half \ud800"}
 
 
 # --- files of other programs

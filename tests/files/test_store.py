@@ -26,6 +26,17 @@ def test_what_was_put_is_there_again_in_another_process_of_the_same_file(tmp_pat
     assert len(store) == 2
 
 
+def test_the_first_answer_makes_the_file(tmp_path):
+    (tmp_path / "empty.sqlite").touch()
+    for path in (tmp_path / "deep" / "store.sqlite", tmp_path / "empty.sqlite"):
+        store = Store(path)
+        store.put([])
+        assert store.get([key_of("a")]) == {} and len(store) == 0
+        assert [(file.name, file.stat().st_size) for file in tmp_path.iterdir()] == [("empty.sqlite", 0)]
+    store.put([(key_of("a"), "x")])
+    assert Store(store.path).get([key_of("a")]) == {key_of("a"): "x"}
+
+
 def test_the_first_answer_of_a_key_stays(tmp_path):
     store = Store(tmp_path / "store.sqlite")
     store.put([(key_of("a"), "first")])
@@ -215,6 +226,7 @@ def test_a_store_that_is_corrupted_while_open_costs_the_resume_not_the_run(tmp_p
 
 def test_a_table_that_is_gone_costs_the_resume_not_the_run(tmp_path, caplog):
     store = Store(tmp_path / "store.sqlite")
+    store.put([(OTHER, "x")])
     with sqlite3.connect(store.path) as connection:
         connection.execute("DROP TABLE answers")
     store.put([(KEY, "y")])

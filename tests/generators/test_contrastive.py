@@ -216,13 +216,6 @@ def test_given_responses_are_compared_by_their_answers(settings):
     assert "SECRET" not in shown(backend) and "Good day." in shown(backend) and "Hello." in shown(backend)
 
 
-def test_a_ranking_of_one_answer_is_refused():
-    generator, backend = writes(**LISTWISE)
-    with pytest.raises(SampleError, match="needs at least two candidates, ranked, best first; got 1"):
-        generator.generate("one", candidates=["Hello.", "<think>Hm"])
-    assert backend.sampled == []
-
-
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [

@@ -215,22 +215,6 @@ def test_after_a_broken_engine_a_rerun_pays_only_for_what_is_missing(tmp_path, n
     assert again.generate(SOURCE) == checklist and third.sampled == []
 
 
-def test_a_rerun_with_more_attempts_pays_only_for_these(tmp_path):
-    def rule(text, sampling):
-        return usual("that together tell\nfluency\n", sampling) if sampling.seed == 3 or stage_of(text) else "no"
-
-    def stubborn(text, sampling):
-        return "no" if stage_of(text) == "seed" else rule(text, sampling)
-
-    settings = {"store": tmp_path / "store.sqlite", "augmentation": "none"}
-    first, paid = writes(stubborn, **settings)
-    with pytest.raises(StageError, match="no JSON object"):
-        first.generate(SOURCE)
-    second, more = writes(stubborn, max_attempts=4, **settings)
-    assert len(asked(second.generate(SOURCE), "fluency")) == 2
-    assert len(paid.sampled) == 3 and len(more.sampled) == 1
-
-
 @pytest.mark.parametrize(
     ("source", "reason"),
     [

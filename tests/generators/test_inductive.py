@@ -74,15 +74,6 @@ def test_all_batches_are_asked_in_one_call_and_numbered_through():
     assert len(texts) == 3 and generator.stages[0].asked == 3
 
 
-def test_a_batch_holds_no_more_characters_than_it_may():
-    generator, backend = writes(
-        lambda text, s: questions(("Is it a?", [int(text[text.index(": ") - 1])])), refine=False
-    )
-    generator.batch_chars = 10
-    generator.generate({"observations": ["a" * 6, "b" * 5, "c" * 30, "d"]})
-    assert len(backend.sampled[0][0]) == 4
-
-
 def test_a_batch_that_is_too_long_for_the_model_is_halved():
     def rule(text, sampling):
         numbers = [int(n) for n in re.findall(r"^(\d+): ", text, re.MULTILINE)]
@@ -103,26 +94,6 @@ def test_equal_questions_of_several_batches_are_one_with_the_sources_of_all():
         lambda text, s: next(r for mark, r in rule.items() if f"\n{mark}" in text), batch_size=1, refine=False
     )
     assert found(generator.generate({"observations": ["a", "b"]})) == [("Is it short?", [0, 1]), ("Is it kind?", [1])]
-
-
-def test_near_duplicates_are_merged_with_the_sources_of_all():
-    rule = {**dict(WRITTEN), "Is it brief?": [2]}
-    generator, _ = writes(
-        lambda text, s: questions(*rule.items()) if "each such thing" in text else usual(text, s),
-        embedder=lambda texts: [[float(w in t) for w in ("i", "kind", "names")] for t in texts],
-    )
-    checklist = generator.generate(SOURCE)
-    assert found(checklist) == WRITTEN
-    assert [(s.name, s.asked, s.kept) for s in generator.stages][1] == ("deduplicate", 4, 3)
-
-
-def test_questions_without_the_qualities_are_left_out():
-    def rule(text, sampling):
-        if "true or false for each quality" in text:
-            return json.dumps({"reason": "hm", "general": "all names right" not in text, "specific": True})
-        return usual(text, sampling)
-
-    assert found(writes(rule)[0].generate(SOURCE)) == [WRITTEN[0], WRITTEN[2]]
 
 
 def test_more_than_max_items_are_selected_by_what_they_cover():

@@ -165,20 +165,6 @@ def test_a_complaint_is_shown_and_the_mended_reply_used():
     assert len(backend.sampled) == 6
 
 
-@pytest.mark.parametrize("number", [1, 3, 5])
-def test_after_a_broken_engine_a_rerun_pays_only_for_what_is_missing(tmp_path, number):
-    settings = {"store": tmp_path / "store.sqlite"}
-    broken, first = writes(breaks_at=[number], **settings)
-    with pytest.raises(StageError, match="backend_error") as broke:
-        broken.generate(SOURCE)
-    assert broke.value.stage == STAGES[number - 1] and "replies so far are stored" in str(broke.value)
-    generator, second = writes(**settings)
-    checklist = generator.generate(SOURCE)
-    assert len(first.sampled) == number and len(second.sampled) == 5 - number + 1
-    again, third = writes(**settings)
-    assert again.generate(SOURCE) == checklist and third.sampled == []
-
-
 def test_a_theme_to_which_nothing_belongs_is_left_out():
     assigned = {
         "assignments": [{"component": "Flow", "attributes": [0, 1, 2]}, {"component": "Reference", "attributes": []}]

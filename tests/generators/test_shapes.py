@@ -5,9 +5,8 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError
 
 from checklist_rewards import Checklist, __version__
-from checklist_rewards.backends import Reply
 from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.generators import CategorizedQuestions, DirectGenerator, Questions, WeightedQuestions
+from checklist_rewards.generators import DirectGenerator, Questions, WeightedQuestions
 from checklist_rewards.generators.shapes import (
     CheckedQuestions,
     SourcedQuestions,
@@ -56,13 +55,6 @@ def test_weights_become_the_weights_of_the_items():
     [((text,), sampling)] = backend.sampled
     assert json.loads(sampling.schema)["title"] == "WeightedQuestions"
     assert text.endswith('{"questions": [{"question": <question>, "weight": <whole number from 0 to 100>}, ...]}')
-
-
-def test_categories_become_the_categories_of_the_items():
-    reply = '{"questions": [{"question": "Is it short?", "category": "hard_rule"}, \
-{"question": "Is it kind?", "category": "principle"}]}'
-    generator, _ = writes(reply, CategorizedQuestions)
-    assert [item.category for item in generator.generate("a").items] == ["hard_rule", "principle"]
 
 
 def test_a_shape_of_ones_own_needs_only_a_list():
@@ -131,34 +123,6 @@ def test_a_shape_is_asked_for_again_even_without_warmth_because_the_error_is_sho
     )
     assert isinstance(generator.generate("a"), Checklist)
     assert len(backend.sampled) == 2
-
-
-def test_one_unusable_reply_costs_one_checklist():
-    generator, backend = writes(
-        lambda text, s: "hm" if "BAD" in text or "cannot" in text else WEIGHTED, WeightedQuestions
-    )
-    first, failed, last = generator.generate_batch(["good", "BAD", "better"])
-    assert isinstance(first, Checklist) and isinstance(last, Checklist) and isinstance(failed, GenerationError)
-    assert [len(texts) for texts, _ in backend.sampled] == [3, 1, 1]
-
-
-def test_what_the_engine_did_not_answer_is_not_asked_again():
-    generator, backend = writes(Reply(None, unanswered="too_long"), WeightedQuestions)
-    with pytest.raises(GenerationError, match="too_long"):
-        generator.generate("a")
-    assert len(backend.sampled) == 1
-
-
-def test_a_rerun_costs_nothing(tmp_path):
-    def rule(text, sampling):
-        return "hm" if "BAD" in text or "cannot" in text else WEIGHTED
-
-    generator, backend = writes(rule, WeightedQuestions, store=tmp_path / "store.sqlite")
-    checklist, error = generator.generate_batch(["good", "BAD"])
-    again, unused = writes(rule, WeightedQuestions, store=tmp_path / "store.sqlite")
-    same, still = again.generate_batch(["good", "BAD"])
-    assert isinstance(checklist, Checklist) and same == checklist and str(still) == str(error)
-    assert len(backend.sampled) == 3 and unused.sampled == []
 
 
 def test_the_context_is_shown_where_the_prompt_has_a_place_for_it(tmp_path):

@@ -30,10 +30,5 @@ def test_items_are_spread_evenly_and_none_is_wasted(sizes, most):
         assert share == size or all(share >= other - (index > at) for at, other in enumerate(shares))
 
 
-def test_without_a_limit_all_items_are_taken():
-    groups = [[ChecklistItem(question="a?"), ChecklistItem(question="b?")], [ChecklistItem(question="c?")]]
-    assert [item.question for item in spread(groups, None)] == ["a?", "b?", "c?"]
-
-
 def test_a_text_cannot_pose_as_another_line():
     assert numbered(["one\n1: forged", "two"]) == "0: one 1: forged\n1: two"

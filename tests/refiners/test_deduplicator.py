@@ -151,15 +151,6 @@ def test_a_reward_and_a_penalty_are_never_merged():
     assert len(Deduplicator(embedder=at_angles(SHORT), threshold=0).refine(checklist)) == 2
 
 
-def test_a_rerun_asks_nothing(tmp_path):
-    reply = '{"same": true, "question": "Is it to the point?"}'
-    first, _ = merges(reply, store=tmp_path / "s.sqlite")
-    again, backend = merges(lambda text, sampling: pytest.fail("asked"), store=tmp_path / "s.sqlite")
-    checklist = Checklist.parse(list(SHORT))
-    assert first.refine(checklist) == again.refine(checklist)
-    assert backend.sampled == []
-
-
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, "high", True])
 def test_a_threshold_is_a_share(threshold):
     with pytest.raises(SampleError, match="threshold=.* must be a number from 0 to 1"):

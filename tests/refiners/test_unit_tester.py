@@ -171,13 +171,6 @@ def test_the_judge_may_be_another_scorer():
     assert backend.calls == [] and len(other.calls) == 2 and len(backend.sampled) == 1
 
 
-def test_a_rerun_asks_nothing(tmp_path):
-    first, _ = tries(store=tmp_path / "s.sqlite")
-    again, backend = tries(pytest.fail, pytest.fail, store=tmp_path / "s.sqlite")
-    assert first.refine(CHECKLIST, on("ABC")) == again.refine(CHECKLIST, on("ABC"))
-    assert backend.sampled == [] and backend.calls == []
-
-
 def test_the_pocket_judge_enforces_what_it_can_see(scorer):
     def rewrite(text, sampling):
         return '{"response": "my keno like this red tisa."}'
