@@ -47,6 +47,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.cli.help import HelpAll
 from checklist_rewards.cli.output import running
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.files.store import Store, default_store_path, open_store
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
@@ -368,13 +369,19 @@ TargetKey = Annotated[
     str | None, option(ROWS, "Column of the text to score.", "--target-key", default="target, else completion")
 ]
 ChecklistFile = Annotated[Path | None, option(ROWS, "JSON file with a checklist to use for all rows.", "--checklist")]
+def _resamples(value: int) -> int:
+    Bootstrap(value)  # refuses too few before anything is asked
+    return value
+
+
 Resamples = Annotated[
     int,
     typer.Option(
         "--bootstrap",
         min=0,
+        callback=_resamples,
         rich_help_panel=OUTPUT,
-        help="Bootstrap resamples for the 95 % intervals; 0 for no intervals.",
+        help="Bootstrap resamples for the 95 % intervals, at least 20; 0 for no intervals.",
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, rich_help_panel=OUTPUT, help="Random seed.")]

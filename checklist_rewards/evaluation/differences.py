@@ -220,6 +220,15 @@ _SUMS = (
     *("ranked", "tau", "advantages", "reversed", "pairs", "other_pair", "reversed_pair"),
 )
 _AT = {name: place for place, name in enumerate(_SUMS)}
+_COUNTED = {
+    **dict.fromkeys(("flips", "kappa"), "reads"),
+    **dict.fromkeys(("shift", "distance"), "shifted"),
+    **dict.fromkeys(("change", "size"), "scored"),
+    "kendall": "ranked",
+    "advantages_reversed": "advantages",
+    **dict.fromkeys(("other_pair", "reversed_pair"), "pairs"),
+}
+"""By figure, the sum that it is a mean over."""
 _ITEMS = """
 CREATE TABLE items (
     item TEXT, question TEXT, cluster INTEGER, answers TEXT,
@@ -345,6 +354,7 @@ class Differences:
         """
         vectors = np.array(self._sums) if self._sums else np.zeros((0, len(_SUMS)))
         totals = vectors.sum(0)
+        masses = {name: vectors[:, _AT[counted]] for name, counted in _COUNTED.items()}
         counts = {name: int(totals[_AT[name]]) for name in ("reads", "flips", "scored", "changed", "ranked")}
         counts |= {
             name: int(totals[_AT[name]]) for name in ("advantages", "reversed", "pairs", "other_pair", "reversed_pair")
@@ -360,7 +370,9 @@ class Differences:
             only_one=unmatched[0],
             only_other=unmatched[1],
             counts=counts | extra,
-            figures=bootstrap.figures(Totals(vectors, _figures, _RULES), range(len(vectors))) if len(vectors) else {},
+            figures=bootstrap.figures(Totals(vectors, _figures, _RULES, masses), range(len(vectors)))
+            if len(vectors)
+            else {},
             items=tuple(self._items(bootstrap)),
             all_items=all_items,
             reads=tuple(read for _, _, read in sorted(self._top, reverse=True)),
@@ -481,8 +493,10 @@ class Differences:
                 for table, (_, _, shifted, shift) in zip(tables, rows, strict=True)
             ]
             clusters = [cluster for cluster, *_ in rows]
+            answered = np.array([sum(table.values()) for table in tables])
+            masses = {"flips": answered, "kappa": answered, "shift": np.array([row[2] for row in rows])}
             figures = (bootstrap if place < _WITH_INTERVALS else without).figures(
-                Totals(vectors, _item_figures(len(labels)), _RULES), clusters
+                Totals(vectors, _item_figures(len(labels)), _RULES, masses), clusters
             )
             yield ItemDifference(
                 id=id, question=question, reads=reads, flips=flips, only_one=lost, only_other=won, figures=figures

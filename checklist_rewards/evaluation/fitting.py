@@ -35,7 +35,14 @@ from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
-from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule, bounds, t_quantile, too_few
+from checklist_rewards.evaluation.intervals import (
+    CORRELATION,
+    SHARE,
+    Groups,
+    Rule,
+    bounds,
+    t_quantile,
+)
 from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
@@ -364,7 +371,7 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
                 texts=int(labelled.texts[place]),
             )
         )
-    return Fit(labelled.by, compared.name, len(every), fitting.groups, strength, lines, figures, needed)
+    return Fit(labelled.by, compared.name, len(every), fitting.groups.count, strength, lines, figures, needed)
 
 
 def cross_fitted(labelled: LabelledScores, seed: int = 0) -> tuple[dict[str, float], np.ndarray]:
@@ -398,8 +405,8 @@ class _Fitting:
     def __init__(self, labelled: LabelledScores, seed: int):
         self.labelled, self.features = labelled, labelled.features
         self.codes = group_codes(labelled.groups)
-        self.groups = int(self.codes.max()) + 1
-        self._order = np.random.default_rng(seed).permutation(self.groups)
+        self.groups = Groups.of(self.codes)
+        self._order = np.random.default_rng(seed).permutation(self.groups.count)
 
     def folds(self, use: np.ndarray) -> list[np.ndarray]:
         """For each fold, 1 for the labels of its groups and 0 for others. Folds are of the groups that are used."""
@@ -515,9 +522,12 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
     chance, measure = (0.0, compared.name) if labelled.pairs is None else (0.5, "fraction of pairs in order")
     count = len(labelled.labels)
     fitted, present, gain = (figures[name] for name in ("fitted", "present", "gain"))
-    about, groups = f"{count} {'labels' if labelled.pairs is None else 'pairs'}", len(set(labelled.groups))
-    if fitted.refused is not None and fitted.refused == too_few(groups):
-        raise SampleError(f"weights cannot be tested with {about} in {groups} groups: an interval {fitted.refused}.")
+    about = f"{count} {'labels' if labelled.pairs is None else 'pairs'}"
+    groups = Groups.of(group_codes(labelled.groups))
+    if fitted.refused is not None and fitted.refused == groups.too_few():
+        raise SampleError(
+            f"weights cannot be tested with {about} in {groups.count} groups: an interval {fitted.refused}."
+        )
     if fitted.value is None or fitted.value <= chance or (fitted.low is not None and fitted.low <= chance):
         known = None if fitted.value is None else _needed(count, groups, fitted, fitted.value - chance)
         more = "more labels would not help" if known is None else f"about {known:,} labels would be needed"
@@ -528,8 +538,8 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
     if gain.value is None or gain.value <= 0:
         known, least = _needed(count, groups, gain, SMALL_GAIN), compared.rules["gain"].groups
         more = "" if known is None else f"; about {known:,} labels would show a gain of {SMALL_GAIN:g}"
-        if gain.refused is not None and gain.refused == too_few(groups, least):
-            labels = math.ceil(count * least / groups)
+        if gain.refused is not None and gain.refused == groups.too_few(least):
+            labels = math.ceil(count * least / min(groups.count, 2 * groups.effective))
             more = f"; to test a gain, at least {least} groups are needed, about {labels:,} labels"
         raise SampleError(
             f"no better weights can be learned from {about}: the {measure} on held-out groups is "
@@ -539,11 +549,11 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
     return None if gain.low is None or gain.low > 0 else _needed(count, groups, gain, gain.value)
 
 
-def _needed(count: int, groups: int, figure: Figure, effect: float) -> int | None:
+def _needed(count: int, groups: Groups, figure: Figure, effect: float) -> int | None:
     """Labels with which an effect would be significant in 80 % of the samples: its standard error falls with the root
     of their number."""
     if figure.low is None or figure.high is None or effect <= 0:
         return None
-    error = (figure.high - figure.low) / (2 * t_quantile(groups, 0.025))
+    error = (figure.high - figure.low) / (2 * t_quantile(groups.effective, 0.025))
     needed = math.ceil(count * (_DETECTABLE * error / effect) ** 2)
     return needed if needed > count else None

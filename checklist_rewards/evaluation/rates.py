@@ -33,7 +33,13 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.compare import units_against_labels
 from checklist_rewards.evaluation.bootstrap import Figure, group_codes
-from checklist_rewards.evaluation.intervals import MIN_GROUPS, clustered_error, rate_interval, t_test_p, too_few
+from checklist_rewards.evaluation.intervals import (
+    MIN_GROUPS,
+    Groups,
+    clustered_error,
+    rate_interval,
+    t_test_p,
+)
 from checklist_rewards.evaluation.labels import pairs_of
 from checklist_rewards.evaluation.scored import ScoredText, answer_given
 from checklist_rewards.judges.labels import on_unit_scale
@@ -97,13 +103,15 @@ def corrected_rate(
     known = np.array([None not in pair for pair in zip(labels, chances, strict=True)])
     y = np.array([0.0 if label is None else label for label in labels], dtype=float)
     use = np.array([1 / chance if chance and own else 0.0 for chance, own in zip(chances, known, strict=True)])
-    n, clusters = int(known.sum()), len(np.unique(codes[known]))
+    n, clusters = int(known.sum()), Groups.of(codes, use)
     every = np.ones(len(f))
-    by_judge = _figure(f.mean(), _part(f, every), codes, len(np.unique(codes)), len(f), seen=False)
+    by_judge = _figure(f.mean(), _part(f, every), codes, Groups.of(codes), len(f), seen=False)
     by_labels = _figure(float(use @ y / use.sum()), _part(y, use), codes, clusters, n) if n else Figure(value=None)
     nothing = Figure(value=None)
-    if n < MIN_LABELLED or clusters < MIN_GROUPS:
-        reason = f"{n} labels in {clusters} groups; at least {MIN_LABELLED} in {MIN_GROUPS} are needed"
+    reason = clusters.too_few()
+    if n < MIN_LABELLED or clusters.count < MIN_GROUPS:
+        reason = f"{n} labels in {clusters.count} groups; at least {MIN_LABELLED} in {MIN_GROUPS} are needed"
+    if reason is not None:
         return Rate(name, len(f), n, by_judge, by_labels, nothing, None, None, reason)
     own = float(use @ f / use.sum())
     p = _shift(own - f.mean(), f, use, codes, clusters)
@@ -252,28 +260,28 @@ def _part(values: np.ndarray, use: np.ndarray) -> np.ndarray:
 
 
 def _figure(
-    value: float, parts: np.ndarray, codes: np.ndarray, clusters: int, units: int, *, seen: bool = True
+    value: float, parts: np.ndarray, codes: np.ndarray, clusters: Groups, units: int, *, seen: bool = True
 ) -> Figure:
     """A rate with the interval of its parts, summed by group. `seen` is False for the judge's own rate, whose error is
     only bounded from below if all its values are equal."""
     value = min(max(float(value), 0.0), 1.0)  # a correction may leave [0, 1]
-    if (reason := too_few(clusters)) is not None:
+    if (reason := clusters.too_few()) is not None:
         return Figure(value=value, refused=reason)
-    error = clustered_error(parts, codes, clusters)
+    error = clustered_error(parts, codes, clusters.effective)
     least = 0.0
     if seen or error < EQUAL:
-        least = math.hypot(value, 1 - value) / (clusters if error < EQUAL else units)
-    low, high = rate_interval(value, error, clusters, units, least=least)
+        least = math.hypot(value, 1 - value) / (clusters.effective if error < EQUAL else units)
+    low, high = rate_interval(value, error, clusters.effective, units, least=least)
     return Figure(value=value, low=low, high=high)
 
 
-def _shift(difference: float, f: np.ndarray, use: np.ndarray, codes: np.ndarray, clusters: int) -> float:
+def _shift(difference: float, f: np.ndarray, use: np.ndarray, codes: np.ndarray, clusters: Groups) -> float:
     """Two-sided p-value of a difference; 1 if all units are labelled. If the labelled units are a random sample, its
     error is also known from all units, also where the judge's values of the labelled ones happen to be equal."""
     every = _part(f, np.ones(len(f)))
-    groups = len(np.unique(codes))
-    sampled = math.sqrt(groups / clusters - 1) * clustered_error(every, codes, groups)
-    error = max(clustered_error(_part(f, use) - every, codes, clusters), sampled)
+    groups = Groups.of(codes)
+    sampled = math.sqrt(groups.count / clusters.count - 1) * clustered_error(every, codes, groups.effective)
+    error = max(clustered_error(_part(f, use) - every, codes, clusters.effective), sampled)
     if error < EQUAL:
         return 1.0 if abs(difference) < EQUAL else 0.0
-    return t_test_p(difference / error, clusters)
+    return t_test_p(difference / error, clusters.effective)

@@ -74,6 +74,7 @@ def test_a_figure_reads_well():
     assert Figure(value=0.5, low=0.25, high=0.75).shown(2) == "0.50 [0.25, 0.75]"
 
 
-def test_draws_below_none_are_refused():
-    with pytest.raises(SampleError, match="resamples=-1"):
-        Bootstrap(-1)
+@pytest.mark.parametrize("resamples", [-1, 1, 19])
+def test_too_few_resamples_are_refused(resamples):
+    with pytest.raises(SampleError, match=f"resamples={resamples} "):
+        Bootstrap(resamples)

@@ -37,6 +37,7 @@ from checklist_rewards.evaluation.intervals import (
     DISTANCE,
     NO_INTERVAL,
     SHARE,
+    Groups,
     Rule,
     clustered_error,
     t_test_p,
@@ -303,7 +304,7 @@ class Preferences(Measure):
     def figures(self) -> dict[str, float | None]:
         figures = super().figures()
         mean = figures["difference"]
-        clusters = len(np.unique(self._groups[self._decided]))
+        clusters = Groups.of(self._groups, self._decided).effective
         if mean is not None and figures["cohens_d"] is not None and clusters > 1:
             parts = self._decided * (self._difference - mean) / self.decided
             error = clustered_error(parts, self._groups, clusters)

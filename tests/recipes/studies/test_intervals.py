@@ -14,7 +14,7 @@ def test_intervals_contain_the_truth_in_most_runs(name):
     rows = [row.split("|")[1:3] for row in intervals.lines(name, 4, sizes=(15,))]
     shares = [float(cell) for figure, cell in rows if cell.strip() != "-" and "no random sample" not in figure]
     assert all(share >= 0.5 for share in shares)
-    assert shares or name in ("agree-near", "calibrate")  # these need more groups
+    assert shares or name.startswith(("agree-judge", "agree-near", "calibrate"))  # these need more groups
 
 
 def test_the_figures_of_sums_are_those_of_the_package():
