@@ -371,7 +371,7 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
                 texts=int(labelled.texts[place]),
             )
         )
-    return Fit(labelled.by, compared.name, len(every), fitting.groups.count, strength, lines, figures, needed)
+    return Fit(labelled.by, compared.name, len(every), fitting.groups.number, strength, lines, figures, needed)
 
 
 def cross_fitted(labelled: LabelledScores, seed: int = 0) -> tuple[dict[str, float], np.ndarray]:
@@ -406,7 +406,7 @@ class _Fitting:
         self.labelled, self.features = labelled, labelled.features
         self.codes = group_codes(labelled.groups)
         self.groups = Groups.of(self.codes)
-        self._order = np.random.default_rng(seed).permutation(self.groups.count)
+        self._order = np.random.default_rng(seed).permutation(self.groups.number)
 
     def folds(self, use: np.ndarray) -> list[np.ndarray]:
         """For each fold, 1 for the labels of its groups and 0 for others. Folds are of the groups that are used."""
@@ -526,7 +526,7 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
     groups = Groups.of(group_codes(labelled.groups))
     if fitted.refused is not None and fitted.refused == groups.too_few():
         raise SampleError(
-            f"weights cannot be tested with {about} in {groups.count} groups: an interval {fitted.refused}."
+            f"weights cannot be tested with {about} in {groups.number} groups: an interval {fitted.refused}."
         )
     if fitted.value is None or fitted.value <= chance or (fitted.low is not None and fitted.low <= chance):
         known = None if fitted.value is None else _needed(count, groups, fitted, fitted.value - chance)
@@ -539,7 +539,7 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
         known, least = _needed(count, groups, gain, SMALL_GAIN), compared.rules["gain"].groups
         more = "" if known is None else f"; about {known:,} labels would show a gain of {SMALL_GAIN:g}"
         if gain.refused is not None and gain.refused == groups.too_few(least):
-            labels = math.ceil(count * least / min(groups.count, 2 * groups.effective))
+            labels = math.ceil(count * least / min(groups.number, 2 * groups.effective))
             more = f"; to test a gain, at least {least} groups are needed, about {labels:,} labels"
         raise SampleError(
             f"no better weights can be learned from {about}: the {measure} on held-out groups is "

@@ -62,7 +62,7 @@ NO_INTERVAL = Rule(None)
 class Groups(NamedTuple):
     """The groups that an estimate is computed from."""
 
-    count: int
+    number: int
     effective: float
     """The number of equally large groups that would determine its error as well."""
 
@@ -82,10 +82,10 @@ class Groups(NamedTuple):
 
     def too_few(self, least: int = MIN_GROUPS) -> str | None:
         """The reason why they give no interval; None from `least` groups on that count as at least half as many."""
-        if self.count < least:
-            return f"needs {least} groups, has {self.count}"
+        if self.number < least:
+            return f"needs {least} groups, has {self.number}"
         if self.effective < least * _EFFECTIVE:
-            return f"needs {least} groups of similar size, has {self.count} that count as {self.effective:.1f}"
+            return f"needs {least} groups of similar size, has {self.number} that count as {self.effective:.1f}"
         return None
 
 

@@ -109,8 +109,8 @@ def corrected_rate(
     by_labels = _figure(float(use @ y / use.sum()), _part(y, use), codes, clusters, n) if n else Figure(value=None)
     nothing = Figure(value=None)
     reason = clusters.too_few()
-    if n < MIN_LABELLED or clusters.count < MIN_GROUPS:
-        reason = f"{n} labels in {clusters.count} groups; at least {MIN_LABELLED} in {MIN_GROUPS} are needed"
+    if n < MIN_LABELLED or clusters.number < MIN_GROUPS:
+        reason = f"{n} labels in {clusters.number} groups; at least {MIN_LABELLED} in {MIN_GROUPS} are needed"
     if reason is not None:
         return Rate(name, len(f), n, by_judge, by_labels, nothing, None, None, reason)
     own = float(use @ f / use.sum())
@@ -280,7 +280,7 @@ def _shift(difference: float, f: np.ndarray, use: np.ndarray, codes: np.ndarray,
     error is also known from all units, also where the judge's values of the labelled ones happen to be equal."""
     every = _part(f, np.ones(len(f)))
     groups = Groups.of(codes)
-    sampled = math.sqrt(groups.count / clusters.count - 1) * clustered_error(every, codes, groups.effective)
+    sampled = math.sqrt(groups.number / clusters.number - 1) * clustered_error(every, codes, groups.effective)
     error = max(clustered_error(_part(f, use) - every, codes, clusters.effective), sampled)
     if error < EQUAL:
         return 1.0 if abs(difference) < EQUAL else 0.0

@@ -65,7 +65,7 @@ def test_an_interval_of_unequal_groups_is_that_of_the_groups_they_count_as(rule)
     figure = Bootstrap(200).mean(own, codes, rule)
     draws = np.array([weights @ own / weights.sum() for weights in Bootstrap(200).draws(codes)])
     ends = [intervals.bounds(figure.value, draws, each, rule) for each in (groups, Groups(15, 15))]
-    assert (groups.count, groups.effective) == (15, pytest.approx(8.1, abs=0.05))
+    assert (groups.number, groups.effective) == (15, pytest.approx(8.1, abs=0.05))
     assert [figure.low, figure.high] == pytest.approx([ends[0]["low"], ends[0]["high"]])
     assert figure.high - figure.low > 1.1 * (ends[1]["high"] - ends[1]["low"])
 
