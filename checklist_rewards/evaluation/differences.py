@@ -29,11 +29,10 @@ from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import kappa_of
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals, over
-from checklist_rewards.evaluation.correlation import tau
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule
 from checklist_rewards.evaluation.labels import equal_answers
+from checklist_rewards.evaluation.measures import kappa_of, tau
 from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import Score, item_keys
 from checklist_rewards.validation import np

@@ -31,7 +31,7 @@ from statistics import fmean
 from typing import Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.compare import units_against_labels
+from checklist_rewards.evaluation.agreement import units_against_labels
 from checklist_rewards.evaluation.bootstrap import Figure, group_codes
 from checklist_rewards.evaluation.intervals import (
     MIN_GROUPS,

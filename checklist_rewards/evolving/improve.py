@@ -42,13 +42,13 @@ from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, group_codes
-from checklist_rewards.evaluation.correlation import correlation, standardized
 from checklist_rewards.evaluation.fitting import Compared, cross_fitted, labelled_scores
 from checklist_rewards.evaluation.intervals import Groups, clustered_error, t_quantile
-from checklist_rewards.evaluation.items.items import OFTEN_UNANSWERED, STABLE
-from checklist_rewards.evaluation.items.wording import ITEM_QUESTIONS
+from checklist_rewards.evaluation.items import OFTEN_UNANSWERED, STABLE
+from checklist_rewards.evaluation.measures import correlation, standardized
 from checklist_rewards.evaluation.replay import Replay
 from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.evaluation.wording import ITEM_QUESTIONS
 from checklist_rewards.evolving.proposer import Group
 from checklist_rewards.evolving.rewriting import Change, Finding, Rewriter
 from checklist_rewards.images import shown

@@ -25,11 +25,12 @@ from checklist_rewards import Checklist, Sample
 from checklist_rewards.attacks.report import RISES
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Categories, Numbers, Preferences, paired_test
+from checklist_rewards.evaluation.agreement import paired_test
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
-from checklist_rewards.evaluation.calibration import BRIER_CHANGE, FOLDS, Probabilities, _isotonic
+from checklist_rewards.evaluation.calibration import BRIER_CHANGES, FOLDS, Probabilities, _isotonic
 from checklist_rewards.evaluation.fitting import LabelledScores, fit_weights
 from checklist_rewards.evaluation.intervals import CORRELATION, MIN_GROUPS, SHARE, Groups, Rule, bounds
+from checklist_rewards.evaluation.measures import Categories, Numbers, Preferences
 from checklist_rewards.evaluation.rates import corrected_rate
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evaluation.variance import Variance
@@ -150,7 +151,7 @@ def isotonic(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
     sums = np.bincount(codes, change)
     draws = rng.multinomial(groups, [1 / groups] * groups, 300) @ sums / len(change)
     value = float(change.mean())
-    return {"change": Figure(value=value, **bounds(value, draws, Groups.of(codes), BRIER_CHANGE))}
+    return {"change": Figure(value=value, **bounds(value, draws, Groups.of(codes), BRIER_CHANGES["isotonic"]))}
 
 
 def pairs(rng: np.random.Generator, groups: int) -> dict[str, bool]:
@@ -427,7 +428,7 @@ FAMILIES: dict[str, Family] = {
     "agree-levels": Family(levels, dict.fromkeys(("weighted_kappa", "interval_alpha"), 0.53525)),
     "quality-calibrated": Family(quality(0.0), {"ece": 0.0}),
     "quality-shifted": Family(quality(0.4), {"ece": 0.0703, "brier": 0.18242}),
-    "calibrate-isotonic": Family(isotonic),
+    "calibrate-isotonic": Family(isotonic, sizes=(200, 500, 1000)),
     "variance": Family(variance, VARIANCE),
     "wordings": Family(wordings, {"repeat": 4e-4, "judge": 8e-4, "judge_share": 0.4}),
     "reads": Family(crossed, {"judge_share of reads": 0.25}),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Categories, Numbers
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
+from checklist_rewards.evaluation.measures import Categories, Numbers
 
 
 def test_fifteen_groups_have_an_interval_and_fewer_the_number_that_is_needed():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from checklist_rewards.evaluation.agreement import Categories
+from checklist_rewards.evaluation.measures import Categories
 
 YES_NO = {"yes": 1.0, "no": 0.0}
 AGREEING = ("kappa", "weighted_kappa", "alpha", "interval_alpha")

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 
-from checklist_rewards.evaluation.agreement import Categories, Numbers, Raters
+from checklist_rewards.evaluation.measures import Categories, Numbers, Raters
 from tests.evaluation.agreement.oracle import of_categories, of_numbers, of_raters
 
 CASES = 200

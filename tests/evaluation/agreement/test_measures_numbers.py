@@ -2,8 +2,8 @@
 
 import pytest
 
-from checklist_rewards.evaluation.agreement import Numbers
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean
+from checklist_rewards.evaluation.measures import Numbers
 
 
 def test_correlations_and_errors_worked_by_hand():

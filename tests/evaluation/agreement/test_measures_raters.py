@@ -2,7 +2,7 @@
 
 import pytest
 
-from checklist_rewards.evaluation.agreement import Raters
+from checklist_rewards.evaluation.measures import Raters
 
 YES_NO = {"yes": 1.0, "no": 0.0}
 

@@ -4,7 +4,7 @@ import pytest
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.items.items import category_figures, similarity
+from checklist_rewards.evaluation.items import category_figures, similarity
 
 
 def lists(*questions):

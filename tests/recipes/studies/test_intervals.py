@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from studies import intervals
 
-from checklist_rewards.evaluation.agreement import Numbers, Raters
 from checklist_rewards.evaluation.bootstrap import Figure
+from checklist_rewards.evaluation.measures import Numbers, Raters
 
 
 @pytest.mark.parametrize("name", [name for name in intervals.FAMILIES if not name.startswith("tests")])

@@ -36,7 +36,7 @@ from itertools import combinations
 from checklist_rewards.backends.embedding import Embedder, comparable, similarities
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.correlation import correlation
+from checklist_rewards.evaluation.measures import correlation
 from checklist_rewards.scores import ItemScore, Score, item_keys, ratio
 from checklist_rewards.validation import import_extra, np
 

@@ -26,7 +26,9 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
-from checklist_rewards.evaluation.agreement.measures import (
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
+from checklist_rewards.evaluation.intervals import SHARE
+from checklist_rewards.evaluation.measures import (
     CORRELATIONS,
     NUMERICAL,
     Categories,
@@ -35,8 +37,6 @@ from checklist_rewards.evaluation.agreement.measures import (
     Raters,
     pairs_within,
 )
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
-from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
