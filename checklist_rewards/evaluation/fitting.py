@@ -35,14 +35,7 @@ from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
-from checklist_rewards.evaluation.intervals import (
-    CORRELATION,
-    SHARE,
-    Groups,
-    Rule,
-    bounds,
-    t_quantile,
-)
+from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Groups, Rule, bounds, t_quantile
 from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
@@ -68,10 +61,10 @@ _DETECTABLE = 1.96 + 0.84
 class LabelledScores:
     """Scored texts with their ratings or preferences, as arrays.
 
-    `gains`, `losses` and `counts` have one row per text and one column per weight: sums over its answered items of
-    the relative weight times the value, of positive items and of penalties, and of the relative weight, of the items
-    in the denominator. The relative weight is 1 by item; by category, the item's absolute weight divided by the mean
-    of its category in this checklist.
+    `earned` and `counts` have one row per text and one column per weight: sums over its answered items of the relative
+    weight times the value, of penalties negative, and of the relative weight, of the items in the denominator. The
+    relative weight is 1 by item; by category, the item's absolute weight divided by the mean of its category in this
+    checklist.
     """
 
     by: By
@@ -82,8 +75,7 @@ class LabelledScores:
     present: np.ndarray
     """Mean absolute weight of each name."""
     signs: np.ndarray
-    gains: np.ndarray
-    losses: np.ndarray
+    earned: np.ndarray
     counts: np.ndarray
     texts: np.ndarray
     """Number of texts of each name."""
@@ -100,7 +92,7 @@ class LabelledScores:
         """Expected score of every text under absolute weights; the mean score for a text in which nothing counts."""
         totals = self.counts @ weights
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.clip(self.bases + (self.gains - self.losses) @ weights / totals, 0, 1)
+            found = np.clip(self.bases + self.earned @ weights / totals, 0, 1)
         known = np.isfinite(found)
         return np.where(known, found, found[known].mean() if known.any() else 0.0)
 
@@ -112,7 +104,7 @@ class LabelledScores:
     def features(self) -> np.ndarray:
         """The features Z of every label; see the module docstring."""
         middle = self.scores(self.present).mean()
-        centred = self.gains - self.losses - middle * self.counts * (1 - self.bases)[:, None]
+        centred = self.earned - middle * self.counts * (1 - self.bases)[:, None]
         totals = self.counts @ self.present
         return self._per_label(self.present * centred / np.where(totals > 0, totals, 1.0)[:, None])
 
@@ -159,7 +151,7 @@ def labelled_scores(
     by, names, questions = _names(used, by)
     index = {name: column for column, name in enumerate(names)}
     size = len(used), len(names)
-    gains, losses, counts, bases = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size[0])
+    earned, counts, bases = np.zeros(size), np.zeros(size), np.zeros(size[0])
     weights: list[list[float]] = [[] for _ in names]
     signs, occurring = np.ones(len(names)), np.zeros(len(names))
     for number, (_, row, lines) in enumerate(used):
@@ -174,13 +166,10 @@ def labelled_scores(
             weight, value = _weight(line), soft_value(line) or 0.0
             relative = abs(weight) / means[column] if means[column] else 0.0
             weights[column].append(abs(weight))
-            if weight < 0:
-                losses[number, column] += relative * value
-                counts[number, column] += relative * bases[number]
-                signs[column] = -1 if by == "item" else 1
-            else:
-                gains[number, column] += relative * value
-                counts[number, column] += relative
+            earned[number, column] += math.copysign(relative * value, weight)
+            counts[number, column] += relative * (bases[number] if weight < 0 else 1)
+            if weight < 0 and by == "item":
+                signs[column] = -1
     places = {place: number for number, (place, *_) in enumerate(used)}
     kept = None if pairs is None else np.array([(places[a], places[b]) for a, b in pairs if {a, b} <= places.keys()])
     of_labels: Any = range(len(used)) if kept is None else kept[:, 0] if len(kept) else []
@@ -190,8 +179,7 @@ def labelled_scores(
         questions=questions,
         present=np.array([fmean(each) if each else 0.0 for each in weights]),
         signs=signs,
-        gains=gains,
-        losses=losses,
+        earned=earned,
         counts=counts,
         texts=occurring,
         bases=bases,

@@ -33,13 +33,7 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import units_against_labels
 from checklist_rewards.evaluation.bootstrap import Figure, group_codes
-from checklist_rewards.evaluation.intervals import (
-    MIN_GROUPS,
-    Groups,
-    clustered_error,
-    rate_interval,
-    t_test_p,
-)
+from checklist_rewards.evaluation.intervals import MIN_GROUPS, Groups, clustered_error, rate_interval, t_test_p
 from checklist_rewards.evaluation.labels import pairs_of
 from checklist_rewards.evaluation.scored import ScoredText, answer_given
 from checklist_rewards.judges.labels import on_unit_scale
