@@ -232,7 +232,7 @@ def agree(
                 "comparisons": [comparison.model_dump() for comparison, _ in compared],
                 "tests": [test.model_dump() for test in tests],
                 "judges_among_each_other": {kind: section.model_dump() for kind, section in raters.items()},
-                "rates": {name: [rate.dumped() for rate in of_file] for name, of_file in rates.items()},
+                "rates": {name: [rate.model_dump() for rate in of_file] for name, of_file in rates.items()},
             },
         )
 

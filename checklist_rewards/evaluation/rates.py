@@ -26,9 +26,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import units_against_labels
@@ -46,9 +48,10 @@ SHIFT_P = 0.01
 ALL, TARGETS = "all items", "targets"
 
 
-@dataclass(frozen=True)
-class Rate:
+class Rate(BaseModel):
     """A rate by the judge, by the labels alone, and by the judge corrected by the labels; all in [0, 1]."""
+
+    model_config = ConfigDict(frozen=True)
 
     name: str
     judged_units: int
@@ -56,18 +59,13 @@ class Rate:
     judged: Figure
     """Of all units. Its interval holds for the judge's own opinion, not for the truth."""
     labelled: Figure
-    corrected: Figure
+    corrected: Figure = Figure(value=None)
     """None, with the reason in `refused`, if the labels do not allow it."""
-    weight: float | None
+    weight: float | None = None
     """lambda: 0 if the judge is not used."""
-    shift_p: float | None
+    shift_p: float | None = None
     """Two-sided p-value of the difference of the judge's means on labelled and on all units."""
     refused: str | None = None
-
-    def dumped(self) -> dict[str, Any]:
-        """The rate as JSON."""
-        figures = {name: getattr(self, name).model_dump() for name in ("judged", "labelled", "corrected")}
-        return {each.name: getattr(self, each.name) for each in fields(self)} | figures
 
 
 def corrected_rate(
@@ -101,12 +99,12 @@ def corrected_rate(
     every = np.ones(len(f))
     by_judge = _figure(f.mean(), _part(f, every), codes, Groups.of(codes), len(f), seen=False)
     by_labels = _figure(float(use @ y / use.sum()), _part(y, use), codes, clusters, n) if n else Figure(value=None)
-    nothing = Figure(value=None)
+    rate = partial(Rate, name=name, judged_units=len(f), labelled_units=n, judged=by_judge, labelled=by_labels)
     reason = clusters.too_few()
     if n < MIN_LABELLED or clusters.number < MIN_GROUPS:
         reason = f"{n} labels in {clusters.number} groups; at least {MIN_LABELLED} in {MIN_GROUPS} are needed"
     if reason is not None:
-        return Rate(name, len(f), n, by_judge, by_labels, nothing, None, None, reason)
+        return rate(refused=reason)
     own = float(use @ f / use.sum())
     p = _shift(own - f.mean(), f, use, codes, clusters)
     if p < SHIFT_P:
@@ -114,13 +112,13 @@ def corrected_rate(
             f"the judge's mean on labelled units differs from that of all ({own:.3f} and {f.mean():.3f}, "
             f"p = {p:.2g}): the labels are not a random sample"
         )
-        return Rate(name, len(f), n, by_judge, by_labels, nothing, None, p, reason)
+        return rate(shift_p=p, refused=reason)
     spread = np.cov(y, f, aweights=use)
     weight = max(0.0, float(spread[0, 1] / spread[1, 1])) if spread[1, 1] > EQUAL else 0.0
     residual = y - weight * f
-    rate = weight * f.mean() + use @ residual / use.sum()
+    value = weight * f.mean() + use @ residual / use.sum()
     parts = _part(residual, use) + weight * _part(f, every)
-    return Rate(name, len(f), n, by_judge, by_labels, _figure(float(rate), parts, codes, clusters, n), weight, p)
+    return rate(corrected=_figure(value, parts, codes, clusters, n), weight=weight, shift_p=p)
 
 
 def corrected_rates(texts: Sequence[ScoredText]) -> list[Rate]:

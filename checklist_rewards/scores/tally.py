@@ -176,7 +176,7 @@ def tally(scores: Iterable[Score]) -> Tally:
 
 
 def _t_95(degrees: float) -> float:
-    """97.5 % quantile of Student's t, to 0.0001 from 14 degrees of freedom on (Abramowitz and Stegun 1964, 26.7.5)."""
+    """97.5 % quantile of Student's t, to 0.001 from 6.5 degrees of freedom on (Abramowitz and Stegun 1964, 26.7.5)."""
     # Not by scipy: `score` works in the base install.
     z = _Z_95
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384

@@ -199,7 +199,7 @@ def against_labels(
     ]
     known = [(p, truth) for p, truth in read if p is not None]
     partly = any(text.labels is None for text in texts)
-    rates = [rate.dumped() for rate in (corrected_rates(texts) if partly else ())]
+    rates = [rate.model_dump() for rate in (corrected_rates(texts) if partly else ())]
     comparison, items, calibration = (
         compared.model_dump(),
         _per_item(units, against=True),
