@@ -336,8 +336,8 @@ def ranks(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
     drawn = rng.multinomial(groups, [1 / groups] * groups, 300)
     weights = np.repeat(np.vstack([np.ones((1, groups), dtype=int), drawn]), EACH, axis=1)
     disagreement = {}
-    for what, codes in (("yes/no", columns > 0), ("levels", np.digitize(columns, (-1, 0, 1)))):
-        counts = np.array([(codes == code).sum(axis=0) for code in np.unique(codes)])
+    for what, answers in (("yes/no", columns > 0), ("levels", np.digitize(columns, (-1, 0, 1)))):
+        counts = np.array([(answers == each).sum(axis=0) for each in np.unique(answers)])
         alike = weights @ ((counts**2).sum(axis=0) - 3) / (6 * units)  # the share of pairs of judges
         disagreement[what] = (1 - alike) / (1 - ((weights @ counts.T / (3 * units)) ** 2).sum(axis=1))
     one, other, judged = (_ranks(column, weights) - (units + 1) / 2 for column in (*columns[:2], p))

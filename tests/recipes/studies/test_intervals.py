@@ -19,8 +19,8 @@ def test_intervals_contain_the_truth_in_most_runs(name):
 
 def test_the_figures_of_sums_are_those_of_the_package():
     found = intervals.ranks(np.random.default_rng(1), 20)
-    rng = np.random.default_rng(1)
-    columns, (p, labels) = intervals.correlated(rng, 20, 3), intervals.judge(rng, 20)
+    rng, codes = np.random.default_rng(1), intervals.equal(20)
+    columns, (p, labels) = intervals.correlated(rng, codes, 3), intervals.judge(rng, codes)
     expected = Numbers(*columns[:2], only=("spearman",)).figures() | Numbers(p, labels, only=("auc",)).figures()
     levels = [np.array(list(intervals.LEVELS))[np.digitize(column, (-1, 0, 1))].tolist() for column in columns]
     for what, answers, values in (
