@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from typing_extensions import override
 
@@ -332,7 +332,7 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
         pairs=labelled.pairs is not None,
     )
     figures = bootstrap.figures(compared, labelled.groups)
-    needed = _checked(labelled, compared, figures)
+    needed = _checked(labelled, compared, figures, fitting.groups)
     strength = fitting.strength(every)
     weights = labelled.weights(fitting.factors(every, strength))
     figures["train"] = Figure(value=compared.of(labelled.judged(weights), every))
@@ -378,15 +378,6 @@ def cross_fitted(labelled: LabelledScores, seed: int = 0) -> tuple[dict[str, flo
     return weights, np.asarray(held_out)
 
 
-class _Problem(NamedTuple):
-    """Normal equations, and the means that features and labels are centred by."""
-
-    products: np.ndarray
-    towards: np.ndarray
-    middle: np.ndarray
-    label: float
-
-
 class _Fitting:
     """Fits factors on some of the labels: `use` is the weight of every label, 0 for those that are left out."""
 
@@ -409,21 +400,20 @@ class _Fitting:
         """The strength with the lowest loss in cross-validation over groups; of equal ones the strongest."""
         errors = np.zeros(len(STRENGTHS))
         for fold in self.folds(use):
-            if self.labelled.pairs is not None:
-                for place, strength in enumerate(STRENGTHS):
-                    margins = self.features @ self.factors(use - fold, strength)
-                    errors[place] += fold @ np.logaddexp(0, -margins)
-                continue
-            problem = self._problem(use - fold)
-            labels, features = self.labelled.labels - problem.label, self.features - problem.middle
+            train = use - fold
             for place, strength in enumerate(STRENGTHS):
-                errors[place] += fold @ (labels - features @ self._solved(problem, strength)) ** 2
+                fitted = self.features @ self.factors(train, strength)
+                if self.labelled.pairs is not None:
+                    errors[place] += fold @ np.logaddexp(0, -fitted)
+                else:
+                    residual = self.labelled.labels - fitted
+                    errors[place] += fold @ (residual - train @ residual / train.sum()) ** 2
         return STRENGTHS[int(np.argmax(errors <= errors.min() * (1 + 1e-9)))]
 
     def factors(self, use: np.ndarray, strength: float) -> np.ndarray:
         """The factors that minimize the objective of the module docstring."""
         if self.labelled.pairs is None:
-            return self._solved(self._problem(use), strength)
+            return self._least_squares(use, strength)
         [optimize] = import_extra("scipy.optimize")
         common = math.isinf(strength)
         features = self.features.sum(axis=1, keepdims=True) if common else self.features
@@ -440,18 +430,11 @@ class _Fitting:
         found = optimize.minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
         return self._least(np.full(len(self.labelled.names), found[0]) if common else found)
 
-    def _problem(self, use: np.ndarray) -> _Problem:
-        features, labels = self.features, self.labelled.labels
-        middle, label = np.zeros(features.shape[1]), 0.0
-        if use.any():
-            middle, label = use @ features / use.sum(), float(use @ labels / use.sum())
-        centred = features - middle
-        return _Problem(centred.T @ (use[:, None] * centred), centred.T @ (use * (labels - label)), middle, label)
-
-    def _solved(self, problem: _Problem, strength: float) -> np.ndarray:
+    def _least_squares(self, use: np.ndarray, strength: float) -> np.ndarray:
         [optimize] = import_extra("scipy.optimize")
-        products, towards = problem.products, problem.towards
-        size, total = len(products), problem.products.sum()
+        features, labels = (each - use @ each / use.sum() for each in (self.features, self.labelled.labels))
+        products, towards = features.T @ (use[:, None] * features), features.T @ (use * labels)
+        size, total = len(products), products.sum()
         if math.isinf(strength):
             return np.full(size, max(0.0, over(towards.sum(), total)) if total > 0 else 0.0)
         penalty = strength * (np.eye(size) - 1 / size) + 1e-9 * np.eye(size)
@@ -505,13 +488,12 @@ class Compared(Measure):
         return over(spread[0, 1], math.sqrt(spread[0, 0] * spread[1, 1]))
 
 
-def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Figure]) -> int | None:
+def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Figure], groups: Groups) -> int | None:
     """Refuse weights that learned nothing. Returns [`Fit.needed`]."""
     chance, measure = (0.0, compared.name) if labelled.pairs is None else (0.5, "fraction of pairs in order")
     count = len(labelled.labels)
     fitted, present, gain = (figures[name] for name in ("fitted", "present", "gain"))
     about = f"{count} {'labels' if labelled.pairs is None else 'pairs'}"
-    groups = Groups.of(group_codes(labelled.groups))
     if fitted.refused is not None and fitted.refused == groups.too_few():
         raise SampleError(
             f"weights cannot be tested with {about} in {groups.number} groups: an interval {fitted.refused}."
