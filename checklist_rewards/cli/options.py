@@ -369,6 +369,8 @@ TargetKey = Annotated[
     str | None, option(ROWS, "Column of the text to score.", "--target-key", default="target, else completion")
 ]
 ChecklistFile = Annotated[Path | None, option(ROWS, "JSON file with a checklist to use for all rows.", "--checklist")]
+
+
 def _resamples(value: int) -> int:
     Bootstrap(value)  # refuses too few before anything is asked
     return value

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 
 from checklist_rewards.evaluation.measures import Categories, Numbers, Raters
-from tests.evaluation.agreement.oracle import of_categories, of_numbers, of_raters
+from tests.evaluation.oracle import of_categories, of_numbers, of_raters
 
 CASES = 200
 """Of each of the three measures."""
