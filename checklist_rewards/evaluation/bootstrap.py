@@ -242,10 +242,6 @@ class Totals(Measure):
         return len(self.vectors)
 
     @override
-    def figures(self) -> dict[str, float | None]:
-        return super().figures() if len(self) else {}
-
-    @override
     def mass(self, name: str) -> np.ndarray:
         return self.masses[name]
 

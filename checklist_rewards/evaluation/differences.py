@@ -368,9 +368,7 @@ class Differences:
             only_one=unmatched[0],
             only_other=unmatched[1],
             counts=counts | extra,
-            figures=bootstrap.figures(Totals(vectors, _figures, _RULES, masses), range(len(vectors)))
-            if len(vectors)
-            else {},
+            figures=bootstrap.figures(Totals(vectors, _figures, _RULES, masses), range(len(vectors))),
             items=tuple(self._items(bootstrap)),
             all_items=all_items,
             reads=tuple(read for _, _, read in sorted(self._top, reverse=True)),
