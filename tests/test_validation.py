@@ -7,9 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.evaluation.agreement import Numbers
 from checklist_rewards.evaluation.cascade_replay import Point, plot_curve
-from checklist_rewards.evaluation.items.items import similarity
+from checklist_rewards.evaluation.items import similarity
+from checklist_rewards.evaluation.measures import Numbers
 from checklist_rewards.judges.remote import RewardServer
 from checklist_rewards.pipelines import register_custom_pipeline
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore

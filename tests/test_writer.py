@@ -5,7 +5,7 @@ from typing import get_type_hints
 import pytest
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.evaluation.items.wording import Paraphraser
+from checklist_rewards.evaluation.wording import Paraphraser
 from checklist_rewards.evolving.proposer import GroupProposer
 from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.generators import (

@@ -29,10 +29,10 @@ from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
-from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
-from checklist_rewards.evaluation.items.wording import Paraphraser, Review, reads_of, review, reworded
+from checklist_rewards.evaluation.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, kind_of_row
+from checklist_rewards.evaluation.wording import Paraphraser, Review, reads_of, review, reworded
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows
 from checklist_rewards.images import Image, shown

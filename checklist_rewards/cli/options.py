@@ -48,6 +48,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.cli.help import HelpAll
 from checklist_rewards.cli.output import running
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
@@ -374,8 +375,22 @@ ChecklistKey = Annotated[
 ]
 TargetKey = Annotated[str | None, option(ROWS, "Column of the text to score.", default="target, else completion")]
 ChecklistFile = Annotated[Path | None, option(ROWS, "JSON file with a checklist to use for all rows.")]
+
+
+def _resamples(value: int) -> int:
+    Bootstrap(value)  # refuses too few before anything is asked
+    return value
+
+
 Resamples = Annotated[
-    int, option(OUTPUT, "Bootstrap resamples for the 95 % intervals; 0 for no intervals.", default=True, min=0)
+    int,
+    option(
+        OUTPUT,
+        "Bootstrap resamples for the 95 % intervals, at least 20; 0 for no intervals.",
+        default=True,
+        min=0,
+        callback=_resamples,
+    ),
 ]
 Seed = Annotated[int, option(OUTPUT, "Random seed.", default=True, min=0)]
 Json = Annotated[Path | None, option(OUTPUT, "JSON file to write all figures to.")]

@@ -38,7 +38,7 @@ from checklist_rewards.cli.output import (
 )
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.compare import check_plots
+from checklist_rewards.evaluation.agreement import check_plots
 from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap, Figure
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, choose, plot_curve
 from checklist_rewards.evaluation.cascade_replay import replay as replay_cascade

@@ -36,15 +36,16 @@ from checklist_rewards.evaluation.agreement import (
     Target,
     Unit,
     by_item,
+    check_plots,
     compare,
     compare_judges,
     compare_raters,
+    plot_confusion,
+    plot_reliability,
     units_against_labels,
     units_of_judges,
     verdict,
 )
-from checklist_rewards.evaluation.agreement.compare import check_plots, plot_confusion, plot_reliability
-from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL
 from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.calibration import (
     KindReport,
@@ -54,6 +55,7 @@ from checklist_rewards.evaluation.calibration import (
     labelled_reads,
 )
 from checklist_rewards.evaluation.labels import Labels, other_texts, pairs_of
+from checklist_rewards.evaluation.measures import AGAINST_LABELS, CATEGORICAL
 from checklist_rewards.evaluation.rates import Rate, corrected_rates, win_rate
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.files.atomic import write_json
@@ -229,7 +231,7 @@ def agree(
                 "comparisons": [comparison.model_dump() for comparison, _ in compared],
                 "tests": [test.model_dump() for test in tests],
                 "judges_among_each_other": {kind: section.model_dump() for kind, section in raters.items()},
-                "rates": {name: [rate.dumped() for rate in of_file] for name, of_file in rates.items()},
+                "rates": {name: [rate.model_dump() for rate in of_file] for name, of_file in rates.items()},
             },
         )
 

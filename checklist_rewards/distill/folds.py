@@ -16,8 +16,8 @@ from checklist_rewards.backends.base import Backend
 from checklist_rewards.backends.encoder_rows import MAX_CONTEXT
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.distill.labels import by_target, folds_of, read_group
-from checklist_rewards.evaluation.agreement import Categories, Numbers
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
+from checklist_rewards.evaluation.measures import Categories, Numbers
 from checklist_rewards.judges.labels import Labelled
 
 Train = Callable[[Sequence[Labelled], Path], object]

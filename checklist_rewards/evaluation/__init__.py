@@ -1,1 +1,1 @@
-"""Can the judge be trusted? Agreement with people, calibration, item analysis, cascade simulation, baselines."""
+"""Can the judge be trusted? Agreement with people, calibration, item analysis, cascade simulation."""

@@ -246,8 +246,11 @@ def _isotonic(odds: np.ndarray, truths: np.ndarray) -> tuple[tuple[float, float]
 
 
 FOLDS = 5
-_CHANGE = Rule("mean", 200, -1.0, 1.0)
-"""The interval of `brier_change` does not contain the error of fitting, so it needs many groups."""
+BRIER_CHANGES: Mapping[str, Rule] = {
+    method: Rule("mean", 500 if method == "isotonic" else 200, -1.0, 1.0) for method in METHODS
+}
+"""By method. The interval of `brier_change` does not contain the error of fitting, so it needs many groups, and a map
+with many knots needs more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +409,7 @@ def _measure(
                 probabilities[place] = mapped(fitted, reads[place])
                 thresholds[place] = DEFAULT_THRESHOLD if fitted.threshold is None else fitted.threshold
         measured = Probabilities(probabilities, labels, thresholds if binary else None)
-        change = Mean("brier_change", measured.squares - raw.squares, _CHANGE)
+        change = Mean("brier_change", measured.squares - raw.squares, BRIER_CHANGES[each])
         after[each] = bootstrap.figures(measured, groups) | bootstrap.figures(change, groups)
         confidences[each] = measured.confidences.tolist(), measured.hits.tolist()
     best: Any = min(after, key=lambda name: after[name]["brier"].value or 0.0)

@@ -12,15 +12,15 @@ an answer are left out: a judge did not read them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.panel import margin_of
-from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of, ratio
+from checklist_rewards.scores import DEFAULT_THRESHOLD, answer_of, ratio
 from checklist_rewards.validation import import_extra
 
 MARGINS = tuple(step / 50 for step in range(51))
@@ -42,16 +42,10 @@ class Point:
     """Fraction of the reads that have both an outcome and a truth."""
 
 
-@dataclass(frozen=True, slots=True)
-class _DoubleRead:
-    """One read by both judges: the margin of the cheap verdict, and whether each answer is correct.
-
-    None: no answer or no truth. A margin of -1 is escalated at every margin (unanswered), 2 at none.
-    """
-
-    margin: float
-    cheap: bool | None
-    strong: bool | None
+_DoubleRead = tuple[float, bool | None, bool | None]
+"""One read by both judges: the margin of the cheap verdict, and whether the cheap and the strong answer are correct.
+None: no answer or no truth. An unanswered read has the margin -inf and is escalated at every margin, an answer without
+probabilities has inf and is escalated at none."""
 
 
 def replay(
@@ -89,8 +83,12 @@ def replay(
         for item, cheap, strong, label in zip(one.items, first.items, second.items, labels, strict=True):
             if cheap.by_code or strong.by_code:  # no judge reads it in a cascade
                 continue
-            truth = None if label is None else label.label
-            reads.append(_double_read(item, cheap.verdict(), strong.verdict(), not by_labels, truth, threshold))
+            verdicts = cheap.verdict(), strong.verdict()
+            answers = [None if each.unanswered is not None else answer_of(item, each, threshold) for each in verdicts]
+            truth = answers[1] if not by_labels else None if label is None else label.label
+            margin = -math.inf if answers[0] is None else margin_of(verdicts[0])
+            right = [None if answer is None or truth is None else answer == truth for answer in answers]
+            reads.append((math.inf if margin is None else margin, right[0], right[1]))
     if not reads:
         raise SampleError("the scores have no items that a judge has read, so there is nothing to simulate.")
     return [_point(reads, margin, cheap_cost) for margin in margins]
@@ -129,31 +127,10 @@ def plot_curve(curve: Sequence[Point], chosen: Point, path: str | Path) -> None:
     figure.savefig(path, dpi=150, format="png")
 
 
-def _double_read(
-    item: ChecklistItem, cheap: Verdict, strong: Verdict, by_strong: bool, label: str | None, threshold: float
-) -> _DoubleRead:
-    first, second = (
-        None if verdict.unanswered is not None else answer_of(item, verdict, threshold) for verdict in (cheap, strong)
-    )
-    true = second if by_strong else label
-    # Unanswered reads are always escalated; answers without probabilities never.
-    margin = -1.0 if first is None else margin_of(cheap)
-    return _DoubleRead(
-        2.0 if margin is None else margin,
-        None if first is None or true is None else first == true,
-        None if second is None or true is None else second == true,
-    )
-
-
 def _point(reads: Sequence[_DoubleRead], margin: float, cheap_cost: float) -> Point:
-    escalated = sum(read.margin < margin or read.margin < 0 for read in reads) / len(reads)
-    outcomes = [_outcome(read, margin) for read in reads]
+    escalated = sum(own < margin for own, _, _ in reads) / len(reads)
+    outcomes = [strong if own < margin and strong is not None else cheap for own, cheap, strong in reads]
     covered = [outcome for outcome in outcomes if outcome is not None]
-    agreement = ratio(sum(covered), len(covered))
-    return Point(margin, escalated, cheap_cost + escalated, agreement, len(covered) / len(reads))
-
-
-def _outcome(read: _DoubleRead, margin: float) -> bool | None:
-    if 0 <= read.margin and read.margin >= margin:
-        return read.cheap
-    return read.cheap if read.strong is None else read.strong
+    return Point(
+        margin, escalated, cheap_cost + escalated, ratio(sum(covered), len(covered)), len(covered) / len(reads)
+    )

@@ -29,11 +29,10 @@ from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import kappa_of
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals, over
-from checklist_rewards.evaluation.correlation import tau
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule
 from checklist_rewards.evaluation.labels import equal_answers
+from checklist_rewards.evaluation.measures import kappa_of, tau
 from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import Score, item_keys
 from checklist_rewards.validation import np
@@ -220,11 +219,24 @@ _SUMS = (
     *("ranked", "tau", "advantages", "reversed", "pairs", "other_pair", "reversed_pair"),
 )
 _AT = {name: place for place, name in enumerate(_SUMS)}
-_ITEMS = """
-CREATE TABLE items (
-    item TEXT, question TEXT, cluster INTEGER, answers TEXT,
-    reads INTEGER, flips INTEGER, shifted INTEGER, shift REAL, lost INTEGER, won INTEGER
-)
+_COUNTED = {
+    **dict.fromkeys(("flips", "kappa"), "reads"),
+    **dict.fromkeys(("shift", "distance"), "shifted"),
+    **dict.fromkeys(("change", "size"), "scored"),
+    "kendall": "ranked",
+    "advantages_reversed": "advantages",
+    **dict.fromkeys(("other_pair", "reversed_pair"), "pairs"),
+}
+"""By figure, the sum that it is a mean over."""
+_READS = "CREATE TABLE reads (item TEXT, question TEXT, cluster INTEGER, one TEXT, other TEXT, shift REAL)"
+_MOST_FLIPPED = """
+SELECT item, min(question), sum(one IS NOT NULL AND other IS NOT NULL), total(one <> other),
+    sum(one IS NOT NULL AND other IS NULL), sum(one IS NULL AND other IS NOT NULL) FROM reads GROUP BY item
+ORDER BY total(one <> other) DESC, abs(total(shift)) DESC, item LIMIT ?
+"""
+_OF_ITEM = """
+SELECT cluster, one, other, count(*), count(shift), total(shift) FROM reads WHERE item = ?
+GROUP BY cluster, one, other ORDER BY cluster, one, other
 """
 
 
@@ -306,7 +318,7 @@ class Differences:
 
     def __init__(self, matching: Matching):
         self.matching = matching
-        matching.database.execute(_ITEMS)
+        matching.database.execute(_READS)
         self._clusters: dict[int, int] = {}
         self._sums: list[np.ndarray] = []
         self._counts: Counter[str] = Counter()
@@ -319,7 +331,6 @@ class Differences:
             cluster = self._cluster(pairs[0][0])
             sums = self._sums[cluster]
             order = self._group(pairs, sums)
-            items: dict[str, _Item] = {}
             for (one, other), advantages in zip(pairs, order, strict=True):
                 if one.text is not None and other.text is not None and not equal_answers(one.text, other.text):
                     raise SampleError(
@@ -329,12 +340,8 @@ class Differences:
                 reads, others = stored_reads(one.score), stored_reads(other.score)
                 shared = {key: (read, others[key]) for key, read in reads.items() if key in others}
                 self._counts["unmatched_items"] += len(reads) + len(others) - 2 * len(shared)
-                self._reads(one, shared, sums, items)
+                self._reads(one, cluster, shared, sums)
                 yield record_of(one, other, shared, advantages)
-            self.matching.database.executemany(
-                "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [item.row(key, cluster) for key, item in items.items()],
-            )
 
     def report(self, names: tuple[str, str], bootstrap: Bootstrap) -> DifferenceReport:
         """The figures of all rows.
@@ -345,13 +352,14 @@ class Differences:
         """
         vectors = np.array(self._sums) if self._sums else np.zeros((0, len(_SUMS)))
         totals = vectors.sum(0)
+        masses = {name: vectors[:, _AT[counted]] for name, counted in _COUNTED.items()}
         counts = {name: int(totals[_AT[name]]) for name in ("reads", "flips", "scored", "changed", "ranked")}
         counts |= {
             name: int(totals[_AT[name]]) for name in ("advantages", "reversed", "pairs", "other_pair", "reversed_pair")
         }
         names_of = ("groups", "flat_one", "flat_other", "unmatched_items", "checks", "checks_flipped")
         extra = {name: self._counts[name] for name in names_of}
-        [(all_items,)] = self.matching.database.execute("SELECT count(DISTINCT item) FROM items")
+        [(all_items,)] = self.matching.database.execute("SELECT count(DISTINCT item) FROM reads")
         unmatched = [self._unmatched(side) for side in (0, 1)]
         return DifferenceReport(
             one=names[0],
@@ -360,7 +368,7 @@ class Differences:
             only_one=unmatched[0],
             only_other=unmatched[1],
             counts=counts | extra,
-            figures=bootstrap.figures(Totals(vectors, _figures, _RULES), range(len(vectors))) if len(vectors) else {},
+            figures=bootstrap.figures(Totals(vectors, _figures, _RULES, masses), range(len(vectors))),
             items=tuple(self._items(bootstrap)),
             all_items=all_items,
             reads=tuple(read for _, _, read in sorted(self._top, reverse=True)),
@@ -410,34 +418,28 @@ class Differences:
             _add(sums, pairs=1, other_pair=apart, reversed_pair=lower)
         return advantages
 
-    def _reads(self, one: ScoredText, shared: Shared, sums: np.ndarray, items: dict[str, _Item]) -> None:
+    def _reads(self, one: ScoredText, cluster: int, shared: Shared, sums: np.ndarray) -> None:
+        rows = []
         for key, (first, second) in shared.items():
-            item = items.setdefault(key, _Item(first.question))
+            shift = None if first.p is None or second.p is None else second.p - first.p
+            rows.append((key, first.question, cluster, first.answer, second.answer, shift))
             if first.answer is None or second.answer is None:
-                item.lost += first.answer is not None
-                item.won += second.answer is not None
                 continue
             flipped = first.answer != second.answer
             answers = f"{first.answer}_{second.answer}"
-            by_code = first.by_code or second.by_code
-            if by_code:
+            if first.by_code or second.by_code:
                 self._counts["checks"] += 1
                 self._counts["checks_flipped"] += flipped
             else:
                 _add(sums, reads=1, flips=flipped, **({answers: 1} if answers in _AT else {}))
-            item.answers[first.answer, second.answer] += 1
-            shift = None
-            if first.p is not None and second.p is not None:
-                shift = second.p - first.p
-                if not by_code:
+                if shift is not None:
                     _add(sums, shifted=1, shift=shift, distance=abs(shift))
-                item.shifted += 1
-                item.shift += shift
-            elif first.value is not None and second.value is not None:
+            if shift is None and first.value is not None and second.value is not None:
                 shift = second.value - first.value
             size = float(flipped) if shift is None else abs(shift)
             if size > _NOISE:
                 self._keep(size, one, key, first, second, shift)
+        self.matching.database.executemany("INSERT INTO reads VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def _keep(
         self, size: float, row: ScoredText, key: str, one: StoredRead, other: StoredRead, shift: float | None
@@ -463,50 +465,31 @@ class Differences:
         push(self._top, (size, tie, read))
 
     def _items(self, bootstrap: Bootstrap) -> Iterator[ItemDifference]:
-        query = """
-            SELECT item, min(question), sum(reads), sum(flips), sum(lost), sum(won) FROM items GROUP BY item
-            ORDER BY sum(flips) DESC, abs(sum(shift)) DESC, item LIMIT ?
-        """
-        sums = "SELECT cluster, answers, shifted, shift FROM items WHERE item = ? ORDER BY cluster, answers, shift"
-        self.matching.database.execute("CREATE INDEX by_item ON items (item)")
+        self.matching.database.execute("CREATE INDEX by_item ON reads (item)")
         without = Bootstrap(0, bootstrap.seed)
         for place, (id, question, reads, flips, lost, won) in enumerate(
-            self.matching.database.execute(query, (MOST_ITEMS,)).fetchall()
+            self.matching.database.execute(_MOST_FLIPPED, (MOST_ITEMS,)).fetchall()
         ):
-            rows = self.matching.database.execute(sums, (id,)).fetchall()
-            tables = [{(one, other): n for one, other, n in json.loads(answers)} for _, answers, _, _ in rows]
-            labels = sorted({label for table in tables for cell in table for label in cell})
-            vectors = [
-                [*(table.get((a, b), 0) for a in labels for b in labels), shifted, shift]
-                for table, (_, _, shifted, shift) in zip(tables, rows, strict=True)
-            ]
-            clusters = [cluster for cluster, *_ in rows]
+            rows = self.matching.database.execute(_OF_ITEM, (id,)).fetchall()
+            labels = sorted({label for _, *pair, _, _, _ in rows if None not in pair for label in pair})
+            clusters = {cluster: number for number, cluster in enumerate(dict.fromkeys(row[0] for row in rows))}
+            vectors = np.zeros((len(clusters), len(labels) ** 2 + 2))
+            for cluster, one, other, count, shifted, shift in rows:
+                if one is not None and other is not None:
+                    vectors[clusters[cluster], len(labels) * labels.index(one) + labels.index(other)] += count
+                    vectors[clusters[cluster], -2:] += shifted, shift
+            answered = vectors[:, :-2].sum(1)
+            masses = {"flips": answered, "kappa": answered, "shift": vectors[:, -2]}
             figures = (bootstrap if place < _WITH_INTERVALS else without).figures(
-                Totals(vectors, _item_figures(len(labels)), _RULES), clusters
+                Totals(vectors, _item_figures(len(labels)), _RULES, masses), range(len(vectors))
             )
             yield ItemDifference(
-                id=id, question=question, reads=reads, flips=flips, only_one=lost, only_other=won, figures=figures
+                id=id, question=question, reads=reads, flips=int(flips), only_one=lost, only_other=won, figures=figures
             )
 
     def _unmatched(self, side: int) -> Unmatched:
         count, bodies = self.matching.unmatched(side, _NAMED)
         return Unmatched(rows=count, first=tuple(unpacked(body).name for body in bodies))
-
-
-class _Item:
-    """Sums of one item over a group."""
-
-    def __init__(self, question: str):
-        self.question = question
-        self.answers: Counter[tuple[str, str]] = Counter()
-        self.shifted = self.lost = self.won = 0
-        self.shift = 0.0
-
-    def row(self, key: str, cluster: int) -> tuple[Any, ...]:
-        answers = json.dumps(sorted([one, other, count] for (one, other), count in self.answers.items()))
-        reads = self.answers.total()
-        flips = sum(count for (one, other), count in self.answers.items() if one != other)
-        return key, self.question, cluster, answers, reads, flips, self.shifted, self.shift, self.lost, self.won
 
 
 def _hash(*texts: str | None) -> int:

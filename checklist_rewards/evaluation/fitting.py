@@ -29,13 +29,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
-from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule, bounds, t_quantile, too_few
+from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Groups, Rule, bounds, t_quantile
 from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
@@ -61,10 +61,10 @@ _DETECTABLE = 1.96 + 0.84
 class LabelledScores:
     """Scored texts with their ratings or preferences, as arrays.
 
-    `gains`, `losses` and `counts` have one row per text and one column per weight: sums over its answered items of
-    the relative weight times the value, of positive items and of penalties, and of the relative weight, of the items
-    in the denominator. The relative weight is 1 by item; by category, the item's absolute weight divided by the mean
-    of its category in this checklist.
+    `earned` and `counts` have one row per text and one column per weight: sums over its answered items of the relative
+    weight times the value, of penalties negative, and of the relative weight, of the items in the denominator. The
+    relative weight is 1 by item; by category, the item's absolute weight divided by the mean of its category in this
+    checklist.
     """
 
     by: By
@@ -75,8 +75,7 @@ class LabelledScores:
     present: np.ndarray
     """Mean absolute weight of each name."""
     signs: np.ndarray
-    gains: np.ndarray
-    losses: np.ndarray
+    earned: np.ndarray
     counts: np.ndarray
     texts: np.ndarray
     """Number of texts of each name."""
@@ -93,7 +92,7 @@ class LabelledScores:
         """Expected score of every text under absolute weights; the mean score for a text in which nothing counts."""
         totals = self.counts @ weights
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.clip(self.bases + (self.gains - self.losses) @ weights / totals, 0, 1)
+            found = np.clip(self.bases + self.earned @ weights / totals, 0, 1)
         known = np.isfinite(found)
         return np.where(known, found, found[known].mean() if known.any() else 0.0)
 
@@ -105,7 +104,7 @@ class LabelledScores:
     def features(self) -> np.ndarray:
         """The features Z of every label; see the module docstring."""
         middle = self.scores(self.present).mean()
-        centred = self.gains - self.losses - middle * self.counts * (1 - self.bases)[:, None]
+        centred = self.earned - middle * self.counts * (1 - self.bases)[:, None]
         totals = self.counts @ self.present
         return self._per_label(self.present * centred / np.where(totals > 0, totals, 1.0)[:, None])
 
@@ -152,7 +151,7 @@ def labelled_scores(
     by, names, questions = _names(used, by)
     index = {name: column for column, name in enumerate(names)}
     size = len(used), len(names)
-    gains, losses, counts, bases = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size[0])
+    earned, counts, bases = np.zeros(size), np.zeros(size), np.zeros(size[0])
     weights: list[list[float]] = [[] for _ in names]
     signs, occurring = np.ones(len(names)), np.zeros(len(names))
     for number, (_, row, lines) in enumerate(used):
@@ -167,13 +166,10 @@ def labelled_scores(
             weight, value = _weight(line), soft_value(line) or 0.0
             relative = abs(weight) / means[column] if means[column] else 0.0
             weights[column].append(abs(weight))
-            if weight < 0:
-                losses[number, column] += relative * value
-                counts[number, column] += relative * bases[number]
-                signs[column] = -1 if by == "item" else 1
-            else:
-                gains[number, column] += relative * value
-                counts[number, column] += relative
+            earned[number, column] += math.copysign(relative * value, weight)
+            counts[number, column] += relative * (bases[number] if weight < 0 else 1)
+            if weight < 0 and by == "item":
+                signs[column] = -1
     places = {place: number for number, (place, *_) in enumerate(used)}
     kept = None if pairs is None else np.array([(places[a], places[b]) for a, b in pairs if {a, b} <= places.keys()])
     of_labels: Any = range(len(used)) if kept is None else kept[:, 0] if len(kept) else []
@@ -183,8 +179,7 @@ def labelled_scores(
         questions=questions,
         present=np.array([fmean(each) if each else 0.0 for each in weights]),
         signs=signs,
-        gains=gains,
-        losses=losses,
+        earned=earned,
         counts=counts,
         texts=occurring,
         bases=bases,
@@ -337,7 +332,7 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
         pairs=labelled.pairs is not None,
     )
     figures = bootstrap.figures(compared, labelled.groups)
-    needed = _checked(labelled, compared, figures)
+    needed = _checked(labelled, compared, figures, fitting.groups)
     strength = fitting.strength(every)
     weights = labelled.weights(fitting.factors(every, strength))
     figures["train"] = Figure(value=compared.of(labelled.judged(weights), every))
@@ -364,7 +359,7 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
                 texts=int(labelled.texts[place]),
             )
         )
-    return Fit(labelled.by, compared.name, len(every), fitting.groups, strength, lines, figures, needed)
+    return Fit(labelled.by, compared.name, len(every), fitting.groups.number, strength, lines, figures, needed)
 
 
 def cross_fitted(labelled: LabelledScores, seed: int = 0) -> tuple[dict[str, float], np.ndarray]:
@@ -383,23 +378,14 @@ def cross_fitted(labelled: LabelledScores, seed: int = 0) -> tuple[dict[str, flo
     return weights, np.asarray(held_out)
 
 
-class _Problem(NamedTuple):
-    """Normal equations, and the means that features and labels are centred by."""
-
-    products: np.ndarray
-    towards: np.ndarray
-    middle: np.ndarray
-    label: float
-
-
 class _Fitting:
     """Fits factors on some of the labels: `use` is the weight of every label, 0 for those that are left out."""
 
     def __init__(self, labelled: LabelledScores, seed: int):
         self.labelled, self.features = labelled, labelled.features
         self.codes = group_codes(labelled.groups)
-        self.groups = int(self.codes.max()) + 1
-        self._order = np.random.default_rng(seed).permutation(self.groups)
+        self.groups = Groups.of(self.codes)
+        self._order = np.random.default_rng(seed).permutation(self.groups.number)
 
     def folds(self, use: np.ndarray) -> list[np.ndarray]:
         """For each fold, 1 for the labels of its groups and 0 for others. Folds are of the groups that are used."""
@@ -414,21 +400,20 @@ class _Fitting:
         """The strength with the lowest loss in cross-validation over groups; of equal ones the strongest."""
         errors = np.zeros(len(STRENGTHS))
         for fold in self.folds(use):
-            if self.labelled.pairs is not None:
-                for place, strength in enumerate(STRENGTHS):
-                    margins = self.features @ self.factors(use - fold, strength)
-                    errors[place] += fold @ np.logaddexp(0, -margins)
-                continue
-            problem = self._problem(use - fold)
-            labels, features = self.labelled.labels - problem.label, self.features - problem.middle
+            train = use - fold
             for place, strength in enumerate(STRENGTHS):
-                errors[place] += fold @ (labels - features @ self._solved(problem, strength)) ** 2
+                fitted = self.features @ self.factors(train, strength)
+                if self.labelled.pairs is not None:
+                    errors[place] += fold @ np.logaddexp(0, -fitted)
+                else:
+                    residual = self.labelled.labels - fitted
+                    errors[place] += fold @ (residual - train @ residual / train.sum()) ** 2
         return STRENGTHS[int(np.argmax(errors <= errors.min() * (1 + 1e-9)))]
 
     def factors(self, use: np.ndarray, strength: float) -> np.ndarray:
         """The factors that minimize the objective of the module docstring."""
         if self.labelled.pairs is None:
-            return self._solved(self._problem(use), strength)
+            return self._least_squares(use, strength)
         [optimize] = import_extra("scipy.optimize")
         common = math.isinf(strength)
         features = self.features.sum(axis=1, keepdims=True) if common else self.features
@@ -445,18 +430,11 @@ class _Fitting:
         found = optimize.minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
         return self._least(np.full(len(self.labelled.names), found[0]) if common else found)
 
-    def _problem(self, use: np.ndarray) -> _Problem:
-        features, labels = self.features, self.labelled.labels
-        middle, label = np.zeros(features.shape[1]), 0.0
-        if use.any():
-            middle, label = use @ features / use.sum(), float(use @ labels / use.sum())
-        centred = features - middle
-        return _Problem(centred.T @ (use[:, None] * centred), centred.T @ (use * (labels - label)), middle, label)
-
-    def _solved(self, problem: _Problem, strength: float) -> np.ndarray:
+    def _least_squares(self, use: np.ndarray, strength: float) -> np.ndarray:
         [optimize] = import_extra("scipy.optimize")
-        products, towards = problem.products, problem.towards
-        size, total = len(products), problem.products.sum()
+        features, labels = (each - use @ each / use.sum() for each in (self.features, self.labelled.labels))
+        products, towards = features.T @ (use[:, None] * features), features.T @ (use * labels)
+        size, total = len(products), products.sum()
         if math.isinf(strength):
             return np.full(size, max(0.0, over(towards.sum(), total)) if total > 0 else 0.0)
         penalty = strength * (np.eye(size) - 1 / size) + 1e-9 * np.eye(size)
@@ -510,14 +488,16 @@ class Compared(Measure):
         return over(spread[0, 1], math.sqrt(spread[0, 0] * spread[1, 1]))
 
 
-def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Figure]) -> int | None:
+def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Figure], groups: Groups) -> int | None:
     """Refuse weights that learned nothing. Returns [`Fit.needed`]."""
     chance, measure = (0.0, compared.name) if labelled.pairs is None else (0.5, "fraction of pairs in order")
     count = len(labelled.labels)
     fitted, present, gain = (figures[name] for name in ("fitted", "present", "gain"))
-    about, groups = f"{count} {'labels' if labelled.pairs is None else 'pairs'}", len(set(labelled.groups))
-    if fitted.refused is not None and fitted.refused == too_few(groups):
-        raise SampleError(f"weights cannot be tested with {about} in {groups} groups: an interval {fitted.refused}.")
+    about = f"{count} {'labels' if labelled.pairs is None else 'pairs'}"
+    if fitted.refused is not None and fitted.refused == groups.too_few():
+        raise SampleError(
+            f"weights cannot be tested with {about} in {groups.number} groups: an interval {fitted.refused}."
+        )
     if fitted.value is None or fitted.value <= chance or (fitted.low is not None and fitted.low <= chance):
         known = None if fitted.value is None else _needed(count, groups, fitted, fitted.value - chance)
         more = "more labels would not help" if known is None else f"about {known:,} labels would be needed"
@@ -528,8 +508,8 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
     if gain.value is None or gain.value <= 0:
         known, least = _needed(count, groups, gain, SMALL_GAIN), compared.rules["gain"].groups
         more = "" if known is None else f"; about {known:,} labels would show a gain of {SMALL_GAIN:g}"
-        if gain.refused is not None and gain.refused == too_few(groups, least):
-            labels = math.ceil(count * least / groups)
+        if gain.refused is not None and gain.refused == groups.too_few(least):
+            labels = math.ceil(count * least / min(groups.number, 2 * groups.effective))
             more = f"; to test a gain, at least {least} groups are needed, about {labels:,} labels"
         raise SampleError(
             f"no better weights can be learned from {about}: the {measure} on held-out groups is "
@@ -539,11 +519,11 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
     return None if gain.low is None or gain.low > 0 else _needed(count, groups, gain, gain.value)
 
 
-def _needed(count: int, groups: int, figure: Figure, effect: float) -> int | None:
+def _needed(count: int, groups: Groups, figure: Figure, effect: float) -> int | None:
     """Labels with which an effect would be significant in 80 % of the samples: its standard error falls with the root
     of their number."""
     if figure.low is None or figure.high is None or effect <= 0:
         return None
-    error = (figure.high - figure.low) / (2 * t_quantile(groups, 0.025))
+    error = (figure.high - figure.low) / (2 * t_quantile(groups.effective, 0.025))
     needed = math.ceil(count * (_DETECTABLE * error / effect) ** 2)
     return needed if needed > count else None

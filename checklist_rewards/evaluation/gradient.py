@@ -21,7 +21,7 @@ from statistics import fmean
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Figure
-from checklist_rewards.evaluation.correlation import correlation
+from checklist_rewards.evaluation.measures import correlation
 from checklist_rewards.judges.faults import question_fault
 from checklist_rewards.scores import EQUAL, Score, item_keys
 from checklist_rewards.scores.tally import wilson

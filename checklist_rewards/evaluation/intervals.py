@@ -3,7 +3,9 @@
 Units of a group are not independent. The error of an estimate is therefore that of sums over groups: with the part of
 every unit in the estimate's error, sqrt(G / (G - 1) * sum of squares of the G sums) (Cameron and Miller 2015, section
 II), or the standard deviation of bootstrap draws of groups, times sqrt(G / (G - 1)). Its distribution is Student's t
-with G - 1 degrees of freedom (scipy), not the normal one. A figure has one of three intervals:
+with G - 1 degrees of freedom (scipy), not the normal one. If groups have unequal sizes n, a few of them determine the
+error, and G is the effective number of groups (sum of n^2)^2 / (sum of n^4), which is that of Carter, Schnepel and
+Steigerwald (2017) for units of a group that are all alike. A figure has one of three intervals:
 
 - A *share* is a figure with two limits, such as an accuracy in [0, 1] or a kappa in [-1, 1]. Its interval is Wilson's
   between these limits, with the number of independent answers that would have the same error, as for surveys (Korn and
@@ -15,7 +17,8 @@ with G - 1 degrees of freedom (scipy), not the normal one. A figure has one of t
   the triangle inequality (as for bands of distribution functions, Bickel and Freedman 1981), so its quantile is the
   distance to the lower end. The upper end is t standard errors away.
 
-Fewer groups than the [`Rule`] of a figure give no interval: [`bounds`] returns the reason instead.
+Fewer groups than the [`Rule`] of a figure give no interval, and neither do groups that count as fewer than half of
+them: [`bounds`] returns the reason instead.
 `docs/studies/statistics.md` has the coverage of each interval.
 """
 
@@ -32,6 +35,8 @@ EQUAL_DRAWS = "equal in all resamples"
 """The reason where a figure is the same in all resamples and has no interval."""
 _TAIL = 0.025
 _DEFINED = 0.9
+_EFFECTIVE = 0.5
+"""Effective groups for each group that an interval needs. With fewer, its coverage is not close to 95 %."""
 
 
 class Rule(NamedTuple):
@@ -54,40 +59,70 @@ NO_INTERVAL = Rule(None)
 """For p-values, and for the Kolmogorov-Smirnov distance, of which no method covered 0.93 to 0.97."""
 
 
-def clustered_error(parts: np.ndarray, codes: np.ndarray, groups: int) -> float:
-    """The standard error of an estimate; NaN for fewer than two groups.
+class Groups(NamedTuple):
+    """The groups that an estimate is computed from."""
+
+    number: int
+    effective: float
+    """The number of equally large groups that would determine its error as well."""
+
+    @classmethod
+    def of(cls, codes: np.ndarray, mass: np.ndarray | None = None) -> Groups:
+        """The groups of units.
+
+        Args:
+            codes (array of `int`): the group of every unit, from [`group_codes`].
+            mass (array, *optional*): how much every unit counts in the estimate, at least 0. Defaults to equally much.
+        """
+        squares = np.bincount(codes, mass) ** 2.0
+        if not squares.any():
+            return cls(0, 0.0)
+        squares /= squares.max()  # fourth powers of small numbers would be 0
+        return cls(int((squares > 0).sum()), round(float(squares.sum() ** 2 / (squares**2).sum()), 9))
+
+    def too_few(self, least: int = MIN_GROUPS) -> str | None:
+        """The reason why they give no interval; None from `least` groups on that count as at least half as many."""
+        if self.number < least:
+            return f"needs {least} groups, has {self.number}"
+        if self.effective < least * _EFFECTIVE:
+            return f"needs {least} groups of similar size, has {self.number} that count as {self.effective:.1f}"
+        return None
+
+
+def clustered_error(parts: np.ndarray, codes: np.ndarray, groups: float) -> float:
+    """The standard error of an estimate; NaN for one effective group.
 
     Args:
         parts (array): every unit's part of the error of the estimate.
         codes (array of `int`): the group of every unit, from [`group_codes`].
-        groups (`int`): number of groups that have a part.
+        groups (`float`): effective number of groups that have a part.
     """
-    if groups < 2:
+    if groups <= 1:
         return math.nan
     return math.sqrt(groups / (groups - 1) * float((np.bincount(codes, parts) ** 2).sum()))
 
 
-def t_quantile(groups: int, level: float) -> float:
+def t_quantile(groups: float, level: float) -> float:
     """How many standard errors an estimate from so many groups exceeds its mean with the probability `level`."""
     [special] = import_extra("scipy.special")
     return float(-special.stdtrit(groups - 1, level))
 
 
-def t_test_p(ratio: float, groups: int) -> float:
+def t_test_p(ratio: float, groups: float) -> float:
     """Two-sided p-value of an estimate of so many standard errors."""
     [special] = import_extra("scipy.special")
     return float(2 * special.stdtr(groups - 1, -abs(ratio)))
 
 
 def rate_interval(
-    rate: float, error: float, groups: int, units: int | None = None, *, least: float = 0.0
+    rate: float, error: float, groups: float, units: int | None = None, *, least: float = 0.0
 ) -> tuple[float, float]:
     """The 95 % interval of a rate in [0, 1].
 
     Args:
         rate (`float`): the estimate. It may leave [0, 1] by a correction.
         error (`float`): its standard error, from [`clustered_error`].
-        groups (`int`): number of groups that the rate was estimated from, at least two.
+        groups (`float`): effective number of groups that the rate was estimated from, above 1.
         units (`int`, *optional*): number of units. A rate of 0 or 1 counts as one with one other unit, by default
             as one that is a standard error away.
         least (`float`, *optional*, defaults to `0`): least standard error. Where no error was found in G groups, one
@@ -102,15 +137,10 @@ def rate_interval(
     return min(low, rate), max(high, rate)  # the rate that Wilson's interval contains is off by rounding
 
 
-def too_few(groups: int, least: int = MIN_GROUPS) -> str | None:
-    """The reason why `groups` groups give no interval; None from `least` groups on."""
-    return None if groups >= least else f"needs {least} groups, has {groups}"
-
-
 def bounds(
     value: float | None,
     draws: np.ndarray,
-    groups: int,
+    groups: Groups,
     rule: Rule = Rule(),  # noqa: B008 (a constant)
     noise: np.ndarray | None = None,
 ) -> dict[str, Any]:
@@ -120,7 +150,7 @@ def bounds(
     Args:
         value (`float`, *optional*): the figure; None where it is undefined.
         draws (array): the figure of every resample, NaN where undefined.
-        groups (`int`): number of groups that were resampled.
+        groups ([`Groups`]): the groups that were resampled.
         rule ([`Rule`], *optional*): the method, and the groups that it needs.
         noise (array, *optional*): for a distance, the distance of every resample from the data.
     """
@@ -128,18 +158,19 @@ def bounds(
         return {}
     if rule.method is None:
         return {"refused": "no interval"}
-    if (reason := too_few(groups, rule.groups)) is not None:
+    if (reason := groups.too_few(rule.groups)) is not None:
         return {"refused": reason}
     defined = draws[np.isfinite(draws)]
     if len(defined) < _DEFINED * len(draws):
         return {"refused": "undefined in many resamples"}
-    widened, quantile, least, most = math.sqrt(groups / (groups - 1)), t_quantile(groups, _TAIL), rule.least, rule.most
+    count, least, most = groups.effective, rule.least, rule.most
+    widened, quantile = math.sqrt(count / (count - 1)), t_quantile(count, _TAIL)
     error = widened * float(defined.std())
     if error <= EQUAL * np.abs(defined).max():
         return {"refused": EQUAL_DRAWS}
     if rule.method == "share":
         room = most - least
-        low, high = (least + room * end for end in rate_interval((value - least) / room, error / room, groups))
+        low, high = (least + room * end for end in rate_interval((value - least) / room, error / room, count))
         return {"low": low, "high": high}
     below = above = quantile * error
     if rule.method == "mean":

@@ -227,31 +227,26 @@ def pairs_of(
             f"{others[0].id!r} (set the id column with --id-key)."
         )
     if same_texts and (differing := other_texts(rows, others)) is not None:
-        one, other = differing
-        first, second = _text_in(one), _text_in(other)
-        what = "images differ" if _equal_or_none(first, second) else f"texts differ: {first!r:.60} and {second!r:.60}"
         raise SampleError(
-            f"{one.where} and {other.where} have the same id {one.id!r}, but their {what}. Judges are compared on the "
-            "same texts; for the rate of wins of one file over the other, label rows of both (--label-key)."
+            f"{differing}. Judges are compared on the same texts; for the rate of wins of one file over the other, "
+            "label rows of both (--label-key)."
         )
     return pairs, len(rows) + len(others) - 2 * len(pairs)
 
 
-def other_texts(rows: Sequence[ScoredText], others: Sequence[ScoredText]) -> tuple[ScoredText, ScoredText] | None:
-    """The first two rows of the same id whose texts or images differ, such as those of two policies; None without
-    any."""
+def other_texts(rows: Sequence[ScoredText], others: Sequence[ScoredText]) -> str | None:
+    """In what the first two rows of the same id differ whose texts or images differ, such as those of two policies;
+    None without any."""
     partners = {row.id: row for row in others}
     for row in rows:
-        if (other := partners.get(row.id)) is not None and (
-            not _equal_or_none(_text_in(row), _text_in(other)) or _other_images(row.images, other.images)
-        ):
-            return row, other
+        if (other := partners.get(row.id)) is None:
+            continue
+        one, two = _text(row.data, row.columns.target), _text(other.data, other.columns.target)
+        same = one is None or two is None or equal_answers(one, two)
+        if not same or _other_images(row.images, other.images):
+            what = "images differ" if same else f"texts differ: {one!r:.60} and {two!r:.60}"
+            return f"{row.where} and {other.where} have the same id {row.id!r}, but their {what}"
     return None
-
-
-def _equal_or_none(one: str | None, other: str | None) -> bool:
-    """Whether two texts are equal, or one of them is not known."""
-    return one is None or other is None or equal_answers(one, other)
 
 
 def same_text(one: Mapping[str, Any], other: Mapping[str, Any], target: str | None = None) -> bool | None:
@@ -316,10 +311,6 @@ def _text(data: Mapping[str, Any], target: str | None = None) -> str | None:
     """The text of a row; equal for the cells of JSON Lines, CSV and Parquet. None if it has none."""
     value = data.get(_column(data, target))
     return None if value is None else text_of(value)
-
-
-def _text_in(row: ScoredText) -> str | None:
-    return _text(row.data, row.columns.target)
 
 
 def _column(data: Mapping[str, Any], target: str | None) -> str:

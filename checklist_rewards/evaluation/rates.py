@@ -26,14 +26,16 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.compare import units_against_labels
+from checklist_rewards.evaluation.agreement import units_against_labels
 from checklist_rewards.evaluation.bootstrap import Figure, group_codes
-from checklist_rewards.evaluation.intervals import MIN_GROUPS, clustered_error, rate_interval, t_test_p, too_few
+from checklist_rewards.evaluation.intervals import MIN_GROUPS, Groups, clustered_error, rate_interval, t_test_p
 from checklist_rewards.evaluation.labels import pairs_of
 from checklist_rewards.evaluation.scored import ScoredText, answer_given
 from checklist_rewards.judges.labels import on_unit_scale
@@ -46,9 +48,10 @@ SHIFT_P = 0.01
 ALL, TARGETS = "all items", "targets"
 
 
-@dataclass(frozen=True)
-class Rate:
+class Rate(BaseModel):
     """A rate by the judge, by the labels alone, and by the judge corrected by the labels; all in [0, 1]."""
+
+    model_config = ConfigDict(frozen=True)
 
     name: str
     judged_units: int
@@ -56,18 +59,13 @@ class Rate:
     judged: Figure
     """Of all units. Its interval holds for the judge's own opinion, not for the truth."""
     labelled: Figure
-    corrected: Figure
+    corrected: Figure = Figure(value=None)
     """None, with the reason in `refused`, if the labels do not allow it."""
-    weight: float | None
+    weight: float | None = None
     """lambda: 0 if the judge is not used."""
-    shift_p: float | None
+    shift_p: float | None = None
     """Two-sided p-value of the difference of the judge's means on labelled and on all units."""
     refused: str | None = None
-
-    def dumped(self) -> dict[str, Any]:
-        """The rate as JSON."""
-        figures = {name: getattr(self, name).model_dump() for name in ("judged", "labelled", "corrected")}
-        return {each.name: getattr(self, each.name) for each in fields(self)} | figures
 
 
 def corrected_rate(
@@ -97,14 +95,16 @@ def corrected_rate(
     known = np.array([None not in pair for pair in zip(labels, chances, strict=True)])
     y = np.array([0.0 if label is None else label for label in labels], dtype=float)
     use = np.array([1 / chance if chance and own else 0.0 for chance, own in zip(chances, known, strict=True)])
-    n, clusters = int(known.sum()), len(np.unique(codes[known]))
+    n, clusters = int(known.sum()), Groups.of(codes, use)
     every = np.ones(len(f))
-    by_judge = _figure(f.mean(), _part(f, every), codes, len(np.unique(codes)), len(f), seen=False)
+    by_judge = _figure(f.mean(), _part(f, every), codes, Groups.of(codes), len(f), seen=False)
     by_labels = _figure(float(use @ y / use.sum()), _part(y, use), codes, clusters, n) if n else Figure(value=None)
-    nothing = Figure(value=None)
-    if n < MIN_LABELLED or clusters < MIN_GROUPS:
-        reason = f"{n} labels in {clusters} groups; at least {MIN_LABELLED} in {MIN_GROUPS} are needed"
-        return Rate(name, len(f), n, by_judge, by_labels, nothing, None, None, reason)
+    rate = partial(Rate, name=name, judged_units=len(f), labelled_units=n, judged=by_judge, labelled=by_labels)
+    reason = clusters.too_few()
+    if n < MIN_LABELLED or clusters.number < MIN_GROUPS:
+        reason = f"{n} labels in {clusters.number} groups; at least {MIN_LABELLED} in {MIN_GROUPS} are needed"
+    if reason is not None:
+        return rate(refused=reason)
     own = float(use @ f / use.sum())
     p = _shift(own - f.mean(), f, use, codes, clusters)
     if p < SHIFT_P:
@@ -112,13 +112,13 @@ def corrected_rate(
             f"the judge's mean on labelled units differs from that of all ({own:.3f} and {f.mean():.3f}, "
             f"p = {p:.2g}): the labels are not a random sample"
         )
-        return Rate(name, len(f), n, by_judge, by_labels, nothing, None, p, reason)
+        return rate(shift_p=p, refused=reason)
     spread = np.cov(y, f, aweights=use)
     weight = max(0.0, float(spread[0, 1] / spread[1, 1])) if spread[1, 1] > EQUAL else 0.0
     residual = y - weight * f
-    rate = weight * f.mean() + use @ residual / use.sum()
+    value = weight * f.mean() + use @ residual / use.sum()
     parts = _part(residual, use) + weight * _part(f, every)
-    return Rate(name, len(f), n, by_judge, by_labels, _figure(float(rate), parts, codes, clusters, n), weight, p)
+    return rate(corrected=_figure(value, parts, codes, clusters, n), weight=weight, shift_p=p)
 
 
 def corrected_rates(texts: Sequence[ScoredText]) -> list[Rate]:
@@ -252,28 +252,28 @@ def _part(values: np.ndarray, use: np.ndarray) -> np.ndarray:
 
 
 def _figure(
-    value: float, parts: np.ndarray, codes: np.ndarray, clusters: int, units: int, *, seen: bool = True
+    value: float, parts: np.ndarray, codes: np.ndarray, clusters: Groups, units: int, *, seen: bool = True
 ) -> Figure:
     """A rate with the interval of its parts, summed by group. `seen` is False for the judge's own rate, whose error is
     only bounded from below if all its values are equal."""
     value = min(max(float(value), 0.0), 1.0)  # a correction may leave [0, 1]
-    if (reason := too_few(clusters)) is not None:
+    if (reason := clusters.too_few()) is not None:
         return Figure(value=value, refused=reason)
-    error = clustered_error(parts, codes, clusters)
+    error = clustered_error(parts, codes, clusters.effective)
     least = 0.0
     if seen or error < EQUAL:
-        least = math.hypot(value, 1 - value) / (clusters if error < EQUAL else units)
-    low, high = rate_interval(value, error, clusters, units, least=least)
+        least = math.hypot(value, 1 - value) / (clusters.effective if error < EQUAL else units)
+    low, high = rate_interval(value, error, clusters.effective, units, least=least)
     return Figure(value=value, low=low, high=high)
 
 
-def _shift(difference: float, f: np.ndarray, use: np.ndarray, codes: np.ndarray, clusters: int) -> float:
+def _shift(difference: float, f: np.ndarray, use: np.ndarray, codes: np.ndarray, clusters: Groups) -> float:
     """Two-sided p-value of a difference; 1 if all units are labelled. If the labelled units are a random sample, its
     error is also known from all units, also where the judge's values of the labelled ones happen to be equal."""
     every = _part(f, np.ones(len(f)))
-    groups = len(np.unique(codes))
-    sampled = math.sqrt(groups / clusters - 1) * clustered_error(every, codes, groups)
-    error = max(clustered_error(_part(f, use) - every, codes, clusters), sampled)
+    groups = Groups.of(codes)
+    sampled = math.sqrt(groups.number / clusters.number - 1) * clustered_error(every, codes, groups.effective)
+    error = max(clustered_error(_part(f, use) - every, codes, clusters.effective), sampled)
     if error < EQUAL:
         return 1.0 if abs(difference) < EQUAL else 0.0
-    return t_test_p(difference / error, clusters)
+    return t_test_p(difference / error, clusters.effective)

@@ -31,6 +31,7 @@ from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
 from checklist_rewards.images import file_in, is_logged
+from checklist_rewards.judges.calibration import YES_NO
 from checklist_rewards.keys import prompt_identity
 from checklist_rewards.messages import Images, with_places
 from checklist_rewards.rows import PROMPT, Columns, image_column, require_scores, score_from
@@ -46,7 +47,6 @@ REWARDS = ("step", "completion", "reward", "score")
 COMPLETION_IMAGES = "completion_images"
 """Of a reward log: the images in the text that was judged, where it has some."""
 PAIRS = ("chosen", "rejected")
-YES_NO = "yes/no"
 _KINDS = (
     f"a scored file (column {SCORE_COLUMN!r}), a reward log ({', '.join(map(repr, REWARDS))}), or pairs "
     f"({', '.join(map(repr, PAIRS))})"

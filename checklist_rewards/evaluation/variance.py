@@ -125,7 +125,7 @@ class _Nested:
             **dict.fromkeys(("residual", "judge", "judge_share"), SHARE),
             "repeat": Rule(least=0.0) if reworded else NO_INTERVAL,
         }
-        return Totals(vectors, self._components, rules)
+        return Totals(vectors, self._components, rules, dict.fromkeys(rules, n))
 
     @property
     def texts(self) -> int:
@@ -320,7 +320,9 @@ class Variance:
             return None
         groups = [group for group, _ in blocks]
         rules = {**dict.fromkeys(_CROSSED, _TEXTS), **dict.fromkeys(("residual", "judge", "judge_share"), SHARE)}
-        figures = bootstrap.figures(Totals([block.equations() for _, block in blocks], _crossed, rules), groups)
+        reads = np.array([block.texts * len(block.by_read) for _, block in blocks])
+        vectors = [block.equations() for _, block in blocks]
+        figures = bootstrap.figures(Totals(vectors, _crossed, rules, dict.fromkeys(rules, reads)), groups)
         texts = sum(block.texts for _, block in blocks)
         return Components(texts=texts, prompts=len(set(groups)), figures=figures)
 

@@ -42,13 +42,13 @@ from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, group_codes
-from checklist_rewards.evaluation.correlation import correlation, standardized
 from checklist_rewards.evaluation.fitting import Compared, cross_fitted, labelled_scores
-from checklist_rewards.evaluation.intervals import clustered_error, t_quantile
-from checklist_rewards.evaluation.items.items import OFTEN_UNANSWERED, STABLE
-from checklist_rewards.evaluation.items.wording import ITEM_QUESTIONS
+from checklist_rewards.evaluation.intervals import Groups, clustered_error, t_quantile
+from checklist_rewards.evaluation.items import OFTEN_UNANSWERED, STABLE
+from checklist_rewards.evaluation.measures import correlation, standardized
 from checklist_rewards.evaluation.replay import Replay
 from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.evaluation.wording import ITEM_QUESTIONS
 from checklist_rewards.evolving.proposer import Group
 from checklist_rewards.evolving.rewriting import Change, Finding, Rewriter
 from checklist_rewards.images import shown
@@ -329,9 +329,9 @@ class _Rows:
         gain, influence = _agreement(None if self.pairs is not None else self.labels(part), one, other)
         return gain, _error(influence, self.groups(part))
 
-    def clusters(self, part: int) -> int:
-        """The number of groups of a part."""
-        return len(set(self.groups(part)))
+    def clusters(self, part: int) -> float:
+        """The effective number of groups of a part."""
+        return Groups.of(group_codes(self.groups(part))).effective
 
 
 CHOOSING, CONFIRMING, TEST = range(3)
@@ -723,7 +723,8 @@ def _agreement(labels: np.ndarray | None, before: np.ndarray, after: np.ndarray)
 
 def _error(influence: np.ndarray, groups: Sequence[str]) -> float:
     """The standard error of a mean of influences."""
-    return clustered_error(influence / len(influence), group_codes(groups), len(set(groups)))
+    codes = group_codes(groups)
+    return clustered_error(influence / len(influence), codes, Groups.of(codes).effective)
 
 
 def _content(checklist: Checklist) -> str:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError
-from checklist_rewards.evaluation.items.wording import Paraphraser
+from checklist_rewards.evaluation.wording import Paraphraser
 from checklist_rewards.evolving.proposer import FromGenerator, Group, Proposer
 from checklist_rewards.generators.contrastive import ContrastiveGenerator
 from checklist_rewards.generators.shapes import CategorizedQuestions, tidy

@@ -37,7 +37,9 @@ class PassRate:
     passed_squares: int = 0
     products: int = 0
     counted_squares: int = 0
-    """Sums over targets of passed squared, passed times answered, and answered squared, for the interval."""
+    counted_fourths: int = 0
+    """Sums over targets of passed squared, passed times answered, and answered to the powers of 2 and 4, for the
+    interval."""
 
     @property
     def macro(self) -> float | None:
@@ -52,16 +54,18 @@ class PassRate:
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % Wilson interval of `micro`, of the number of independent answers that have the same error, with the
-        quantile of t; None for fewer than 15 targets.
+        quantile of t; None for fewer than 15 targets, or of so unequal size that they count as fewer than half of 15
+        (`evaluation/intervals.py`).
 
         Items of a target depend on each other. The error is that of sums over targets. If all targets have the same
         rate, it is unknown, and a target counts as one answer.
         """
-        rate, targets = self.micro, self.rated
-        if rate is None or targets < MIN_GROUPS:
+        rate = self.micro
+        targets = self.counted_squares**2 / self.counted_fourths if self.counted_fourths else 0.0
+        if rate is None or self.rated < MIN_GROUPS or 2 * targets < MIN_GROUPS:
             return None
         spread = self.passed_squares - 2 * rate * self.products + rate**2 * self.counted_squares
-        independent = float(targets)
+        independent = targets
         if spread > EQUAL * self.counted_squares:
             independent = rate * (1 - rate) * self.counted**2 * (targets - 1) / (targets * spread)
         independent = min(float(self.counted), independent)
@@ -77,6 +81,7 @@ class PassRate:
         self.passed_squares += passed**2
         self.products += passed * counted
         self.counted_squares += counted**2
+        self.counted_fourths += counted**4
 
     def __iadd__(self, other: PassRate) -> PassRate:
         self.passed += other.passed
@@ -86,6 +91,7 @@ class PassRate:
         self.passed_squares += other.passed_squares
         self.products += other.products
         self.counted_squares += other.counted_squares
+        self.counted_fourths += other.counted_fourths
         return self
 
 
@@ -169,8 +175,8 @@ def tally(scores: Iterable[Score]) -> Tally:
     return result
 
 
-def _t_95(degrees: int) -> float:
-    """97.5 % quantile of Student's t, to 0.0001 from 14 degrees of freedom on (Abramowitz and Stegun 1964, 26.7.5)."""
+def _t_95(degrees: float) -> float:
+    """97.5 % quantile of Student's t, to 0.001 from 6.5 degrees of freedom on (Abramowitz and Stegun 1964, 26.7.5)."""
     # Not by scipy: `score` works in the base install.
     z = _Z_95
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384

@@ -21,7 +21,6 @@ from typing import Any, Literal
 from checklist_rewards.checklists import YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
-    Categories,
     Comparison,
     Unit,
     compare,
@@ -33,6 +32,7 @@ from checklist_rewards.evaluation.agreement import (
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
 from checklist_rewards.evaluation.labels import Labels, pairs_of, same_text
+from checklist_rewards.evaluation.measures import Categories
 from checklist_rewards.evaluation.rates import corrected_rates
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, own_id
 from checklist_rewards.files.rows import read_rows
@@ -199,7 +199,7 @@ def against_labels(
     ]
     known = [(p, truth) for p, truth in read if p is not None]
     partly = any(text.labels is None for text in texts)
-    rates = [rate.dumped() for rate in (corrected_rates(texts) if partly else ())]
+    rates = [rate.model_dump() for rate in (corrected_rates(texts) if partly else ())]
     comparison, items, calibration = (
         compared.model_dump(),
         _per_item(units, against=True),

@@ -31,7 +31,7 @@ from typing import Any
 
 from checklist_rewards.checklists import content_hash
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, ItemReport
+from checklist_rewards.evaluation.items import FLAGS, ItemAnalysis, ItemReport
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.monitor.text import words
 from checklist_rewards.scores import NO_ANSWER_STATES, ItemScore, Score, TargetState, item_keys

@@ -33,9 +33,9 @@ from rich.console import Console
 
 from checklist_rewards.backends.packaged import SMOLLM2
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.evaluation.agreement import Categories, Numbers
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
 from checklist_rewards.evaluation.calibration import Probabilities, ThresholdChoice
+from checklist_rewards.evaluation.measures import Categories, Numbers
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Ask, Judge
 from checklist_rewards.progress import progress_on

@@ -39,7 +39,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.embedding import SentenceEmbedder, near_duplicates, similarities_of
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.evaluation.items.items import similarity
+from checklist_rewards.evaluation.items import similarity
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator, DirectGenerator
 from checklist_rewards.pipelines import pipeline

@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.evaluation.agreement import Numbers
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
+from checklist_rewards.evaluation.measures import Numbers
 from checklist_rewards.judges import Ask, Judge
 
 SIZE = 24

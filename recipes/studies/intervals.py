@@ -3,9 +3,10 @@
     python -P recipes/studies/intervals.py --runs 400
 
 Data with a known truth are drawn again and again, in 5, 15, 50 and 200 groups of four units that depend on each other
-(intraclass correlation 0.3). Counted is how often a 95 % interval contains the truth, and how often a test at a level
-of 0.05 finds an effect that does not exist. The truth of a held-out figure is its mean over all runs. A cell is `-` if
-most runs had no interval or test. `--only` runs some of the families, `--sizes` some of the numbers of groups.
+(intraclass correlation 0.3). The families whose names end in `unequal` have groups of 1 to 60 units. Counted is how
+often a 95 % interval contains the truth, and how often a test at a level of 0.05 finds an effect that does not exist.
+The truth of a held-out figure is its mean over all runs. A cell is `-` if most runs had no interval or test. `--only`
+runs some of the families, `--sizes` some of the numbers of groups.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +25,12 @@ from checklist_rewards import Checklist, Sample
 from checklist_rewards.attacks.report import RISES
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Categories, Numbers, Preferences, Raters, paired_test
-from checklist_rewards.evaluation.agreement.measures import pairs_within
+from checklist_rewards.evaluation.agreement import paired_test
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
-from checklist_rewards.evaluation.calibration import LabelledRead, Probabilities, Reads, fit_calibration
-from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
-from checklist_rewards.evaluation.intervals import CORRELATION, MIN_GROUPS, SHARE, Rule, bounds
+from checklist_rewards.evaluation.calibration import BRIER_CHANGES, FOLDS, Probabilities, _isotonic
+from checklist_rewards.evaluation.fitting import LabelledScores, fit_weights
+from checklist_rewards.evaluation.intervals import CORRELATION, MIN_GROUPS, SHARE, Groups, Rule, bounds
+from checklist_rewards.evaluation.measures import Categories, Numbers, Preferences
 from checklist_rewards.evaluation.rates import corrected_rate
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evaluation.variance import Variance
@@ -39,7 +41,8 @@ from checklist_rewards.scores.tally import PassRate
 
 ERRORS = Rule(groups=50, least=0.0)
 TRUE_SHARES = (0.5, 0.8, 0.88, 0.95, 0.98)
-SIZES, STEPS, EACH, SHARED = (5, 15, 50, 200), (100, 300, 1000), 4, 0.3
+SIZES, UNEQUAL, STEPS = (5, 15, 50, 200), (15, 30, 50, 200), (100, 300, 1000)
+EACH, SHARED = 4, 0.3
 Draw = Callable[[np.random.Generator, int], "Mapping[str, Figure | bool | None]"]
 """One run with a number of groups: by name, an interval, or whether a test found an effect; None without one."""
 AGREE = 0.5 + math.asin(0.6) / math.pi
@@ -55,21 +58,38 @@ class Family(NamedTuple):
     sizes: tuple[int, ...] = SIZES
 
 
-def normal(rng: np.random.Generator, groups: int, count: int = 2, shared: float = SHARED) -> np.ndarray:
+def equal(groups: int) -> np.ndarray:
+    """The group of every unit, if all groups have four."""
+    return np.repeat(np.arange(groups), EACH)
+
+
+def unequal(groups: int) -> np.ndarray:
+    """The group of every unit, if the groups have 1 to 60."""
+    return np.repeat(np.arange(groups), np.linspace(1, 60, groups).astype(int))
+
+
+def normal(rng: np.random.Generator, codes: np.ndarray, count: int = 2, shared: float = SHARED) -> np.ndarray:
     """Independent standard normal columns whose units share a part within their group."""
-    own, common = rng.standard_normal((count, groups, EACH)), rng.standard_normal((count, groups, 1))
-    return (np.sqrt(1 - shared) * own + np.sqrt(shared) * common).reshape(count, -1)
+    own, common = rng.standard_normal((count, len(codes))), rng.standard_normal((count, codes[-1] + 1))
+    return np.sqrt(1 - shared) * own + np.sqrt(shared) * common[:, codes]
 
 
-def groups_of(groups: int) -> list[int]:
-    """The group of every unit."""
-    return np.repeat(np.arange(groups), EACH).tolist()
-
-
-def correlated(rng: np.random.Generator, groups: int, count: int = 2) -> np.ndarray:
+def correlated(rng: np.random.Generator, codes: np.ndarray, count: int = 2) -> np.ndarray:
     """Standard normal columns with a correlation of 0.6."""
-    common, *others = normal(rng, groups, count + 1)
+    common, *others = normal(rng, codes, count + 1)
     return np.array([math.sqrt(0.6) * common + math.sqrt(0.4) * other for other in others])
+
+
+def judge(rng: np.random.Generator, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The probabilities of a judge that says yes too often, and labels."""
+    truth, noise = normal(rng, codes)
+    return stats.norm.cdf(1.5 * (0.8 * truth + 0.6 * noise) + 0.5), (truth > 0).astype(float)
+
+
+def near(rng: np.random.Generator, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two raters' probabilities, with distributions that differ a little."""
+    one, other = correlated(rng, codes)
+    return stats.norm.cdf(one + 0.3), stats.norm.cdf(other)
 
 
 def bootstrap(rng: np.random.Generator) -> Bootstrap:
@@ -82,106 +102,66 @@ def words(values: np.ndarray) -> list[str]:
     return [YES if value > 0 else NO for value in values]
 
 
-def numbers(only: tuple[str, ...]) -> Draw:
-    """Two raters' numbers with equal normal distributions."""
+def numbers(columns: Callable[..., Any], *only: str) -> Draw:
+    """Two raters' numbers."""
 
     def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-        return bootstrap(rng).figures(Numbers(*correlated(rng, groups), only), groups_of(groups))
+        codes = equal(groups)
+        return bootstrap(rng).figures(Numbers(*columns(rng, codes), only), codes.tolist())
 
     return draw
-
-
-def categories(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """A judge's yes and no against labels."""
-    one, other = map(words, correlated(rng, groups))
-    return bootstrap(rng).figures(Categories(one, other, {YES: 1.0, NO: 0.0}, YES), groups_of(groups))
 
 
 LEVELS = {"bad": 0.0, "fair": 1 / 3, "good": 2 / 3, "perfect": 1.0}
 
 
 def levels(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """Ordered answers: a judge against labels, and three judges."""
-    columns = np.digitize(correlated(rng, groups, 3), (-1, 0, 1))
-    one, other, third = (np.array(list(LEVELS))[column].tolist() for column in columns)
-    pair = bootstrap(rng).figures(Categories(one, other, LEVELS), groups_of(groups))
-    panel = bootstrap(rng).figures(Raters(list(zip(one, other, third, strict=True)), LEVELS), groups_of(groups))
-    return pair | {f"{name}, three judges": figure for name, figure in panel.items()}
-
-
-def raters(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """Three judges' yes and no."""
-    answers = list(zip(*map(words, correlated(rng, groups, 3)), strict=True))
-    return bootstrap(rng).figures(Raters(answers, {YES: 1.0, NO: 0.0}), groups_of(groups))
-
-
-def judge(rng: np.random.Generator, groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """The probabilities of a judge that says yes too often, and labels."""
-    truth, noise = normal(rng, groups)
-    return stats.norm.cdf(1.5 * (0.8 * truth + 0.6 * noise) + 0.5), (truth > 0).astype(float)
-
-
-def judged(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """A judge's probabilities against labels."""
-    found = Numbers(*judge(rng, groups), only=("auc", "mae", "rmse", "bias", "emd", "ks"))
-    return bootstrap(rng).figures(found, groups_of(groups))
-
-
-def near(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """Two raters' probabilities, with distributions that differ a little."""
-    one, other = correlated(rng, groups)
-    found = Numbers(stats.norm.cdf(one + 0.3), stats.norm.cdf(other), only=("emd", "ks"))
-    return bootstrap(rng).figures(found, groups_of(groups))
-
-
-def reads(p: np.ndarray, labels: np.ndarray, groups: int) -> list[LabelledRead]:
-    """Labelled reads of a judge."""
-    [item] = Checklist.parse(["Is it red?"]).items
-    return [
-        LabelledRead(item, {YES: each, NO: 1 - each}, YES if label else NO, str(group))
-        for each, label, group in zip(p.tolist(), labels.tolist(), groups_of(groups), strict=True)
-    ]
+    """Ordered answers of a judge against labels."""
+    columns = np.digitize(correlated(rng, equal(groups)), (-1, 0, 1))
+    one, other = (np.array(list(LEVELS))[column].tolist() for column in columns)
+    found = bootstrap(rng).figures(Categories(one, other, LEVELS), equal(groups).tolist())
+    return {name: found[name] for name in ("weighted_kappa", "interval_alpha")}
 
 
 def quality(shift: float) -> Draw:
     """Brier score and calibration error of a judge whose log-odds are shifted; 0 is a calibrated one."""
 
     def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-        odds = 1.5 * normal(rng, groups, 1)[0]
+        odds = 1.5 * normal(rng, equal(groups), 1)[0]
         labels = rng.random(len(odds)) < 1 / (1 + np.exp(-odds))
-        all_reads = reads(1 / (1 + np.exp(-odds - shift)), labels, groups)
-        found = Probabilities([r.probabilities for r in all_reads], [r.label for r in all_reads], [0.5] * len(odds))
-        return bootstrap(rng).figures(found, groups_of(groups))
+        said = (1 / (1 + np.exp(-odds - shift))).tolist()
+        answers = [{YES: p, NO: 1 - p} for p in said]
+        found = Probabilities(answers, [YES if label else NO for label in labels], [0.5] * len(said))
+        return bootstrap(rng).figures(found, equal(groups).tolist())
 
     return draw
 
 
-def calibration(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
-    """The change of the Brier score by each method, on held-out groups."""
-    odds = 1.5 * normal(rng, groups, 1)[0]
-    labels = rng.random(len(odds)) < 1 / (1 + np.exp(-odds))
-    try:
-        labelled = Reads("judge", None, tuple(reads(1 / (1 + np.exp(-2 * odds - 0.5)), labels, groups)))
-        _, [report] = fit_calibration(labelled, bootstrap=bootstrap(rng))
-    except SampleError:
-        return {}
-    return {name: figures["brier_change"] for name, figures in report.after.items()}
+def isotonic(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """The change of the Brier score by isotonic maps of the other folds, without the cost of records of reads."""
+    codes = equal(groups)
+    odds = 1.5 * normal(rng, codes, 1)[0]
+    truths = (rng.random(len(odds)) < 1 / (1 + np.exp(-odds))).astype(float)
+    said, fold = 2 * odds + 0.5, rng.permutation(groups)[codes] % FOLDS
+    mapped = np.empty(len(odds))
+    for number in range(FOLDS):
+        knots = np.array(_isotonic(said[fold != number], truths[fold != number]))
+        mapped[fold == number] = np.interp(said[fold == number], *knots.T)
+    change = (mapped - truths) ** 2 - (1 / (1 + np.exp(-said)) - truths) ** 2
+    sums = np.bincount(codes, change)
+    draws = rng.multinomial(groups, [1 / groups] * groups, 300) @ sums / len(change)
+    value = float(change.mean())
+    return {"change": Figure(value=value, **bounds(value, draws, Groups.of(codes), BRIER_CHANGES["isotonic"]))}
 
 
-def pairs(r: float) -> Draw:
-    """Preferences between the four texts of an input."""
-
-    def draw(rng: np.random.Generator, groups: int) -> dict[str, Any]:
-        truth, noise = normal(rng, groups)
-        score = r * truth + math.sqrt(1 - r**2) * noise
-        one, other = np.array(pairs_within(list(map(str, groups_of(groups))))).T
-        inputs = np.array(groups_of(groups))[one].tolist()
-        found = Preferences(score[one] - score[other], truth[one] - truth[other], groups=inputs)
-        figures: dict[str, Any] = dict((bootstrap(rng) if r else Bootstrap(0)).figures(found, inputs))
-        p = figures.pop("t_test_p").value
-        return figures if r else {"t-test of preferences": p is not None and p <= 0.05}
-
-    return draw
+def pairs(rng: np.random.Generator, groups: int) -> dict[str, bool]:
+    """Whether scores that are noise prefer one of two texts of an input."""
+    codes = equal(groups)
+    truth, score = normal(rng, codes)
+    one, other = pair_places(tuple(np.bincount(codes)))
+    found = Preferences(score[one] - score[other], truth[one] - truth[other], groups=codes[one].tolist())
+    p = found.figures()["t_test_p"]
+    return {"t-test of preferences": p is not None and p <= 0.05}
 
 
 def score_of(items: Checklist, answers: list[float]) -> Score:
@@ -192,7 +172,7 @@ def score_of(items: Checklist, answers: list[float]) -> Score:
 def wordings(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
     """Components of scores for other wordings of one checklist: 4 of wordings, 12 of texts, 4 of noise."""
     found, item, shift = Variance(4), Checklist.parse(["Is it red?"]), 0.02 * rng.standard_normal(4)
-    for group in groups_of(groups):
+    for group in equal(groups).tolist():
         answers = 0.5 + math.sqrt(0.0012) * rng.standard_normal() + shift + 0.02 * rng.standard_normal(4)
         found.add(str(group), [score_of(item, [p]) for p in answers.clip(0, 1).tolist()])
     report = found.result("reworded", bootstrap(rng), 0.1)
@@ -228,15 +208,23 @@ def crossed(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
 
 def fitted(rng: np.random.Generator, groups: int) -> dict[str, Any]:
     """Fitted weights relative to their mean, and the figures of the fit on held-out groups."""
-    items = Checklist.parse(["Is it red?", "Is it old?", "Is it big?"])
-    columns = normal(rng, groups, 4)
-    labels = columns[0] + 0.5 * columns[1] + 0.25 * columns[2] + 0.5 * columns[3]
-    texts = []
-    for n, (label, *line) in enumerate(zip(labels.tolist(), *(0.5 + 0.1 * columns[:3]).tolist(), strict=True)):
-        score = score_of(items, np.clip(line, 0, 1).tolist())
-        texts.append(ScoredText(f"row {n}", f"rows, row {n}", score, str(n // EACH), labels=label))
+    columns = normal(rng, equal(groups), 4)
+    values, size = (0.5 + 0.1 * columns[:3].T).clip(0, 1), len(columns.T)
+    labelled = LabelledScores(
+        by="item",
+        names=["red", "old", "big"],
+        questions=["Is it red?", "Is it old?", "Is it big?"],
+        present=np.ones(3),
+        signs=np.ones(3),
+        earned=values,
+        counts=np.ones((size, 3)),
+        texts=np.full(3, size),
+        bases=np.zeros(size),
+        labels=columns[0] + 0.5 * columns[1] + 0.25 * columns[2] + 0.5 * columns[3],
+        groups=list(map(str, equal(groups))),
+    )
     try:
-        found = fit_weights(labelled_scores(texts, by="item"), bootstrap(rng))
+        found = fit_weights(labelled, bootstrap(rng))
     except SampleError:  # too few groups, or no better weights
         return {}
     weights = {f"weight {n}": Figure(value=w.weight, low=w.low, high=w.high) for n, w in enumerate(found.weights)}
@@ -248,10 +236,10 @@ def rates(rate: float) -> Draw:
     bound = stats.norm.ppf(rate)
 
     def draw(rng: np.random.Generator, groups: int) -> dict[str, Any]:
-        truth, noise = normal(rng, 10 * groups)
+        truth, noise = normal(rng, equal(10 * groups))
         values = stats.norm.cdf(0.8 * (bound - truth) + 0.6 * noise)
         labels = [float(value < bound) if n < EACH * groups else None for n, value in enumerate(truth)]
-        found = corrected_rate(values.tolist(), labels, groups_of(10 * groups))
+        found = corrected_rate(values.tolist(), labels, equal(10 * groups).tolist())
         # With few groups, the test for a random sample has no power; it has a simulation of its own.
         random_sample = None if found.shift_p is None else found.shift_p < 0.01
         return {
@@ -263,78 +251,95 @@ def rates(rate: float) -> Draw:
     return draw
 
 
-def pass_rates(rate: float, items: int) -> Draw:
-    """DRFR of texts with some items."""
+def pass_rates(rate: float, items: int | None = None) -> Draw:
+    """DRFR of texts with some items, by default 1 to 60."""
     bound = stats.norm.ppf(rate)
 
     def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
         found = PassRate()
-        own, common = rng.standard_normal((groups, items)), rng.standard_normal((groups, 1))
-        for passed in (np.sqrt(1 - SHARED) * own + np.sqrt(SHARED) * common < bound).sum(axis=1).tolist():
-            found.add(passed, items)
+        codes = unequal(groups) if items is None else np.repeat(np.arange(groups), items)
+        passed = np.bincount(codes, normal(rng, codes, 1)[0] < bound)
+        for each, counted in zip(passed.astype(int).tolist(), np.bincount(codes).tolist(), strict=True):
+            found.add(each, counted)
         low, high = found.interval or (None, None)
-        return {f"DRFR {rate}, {items} items": Figure(value=found.micro, low=low, high=high)}
+        return {f"DRFR {rate}, {items or '1 to 60'} items": Figure(value=found.micro, low=low, high=high)}
 
     return draw
 
 
-def sums(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+def sums(units: Callable[[int], np.ndarray]) -> Draw:
     """The figures that are functions of sums over groups, with all resamples in one product: for thousands of runs."""
-    one, other = correlated(rng, groups).reshape(2, groups, EACH)
-    truth, noise = normal(rng, groups).reshape(2, groups, EACH)
-    p = stats.norm.cdf(1.5 * (0.8 * truth + 0.6 * noise) + 0.5)
-    odds = 1.5 * normal(rng, groups, 1).reshape(groups, EACH)
-    odd = rng.random(odds.shape) < 1 / (1 + np.exp(-odds))
-    i, j = np.triu_indices(EACH, 1)
-    apart = np.sign(truth[:, i] - truth[:, j]) * (
-        0.6 * (truth[:, i] - truth[:, j]) + 0.8 * (noise[:, i] - noise[:, j])
-    )
-    cells = [one_yes & other_yes for one_yes in (one > 0, one <= 0) for other_yes in (other > 0, other <= 0)]
-    rows: dict[str, tuple[list[np.ndarray], Callable[..., np.ndarray], Rule]] = {
-        "accuracy": (cells, lambda a, b, c, d: (a + d) / (a + b + c + d), SHARE),
-        "precision": (cells, lambda a, b, c, d: a / (a + b), SHARE),
-        "f1": (cells, lambda a, b, c, d: 2 * a / (2 * a + b + c), SHARE),
-        "kappa": (
-            cells,
-            lambda a, b, c, d: 2 * (a * d - b * c) / ((a + b) * (b + d) + (a + c) * (c + d)),
-            CORRELATION,
-        ),
-        "pearson": ([one, other, one**2, other**2, one * other], lambda *s: _pearson(EACH * groups, *s), CORRELATION),
-        "rmse, normal": ([(one - other) ** 2], lambda s: np.sqrt(s / (EACH * groups)), ERRORS),
-        "rmse": ([(p - (truth > 0)) ** 2], lambda s: np.sqrt(s / (EACH * groups)), SHARE),
-        "cohens_d": ([apart, apart**2], lambda s, squares: _effect(apart.size, s, squares), Rule()),
-    }
-    means = {"mae, normal": (np.abs(one - other), ERRORS), "bias, normal": (one - other, Rule())}
-    means |= {"mae": (np.abs(p - (truth > 0)), SHARE), "bias": (p - (truth > 0), Rule())}
-    means["brier, calibrated"] = (1 / (1 + np.exp(-odds)) - odd) ** 2, SHARE
-    means["brier, shifted"] = (1 / (1 + np.exp(-odds - 0.4)) - odd) ** 2, SHARE
-    means |= {"wins": (apart > 0, SHARE), "wpld": (2 * (apart < 0), Rule("share", least=0.0, most=2.0))}
-    means |= {f"share {share}": (one < stats.norm.ppf(share), SHARE) for share in TRUE_SHARES}
-    # Of an attack that works on some prompts: the rise of the score, and how often it beats an honest response.
-    means |= {"difference": (apart, Rule()), "rise": (np.maximum(0, truth - 1), RISES), "beats": (noise > 1.2, SHARE)}
-    for name, (values, rule) in means.items():
-        rows[name] = [values], lambda s, n=values.size: s / n, rule
-    drawn = rng.multinomial(groups, [1 / groups] * groups, 300)
-    found = {}
-    for name, (columns, compute, rule) in rows.items():
-        vectors = np.array([column.sum(axis=1) for column in columns], dtype=float)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value, draws = float(compute(*vectors.sum(axis=1))), compute(*(vectors @ drawn.T))
-        found[name] = Figure(value=value, **bounds(value, draws, groups, rule))
-    return found
+
+    def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+        codes = units(groups)
+        one, other = correlated(rng, codes)
+        p, labels = judge(rng, codes)
+        truth, noise = normal(rng, codes)
+        odds = 1.5 * normal(rng, codes, 1)[0]
+        odd = rng.random(odds.shape) < 1 / (1 + np.exp(-odds))
+        i, j = pair_places(tuple(np.bincount(codes)))
+        apart = np.sign(truth[i] - truth[j]) * (0.6 * (truth[i] - truth[j]) + 0.8 * (noise[i] - noise[j]))
+        every, pairs = np.ones(len(codes)), np.ones(len(i))
+        cells = [one_yes & other_yes for one_yes in (one > 0, one <= 0) for other_yes in (other > 0, other <= 0)]
+        rows: dict[str, tuple[list[np.ndarray], Callable[..., np.ndarray], Rule]] = {
+            "accuracy": (cells, lambda a, b, c, d: (a + d) / (a + b + c + d), SHARE),
+            "precision": (cells, lambda a, b, c, d: a / (a + b), SHARE),
+            "f1": (cells, lambda a, b, c, d: 2 * a / (2 * a + b + c), SHARE),
+            "kappa": (
+                cells,
+                lambda a, b, c, d: 2 * (a * d - b * c) / ((a + b) * (b + d) + (a + c) * (c + d)),
+                CORRELATION,
+            ),
+            "pearson": ([every, one, other, one**2, other**2, one * other], _pearson, CORRELATION),
+            "rmse, normal": ([(one - other) ** 2, every], lambda s, n: np.sqrt(s / n), ERRORS),
+            "rmse": ([(p - labels) ** 2, every], lambda s, n: np.sqrt(s / n), SHARE),
+            "cohens_d": ([pairs, apart, apart**2], _effect, Rule()),
+        }
+        means = {"mae, normal": (np.abs(one - other), ERRORS), "bias, normal": (one - other, Rule())}
+        means |= {"mae": (np.abs(p - labels), SHARE), "bias": (p - labels, Rule())}
+        means["brier, calibrated"] = (1 / (1 + np.exp(-odds)) - odd) ** 2, SHARE
+        means["brier, shifted"] = (1 / (1 + np.exp(-odds - 0.4)) - odd) ** 2, SHARE
+        means |= {"wins": (apart > 0, SHARE), "wpld": (2 * (apart < 0), Rule("share", least=0.0, most=2.0))}
+        means |= {f"share {share}": (one < stats.norm.ppf(share), SHARE) for share in TRUE_SHARES}
+        # Of an attack that works on some prompts: the rise of the score, and how often it beats an honest response.
+        means |= {"difference": (apart, Rule()), "rise": (np.maximum(0, truth - 1), RISES)}
+        means["beats"] = noise > 1.2, SHARE
+        for name, (values, rule) in means.items():
+            rows[name] = [values, np.ones(len(values))], lambda s, n: s / n, rule
+        drawn = rng.multinomial(groups, [1 / groups] * groups, 300)
+        found = {}
+        for name, (columns, compute, rule) in rows.items():
+            own = codes if len(columns[0]) == len(codes) else codes[i]
+            vectors = np.array([np.bincount(own, column, groups) for column in columns])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                value, draws = float(compute(*vectors.sum(axis=1))), compute(*(vectors @ drawn.T))
+            found[name] = Figure(value=value, **bounds(value, draws, Groups.of(own), rule))
+        return found
+
+    return draw
+
+
+@cache
+def pair_places(sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The places of all pairs of units of a group."""
+    starts = np.cumsum((0, *sizes[:-1]))
+    pairs = [start + np.array(np.triu_indices(size, 1)) for start, size in zip(starts, sizes, strict=True)]
+    one, other = np.concatenate(pairs, axis=1)
+    return one, other
 
 
 @np.errstate(divide="ignore", invalid="ignore")
 def ranks(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
     """The figures of three judges and of ranks, with all resamples in one product. The first row is the data."""
-    columns, (p, labels), units = correlated(rng, groups, 3), judge(rng, groups), EACH * groups
+    codes = equal(groups)
+    columns, (p, labels), units = correlated(rng, codes, 3), judge(rng, codes), len(codes)
     drawn = rng.multinomial(groups, [1 / groups] * groups, 300)
     weights = np.repeat(np.vstack([np.ones((1, groups), dtype=int), drawn]), EACH, axis=1)
     disagreement = {}
-    for what, codes in (("yes/no", columns > 0), ("levels", np.digitize(columns, (-1, 0, 1)))):
-        counts = np.array([(codes == code).sum(axis=0) for code in np.unique(codes)])
-        equal = weights @ ((counts**2).sum(axis=0) - 3) / (6 * units)  # the share of pairs of judges
-        disagreement[what] = (1 - equal) / (1 - ((weights @ counts.T / (3 * units)) ** 2).sum(axis=1))
+    for what, answers in (("yes/no", columns > 0), ("levels", np.digitize(columns, (-1, 0, 1)))):
+        counts = np.array([(answers == each).sum(axis=0) for each in np.unique(answers)])
+        alike = weights @ ((counts**2).sum(axis=0) - 3) / (6 * units)  # the share of pairs of judges
+        disagreement[what] = (1 - alike) / (1 - ((weights @ counts.T / (3 * units)) ** 2).sum(axis=1))
     one, other, judged = (_ranks(column, weights) - (units + 1) / 2 for column in (*columns[:2], p))
     products = [(weights * a * b).sum(axis=1) for a, b in ((one, other), (one, one), (other, other))]
     positive = weights @ labels
@@ -345,7 +350,7 @@ def ranks(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
         "auc": (0.5 + (weights * labels * judged).sum(axis=1) / (positive * (units - positive)), SHARE),
     }
     return {
-        name: Figure(value=values[0], **bounds(float(values[0]), values[1:], groups, rule))
+        name: Figure(value=values[0], **bounds(float(values[0]), values[1:], Groups.of(codes), rule))
         for name, (values, rule) in figures.items()
     }
 
@@ -358,21 +363,23 @@ def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return found
 
 
-def _effect(n: int, total: Any, squares: Any) -> np.ndarray:
+def _effect(n: Any, total: Any, squares: Any) -> np.ndarray:
     return np.asarray(total / n / np.sqrt((squares - total**2 / n) / (n - 1)))
 
 
-def _pearson(n: int, x: Any, y: Any, xx: Any, yy: Any, xy: Any) -> np.ndarray:
+def _pearson(n: Any, x: Any, y: Any, xx: Any, yy: Any, xy: Any) -> np.ndarray:
     return np.asarray((n * xy - x * y) / np.sqrt((n * xx - x * x) * (n * yy - y * y)))
 
 
 def judges(rng: np.random.Generator, groups: int) -> dict[str, bool | None]:
     """Two judges that are equally good, in groups of items and on independent items."""
     found: dict[str, bool | None] = {}
-    for what, shared, codes in (("groups", SHARED, groups_of(groups)), ("independent", 0.0, list(range(4 * groups)))):
-        one, other = normal(rng, groups, shared=shared) > -0.8
-        errors, others = np.abs(normal(rng, groups, shared=shared))
-        test = paired_test(("one", "other"), (one, other), (errors, others), codes, codes, int(rng.integers(2**31)))
+    for what, codes in (("groups", equal(groups)), ("independent", np.arange(EACH * groups))):
+        one, other = normal(rng, codes) > -0.8
+        errors, others = np.abs(normal(rng, codes))
+        test = paired_test(
+            ("one", "other"), (one, other), (errors, others), codes.tolist(), codes.tolist(), int(rng.integers(2**31))
+        )
         for name in ("permutation_p", "error_permutation_p", "mcnemar_p"):
             p = getattr(test, name)
             found[f"{name}, {what}"] = None if p is None else p <= 0.05
@@ -385,7 +392,7 @@ def improved(rng: np.random.Generator, groups: int) -> dict[str, bool | None]:
         return {}
     checklist = Checklist.parse([f"Is it {word}?" for word in ("red", "old", "big", "new")])
     rows = []
-    labels, answers = normal(rng, groups, 1, 0.5)[0], rng.beta(0.4, 0.4, (EACH * groups, 4))
+    labels, answers = normal(rng, equal(groups), 1, 0.5)[0], rng.beta(0.4, 0.4, (EACH * groups, 4))
     for n, (label, line) in enumerate(zip(labels.tolist(), answers.tolist(), strict=True)):
         sample = Sample(checklist, f"text {n}", f"input {n // EACH}")
         score = score_of(checklist, line)
@@ -400,76 +407,39 @@ def jump(rng: np.random.Generator, steps: int) -> dict[str, bool]:
     return {"reward_jump": any([detector.update([(noise.gauss(0.5, 0.05), 1.0)]).raised for _ in range(steps)])}
 
 
-SAME = dict.fromkeys(("kappa", "weighted_kappa", "alpha", "interval_alpha", "fleiss_kappa", "phi"), 2 * AGREE - 1)
-NUMBERS = {
-    "pearson": 0.6,
-    "spearman": 6 / math.pi * math.asin(0.3),
-    "kendall": 2 / math.pi * math.asin(0.6),
-    "rmse": math.sqrt(0.8),
-    "mae": math.sqrt(0.8 * 2 / math.pi),
-    **dict.fromkeys(("bias", "emd", "ks"), 0.0),
-}
 VARIANCE = {"prompt": 4e-4, "text": 12e-4, "repeat": 0.0, "residual": 4e-4, "judge": 4e-4, "judge_share": 0.2}
+SUMS = {
+    **dict.fromkeys(("accuracy", "precision", "f1", "wins"), AGREE),
+    **{"wpld": 2 - 2 * AGREE, "rise": 0.08332, "beats": float(stats.norm.sf(1.2))},
+    **{f"share {share}": share for share in TRUE_SHARES},
+    **{"kappa": 2 * AGREE - 1, "pearson": 0.6, "bias, normal": 0.0, "mae": 0.2793, "brier, shifted": 0.18242},
+    **{"rmse, normal": math.sqrt(0.8), "mae, normal": math.sqrt(0.8 * 2 / math.pi)},
+    "bias": float(stats.norm.cdf(0.5 / math.sqrt(3.25))) - 0.5,
+    "difference": 0.6 * math.sqrt(0.7) * 2 / math.sqrt(math.pi),
+    "cohens_d": 0.5452,
+}
 FAMILIES: dict[str, Family] = {
-    "agree-numbers": Family(numbers(("pearson", "rmse", "mae", "bias", "emd", "ks")), NUMBERS),
-    "agree-ranks": Family(numbers(("spearman", "kendall")), NUMBERS),
-    "agree-judge": Family(
-        judged,
-        {
-            "auc": 0.8827,
-            "mae": 0.2793,
-            "emd": 0.2053,
-            "ks": 0.5,
-            "bias": float(stats.norm.cdf(0.5 / math.sqrt(3.25))) - 0.5,
-        },
+    "agree-equal": Family(
+        numbers(correlated, "kendall", "emd"), {"kendall": 2 / math.pi * math.asin(0.6), "emd": 0.0}
     ),
-    "agree-near": Family(near, {"emd": stats.norm.cdf(0.3 / math.sqrt(2)) - 0.5, "ks": 2 * stats.norm.cdf(0.15) - 1}),
-    "agree-categories": Family(
-        categories, {**SAME, **dict.fromkeys(("accuracy", "precision", "recall", "f1"), AGREE)}
-    ),
-    "agree-raters": Family(raters, SAME),
-    "agree-levels": Family(
-        levels,
-        {
-            **dict.fromkeys(("weighted_kappa", "interval_alpha", "interval_alpha, three judges"), 0.53525),
-            **dict.fromkeys(("kappa", "alpha", "alpha, three judges", "fleiss_kappa, three judges"), 0.22995),
-        },
-    ),
-    "agree-pairs": Family(
-        pairs(0.6),
-        {
-            **dict.fromkeys(("wins", "pld_0"), AGREE),
-            "wpld": 2 - 2 * AGREE,
-            "difference": 0.6 * math.sqrt(0.7) * 2 / math.sqrt(math.pi),
-            "cohens_d": 0.5452,
-        },
-    ),
+    "agree-judge": Family(numbers(judge, "emd"), {"emd": 0.2053}),
+    "agree-near": Family(numbers(near, "emd"), {"emd": stats.norm.cdf(0.3 / math.sqrt(2)) - 0.5}),
+    "agree-levels": Family(levels, dict.fromkeys(("weighted_kappa", "interval_alpha"), 0.53525)),
     "quality-calibrated": Family(quality(0.0), {"ece": 0.0}),
     "quality-shifted": Family(quality(0.4), {"ece": 0.0703, "brier": 0.18242}),
-    "calibrate": Family(calibration),
+    "calibrate-isotonic": Family(isotonic, sizes=(200, 500, 1000)),
     "variance": Family(variance, VARIANCE),
     "wordings": Family(wordings, {"repeat": 4e-4, "judge": 8e-4, "judge_share": 0.4}),
     "reads": Family(crossed, {"judge_share of reads": 0.25}),
     "fit": Family(fitted, {f"weight {n}": 3 * w / 1.75 for n, w in enumerate((1, 0.5, 0.25))}),
-    "sums": Family(
-        sums,
-        {
-            **dict.fromkeys(("accuracy", "precision", "f1", "wins"), AGREE),
-            **{"wpld": 2 - 2 * AGREE, "rise": 0.08332, "beats": float(stats.norm.sf(1.2))},
-            **{f"share {share}": share for share in TRUE_SHARES},
-            **{"kappa": 2 * AGREE - 1, "pearson": 0.6, "bias, normal": 0.0, "mae": 0.2793, "brier, shifted": 0.18242},
-            **{"rmse, normal": NUMBERS["rmse"], "mae, normal": NUMBERS["mae"]},
-            "bias": float(stats.norm.cdf(0.5 / math.sqrt(3.25))) - 0.5,
-            "difference": 0.6 * math.sqrt(0.7) * 2 / math.sqrt(math.pi),
-            "cohens_d": 0.5452,
-        },
-    ),
+    "sums": Family(sums(equal), SUMS),
+    "sums-unequal": Family(sums(unequal), SUMS, UNEQUAL),
     "sums-ranks": Family(
         ranks,
         {
             **dict.fromkeys(("alpha, yes/no", "fleiss_kappa, yes/no"), 2 * AGREE - 1),
             **dict.fromkeys(("alpha, levels", "fleiss_kappa, levels"), 0.22995),
-            **{"spearman": NUMBERS["spearman"], "auc": 0.8827},
+            **{"spearman": 6 / math.pi * math.asin(0.3), "auc": 0.8827},
         },
     ),
     **{f"rates-{p}": Family(rates(p), {f"by labels, {p}": p, f"corrected, {p}": p}) for p in (0.5, 0.8, 0.9, 0.97)},
@@ -478,8 +448,9 @@ FAMILIES: dict[str, Family] = {
         for p in (0.5, 0.8, 0.9)
         for n in (1, 10)
     },
+    **{f"drfr-{p}-unequal": Family(pass_rates(p), {f"DRFR {p}, 1 to 60 items": p}, UNEQUAL) for p in (0.5, 0.8, 0.9)},
     "tests-judges": Family(judges),
-    "tests-pairs": Family(pairs(0.0)),
+    "tests-pairs": Family(pairs),
     "tests-improve": Family(improved),
     "tests-jump": Family(jump, sizes=STEPS),
 }
@@ -519,10 +490,12 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", help="Numbers of groups.")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    sizes = args.sizes or SIZES
-    print(f"| figure | {' | '.join(map(str, sizes))} |\n|{'---|' * (1 + len(sizes))}")
-    for name in FAMILIES:
+    last: Sequence[int] = ()
+    for name, family in FAMILIES.items():
         if name.startswith(args.only):
+            if (sizes := args.sizes or family.sizes) != last:
+                print(f"\n| figure | {' | '.join(map(str, sizes))} |\n|{'---|' * (1 + len(sizes))}")
+                last = sizes
             print("\n".join(lines(name, args.runs, args.sizes, args.seed)), flush=True)
 
 

@@ -10,7 +10,7 @@ from checklist_rewards.backends import Reply
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.images import image_of, images_in
 from checklist_rewards.rows import Columns
-from tests.evaluation.agreement.files import scored_file
+from tests.evaluation.files import scored_file
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.test_images import PILLOWS, RED, Seeing
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.agreement.files import scored_file
+from tests.evaluation.files import scored_file
 from tests.jsonl import read_jsonl, write_jsonl
 
 CHECKLIST = [f"Is it {word}?" for word in ("red", "big", "old", "new")]

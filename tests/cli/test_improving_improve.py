@@ -8,7 +8,7 @@ import pytest
 
 from checklist_rewards.backends import Reply
 from tests.cli.test_improving_fit import CHECKLIST, rated
-from tests.evaluation.agreement.files import scored_file
+from tests.evaluation.files import scored_file
 from tests.evolving.test_improve import REPLIES, finds, reading
 from tests.jsonl import write_jsonl
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.agreement.files import LOST, scored_file
+from tests.evaluation.files import LOST, scored_file
 from tests.jsonl import write_jsonl
 
 ITEMS = ["Is it red?", "Is it big?"]

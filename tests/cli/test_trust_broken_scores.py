@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from checklist_rewards import Checklist
-from tests.evaluation.agreement.files import scored_file
+from tests.evaluation.files import scored_file
 from tests.jsonl import read_jsonl, write_jsonl
 
 NAN = float("nan")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.judges.calibration import Calibration
-from tests.evaluation.agreement.files import scored_file
+from tests.evaluation.files import scored_file
 from tests.jsonl import read_jsonl, write_jsonl
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Categories, Numbers
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
+from checklist_rewards.evaluation.measures import Categories, Numbers
 
 
 def test_fifteen_groups_have_an_interval_and_fewer_the_number_that_is_needed():
@@ -74,6 +74,7 @@ def test_a_figure_reads_well():
     assert Figure(value=0.5, low=0.25, high=0.75).shown(2) == "0.50 [0.25, 0.75]"
 
 
-def test_draws_below_none_are_refused():
-    with pytest.raises(SampleError, match="resamples=-1"):
-        Bootstrap(-1)
+@pytest.mark.parametrize("resamples", [-1, 1, 19])
+def test_too_few_resamples_are_refused(resamples):
+    with pytest.raises(SampleError, match=f"resamples={resamples} "):
+        Bootstrap(resamples)

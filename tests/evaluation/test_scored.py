@@ -10,7 +10,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.labels import Labels, labelled, pairs_of
 from checklist_rewards.evaluation.scored import ScoredFile, answer_given, kind_of, read_scored, shown_completion
 from checklist_rewards.files.rows import read_rows, write_rows
-from tests.evaluation.agreement.files import LOST, scored_file
+from tests.evaluation.files import LOST, scored_file
 from tests.jsonl import write_jsonl
 
 GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.ui.annotations import name_of
-from tests.evaluation.agreement.files import scored_file
+from tests.evaluation.files import scored_file
 from tests.jsonl import write_jsonl
 from tests.test_images import RED
 

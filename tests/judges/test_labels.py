@@ -18,7 +18,7 @@ from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.judges.labels import LabelCell, label_of, read_column
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.ui.report import report_data
-from tests.evaluation.agreement.files import scored_file
+from tests.evaluation.files import scored_file
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.test_images import PILLOWS, RED, asks_by
 

@@ -100,7 +100,9 @@ def test_an_interval_contains_its_rate_and_equal_targets_count_once_in_any_numbe
         for passed in {0, 1, counted // 3, counted}:
             low, high = wilson(passed, counted)
             assert 0 <= low <= passed / counted <= high <= 1
-    rate = PassRate(3 * 10**7, 10**8, 3 * 10**6, 10**7, 9 * 10**7 + 1, 3 * 10**8, 10**9)  # ten million of 3 in 10
+    rate = PassRate(
+        3 * 10**7, 10**8, 3 * 10**6, 10**7, 9 * 10**7 + 1, 3 * 10**8, 10**9, 10**11
+    )  # ten million of 3 in 10
     assert rate.interval == pytest.approx(wilson(3 * 10**6, 10**7))
 
 

@@ -11,7 +11,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.datasets import checklist_columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
-from checklist_rewards.evaluation.items.items import ItemAnalysis
+from checklist_rewards.evaluation.items import ItemAnalysis
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator
 from checklist_rewards.scores import Score

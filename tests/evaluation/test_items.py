@@ -5,7 +5,7 @@ import pytest
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.items.items import ItemAnalysis, flagged
+from checklist_rewards.evaluation.items import ItemAnalysis, flagged
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 
 CHECKLIST = Checklist.parse(["a?", "b?", {"question": "c?", "weight": -1, "category": "penalty"}])

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from checklist_rewards.evaluation.agreement import Categories
-from tests.evaluation.agreement.oracle import of_categories
+from checklist_rewards.evaluation.measures import Categories
 
 YES_NO = {"yes": 1.0, "no": 0.0}
 AGREEING = ("kappa", "weighted_kappa", "alpha", "interval_alpha")
@@ -77,23 +76,6 @@ def test_what_is_not_defined_is_none_and_nothing_else_is(table, undefined):
     assert {name for name, value in found.items() if value is None} == undefined
     if table == (3, 4, 0, 0):
         assert found["kappa"] == 0
-
-
-@pytest.mark.parametrize("values", [YES_NO, GRADES, {"a": 0.0, "b": 0.3, "c": 1.0, "na": None}])
-def test_a_draw_of_the_bootstrap_is_the_figure_of_the_repeated_units(values):
-    rng = np.random.default_rng(1)
-    labels = list(values)
-    positive = "yes" if "yes" in values else None
-    for _ in range(10):
-        one = rng.choice(labels, 40)
-        other = np.where(rng.random(40) < 0.6, one, rng.choice(labels, 40))
-        weights = rng.integers(0, 3, 40)
-        repeated = np.repeat(np.arange(40), weights)
-        drawn = Categories(one, other, values, positive).replicate(weights)
-        whole = of_categories(one[repeated].tolist(), other[repeated].tolist(), values, positive)
-        assert drawn == pytest.approx(whole, abs=1e-12)
-        figures = Categories(one, other, values, positive).figures()
-        assert figures == pytest.approx(of_categories(one.tolist(), other.tolist(), values, positive), abs=1e-12)
 
 
 def test_a_draw_that_defines_nothing_is_nan():

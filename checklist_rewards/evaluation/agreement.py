@@ -26,7 +26,9 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
-from checklist_rewards.evaluation.agreement.measures import (
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
+from checklist_rewards.evaluation.intervals import SHARE
+from checklist_rewards.evaluation.measures import (
     CORRELATIONS,
     NUMERICAL,
     Categories,
@@ -35,8 +37,6 @@ from checklist_rewards.evaluation.agreement.measures import (
     Raters,
     pairs_within,
 )
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
-from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
@@ -143,19 +143,13 @@ _SIZE = 4.2
 
 def plot_confusion(path: Path, section: Section, one: str, other: str) -> None:
     """Plot a confusion matrix: the judge in rows, the other side in columns."""
-    assert section.labels is not None and section.confusion is not None
+    assert section.labels is not None
+    [metrics] = import_extra("sklearn.metrics")
     figure, axes = _figure()
-    top = max(max(row) for row in section.confusion) or 1
-    axes.imshow(section.confusion, cmap="Blues", vmin=0, vmax=top)
-    for down, row in enumerate(section.confusion):
-        for across, count in enumerate(row):
-            color = "white" if count > top / 2 else "black"
-            axes.text(across, down, f"{count:,}", ha="center", va="center", color=color)
-    places = range(len(section.labels))
-    axes.set_xticks(places, section.labels, rotation=30 if len(section.labels) > 2 else 0)
-    axes.set_yticks(places, section.labels)
-    axes.set_xlabel(other)
-    axes.set_ylabel(one)
+    shown = metrics.ConfusionMatrixDisplay(np.array(section.confusion), display_labels=section.labels)
+    rotation = 30 if len(section.labels) > 2 else 0
+    shown.plot(ax=axes, cmap="Blues", colorbar=False, values_format=",", xticks_rotation=rotation, im_kw={"vmin": 0})
+    axes.set(xlabel=other, ylabel=one)
     _save(figure, path)
 
 

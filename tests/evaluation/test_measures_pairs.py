@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from checklist_rewards.evaluation.agreement import Preferences
-from checklist_rewards.evaluation.agreement.measures import pairs_within
+from checklist_rewards.evaluation.measures import Preferences, pairs_within
 
 
 def test_pairwise_label_distances_by_hand():

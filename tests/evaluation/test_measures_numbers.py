@@ -1,11 +1,9 @@
 """Agreement on numbers: every figure by hand, what is undefined, and the bootstrap's arithmetic."""
 
-import numpy as np
 import pytest
 
-from checklist_rewards.evaluation.agreement import Numbers
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean
-from tests.evaluation.agreement.oracle import of_numbers
+from checklist_rewards.evaluation.measures import Numbers
 
 
 def test_correlations_and_errors_worked_by_hand():
@@ -56,21 +54,6 @@ def test_two_units_are_enough_for_a_correlation_and_its_intervals():
         "spearman": -1,
         "kendall": -1,
     }
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_a_draw_of_the_bootstrap_is_the_figure_of_the_repeated_units(binary):
-    rng = np.random.default_rng(2)
-    for _ in range(10):
-        one = rng.random(40).round(1)  # with ties
-        other = (rng.random(40) < one).astype(float) if binary else np.clip(one + rng.normal(0, 0.2, 40), 0, 1)
-        weights = rng.integers(0, 3, 40)
-        repeated = np.repeat(np.arange(40), weights)
-        drawn = Numbers(one, other).replicate(weights)
-        whole = of_numbers(one[repeated], other[repeated])
-        assert drawn == pytest.approx(whole | ({} if binary else {"auc": np.nan}), abs=1e-12, nan_ok=True)
-        assert np.isnan(drawn["auc"]) != binary
-        assert Numbers(one, other).figures() == pytest.approx(of_numbers(one, other), abs=1e-12)
 
 
 def test_only_the_figures_that_are_needed_are_computed():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from checklist_rewards.evaluation.correlation import correlation, standardized, tau
+from checklist_rewards.evaluation.measures import correlation, standardized, tau
 
 
 def test_they_are_those_of_scipy():

@@ -31,12 +31,12 @@ from itertools import combinations
 from typing_extensions import override
 
 from checklist_rewards.evaluation.bootstrap import Measure, group_codes, over, weighted_mean
-from checklist_rewards.evaluation.correlation import tau
 from checklist_rewards.evaluation.intervals import (
     CORRELATION,
     DISTANCE,
     NO_INTERVAL,
     SHARE,
+    Groups,
     Rule,
     clustered_error,
     t_test_p,
@@ -46,6 +46,27 @@ from checklist_rewards.validation import import_extra, np
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
 AGAINST_LABELS = ("precision", "recall", "f1", "phi")
+
+
+def correlation(one: np.ndarray, other: np.ndarray, least: int = 2) -> float | None:
+    """Pearson's r; None for fewer than `least` pairs or if a side is constant."""
+    # Not by scipy, whose p-values take most of the time: a file can have tens of thousands of pairs of items.
+    if len(one) < least or np.ptp(one) == 0 or np.ptp(other) == 0:
+        return None
+    return float(np.clip(np.corrcoef(one, other)[0, 1], -1.0, 1.0))
+
+
+def tau(one: np.ndarray, other: np.ndarray) -> float:
+    """Kendall's tau-b of two rankings of the same units; NaN if one of them is constant."""
+    [stats] = import_extra("scipy.stats")
+    # The p-value is not used, and "asymptotic" is its cheapest method; that method fails for two units.
+    method = "asymptotic" if len(one) > 2 else "exact"
+    return float(stats.kendalltau(one, other, method=method).statistic)
+
+
+def standardized(values: np.ndarray) -> np.ndarray:
+    """The values with mean 0 and standard deviation 1; all 0 if they are equal."""
+    return (values - values.mean()) / (values.std() or 1.0)
 
 
 class Categories(Measure):
@@ -303,7 +324,7 @@ class Preferences(Measure):
     def figures(self) -> dict[str, float | None]:
         figures = super().figures()
         mean = figures["difference"]
-        clusters = len(np.unique(self._groups[self._decided]))
+        clusters = Groups.of(self._groups, self._decided).effective
         if mean is not None and figures["cohens_d"] is not None and clusters > 1:
             parts = self._decided * (self._difference - mean) / self.decided
             error = clustered_error(parts, self._groups, clusters)

@@ -1,10 +1,8 @@
 """Agreement among several judges, by hand."""
 
-import numpy as np
 import pytest
 
-from checklist_rewards.evaluation.agreement import Raters
-from tests.evaluation.agreement.oracle import of_raters
+from checklist_rewards.evaluation.measures import Raters
 
 YES_NO = {"yes": 1.0, "no": 0.0}
 
@@ -51,15 +49,3 @@ def test_without_two_answers_that_can_differ_there_is_no_figure(answers):
         "interval_alpha": None,
         "fleiss_kappa": None,
     }
-
-
-def test_a_draw_of_the_bootstrap_is_the_figure_of_the_repeated_units():
-    rng = np.random.default_rng(3)
-    answers = [tuple(rng.choice(["yes", "no", "na", None], 3)) for _ in range(30)] + [("yes", "no", "na")] * 3
-    values = {"yes": 1.0, "no": 0.3, "na": None}
-    for _ in range(10):
-        weights = rng.integers(0, 3, len(answers))
-        repeated = [answer for answer, weight in zip(answers, weights, strict=True) for _ in range(weight)]
-        drawn = Raters(answers, values).replicate(weights)
-        assert drawn == pytest.approx(of_raters(repeated, values), abs=1e-12)
-    assert Raters(answers, values).figures() == pytest.approx(of_raters(answers, values), abs=1e-12)

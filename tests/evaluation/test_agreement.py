@@ -5,6 +5,7 @@ import json
 import pytest
 
 from checklist_rewards.evaluation.agreement import (
+    ALL,
     by_item,
     compare,
     compare_judges,
@@ -13,11 +14,10 @@ from checklist_rewards.evaluation.agreement import (
     units_of_judges,
     verdict,
 )
-from checklist_rewards.evaluation.agreement.compare import ALL
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import labelled, pairs_of
 from checklist_rewards.evaluation.scored import read_scored
-from tests.evaluation.agreement.files import LOST, NO_ANSWER, scored_file
+from tests.evaluation.files import LOST, NO_ANSWER, scored_file
 
 NONE = Bootstrap(resamples=0)
 GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}

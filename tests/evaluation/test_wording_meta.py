@@ -4,7 +4,7 @@ import json
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.evaluation.items.wording import ITEM_QUESTIONS, Paraphraser, reads_of, review, reworded
+from checklist_rewards.evaluation.wording import ITEM_QUESTIONS, Paraphraser, reads_of, review, reworded
 from tests.judges.fakes import Script
 from tests.judges.voters import DEAD, Voter, sure
 

@@ -36,7 +36,7 @@ from itertools import combinations
 from checklist_rewards.backends.embedding import Embedder, comparable, similarities
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.correlation import correlation
+from checklist_rewards.evaluation.measures import correlation
 from checklist_rewards.scores import ItemScore, Score, item_keys, ratio
 from checklist_rewards.validation import import_extra, np
 
@@ -107,21 +107,17 @@ def category_figures(tagged: Sequence[str | None], truth: Sequence[str]) -> list
     """
     if len(tagged) != len(truth):
         raise SampleError(f"got {len(tagged)} tagged items and {len(truth)} labels.")
-    out: list[CategoryFigures] = []
-    for category in dict.fromkeys([*truth, *(tag for tag in tagged if tag is not None)]):
-        right = sum(tag == category == true for tag, true in zip(tagged, truth, strict=True))
-        given, support = tagged.count(category), truth.count(category)
-        both = given + support
-        out.append(
-            CategoryFigures(
-                category,
-                precision=right / given if given else None,
-                recall=right / support if support else None,
-                f1=2 * right / both if both else None,
-                support=support,
-            )
-        )
-    return out
+    [metrics] = import_extra("sklearn.metrics")
+    names = list(dict.fromkeys([*truth, *(tag for tag in tagged if tag is not None)]))
+    if not names:
+        return []
+    given = ["" if tag is None else tag for tag in tagged]
+    columns = metrics.precision_recall_fscore_support(truth, given, labels=names, zero_division=np.nan)
+    found = []
+    for name, *figures, support in zip(names, *columns, strict=True):
+        precision, recall, f1 = (None if math.isnan(figure) else float(figure) for figure in figures)
+        found.append(CategoryFigures(name, precision, recall, f1, int(support)))
+    return found
 
 
 def _text(checklist: Checklist) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.items.items import category_figures, similarity
+from checklist_rewards.evaluation.items import category_figures, similarity
 
 
 def lists(*questions):
@@ -35,6 +35,7 @@ def test_categories_one_against_the_rest():
 def test_a_category_never_given_has_no_precision():
     assert [(line.precision, line.recall, line.f1) for line in category_figures([None], ["style"])] == [(None, 0, 0)]
     assert [(line.precision, line.recall) for line in category_figures(["x"], ["y"])] == [(None, 0), (0, None)]
+    assert category_figures([], []) == []
 
 
 def test_pairs_are_needed():

@@ -1,1 +1,0 @@
-"""Quality of checklists: item analysis, review of the wording by a judge, and similarity to human checklists."""
