@@ -33,7 +33,7 @@ from checklist_rewards.judges import Progress
 from checklist_rewards.rows import Candidate, Pool
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import EQUAL, Score
-from checklist_rewards.validation import one_of, string
+from checklist_rewards.validation import is_finite, one_of, string
 
 Ties = Literal["keep", "first", "shortest"]
 TIES: tuple[str, ...] = get_args(Ties)
@@ -198,7 +198,7 @@ def check_gold(value: Any, candidates: Sequence[str], where: str) -> list[float]
             f"{where}: gold must be a list of {len(candidates)} numbers, one per candidate, got {value!r:.60}."
         )
     for number, gold in enumerate(value, start=1):
-        if not isinstance(gold, int | float) or not math.isfinite(gold):
+        if not isinstance(gold, bool) and not is_finite(gold):
             raise SampleError(
                 f"{where}: the gold score of candidate {number} must be a finite number, got {gold!r:.60}."
             )

@@ -7,8 +7,8 @@ and what is allowed.
 from __future__ import annotations
 
 import difflib
-import math
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -52,16 +52,21 @@ def whole_number(name: str, value: object, *, at_least: int | None = 1) -> None:
 
 def fraction(name: str, value: object, *, at_least: float = 0.0) -> None:
     """Check that `value` is a number from `at_least` to 1."""
-    if not _is_finite(value) or not at_least <= value <= 1:
+    if not is_finite(value) or not at_least <= value <= 1:
         raise SampleError(f"{name}={shown(value)} is not allowed; it must be a number from {at_least:g} to 1.")
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    """Whether `value` is a number that a `float` can hold: no `bool`, NaN, infinity or integer above 1.8e308."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def finite(name: str, value: object, *, at_least: float | None = None, above: float | None = None) -> None:
     """Check that `value` is a finite number, at least `at_least` and greater than `above`."""
-    too_low = _is_finite(value) and (
+    too_low = is_finite(value) and (
         (at_least is not None and value < at_least) or (above is not None and value <= above)
     )
-    if too_low or not _is_finite(value):
+    if too_low or not is_finite(value):
         limits = "" if at_least is None else f" from {at_least:g} up"
         limits += "" if above is None else f" above {above:g}"
         raise SampleError(f"{name}={shown(value)} is not allowed; it must be a finite number{limits}.")
@@ -71,7 +76,7 @@ def finite_or_none(name: str, value: object) -> float | None:
     """The number in a cell of a file; None if there is none. `name` may include the place, such as "row 3: reward"."""
     if value is None:
         return None
-    if not _is_finite(value):
+    if not is_finite(value):
         raise SampleError(f"{name} must be a finite number or null, got {type(value).__name__} {shown(value)}.")
     return float(value)
 
@@ -213,12 +218,6 @@ if TYPE_CHECKING:
     import numpy as np
 else:
     np = _Late("numpy", "evaluation")  # importing it takes 0.2 s, and most commands do not need it
-
-
-def _is_finite(value: object) -> TypeGuard[float]:
-    return not isinstance(value, bool) and (
-        isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
-    )
 
 
 def _message(detail: ErrorDetails) -> str:

@@ -577,7 +577,7 @@ def _level(grade: Any, value: Any, checklist: Checklist, where: str) -> str:
     """The label of the level that people gave."""
     try:
         number = float(grade)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     levels = dict(levels_of(decoded(value)))
     if number not in levels:

@@ -15,6 +15,7 @@ import yaml
 
 from checklist_rewards.datasets.names import GRADES
 from checklist_rewards.judges.faults import is_question
+from checklist_rewards.validation import is_finite
 
 _LINE = re.compile(r"^[ \t]*(?:(\d{1,3})([.):])|[-*•])[ \t]+")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<marked>\S.*)|\*\*(?P<bold>[^*]+?):?\*\*:?|(?P<plain>[^:]{1,80}):")
@@ -311,7 +312,7 @@ def _pairs(levels: list[Any]) -> list[tuple[float, str]] | None:
     for level in levels:
         number = text = None
         for value in level.values() if isinstance(level, Mapping) else ():
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            if is_finite(value):
                 number = float(value)
             elif isinstance(value, str) and (written := number_in(value)) is not None:
                 number = written if number is None else number

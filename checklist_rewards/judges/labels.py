@@ -14,7 +14,6 @@ ever left out because of its value.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, read_rows
 from checklist_rewards.rows import Columns, score_from
 from checklist_rewards.scores import item_keys
-from checklist_rewards.validation import string
+from checklist_rewards.validation import is_finite, string
 
 LABELS, GROUP = "labels", "group"
 AROUND = " \t\r\n*_\"'`“”‘’.,:;!()[]"
@@ -366,8 +365,8 @@ def _number(cell: LabelCell, value: Any, key: str) -> float:
         value = _WORDS.get(value.strip().lower(), value)
     if not isinstance(value, int | float):
         raise _unusable(cell, key)
-    if not math.isfinite(value):
-        raise SampleError(f"{cell.where}: {key!r} must be a finite number, got {value}.")
+    if not isinstance(value, bool) and not is_finite(value):
+        raise SampleError(f"{cell.where}: {key!r} must be a finite number, got {value!r:.60}.")
     return float(value)
 
 

@@ -34,6 +34,7 @@ from checklist_rewards.rows import image_column
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.ui.annotations import Spans, marked, quoted
 from checklist_rewards.ui.thumbnails import Thumbnails
+from checklist_rewards.validation import is_finite
 
 _CHUNK = 8192
 _MOST_OTHERS, _LONGEST = 20, 300
@@ -47,8 +48,7 @@ METRICS = (
 
 def number_or_none(value: Any) -> float | None:
     """A finite number; None for everything else."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) else None
+    return float(value) if is_finite(value) else None
 
 
 class Names(dict[str, int]):

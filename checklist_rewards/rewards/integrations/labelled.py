@@ -18,7 +18,6 @@ are read like any other completion.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,6 +33,7 @@ from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFA
 from checklist_rewards.rows import images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
+from checklist_rewards.validation import is_finite
 
 _READER = CompletionReader()
 _CONTEXT_FIELDS, _IMAGES = ("input", "reference", "history"), "images"
@@ -86,9 +86,7 @@ class SamplewiseReward:
         images: Images = "show",
         **scorer_arguments: Any,
     ):
-        if unscored is not None and (
-            isinstance(unscored, bool) or not isinstance(unscored, int | float) or not math.isfinite(unscored)
-        ):
+        if unscored is not None and not is_finite(unscored):
             raise SampleError(f"unscored={unscored!r} is not allowed; it must be a finite number, or None to raise.")
         scorer = scorer_of(scorer, ScorerConfig(**scorer_arguments))
         self.queue = MicroBatcher(scorer, max_wait=max_wait, max_batch=max_batch)
