@@ -196,12 +196,12 @@ def with_images(
             "'image' or 'images'."
         )
     in_order, shown = iter(rest), iter(found)
-    return [
-        {**message, "content": [_with_image(part, shown, in_order) for part in message["content"]]}
-        if any(_image_parts(message))
-        else message
-        for message in value
-    ]
+
+    def held(part: Mapping[str, Any]) -> dict[str, Any]:
+        text = {"text": part["text"]} if part.get("text") else {}
+        return {"type": "image", "image": next(shown) or next(in_order), **text}
+
+    return _with_parts(value, held)
 
 
 def has_its_images(value: Any) -> bool:
@@ -227,7 +227,7 @@ def with_places(value: Any, given: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
         except SampleError:  # reading the image reports it
             content = part
         found.append(next(in_order, None) if content is None else content)
-    messages = [_with_place(message) if any(_image_parts(message)) else message for message in value]
+    messages = _with_parts(value, lambda part: {"type": "text", "text": f"{PLACE}{part.get('text') or ''}"})
     if not found and given:
         for place, message in enumerate(map(_with_role, messages)):
             if speaker(message) == "user" and isinstance(message.get("content"), str):
@@ -236,15 +236,14 @@ def with_places(value: Any, given: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
     return messages, found
 
 
-def _with_place(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message with texts in place of its image parts, each with the text of the part if it has one."""
-    content = [
-        {"type": "text", "text": f"{PLACE}{part.get('text') or ''}"}
-        if isinstance(part, Mapping) and _is_image(part)
-        else part
-        for part in message["content"]
+def _with_parts(messages: Sequence[Any], made: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
+    """Chat messages with what `made` returns in place of each image part, in order."""
+    return [
+        {**m, "content": [made(p) if isinstance(p, Mapping) and _is_image(p) else p for p in m["content"]]}
+        if isinstance(m, Mapping) and any(_image_parts(m))
+        else m
+        for m in messages
     ]
-    return {**message, "content": content}
 
 
 def _image_parts(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -274,14 +273,6 @@ def _content_of_image(part: Mapping[str, Any]) -> Any:
         return base64.b64decode(value, validate=True)
     except binascii.Error as error:
         raise SampleError(f"an image part has base64 text that cannot be decoded: {error}.") from None
-
-
-def _with_image(part: Any, found: Iterator[Image | None], rest: Iterator[Image]) -> Any:
-    """A content block with its image, if it is an image part."""
-    if not (isinstance(part, Mapping) and _is_image(part)):
-        return part
-    text = {"text": part["text"]} if part.get("text") else {}
-    return {"type": "image", "image": next(found) or next(rest), **text}
 
 
 def _in_order(images: Sequence[Image], found: Sequence[Image | None]) -> bool:
@@ -343,32 +334,19 @@ def with_moved(messages: Any, move: Callable[[Any], Any]) -> Any:
         return messages
     if not any(isinstance(message, Mapping) and any(_image_parts(message)) for message in messages):
         return messages
-    return [
-        {**message, "content": [_moved(part, move) for part in message["content"]]}
-        if isinstance(message, Mapping) and any(_image_parts(message))
-        else message
-        for message in messages
-    ]
 
+    def moved(part: Mapping[str, Any]) -> dict[str, Any]:
+        named = (name for name in _IMAGE_KEYS if name != "base64" and _is_given(part.get(name)))
+        return {**part, **{name: move(part[name]) for name in named}}
 
-def _moved(part: Any, move: Callable[[Any], Any]) -> Any:
-    if not isinstance(part, Mapping) or not _is_image(part):
-        return part
-    named = (name for name in _IMAGE_KEYS if name != "base64" and _is_given(part.get(name)))
-    return {**part, **{name: move(part[name]) for name in named}}
+    return _with_parts(messages, moved)
 
 
 def without_images(messages: Any) -> Any:
-    """Chat messages without their image parts. Other values are unchanged."""
+    """Chat messages without their image parts, but with the texts of these. Other values are unchanged."""
     if not isinstance(messages, list | tuple) or not all(isinstance(message, Mapping) for message in messages):
         return messages
-    return [_without_images(message) if any(_image_parts(message)) else message for message in messages]
-
-
-def _without_images(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message without its image parts, but with the texts of those that have one."""
-    content = [{"type": "text", "text": p.get("text") or ""} if _is_image(p) else p for p in message["content"]]
-    return {**message, "content": content}
+    return _with_parts(messages, lambda part: {"type": "text", "text": part.get("text") or ""})
 
 
 def _with_role(message: Mapping[str, Any]) -> Mapping[str, Any]:
