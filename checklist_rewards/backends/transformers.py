@@ -119,7 +119,7 @@ from checklist_rewards.backends.vision import (
     tokenized_apart,
     with_refused,
 )
-from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.errors import BackendError, ModelError, first_line
 from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import unknown
@@ -312,6 +312,9 @@ class TransformersBackend(Backend):
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
+        if not any(group.sees for group in groups):
+            answers, usage = self._read_texts(groups, labels)
+            return list(chain.from_iterable(answers)), usage
         spent: list[Usage] = []
 
         def texts(some: Sequence[ReadGroup]) -> list[list[Answer]]:
@@ -779,11 +782,6 @@ def _enter(rows: Iterable[tuple[TreeRow[_Place], list[Answer]]], reads: list[lis
     for row, answers in rows:
         for (number, index), read in zip(row.values, answers, strict=True):
             reads[number][index] = read
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _no_memory(what: str) -> Unanswered:

@@ -240,15 +240,15 @@ class VLLMBackend(Backend):
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
         over = Answer(None, self.over_limit, keep=not self._reduced)
-        views: list[Views] = []
-
-        def pictured(some: Sequence[ReadGroup]) -> list[TokenGroup | Unanswered]:
-            views.append(Views(self.eyes))
-            return tokenized_apart(some, partial(self.eyes.send, views=views[0]))
-
-        found = apart(groups, self.tokens.groups, pictured)
+        views = Views(self.eyes) if any(group.sees for group in groups) else None
+        found: Sequence[TokenGroup | Unanswered]
+        if views is None:
+            found = self.tokens.groups(groups)
+        else:
+            send = partial(self.eyes.send, views=views)
+            found = apart(groups, self.tokens.groups, partial(tokenized_apart, tokenize=send))
         tokenized = [group for group in found if not isinstance(group, Unanswered)]
-        ask = partial(self._ask, views=views[0] if views else None)
+        ask = partial(self._ask, views=views)
         read, usage = read_prompts(
             self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized
         )

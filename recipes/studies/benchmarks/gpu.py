@@ -58,8 +58,9 @@ try:
 
     from checklist_rewards.backends.inputs import Inputs, Past, plain_inputs, prefix_inputs, tree_inputs
     from checklist_rewards.backends.tokens import TokenGroup
-    from checklist_rewards.backends.transformers import TransformersBackend, first_line
-    from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, DeviceCosts, TreeRow, floor_tokens, tree_rows
+    from checklist_rewards.backends.transformers import TransformersBackend
+    from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, Costs, TreeRow, floor_tokens, tree_rows
+    from checklist_rewards.errors import first_line
 except ModuleNotFoundError as error:
     raise SystemExit(
         f"error: {error.name} is not installed; gpu.py needs torch, transformers, pydantic and rich "
@@ -305,7 +306,7 @@ def reads_of(input_tokens: int, vocabulary: int, seed: int, lengths: Figures) ->
 
 
 @contextmanager
-def reading(backend: Shape, way: str, fitted: DeviceCosts | None = None) -> Iterator[None]:
+def reading(backend: Shape, way: str, fitted: Costs | None = None) -> Iterator[None]:
     """Context manager in which an engine reads in one of the ways."""
     before = {name: getattr(backend, name) for name in ("device_costs", "keeps", "packs")}
     costs = backend.device_costs
@@ -338,7 +339,7 @@ def prefill(backend: Shape, tokens: int, width: int = 512) -> None:
         backend.model(input_ids=ids[None, whole:], use_cache=False, logits_to_keep=1)
 
 
-def read_case(backend: Shape, run: Run, input_tokens: int, peak: float, fitted: DeviceCosts | None) -> Figures:
+def read_case(backend: Shape, run: Run, input_tokens: int, peak: float, fitted: Costs | None) -> Figures:
     """The reads of one length of input, in each way."""
     device, batches = backend.device, run.reads(backend, input_tokens, run.repeats + 1)
     separate, floor = floor_tokens(batches[0], backend.limit)
@@ -468,7 +469,7 @@ def pass_seconds(backend: Shape, kind: str, rows: int, width: int, past: int, re
 
 
 def fitted(passes: Sequence[Figures], size: int) -> Figures:
-    """The figures of [`DeviceCosts`] with which the estimates are nearest to the measured seconds, by least squares of
+    """The figures of [`Costs`] with which the estimates are nearest to the measured seconds, by least squares of
     the relative errors.
 
     seconds = launch + token x tokens + pair x (masked pairs + n^2 / 2 of plain rows) + more x plain tokens + copy x
