@@ -75,10 +75,7 @@ def check_and_ask(
         ask (callable): Asks the judge. It gets items without their checks, and reports its own progress.
         progress (callable, *optional*): Called with the number of reads that a check alone has answered.
     """
-    with_check = [index for index, read in enumerate(asks) if read.item.check is not None]
-    if not with_check:
-        return list(ask(list(asks)))
-    by_code = with_check if settings.checks != "judge" else []
+    by_code = [index for index, read in enumerate(asks) if settings.answers(read.item)]
     by_judge = [index for index, read in enumerate(asks) if settings.asks(read.item)]
     verdicts: dict[int, Verdict] = {}
     by_key: dict[tuple[str | None, ...], list[int]] = {}
