@@ -225,6 +225,8 @@ class Call:
             SampleError: For an image that cannot be read, or a column that does not have one value per prompt.
         """
         columns = {key: self.columns[key] for key in IMAGE_COLUMNS if key in self.columns}
+        if not columns and all(isinstance(prompt, str) for prompt in self.prompts):
+            return self
         for key, column in columns.items():
             if not self._is_column(column):
                 got = len(column) if isinstance(column, Sized) else type(column).__name__
@@ -341,18 +343,6 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     return [f"{number}.{group}" for group in groups]
 
 
-def counts_none(hook: Any) -> bool:
-    """Whether the trainer that owns this hook counts None as 0: it sums several rewards, or TRL is too old to leave
-    None out.
-
-    `GRPOTrainer` and `RLOOTrainer` pass bound methods of their own to a reward. Rewards with weight 0 count too.
-    """
-    trainer = getattr(hook, "__self__", None)
-    several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
-    sums = several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
-    return sums or trl_before(LEAVES_NONE_OUT) is not None
-
-
 def trl_before(version: tuple[int, int]) -> str | None:
     """The version of TRL in this process if it is older than this one. None for a newer TRL, and without TRL."""
     found = str(getattr(sys.modules.get("trl"), "__version__", ""))
@@ -386,7 +376,7 @@ class Readers:
     completion is the answer.
 
     Args:
-        part, keep_thinking, thinking_opened, tokenizer, thinking_tags, images: As in [`ChecklistReward`].
+        judged, keep_thinking, thinking_opened, tokenizer, thinking_tags, images: As in [`RewardConfig`].
 
     Raises:
         SampleError: For a value that is not allowed.
@@ -394,14 +384,14 @@ class Readers:
 
     def __init__(
         self,
-        part: Part = "answer",
+        judged: Part = "answer",
         keep_thinking: bool = False,
         thinking_opened: bool | None = None,
         tokenizer: Any = None,
         thinking_tags: Sequence[str] | None = None,
         images: Images = "show",
     ):
-        one_of("judged", part, PARTS)
+        one_of("judged", judged, PARTS)
         one_of("images", images, IMAGES)
         if not isinstance(keep_thinking, bool):
             raise SampleError(f"keep_thinking={keep_thinking!r} is not allowed; it must be True or False.")
@@ -425,11 +415,13 @@ class Readers:
                 f"tokenizer={tokenizer!r:.60} is not allowed; it must be a tokenizer, a processor, or the name of a "
                 "model."
             )
-        self.part: Part = part
-        self.keep_thinking, self.thinking_opened = keep_thinking, thinking_opened
-        self.tokenizer = tokenizer
-        self.images: Images = images
-        self.thinking_tags = None if thinking_tags is None else tuple(thinking_tags)
+        self.thinking_opened, self.tokenizer, self.images = thinking_opened, tokenizer, images
+        self._settings: dict[str, Any] = {
+            "part": judged,
+            "keep_thinking": keep_thinking,
+            "thinking_tags": thinking_tags,
+            "images": images,
+        }
         self._warned = False
         self._readers: dict[Any, tuple[Any, CompletionReader]] = {}
 
@@ -473,14 +465,7 @@ class Readers:
         key = tokenizer if isinstance(tokenizer, str) else id(tokenizer), repr(settings)
         if key not in self._readers:
             loaded = _loaded(tokenizer) if isinstance(tokenizer, str) else tokenizer
-            reader = CompletionReader(
-                loaded,
-                chat_template_kwargs=settings,
-                part=self.part,
-                keep_thinking=self.keep_thinking,
-                thinking_tags=self.thinking_tags,
-                images=self.images,
-            )
+            reader = CompletionReader(loaded, chat_template_kwargs=settings, **self._settings)
             reader.validate()
             self._readers = {key: (tokenizer, reader)}  # the tokenizer is kept, so that its id stays its own
         return self._readers[key][1]

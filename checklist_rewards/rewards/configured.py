@@ -86,13 +86,4 @@ def _configured(path: str | None) -> SamplewiseReward:
     for name, advice in _OF_TRL.items():
         if getattr(reward.config, name) != RewardConfig.model_fields[name].default:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: {name} is supported by TRL trainers only; {advice}.")
-    readers = reward.readers
-    return SamplewiseReward(
-        reward.scorer,
-        judged=readers.part,
-        keep_thinking=readers.keep_thinking,
-        thinking_opened=readers.thinking_opened,
-        tokenizer=readers.tokenizer,
-        thinking_tags=readers.thinking_tags,
-        images=readers.images,
-    )
+    return SamplewiseReward(reward.scorer, **reward.config.reading)

@@ -166,12 +166,6 @@ class MonitorConfig(Config):
         return limit
 
 
-def signal_names() -> list[str]:
-    """The names of all signals, in the order of their thresholds."""
-    names = MonitorConfig.model_fields
-    return [name.removeprefix("max_") for name in names if name.startswith("max_")]
-
-
 class ProposerConfig(Writer):
     """The writer that proposes items; see [`GroupProposer`]. By default, it is the judge's model."""
 
@@ -258,6 +252,12 @@ class RewardConfig(ScorerConfig):
     """Watch the run for reward hacking. `{}` for the defaults. Not watched by default."""
     evolving: EvolvingConfig | None = None
     """Let the checklists evolve. `{}` for the defaults. The checklists stay as they are by default."""
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The settings of the [`Readers`], by name."""
+        names = ("judged", "keep_thinking", "thinking_opened", "tokenizer", "thinking_tags", "images")
+        return {name: getattr(self, name) for name in names}
 
     @model_validator(mode="after")
     def _fits_a_trainer(self) -> Self:
