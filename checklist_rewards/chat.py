@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os.path import commonprefix
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import Image, clean, has_images
@@ -70,7 +70,6 @@ from checklist_rewards.messages import (
 )
 
 Part = Literal["answer", "transcript"]
-PARTS: tuple[str, ...] = get_args(Part)
 """What of a completion of several messages is judged: the final answer, or all messages."""
 
 _THINK, _END_THINK = "<think>", "</think>"

@@ -14,14 +14,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import PLACE, Image, clean, image_of
 from checklist_rewards.markers import LIKE_THOUGHTS
 
 Images = Literal["show", "ignore"]
-IMAGES: tuple[str, ...] = get_args(Images)
 """What to do with images in messages: show them to the judge, and refuse audio, videos and files; or judge the text
 alone."""
 

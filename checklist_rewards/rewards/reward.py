@@ -142,7 +142,7 @@ class ChecklistReward:
         self.__name__ = config.name
         self.column = config.column
         self.reference_column = config.reference_column
-        self.readers = Readers(**config.reading)
+        self.readers = Readers(config)
         self.shaping = Shaping(config.shaping or ())
         self.retries = config.retries
         self.deadline = config.deadline
@@ -259,7 +259,7 @@ class ChecklistReward:
             )
         for judge in self._judges if self._placed else ():
             bind_reference(judge, trainer)
-        if self.readers.images == "show":
+        if self.config.images == "show":
             checklists = self._column(self.column, call)
             call = call.with_images(self.__name__, [n for n, value in enumerate(checklists) if value is not None])
         if self.evolving is not None:
@@ -392,7 +392,7 @@ class ChecklistReward:
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
         ids = call.columns.get(COMPLETION_IDS)
         reader = self.readers.of(trainer)
-        prompts = call.prompts if self.readers.images == "show" else list(map(without_images, call.prompts))
+        prompts = call.prompts if self.config.images == "show" else list(map(without_images, call.prompts))
         inputs: list[tuple[str | None, str | None]] = []
         read: dict[str, tuple[str | None, str | None]] = {}  # the completions of a prompt share its texts
         for place in judged:
