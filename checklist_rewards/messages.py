@@ -90,16 +90,11 @@ def shown_call(call: Mapping[str, Any]) -> str:
 
 def parsed_thought(message: Mapping[str, Any]) -> str | None:
     """The thought that a tokenizer or a server has parsed out of a message."""
-    thought = _parsed_thought(message)
-    return None if thought is None else clean(thought)
-
-
-def _parsed_thought(message: Mapping[str, Any]) -> str | None:
-    parsed = next((message[key] for key in THOUGHT_KEYS if message.get(key)), None)
-    if parsed is None and isinstance(message.get("content"), Sequence) and not isinstance(message["content"], str):
-        blocks = [b for b in list_of_messages(message["content"], "the content of a message") if _is_thought(b)]
-        return "\n".join(map(_thought_of, blocks)) if blocks else None
-    return None if parsed is None else _thought_of(parsed)
+    thoughts = [message[key] for key in THOUGHT_KEYS if message.get(key)][:1]
+    content = message.get("content")
+    if not thoughts and isinstance(content, Sequence) and not isinstance(content, str):
+        thoughts = [block for block in list_of_messages(content, "the content of a message") if _is_thought(block)]
+    return clean("\n".join(map(_thought_of, thoughts))) if thoughts else None
 
 
 def _is_thought(block: Mapping[str, Any]) -> bool:
@@ -110,15 +105,12 @@ def _is_thought(block: Mapping[str, Any]) -> bool:
 def _thought_of(value: Any, depth: int = 5) -> str:
     """The text of a parsed thought: a string, or blocks whose text may be in blocks again (Mistral, OpenAI)."""
     if isinstance(value, Mapping):
-        value = next((value[key] for key in ("text", *THOUGHT_KEYS, "summary", "content") if _says(value, key)), "")
+        keys = ("text", *THOUGHT_KEYS, "summary", "content")
+        value = next((value[key] for key in keys if value.get(key) and value[key] is not True), "")
     if isinstance(value, Sequence | Mapping) and not isinstance(value, str):
         blocks = [value] if isinstance(value, Mapping) else value
         return "".join(_thought_of(block, depth - 1) for block in blocks) if depth else ""
     return "" if value is None else str(value)
-
-
-def _says(block: Mapping[str, Any], key: str) -> bool:
-    return bool(block.get(key)) and block[key] is not True
 
 
 def content_of(message: Mapping[str, Any]) -> str:

@@ -130,11 +130,6 @@ computing, so it counts only if a pass is too short to hide it. The constant sta
 """
 
 
-def device_costs(kind: str) -> Costs:
-    """The figures of a device by its type in torch: "cpu", "cuda" ..."""
-    return CPU if kind == "cpu" else GPU
-
-
 class TreeRow(NamedTuple, Generic[T]):
     """A row of several prompts."""
 

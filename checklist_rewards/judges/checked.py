@@ -84,17 +84,14 @@ def check_and_ask(
         by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
     with _running([asks[index] for index, *_ in by_key.values()], settings.allow_code) as codes:
         if by_judge:
-            verdicts = dict(zip(by_judge, ask([_asked(asks[index]) for index in by_judge]), strict=True))
+            asked = [replace(asks[index], item=without_check(asks[index].item)) for index in by_judge]
+            verdicts = dict(zip(by_judge, ask(asked), strict=True))
         for indices, code in zip(by_key.values(), codes, strict=True):
             for index in indices:
                 verdicts[index] = _mean(code, verdicts[index]) if index in verdicts else code
             if progress is not None and settings.checks == "only":
                 progress(len(indices))
     return [verdicts[index] for index in range(len(asks))]
-
-
-def _asked(read: Ask) -> Ask:
-    return read if read.item.check is None else replace(read, item=without_check(read.item))
 
 
 @contextmanager

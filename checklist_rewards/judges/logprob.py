@@ -34,7 +34,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby
 from operator import itemgetter
@@ -363,18 +363,9 @@ class LogprobJudge(Judge):
             self._pace = Pace()  # restart with small chunks, so that the next call stores its first answers early
             raise
         fresh = dict(zip(keys, answers, strict=True))
-        return fresh, Receipt(
-            calls=len(keys),
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=sum(read.unanswered is None for read in fresh.values())
-            if usage.completion_tokens is None
-            else usage.completion_tokens,
-            computed_tokens=usage.computed_tokens,
-            floor_tokens=usage.floor_tokens,
-            separate=usage.separate,
-            cached=usage.cached,
-            engine_seconds=time.perf_counter() - started,
-        )
+        if usage.completion_tokens is None:  # one per answered read
+            usage = replace(usage, completion_tokens=sum(read.unanswered is None for read in fresh.values()))
+        return fresh, Receipt(calls=len(keys), engine_seconds=time.perf_counter() - started, **asdict(usage))
 
     def _verdict(self, read: Answer, labels: Labels, judge: str) -> Verdict:
         if read.logprobs is None:

@@ -435,7 +435,6 @@ class Readers:
 
     def read(
         self,
-        reader: CompletionReader,
         completions: Sequence[Any],
         prompts: Sequence[Any] | None = None,
         ids: Sequence[Sequence[int]] | None = None,
@@ -444,9 +443,9 @@ class Readers:
         """Read the completions of one call; see [`CompletionReader.read_batch`].
 
         Args:
-            reader ([`CompletionReader`]): The reader for this trainer; see [`of`].
             trainer (*optional*): The trainer that called the reward.
         """
+        reader = self.of(trainer)
         if ids is not None and reader.tokenizer is None and not self._warned:
             self._warned = True
             logger.warning(

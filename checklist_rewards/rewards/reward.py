@@ -403,7 +403,6 @@ class ChecklistReward:
                     raise SampleError(f"{self.__name__}, row {place + 1} of the batch: {error}") from None
             inputs.append(read[key])
         targets = self.readers.read(
-            reader,
             [call.completions[place] for place in judged],
             [prompts[place] for place in judged],
             None if ids is None else [ids[place] for place in judged],

@@ -4,16 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.backends.trees import CPU, GPU, MAX_BATCH_TOKENS, Costs, device_costs
+from checklist_rewards.backends.trees import CPU, GPU, MAX_BATCH_TOKENS, Costs
 
 SIZES = st.integers(1, 16_384)
 ROOMS = st.integers(1, 100_000)
 TOKENS = st.integers(1, 10_000)
-
-
-@pytest.mark.parametrize(("kind", "costs"), [("cpu", CPU), ("cuda", GPU), ("mps", GPU), ("xpu", GPU)])
-def test_a_device_has_its_figures(kind, costs):
-    assert device_costs(kind) is costs
 
 
 @given(SIZES, ROOMS)

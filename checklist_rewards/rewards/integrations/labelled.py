@@ -194,7 +194,7 @@ class SamplewiseReward:
             begun = [opened if opened is not None or p is None else reader.opened(p) for p in rendered]
             targets = [reader.read(c, raw=c, opened=o) for c, o in zip(completions, begun, strict=True)]
         else:
-            targets = self.readers.read(reader, completions, rendered, ids)
+            targets = self.readers.read(completions, rendered, ids)
         samples, given = (
             [],
             [None] * len(labels) if images is None or self.readers.config.images == "ignore" else images,
