@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os.path import commonprefix
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import Image, clean, has_images
@@ -70,7 +70,6 @@ from checklist_rewards.messages import (
 )
 
 Part = Literal["answer", "transcript"]
-PARTS: tuple[str, ...] = get_args(Part)
 """What of a completion of several messages is judged: the final answer, or all messages."""
 
 _THINK, _END_THINK = "<think>", "</think>"
@@ -162,21 +161,13 @@ def prompt_text(prompt: Any, grammar: Grammar = GRAMMAR, *, images: Images = "sh
     history = history_text(messages[:last_user], grammar)
     if last_user is None:
         return None, history
-    input = "\n\n".join([content_of(messages[last_user]), *_paragraphs(messages[last_user + 1 :], grammar=grammar)])
+    input = "\n\n".join([content_of(messages[last_user]), *_paragraphs(messages[last_user + 1 :], grammar)])
     return input, history
 
 
 def history_text(messages: Sequence[Mapping[str, Any]], grammar: Grammar = GRAMMAR) -> str | None:
     """Messages as "role: text" paragraphs; None if there is no text."""
-    return "\n\n".join(_paragraphs(messages, grammar=grammar)) or None
-
-
-def opens_thinking(prompt: Any) -> bool:
-    """Whether the prompt ends with the marker that opens a thought, so that the completion begins inside it."""
-    if isinstance(prompt, str):
-        return GRAMMAR.opened_by(prompt) is not None
-    last = conversation(prompt, "a prompt", "ignore")[-1:]
-    return any(speaker(message) == "assistant" and opens_thinking(content_of(message)) for message in last)
+    return "\n\n".join(_paragraphs(messages, grammar)) or None
 
 
 def without_end_tokens(text: str, token: re.Pattern[str] = CONTROL_AT_END) -> str:
@@ -248,24 +239,22 @@ def rendered_turns(prompt: str) -> list[dict[str, Any]] | None:
     return [message for message in messages if message["role"] != "assistant" or _own_text(message).strip()]
 
 
-def _paragraphs(
-    messages: Sequence[Mapping[str, Any]],
-    keep_thinking: bool = False,
-    read: Mapping[int, str] | None = None,
-    grammar: Grammar = GRAMMAR,
-) -> list[str]:
-    """Messages as "role: text", with tool calls as "role calls name(arguments)". `read` has the texts of messages that
-    have been read already, by their place."""
+def _paragraphs(messages: Sequence[Mapping[str, Any]], grammar: Grammar) -> list[str]:
+    """Messages as "role: text", with tool calls as "role calls name(arguments)"."""
     paragraphs: list[str] = []
-    for place, message in enumerate(messages):
-        role = message.get("role")
+    for message in messages:
         own = speaker(message) == "assistant"
-        text = _own_text(message, keep_thinking, grammar) if own else content_of(message)
-        text = (read or {}).get(place, text)
-        name = clean(f" {message['name']}") if role == "tool" and message.get("name") else ""
-        paragraphs += [f"{role}{name}: {text}"] if text.strip() else []
-        paragraphs += [f"{role} calls {shown_call(call)}" for call in calls_of(message)]
+        text = _own_text(message, grammar=grammar) if own else content_of(message)
+        paragraphs += _paragraphs_of(message, text)
     return paragraphs
+
+
+def _paragraphs_of(message: Mapping[str, Any], text: str) -> list[str]:
+    """The paragraphs of a message with this text."""
+    role = message.get("role")
+    name = clean(f" {message['name']}") if role == "tool" and message.get("name") else ""
+    said = [f"{role}{name}: {text}"] if text.strip() else []
+    return [*said, *(f"{role} calls {shown_call(call)}" for call in calls_of(message))]
 
 
 def _own_text(
@@ -290,21 +279,22 @@ def _thinking_block(thought: str) -> str:
 
 
 def completion_text(
-    completion: Any, *, keep_thinking: bool = False, opened: bool | None = None, images: Images = "show"
+    completion: Any,
+    *,
+    part: Part = "answer",
+    keep_thinking: bool = False,
+    opened: bool | None = None,
+    images: Images = "show",
 ) -> str:
-    """The answer of a completion; "" without one. See [`CompletionReader.read`], which also returns the state."""
-    reader = CompletionReader(keep_thinking=keep_thinking, images=images)
-    return _without_images(reader.read(completion, opened=opened))
-
-
-def _without_images(target: Target) -> str:
-    """The text of a target that must have no images, which would not be held. Raises [`SampleError`] if it has one."""
+    """The answer of a completion, or its transcript; "" without one. See [`CompletionReader.read`], which also returns
+    the state. Raises [`SampleError`] for a text with an image, which would not be held."""
+    target = CompletionReader(part=part, keep_thinking=keep_thinking, images=images).read(completion, opened=opened)
     if has_images(target.text):
         raise SampleError("the text has an image, but only inputs, histories and targets may have images.")
     return target.text
 
 
-def strip_thinking(text: str, *, opened: bool | None = None) -> str:
+def strip_thinking(text: str) -> str:
     """Remove the thoughts of a model's reply and the white space after each.
 
     A thought that is never closed extends to the end of the text. If a text closes a thought before it opens one, the
@@ -317,15 +307,7 @@ def strip_thinking(text: str, *, opened: bool | None = None) -> str:
         >>> strip_thinking("<think>Two words? Then")
         ''
     """
-    return completion_text(text, opened=opened)
-
-
-def transcript_text(
-    completion: Any, *, keep_thinking: bool = False, opened: bool | None = None, images: Images = "show"
-) -> str:
-    """All messages of a completion as text; see [`CompletionReader`] with `part="transcript"`."""
-    reader = CompletionReader(part="transcript", keep_thinking=keep_thinking, images=images)
-    return _without_images(reader.read(completion, opened=opened))
+    return completion_text(text)
 
 
 def transcript_of(messages: Iterable[Message]) -> str:
@@ -507,10 +489,11 @@ class CompletionReader:
                 markers of its thought and there are no token ids.
         """
         raws: Sequence[str | None] = [None] * len(completions)
-        if ids is not None and self.tokenizer is not None:
-            self._check_starts(ids)
-        if ids is not None and self.tokenizer is not None and any(self._needs_ids(c, tools) for c in completions):
-            raws = self.decode(ids)
+        known = ids if self.tokenizer is not None else None
+        if known is not None:
+            self._check_starts(known)
+        if known is not None and (self.drops_markers or tools or not all(map(_is_unparsed, completions))):
+            raws = self.decode(known)
         elif self._thinks and self.tokenizer is not None and self.drops_markers and self._are_stripped(completions):
             markers = [token for token in self._special if self._is_marker(token)]
             marker = next(filter(self.grammar.thought_opening.match, markers), markers[0])
@@ -594,7 +577,7 @@ class CompletionReader:
             text = (
                 _own_text(message, self.keep_thinking, self.grammar, self._end_token) if own else content_of(message)
             )
-        return Message(role, text, "\n\n".join(_paragraphs([message], self.keep_thinking, {0: text})))
+        return Message(role, text, "\n\n".join(_paragraphs_of(message, text)))
 
     def _turn(
         self,
@@ -653,9 +636,6 @@ class CompletionReader:
         """Whether some completions are decoded texts, and none of these has a special token left."""
         texts = [c if isinstance(c, str) else content_of(c[0]) for c in completions if _is_unparsed(c)]
         return any(text.strip() for text in texts) and not any(map(self._special_text.search, texts))
-
-    def _needs_ids(self, completion: Any, tools: bool) -> bool:
-        return self.drops_markers or tools or not _is_unparsed(completion)
 
     def _is_cut(self, ids: Sequence[int], limit: int) -> bool:
         return bool(self._special_ids) and len(ids) >= limit and int(ids[-1]) not in self._special_ids

@@ -24,6 +24,11 @@ def without_password(text: str) -> str:
     return _LOGIN.sub("***@", text)
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 class ChecklistRewardsError(Exception):
     """Base class of all errors below. The CLI prints them as one line and exits with status 2. Passwords in addresses
     are replaced."""

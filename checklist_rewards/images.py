@@ -73,7 +73,7 @@ _LONGEST = 300
 _SENT = ("PNG", "JPEG", "WEBP", "GIF")
 """Formats that servers of models accept."""
 _ORIENTATION = 0x0112
-"""Number of the Exif tag of the rotation; 1 is none."""
+"""Number of the Exif tag of the rotation."""
 _CONTENTS = ("bytes", "path", "url", "image", "image_url")
 """Keys of a cell or part with an image; the first one that has a value counts."""
 _STRIP = 32
@@ -500,7 +500,7 @@ def _in_rgb(opened: Pillow) -> Pillow:
     which Pillow would show everything but the darkest as white, get their upper 8 bits."""
     from PIL import ImageOps
 
-    turned = ImageOps.exif_transpose(opened) if _is_rotated(opened) else opened
+    turned = ImageOps.exif_transpose(opened) if _orientation(opened) != 1 else opened
     if turned.mode.startswith("I;16") or (turned.mode == "I" and opened.format == "PNG"):
         turned = turned.convert("I").point(lambda value: value * (1 / 256)).convert("L")
     elif turned.mode in ("I", "F"):
@@ -513,12 +513,9 @@ def _format_sent(opened: Pillow) -> str | None:
     transparency, further frames and other colours than RGB and grey."""
     if opened.format not in _SENT or opened.mode not in ("RGB", "L", "P", "1") or "transparency" in opened.info:
         return None
-    return None if getattr(opened, "is_animated", False) or _is_rotated(opened) else opened.format
-
-
-def _is_rotated(opened: Pillow) -> bool:
-    return _orientation(opened) != 1
+    return None if getattr(opened, "is_animated", False) or _orientation(opened) != 1 else opened.format
 
 
 def _orientation(opened: Pillow) -> int:
+    """The rotation that the file asks for, as Exif names it; 1 is none."""
     return opened.getexif().get(_ORIENTATION, 1)

@@ -14,14 +14,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import PLACE, Image, clean, image_of
 from checklist_rewards.markers import LIKE_THOUGHTS
 
 Images = Literal["show", "ignore"]
-IMAGES: tuple[str, ...] = get_args(Images)
 """What to do with images in messages: show them to the judge, and refuse audio, videos and files; or judge the text
 alone."""
 
@@ -91,16 +90,11 @@ def shown_call(call: Mapping[str, Any]) -> str:
 
 def parsed_thought(message: Mapping[str, Any]) -> str | None:
     """The thought that a tokenizer or a server has parsed out of a message."""
-    thought = _parsed_thought(message)
-    return None if thought is None else clean(thought)
-
-
-def _parsed_thought(message: Mapping[str, Any]) -> str | None:
-    parsed = next((message[key] for key in THOUGHT_KEYS if message.get(key)), None)
-    if parsed is None and isinstance(message.get("content"), Sequence) and not isinstance(message["content"], str):
-        blocks = [b for b in list_of_messages(message["content"], "the content of a message") if _is_thought(b)]
-        return "\n".join(map(_thought_of, blocks)) if blocks else None
-    return None if parsed is None else _thought_of(parsed)
+    thoughts = [message[key] for key in THOUGHT_KEYS if message.get(key)][:1]
+    content = message.get("content")
+    if not thoughts and isinstance(content, Sequence) and not isinstance(content, str):
+        thoughts = [block for block in list_of_messages(content, "the content of a message") if _is_thought(block)]
+    return clean("\n".join(map(_thought_of, thoughts))) if thoughts else None
 
 
 def _is_thought(block: Mapping[str, Any]) -> bool:
@@ -111,15 +105,12 @@ def _is_thought(block: Mapping[str, Any]) -> bool:
 def _thought_of(value: Any, depth: int = 5) -> str:
     """The text of a parsed thought: a string, or blocks whose text may be in blocks again (Mistral, OpenAI)."""
     if isinstance(value, Mapping):
-        value = next((value[key] for key in ("text", *THOUGHT_KEYS, "summary", "content") if _says(value, key)), "")
+        keys = ("text", *THOUGHT_KEYS, "summary", "content")
+        value = next((value[key] for key in keys if value.get(key) and value[key] is not True), "")
     if isinstance(value, Sequence | Mapping) and not isinstance(value, str):
         blocks = [value] if isinstance(value, Mapping) else value
         return "".join(_thought_of(block, depth - 1) for block in blocks) if depth else ""
     return "" if value is None else str(value)
-
-
-def _says(block: Mapping[str, Any], key: str) -> bool:
-    return bool(block.get(key)) and block[key] is not True
 
 
 def content_of(message: Mapping[str, Any]) -> str:
@@ -196,12 +187,12 @@ def with_images(
             "'image' or 'images'."
         )
     in_order, shown = iter(rest), iter(found)
-    return [
-        {**message, "content": [_with_image(part, shown, in_order) for part in message["content"]]}
-        if any(_image_parts(message))
-        else message
-        for message in value
-    ]
+
+    def held(part: Mapping[str, Any]) -> dict[str, Any]:
+        text = {"text": part["text"]} if part.get("text") else {}
+        return {"type": "image", "image": next(shown) or next(in_order), **text}
+
+    return _with_parts(value, held)
 
 
 def has_its_images(value: Any) -> bool:
@@ -227,7 +218,7 @@ def with_places(value: Any, given: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
         except SampleError:  # reading the image reports it
             content = part
         found.append(next(in_order, None) if content is None else content)
-    messages = [_with_place(message) if any(_image_parts(message)) else message for message in value]
+    messages = _with_parts(value, lambda part: {"type": "text", "text": f"{PLACE}{part.get('text') or ''}"})
     if not found and given:
         for place, message in enumerate(map(_with_role, messages)):
             if speaker(message) == "user" and isinstance(message.get("content"), str):
@@ -236,15 +227,14 @@ def with_places(value: Any, given: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
     return messages, found
 
 
-def _with_place(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message with texts in place of its image parts, each with the text of the part if it has one."""
-    content = [
-        {"type": "text", "text": f"{PLACE}{part.get('text') or ''}"}
-        if isinstance(part, Mapping) and _is_image(part)
-        else part
-        for part in message["content"]
+def _with_parts(messages: Sequence[Any], made: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
+    """Chat messages with what `made` returns in place of each image part, in order."""
+    return [
+        {**m, "content": [made(p) if isinstance(p, Mapping) and _is_image(p) else p for p in m["content"]]}
+        if isinstance(m, Mapping) and any(_image_parts(m))
+        else m
+        for m in messages
     ]
-    return {**message, "content": content}
 
 
 def _image_parts(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -274,14 +264,6 @@ def _content_of_image(part: Mapping[str, Any]) -> Any:
         return base64.b64decode(value, validate=True)
     except binascii.Error as error:
         raise SampleError(f"an image part has base64 text that cannot be decoded: {error}.") from None
-
-
-def _with_image(part: Any, found: Iterator[Image | None], rest: Iterator[Image]) -> Any:
-    """A content block with its image, if it is an image part."""
-    if not (isinstance(part, Mapping) and _is_image(part)):
-        return part
-    text = {"text": part["text"]} if part.get("text") else {}
-    return {"type": "image", "image": next(found) or next(rest), **text}
 
 
 def _in_order(images: Sequence[Image], found: Sequence[Image | None]) -> bool:
@@ -343,32 +325,19 @@ def with_moved(messages: Any, move: Callable[[Any], Any]) -> Any:
         return messages
     if not any(isinstance(message, Mapping) and any(_image_parts(message)) for message in messages):
         return messages
-    return [
-        {**message, "content": [_moved(part, move) for part in message["content"]]}
-        if isinstance(message, Mapping) and any(_image_parts(message))
-        else message
-        for message in messages
-    ]
 
+    def moved(part: Mapping[str, Any]) -> dict[str, Any]:
+        named = (name for name in _IMAGE_KEYS if name != "base64" and _is_given(part.get(name)))
+        return {**part, **{name: move(part[name]) for name in named}}
 
-def _moved(part: Any, move: Callable[[Any], Any]) -> Any:
-    if not isinstance(part, Mapping) or not _is_image(part):
-        return part
-    named = (name for name in _IMAGE_KEYS if name != "base64" and _is_given(part.get(name)))
-    return {**part, **{name: move(part[name]) for name in named}}
+    return _with_parts(messages, moved)
 
 
 def without_images(messages: Any) -> Any:
-    """Chat messages without their image parts. Other values are unchanged."""
+    """Chat messages without their image parts, but with the texts of these. Other values are unchanged."""
     if not isinstance(messages, list | tuple) or not all(isinstance(message, Mapping) for message in messages):
         return messages
-    return [_without_images(message) if any(_image_parts(message)) else message for message in messages]
-
-
-def _without_images(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message without its image parts, but with the texts of those that have one."""
-    content = [{"type": "text", "text": p.get("text") or ""} if _is_image(p) else p for p in message["content"]]
-    return {**message, "content": content}
+    return _with_parts(messages, lambda part: {"type": "text", "text": part.get("text") or ""})
 
 
 def _with_role(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ from typing import Any, Self, get_args
 
 from pydantic import ValidationError
 
-from checklist_rewards.chat import CompletionReader, Message, Target, completion_text, opens_thinking, prompt_text
+from checklist_rewards.chat import CompletionReader, Message, Target, completion_text, prompt_text, rendered_turns
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, SampleError
 from checklist_rewards.files.cells import decoded, messages_in
@@ -530,10 +530,9 @@ class Columns:
     def _opened(self, row: Mapping[str, Any]) -> Any:
         """Whether the prompt of a row opens the thought of its completion."""
         prompt = messages_in(row.get(self.inputs[0])) if len(self.inputs) == 1 else None
-        if not _opens_thinking(prompt):
+        if isinstance(prompt, str) and rendered_turns(prompt) is None:  # it only mentions the marker at its end
             return None
-        [prompt], _ = self._prompts_with_images(row, [prompt], self.inputs[0])
-        return self._reader.opened(prompt)
+        return _READERS["ignore"].opened(prompt)
 
     def _absent(self, row: Mapping[str, Any], key: str) -> bool:
         return key in self.optional and key not in row
@@ -652,14 +651,6 @@ def read_checklist(path: Path) -> Checklist:
     except ConfigError as error:
         raise ChecklistError(str(error)) from None
     return Checklist.parse(text, str(path))
-
-
-def _opens_thinking(prompt: Any) -> bool:
-    """Whether a prompt opens the thought of its completion: a list of messages whose last one begins a thought, or a
-    string that a chat template has rendered. Any other string that ends with such a marker only mentions it."""
-    if isinstance(prompt, str) and prompt_text(prompt) == (prompt, None):
-        return False
-    return prompt is not None and opens_thinking(prompt)
 
 
 def _unread(where: str, key: str, value: Any, error: SampleError) -> SampleError:

@@ -94,6 +94,7 @@ class ChecklistScorer:
         self.aggregation = config.aggregation
         self.judge, self.calibration = config.member()
         self._variant = 0
+        self._validated = False
         self._bill = Bill()
 
     @property
@@ -302,7 +303,9 @@ class ChecklistScorer:
 
     def _asked(self, asks: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
         """The judge's own verdicts on reads, in order. Reads that failed are repeated."""
-        self.validate()
+        if not self._validated:
+            self.validate()
+            self._validated = True
         asked = asks
         if self._variant:
             asked = [replace(read, item=variant_of(read.item, self._variant)) for read in asks]

@@ -10,7 +10,6 @@ from checklist_rewards.chat import (
     CompletionReader,
     Target,
     completion_text,
-    opens_thinking,
     prompt_text,
     strip_thinking,
     without_end_tokens,
@@ -96,9 +95,10 @@ def test_thinking_is_stripped_closed_or_not_opened_or_not(text, answer):
 def test_a_completion_of_a_prompt_that_opened_the_block_is_all_thinking_until_it_closes_it():
     assert completion_text("Two words? Then", opened=True) == ""
     assert completion_text("Two words?</think>Hello there.", opened=True) == "Hello there."
-    assert opens_thinking("Say hello.<think>\n") and not opens_thinking("What does <think> mean?")
-    assert opens_thinking([{"role": "user", "content": "Hi"}, assistant("<think>\n")])
-    assert not opens_thinking([{"role": "user", "content": "Is this a tag: <think>"}]) and not opens_thinking([])
+    opened = CompletionReader().opened
+    assert opened("Say hello.<think>\n") and not opened("What does <think> mean?")
+    assert opened([{"role": "user", "content": "Hi"}, assistant("<think>\n")])
+    assert not opened([{"role": "user", "content": "Is this a tag: <think>"}]) and not opened([])
 
 
 def test_thinking_is_kept_on_request_parsed_or_not():
@@ -321,7 +321,7 @@ def test_ordinary_words_are_text_unless_the_policy_shows_them_as_markers(family)
                 )
                 prompt = [{"role": "user", "content": text}, assistant(text), {"role": "user", "content": text}]
                 assert reader.prompt_text(prompt) == (text, f"user: {text}\n\nassistant: {text}")
-                assert not reader.opened(text) and not opens_thinking(text)
+                assert not reader.opened(text) and not CompletionReader().opened(text)
 
 
 WORDS = st.sampled_from(

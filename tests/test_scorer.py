@@ -16,6 +16,7 @@ from checklist_rewards.rewards.settings import RewardConfig
 from checklist_rewards.scores import Verdict, rescore
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
+from tests.judges.voters import Voter
 
 
 def knows(prefix: str, tail: str) -> float:
@@ -44,6 +45,22 @@ def test_reads_that_failed_for_a_transient_reason_are_repeated_on_request():
     [score] = scorer.score_batch([Sample(list(answers), "text")], retries=5)
     assert asked == [list(answers), ["Is it short?"], ["Is it short?"]]
     assert [line.unanswered for line in score.items] == [None, "too_long", None]
+
+
+def test_a_judge_is_validated_before_the_first_read_and_then_no_more():
+    class Validated(Voter):
+        found = 0
+
+        def validate(self):
+            self.found += 1
+            if self.found == 1:
+                raise ModelError("not yet.")
+
+    judge = Validated(lambda read: Verdict(answer="yes"))
+    scorer = ChecklistScorer(judge=judge)
+    with pytest.raises(ModelError, match="not yet"):
+        scorer.score(["Is it?"], "text")
+    assert [scorer.score(["Is it?"], text).pass_rate for text in ("one", "two")] == [1, 1] and judge.found == 2
 
 
 def test_scores_come_back_in_the_order_of_the_samples():

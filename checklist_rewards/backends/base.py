@@ -35,6 +35,7 @@ from hashlib import blake2b
 from typing import Any
 
 from checklist_rewards.errors import ModelError
+from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Outcome, Reason, Unanswered, is_transient
 
 MISSED = Unanswered(Reason.DEADLINE)
@@ -101,6 +102,11 @@ class ReadGroup:
     start: bytes | None = None
     """Equal keys mean an equal beginning of the prefix, such as that of all completions of one prompt. None if groups
     share nothing."""
+
+    @property
+    def sees(self) -> bool:
+        """Whether a text of the prompts has an image."""
+        return any(map(has_images, (self.system, self.prefix, *self.tails)))
 
 
 @dataclass(slots=True)

@@ -63,7 +63,7 @@ from checklist_rewards.backends.encoder_rows import (
     rows_of,
 )
 from checklist_rewards.backends.models import from_hub, load_whole, model_identity, pinned, resolve_model
-from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.errors import BackendError, ModelError, first_line
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import unknown
 
@@ -109,8 +109,7 @@ class EncoderBackend(Backend):
                 self.texts = EncoderTexts(AutoTokenizer.from_pretrained(path, **settings))
             self.model: Any = load_whole(AutoModelForSequenceClassification, path, dtype=dtype, **settings)
         except Exception as error:  # transformers raises many types of errors while loading
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ModelError(f"model {model!r} cannot be loaded as an encoder: {reason}") from error
+            raise ModelError(f"model {model!r} cannot be loaded as an encoder: {first_line(error)}") from error
         if self.model.config.num_labels != 1:
             raise ModelError(
                 f"model {model!r} has {self.model.config.num_labels} outputs; an encoder judge needs exactly one, the "
@@ -156,7 +155,7 @@ class EncoderBackend(Backend):
                     if not math.isfinite(value):
                         broken.add(place)
         except (RuntimeError, MemoryError) as error:
-            raise BackendError(f"the encoder failed: {str(error).strip().splitlines()[0]}") from error
+            raise BackendError(f"the encoder failed: {first_line(error)}") from error
         answers = [
             Answer(None, Unanswered(Reason.NOT_FINITE))
             if (group, tail) in broken

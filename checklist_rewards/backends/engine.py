@@ -108,13 +108,13 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
     return backend
 
 
-def check_installed(model: str, backend: str = "auto", base_url: str | None = None) -> None:
+def check_installed(model: str, backend: str = "auto") -> None:
     """Check that the libraries for running `model` with `backend` are installed, without importing them.
 
     Raises:
         ModelError: If one is missing. The message names the extra to install.
     """
-    if base_url is not None or backend in SERVED:
+    if backend in SERVED:
         return
     if backend == "vllm" and missing("vllm"):
         raise ModelError(f"backend='vllm' requires vLLM: {install('vllm')}.")

@@ -142,13 +142,12 @@ def is_encoder(model: str | Path) -> bool:
     Hub id, which is not looked up."""
     if model == ENGLISH_ENCODER:
         return True
-    path = Path(model).expanduser() / "config.json"
+    folder = Path(model).expanduser()
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        config = config_of(folder) if folder.is_dir() else {}
+    except ModelError:
         return False
-    architectures = config.get("architectures") if isinstance(config, dict) else None
-    return any(str(name).endswith("ForSequenceClassification") for name in architectures or ())
+    return any(str(name).endswith("ForSequenceClassification") for name in config.get("architectures") or ())
 
 
 def sees_images(model: str | Path, revision: str | None = None) -> bool:

@@ -195,21 +195,14 @@ class TokenGroup(NamedTuple):
         return [(index, tail) for index, tail in enumerate(self.tails) if len(tail) < room]
 
 
-class _Head(NamedTuple):
-    """The text of a prefix up to its seam, and the spans of its data."""
-
-    text: str
-    data: tuple[Span, ...]
-
-
-class _Foot(NamedTuple):
-    """What follows the user message: the template's end, and the thought that the assistant has written."""
+class _Text(NamedTuple):
+    """A text and the spans of its data."""
 
     text: str
     data: tuple[Span, ...] = ()
 
     def after(self, start: int) -> list[Span]:
-        """The data of the whole text, if `start` characters of data precede the foot."""
+        """The data of the whole text, if `start` characters of data precede this one."""
         return [(0, start), *((start + first, start + last) for first, last in self.data)]
 
 
@@ -218,13 +211,15 @@ class _Tail(NamedTuple):
 
     context: str
     text: str
-    foot: _Foot
+    foot: _Text
+    """What follows the user message: the template's end, and the thought that the assistant has written."""
 
 
 class _Parts(NamedTuple):
     """A group of reads as text, split at its seam."""
 
-    head: _Head
+    head: _Text
+    """The prefix up to its seam."""
     tails: list[_Tail]
     seam_tokens: int
 
@@ -358,7 +353,7 @@ class ChatTokenizer:
         if tokens is None:
             return None
         span = len(frame.head), len(frame.head) + len(before)
-        return _Parts(_Head(frame.head + before, (*frame.data, span)), tails, tokens)
+        return _Parts(_Text(frame.head + before, (*frame.data, span)), tails, tokens)
 
     def _seam_tokens(self, before: str, seam: str, tail: _Tail) -> int | None:
         """Number of tokens of the seam. None if a prompt split there differs from the prompt tokenized whole."""
@@ -399,14 +394,14 @@ class ChatTokenizer:
             spans.append([*frame.data, (start, end), *written])
         return self.encoder.data(texts, spans)
 
-    def _feet(self, frame: Frame, group: ReadGroup) -> list[_Foot]:
+    def _feet(self, frame: Frame, group: ReadGroup) -> list[_Text]:
         """What follows each user message of a group."""
         if not group.written:
-            return [_Foot(frame.foot)] * max(1, len(group.tails))
+            return [_Text(frame.foot)] * max(1, len(group.tails))
         start = len(frame.foot)
         feet = []
         for text, spans in map(self.template.thoughts.around, group.written):
-            feet.append(_Foot(frame.foot + text, tuple((start + first, start + last) for first, last in spans)))
+            feet.append(_Text(frame.foot + text, tuple((start + first, start + last) for first, last in spans)))
         return feet
 
     def frame(self, group: ReadGroup) -> Frame:

@@ -99,12 +99,13 @@ from checklist_rewards.backends.models import (
 )
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
 from checklist_rewards.backends.trees import (
+    CPU,
+    GPU,
     MAX_BATCH_TOKENS,
     Branch,
     Costs,
     Kept,
     TreeRow,
-    device_costs,
     floor_tokens,
     in_order,
     keep_prefixes,
@@ -119,7 +120,7 @@ from checklist_rewards.backends.vision import (
     tokenized_apart,
     with_refused,
 )
-from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.errors import BackendError, ModelError, first_line
 from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import unknown
@@ -246,7 +247,7 @@ class TransformersBackend(Backend):
         self.device = torch.device(model.get_input_embeddings().weight.device)
         self.limit: int = getattr(config, "max_position_embeddings", None) or 2**31
         self._boundary = rope_boundary(config)
-        self.device_costs = device_costs(self.device.type)
+        self.device_costs = CPU if self.device.type == "cpu" else GPU
         self._compiled = any("_orig_mod" in part._modules or part._compiled_call_impl for part in model.modules())
         self._configs, own = attention_configs(model), attention_of(model)
         with self.in_turn(), Precision.of(model) as precision:
@@ -312,6 +313,9 @@ class TransformersBackend(Backend):
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
+        if not any(group.sees for group in groups):
+            answers, usage = self._read_texts(groups, labels)
+            return list(chain.from_iterable(answers)), usage
         spent: list[Usage] = []
 
         def texts(some: Sequence[ReadGroup]) -> list[list[Answer]]:
@@ -571,7 +575,8 @@ class TransformersBackend(Backend):
 
         def alike(index: int) -> tuple[Any, ...]:
             length = len(ids[index])
-            return room(index), 0 if self._may_pad(length + sampling.max_tokens) else length, shapes[index]
+            pads = self._pads_exactly and not self._long(length + sampling.max_tokens)
+            return room(index), 0 if pads else length, shapes[index]
 
         def sample(batch: Sequence[int]) -> list[list[Reply]]:
             if is_over():
@@ -611,25 +616,17 @@ class TransformersBackend(Backend):
         """Whether a prompt is computed apart from others: LongRoPE uses other frequencies for long prompts."""
         return self._boundary is not None and length > self._boundary
 
-    def _may_pad(self, reach: int) -> bool:
-        """Whether prompts of different lengths can be sampled together, if the longest reaches this length."""
-        return self._pads_exactly and (self._boundary is None or reach <= self._boundary)
-
     @cached_property
     def _pads_exactly(self) -> bool:
         """Whether padding on the left does not affect the next token. Recurrent layers may treat padding as text."""
-        with self.in_turn():
-            return self._padding_agrees()
-
-    def _padding_agrees(self) -> bool:
         size = self.model.get_input_embeddings().num_embeddings
         prompts = [[(17 * k + 11) % size for k in range(length)] for length in (9, 24)]
-        with Precision.of(self.model) as precision:
+        with self.in_turn(), Precision.of(self.model) as precision:
             together = self._generated(prompts, max_new_tokens=1, output_logits=True).logits[0]
             separate = torch.cat(
                 [self._generated([prompt], max_new_tokens=1, output_logits=True).logits[0] for prompt in prompts]
             )
-        return agree(together, separate, precision.rounding(self.device))
+            return agree(together, separate, precision.rounding(self.device))
 
     @staticmethod
     def _batches(
@@ -779,11 +776,6 @@ def _enter(rows: Iterable[tuple[TreeRow[_Place], list[Answer]]], reads: list[lis
     for row, answers in rows:
         for (number, index), read in zip(row.values, answers, strict=True):
             reads[number][index] = read
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _no_memory(what: str) -> Unanswered:

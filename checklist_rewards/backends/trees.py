@@ -19,8 +19,8 @@ tokens, and the prefix attends causally to itself: a third of the pairs, with th
 [`keep_prefixes`] decides by estimated cost which beginnings of prompts are kept. Several may follow each other: the
 rules of a judge, and below them each input. It returns a tree of [`Kept`] with the rows below each of them.
 
-The cost of a pass is estimated in tokens whose matrices take as long ([`Costs`]). The figures depend on the device
-([`DeviceCosts`]); the model adds its hidden size. `recipes/studies/benchmarks/gpu.py` measures passes on a device and
+The cost of a pass is estimated in tokens whose matrices take as long ([`Costs`]). The figures depend on the device;
+the model adds its hidden size. `recipes/studies/benchmarks/gpu.py` measures passes on a device and
 fits the figures to them.
 """
 
@@ -45,24 +45,27 @@ MAX_BATCH_TOKENS = 8192
 """Default of `max_batch_tokens`, on all devices. It limits memory; it was not chosen for speed."""
 
 
-class DeviceCosts(NamedTuple):
-    """The figures of a device, for all models."""
+class Costs(NamedTuple):
+    """Estimated cost of forward passes, in tokens whose matrices take as long: of a device for all models, or with
+    [`of`] of one model."""
 
     even: float
-    """Attention over a row of this many tokens, times the hidden size, takes as long as all matrices. A layer has
-    about 12 x size^2 weights, so 24 x size^2 operations per token, and 4 x size per pair of tokens: 6 by this
-    count."""
+    """Attention over a row of this many tokens takes as long as all matrices; of a device, of this many times the
+    hidden size. A layer has about 12 x size^2 weights, so 24 x size^2 operations per token, and 4 x size per pair of
+    tokens: 6 by this count."""
     one: float
     """A forward pass of its own costs as much as this many tokens, for the launch of its operations and reading the
     weights."""
-    skipped: float
+    batch: int
+    """Most tokens of a pass of label reads, with padding."""
+    room: int = MAX_BATCH_TOKENS
+    """`max_batch_tokens`: most tokens of a row, and most tokens, with those of the prefix, of the rows of a pass."""
+    skipped: float = 256
     """A causal pass of n tokens without a mask computes about n x (n / 2 + `skipped`) pairs."""
-    copied: float
+    copied: float = 8
     """Copying a token of a kept prefix for a row takes as long as attention of this many tokens to it."""
-    widest: int
+    widest: int = 4096
     """Most tokens in a row of several targets: the mask of a row grows with the square of its width."""
-    batch: int | None
-    """Most tokens of a pass of label reads, with padding. None for `max_batch_tokens`."""
 
     def of(self, size: int, room: int) -> Costs:
         """The costs of a model.
@@ -71,53 +74,7 @@ class DeviceCosts(NamedTuple):
             size (`int`): The hidden size of the model.
             room (`int`): `max_batch_tokens`.
         """
-        batch = room if self.batch is None else min(room, self.batch)
-        return Costs(self.even * size, self.one, room, batch, self.skipped, self.copied, self.widest)
-
-
-CPU = DeviceCosts(even=4.5, one=32, skipped=256, copied=8, widest=4096, batch=2048)
-"""Measured on x86 cores in single precision, with one thread.
-
-- `even`: 4.4 with SmolLM2-135M, where attention makes fewer operations per second than matrices.
-- `one`: 40 with the pocket model, 21 with SmolLM2.
-- `skipped`: all pairs are computed at 512 tokens, 0.6 of them at 2,650, with SmolLM2.
-- `copied`: 6 for a prefix of 570 tokens, 8 for 2,170, with the sizes of SmolLM2.
-- `widest`: chosen for memory, not measured: a mask of 4,096 x 4,096 in single precision has 64 MiB.
-- `batch`: larger batches do not fit into the caches and are slower.
-"""
-GPU = CPU._replace(one=2048, batch=None)
-"""All other devices. Not measured: `even`, `skipped` and `copied` are those of a CPU, and `one` was chosen high, so
-that only long prefixes are kept.
-
-No single `one` can be right for all models. On a GPU, a pass costs the time in which its kernels are launched. This
-time grows with the number of layers and not with their width, and it is worth more tokens the faster a token is: one =
-layers x launch time of a layer / (2 x weights that a token meets / operations per second). With 0.5 ms per layer and
-400 TFLOP/s (assumed), this is 6,700 tokens for Qwen2.5-0.5B and 430 for Qwen2.5-7B. Launching also overlaps with
-computing, so it counts only if a pass is too short to hide it. The constant stays until the launch time is measured:
-`gpu.py` reports it, the figures that fit, and what the planner chooses with them.
-"""
-
-
-def device_costs(kind: str) -> DeviceCosts:
-    """The figures of a device by its type in torch: "cpu", "cuda" ..."""
-    return CPU if kind == "cpu" else GPU
-
-
-class Costs(NamedTuple):
-    """Estimated cost of forward passes of a model, in tokens whose matrices take as long."""
-
-    even: float
-    """Width of a row in which attention takes as long as all matrices."""
-    one: float
-    """Cost of a pass, whatever its size."""
-    room: int
-    """`max_batch_tokens`: most tokens of a row, and most tokens, with those of the prefix, of the rows of a pass."""
-    batch: int
-    """Most tokens of a pass of label reads in practice, with padding."""
-    skipped: float = CPU.skipped
-    copied: float = CPU.copied
-    widest: int = CPU.widest
-    """As in [`DeviceCosts`], like the two before."""
+        return self._replace(even=self.even * size, batch=min(room, self.batch), room=room)
 
     def row(self, width: int, past: int = 0) -> float:
         """A row of several prompts below `past` kept tokens. Rows share their passes."""
@@ -148,6 +105,29 @@ class Costs(NamedTuple):
         """Whether `shared` tokens with which `count` branches start should be computed once and kept."""
         kept = self.prefix(shared, past) + self.rows(0, own, count, past + shared)
         return kept < self.rows(shared, own, count, past)
+
+
+CPU = Costs(even=4.5, one=32, batch=2048)
+"""Measured on x86 cores in single precision, with one thread.
+
+- `even`: 4.4 with SmolLM2-135M, where attention makes fewer operations per second than matrices.
+- `one`: 40 with the pocket model, 21 with SmolLM2.
+- `skipped`: all pairs are computed at 512 tokens, 0.6 of them at 2,650, with SmolLM2.
+- `copied`: 6 for a prefix of 570 tokens, 8 for 2,170, with the sizes of SmolLM2.
+- `widest`: chosen for memory, not measured: a mask of 4,096 x 4,096 in single precision has 64 MiB.
+- `batch`: larger batches do not fit into the caches and are slower.
+"""
+GPU = CPU._replace(one=2048, batch=2**31)
+"""All other devices. Not measured: `even`, `skipped` and `copied` are those of a CPU, and `one` was chosen high, so
+that only long prefixes are kept.
+
+No single `one` can be right for all models. On a GPU, a pass costs the time in which its kernels are launched. This
+time grows with the number of layers and not with their width, and it is worth more tokens the faster a token is: one =
+layers x launch time of a layer / (2 x weights that a token meets / operations per second). With 0.5 ms per layer and
+400 TFLOP/s (assumed), this is 6,700 tokens for Qwen2.5-0.5B and 430 for Qwen2.5-7B. Launching also overlaps with
+computing, so it counts only if a pass is too short to hide it. The constant stays until the launch time is measured:
+`gpu.py` reports it, the figures that fit, and what the planner chooses with them.
+"""
 
 
 class TreeRow(NamedTuple, Generic[T]):

@@ -46,7 +46,7 @@ from checklist_rewards.backends.tokens import (
     shared_prefix,
 )
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS
-from checklist_rewards.errors import ModelError
+from checklist_rewards.errors import ModelError, first_line
 from checklist_rewards.images import Image, has_images, images_in, parts
 from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -80,7 +80,7 @@ class Sight(NamedTuple):
     """What replaces the placeholder of each image."""
     ids: tuple[Ids, ...]
     """The tokens of each of these texts."""
-    apart: bool
+    closed: bool
     """Whether these texts begin and end with control tokens, so that no token reaches into the text around them."""
     kinds: dict[str, dict[int, int]]
     """Arguments with a number per token, such as `token_type_ids`: the number of each token that has not 0."""
@@ -264,7 +264,7 @@ class Eyes:
         found = []
         for group, short in zip(groups, self.groups(groups, views, compact=True), strict=True):
             images = images_in(group.prefix)
-            if views.of(images).apart:
+            if views.of(images).closed:
                 full = TokenGroup(self._expanded(short.prefix, images, views), short.tails)
             else:
                 [full] = self.groups([group], views)
@@ -277,8 +277,8 @@ class Eyes:
         """As [`prompt`]; `views` gets what is sent for it."""
         short = self.prompt(messages, views, compact=True)
         images = images_in(*(message["content"] for message in messages))
-        apart = views.of(images).apart
-        prompt = self._expanded(short, images, views) if apart else self.prompt(messages, views)
+        closed = views.of(images).closed
+        prompt = self._expanded(short, images, views) if closed else self.prompt(messages, views)
         views.sent[tuple(prompt)] = short, images
         return prompt
 
@@ -304,7 +304,7 @@ class Eyes:
             )
         except Exception as error:  # processors raise any error
             raise ImageError(
-                f"the processor {type(self.processor).__name__} cannot process an image: {_line(error)}"
+                f"the processor {type(self.processor).__name__} cannot process an image: {first_line(error)}"
             ) from error
         ids = out.pop("input_ids")
         out.pop("attention_mask", None)
@@ -321,10 +321,10 @@ class Eyes:
         own = tuple(self.tokens.encoder.whole(texts))
         counts = tuple(tokens.count(self.image_id) for tokens in own)
         control = tuple(self.tokens.encoder.control)
-        apart = all(text.startswith(control) and text.endswith(control) for text in texts)
+        closed = all(text.startswith(control) and text.endswith(control) for text in texts)
         pixels = {name: torch.as_tensor(value) for name, value in out.items()}
         shapes = tuple((name, tuple(value.shape[1:])) for name, value in pixels.items())
-        return Sight(tuple(images), shapes, texts, own, apart, kinds, counts, first), pixels
+        return Sight(tuple(images), shapes, texts, own, closed, kinds, counts, first), pixels
 
     def _frame(self, system: str | None, before: str, think: bool, compact: bool, views: Views) -> Frame:
         key = system, before, think, compact
@@ -454,14 +454,11 @@ def apart(
 ) -> list[T]:
     """One value per group, in order: of those with images from `pictured`, of the others from `texts`. Each is called
     with all its groups, if there are any."""
-    seen = [any(map(has_images, (group.system, group.prefix, *group.tails))) for group in groups]
-    if not any(seen):
-        return [*texts(groups)]  # the same object: its tokens may be known (`groups_ahead`)
-    found: dict[bool, Iterator[T]] = {}
-    for sees, values in ((True, pictured), (False, texts)):
-        own = [group for group, other in zip(groups, seen, strict=True) if other == sees]
-        found[sees] = iter(values(own) if own else ())
-    return [next(found[sees]) for sees in seen]
+    found = {
+        sees: iter(values(own) if (own := [group for group in groups if group.sees == sees]) else ())
+        for sees, values in ((True, pictured), (False, texts))
+    }
+    return [next(found[group.sees]) for group in groups]
 
 
 def tokenized_apart(
@@ -517,7 +514,7 @@ def load_processor(path: str, **settings: Any) -> Any:
                 return _with_images(_without_videos(path, settings))
         except Exception as error:
             advice = "; some processors require torchvision: pip install torchvision" if missing("torchvision") else ""
-            raise ModelError(f"the processor of {path!r} cannot be loaded: {_line(error)}{advice}") from error
+            raise ModelError(f"the processor of {path!r} cannot be loaded: {first_line(error)}{advice}") from error
 
 
 def _without_videos(path: str, settings: dict[str, Any]) -> Any:
@@ -593,7 +590,3 @@ def _after_images(text: str) -> tuple[str, str]:
 def _refuse_in_system(*texts: str | None) -> None:
     if any(map(has_images, texts)):
         raise ModelError("an image stands in a system message, which models do not take; put it into a user message.")
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

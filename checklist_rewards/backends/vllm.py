@@ -197,9 +197,11 @@ class VLLMBackend(Backend):
         self._reduced = self.limit < getattr(config.hf_text_config, "max_position_embeddings", self.limit)
         detail = f"over the engine's context of {self.limit} tokens" if self._reduced else ""
         self.over_limit = Unanswered(Reason.TOO_LONG, detail)
-        # On a CPU, vLLM 0.32 ends if it divides a prompt that is sampled with a seed: "CPU Generator does not use
-        # offset".
-        self._most_at_once = _step_tokens(self.llm) if current_platform.is_cpu() else None
+        # vLLM divides prompts that are longer than a step. On a CPU, vLLM 0.32 ends if it divides one that is sampled
+        # with a seed: "CPU Generator does not use offset".
+        self._most_at_once: int | None = None
+        if current_platform.is_cpu():
+            self._most_at_once = int(self.llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens)
         self._asleep = False
         self._sleep_if_unused()
 
@@ -240,15 +242,15 @@ class VLLMBackend(Backend):
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
         over = Answer(None, self.over_limit, keep=not self._reduced)
-        views: list[Views] = []
-
-        def pictured(some: Sequence[ReadGroup]) -> list[TokenGroup | Unanswered]:
-            views.append(Views(self.eyes))
-            return tokenized_apart(some, partial(self.eyes.send, views=views[0]))
-
-        found = apart(groups, self.tokens.groups, pictured)
+        views = Views(self.eyes) if any(group.sees for group in groups) else None
+        found: Sequence[TokenGroup | Unanswered]
+        if views is None:
+            found = self.tokens.groups(groups)
+        else:
+            send = partial(self.eyes.send, views=views)
+            found = apart(groups, self.tokens.groups, partial(tokenized_apart, tokenize=send))
         tokenized = [group for group in found if not isinstance(group, Unanswered)]
-        ask = partial(self._ask, views=views[0] if views else None)
+        ask = partial(self._ask, views=views)
         read, usage = read_prompts(
             self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized
         )
@@ -488,11 +490,6 @@ def _lora_rank(adapter: str) -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"adapter={adapter!r}: adapter_config.json has no valid rank 'r' ({error}).") from error
     return next((size for size in _LORA_RANKS if size >= rank), rank)
-
-
-def _step_tokens(llm: Any) -> int:
-    """Most tokens that the engine computes in one step; it divides longer prompts."""
-    return int(llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens)
 
 
 def _waves(prompts: Sequence[Sequence[int]], params: Sequence[Any], most: int | None) -> Iterator[Sequence[int]]:

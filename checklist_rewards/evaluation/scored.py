@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
-from checklist_rewards.chat import completion_text, prompt_text, transcript_text
+from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
@@ -508,7 +508,7 @@ def shown_completion(value: Any) -> str | None:
         return value
     try:
         shown: dict[str, Any] = {"keep_thinking": True, "images": "ignore"}
-        return completion_text(value, **shown) or transcript_text(value, **shown)
+        return completion_text(value, **shown) or completion_text(value, part="transcript", **shown)
     except SampleError:
         return str(value)
 

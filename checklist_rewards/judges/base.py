@@ -104,8 +104,10 @@ class Judge(ABC):
             One verdict per read, in order, and what this call has cost.
         """
 
-    def validate(self) -> None:  # noqa: B027 - most judges of other authors have nothing to check
+    def validate(self) -> None:
         """Raise a [`ChecklistRewardsError`] for a judge that cannot be used, without loading an engine."""
+        if self.engine is not None:
+            _ = self.engine.identity
 
     def check_item(self, item: ChecklistItem, where: str) -> None:  # noqa: B027
         """Raise a [`ChecklistError`], starting with `where`, for an item that this judge cannot answer."""

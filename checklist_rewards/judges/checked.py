@@ -75,10 +75,7 @@ def check_and_ask(
         ask (callable): Asks the judge. It gets items without their checks, and reports its own progress.
         progress (callable, *optional*): Called with the number of reads that a check alone has answered.
     """
-    with_check = [index for index, read in enumerate(asks) if read.item.check is not None]
-    if not with_check:
-        return list(ask(list(asks)))
-    by_code = with_check if settings.checks != "judge" else []
+    by_code = [index for index, read in enumerate(asks) if settings.answers(read.item)]
     by_judge = [index for index, read in enumerate(asks) if settings.asks(read.item)]
     verdicts: dict[int, Verdict] = {}
     by_key: dict[tuple[str | None, ...], list[int]] = {}
@@ -87,17 +84,14 @@ def check_and_ask(
         by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
     with _running([asks[index] for index, *_ in by_key.values()], settings.allow_code) as codes:
         if by_judge:
-            verdicts = dict(zip(by_judge, ask([_asked(asks[index]) for index in by_judge]), strict=True))
+            asked = [replace(asks[index], item=without_check(asks[index].item)) for index in by_judge]
+            verdicts = dict(zip(by_judge, ask(asked), strict=True))
         for indices, code in zip(by_key.values(), codes, strict=True):
             for index in indices:
                 verdicts[index] = _mean(code, verdicts[index]) if index in verdicts else code
             if progress is not None and settings.checks == "only":
                 progress(len(indices))
     return [verdicts[index] for index in range(len(asks))]
-
-
-def _asked(read: Ask) -> Ask:
-    return read if read.item.check is None else replace(read, item=without_check(read.item))
 
 
 @contextmanager

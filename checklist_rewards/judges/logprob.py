@@ -34,7 +34,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby
 from operator import itemgetter
@@ -51,10 +51,11 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem, Key, frame, key
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Ask, Judge
-from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
+from checklist_rewards.judges.questions import FewShot, check_askable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.scores.scales import ONE_TOKEN_STEPS
 
 _CHUNK_SECONDS = 5.0
 _GROWTH = 8
@@ -219,12 +220,13 @@ class LogprobJudge(Judge):
         return self.engine.name
 
     @override
-    def validate(self) -> None:
-        _ = self.engine.identity
-
-    @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_readable(item, where)
+        check_askable(item, where)
+        if item.options is not None and len(item.options) > ONE_TOKEN_STEPS:
+            raise ChecklistError(
+                f"{where}, item {item.id} ({item.question!r}): {len(item.options)} options are too many for a "
+                f"one-token read, which allows {ONE_TOKEN_STEPS}; set use_logprobs=False for any number."
+            )
         if self.examples is not None:
             self.examples.check(item)
 
@@ -237,7 +239,14 @@ class LogprobJudge(Judge):
         duplicates, stored = len(asks) - len(verdicts), len(verdicts) - len(asked)
         found = [(verdicts[asked.key], read.item) for asked, read in zip(rendered, asks, strict=True)]
         in_order = [verdict if item.options is None else as_declared(verdict, item) for verdict, item in found]
-        return in_order, spent + Receipt(len(asks), duplicates, stored, len(asked), unanswered)
+        return in_order, replace(
+            spent,
+            reads=len(asks),
+            deduplicated=duplicates,
+            stored=stored,
+            asked=len(asked),
+            unanswered=unanswered,
+        )
 
     def _answered(
         self, rendered: Sequence[RenderedRead], progress: Progress | None = None
@@ -253,7 +262,8 @@ class LogprobJudge(Judge):
         spent = self._ask(missing, answers, progress) if missing else Receipt()
         judge = self.name
         verdicts = {key: self._verdict(answer, distinct[key].labels, judge) for key, answer in answers.items()}
-        return verdicts, {read.key for read in missing}, spent
+        used = spent.prompt_tokens, spent.completion_tokens
+        return verdicts, {read.key for read in missing}, replace(spent, tokens={judge: used} if any(used) else {})
 
     def _render(self, asks: Sequence[Ask]) -> list[RenderedRead]:
         """The reads as text, each with its question."""
@@ -353,29 +363,18 @@ class LogprobJudge(Judge):
             self._pace = Pace()  # restart with small chunks, so that the next call stores its first answers early
             raise
         fresh = dict(zip(keys, answers, strict=True))
-        return fresh, Receipt.of(
-            self.name,
-            calls=len(keys),
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=sum(read.unanswered is None for read in fresh.values())
-            if usage.completion_tokens is None
-            else usage.completion_tokens,
-            computed_tokens=usage.computed_tokens,
-            floor_tokens=usage.floor_tokens,
-            separate=usage.separate,
-            cached=usage.cached,
-            engine_seconds=time.perf_counter() - started,
-        )
+        if usage.completion_tokens is None:  # one per answered read
+            usage = replace(usage, completion_tokens=sum(read.unanswered is None for read in fresh.values()))
+        return fresh, Receipt(calls=len(keys), engine_seconds=time.perf_counter() - started, **asdict(usage))
 
     def _verdict(self, read: Answer, labels: Labels, judge: str) -> Verdict:
         if read.logprobs is None:
             if read.label is not None:
                 return Verdict(answer=labels[read.label], judge=judge, method="word")
             return Verdict(unanswered=read.unanswered, judge=judge)
-        if not all([logprob < math.inf for logprob in read.logprobs]):  # False for NaN, also of numpy
-            return Verdict(unanswered=Unanswered(Reason.NOT_FINITE), judge=judge)
         if (reason := not_logprobs(read.logprobs, distinct=False)) is not None:
-            return Verdict(unanswered=reason, judge=judge)
+            finite = all(logprob < math.inf for logprob in read.logprobs)  # False for NaN, also of numpy
+            return Verdict(unanswered=reason if finite else Unanswered(Reason.NOT_FINITE), judge=judge)
         top = max(read.logprobs)
         if top == -math.inf:
             return Verdict(unanswered=Unanswered(Reason.OFF_LABEL), mass=0.0, judge=judge)

@@ -35,18 +35,13 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from string import ascii_uppercase
-from typing import TYPE_CHECKING
 
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.checklists import NO, YES, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges.labels import Labelled, label_of, named, read_labelled
 from checklist_rewards.prompts import fence
-from checklist_rewards.scores.scales import ONE_TOKEN_STEPS
 from checklist_rewards.validation import whole_number
-
-if TYPE_CHECKING:
-    pass
 
 _YES_NO = {YES: YES, NO: NO}
 _ANNOUNCED = re.compile(r"\A[\s*_]*(?:the |my |final )*answer(?: is)?[\s*_]*[:,]?[\s*_]*(?=\S)", re.IGNORECASE)
@@ -97,16 +92,6 @@ def question_for_reads(item: ChecklistItem, target: str, judge: str) -> tuple[st
     label_of_letter = dict(zip(ascii_uppercase, labels, strict=False))
     lines = "\n".join(f"{letter}. {label}" for letter, label in label_of_letter.items())
     return f"{item.question}\n\nPossible answers:\n{lines}{when_to_abstain(item)}", label_of_letter
-
-
-def check_readable(item: ChecklistItem, where: str) -> None:
-    """Raise [`ChecklistError`], starting with `where`, for an item that cannot be answered with one token."""
-    check_askable(item, where)
-    if item.options is not None and len(item.options) > ONE_TOKEN_STEPS:
-        raise ChecklistError(
-            f"{where}, item {item.id} ({item.question!r}): {len(item.options)} options are too many for a one-token "
-            f"read, which allows {ONE_TOKEN_STEPS}; set use_logprobs=False for any number."
-        )
 
 
 def check_askable(item: ChecklistItem, where: str) -> None:

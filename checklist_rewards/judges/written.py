@@ -150,10 +150,6 @@ class BatchJudge(Judge):
         self.store = store
 
     @override
-    def validate(self) -> None:
-        _ = self.engine.identity
-
-    @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
         check_askable(item, where)
 
@@ -585,10 +581,6 @@ class ReasonedJudge(Judge):
         self.sampling: Sampling = Sampling(max_tokens, temperature, n=votes, seed=seed)
         self.examples = examples
         self.store = store
-
-    @override
-    def validate(self) -> None:
-        _ = self.engine.identity
 
     @override
     def check_item(self, item: ChecklistItem, where: str) -> None:

@@ -27,19 +27,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from checklist_rewards.chat import PARTS, CompletionReader, Part, Target
+from pydantic import model_validator
+
+from checklist_rewards.chat import CompletionReader, Part, Target
 from checklist_rewards.checklists import Checklist
+from checklist_rewards.config import Config, Unchecked
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import Image, has_images, image_of, once_per_content, shown
 from checklist_rewards.keys import content_key, described, image_key, prompt_identity
-from checklist_rewards.messages import IMAGES, Images, has_its_images, images_of, with_images
+from checklist_rewards.messages import Images, has_its_images, images_of, with_images
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
 from checklist_rewards.rows import IMAGE_COLUMNS, image_column, images_of_row
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, ratio, score_checklist
-from checklist_rewards.validation import import_extra, one_of
+from checklist_rewards.validation import import_extra
 
 logger = logging.getLogger(__name__)
 
@@ -225,6 +228,8 @@ class Call:
             SampleError: For an image that cannot be read, or a column that does not have one value per prompt.
         """
         columns = {key: self.columns[key] for key in IMAGE_COLUMNS if key in self.columns}
+        if not columns and all(isinstance(prompt, str) for prompt in self.prompts):
+            return self
         for key, column in columns.items():
             if not self._is_column(column):
                 got = len(column) if isinstance(column, Sized) else type(column).__name__
@@ -341,18 +346,6 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     return [f"{number}.{group}" for group in groups]
 
 
-def counts_none(hook: Any) -> bool:
-    """Whether the trainer that owns this hook counts None as 0: it sums several rewards, or TRL is too old to leave
-    None out.
-
-    `GRPOTrainer` and `RLOOTrainer` pass bound methods of their own to a reward. Rewards with weight 0 count too.
-    """
-    trainer = getattr(hook, "__self__", None)
-    several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
-    sums = several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
-    return sums or trl_before(LEAVES_NONE_OUT) is not None
-
-
 def trl_before(version: tuple[int, int]) -> str | None:
     """The version of TRL in this process if it is older than this one. None for a newer TRL, and without TRL."""
     found = str(getattr(sys.modules.get("trl"), "__version__", ""))
@@ -379,44 +372,41 @@ def log_to_trainer(hook: Callable[[str, float], None] | None, metrics: Sequence[
         hook(name, value)
 
 
-class Readers:
-    """Reads completions with the tokenizer of the trainer that passes them.
+class ReadingConfig(Config):
+    """How the answers are found in completions."""
 
-    The trainer's tokenizer, its `chat_template_kwargs`, its tools and its length limit decide which part of a
-    completion is the answer.
+    judged: Part = "answer"
+    """What is judged of a completion with several messages (tools, turns): `answer`, the last message of the
+    assistant, or `transcript`, all messages. A completion that ends with a tool call has no answer, so environments
+    whose last turn is a call need `transcript`."""
+    keep_thinking: bool = False
+    """Judge thoughts too."""
+    thinking_opened: bool | None = None
+    """Whether completions begin inside a thought, because the policy's chat template opens it. By default this is
+    found out from the trainer's tokenizer and the end of the prompt."""
+    tokenizer: Unchecked[Any] = None
+    """The policy's tokenizer, or its folder or Hub id, for trainers that do not show theirs (`AsyncGRPOTrainer`,
+    custom loops). It is used to find the answer in the token ids of a completion."""
+    thinking_tags: Unchecked[Sequence[str] | None] = None
+    """The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`. Empty if the
+    policy writes no thoughts: then nothing in a text is taken for one."""
+    images: Images = "show"
+    """What to do with images in prompts, completions and the columns `image` and `images`. `show`: the judge sees
+    them; a judge of a text model refuses them, and audio and videos are refused. `ignore`: only the text is judged."""
 
-    Args:
-        part, keep_thinking, thinking_opened, tokenizer, thinking_tags, images: As in [`ChecklistReward`].
-
-    Raises:
-        SampleError: For a value that is not allowed.
-    """
-
-    def __init__(
-        self,
-        part: Part = "answer",
-        keep_thinking: bool = False,
-        thinking_opened: bool | None = None,
-        tokenizer: Any = None,
-        thinking_tags: Sequence[str] | None = None,
-        images: Images = "show",
-    ):
-        one_of("judged", part, PARTS)
-        one_of("images", images, IMAGES)
-        if not isinstance(keep_thinking, bool):
-            raise SampleError(f"keep_thinking={keep_thinking!r} is not allowed; it must be True or False.")
-        if thinking_opened is not None and not isinstance(thinking_opened, bool):
-            raise SampleError(f"thinking_opened={thinking_opened!r} is not allowed; it must be True, False or None.")
-        if thinking_tags is not None and (
-            isinstance(thinking_tags, str)
-            or len(thinking_tags) not in (0, 2)
-            or not all(isinstance(tag, str) and tag.strip() for tag in thinking_tags)
+    @model_validator(mode="after")
+    def _can_be_read(self) -> Self:
+        tags, tokenizer = self.thinking_tags, self.tokenizer
+        if tags is not None and (
+            isinstance(tags, str)
+            or len(tags) not in (0, 2)
+            or not all(isinstance(tag, str) and tag.strip() for tag in tags)
         ):
             raise SampleError(
-                f"thinking_tags={thinking_tags!r} is not allowed; it must be two strings, the opening and the closing "
-                "marker of a thought, or empty if the policy writes no thoughts."
+                f"thinking_tags={tags!r} is not allowed; it must be two strings, the opening and the closing marker "
+                "of a thought, or empty if the policy writes no thoughts."
             )
-        if thinking_opened and thinking_tags is not None and not thinking_tags:
+        if self.thinking_opened and tags is not None and not tags:
             raise SampleError(
                 "thinking_opened=True requires thoughts, but thinking_tags=() means that there are none."
             )
@@ -425,11 +415,18 @@ class Readers:
                 f"tokenizer={tokenizer!r:.60} is not allowed; it must be a tokenizer, a processor, or the name of a "
                 "model."
             )
-        self.part: Part = part
-        self.keep_thinking, self.thinking_opened = keep_thinking, thinking_opened
-        self.tokenizer = tokenizer
-        self.images: Images = images
-        self.thinking_tags = None if thinking_tags is None else tuple(thinking_tags)
+        return self
+
+
+class Readers:
+    """Reads completions with the tokenizer of the trainer that passes them.
+
+    The trainer's tokenizer, its `chat_template_kwargs`, its tools and its length limit decide which part of a
+    completion is the answer.
+    """
+
+    def __init__(self, config: ReadingConfig):
+        self.config = config
         self._warned = False
         self._readers: dict[Any, tuple[Any, CompletionReader]] = {}
 
@@ -438,7 +435,6 @@ class Readers:
 
     def read(
         self,
-        reader: CompletionReader,
         completions: Sequence[Any],
         prompts: Sequence[Any] | None = None,
         ids: Sequence[Sequence[int]] | None = None,
@@ -447,9 +443,9 @@ class Readers:
         """Read the completions of one call; see [`CompletionReader.read_batch`].
 
         Args:
-            reader ([`CompletionReader`]): The reader for this trainer; see [`of`].
             trainer (*optional*): The trainer that called the reward.
         """
+        reader = self.of(trainer)
         if ids is not None and reader.tokenizer is None and not self._warned:
             self._warned = True
             logger.warning(
@@ -462,13 +458,14 @@ class Readers:
             limit = getattr(getattr(trainer, "args", None), "max_new_tokens", None)
         tools = bool(getattr(trainer, "tools", None))
         return reader.read_batch(
-            completions, prompts=prompts, ids=ids, limit=limit, tools=tools, opened=self.thinking_opened
+            completions, prompts=prompts, ids=ids, limit=limit, tools=tools, opened=self.config.thinking_opened
         )
 
     def of(self, trainer: Any = None) -> CompletionReader:
-        """The reader for a trainer, or for None, built once per tokenizer. The tokenizer of this object, if any, is
-        used in place of the trainer's."""
-        tokenizer = getattr(trainer, "processing_class", None) if self.tokenizer is None else self.tokenizer
+        """The reader for a trainer, or for None, built once per tokenizer. The tokenizer of the configuration, if any,
+        is used in place of the trainer's."""
+        config = self.config
+        tokenizer = getattr(trainer, "processing_class", None) if config.tokenizer is None else config.tokenizer
         settings = dict(getattr(trainer, "chat_template_kwargs", None) or {})
         key = tokenizer if isinstance(tokenizer, str) else id(tokenizer), repr(settings)
         if key not in self._readers:
@@ -476,10 +473,10 @@ class Readers:
             reader = CompletionReader(
                 loaded,
                 chat_template_kwargs=settings,
-                part=self.part,
-                keep_thinking=self.keep_thinking,
-                thinking_tags=self.thinking_tags,
-                images=self.images,
+                part=config.judged,
+                keep_thinking=config.keep_thinking,
+                thinking_tags=config.thinking_tags,
+                images=config.images,
             )
             reader.validate()
             self._readers = {key: (tokenizer, reader)}  # the tokenizer is kept, so that its id stays its own

@@ -32,7 +32,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.keys import described
 from checklist_rewards.messages import Images, images_of, with_images
-from checklist_rewards.rewards.batch import Readers
+from checklist_rewards.rewards.batch import Readers, ReadingConfig
 from checklist_rewards.rewards.placement import bind_reference, together
 from checklist_rewards.rewards.ranks import wait_for_all_ranks
 from checklist_rewards.rows import images_of_row
@@ -109,7 +109,10 @@ class ChecklistEvalCallback(TrainerCallback):
         self.trainer, self.scorer, self.every, self.at_start, self.name = trainer, scorer, every, at_start, name
         self.generation = generation or GenerationConfig(max_new_tokens=256, do_sample=False)
         self.batch_size = batch_size
-        self.readers = Readers("answer", keep_thinking, thinking_opened, thinking_tags=thinking_tags, images=images)
+        reading = ReadingConfig(
+            keep_thinking=keep_thinking, thinking_opened=thinking_opened, thinking_tags=thinking_tags, images=images
+        )
+        self.readers = Readers(reading)
         rows = [dict(row) for row in dataset]
         if not rows:
             raise SampleError(f"{name}: the dataset has no rows.")
@@ -235,7 +238,7 @@ class ChecklistEvalCallback(TrainerCallback):
             prompts=prompts,
             ids=replies,
             limit=self.generation.max_new_tokens,
-            opened=self.readers.thinking_opened,
+            opened=self.readers.config.thinking_opened,
         )
 
     def _score_references(self, references: Sequence[Target]) -> None:

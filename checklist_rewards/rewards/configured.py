@@ -15,6 +15,7 @@ import os
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.files.documents import load
 from checklist_rewards.judges.settings import JudgeConfig
+from checklist_rewards.rewards.batch import ReadingConfig
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 from checklist_rewards.rewards.placement import references_of
 from checklist_rewards.rewards.reward import ChecklistReward
@@ -86,13 +87,5 @@ def _configured(path: str | None) -> SamplewiseReward:
     for name, advice in _OF_TRL.items():
         if getattr(reward.config, name) != RewardConfig.model_fields[name].default:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: {name} is supported by TRL trainers only; {advice}.")
-    readers = reward.readers
-    return SamplewiseReward(
-        reward.scorer,
-        judged=readers.part,
-        keep_thinking=readers.keep_thinking,
-        thinking_opened=readers.thinking_opened,
-        tokenizer=readers.tokenizer,
-        thinking_tags=readers.thinking_tags,
-        images=readers.images,
-    )
+    reading = {name: getattr(reward.config, name) for name in ReadingConfig.model_fields}
+    return SamplewiseReward(reward.scorer, **reading)

@@ -52,7 +52,6 @@ from checklist_rewards.rewards.batch import (
     Scores,
     Stage,
     completion_metrics,
-    counts_none,
     groups_of,
     log_records,
     log_to_trainer,
@@ -143,14 +142,7 @@ class ChecklistReward:
         self.__name__ = config.name
         self.column = config.column
         self.reference_column = config.reference_column
-        self.readers = Readers(
-            config.judged,
-            config.keep_thinking,
-            config.thinking_opened,
-            config.tokenizer,
-            config.thinking_tags,
-            config.images,
-        )
+        self.readers = Readers(config)
         self.shaping = Shaping(config.shaping or ())
         self.retries = config.retries
         self.deadline = config.deadline
@@ -267,8 +259,8 @@ class ChecklistReward:
             )
         for judge in self._judges if self._placed else ():
             bind_reference(judge, trainer)
-        if self.readers.images == "show":
-            checklists = self._column(self.column, call.columns, len(call.prompts), len(call.completions))
+        if self.config.images == "show":
+            checklists = self._column(self.column, call)
             call = call.with_images(self.__name__, [n for n, value in enumerate(checklists) if value is not None])
         if self.evolving is not None:
             call = self.evolving.current(call)
@@ -380,24 +372,27 @@ class ChecklistReward:
         return exchanges or is_collective(self.scorer.judge)
 
     def fails_by_group(self, hook: Any) -> bool:
-        """Whether all completions of a group get None if one has no score, in the trainer that passed this hook."""
-        return self.on_failure == "group" or (self.on_failure == "row" and counts_none(hook))
+        """Whether all completions of a group get None if one has no score, in the trainer that passed this hook: with
+        `on_failure="row"` if it counts None as 0, because it sums several rewards (also those with weight 0), or
+        because TRL is too old to leave None out."""
+        if self.on_failure != "row":
+            return self.on_failure == "group"
+        trainer = getattr(hook, "__self__", None)
+        several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
+        sums = several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
+        return sums or trl_before(LEAVES_NONE_OUT) is not None
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
         return {**self.__dict__, "last": None}
 
     def _samples(self, call: Call, trainer: Any) -> list[Sample | None]:
-        prompts, completions, columns = call.prompts, call.completions, call.columns
-        checklists = self._column(self.column, columns, len(prompts), len(completions))
-        references: Any = [None] * len(completions)
-        if self.reference_column is not None:
-            references = self._column(self.reference_column, columns, len(prompts), len(completions))
+        checklists = self._column(self.column, call)
+        references = None if self.reference_column is None else self._column(self.reference_column, call)
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
-        ids = columns.get(COMPLETION_IDS)
+        ids = call.columns.get(COMPLETION_IDS)
         reader = self.readers.of(trainer)
-        if self.readers.images == "ignore":
-            prompts = list(map(without_images, prompts))
+        prompts = call.prompts if self.config.images == "show" else list(map(without_images, call.prompts))
         inputs: list[tuple[str | None, str | None]] = []
         read: dict[str, tuple[str | None, str | None]] = {}  # the completions of a prompt share its texts
         for place in judged:
@@ -408,8 +403,7 @@ class ChecklistReward:
                     raise SampleError(f"{self.__name__}, row {place + 1} of the batch: {error}") from None
             inputs.append(read[key])
         targets = self.readers.read(
-            reader,
-            [completions[place] for place in judged],
+            [call.completions[place] for place in judged],
             [prompts[place] for place in judged],
             None if ids is None else [ids[place] for place in judged],
             trainer,
@@ -418,15 +412,16 @@ class ChecklistReward:
         for place, (input, history), target in zip(judged, inputs, targets, strict=True):
             where = f"{self.__name__}, row {place + 1} of the batch (prompt {shown(input or history or '')!r:.80})"
             checklist = Checklist.parse(checklists[place], where)
-            answer = references[place]
+            answer = None if references is None else references[place]
             if answer is not None and not isinstance(answer, str):
                 answer = completion_text(answer)
             images = call.images[place] if call.images else ()
             samples.append(Sample.of(checklist, target, input, answer, history, images))
         prepared = dict(zip(judged, self.scorer.prepare(samples), strict=True))
-        return [prepared.get(place) for place in range(len(completions))]
+        return [prepared.get(place) for place in range(len(call.completions))]
 
-    def _column(self, name: str, columns: Mapping[str, Any], prompts: int, completions: int) -> Any:
+    def _column(self, name: str, call: Call) -> Any:
+        columns, prompts, completions = call.columns, len(call.prompts), len(call.completions)
         column, environments = columns.get(name), columns.get(ENVIRONMENTS) or ()
         if column is None and any(hasattr(environment, name) for environment in environments):
             column = [getattr(environment, name, None) for environment in environments]

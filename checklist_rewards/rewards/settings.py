@@ -19,7 +19,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.documents import in_folder
 from checklist_rewards.judges.settings import ScorerConfig, ScorerKwargs
 from checklist_rewards.messages import Images
-from checklist_rewards.rewards.batch import COMPLETION_IDS, ENVIRONMENTS
+from checklist_rewards.rewards.batch import COMPLETION_IDS, ENVIRONMENTS, ReadingConfig
 from checklist_rewards.rewards.ranks import OnFailure
 from checklist_rewards.validation import finite
 from checklist_rewards.writer import Writer
@@ -166,12 +166,6 @@ class MonitorConfig(Config):
         return limit
 
 
-def signal_names() -> list[str]:
-    """The names of all signals, in the order of their thresholds."""
-    names = MonitorConfig.model_fields
-    return [name.removeprefix("max_") for name in names if name.startswith("max_")]
-
-
 class ProposerConfig(Writer):
     """The writer that proposes items; see [`GroupProposer`]. By default, it is the judge's model."""
 
@@ -205,8 +199,8 @@ class EvolvingConfig(Config):
     folder, else next to the log of the reward, if it has one."""
 
 
-class RewardConfig(ScorerConfig):
-    """A reward: its scorer, and what is made of the scores in training."""
+class RewardConfig(ReadingConfig, ScorerConfig):
+    """A reward: its scorer, how completions are read, and what is made of the scores in training."""
 
     older: ClassVar[Mapping[str, str]] = {**ScorerConfig.older, "reference": "reference_column", "target": "judged"}
 
@@ -218,10 +212,6 @@ class RewardConfig(ScorerConfig):
     reference_column: str | None = None
     """Dataset column with reference answers, for judge prompts that contain `{reference}` and for encoders that were
     trained with references. Rows may be None."""
-    judged: Unchecked[Part] = "answer"
-    """What is judged of a completion with several messages (tools, turns): `answer`, the last message of the
-    assistant, or `transcript`, all messages. A completion that ends with a tool call has no answer, so environments
-    whose last turn is a call need `transcript`."""
     shaping: Unchecked[Sequence[Any] | None] = None
     """Steps applied to the metric, such as `{"name": "length_penalty", "free": 200, "cap": 400}`, or a step of your
     own (`rewards/steps.py`). Unless the last step is "clipped", rewards may leave [0, 1]."""
@@ -238,20 +228,6 @@ class RewardConfig(ScorerConfig):
     log: Unchecked[str | Path | None] = None
     """JSONL file with a line per completion: step, prompt, completion, reward, [`Score`], and how shaping made the
     reward from it."""
-    keep_thinking: Unchecked[bool] = False
-    """Judge thoughts too."""
-    thinking_opened: Unchecked[bool | None] = None
-    """Whether completions begin inside a thought, because the policy's chat template opens it. By default this is
-    found out from the trainer's tokenizer and the end of the prompt."""
-    tokenizer: Unchecked[Any] = None
-    """The policy's tokenizer, or its folder or Hub id, for trainers that do not show theirs (`AsyncGRPOTrainer`,
-    custom loops). It is used to find the answer in the token ids of a completion."""
-    thinking_tags: Unchecked[Sequence[str] | None] = None
-    """The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`. Empty if the
-    policy writes no thoughts: then nothing in a text is taken for one."""
-    images: Unchecked[Images] = "show"
-    """What to do with images in prompts, completions and the columns `image` and `images`. `show`: the judge sees
-    them; a judge of a text model refuses them, and audio and videos are refused. `ignore`: only the text is judged."""
     categories: Unchecked[Sequence[str]] = ()
     """Item categories whose pass rate is logged."""
     monitor: MonitorConfig | None = None

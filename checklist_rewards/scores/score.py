@@ -470,12 +470,6 @@ class Score(BaseModel):
         return None if self.pass_rate is None else 4 * self.pass_rate + 1
 
     @property
-    def mean_agreement(self) -> float | None:
-        """Mean `agreement` of the items that were answered by several judges."""
-        known = [item.agreement for item in self.items if item.agreement is not None]
-        return ratio(math.fsum(known), len(known))
-
-    @property
     def category_pass_rates(self) -> dict[str, float | None]:
         """passed / answered of each category, in order of first appearance; None if nothing was answered."""
         passed: dict[str, list[bool]] = {}

@@ -94,7 +94,7 @@ def test_prefixes_that_are_kept_at_the_same_time_have_at_most_half_of_the_room(p
 
 
 def test_a_prefix_is_kept_if_its_rows_cost_less():
-    costs = Costs(864.0, 32.0, 8192, 2048)  # the pocket model's
+    costs = Costs(864.0, 32.0, 2048)  # the pocket model's
     assert costs.keeps(600, 8 * 220, 8, 0)  # 8 targets below an input
     assert not costs.keeps(4, 2 * 220, 2, 0)  # two targets with the same first words
     assert not costs.keeps(200, 20, 1, 0)  # one question

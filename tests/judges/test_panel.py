@@ -183,7 +183,6 @@ def test_votes_and_agreement_are_in_the_score_and_survive_a_rescore():
     assert [vote.answer for vote in line.votes] == ["yes", "no", None]
     assert line.votes[2].unanswered == "backend_error: gone"
     assert (line.answer, line.agreement) == ("no", 0.5)  # .55 is under the threshold; one of two agrees
-    assert score.mean_agreement == 0.5
     again = rescore(checklist, score, Aggregation(threshold=0.5))
     assert (again.items[0].answer, again.items[0].agreement) == ("yes", 0.5)
     assert again.items[0].votes == line.votes
@@ -196,7 +195,7 @@ def test_a_verdict_carries_the_name_of_its_panel():
 
 def test_a_lone_judge_has_no_agreement():
     score = score_checklist(Checklist.parse(["Is it?"]), [sure(0.9)])
-    assert (score.items[0].votes, score.items[0].agreement, score.mean_agreement) == (None, None, None)
+    assert (score.items[0].votes, score.items[0].agreement) == (None, None)
 
 
 def test_progress_counts_each_read_once():

@@ -14,7 +14,7 @@ from checklist_rewards.monitor.signals import (
     length_reward,
     within_groups,
 )
-from checklist_rewards.rewards.settings import MonitorConfig, signal_names
+from checklist_rewards.rewards.settings import MonitorConfig
 from tests.monitor.fakes import line, observed, seen
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
@@ -27,7 +27,8 @@ def now(name, *completions):
 
 
 def test_every_signal_has_a_threshold_and_every_threshold_a_signal():
-    assert {signal.name for signal in SIGNALS} | {"canary", "attack"} == set(signal_names())
+    thresholds = {name.removeprefix("max_") for name in MonitorConfig.model_fields if name.startswith("max_")}
+    assert {signal.name for signal in SIGNALS} | {"canary", "attack"} == thresholds
 
 
 def test_a_step_without_completions_measures_nothing():

@@ -1,12 +1,16 @@
 """What of a completion of several messages is judged."""
 
+from functools import partial
+
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.chat import transcript_text
+from checklist_rewards.chat import completion_text
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
+
+transcript_text = partial(completion_text, part="transcript")
 
 TOOLS = [
     {

@@ -28,7 +28,7 @@ from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.images import Image, clean
 from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.messages import Images, images_of, speaker, with_images
-from checklist_rewards.rewards.batch import Readers
+from checklist_rewards.rewards.batch import Readers, ReadingConfig
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.rows import images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of
@@ -91,7 +91,15 @@ class SamplewiseReward:
         scorer = scorer_of(scorer, ScorerConfig(**scorer_arguments))
         self.queue = MicroBatcher(scorer, max_wait=max_wait, max_batch=max_batch)
         self.unscored = unscored
-        self.readers = Readers(judged, keep_thinking, thinking_opened, tokenizer, thinking_tags, images)
+        reading = ReadingConfig(
+            judged=judged,
+            keep_thinking=keep_thinking,
+            thinking_opened=thinking_opened,
+            tokenizer=tokenizer,
+            thinking_tags=thinking_tags,
+            images=images,
+        )
+        self.readers = Readers(reading)
 
     def scores(
         self,
@@ -180,12 +188,15 @@ class SamplewiseReward:
             raise SampleError(f"expected the images of each of {len(labels)} prompts, got {len(images)}.")
         reader = self.readers.of()
         if special:
-            opened = self.readers.thinking_opened
+            opened = self.readers.config.thinking_opened
             begun = [opened if opened is not None or p is None else reader.opened(p) for p in rendered]
             targets = [reader.read(c, raw=c, opened=o) for c, o in zip(completions, begun, strict=True)]
         else:
-            targets = self.readers.read(reader, completions, rendered, ids)
-        samples, given = [], [None] * len(labels) if images is None or self.readers.images == "ignore" else images
+            targets = self.readers.read(completions, rendered, ids)
+        samples, given = (
+            [],
+            [None] * len(labels) if images is None or self.readers.config.images == "ignore" else images,
+        )
         for number, (label, target, prompt, values) in enumerate(
             zip(labels, targets, prompts, given, strict=True), start=1
         ):

@@ -52,8 +52,9 @@ try:
 
     from checklist_rewards.backends.inputs import Past, plain_inputs, prefix_inputs, tree_inputs
     from checklist_rewards.backends.tokens import TokenGroup
-    from checklist_rewards.backends.transformers import TransformersBackend, first_line
-    from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, DeviceCosts, TreeRow, floor_tokens, tree_rows
+    from checklist_rewards.backends.transformers import TransformersBackend
+    from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, Costs, TreeRow, floor_tokens, tree_rows
+    from checklist_rewards.errors import first_line
 except ModuleNotFoundError as error:
     raise SystemExit(
         f"error: {error.name} is not installed; gpu.py needs torch, transformers, pydantic and rich "
@@ -296,7 +297,7 @@ def reads_of(input_tokens: int, vocabulary: int, seed: int, lengths: dict[str, i
     return [TokenGroup(start + some(lengths["target"]), tails) for _ in range(COMPLETIONS)]
 
 
-def ways(backend: Shape, fitted: DeviceCosts | None) -> dict[str, dict[str, Any]]:
+def ways(backend: Shape, fitted: Costs | None) -> dict[str, dict[str, Any]]:
     """The ways to read, by name, as changed attributes of the engine."""
     costs, packed = backend.device_costs, {"packs": True, "keeps": False}  # whatever the engine's self-check has found
     return {
@@ -326,7 +327,7 @@ def read_batches(
     return seconds[1:], answers, usage
 
 
-def measure_reads(run: Run, name: str, backend: Shape, input_tokens: int, fitted: DeviceCosts | None) -> None:
+def measure_reads(run: Run, name: str, backend: Shape, input_tokens: int, fitted: Costs | None) -> None:
     """The reads of one length of input, in each way."""
     about, batches = f"input of {input_tokens:,} tokens", run.reads(backend, input_tokens, run.repeats + 1)
     least = floor_tokens(batches[0], backend.limit)[1]
@@ -389,7 +390,7 @@ PASSES: dict[str, dict[str, list[tuple[int, int, int]]]] = {
 """Passes to measure by kind: rows, width of a row, and kept tokens."""
 
 
-def measure_passes(run: Run, name: str, backend: Shape) -> DeviceCosts:
+def measure_passes(run: Run, name: str, backend: Shape) -> Costs:
     """Passes of known shapes, and the costs that fit them. Returns these. Raises `ValueError` if none fit."""
     passes: list[dict[str, Any]] = []
     run.current["passes"] = passes
@@ -442,7 +443,7 @@ def pass_seconds(backend: Shape, kind: str, rows: int, width: int, past: int, re
 
 
 def fitted(passes: Sequence[dict[str, Any]], size: int) -> tuple[dict[str, float], np.ndarray]:
-    """The figures of [`DeviceCosts`] with which the estimates are nearest to the measured seconds, by least squares of
+    """The figures of [`Costs`] with which the estimates are nearest to the measured seconds, by least squares of
     the relative errors; and these errors.
 
     seconds = launch + token x tokens + pair x (masked pairs + n^2 / 2 of plain rows) + more x plain tokens + copy x
