@@ -1,6 +1,7 @@
 """How many requests are sent, how fast, and what a server that limits its rate gets, on a clock that jumps."""
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -339,7 +340,7 @@ def sent_by(faults, requests: int, **settings) -> tuple[list, list[tuple[float, 
     attempts = []
 
     class Scripted(Connection):
-        async def _once(self, session, place, request, seconds):
+        async def _once(self, place, request, seconds):
             attempts.append((round(now(), 3), place))
             fault = next((fault for fault, until in faults[place] if now() < until), None)
             await asyncio.sleep(5.0 if fault == "slow" else 0.1)
@@ -350,9 +351,9 @@ def sent_by(faults, requests: int, **settings) -> tuple[list, list[tuple[float, 
         connection = Scripted(addresses, "EMPTY", Settings(**{"concurrency": 4, "pause": 0.5} | settings))
         outcomes = await asyncio.gather(*(connection.post("/chat", {}, prefix=str(n)) for n in range(requests)))
         session = connection._session
-        assert session.limiter.under_way == 0 and session.replicas._reads == 0
-        await session.direct.close()
-        await session.client.aclose()
+        assert session.limiter.under_way == 0
+        assert not any(replica.reads or replica.probing for replica in session.replicas._replicas)
+        await session.http.close()
         return outcomes
 
     return run(all_of_them()), attempts
@@ -428,3 +429,21 @@ def test_whatever_a_server_has_had_its_requests_are_answered_once_it_works(sched
 def test_a_server_that_never_works_costs_each_request_its_reason(faults, requests):
     outcomes, _ = sent_by([[(fault, 1e6)] for fault in faults], requests, deadline=60.0, patience=60.0)
     assert all(isinstance(outcome, Failure) and outcome.unanswered for outcome in outcomes)
+
+
+# ----- a server that is down -----
+
+
+def test_a_server_that_is_down_gets_probes_only_and_then_all_requests_go_on():
+    outcomes, attempts = sent_by([[("500", 19)]], 64, failures=4)
+    assert outcomes == [{}] * 64
+    assert [time for time, _ in attempts if 0 < time < 19] == pytest.approx([1.1, 3.2, 7.3, 15.4])
+    assert len(attempts) == 4 + 4 + 64 and attempts[-1][0] == pytest.approx(30.5 + 0.1 * 16)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_server_that_does_not_return_is_given_up_once_for_all_requests(replicas):
+    outcomes, attempts = sent_by([[("503", 10**6)]] * replicas, 64, failures=4, patience=10.0)
+    said = "the server at .* is down \\(no response for 10 s; last failure: backend_error: status 503\\)"
+    gone = [outcome for outcome in outcomes if re.search(said, str(outcome.unanswered))]
+    assert len(gone) == 64 and max(time for time, _ in attempts) < 17

@@ -17,11 +17,8 @@ than the first one, for example after a restart of the server, raises [`ModelErr
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -40,20 +37,19 @@ from checklist_rewards.backends.decisions.protocols import (
     DecisionQuestion,
     OpenAIDecisions,
     SystemOne,
+    usage_of,
 )
 from checklist_rewards.backends.models import decisions_identity
 from checklist_rewards.backends.openai.client import Connection, in_parts, run, together
 from checklist_rewards.backends.openai.limits import estimated_tokens
 from checklist_rewards.backends.openai.replicas import prefix_key
-from checklist_rewards.backends.openai.served import PrefixCache, served_card
+from checklist_rewards.backends.openai.served import PrefixCache, has_encoded, served_card, takes_no_images
 from checklist_rewards.backends.openai.wire import NOT_SERVED, WHITE, Failure
 from checklist_rewards.backends.servers import SERVERS, Settings, server_addresses, server_key
 from checklist_rewards.errors import ModelError
-from checklist_rewards.images import has_images, image_of, images_in
+from checklist_rewards.images import image_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of
-
-logger = logging.getLogger(__name__)
 
 PROTOCOLS: dict[str, DecisionProtocol] = {"systemone": SystemOne(), "decisions": OpenAIDecisions()}
 _MISSING = Answer(None, Unanswered(Reason.MISSING))
@@ -124,7 +120,7 @@ class DecisionsBackend(Backend):
             self._protocols = tuple(PROTOCOLS.values()) if protocol is None else (PROTOCOLS[protocol],)
             self.connection = Connection(addresses, key, Settings.of(settings))
             card = run(served_card(self.connection, model))
-        self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
+        self._cache = PrefixCache(self.connection, card)
         self._accepted = False
         self._rejected_inputs = 0
         self._judge: str | None = None
@@ -159,14 +155,10 @@ class DecisionsBackend(Backend):
         )
 
     async def _read(self, groups: Sequence[ReadGroup]) -> tuple[list[Answer], Usage]:
-        before = None if self._cache is None else await self._cache.counts()
+        before = await self._cache.counts()
         outcomes = await together(self._group(group) for group in groups)
         answers = list(chain.from_iterable(answers for answers, _ in outcomes))
-        usage = Usage.total([usage for _, usages in outcomes for usage in usages])
-        computed = usage.computed_tokens
-        if self._cache is not None:
-            computed = await self._cache.computed(before, usage.prompt_tokens)
-        return answers, replace(usage, computed_tokens=computed, completion_tokens=usage.completion_tokens or None)
+        return answers, await self._cache.usage(before, [usage for _, usages in outcomes for usage in usages])
 
     async def _group(self, group: ReadGroup) -> tuple[list[Answer], list[Usage]]:
         """The answers to all questions about one input."""
@@ -206,9 +198,7 @@ class DecisionsBackend(Backend):
         """Send one request, in the first protocol that the server has."""
         tokens = estimated_tokens(group.prefix, *(question.instructions for question in questions.values()))
         missing: list[Failure] = []
-        pictured = has_images(group.prefix)
-        if pictured:
-            await asyncio.to_thread(lambda: [image.url for image in images_in(group.prefix)])  # each is made once
+        pictured = await has_encoded(group.prefix)
         for protocol in self._protocols:
             if pictured and (unknown := await self._require_images(protocol)) is not None:
                 return unknown
@@ -230,7 +220,7 @@ class DecisionsBackend(Backend):
             self._protocols = (protocol,)
             self._accepted = True
             self._compare(response.get("identity"))
-            usages.append(protocol.usage(response))
+            usages.append(usage_of(response))
             return protocol.answers(response, questions)
         paths = " and ".join(protocol.path for protocol in self._protocols)
         why = max(missing, key=lambda failure: failure.status)  # 501 says more than a path that is not found
@@ -258,14 +248,11 @@ class DecisionsBackend(Backend):
                 unseen = await self.connection.post(protocol.path, body, key="answers", tokens=1)
                 if isinstance(unseen, Failure) and unseen.retry:
                     return unseen
-                counted = [0 if isinstance(r, Failure) else protocol.usage(r).prompt_tokens for r in (seen, unseen)]
+                counted = [0 if isinstance(r, Failure) else usage_of(r).prompt_tokens for r in (seen, unseen)]
                 if counted[0] == counted[1] > 0:
                     why = "it counts as many tokens for a request with an image as without it"
             if why:
-                raise ModelError(
-                    f"{self.model!r} at {self.base_url} does not take images at {protocol.path}: {why}; use a "
-                    "vision-language model, or judge by text alone with images='ignore'."
-                )
+                raise takes_no_images(self.model, self.base_url, f" at {protocol.path}: {why}")
             self._takes_images = True
             return None
 

@@ -88,6 +88,11 @@ class Failure:
     """Whether all other requests would fail too, for example because of a wrong key or an unknown model."""
 
     @property
+    def is_response(self) -> bool:
+        """Whether the server works: it has answered the request, if only to refuse it."""
+        return not self.down and self.status != RATE_LIMITED
+
+    @property
     def concerns_request(self) -> bool:
         """Whether the server rejected this request, which it may do for one of several prompts in it."""
         return 400 <= self.status < 500 and not self.retry and not self.fatal
