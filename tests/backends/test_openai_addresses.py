@@ -13,7 +13,7 @@ from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai import client as loop
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.servers import Settings
-from tests.backends.brokenserver import SERVED_NAME, connect, serving
+from tests.backends.answerserver import SERVED_NAME, connect, serving
 
 GROUP = ReadGroup(None, "some text. ", ("Is it?",))
 DEAD = "http://127.0.0.1:9"

@@ -71,14 +71,6 @@ def together(limiter: Limiter, judge: Judge, requests: int) -> list[dict | Failu
 # ----- a server that limits its rate -----
 
 
-def test_a_server_that_refuses_everything_gets_one_request_per_pause():
-    judge = Judge(opens=19)
-    assert together(Limiter(8), judge, 64) == [{}] * 64
-    refused = [time for time in judge.requests if time < judge.opens]
-    assert refused == pytest.approx([0.0] * 8 + [2.1 * n for n in range(1, 10)])
-    assert len(judge.requests) == 64 + len(refused)
-
-
 def test_after_a_pause_requests_return_slowly():
     judge = Judge(opens=1)
     together(Limiter(16), judge, 64)
@@ -141,12 +133,6 @@ def test_a_pause_that_is_extended_counts_once():
 
 
 # ----- slots -----
-
-
-def test_without_a_limit_nothing_waits():
-    judge = Judge(opens=0)
-    together(Limiter(8), judge, 8)
-    assert judge.requests == [0.0] * 8
 
 
 def test_requests_are_admitted_in_the_order_in_which_they_ask():

@@ -44,7 +44,7 @@ from checklist_rewards.backends.openai.client import Connection, in_parts, run, 
 from checklist_rewards.backends.openai.limits import estimated_tokens
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, has_encoded, served_card, takes_no_images
-from checklist_rewards.backends.openai.wire import NOT_SERVED, WHITE, Failure
+from checklist_rewards.backends.openai.wire import NOT_SERVED, WHITE, Failure, rejected
 from checklist_rewards.backends.servers import SERVERS, Settings, server_addresses, server_key
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import image_of
@@ -215,7 +215,7 @@ class DecisionsBackend(Backend):
                 continue
             if isinstance(response, Failure):
                 if response.fatal:
-                    raise ModelError(f"the server at {self.base_url} rejected a request: {_message(response)}")
+                    raise ModelError(rejected(self.base_url, response))
                 return response
             self._protocols = (protocol,)
             self._accepted = True
