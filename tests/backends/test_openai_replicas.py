@@ -102,6 +102,14 @@ def test_a_replica_may_say_when_to_come_back():
     assert 0 in {replicas.choose(str(key), 9.0).place for key in range(30)}
 
 
+def test_the_longest_wait_of_requests_in_flight_counts():
+    replicas = Replicas(ADDRESSES[:1], 1.0)
+    sent = [replicas.send_to(0, 0.0) for _ in range(3)]
+    for one, wait in zip(sent, (None, 9.0, 2.0), strict=True):
+        replicas.failed(one, 0.0, wait=wait)
+    assert replicas.due() == 9.0
+
+
 def test_some_failures_are_tolerated_if_answers_come_between():
     replicas = Replicas(ADDRESSES, 1.0)
     for _ in range(10):
@@ -150,6 +158,14 @@ def test_a_server_that_is_gone_is_probed_with_longer_and_longer_pauses_then_give
     replicas.answered(replicas.choose("key", 25.0))
     assert replicas.up() == {0} and replicas.down_since is None and not replicas.choose("key", 25.0).probe
     assert replicas.failed(replicas.send_to(0, 26.0), 26.0, reason="status 500") and replicas.due() == 27.0
+
+
+def test_requests_that_were_in_flight_when_a_server_broke_down_do_not_put_off_its_probes():
+    replicas = Replicas(ADDRESSES[:1], 1.0, failures=1, patience=10.0)
+    first, late = replicas.send_to(0, 0.0), replicas.send_to(0, 0.0)
+    replicas.failed(first, 0.0, reason="timeout")
+    replicas.failed(late, 60.0, reason="timeout")
+    assert not replicas.is_gone(60.0) and replicas.choose("key", 60.0).probe
 
 
 def test_a_server_is_down_only_if_all_its_replicas_are():

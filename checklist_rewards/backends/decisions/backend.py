@@ -17,7 +17,6 @@ than the first one, for example after a restart of the server, raises [`ModelErr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -57,7 +56,6 @@ _UNPARSABLE = Answer(None, Unanswered(Reason.UNPARSABLE))
 _REJECTED_INPUTS = 8
 _LOOKING = ("What is it?", DecisionQuestion("predicate", "Is it white?"))
 """What is asked about the white image."""
-_REJECTION = re.compile(r"status 4(?!08|09|25|29)")
 
 _OPENAI, _OPENROUTER = SERVERS["openai"][0], SERVERS["openrouter"][0]
 _OPENROUTER_DECISIONS = "https://openrouter.ai/api/alpha"
@@ -112,7 +110,7 @@ class DecisionsBackend(Backend):
         if self.base_url == _OPENROUTER:
             if protocol is not None:
                 raise ModelError(f"protocol={protocol!r} has no effect on OpenRouter, which has one format; omit it.")
-            self._protocols: tuple[DecisionProtocol, ...] = (SystemOne("/decisions", openrouter=True),)
+            self._protocols: tuple[DecisionProtocol, ...] = (SystemOne(openrouter=True),)
             self.connection = Connection(_OPENROUTER_DECISIONS, key, Settings.of(settings))
         else:
             if protocol is None and self.base_url == _OPENAI:
@@ -163,23 +161,24 @@ class DecisionsBackend(Backend):
     async def _group(self, group: ReadGroup) -> tuple[list[Answer], list[Usage]]:
         """The answers to all questions about one input."""
         usages: list[Usage] = []
+        refused: list[Failure] = []
         most = min(protocol.most_questions for protocol in self._protocols)
         questions = [DecisionQuestion.parse(tail) for tail in group.tails]
         parts = [questions[start : start + most] for start in range(0, len(questions), most)]
-        reads = list(chain(*await together(self._part(group, part, usages) for part in parts)))
-        if reads and all(_is_rejected(read) for read in reads) and not self._accepted:
+        reads = list(chain(*await together(self._part(group, part, usages, refused) for part in parts)))
+        if reads and len(refused) == len(reads) and not self._accepted:
             self._rejected_inputs += 1
             if self._rejected_inputs >= _REJECTED_INPUTS:
                 raise ModelError(
-                    f"the server at {self.base_url} rejects every question to {self.model!r} ({reads[0].unanswered}); "
-                    "give a model that answers decisions, or use backend='openai'."
+                    f"the server at {self.base_url} rejects every question to {self.model!r} "
+                    f"({refused[0].unanswered}); give a model that answers decisions, or use backend='openai'."
                 )
         return reads, usages
 
     async def _part(
-        self, group: ReadGroup, questions: Sequence[DecisionQuestion], usages: list[Usage]
+        self, group: ReadGroup, questions: Sequence[DecisionQuestion], usages: list[Usage], refused: list[Failure]
     ) -> list[Answer]:
-        """The answers of one request."""
+        """The answers of one request. Adds the failures of single questions that the server rejects to `refused`."""
 
         async def send(some: Mapping[int, DecisionQuestion]) -> list[Answer] | Failure:
             response = await self._post(group, {f"q{place + 1}": question for place, question in some.items()}, usages)
@@ -188,6 +187,8 @@ class DecisionsBackend(Backend):
             return [response.get(f"q{place + 1}", _MISSING) or _UNPARSABLE for place in some]
 
         def failed(failure: Failure) -> Answer:
+            if failure.bad_request:
+                refused.append(failure)
             return Answer(None, failure.unanswered, keep=failure.unanswered.reason != Reason.TOO_LONG)
 
         return await in_parts(questions, send, failed, lambda read: read is _MISSING or read is _UNPARSABLE)
@@ -267,12 +268,6 @@ class DecisionsBackend(Backend):
                 f"{self._judge[:12]} to {judge[:12]}; answers of two judges are not mixed. Start the server with the "
                 "first judge again, or restart this program."
             )
-
-
-def _is_rejected(read: Answer) -> bool:
-    """Whether the server rejected the question with a status of the 400s that no retry can change."""
-    why = read.unanswered
-    return why is not None and why.reason == Reason.BACKEND_ERROR and _REJECTION.match(why.detail) is not None
 
 
 def _message(failure: Failure) -> str:

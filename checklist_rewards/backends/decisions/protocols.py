@@ -127,17 +127,15 @@ class SystemOne:
     answer.
 
     Args:
-        path (`str`, *optional*, defaults to `"/systemone"`):
-            Path relative to the address of the server.
         openrouter (`bool`, *optional*, defaults to `False`):
-            Whether the server is OpenRouter. It requires a description for each option of a choice, for which the
-            option itself is sent, and its state is a list of texts and images.
+            Whether the server is OpenRouter. It has this format at the path of OpenAI's. It requires a description for
+            each option of a choice, for which the option itself is sent, and its state is a list of texts and images.
     """
 
     most_questions = 64
 
-    def __init__(self, path: str = "/systemone", *, openrouter: bool = False):
-        self.path = path
+    def __init__(self, *, openrouter: bool = False):
+        self.path = "/decisions" if openrouter else "/systemone"
         self._openrouter = openrouter
 
     def body(self, model: str, system: str | None, state: str, questions: Questions) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class Failure:
     retry: bool = False
     """Whether a retry of the request may succeed."""
     down: bool = False
-    """Whether the server or a proxy does not work. The breaker counts these failures."""
+    """Whether the server or a proxy does not work. The failure detector counts these failures."""
     wait: float | None = None
     """Seconds to wait, as requested by the server."""
     status: int = 200
