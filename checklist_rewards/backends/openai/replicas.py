@@ -79,13 +79,13 @@ class Replicas:
             One address per replica.
         pause (`float`):
             Seconds after which a replica that failed is probed.
-        failures (`int`, *optional*, defaults to `32`):
+        failures (`int`):
             Number of consecutive failures after which the server is down, if all replicas are set aside.
-        patience (`float`, *optional*, defaults to `120.0`):
+        patience (`float`):
             Seconds without a response after which it counts as gone.
     """
 
-    def __init__(self, addresses: Sequence[str], pause: float, failures: int = 32, patience: float = 120.0):
+    def __init__(self, addresses: Sequence[str], pause: float, failures: int, patience: float):
         self.addresses, self.pause, self.failures, self.patience = tuple(addresses), pause, failures, patience
         self.last = ""
         """The last failure while no other replica was up."""
