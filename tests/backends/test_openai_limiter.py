@@ -315,6 +315,7 @@ FAULTS = {
     "503": Failure(Unanswered(Reason.BACKEND_ERROR, "status 503"), retry=True, down=True, status=503),
     "503 wait": Failure(Unanswered(Reason.BACKEND_ERROR, "status 503"), retry=True, down=True, wait=WAIT, status=503),
     "500": Failure(Unanswered(Reason.BACKEND_ERROR, "status 500"), retry=True, down=True, status=500),
+    "500 wait": Failure(Unanswered(Reason.BACKEND_ERROR, "status 500"), retry=True, down=True, wait=WAIT, status=500),
     "half a body": no_connection(OSError("payload is not complete")),
     "slow": DOWN,
 }
@@ -369,11 +370,12 @@ def test_if_all_replicas_limit_their_rate_all_requests_wait_together():
     assert len(refused) <= 3 * 19 / WAIT
 
 
-@pytest.mark.parametrize("fault", ["429 wait", "503 wait"])
+@pytest.mark.parametrize("fault", ["429 wait", "503 wait", "500 wait"])
 def test_if_one_of_several_replicas_asks_to_wait_the_others_get_its_requests(fault):
     outcomes, attempts = sent_by([[(fault, 19)], [], []], 600)
     assert outcomes == [{}] * 600
     limited = [time for time, place in attempts if place == 0 and time < 19]
+    assert len([time for time in limited if time < WAIT]) <= 3 * 4, "those in flight when it first asked"
     assert len([time for time in limited if time >= WAIT]) <= 19 / WAIT
     assert max(time for time, _ in attempts) < 600 * 0.1 / 8 + 1, "eight at a time, without a pause"
 
@@ -433,3 +435,30 @@ def test_a_server_that_does_not_return_is_given_up_once_for_all_requests(replica
     said = "the server at .* is down \\(no response for 10 s; last failure: backend_error: status 503\\)"
     gone = [outcome for outcome in outcomes if re.search(said, str(outcome.unanswered))]
     assert len(gone) == 64 and max(time for time, _ in attempts) < 17
+
+
+def test_a_failed_probe_is_no_attempt_of_the_request_that_it_was():
+    outcomes, attempts = sent_by([[("500", 19)]], 5, failures=4, attempts=2)
+    assert outcomes == [{}] * 5 and attempts[-1][0] > 30
+
+
+def test_if_a_probe_is_cancelled_another_request_probes_the_server():
+    answers = iter([FAULTS["500"], None, {}])
+
+    class Scripted(Connection):
+        async def _once(self, place, request, seconds):
+            answer = next(answers)
+            await asyncio.sleep(100 if answer is None else 0.1)
+            return answer
+
+    async def recovered():
+        connection = Scripted("http://127.0.0.1:9/v1", "EMPTY", Settings(failures=1, attempts=1))
+        await connection.post("/chat", {})
+        probe, other = [asyncio.ensure_future(connection.post("/chat", {})) for _ in range(2)]
+        await asyncio.sleep(5)
+        probe.cancel()
+        outcome = await other
+        await connection._session.http.close()
+        return outcome, now()
+
+    assert run(recovered()) == ({}, pytest.approx(5.2))
