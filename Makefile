@@ -7,7 +7,7 @@
 #   make docs    the documentation, as pages in site/
 #   make test-frameworks    the adapters inside verl, ms-swift and others, each in an environment of its own (7 GB);
 #                           some of them: make test-frameworks FRAMEWORKS="verl areal"
-#   make test-versions      parts of the suite with other versions of TRL, transformers, torch, datasets and openai, and the base
+#   make test-versions      parts of the suite with other versions of TRL, transformers, torch and datasets, and the base
 #                           package at its lowest bounds; some of them: make test-versions VERSIONS="trl=1.14.0 base"
 #   make house   counts lines, modules, ideas, options and imports
 #   make mutants    a sample of mutants of the core modules, each against its tests: make mutants MUTANTS=30 SEED=1

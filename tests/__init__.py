@@ -5,7 +5,7 @@
 - Files: `jsonl.py`. Images: `test_images.py`. Chat formats: `families.py`. Human labels: the fixture `data_dir`.
 - Engines: `fakes.py` (P(yes) by a rule) and `judges/fakes.py` (scripts of replies, options); `encoders.py`; the
   packaged model: the fixtures `pocket` and `scorer`.
-- Servers: `faultserver.py` (faults by the name of the model), `backends/answerserver.py` (answers by a function),
-  `backends/brokenserver.py` (statuses), `backends/replicaservers.py`; `serving.py` serves an ASGI application.
+- Servers: `faultserver.py` (faults by the name of the model), `backends/answerserver.py` (answers by a function, or
+  statuses), `backends/replicaservers.py`; `serving.py` serves an ASGI application.
 - Processes: `zygote.py` forks programs, `ranks.py` starts two ranks, `waiting.py` waits for them. Time: `clock.py`.
 """

@@ -16,7 +16,7 @@ from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.rewards.configured import configured_reward
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.backends.brokenserver import SERVED_NAME, serving
+from tests.backends.answerserver import SERVED_NAME, serving
 from tests.conftest import REPO
 
 OF_EXTRAS = (

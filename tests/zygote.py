@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import IO
 
 IMPORTS = """
-accelerate aiohttp datasets fastapi httptools httpx openai pandas peft prometheus_client pyarrow.parquet pydantic regex
+accelerate aiohttp datasets fastapi httptools httpx pandas peft prometheus_client pyarrow.parquet pydantic regex
 rich torch torch.distributed.run torch.utils.tensorboard transformers trl trl.cli trl.scripts.grpo
 trl.experimental.online_dpo typer uvicorn yaml
 """.split()

@@ -206,7 +206,7 @@ def close_engines() -> None:
 
 
 def _build(name: str, model: str, base_url: str | None, settings: Mapping[str, Any]) -> Backend:
-    # Imported here only: torch, vllm and openai take seconds to import, and most commands do not need them.
+    # Imported here only: torch and vllm take seconds to import, and most commands do not need them.
     if name == "transformers":
         from checklist_rewards.backends.transformers import TransformersBackend
 

@@ -4,18 +4,15 @@
 label mass, reasons, judge and method. Weights, thresholds, the primary metric and `no_answer` are those of this
 process: its targets were read here, so the server judges them as they are. The model, prompt, mode and samples of the
 judge are set on the server. Items about single messages are sent with the messages, so that the server reads them as a
-local judge would, in its own context; only a server of an earlier version, or with another threshold, gets each
-message as a row of its own.
+local judge would, in its own context; only a server with another threshold gets each message as a row of its own.
 
 Every response names the server's judge and has the hash of its model, prompts and settings ([`judge_identity`]). A
 response of another judge than that of the first one, for example after a restart of the server, raises
-[`ModelError`]: no call contains verdicts of two judges, and neither do two calls of one client. A server of an earlier
-version does not name its judge in responses. The name in its `/health` is then compared before and after each call,
-and a warning reports it.
+[`ModelError`]: no call contains verdicts of two judges, and neither do two calls of one client.
 
 Rows whose verdicts would be the same again are kept in the store, under the hash of the row and of the server's judge,
 as soon as their response arrives. A row is stored as a whole, because a judge may answer the questions of a row
-together. Without the hash, nothing is stored.
+together.
 
 [`RewardServer`] sends requests of [`ROWS`] rows, several at a time. Requests are repeated with growing pauses while
 the server is busy (429), fails (5xx) or cannot be reached, until their deadline. A request that is too large, or whose
@@ -77,11 +74,11 @@ class ServedJudge(NamedTuple):
     """The judge of a server."""
 
     name: str
-    identity: str | None
-    """As [`judge_identity`]; None from a server of an earlier version."""
+    identity: str
+    """As [`judge_identity`]."""
 
     def __str__(self) -> str:
-        return repr(self.name) if self.identity is None else f"{self.name!r} (identity {self.identity[:12]})"
+        return f"{self.name!r} (identity {self.identity[:12]})"
 
 
 Outcome = Score | Unanswered
@@ -118,7 +115,7 @@ class RemoteJudge(Judge):
 
     @override
     def load(self) -> None:
-        self.server.judge()
+        self.server.served()
 
     def takes_messages(self, threshold: float) -> bool:
         """Whether the server answers items with a scope from the messages of a row as this process would with a
@@ -141,7 +138,7 @@ class RemoteJudge(Judge):
             rows.setdefault(about, []).append(place)
         places = list(rows.values())
         bodies = [_row([asks[place] for place in row]) for row in places]
-        keys = [None if served.identity is None else _key(body, served.identity) for body in bodies]
+        keys = [_key(body, served.identity) for body in bodies]
         verdicts: list[Verdict | None] = [None] * len(asks)
         started, calls = time.perf_counter(), 0
 
@@ -154,13 +151,10 @@ class RemoteJudge(Judge):
 
         stored: dict[Key, Score] = {}
         if self.store is not None:
-            stored = self.store.get(
-                [key for key in dict.fromkeys(keys) if key is not None],
-                lambda _, text: Score.model_validate_json(text),
-            )
+            stored = self.store.get(list(dict.fromkeys(keys)), lambda _, text: Score.model_validate_json(text))
         missing = []
         for number, key in enumerate(keys):
-            if key is not None and key in stored:
+            if key in stored:
                 answer(number, stored[key])
             else:
                 missing.append(number)
@@ -200,13 +194,9 @@ class RemoteJudge(Judge):
             )
         return served
 
-    def _keep(self, scored: Sequence[tuple[Key | None, Outcome]]) -> None:
+    def _keep(self, scored: Sequence[tuple[Key, Outcome]]) -> None:
         if self.store is not None and scored:
-            self.store.put(
-                (key, outcome.model_dump_json())
-                for key, outcome in scored
-                if key is not None and isinstance(outcome, Score)
-            )
+            self.store.put((key, outcome.model_dump_json()) for key, outcome in scored if isinstance(outcome, Score))
 
     def _verdicts(self, items: Sequence[ChecklistItem], outcome: Outcome) -> list[Verdict]:
         if isinstance(outcome, str):
@@ -271,7 +261,6 @@ class RewardServer:
     def _start(self, health: Mapping[str, Any] | None = None) -> None:
         self._connection: Connection | None = None
         self._health = health
-        self._names_judge = True
         self._lock = threading.Lock()
 
     @property
@@ -279,27 +268,21 @@ class RewardServer:
         """Raises [`ModelError`]: a reward server is a judge, not an engine."""
         raise ModelError(f"the reward server at {self.address} cannot be used as an engine; {_SCORES_ONLY}")
 
-    def judge(self) -> str:
-        """The name of the server's judge; requested once. Raises [`ModelError`] if no reward server answers."""
-        return self.served().name
-
     def served(self) -> ServedJudge:
         """The server's judge, as the server named it first. Raises [`ModelError`] if no reward server answers."""
-        return _judge_in(self._reported())
+        judge = _judge_in(self._reported())
+        assert judge is not None
+        return judge
 
     def messages_threshold(self) -> float | None:
-        """The threshold by which the server combines the answers about single messages. None if it takes no messages.
-        Raises [`ModelError`] as [`answer`] does."""
-        threshold = self._reported().get("messages_threshold")
-        return threshold if isinstance(threshold, float) else None
+        """The threshold by which the server combines the answers about single messages. Raises [`ModelError`] as
+        [`served`] does."""
+        return self._reported().get("messages_threshold")
 
     def _reported(self) -> Mapping[str, Any]:
         """What the server reported about itself when it was first asked."""
-        if self._health is None:
-            self._health = self._asked_for_health()
-        return self._health
-
-    def _asked_for_health(self) -> Mapping[str, Any]:
+        if self._health is not None:
+            return self._health
         from checklist_rewards.backends.openai.client import run
         from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure, in_words
 
@@ -311,15 +294,16 @@ class RewardServer:
                 f"no reward server answers at {self.address} ({in_words(health)}); give another base_url, or "
                 "start one with: checklist-rewards serve"
             )
-        if not isinstance(health.get("judge"), str):
+        if _judge_in(health) is None:
             raise ModelError(
                 f"the server at {self.address} is not a reward server: its /health does not report a judge."
             )
+        self._health = health
         return health
 
-    def _compare(self, reported: Mapping[str, Any]) -> None:
+    def _compare(self, now: ServedJudge) -> None:
         """Raise [`ModelError`] if the server reports another judge than before."""
-        before, now = self.served(), _judge_in(reported)
+        before = self.served()
         if before != now:
             raise ModelError(
                 f"the reward server at {self.address} has changed its judge from {before} to {now}; verdicts of two "
@@ -364,10 +348,7 @@ class RewardServer:
 
             return list(chain(*await together(map(part, range(0, len(rows), ROWS)))))
 
-        outcomes = run_streaming(ask, received)
-        if not self._names_judge and any(isinstance(outcome, Score) for outcome in outcomes):
-            self._compare(self._asked_for_health())
-        return outcomes, requests
+        return run_streaming(ask, received), requests
 
     async def _sent(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[Outcome] | Failure:
         """The outcomes of one request."""
@@ -376,15 +357,10 @@ class RewardServer:
         body = {"samples": list(map(_with_urls, rows))}
         response = await connection.post("/score", body, key="scores", patience=_PATIENCE)
         if not isinstance(response, Failure):
-            if isinstance(response.get("judge"), str):
-                self._compare(response)
-            elif self._names_judge:
-                self._names_judge = False
-                logger.warning(
-                    "the reward server at %s is of an earlier version and does not name its judge in its responses: "
-                    "the name in /health is compared before and after each call, and no answer is stored here.",
-                    self.address,
-                )
+            judge = _judge_in(response)
+            if judge is None:
+                return [Unanswered(Reason.ERROR_BODY)] * len(rows)
+            self._compare(judge)
             return _outcomes(response, len(rows))
         if response.fatal:
             hint = f" (set {TOKEN_VARIABLE})" if response.status == 401 else ""
@@ -408,10 +384,10 @@ class RewardServer:
             return self._connection
 
 
-def _judge_in(reported: Mapping[str, Any]) -> ServedJudge:
-    """The judge that a response or `/health` names."""
-    identity = reported.get("identity")
-    return ServedJudge(str(reported["judge"]), identity if isinstance(identity, str) else None)
+def _judge_in(reported: Mapping[str, Any]) -> ServedJudge | None:
+    """The judge that a response or `/health` names. None if it names none."""
+    name, identity = reported.get("judge"), reported.get("identity")
+    return ServedJudge(name, identity) if isinstance(name, str) and isinstance(identity, str) else None
 
 
 def _key(row: Mapping[str, Any], identity: str) -> Key:

@@ -365,18 +365,17 @@ def build_app(
                 "status": "ok",
                 "version": __version__,
                 **judged_by,
-                "waiting": queue.status().waiting,
+                "waiting": queue.waiting,
                 "messages_threshold": float(scorer.aggregation.threshold),  # rows may have messages
             }
         )
 
     @app.get("/ready")
     async def ready() -> Response:
-        status = queue.status()
-        problem = "the server is shutting down" if drain.requested.is_set() else status.problem
+        problem = "the server is shutting down" if drain.requested.is_set() else queue.problem()
         if problem is not None:
             raise Refused(503, f"the server is not ready: {problem}.")
-        return AsciiJson({"status": "ready", "judge": scorer.judge.name, "waiting": status.waiting})
+        return AsciiJson({"status": "ready", "judge": scorer.judge.name, "waiting": queue.waiting})
 
     @app.get("/metrics")
     async def metrics() -> Response:

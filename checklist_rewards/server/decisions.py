@@ -30,7 +30,7 @@ import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -138,28 +138,16 @@ class _SystemOneRequest(BaseModel):
     videos: list[str] | None = None
 
 
-class DecisionRequest:
-    """A parsed request.
+class DecisionRequest(NamedTuple):
+    """A parsed request."""
 
-    Args:
-        sample ([`Sample`]):
-            The questions as a checklist, with the target.
-        questions (sequence of [`DecisionQuestion`]):
-            The questions.
-        names (sequence of `str`, *optional*):
-            Their names; None for a question without one.
-        choices (sequence of mappings):
-            Label to value for each choice, because a value may be a boolean.
-    """
-
-    def __init__(
-        self,
-        sample: Sample,
-        questions: Sequence[DecisionQuestion],
-        names: Sequence[str | None],
-        choices: Sequence[Mapping[str, str | bool]],
-    ):
-        self.sample, self.questions, self.names, self.choices = sample, questions, names, choices
+    sample: Sample
+    """The questions as a checklist, with the target."""
+    questions: Sequence[DecisionQuestion]
+    names: Sequence[str | None]
+    """The names of the questions; None for a question without one."""
+    choices: Sequence[Mapping[str, str | bool]]
+    """Label to value for each choice, because a value may be a boolean."""
 
 
 def decision_request(content: bytes, scorer: ChecklistScorer) -> DecisionRequest:
@@ -469,13 +457,10 @@ def _content(message: Mapping[str, Any]) -> str | list[dict[str, Any]]:
         return content
     if content is None and message.get("tool_calls"):
         return ""
-    given = [part if isinstance(part, Mapping) else {"type": type(part).__name__} for part in _list_of(content)]
+    found = content if isinstance(content, list) else [content]
+    given = [part if isinstance(part, Mapping) else {"type": type(part).__name__} for part in found]
     parts = _parts(given, "input")
     return parts if images_of([{"content": parts}]) else content_of({"content": parts})
-
-
-def _list_of(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _parts(given: Sequence[Any], field: str) -> list[dict[str, Any]]:

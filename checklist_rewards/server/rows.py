@@ -82,10 +82,6 @@ class Refused(Exception):
         field_errors = [error_record(None, field, message)] if status < 500 else []
         self.errors = field_errors if errors is None else errors
 
-    def __reduce__(self) -> tuple[type[Refused], tuple[Any, ...]]:
-        """Pickled with all arguments, because a worker gets it from another process."""
-        return type(self), (self.status, self.message, self.field, self.errors, self.retry_after)
-
 
 class AsItIs(Sample):
     """A sample whose target the client has prepared: it is judged unchanged, even if it is blank."""
@@ -200,13 +196,6 @@ def _list(body: Mapping[str, Any], field: str) -> list[Any]:
     return value
 
 
-def _each(
-    rows: Sequence[Any], read: Callable[[Any, str], Sample]
-) -> tuple[list[tuple[int, Sample]], list[ErrorRecord]]:
-    with bounded_images():
-        return _all_read(rows, read)
-
-
 @contextmanager
 def bounded_images() -> Iterator[None]:
     """Bound the images of a request, and their pixels, while it is parsed. Raises [`Refused`] for too many."""
@@ -217,9 +206,11 @@ def bounded_images() -> Iterator[None]:
         raise Refused(413, str(error)) from None
 
 
-def _all_read(
+@bounded_images()
+def _each(
     rows: Sequence[Any], read: Callable[[Any, str], Sample]
 ) -> tuple[list[tuple[int, Sample]], list[ErrorRecord]]:
+    """The valid samples with their row numbers, and one error per invalid row."""
     samples: list[tuple[int, Sample]] = []
     errors: list[ErrorRecord] = []
     reads = images = 0

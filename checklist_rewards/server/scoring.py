@@ -89,14 +89,6 @@ class Failed:
     by_judge: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The state of the queue. `problem`: why it should get no requests now."""
-
-    waiting: int
-    problem: str | None = None
-
-
 Outcome = Score | Failed
 
 
@@ -170,19 +162,22 @@ class ScoringQueue:
         else:
             _Gathering(self, work, rows, answer)
 
-    def status(self) -> Status:
-        """The state of the queue."""
-        full = [
-            limit is not None and count >= limit
-            for count, limit in (
-                (len(self.batcher), self.batcher.max_queue),
-                (self.batcher.waiting_tokens, self.batcher.max_tokens),
-            )
-        ]
-        problem = "the queue is full" if any(full) else None
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for a batch, or for their code checks."""
+        return len(self.batcher) + len(self._checking)
+
+    def problem(self) -> str | None:
+        """Why the queue should get no requests now."""
         if time.monotonic() < self._failing_until:
-            problem = self._failure
-        return Status(len(self.batcher) + len(self._checking), problem)
+            return self._failure
+        for count, limit in (
+            (len(self.batcher), self.batcher.max_queue),
+            (self.batcher.waiting_tokens, self.batcher.max_tokens),
+        ):
+            if limit is not None and count >= limit:
+                return "the queue is full"
+        return None
 
     def close(self) -> None:
         """Accept no more work and wait until what is queued is scored."""

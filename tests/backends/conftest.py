@@ -24,7 +24,7 @@ from transformers import AutoTokenizer
 from checklist_rewards.backends import ReadGroup, load_backend, pocket_dir
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.prompts import load_prompt
-from tests.backends.brokenserver import SERVED_NAME, serving
+from tests.backends.answerserver import SERVED_NAME, serving
 from tests.conftest import REPO
 from tests.zygote import Program
 
@@ -191,7 +191,7 @@ def qwen3_server(vllm_installed, qwen3, tmp_path_factory):
 
 @pytest.fixture
 def broken_server():
-    """A server whose answers the test decides (`brokenserver.py`)."""
+    """A server whose answers the test decides (`answerserver.py`)."""
     with serving() as server:
         yield server
 

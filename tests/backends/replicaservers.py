@@ -14,6 +14,7 @@ from aiohttp import web
 
 from checklist_rewards.backends import pocket_dir
 from tests import faultserver
+from tests.backends.answerserver import listed
 from tests.conftest import HANG
 
 MODEL = "valid"
@@ -104,11 +105,7 @@ class Replica:
 
     async def _completions(self, request):
         asked = await request.json()
-        named = {f"token_id:{token}": -1.0 - place for place, token in enumerate(asked["logprob_token_ids"])}
-        choices = [
-            {"index": n, "text": "", "finish_reason": "length", "logprobs": {"top_logprobs": [named]}}
-            for n in range(len(asked["prompt"]))
-        ]
+        choices = listed(asked["prompt"], asked["logprob_token_ids"], (-1.0, -2.0))
         return web.Response(text=json.dumps({"choices": choices}), content_type="application/json")
 
 

@@ -57,10 +57,10 @@ def test_vllm_declares_the_field_of_system_one():
 
 
 def test_openrouter_has_images_in_their_places():
-    body = SystemOne("/decisions", openrouter=True).body(MODEL, None, STATE, QUESTIONS)
+    body = SystemOne(openrouter=True).body(MODEL, None, STATE, QUESTIONS)
     shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in (RED, WEB)]
     assert body["state"] == ["First ", shown[0], " then ", shown[1], shown[0], "."] and "images" not in body
-    assert SystemOne("/decisions", openrouter=True).body(MODEL, None, "No image.", QUESTIONS)["state"] == "No image."
+    assert SystemOne(openrouter=True).body(MODEL, None, "No image.", QUESTIONS)["state"] == "No image."
 
 
 def shows(body, image):

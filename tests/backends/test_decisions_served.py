@@ -69,7 +69,7 @@ def test_the_receipt_counts_cached_tokens(qwen3_server):
 
 def test_a_model_whose_decisions_vllm_does_not_serve_is_one_sentence(vllm_server):
     from checklist_rewards.errors import ModelError
-    from tests.backends.brokenserver import SERVED_NAME
+    from tests.backends.answerserver import SERVED_NAME
 
     judge = ChecklistScorer(SERVED_NAME, backend="decisions", base_url=vllm_server, store=False)
     with pytest.raises(ModelError, match=r"does not answer decisions .*status 501.*use backend='openai'"):

@@ -23,10 +23,9 @@ from checklist_rewards.backends.openai.wire import (
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.remote import RewardServer
 from tests.backends.answers import largest_difference
-from tests.backends.brokenserver import SERVED_NAME, connect
+from tests.backends.answerserver import SERVED_NAME, connect
 from tests.conftest import HANG
 from tests.faultserver import RETRY_AFTER
-from tests.waiting import until
 
 LABELS = ("yes", "no")
 ONE = [ReadGroup(None, "Hello there. ", ("Is it short?",))]
@@ -94,14 +93,6 @@ def test_more_reads_than_fit_one_request_come_back_in_order(pocket, vllm_server)
 
 
 @with_server
-def test_the_scorer_takes_a_base_url(vllm_server):
-    questions, text = ["Does the response end with a question mark?", "Does the response use bullet points?"], "Is it?"
-    served = ChecklistScorer(SERVED_NAME, base_url=vllm_server, store=False).score(questions, text, "Ask something.")
-    here = ChecklistScorer("pocket", backend="transformers", store=False).score(questions, text, "Ask something.")
-    assert served.expected_score == pytest.approx(here.expected_score, abs=1e-3)
-
-
-@with_server
 def test_what_does_not_fit_is_too_long_before_it_is_sent(vllm_server):
     judge = load_backend(SERVED_NAME, base_url=vllm_server)
     [long, short], _ = judge.read([ReadGroup(None, "word " * 3000, ("Is it?",)), *ONE], LABELS)
@@ -135,13 +126,6 @@ def test_a_reply_follows_the_schema(vllm_server):
 def test_a_server_of_another_model_is_refused_by_name(vllm_server):
     with pytest.raises(ModelError, match=r"serves \['judge'\], not 'llama'"):
         load_backend("llama", base_url=vllm_server)
-
-
-def test_a_passing_failure_is_retried(broken_server):
-    broken_server.statuses = [503, 429, 200]
-    [read], _ = connect(broken_server).read(ONE, LABELS)
-    assert read.unanswered is None
-    assert len(broken_server.asked) == 2 + 1 + 1  # the failures, the trial, and the read
 
 
 def test_a_rate_limit_is_told_once_with_the_setting_that_bounds_the_wait(broken_server, caplog):
@@ -214,12 +198,6 @@ def test_a_first_request_that_takes_long_keeps_no_other_waiting(broken_server, m
     assert [read.unanswered for read in reads] == [None, None]
 
 
-def test_a_request_that_is_refused_later_costs_its_own_read(chat_server):
-    chat_server.refuses = lambda asked: "Was it" in asked["messages"][0]["content"]
-    reads, _ = connect(chat_server).read([ReadGroup(None, "Hello.", ("Is it?", "Was it?", "Will it?"))], LABELS)
-    assert [read.unanswered for read in reads] == [None, "backend_error: status 400: status 400", None]
-
-
 @pytest.mark.parametrize("status", [404, 405, 501])
 def test_a_server_that_does_not_list_its_models_is_used_as_it_is(broken_server, status):
     broken_server.listing = status
@@ -234,28 +212,6 @@ def test_what_no_retry_can_mend_stops_at_once(chat_server, status):
         connect(chat_server).generate([[{"role": "user", "content": "Hello."}]] * 50, Sampling())
     assert ("check the model and base_url, which usually ends with /v1" in str(raised.value)) is (status == 404)
     assert len(chat_server.asked) == 1
-
-
-def test_a_dead_server_is_waited_for_once_and_then_given_up(chat_server):
-    chat_server.statuses = [500]
-    judge = connect(chat_server, failures=4, patience=0.3, concurrency=8)
-    reads, _ = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(200)))], LABELS)
-    assert sum(
-        "is down (no response for 0.3 s; last failure: backend_error: status 500" in r.unanswered for r in reads
-    )
-    assert all(read.unanswered.startswith("backend_error: ") for read in reads)
-    assert len(chat_server.asked) < 60
-    chat_server.statuses = [200]
-    until(lambda: "is down" not in (judge.read(ONE, LABELS)[0][0].unanswered or ""))
-    [read], _ = judge.read(ONE, LABELS)
-    assert read.unanswered is None
-
-
-def test_an_outage_that_passes_costs_no_read(chat_server):
-    chat_server.statuses = [200] + [500] * 6 + [200]
-    judge = connect(chat_server, failures=4, concurrency=8)
-    reads, _ = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(50)))], LABELS)
-    assert all(read.unanswered is None for read in reads)
 
 
 def test_a_request_ends_at_its_deadline(broken_server):

@@ -1,8 +1,9 @@
-"""How requests reach an address: directly, or through the SDK's HTTP client, which knows proxies and certificates."""
+"""How requests reach an address: directly or through a proxy, with which headers, and by which certificates."""
 
 import asyncio
 import gzip
-import ssl
+import subprocess
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -12,7 +13,7 @@ from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai import client as loop
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.servers import Settings
-from tests.backends.brokenserver import SERVED_NAME, connect, serving
+from tests.backends.answerserver import SERVED_NAME, connect, serving
 
 GROUP = ReadGroup(None, "some text. ", ("Is it?",))
 DEAD = "http://127.0.0.1:9"
@@ -42,24 +43,52 @@ def test_no_proxy_is_used_for_hosts_that_the_environment_excepts(monkeypatch):
         assert read.unanswered is None and len(server.asked) == 2
 
 
-def test_certificates_are_read_once_for_each_setting_of_the_environment(monkeypatch):
-    first, again = loop._http_client(), loop._http_client()
-    monkeypatch.setenv("SSL_CERT_FILE", ssl.get_default_verify_paths().openssl_cafile + ".missing")
-    with pytest.raises(FileNotFoundError):
-        loop._http_client()
-    assert len({id(context(client)) for client in (first, again)}) == 1
+ENCRYPTED = """
+import asyncio, ssl, sys
+from checklist_rewards.backends.openai.client import Connection, run
+from checklist_rewards.backends.servers import Settings
+
+async def handle(reader, writer):
+    await reader.readuntil(b"\\r\\n\\r\\n")
+    writer.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 18\\r\\n\\r\\n{"choices": ["y"]}')
+    await writer.drain()
+
+async def start():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[1], sys.argv[2])
+    return await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+
+port = run(start()).sockets[0].getsockname()[1]
+print(run(Connection(f"https://127.0.0.1:{port}/v1", "EMPTY", Settings(attempts=1)).post("/chat", {})))
+"""
 
 
-def context(client):
-    """The SSL context of a client with either transport."""
-    transport = client._transport
-    return transport.ssl_context if hasattr(transport, "ssl_context") else transport._pool._ssl_context
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """The files of a certificate of 127.0.0.1, signed by itself, and of its key."""
+    folder = tmp_path_factory.mktemp("certificate")
+    names = folder / "cert.pem", folder / "key.pem"
+    options = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-nodes", "-x509"]
+    try:
+        command = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", *options]
+        subprocess.run([*command, "-out", names[0], "-keyout", names[1]], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    return names
 
 
-@pytest.mark.parametrize("plain", [True, False])
-def test_both_ways_send_the_same_and_understand_redirections_and_compressed_answers(monkeypatch, plain):
+@pytest.mark.parametrize("trusted", [True, False])
+def test_certificates_are_those_of_the_system_and_of_the_environment(monkeypatch, certificate, trusted):
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    done = subprocess.run([sys.executable, "-c", ENCRYPTED, *certificate], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("{'choices': ['y']}" if trusted else "Failure(") and (
+        trusted or "certificate verify failed" in done.stdout
+    )
+
+
+def test_requests_have_the_headers_of_the_api_and_answers_may_be_redirected_and_compressed(monkeypatch):
     monkeypatch.setenv("OPENAI_ORG_ID", "our-lab")
-    monkeypatch.setattr(loop, "_is_plain", lambda address: plain)
     with recording() as (address, received):
         connection = Connection(f"{address}/v1", "secret", Settings(attempts=1))
         answer = loop.run(connection.post("/moved", {"a": "ä"}, prefix="abc"))
@@ -71,9 +100,8 @@ def test_both_ways_send_the_same_and_understand_redirections_and_compressed_answ
         assert line == f"POST {path} HTTP/1.1" and body == b'{"a": "\\u00e4"}'
         assert headers["authorization"] == "bearer secret" and headers["content-type"] == "application/json"
         assert headers["openai-organization"] == "our-lab" and headers["x-session-id"] == "abc"
-        assert headers["user-agent"].startswith("asyncopenai/python") and "gzip" in headers["accept-encoding"]
+        assert headers["user-agent"].startswith("checklist-rewards/") and "gzip" in headers["accept-encoding"]
         assert headers["accept"] == "application/json" and headers["content-length"] == str(len(body))
-        assert not any(name.startswith("x-stainless") for name in headers)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.openai import OpenAIBackend, client
 from checklist_rewards.backends.openai.served import Counts, counts_in
 from checklist_rewards.judges import Receipt
-from tests.backends.brokenserver import SERVED_NAME, connect
+from tests.backends.answerserver import SERVED_NAME, connect
 from tests.conftest import HANG
 
 LABELS = ("yes", "no")

@@ -51,7 +51,7 @@ def test_threads_of_asyncio_have_the_deadline_of_their_caller(now):
 def test_requests_in_flight_are_cancelled_and_those_that_wait_are_not_sent(now, monkeypatch):
     sent, cancelled = [], []
 
-    async def once(self, session, place, request, seconds):
+    async def once(self, place, request, seconds):
         sent.append(request.content)
         try:
             await asyncio.sleep(HANG)

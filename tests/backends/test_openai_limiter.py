@@ -1,6 +1,7 @@
 """How many requests are sent, how fast, and what a server that limits its rate gets, on a clock that jumps."""
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -70,14 +71,6 @@ def together(limiter: Limiter, judge: Judge, requests: int) -> list[dict | Failu
 # ----- a server that limits its rate -----
 
 
-def test_a_server_that_refuses_everything_gets_one_request_per_pause():
-    judge = Judge(opens=19)
-    assert together(Limiter(8), judge, 64) == [{}] * 64
-    refused = [time for time in judge.requests if time < judge.opens]
-    assert refused == pytest.approx([0.0] * 8 + [2.1 * n for n in range(1, 10)])
-    assert len(judge.requests) == 64 + len(refused)
-
-
 def test_after_a_pause_requests_return_slowly():
     judge = Judge(opens=1)
     together(Limiter(16), judge, 64)
@@ -140,12 +133,6 @@ def test_a_pause_that_is_extended_counts_once():
 
 
 # ----- slots -----
-
-
-def test_without_a_limit_nothing_waits():
-    judge = Judge(opens=0)
-    together(Limiter(8), judge, 8)
-    assert judge.requests == [0.0] * 8
 
 
 def test_requests_are_admitted_in_the_order_in_which_they_ask():
@@ -328,6 +315,7 @@ FAULTS = {
     "503": Failure(Unanswered(Reason.BACKEND_ERROR, "status 503"), retry=True, down=True, status=503),
     "503 wait": Failure(Unanswered(Reason.BACKEND_ERROR, "status 503"), retry=True, down=True, wait=WAIT, status=503),
     "500": Failure(Unanswered(Reason.BACKEND_ERROR, "status 500"), retry=True, down=True, status=500),
+    "500 wait": Failure(Unanswered(Reason.BACKEND_ERROR, "status 500"), retry=True, down=True, wait=WAIT, status=500),
     "half a body": no_connection(OSError("payload is not complete")),
     "slow": DOWN,
 }
@@ -339,7 +327,7 @@ def sent_by(faults, requests: int, **settings) -> tuple[list, list[tuple[float, 
     attempts = []
 
     class Scripted(Connection):
-        async def _once(self, session, place, request, seconds):
+        async def _once(self, place, request, seconds):
             attempts.append((round(now(), 3), place))
             fault = next((fault for fault, until in faults[place] if now() < until), None)
             await asyncio.sleep(5.0 if fault == "slow" else 0.1)
@@ -350,9 +338,9 @@ def sent_by(faults, requests: int, **settings) -> tuple[list, list[tuple[float, 
         connection = Scripted(addresses, "EMPTY", Settings(**{"concurrency": 4, "pause": 0.5} | settings))
         outcomes = await asyncio.gather(*(connection.post("/chat", {}, prefix=str(n)) for n in range(requests)))
         session = connection._session
-        assert session.limiter.under_way == 0 and session.replicas._reads == 0
-        await session.direct.close()
-        await session.client.aclose()
+        assert session.limiter.under_way == 0
+        assert not any(replica.reads or replica.probing for replica in session.replicas._replicas)
+        await session.http.close()
         return outcomes
 
     return run(all_of_them()), attempts
@@ -382,11 +370,12 @@ def test_if_all_replicas_limit_their_rate_all_requests_wait_together():
     assert len(refused) <= 3 * 19 / WAIT
 
 
-@pytest.mark.parametrize("fault", ["429 wait", "503 wait"])
+@pytest.mark.parametrize("fault", ["429 wait", "503 wait", "500 wait"])
 def test_if_one_of_several_replicas_asks_to_wait_the_others_get_its_requests(fault):
     outcomes, attempts = sent_by([[(fault, 19)], [], []], 600)
     assert outcomes == [{}] * 600
     limited = [time for time, place in attempts if place == 0 and time < 19]
+    assert len([time for time in limited if time < WAIT]) <= 3 * 4, "those in flight when it first asked"
     assert len([time for time in limited if time >= WAIT]) <= 19 / WAIT
     assert max(time for time, _ in attempts) < 600 * 0.1 / 8 + 1, "eight at a time, without a pause"
 
@@ -428,3 +417,48 @@ def test_whatever_a_server_has_had_its_requests_are_answered_once_it_works(sched
 def test_a_server_that_never_works_costs_each_request_its_reason(faults, requests):
     outcomes, _ = sent_by([[(fault, 1e6)] for fault in faults], requests, deadline=60.0, patience=60.0)
     assert all(isinstance(outcome, Failure) and outcome.unanswered for outcome in outcomes)
+
+
+# ----- a server that is down -----
+
+
+def test_a_server_that_is_down_gets_probes_only_and_then_all_requests_go_on():
+    outcomes, attempts = sent_by([[("500", 19)]], 64, failures=4)
+    assert outcomes == [{}] * 64
+    assert [time for time, _ in attempts if 0 < time < 19] == pytest.approx([1.1, 3.2, 7.3, 15.4])
+    assert len(attempts) == 4 + 4 + 64 and attempts[-1][0] == pytest.approx(30.5 + 0.1 * 16)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_server_that_does_not_return_is_given_up_once_for_all_requests(replicas):
+    outcomes, attempts = sent_by([[("503", 10**6)]] * replicas, 64, failures=4, patience=10.0)
+    said = "the server at .* is down \\(no response for 10 s; last failure: backend_error: status 503\\)"
+    gone = [outcome for outcome in outcomes if re.search(said, str(outcome.unanswered))]
+    assert len(gone) == 64 and max(time for time, _ in attempts) < 17
+
+
+def test_a_failed_probe_is_no_attempt_of_the_request_that_it_was():
+    outcomes, attempts = sent_by([[("500", 19)]], 5, failures=4, attempts=2)
+    assert outcomes == [{}] * 5 and attempts[-1][0] > 30
+
+
+def test_if_a_probe_is_cancelled_another_request_probes_the_server():
+    answers = iter([FAULTS["500"], None, {}])
+
+    class Scripted(Connection):
+        async def _once(self, place, request, seconds):
+            answer = next(answers)
+            await asyncio.sleep(100 if answer is None else 0.1)
+            return answer
+
+    async def recovered():
+        connection = Scripted("http://127.0.0.1:9/v1", "EMPTY", Settings(failures=1, attempts=1))
+        await connection.post("/chat", {})
+        probe, other = [asyncio.ensure_future(connection.post("/chat", {})) for _ in range(2)]
+        await asyncio.sleep(5)
+        probe.cancel()
+        outcome = await other
+        await connection._session.http.close()
+        return outcome, now()
+
+    assert run(recovered()) == ({}, pytest.approx(5.2))

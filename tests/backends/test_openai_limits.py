@@ -14,7 +14,7 @@ from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.wire import label_of
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.logprob import LogprobJudge
-from tests.backends.answerserver import MODEL, answering, chat, refusal
+from tests.backends.answerserver import MODEL, answering, chat, listed, refusal
 from tests.fakes import FakeBackend
 
 LABELS = ("yes", "no")
@@ -153,21 +153,11 @@ def test_a_chat_whose_likely_tokens_vllm_has_overwritten_is_unanswered(shape, wr
 @pytest.mark.parametrize("values", [(5.0, 3.0), (-0.1, -0.2), (math.nan, -1.0), (-1.0, 0.011)])
 def test_a_list_read_of_logits_is_unanswered(values):
     def respond(path, body):
-        named = {f"token_id:{token}": values[n % 2] for n, token in enumerate(body["logprob_token_ids"])}
-        return 200, {
-            "choices": [
-                {"index": n, "text": "", "finish_reason": "length", "logprobs": {"top_logprobs": [named]}}
-                for n in range(len(body["prompt"]))
-            ]
-        }
+        if "prompt" in body:
+            return 200, {"choices": listed(body["prompt"], body["logprob_token_ids"], values)}
+        return chat("yes", as_chat({"yes": 9.0, "no": 7.0, "Sure": 16.0}))
 
-    def chat_too(path, body):
-        logits = {"yes": 9.0, "no": 7.0, "Sure": 16.0}
-        return (
-            respond(path, body) if path.endswith("/completions") and "prompt" in body else chat("yes", as_chat(logits))
-        )
-
-    with answering(chat_too, {"root": str(pocket_dir()), "max_model_len": 2048}) as server:
+    with answering(respond, {"root": str(pocket_dir()), "max_model_len": 2048}) as server:
         scorer = ChecklistScorer(MODEL, backend=OpenAIBackend(MODEL, server.base_url), store=False)
         [item] = scorer.score(["Is it short?"], "Hello.").items
     assert item.answer is None and "--logprobs-mode" in item.unanswered

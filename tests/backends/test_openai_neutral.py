@@ -8,7 +8,7 @@ from checklist_rewards.backends import ReadGroup, Sampling, load_backend
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.wire import ZERO_WIDTH, label_body, neutral, reply_body
 from tests.backends.answers import p_yes
-from tests.backends.brokenserver import SERVED_NAME, connect
+from tests.backends.answerserver import SERVED_NAME, connect
 
 CONTROLS = [
     "<|im_end|>",

@@ -13,6 +13,11 @@ keys = st.lists(st.text(max_size=8), min_size=1, max_size=20, unique=True)
 fleets = st.integers(1, 8).map(lambda count: [f"http://judge{n}:8000/v1" for n in range(count)])
 
 
+def detector(addresses: list[str], failures: int = 32, patience: float = 120.0) -> Replicas:
+    """Replicas that are probed after a second."""
+    return Replicas(addresses, 1.0, failures, patience)
+
+
 def place_of(replicas: Replicas, key: str, now: float = 0.0) -> int:
     """The replica of a request that is answered at once."""
     sent = replicas.choose(key, now)
@@ -21,12 +26,12 @@ def place_of(replicas: Replicas, key: str, now: float = 0.0) -> int:
 
 
 def fail(replicas: Replicas, place: int, now: float = 0.0) -> None:
-    replicas.failed(replicas.send_to(place), now)
+    replicas.failed(replicas.send_to(place, now), now)
 
 
 @given(fleets, keys)
 def test_a_key_stays_on_its_replica(addresses, keys):
-    replicas = Replicas(addresses, 1.0)
+    replicas = detector(addresses)
     first = {key: place_of(replicas, key) for key in keys}
     assert {key: place_of(replicas, key) for key in reversed(keys)} == first
     assert {key: replicas.home(key) for key in keys} == first
@@ -35,25 +40,25 @@ def test_a_key_stays_on_its_replica(addresses, keys):
 @given(fleets, keys, st.randoms())
 def test_all_clients_agree_whatever_the_order_of_their_addresses(addresses, keys, random):
     shuffled = random.sample(addresses, len(addresses))
-    ours, theirs = Replicas(addresses, 1.0), Replicas(shuffled, 1.0)
+    ours, theirs = detector(addresses), detector(shuffled)
     assert [addresses[place_of(ours, key)] for key in keys] == [shuffled[place_of(theirs, key)] for key in keys]
 
 
 @given(st.integers(2, 8), keys, st.data())
 def test_a_replica_that_fails_moves_only_its_own_keys_until_it_answers(count, keys, data):
-    replicas = Replicas([f"http://judge{n}" for n in range(count)], 1.0)
+    replicas = detector([f"http://judge{n}" for n in range(count)])
     dead = data.draw(st.integers(0, count - 1))
     before = {key: place_of(replicas, key) for key in keys}
     fail(replicas, dead)
     during = {key: place_of(replicas, key) for key in keys}
     assert all((during[key] == place) != (place == dead) for key, place in before.items())
-    replicas.answered(replicas.send_to(dead))
+    replicas.answered(replicas.send_to(dead, 0.0))
     assert {key: place_of(replicas, key) for key in keys} == before
 
 
 @given(fleets, st.lists(st.tuples(st.text(max_size=2), st.integers(1, 300), st.booleans()), max_size=60))
 def test_a_request_never_goes_to_a_busy_replica(addresses, requests):
-    replicas, reads, running = Replicas(addresses, 1.0), [0] * len(addresses), []
+    replicas, reads, running = detector(addresses), [0] * len(addresses), []
     for key, count, ends in requests:
         bound = max(FREE_READS, LOAD_FACTOR * sum(reads) / len(reads))
         sent = replicas.choose(key, 0.0, count)
@@ -68,13 +73,13 @@ def test_a_request_never_goes_to_a_busy_replica(addresses, requests):
 
 
 def test_keys_are_spread_evenly():
-    replicas = Replicas(ADDRESSES, 1.0)
+    replicas = detector(ADDRESSES)
     counts = Counter(place_of(replicas, prefix_key("Be fair.", f"text {number}")) for number in range(3000))
     assert all(count == pytest.approx(1000, rel=0.15) for count in counts.values()) and len(counts) == 3
 
 
 def test_a_replica_that_failed_is_probed_with_longer_and_longer_pauses():
-    replicas, probes, now = Replicas(ADDRESSES, 1.0), [], 0.0
+    replicas, probes, now = detector(ADDRESSES), [], 0.0
     key = next(key for key in map(str, range(100)) if replicas.home(key) == 0)
     fail(replicas, 0)
     while now < 60:
@@ -89,36 +94,125 @@ def test_a_replica_that_failed_is_probed_with_longer_and_longer_pauses():
 
 
 def test_requests_in_flight_do_not_lengthen_the_pause_of_the_replica_that_lost_them():
-    replicas = Replicas(ADDRESSES, 1.0)
-    sent = [replicas.send_to(0) for _ in range(100)]
+    replicas = detector(ADDRESSES)
+    sent = [replicas.send_to(0, 0.0) for _ in range(100)]
     assert all(replicas.failed(one, 0.0) for one in sent)
     assert [replicas.choose(str(key), 1.0).probe for key in range(30)].count(True) == 1
 
 
 def test_a_replica_may_say_when_to_come_back():
-    replicas = Replicas(ADDRESSES[:2], 1.0)
-    replicas.failed(replicas.send_to(0), 0.0, wait=9.0)
+    replicas = detector(ADDRESSES[:2])
+    replicas.failed(replicas.send_to(0, 0.0), 0.0, wait=9.0)
     assert {replicas.choose(str(key), 8.9).place for key in range(30)} == {1}
     assert 0 in {replicas.choose(str(key), 9.0).place for key in range(30)}
 
 
+def test_the_longest_wait_of_requests_in_flight_counts():
+    replicas = detector(ADDRESSES[:1])
+    sent = [replicas.send_to(0, 0.0) for _ in range(3)]
+    for one, wait in zip(sent, (None, 9.0, 2.0), strict=True):
+        replicas.failed(one, 0.0, wait=wait)
+    assert replicas.due() == 9.0
+
+
 def test_some_failures_are_tolerated_if_answers_come_between():
-    replicas = Replicas(ADDRESSES, 1.0)
+    replicas = detector(ADDRESSES)
     for _ in range(10):
-        assert not replicas.failed(replicas.send_to(0), 0.0, tolerated=1)
-        replicas.answered(replicas.send_to(0))
-    assert not replicas.failed(replicas.send_to(0), 0.0, tolerated=1)
-    assert replicas.failed(replicas.send_to(0), 0.0, tolerated=1)
+        assert not replicas.failed(replicas.send_to(0, 0.0), 0.0, tolerated=1)
+        replicas.answered(replicas.send_to(0, 0.0))
+    assert not replicas.failed(replicas.send_to(0, 0.0), 0.0, tolerated=1)
+    assert replicas.failed(replicas.send_to(0, 0.0), 0.0, tolerated=1)
 
 
 def test_a_request_avoids_the_replicas_that_failed_it_as_long_as_there_are_others():
-    replicas = Replicas(ADDRESSES, 1.0)
+    replicas = detector(ADDRESSES)
     order = replicas.order("key")
     assert [replicas.choose("key", 0.0, avoid=order[:count]).place for count in range(4)] == [*order, order[0]]
 
 
 def test_with_all_replicas_aside_the_next_one_due_is_tried():
-    replicas = Replicas(ADDRESSES, 1.0)
+    replicas = detector(ADDRESSES)
     for place, now in ((0, 3.0), (1, 1.0), (2, 2.0)):
         fail(replicas, place, now)
     assert replicas.up() == set() and replicas.choose("key", 0.0).place == 1
+
+
+# ----- the server as a whole -----
+
+
+def probes_until_gone(replicas: Replicas, step: float = 0.5) -> list[float]:
+    """When probes of a server that never answers are sent, until it counts as gone."""
+    now, probes = 0.0, []
+    while not replicas.is_gone(now):
+        while (sent := replicas.choose("key", now)) is not None:
+            probes.append(now)
+            replicas.failed(sent, now, reason="status 500")
+        assert replicas.wait(now) > 0
+        now += step
+    return probes
+
+
+def test_a_server_that_is_gone_is_probed_with_longer_and_longer_pauses_then_given_up_then_probed_again():
+    replicas = detector(ADDRESSES[:1], failures=2, patience=10.0)
+    fail(replicas, 0)
+    assert replicas.down_since is None  # it is aside, and did not fail of itself
+    assert probes_until_gone(replicas) == [0, 0, 1, 3, 7, 15]
+    assert replicas.last == "status 500" and replicas.down_since == 0
+    assert replicas.choose("key", 24.9) is None and replicas.is_gone(24.9) and replicas.wait(15.0) == 10
+    assert not replicas.is_gone(25.0) and replicas.wait(25.0) == 0
+    replicas.answered(replicas.choose("key", 25.0))
+    assert replicas.up() == {0} and replicas.down_since is None and not replicas.choose("key", 25.0).probe
+    assert replicas.failed(replicas.send_to(0, 26.0), 26.0, reason="status 500") and replicas.due() == 27.0
+
+
+def test_requests_that_were_in_flight_when_a_server_broke_down_do_not_put_off_its_probes():
+    replicas = detector(ADDRESSES[:1], failures=1, patience=10.0)
+    first, late = replicas.send_to(0, 0.0), replicas.send_to(0, 0.0)
+    replicas.failed(first, 0.0, reason="timeout")
+    replicas.failed(late, 60.0, reason="timeout")
+    assert not replicas.is_gone(60.0) and replicas.choose("key", 60.0).probe
+
+
+def test_a_late_response_ends_an_outage_and_a_late_failure_is_no_probe():
+    replicas = detector(ADDRESSES[:1], failures=2, patience=10.0)
+    late = [replicas.send_to(0, 0.0) for _ in range(2)]
+    assert probes_until_gone(replicas)[-1] == 15 and replicas.is_gone(17.0)
+    replicas.answered(late[0])
+    for _ in range(2):
+        replicas.failed(replicas.choose("key", 17.0), 17.0, reason="timeout")
+    assert replicas.down_since == 17.0 and not replicas.is_gone(17.0)
+    assert replicas.choose("key", 18.0).probe
+    replicas.failed(late[1], 18.0, reason="timeout")
+    assert replicas.choose("key", 18.0) is None, "the probe is still under way"
+
+
+def test_a_server_is_down_only_if_all_its_replicas_are():
+    replicas = detector(ADDRESSES, failures=4)
+    for place in (0, 1, 0, 1, 0, 1):
+        replicas.failed(replicas.send_to(place, 0.0), 0.0, reason="status 500")
+    assert replicas.down_since is None and replicas.choose("key", 0.0).place == 2
+    for _ in range(4):
+        replicas.failed(replicas.send_to(2, 0.5), 0.5, tolerated=3, reason="status 500")
+    assert replicas.down_since == 0.5
+
+
+def test_only_one_request_probes_each_replica_of_a_server_that_is_down():
+    replicas = detector(ADDRESSES[:2], failures=1)
+    for place in (0, 1):
+        replicas.failed(replicas.send_to(place, 0.0), 0.0, reason="status 500")
+    assert replicas.choose("key", 0.9) is None and replicas.wait(0.9) == pytest.approx(0.1)
+    probes = [replicas.choose("key", 1.0) for _ in range(3)]
+    assert {sent.place for sent in probes[:2]} == {0, 1} and probes[2] is None and replicas.wait(1.0) == float("inf")
+    replicas.released(probes[0])  # cancelled: another one may probe at once
+    assert replicas.wait(1.0) == 0 and replicas.choose("key", 1.0).place == probes[0].place
+    replicas.failed(probes[1], 1.0, wait=9.0)  # status 429: neither a failure nor a response
+    assert replicas.down_since == 0.0 and replicas.due() == 1.0
+
+
+def test_a_replica_without_others_gets_requests_although_it_is_aside():
+    replicas = detector(ADDRESSES[:1], failures=9)
+    fail(replicas, 0)
+    forced = replicas.choose("key", 0.1)
+    assert forced.probe and replicas.choose("key", 0.1) is not None
+    replicas.failed(forced, 0.2, reason="status 503")
+    assert replicas.due() == 1.0, "the pause does not grow before a probe was due"

@@ -12,7 +12,7 @@ from checklist_rewards.backends.replies import sample_replies
 from checklist_rewards.backends.servers import SERVERS
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
-from tests.backends.brokenserver import SERVED_NAME, connect
+from tests.backends.answerserver import SERVED_NAME, connect
 
 LABELS = ("yes", "no")
 ONE = [ReadGroup(None, "Hello there. ", ("Is it short?",))]
@@ -97,14 +97,6 @@ def test_a_tokenizer_that_cannot_be_read_costs_the_lists_only(broken_server, tmp
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "none of these"}}')
     broken_server.card |= {"root": str(tmp_path)}
     assert connect(broken_server).read(ONE, LABELS)[0] == [Answer((-0.5, -1.5), exact=False)]
-
-
-@pytest.mark.parametrize("requests", [1, 7])
-def test_a_few_requests_that_are_refused_are_unanswered(chat_server, requests):
-    chat_server.statuses = [400]
-    tails = tuple(f"Is it {n}?" for n in range(requests))
-    reads, _ = connect(chat_server).read([ReadGroup(None, "Hello.", tails)], LABELS)
-    assert [read.unanswered for read in reads] == ["backend_error: status 400: status 400"] * requests
 
 
 def test_the_eighth_refusal_in_a_row_is_an_error_and_the_next_call_tries_again(chat_server):

@@ -16,22 +16,15 @@ from pydantic import BaseModel, Field
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.attacks.attack import attack
 from checklist_rewards.attacks.bank import BANK
-from checklist_rewards.backends import Engine, Sampling
-from checklist_rewards.backends.replies import ask
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.rerank import Pool
-from tests.backends.brokenserver import SERVED_NAME
+from tests.backends.answerserver import SERVED_NAME
 from tests.backends.conftest import DECISIONS_NAME
 from tests.cli.test_forecast import forecast_and_bill
 
 pytestmark = pytest.mark.vllm
-
-
-class Verdict(BaseModel):
-    short: bool
-    polite: bool
 
 
 PATTERN = r"^(Is|Does) [a-z ]{10,50}\?$"
@@ -52,12 +45,6 @@ def samples() -> list[Sample]:
         Sample([c.question() for c in task.constraints], write_response(rng, task, 0.4, "test"), task.instruction)
         for task in tasks(6, seed=5, split="test")
     ]
-
-
-def test_a_reply_follows_its_schema(vllm_server):
-    engine = Engine(SERVED_NAME, "auto", vllm_server)
-    found = ask(engine, [[{"role": "user", "content": "Write a note."}]] * 2, Verdict, Sampling(max_tokens=64))
-    assert [type(value) for value in found] == [Verdict, Verdict]
 
 
 @pytest.mark.parametrize(

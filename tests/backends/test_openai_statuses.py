@@ -13,10 +13,9 @@ from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai import client as client_module
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.remote import RewardServer
-from tests.backends.answerserver import MODEL, answering, chat, refusal
+from tests.backends.answerserver import LIKELY, MODEL, answering, chat, listed, refusal
 
 LABELS = ("yes", "no")
-TOP = {"content": [{"top_logprobs": [{"token": "yes", "logprob": -0.5}, {"token": "no", "logprob": -1.5}]}]}
 ONE_REQUEST = (400, 403, 413, 422)
 LASTING = (401, 402, 404)
 PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
@@ -33,7 +32,7 @@ def chats(fails):
 
     def respond(path, body):
         status = fails(body)
-        return refusal("Forbidden by a rule.", status) if status else chat("yes", TOP)
+        return refusal("Forbidden by a rule.", status) if status else chat("yes", LIKELY)
 
     return respond
 
@@ -90,16 +89,13 @@ def test_a_refused_prompt_in_a_list_costs_its_own_read(status):
 
     def respond(path, body):
         if "prompt" not in body:
-            return chat("yes", TOP)
+            return chat("yes", LIKELY)
         if any(prompt in marks for prompt in body["prompt"]):
             return refusal("Forbidden by a rule.", status)
         if len(body["prompt"]) > 1 and not marks:
             marks.append(body["prompt"][2])
             return refusal("Forbidden by a rule.", status)
-        named = {f"token_id:{token}": -2.0 for token in body["logprob_token_ids"]}
-        return 200, {
-            "choices": [{"index": n, "logprobs": {"top_logprobs": [named]}} for n in range(len(body["prompt"]))]
-        }
+        return 200, {"choices": listed(body["prompt"], body["logprob_token_ids"])}
 
     card = {"root": str(pocket_dir()), "max_model_len": 2048}
     reads = reads_of(respond, *(f"text {n}" for n in range(9)), card=card)
@@ -176,7 +172,7 @@ def test_a_request_without_a_response_is_reported_before_its_timeout(caplog, mon
 
         def respond(path, body):
             go_on.wait(60)
-            return chat("yes", TOP)
+            return chat("yes", LIKELY)
 
         with answering(respond) as server:
             [read], _ = OpenAIBackend(MODEL, server.base_url).read(groups("fine"), LABELS)

@@ -57,7 +57,7 @@ def test_no_engine_is_imported_to_show_help_or_to_refuse(arguments, tmp_path):
         "try:\n"
         "    main()\n"
         "except SystemExit as end:\n"
-        "    heavy = {'torch', 'transformers', 'datasets', 'vllm', 'openai', 'pyarrow'} & set(sys.modules)\n"
+        "    heavy = {'torch', 'transformers', 'datasets', 'vllm', 'aiohttp', 'pyarrow'} & set(sys.modules)\n"
         "    assert not heavy, heavy\n"
         "    raise\n"
     )

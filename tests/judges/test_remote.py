@@ -269,11 +269,8 @@ def test_items_about_single_messages_get_the_verdicts_of_a_local_judge():
     assert len(seen) == 1 and len(seen[0]["messages"]) == 4  # the conversation once, not once per message
 
 
-@pytest.mark.parametrize("old", [True, False], ids=["earlier version", "another threshold"])
-def test_a_server_that_would_combine_messages_differently_gets_each_as_a_row(monkeypatch, old):
+def test_a_server_that_would_combine_messages_differently_gets_each_as_a_row():
     served = ChecklistScorer(backend=FakeBackend(knows), store=False, threshold=0.7)
-    if old:
-        monkeypatch.setattr(RewardServer, "messages_threshold", lambda self: None)
     with serving(build_app(served)) as address:
         [found] = remote(address).score_batch([scoped_sample()])
     [expected] = ChecklistScorer(backend=FakeBackend(knows), store=False).score_batch([scoped_sample()])
@@ -357,15 +354,15 @@ def test_a_row_that_the_server_refuses_is_unanswered_with_its_reason_and_spares_
 class Odd:
     """A server that answers `/score` by a function over the request's rows, and counts."""
 
-    def __init__(self, answer, together: int = 1, names=None):
-        """`together`: answers nothing until so many requests were under way at once. `names`: of the judge, by call of
-        `/health`."""
+    def __init__(self, answer, together: int = 1):
+        """`together`: answers nothing until so many requests were under way at once."""
+        judge = {"judge": "odd", "identity": "1"}
         self.calls = self.most = self.under_way = 0
         app = self.app = FastAPI()
 
         @app.get("/health")
         async def health():
-            return {"status": "ok", "judge": "odd" if names is None else next(names)}
+            return {"status": "ok", **judge}
 
         @app.post("/score")
         async def score(request: Request):
@@ -379,7 +376,8 @@ class Odd:
                 while self.most < together:
                     await asyncio.sleep(0.01)
             self.under_way -= 1
-            return answer(rows, self.calls)
+            found = answer(rows, self.calls)
+            return {**judge, **found} if isinstance(found, dict) else found
 
 
 def scored(rows) -> list[dict]:
@@ -393,6 +391,8 @@ def scored(rows) -> list[dict]:
         (lambda rows, call: PlainTextResponse("broken", 500), "backend_error"),
         (lambda rows, call: PlainTextResponse("<html>", 200), "not_json"),
         (lambda rows, call: {"scores": scored(rows)[:-1]}, "error_body"),
+        (lambda rows, call: {"scores": scored(rows), "judge": None}, "error_body"),
+        (lambda rows, call: {"scores": scored(rows), "identity": None}, "error_body"),
         (lambda rows, call: {"scores": [{"primary_score": 1}] * len(rows)}, "error_body"),
         (lambda rows, call: {"scores": [{**s, "items": s["items"][::-1]} for s in scored(rows)]}, "error_body"),
         (lambda rows, call: {"scores": [None] * len(rows)}, "refused"),
@@ -627,19 +627,6 @@ def test_the_judge_is_named_in_every_response(url):
     with urllib.request.urlopen(f"{url}/health") as answer:
         health = json.load(answer)
     assert named == {(health["judge"], health["identity"])}
-
-
-def test_an_earlier_server_is_compared_by_name_after_each_call_and_a_warning_says_so(caplog, tmp_path):
-    names = iter(["odd", "odd", "odd", "other"])
-    odd = Odd(lambda rows, call: {"scores": scored(rows)}, names=names)
-    with serving(odd.app) as address:
-        scorer = remote(address, Store(tmp_path / "store.sqlite"))
-        for _ in range(2):
-            assert scorer.score_batch(SAMPLES[:1])[0].primary_score is not None
-        with pytest.raises(ModelError, match="has changed its judge from 'odd' to 'other'"):
-            scorer.score_batch(SAMPLES[:1])
-    [said] = [record.getMessage() for record in caplog.records if "earlier version" in record.message]
-    assert "compared before and after each call" in said and odd.calls == 3  # nothing is stored
 
 
 def test_answers_of_a_reward_server_are_stored_and_only_what_is_missing_is_asked(url, tmp_path):

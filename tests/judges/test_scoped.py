@@ -19,7 +19,7 @@ from checklist_rewards.judges.scoped import combine, pieces, windows
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Reason, Unanswered, Verdict
 from checklist_rewards.scores.scales import on_scale, ordinal_scale, with_abstention
-from tests.backends.brokenserver import BrokenServer, connect, serving
+from tests.backends.answerserver import BrokenServer, connect, serving
 from tests.fakes import FakeBackend
 
 CALL = {"function": {"name": "delete", "arguments": {"path": "a.txt"}}}

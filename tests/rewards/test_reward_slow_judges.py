@@ -106,7 +106,7 @@ def test_so_does_a_reward_server():
 
     @server.get("/health")
     def health():
-        return {"judge": "org/judge"}
+        return {"judge": "org/judge", "identity": "1"}
 
     @server.post("/score")
     def score():

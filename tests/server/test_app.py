@@ -10,10 +10,8 @@ pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer, Sample, Score
-from checklist_rewards.errors import ModelError
 from checklist_rewards.server import build_app
 from tests.conftest import HANG
-from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, Held
 from tests.server.bodies import openrlhf, rows
 from tests.waiting import until
@@ -130,17 +128,6 @@ def test_what_the_judge_does_not_answer_is_null_for_score_and_503_for_openrlhf(c
     assert "checklist_rewards_unscored_total 2" in client.get("/metrics").text
 
 
-def test_a_judge_that_cannot_be_used_is_500_with_its_sentence():
-    class Gone(ChecklistScorer):
-        def score_batch(self, samples, progress=None):
-            raise ModelError("the weights are gone.")
-
-    with TestClient(build_app(Gone(backend=FakeBackend(), store=False))) as client:
-        answer = client.post("/score", json=rows("red"))
-    assert answer.status_code == 500
-    assert answer.json() == {"error": "the judge failed: the weights are gone.", "errors": []}
-
-
 def test_a_full_queue_is_429_and_what_was_accepted_is_answered():
     scorer = Held()
     with TestClient(build_app(scorer, max_wait=0, max_queue=2)) as client, ThreadPoolExecutor(2) as threads:
@@ -163,10 +150,6 @@ def test_large_requests_are_worked_on_beside_the_others(client, scorer):
     assert [error["row"] for error in answer["errors"]] == [42] and answer["scores"][41] is None
     expected = scorer.score_batch([Sample(QUESTIONS, f"red {n}", "Say.") for n in range(100) if n != 41])
     assert [Score.model_validate(score) for score in answer["scores"] if score is not None] == expected
-
-
-def test_health_names_the_judge(client):
-    assert client.get("/health").json()["judge"] == "pocket"
 
 
 def test_requests_that_come_together_share_a_batch(scorer):

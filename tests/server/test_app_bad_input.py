@@ -238,7 +238,7 @@ def test_without_the_token_only_health_answers(scorer, header):
             assert answer.headers["www-authenticate"] == "Bearer"
         assert client.get("/metrics", headers=headers).status_code == 401
         assert client.get("/nowhere", headers=headers).status_code == 401
-        assert client.get("/health").json()["status"] == "ok"
+        assert client.get("/health").json()["status"] == "ok" and client.get("/ready").status_code == 200
         for given in ("Bearer secret", "bearer secret"):
             assert client.post("/score", json=rows("red"), headers={"Authorization": given}).status_code == 200
 

@@ -1,4 +1,4 @@
-"""`make test-versions`: parts of the suite with other versions of TRL, transformers, torch, `datasets` and openai.
+"""`make test-versions`: parts of the suite with other versions of TRL, transformers, torch and `datasets`.
 
 `versions.toml` holds what is tried. Every version is installed once under `.venv-versions`: an overlay before the
 packages of the environment that runs this file, or, for this package without extras, an environment of its own with

@@ -17,11 +17,7 @@ than the first one, for example after a restart of the server, raises [`ModelErr
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -40,20 +36,19 @@ from checklist_rewards.backends.decisions.protocols import (
     DecisionQuestion,
     OpenAIDecisions,
     SystemOne,
+    usage_of,
 )
 from checklist_rewards.backends.models import decisions_identity
 from checklist_rewards.backends.openai.client import Connection, in_parts, run, together
 from checklist_rewards.backends.openai.limits import estimated_tokens
 from checklist_rewards.backends.openai.replicas import prefix_key
-from checklist_rewards.backends.openai.served import PrefixCache, served_card
-from checklist_rewards.backends.openai.wire import NOT_SERVED, WHITE, Failure
+from checklist_rewards.backends.openai.served import PrefixCache, has_encoded, served_card, takes_no_images
+from checklist_rewards.backends.openai.wire import NOT_SERVED, WHITE, Failure, rejected
 from checklist_rewards.backends.servers import SERVERS, Settings, server_addresses, server_key
 from checklist_rewards.errors import ModelError
-from checklist_rewards.images import has_images, image_of, images_in
+from checklist_rewards.images import image_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of
-
-logger = logging.getLogger(__name__)
 
 PROTOCOLS: dict[str, DecisionProtocol] = {"systemone": SystemOne(), "decisions": OpenAIDecisions()}
 _MISSING = Answer(None, Unanswered(Reason.MISSING))
@@ -61,7 +56,6 @@ _UNPARSABLE = Answer(None, Unanswered(Reason.UNPARSABLE))
 _REJECTED_INPUTS = 8
 _LOOKING = ("What is it?", DecisionQuestion("predicate", "Is it white?"))
 """What is asked about the white image."""
-_REJECTION = re.compile(r"status 4(?!08|09|25|29)")
 
 _OPENAI, _OPENROUTER = SERVERS["openai"][0], SERVERS["openrouter"][0]
 _OPENROUTER_DECISIONS = "https://openrouter.ai/api/alpha"
@@ -116,7 +110,7 @@ class DecisionsBackend(Backend):
         if self.base_url == _OPENROUTER:
             if protocol is not None:
                 raise ModelError(f"protocol={protocol!r} has no effect on OpenRouter, which has one format; omit it.")
-            self._protocols: tuple[DecisionProtocol, ...] = (SystemOne("/decisions", openrouter=True),)
+            self._protocols: tuple[DecisionProtocol, ...] = (SystemOne(openrouter=True),)
             self.connection = Connection(_OPENROUTER_DECISIONS, key, Settings.of(settings))
         else:
             if protocol is None and self.base_url == _OPENAI:
@@ -124,7 +118,7 @@ class DecisionsBackend(Backend):
             self._protocols = tuple(PROTOCOLS.values()) if protocol is None else (PROTOCOLS[protocol],)
             self.connection = Connection(addresses, key, Settings.of(settings))
             card = run(served_card(self.connection, model))
-        self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
+        self._cache = PrefixCache(self.connection, card)
         self._accepted = False
         self._rejected_inputs = 0
         self._judge: str | None = None
@@ -159,35 +153,32 @@ class DecisionsBackend(Backend):
         )
 
     async def _read(self, groups: Sequence[ReadGroup]) -> tuple[list[Answer], Usage]:
-        before = None if self._cache is None else await self._cache.counts()
+        before = await self._cache.counts()
         outcomes = await together(self._group(group) for group in groups)
         answers = list(chain.from_iterable(answers for answers, _ in outcomes))
-        usage = Usage.total([usage for _, usages in outcomes for usage in usages])
-        computed = usage.computed_tokens
-        if self._cache is not None:
-            computed = await self._cache.computed(before, usage.prompt_tokens)
-        return answers, replace(usage, computed_tokens=computed, completion_tokens=usage.completion_tokens or None)
+        return answers, await self._cache.usage(before, [usage for _, usages in outcomes for usage in usages])
 
     async def _group(self, group: ReadGroup) -> tuple[list[Answer], list[Usage]]:
         """The answers to all questions about one input."""
         usages: list[Usage] = []
+        refused: list[Failure] = []
         most = min(protocol.most_questions for protocol in self._protocols)
         questions = [DecisionQuestion.parse(tail) for tail in group.tails]
         parts = [questions[start : start + most] for start in range(0, len(questions), most)]
-        reads = list(chain(*await together(self._part(group, part, usages) for part in parts)))
-        if reads and all(_is_rejected(read) for read in reads) and not self._accepted:
+        reads = list(chain(*await together(self._part(group, part, usages, refused) for part in parts)))
+        if reads and len(refused) == len(reads) and not self._accepted:
             self._rejected_inputs += 1
             if self._rejected_inputs >= _REJECTED_INPUTS:
                 raise ModelError(
-                    f"the server at {self.base_url} rejects every question to {self.model!r} ({reads[0].unanswered}); "
-                    "give a model that answers decisions, or use backend='openai'."
+                    f"the server at {self.base_url} rejects every question to {self.model!r} "
+                    f"({refused[0].unanswered}); give a model that answers decisions, or use backend='openai'."
                 )
         return reads, usages
 
     async def _part(
-        self, group: ReadGroup, questions: Sequence[DecisionQuestion], usages: list[Usage]
+        self, group: ReadGroup, questions: Sequence[DecisionQuestion], usages: list[Usage], refused: list[Failure]
     ) -> list[Answer]:
-        """The answers of one request."""
+        """The answers of one request. Adds the failures of single questions that the server rejects to `refused`."""
 
         async def send(some: Mapping[int, DecisionQuestion]) -> list[Answer] | Failure:
             response = await self._post(group, {f"q{place + 1}": question for place, question in some.items()}, usages)
@@ -196,6 +187,8 @@ class DecisionsBackend(Backend):
             return [response.get(f"q{place + 1}", _MISSING) or _UNPARSABLE for place in some]
 
         def failed(failure: Failure) -> Answer:
+            if failure.bad_request:
+                refused.append(failure)
             return Answer(None, failure.unanswered, keep=failure.unanswered.reason != Reason.TOO_LONG)
 
         return await in_parts(questions, send, failed, lambda read: read is _MISSING or read is _UNPARSABLE)
@@ -206,9 +199,7 @@ class DecisionsBackend(Backend):
         """Send one request, in the first protocol that the server has."""
         tokens = estimated_tokens(group.prefix, *(question.instructions for question in questions.values()))
         missing: list[Failure] = []
-        pictured = has_images(group.prefix)
-        if pictured:
-            await asyncio.to_thread(lambda: [image.url for image in images_in(group.prefix)])  # each is made once
+        pictured = await has_encoded(group.prefix)
         for protocol in self._protocols:
             if pictured and (unknown := await self._require_images(protocol)) is not None:
                 return unknown
@@ -225,12 +216,12 @@ class DecisionsBackend(Backend):
                 continue
             if isinstance(response, Failure):
                 if response.fatal:
-                    raise ModelError(f"the server at {self.base_url} rejected a request: {_message(response)}")
+                    raise ModelError(rejected(self.base_url, response))
                 return response
             self._protocols = (protocol,)
             self._accepted = True
             self._compare(response.get("identity"))
-            usages.append(protocol.usage(response))
+            usages.append(usage_of(response))
             return protocol.answers(response, questions)
         paths = " and ".join(protocol.path for protocol in self._protocols)
         why = max(missing, key=lambda failure: failure.status)  # 501 says more than a path that is not found
@@ -258,14 +249,11 @@ class DecisionsBackend(Backend):
                 unseen = await self.connection.post(protocol.path, body, key="answers", tokens=1)
                 if isinstance(unseen, Failure) and unseen.retry:
                     return unseen
-                counted = [0 if isinstance(r, Failure) else protocol.usage(r).prompt_tokens for r in (seen, unseen)]
+                counted = [0 if isinstance(r, Failure) else usage_of(r).prompt_tokens for r in (seen, unseen)]
                 if counted[0] == counted[1] > 0:
                     why = "it counts as many tokens for a request with an image as without it"
             if why:
-                raise ModelError(
-                    f"{self.model!r} at {self.base_url} does not take images at {protocol.path}: {why}; use a "
-                    "vision-language model, or judge by text alone with images='ignore'."
-                )
+                raise takes_no_images(self.model, self.base_url, f" at {protocol.path}: {why}")
             self._takes_images = True
             return None
 
@@ -280,12 +268,6 @@ class DecisionsBackend(Backend):
                 f"{self._judge[:12]} to {judge[:12]}; answers of two judges are not mixed. Start the server with the "
                 "first judge again, or restart this program."
             )
-
-
-def _is_rejected(read: Answer) -> bool:
-    """Whether the server rejected the question with a status of the 400s that no retry can change."""
-    why = read.unanswered
-    return why is not None and why.reason == Reason.BACKEND_ERROR and _REJECTION.match(why.detail) is not None
 
 
 def _message(failure: Failure) -> str:

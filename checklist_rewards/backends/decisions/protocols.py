@@ -22,7 +22,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from checklist_rewards.backends.base import Answer, Usage
 from checklist_rewards.checklists import NO, YES
@@ -68,32 +68,13 @@ _LEAST_SLACK = 0.02
 """How far the probabilities of an answer may add up to something else than 1, even if they are few."""
 
 
-class DecisionProtocol(Protocol):
-    """A wire format."""
-
-    path: str
-    """Path relative to the address of the server."""
-    most_questions: int
-    """Most questions in one request."""
-
-    def body(self, model: str, system: str | None, state: str, questions: Questions) -> dict[str, Any]:
-        """The request about `state`."""
-        ...
-
-    def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, Answer | None]:
-        """The answers of a response by name; None for an answer that cannot be used. Missing ones are left out."""
-        ...
-
-    def usage(self, response: Mapping[str, Any]) -> Usage:
-        """The tokens that a response reports."""
-        ...
-
-
 class OpenAIDecisions:
     """OpenAI's `POST /v1/decisions`."""
 
     path = "/decisions"
+    """Path relative to the address of the server."""
     most_questions = 200
+    """Most questions in one request."""
 
     def body(self, model: str, system: str | None, state: str, questions: Questions) -> dict[str, Any]:
         """The request about `state`."""
@@ -111,7 +92,7 @@ class OpenAIDecisions:
         return {"model": model, "input": about, "questions": [_question(*entry) for entry in questions.items()]}
 
     def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, Answer | None]:
-        """The answers of a response by name; None for an answer that cannot be used."""
+        """The answers of a response by name; None for an answer that cannot be used. Missing ones are left out."""
         entries = response["answers"]
         answers: dict[str, Answer | None] = {}
         for entry in entries if isinstance(entries, list) else ():
@@ -138,10 +119,6 @@ class OpenAIDecisions:
             return None
         return answer_of(question, dict(pairs))
 
-    def usage(self, response: Mapping[str, Any]) -> Usage:
-        """The tokens that a response reports."""
-        return _usage(response)
-
 
 class SystemOne:
     """System One's `POST /v1/systemone`, as served by vLLM, SGLang, Ollama, llama.cpp and LiteLLM.
@@ -150,17 +127,15 @@ class SystemOne:
     answer.
 
     Args:
-        path (`str`, *optional*, defaults to `"/systemone"`):
-            Path relative to the address of the server.
         openrouter (`bool`, *optional*, defaults to `False`):
-            Whether the server is OpenRouter. It requires a description for each option of a choice, for which the
-            option itself is sent, and its state is a list of texts and images.
+            Whether the server is OpenRouter. It has this format at the path of OpenAI's. It requires a description for
+            each option of a choice, for which the option itself is sent, and its state is a list of texts and images.
     """
 
     most_questions = 64
 
-    def __init__(self, path: str = "/systemone", *, openrouter: bool = False):
-        self.path = path
+    def __init__(self, *, openrouter: bool = False):
+        self.path = "/decisions" if openrouter else "/systemone"
         self._openrouter = openrouter
 
     def body(self, model: str, system: str | None, state: str, questions: Questions) -> dict[str, Any]:
@@ -214,11 +189,9 @@ class SystemOne:
             probabilities = {numbered.get(number, number): value for number, value in probabilities.items()}
         return answer_of(question, probabilities, mass)
 
-    def usage(self, response: Mapping[str, Any]) -> Usage:
-        """The tokens that a response reports."""
-        return _usage(response)
 
-
+DecisionProtocol = OpenAIDecisions | SystemOne
+"""A wire format."""
 _SYSTEM_ONE_TYPES = {"predicate": "noul", "choice": "choice", "score": "score"}
 
 
@@ -256,7 +229,8 @@ def _question(name: str, question: DecisionQuestion) -> dict[str, Any]:
     return asked
 
 
-def _usage(response: Mapping[str, Any]) -> Usage:
+def usage_of(response: Mapping[str, Any]) -> Usage:
+    """The tokens that a response reports."""
     usage = _mapping(response.get("usage"))
     cached = _mapping(usage.get("input_tokens_details")).get("cached_tokens")
     return Usage.reported(

@@ -63,14 +63,20 @@ from checklist_rewards.backends.openai import wire
 from checklist_rewards.backends.openai.client import Connection, in_parts, run, run_streaming, together
 from checklist_rewards.backends.openai.limits import estimated_tokens
 from checklist_rewards.backends.openai.replicas import prefix_key
-from checklist_rewards.backends.openai.served import PrefixCache, served_card, served_prompt
+from checklist_rewards.backends.openai.served import (
+    PrefixCache,
+    has_encoded,
+    served_card,
+    served_prompt,
+    takes_no_images,
+)
 from checklist_rewards.backends.openai.wire import Failure, neutral
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, server_addresses, server_key
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer, local_tokenizer
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
-from checklist_rewards.images import has_images, images_in, shown
+from checklist_rewards.images import has_images, shown
 from checklist_rewards.markers import Section
 from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -104,10 +110,10 @@ class PromptLists:
     Args:
         connection ([`Connection`]): The connection to the server.
         model (`str`): The name of the model on the server.
-        cache ([`PrefixCache`], *optional*): The server's prefix cache.
+        cache ([`PrefixCache`]): The server's prefix cache.
     """
 
-    def __init__(self, connection: Connection, model: str, cache: PrefixCache | None):
+    def __init__(self, connection: Connection, model: str, cache: PrefixCache):
         self.connection, self.model = connection, model
         self._cache = cache
         self.supported: bool | None = None
@@ -148,7 +154,7 @@ class PromptLists:
         Raises:
             ModelError: If the server rejects all requests, for example because of a wrong key.
         """
-        before = None if self._cache is None else await self._cache.counts()
+        before = await self._cache.counts()
         answers: list[TokenAnswer] = [_NO_ANSWER] * len(prompts)
 
         async def ask(places: list[int]) -> None:
@@ -157,7 +163,7 @@ class PromptLists:
                 answers[place] = answer
 
         await together(map(ask, self._requests(keys)))
-        if self._cache is None or any(isinstance(answer, str) for answer in answers):
+        if any(isinstance(answer, str) for answer in answers):
             return answers, None
         return answers, await self._cache.computed(before, sum(map(len, prompts)))
 
@@ -244,7 +250,7 @@ class OpenAIBackend(Backend):
         long, if the error names it."""
         self.tokens = self._tokenizer(card) if "max_model_len" in card else None
         self._controls = [] if self.tokens is None else _special(self.tokens)
-        self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
+        self._cache = PrefixCache(self.connection, card)
         self._lists = None if self.tokens is None else PromptLists(self.connection, model, self._cache)
         self._without = wire.refused_by(model) | (wire.BEYOND_OPENAI if is_hosted(addresses[0]) else frozenset())
         self._limits = wire.Limits()
@@ -396,14 +402,10 @@ class OpenAIBackend(Backend):
             for group, key in ((group, prefix_key(group.system, group.prefix)) for group in groups)
             for tail in group.tails
         ]
-        before = None if self._cache is None else await self._cache.counts()
+        before = await self._cache.counts()
         results = await self._each(prompts, lambda prompt: self._label(prompt[0], prompt[1], labels))
         answers = [_of_this_start(answer) for answer, _ in results]
-        usage = Usage.total([usage for _, usage in results])
-        computed = usage.computed_tokens
-        if computed is None and self._cache is not None:
-            computed = await self._cache.computed(before, usage.prompt_tokens)
-        return answers, replace(usage, computed_tokens=computed, completion_tokens=usage.completion_tokens or None)
+        return answers, await self._cache.usage(before, [usage for _, usage in results])
 
     async def _label(
         self, messages: Messages, prefix: str, labels: Sequence[str], without: frozenset[str] = frozenset()
@@ -561,7 +563,7 @@ class OpenAIBackend(Backend):
     async def _room_beside_images(self, messages: Messages, asked: int, prefix: str) -> int | None:
         """The room for a reply to a prompt with images that is too long with a reply of `asked` tokens, by the
         server's count of the prompt. None if there is none, or not less than that."""
-        if not _pictured(messages):
+        if not any(has_images(message["content"]) for message in messages):
             return None
         response, _ = await self._chat(
             lambda refused, limits: wire.reply_body(
@@ -633,9 +635,7 @@ class OpenAIBackend(Backend):
             request = body(without, limits) | self._extra
             return request, await self.connection.post("/chat/completions", request, tokens=estimate, prefix=prefix)
 
-        pictured = _pictured(messages)
-        if pictured:  # here, since it takes longer than a request
-            await asyncio.to_thread(_encode, messages)
+        pictured = await has_encoded(*(message["content"] for message in messages))
         without, limits, guessed = self._without, self._limits, frozenset[str]()
         last = frozenset[str]()
         unguessed = limits
@@ -708,10 +708,7 @@ class OpenAIBackend(Backend):
                 elif response.bad_request and (
                     self._tried or wire.is_about_images(response) or response.message == refused.message
                 ):
-                    raise ModelError(
-                        f"{self.model!r} at {self.base_url} does not take images: {response.message}; use a "
-                        "vision-language model, or judge by text alone with images='ignore'."
-                    )
+                    raise takes_no_images(self.model, self.base_url, f": {response.message}")
             return self._saw
 
     def _failed(self, first: Failure, pictured: bool) -> Failure:
@@ -732,15 +729,6 @@ class OpenAIBackend(Backend):
 
     def _error(self, failure: Failure) -> ModelError:
         return ModelError(wire.rejected(self.base_url, failure))
-
-
-def _pictured(messages: Messages) -> bool:
-    return any(has_images(message["content"]) for message in messages)
-
-
-def _encode(messages: Messages) -> None:
-    for image in images_in(*(message["content"] for message in messages)):
-        _ = image.url  # made once
 
 
 def _may_be_thought(reply: Reply) -> bool:

@@ -18,14 +18,11 @@ Status 403 is an error of all requests (a wrong key) until a server has accepted
 request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request.
 
 With several addresses, `replicas` chooses the one for each request. If it does not work, is rate-limited or serves
-another model, the request goes to the next one at once, which does not count as an attempt either. The breaker counts
-a failure only if no other replica is up. Before a replica that failed gets requests again, `check` compares the model
-that it reports with that of the others.
+another model, the request goes to the next one at once, which does not count as an attempt either. Before a replica
+that failed gets requests again, `check` compares the model that it reports with that of the others.
 
-Headers come from the OpenAI SDK, and so does the HTTP client for `https` addresses and proxies, which reads the
-certificates of the system. Its typed layer is not used: it takes twice as much time as everything else, and its
-retries do not support a deadline. An `http` address without a proxy, such as a vLLM server, gets its requests from
-aiohttp itself, which takes half as much time as through that client.
+All requests are aiohttp's. The OpenAI SDK takes twice as much time as everything else, and its retries do not support
+a deadline. Certificates are those of the system, and proxies those of the environment.
 """
 
 from __future__ import annotations
@@ -35,6 +32,7 @@ import contextlib
 import ctypes
 import json
 import logging
+import math
 import os
 import random
 import threading
@@ -42,8 +40,6 @@ import weakref
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib import import_module
 from itertools import chain
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -51,10 +47,9 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-import openai
 
 from checklist_rewards.backends.base import MISSED, time_left
-from checklist_rewards.backends.openai.limits import Breaker, Limiter, ServerGone
+from checklist_rewards.backends.openai.limits import Limiter
 from checklist_rewards.backends.openai.replicas import Replicas, Sent
 from checklist_rewards.backends.openai.wire import (
     FORBIDDEN,
@@ -68,6 +63,7 @@ from checklist_rewards.backends.openai.wire import (
 )
 from checklist_rewards.backends.servers import Settings, is_hosted
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.version import __version__
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -190,7 +186,6 @@ os.register_at_fork(after_in_child=_after_fork)
 
 logger = logging.getLogger(__name__)
 
-_TELEMETRY = "X-Stainless"
 _PREFIX_HEADER = "X-Session-ID"
 """Requests with the same value share a prefix. A router in front of replicas can hash it."""
 _LONGEST_PAUSE = 8.0
@@ -200,23 +195,25 @@ _SILENT_SECONDS = 30.0
 """How long requests wait without any response before a warning, and between two warnings about a server that is down.
 """
 _KEPT_SECONDS = 5.0
-"""How long an unused connection is kept, as by the SDK."""
+"""How long an unused connection is kept."""
 
 
 @dataclass
 class _Session:
     """The state that belongs to one event loop."""
 
-    client: Any
-    """The HTTP client of the SDK."""
-    direct: aiohttp.ClientSession
-    """For addresses that need nothing of the SDK's client."""
-    headers: dict[str, str]
+    http: aiohttp.ClientSession
     limiter: Limiter
-    breaker: Breaker
     replicas: Replicas
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set, and replaced, when a server that was down answered or was probed."""
     locks: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     pid: int = field(default_factory=os.getpid)
+
+    def wake(self) -> None:
+        """Let the requests that wait for a server look again."""
+        self.changed.set()
+        self.changed = asyncio.Event()
 
 
 @dataclass(frozen=True)
@@ -262,7 +259,7 @@ class Connection:
         self._key = key
         self._deadline_header = deadline_header
         self._is_hosted = any(map(is_hosted, self.addresses))
-        self._is_plain = all(map(_is_plain, self.addresses))
+        self._proxies = list(map(_proxy, self.addresses))
         self._session: _Session | None = None
         self._warned: set[str] = set()
         self._accepted: set[int] = set()
@@ -312,24 +309,17 @@ class Connection:
         """Get a text that is not essential from every replica, in one attempt and without waiting for a slot. `path`
         is relative to the address without "/v1". "" from a replica that does not serve it to this client; None without
         an answer in time."""
-        return await asyncio.gather(*(self._text(address.removesuffix("/v1") + path) for address in self.addresses))
+        found = await asyncio.gather(*(self._quickly(place, path) for place in range(len(self.addresses))))
+        return [text if status == 200 else "" if status in (401, 403, *NOT_SERVED) else None for status, text in found]
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Post a request that is not essential to one replica after the other, each in one attempt, until one answers
         with a JSON object. `path` is relative to the address without "/v1". Empty if none does."""
-        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
-        for address in self.addresses:
-            url = address.removesuffix("/v1") + path
-            try:
-                async with asyncio.timeout(_TEXT_SECONDS):
-                    status, _, content = await self._answer(
-                        self._current(), "POST", url, headers, json.dumps(body).encode()
-                    )
-                    answer = json.loads(content) if status == 200 else None
-            except Exception:  # HTTP clients raise many types of errors
-                continue
-            if isinstance(answer, dict):
-                return answer
+        for place in range(len(self.addresses)):
+            status, text = await self._quickly(place, path, json.dumps(body).encode())
+            with contextlib.suppress(ValueError):
+                if status == 200 and isinstance(answer := json.loads(text), dict):
+                    return answer
         return {}
 
     def home(self, prefix: str) -> int:
@@ -341,28 +331,24 @@ class Connection:
         """Whether no replica is set aside."""
         return len(self._current().replicas.up()) == len(self.addresses)
 
-    async def _text(self, url: str) -> str | None:
-        headers = {"Authorization": f"Bearer {self._key}"}
+    async def _quickly(self, place: int, path: str, content: bytes | None = None) -> tuple[int, str]:
+        """The status and the text of a response that is not essential; status 0 without one."""
+        url = self.addresses[place].removesuffix("/v1") + path
         try:
             async with asyncio.timeout(_TEXT_SECONDS):
-                status, _, content = await self._answer(self._current(), "GET", url, headers)
-        except Exception:  # HTTP clients raise many types of errors
-            return None
-        if status in (401, 403, *NOT_SERVED):
-            return ""
-        return content.decode(errors="replace") if status == 200 else None
+                status, _, found = await self._answer(place, "GET" if content is None else "POST", url, {}, content)
+        except Exception:  # aiohttp and ssl raise many types of errors
+            return 0, ""
+        return status, found.decode(errors="replace")
 
     async def _send(self, request: _Request) -> dict[str, Any] | Failure:
         seconds = time_left()
-        if seconds is None:
-            return await self._retried(request)
         try:
             async with asyncio.timeout(seconds):
-                return await self._retried(request) if seconds else self._missed()
+                if seconds != 0:
+                    return await self._retried(request)
         except TimeoutError:
-            return self._missed()
-
-    def _missed(self) -> Failure:
+            pass
         return self._warn(Failure(MISSED, retry=True), None)
 
     async def _retried(self, request: _Request) -> dict[str, Any] | Failure:
@@ -375,114 +361,120 @@ class Connection:
             permit = await limiter.admit(left)
             if isinstance(permit, Failure):
                 return self._warn(permit, request.place)
-            left, probe, sent = permit.left, False, None
+            left = permit.left
+            outcome: dict[str, Any] | Failure | None = None
+            sent: Sent | None = None
+            resumes: float | None = None
             try:
-                probe = await session.breaker.admit()
+                if (gone := await self._available(session)) is not None:
+                    return self._warn(gone, None)
                 if not await limiter.spend(request.tokens):  # the server asked for a pause meanwhile
-                    limiter.done(permit, None)
-                    session.breaker.released(probe)
                     continue
-                started = clock()
-                if request.place is None:
-                    sent = replicas.choose(request.prefix, started, request.reads, failed)
+                if request.place is not None:
+                    sent = replicas.send_to(request.place, clock(), request.reads)
                 else:
-                    sent = replicas.send_to(request.place, request.reads)
-                seconds = min(left, request.patience * settings.timeout)
-                outcome = await self._attempt(session, sent, request, seconds)
-            except ServerGone as gone:
-                limiter.done(permit, None)
-                why = Unanswered(Reason.BACKEND_ERROR, f"the server at {self.address} is down ({gone})")
-                return self._warn(Failure(why, down=True), None)
-            except BaseException:  # cancelled or interrupted: release what the request holds
-                limiter.done(permit, None)
-                session.breaker.released(probe)
-                if sent is not None:
+                    sent = replicas.choose(request.prefix, clock(), request.reads, failed)
+                if sent is None:  # the server is down, and another request probes it
+                    continue
+                outcome = await self._attempt(sent, request, min(left, request.patience * settings.timeout))
+                if isinstance(outcome, Failure) and outcome.status == FORBIDDEN and sent.place in self._accepted:
+                    outcome = replace(outcome, fatal=False)
+                now = clock()
+                aside = self._record(session, sent, outcome, now)
+                if isinstance(outcome, Failure) and outcome.wait is not None:
+                    resumes = replicas.due()
+            finally:
+                if sent is not None and outcome is None:  # cancelled or interrupted
                     replicas.released(sent)
-                raise
-            left -= clock() - started
-            if not isinstance(outcome, Failure) and request.method == "POST":
-                self._accepted.add(sent.place)
-            elif isinstance(outcome, Failure) and outcome.status == FORBIDDEN and sent.place in self._accepted:
-                outcome = replace(outcome, fatal=False)
-            aside = self._record(replicas, sent, outcome, clock())
-            resumes = None
-            if isinstance(outcome, Failure) and outcome.status == RATE_LIMITED and outcome.wait is not None:
-                resumes = replicas.due()
-            limiter.done(permit, outcome, resumes)
+                    session.wake()
+                limiter.done(permit, outcome, resumes)
+            if isinstance(outcome, Failure) and outcome.down and sent.probe and replicas.down_since is not None:
+                continue  # the time of a probe does not count against the request's deadline
+            left -= now - sent.at
             if not isinstance(outcome, Failure):
-                session.breaker.passed(probe)
+                if request.method == "POST":
+                    self._accepted.add(sent.place)
                 for place in odd:
-                    replicas.set_aside(place, clock())
+                    replicas.set_aside(place, now)
                 return outcome
             failed.add(sent.place)
-            up = replicas.up() - {sent.place} if request.place is None else set()
-            if outcome.down and not up:
-                if session.breaker.failed(probe, outcome.unanswered):
-                    self._warn_of_outage(session.breaker, clock())
-                if probe:
-                    left += clock() - started  # the time of a probe does not count against the request's deadline
-                    continue
-            elif outcome.down or outcome.status == RATE_LIMITED:
-                session.breaker.released(probe)
-            else:
-                session.breaker.passed(probe)
             if outcome.fatal:
                 odd.add(sent.place)
                 if len(odd) == len(self.addresses) or request.place is not None:
                     return self._warn(outcome, sent.place)
                 outcome = replace(outcome, fatal=False, retry=True, down=True)
                 aside = True
-            if aside and up - failed and left > 0:
+            if aside and request.place is None and replicas.up() - failed and left > 0:
                 self._warn(outcome, sent.place, moved=True)
                 continue
             attempt += 1
-            together = resumes is not None and resumes > clock()  # all requests wait until then
-            pause = resumes - clock() if resumes is not None and together else outcome.wait
-            if pause is None:
+            if resumes is not None:
+                pause = max(0.0, resumes - now)
+            else:
                 pause = min(settings.pause * 2 ** (attempt - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)
-            given_up = attempt >= settings.attempts and outcome.status != RATE_LIMITED
+            is_limited = outcome.status == RATE_LIMITED
+            given_up = attempt >= settings.attempts and not is_limited
             if not outcome.retry or given_up or pause >= left:
                 return self._warn(outcome, sent.place)
-            if outcome.status == RATE_LIMITED:
+            if is_limited:
                 self._warn_of_limit(sent.place)
             elif outcome.status in UNAVAILABLE:
                 self._warn(outcome, sent.place)
-            if not together:
+            if not (is_limited and resumes is not None and pause):  # in such a pause, all requests wait together
                 left -= pause
                 await asyncio.sleep(pause)
 
-    def _record(self, replicas: Replicas, sent: Sent, outcome: dict[str, Any] | Failure, now: float) -> bool:
-        """Record the outcome of a request for its replica. Returns whether the replica is set aside."""
-        if not isinstance(outcome, Failure):
-            if sent.probe and len(self.addresses) > 1:
-                logger.warning("the server at %s answers again.", self.addresses[sent.place])
-                self._warned = {kind for kind in self._warned if not kind.startswith(f"{sent.place} ")}
-            replicas.answered(sent)
-        elif outcome.status in UNAVAILABLE or (outcome.fatal and sent.probe):
-            return replicas.failed(sent, now, wait=outcome.wait)
-        elif outcome.down:
-            return replicas.failed(sent, now, tolerated=self.settings.failures - 1)
-        else:
-            replicas.released(sent)
-        return False
+    async def _available(self, session: _Session) -> Failure | None:
+        """Wait while the server is down and no probe is due. Returns the failure of all requests if it is gone."""
+        replicas, clock = session.replicas, asyncio.get_running_loop().time
+        while (seconds := replicas.wait(clock())) > 0:
+            if replicas.is_gone(clock()):
+                silence = f"no response for {replicas.patience:g} s; last failure: {replicas.last}"
+                why = Unanswered(Reason.BACKEND_ERROR, f"the server at {self.address} is down ({silence})")
+                return Failure(why, down=True)
+            # In Python 3.11, `wait_for` loses a cancellation that arrives together with the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if seconds == math.inf else max(0.001, seconds)):
+                    await session.changed.wait()
+        return None
 
-    async def _attempt(
-        self, session: _Session, sent: Sent, request: _Request, seconds: float
-    ) -> dict[str, Any] | Failure:
+    def _record(self, session: _Session, sent: Sent, outcome: dict[str, Any] | Failure, now: float) -> bool:
+        """Record the outcome of a request for its replica. Returns whether the replica is set aside."""
+        replicas, has_others = session.replicas, len(self.addresses) > 1
+        was_down = replicas.down_since is not None
+        is_odd = isinstance(outcome, Failure) and outcome.fatal and sent.probe and has_others
+        aside = False
+        if isinstance(outcome, Failure) and (is_odd or not outcome.is_response or outcome.wait is not None):
+            is_certain = is_odd or outcome.status in UNAVAILABLE or outcome.wait is not None
+            aside = replicas.failed(
+                sent,
+                now,
+                wait=outcome.wait,
+                tolerated=0 if is_certain else self.settings.failures - 1,
+                reason=str(outcome.unanswered) if outcome.down else None,
+            )
+            if replicas.down_since is not None:
+                self._warn_of_outage(replicas, now, now - replicas.down_since)
+        elif replicas.answered(sent) and has_others:
+            logger.warning("the server at %s answers again.", self.addresses[sent.place])
+            self._warned = {kind for kind in self._warned if not kind.startswith(f"{sent.place} ")}
+        if was_down:
+            session.wake()
+        return aside
+
+    async def _attempt(self, sent: Sent, request: _Request, seconds: float) -> dict[str, Any] | Failure:
         if sent.probe and self.check is not None and len(self.addresses) > 1:
-            models = await self._once(session, sent.place, _Request("GET", "/models", None, "data"), _CHECK_SECONDS)
+            models = await self._once(sent.place, _Request("GET", "/models", None, "data"), _CHECK_SECONDS)
             complaint = None if isinstance(models, Failure) else self.check(models)
             if complaint is not None:
                 why = Unanswered(Reason.BACKEND_ERROR, complaint)
                 models = Failure(why, retry=True, down=True, status=0)
             if isinstance(models, Failure) and models.status in UNAVAILABLE:
                 return models
-        return await self._once(session, sent.place, request, seconds)
+        return await self._once(sent.place, request, seconds)
 
-    async def _once(
-        self, session: _Session, place: int, request: _Request, seconds: float
-    ) -> dict[str, Any] | Failure:
-        headers = dict(session.headers)
+    async def _once(self, place: int, request: _Request, seconds: float) -> dict[str, Any] | Failure:
+        headers = {}
         if request.prefix and not self._is_hosted:
             headers[_PREFIX_HEADER] = request.prefix
         if self._deadline_header is not None:
@@ -494,10 +486,10 @@ class Connection:
         silence = loop.call_later(_SILENT_SECONDS, self._warn_of_silence, place, started, seconds)
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._answer(session, request.method, url, headers, request.content)
+                answer = await self._answer(place, request.method, url, headers, request.content)
         except TimeoutError:
             return timed_out()
-        except Exception as error:  # httpx, httpx2, aiohttp and ssl raise many types of errors
+        except Exception as error:  # aiohttp and ssl raise many types of errors
             return no_connection(error)
         finally:
             silence.cancel()
@@ -505,14 +497,12 @@ class Connection:
         return answer_of(*answer, request.key)
 
     async def _answer(
-        self, session: _Session, method: str, url: str, headers: dict[str, str], content: bytes | None = None
+        self, place: int, method: str, url: str, headers: dict[str, str], content: bytes | None
     ) -> tuple[int, Mapping[str, str], bytes]:
         """The status, headers and body of the response."""
-        if self._is_plain:
-            async with session.direct.request(method, url, data=content, headers=headers) as response:
-                return response.status, response.headers, await response.read()
-        found = await session.client.request(method, url, content=content, headers=headers)
-        return found.status_code, found.headers, found.content
+        http, proxy = self._current().http, self._proxies[place]
+        async with http.request(method, url, data=content, headers=headers, proxy=proxy) as response:
+            return response.status, response.headers, await response.read()
 
     def _current(self) -> _Session:
         """The session of this process. A forked child gets its own, because it must not use its parent's sockets. For
@@ -521,55 +511,47 @@ class Connection:
             if self._session is not None:
                 keep_forever(self._session)
             settings = self.settings
-            client = _http_client()
-            sdk = openai.AsyncOpenAI(base_url=self.addresses[0], api_key=self._key, http_client=client)
-            headers = {
-                name: value
-                for name, value in {**sdk.default_headers, **sdk.auth_headers}.items()
-                if isinstance(value, str) and not name.startswith(_TELEMETRY)
-            }
-            direct = aiohttp.ClientSession(
+            http = aiohttp.ClientSession(
+                headers=_headers(self._key),
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_SECONDS),
                 timeout=aiohttp.ClientTimeout(total=None),  # each attempt has its own
                 cookie_jar=aiohttp.CookieJar(unsafe=True),  # also of addresses without a name
             )
             self._session = _Session(
-                client,
-                direct,
-                headers,
+                http,
                 Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute),
-                Breaker(settings.failures, settings.patience, 2 * settings.pause),
-                Replicas(self.addresses, 2 * settings.pause),
+                Replicas(self.addresses, 2 * settings.pause, settings.failures, settings.patience),
             )
-            weakref.finalize(self, close, client.aclose, os.getpid())
-            weakref.finalize(self, close, direct.close, os.getpid())
+            weakref.finalize(self, close, http.close, os.getpid())
         return self._session
 
     def _warn(self, failure: Failure, place: int | None, moved: bool = False) -> Failure:
         """Log the first failure of each kind, so that a dead server does not cause one line per read. `moved`: the
         request goes to another replica."""
-        if len(self.addresses) == 1:
-            place = 0
-        kind = f"{place} {failure.unanswered.reason}{failure.status}"
-        if kind not in self._warned and (failure.retry or failure.down):
-            self._warned.add(kind)
+        if failure.retry or failure.down:
+            place = 0 if len(self.addresses) == 1 else place
             address = self.address if place is None else self.addresses[place]
             where = "; its requests go to the other replicas" if moved else ""
-            logger.warning("the server at %s failed a request: %s%s", address, failure.unanswered, where)
+            kind = f"{place} {failure.unanswered.reason}{failure.status}"
+            self._warn_once(kind, "the server at %s failed a request: %s%s", address, failure.unanswered, where)
         return failure
 
-    def _warn_of_outage(self, breaker: Breaker, now: float) -> None:
+    def _warn_once(self, kind: str, message: str, *values: object) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            logger.warning(message, *values)
+
+    def _warn_of_outage(self, replicas: Replicas, now: float, silent: float) -> None:
         """Log that a server is down, when this is noticed and every 30 s."""
-        silent = breaker.down_for(now)
         if silent == 0 or now - self._reported >= _SILENT_SECONDS:
             self._reported = now
             logger.warning(
                 "the server at %s is down (%s): no response for %.0f s. Requests fail when there is none for %g s "
                 "(engine setting `patience`).",
                 self.address,
-                breaker.last,
+                replicas.last,
                 silent,
-                breaker.patience,
+                replicas.patience,
             )
 
     def _warn_of_silence(self, place: int, started: float, seconds: float) -> None:
@@ -586,36 +568,28 @@ class Connection:
 
     def _warn_of_limit(self, place: int) -> None:
         """Log once per server that requests wait for its rate limit, and how long."""
-        if f"{place} limit" not in self._warned:
-            self._warned.add(f"{place} limit")
-            logger.warning(
-                "the server at %s limits the rate of requests (status 429). A request is repeated for %g s before it "
-                "fails; the engine setting `deadline` changes this.",
-                self.addresses[place],
-                self.settings.deadline,
-            )
+        self._warn_once(
+            f"{place} limit",
+            "the server at %s limits the rate of requests (status 429). A request is repeated for %g s before it "
+            "fails; the engine setting `deadline` changes this.",
+            self.addresses[place],
+            self.settings.deadline,
+        )
 
 
-def _is_plain(address: str) -> bool:
-    """Whether requests to an address need neither certificates nor a proxy."""
-    url = urlsplit(address)
-    return url.scheme == "http" and bool(proxy_bypass(url.netloc) or not getproxies().keys() & {"http", "all"})
+def _proxy(address: str) -> str | None:
+    """The proxy of the environment for an address."""
+    url, proxies = urlsplit(address), getproxies()
+    return None if proxy_bypass(url.netloc) else proxies.get(url.scheme, proxies.get("all"))
 
 
-def _http_client() -> Any:
-    # No timeout here, because each attempt has its own. The aiohttp transport is three times as fast as httpx.
-    try:
-        return openai.DefaultAioHttpClient(timeout=None, verify=_certificates(*map(os.environ.get, _SSL)))
-    except RuntimeError:
-        return openai.DefaultAsyncHttpxClient(timeout=None, verify=_certificates(*map(os.environ.get, _SSL)))
-
-
-_SSL = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
-"""Environment variables that determine an SSL context."""
-
-
-@cache
-def _certificates(*environment: str | None) -> Any:
-    """The SSL context of all clients, as the httpx of the SDK makes it: each would read the certificates for 20 ms."""
-    httpx = import_module(openai.DefaultAsyncHttpxClient.__base__.__module__.partition(".")[0])  # or httpx2
-    return httpx.create_ssl_context()
+def _headers(key: str) -> dict[str, str]:
+    """The headers of all requests, as the OpenAI SDK has them."""
+    owners = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
+    return {
+        "Accept": "application/json",
+        "Authorization": f"Bearer {key}",
+        "Content-Type": "application/json",
+        "User-Agent": f"checklist-rewards/{__version__}",
+        **{name: value for name, variable in owners.items() if (value := os.environ.get(variable))},
+    }

@@ -1,23 +1,13 @@
-"""When a request may be sent: one limiter, and a circuit breaker.
+"""When a request may be sent: one limiter.
 
 A [`Limiter`] admits requests in the order in which they ask: at most `slots` at a time, at most a number of requests
 and tokens per minute, and none while the server asks for a pause. A server that responds with status 429 and
 `Retry-After` means all requests of this process, not only the one that it refused, so all of them wait until the
-server takes requests again (`replicas.Outage.until`). Then one request is sent, and only its success lets others
+server takes requests again ([`Replicas.due`]). Then one request is sent, and only its success lets others
 follow: the number of concurrent requests doubles per round up to half of what the server refused, then grows by one
 per round. This is the congestion control of TCP Tahoe (Jacobson 1988). However many clients and reads wait, a server
 that refuses everything gets one request per pause. A request whose deadline ends within the pause fails at once.
 While the server refuses all requests, the wait for a slot counts too, so a run waits for such a server only once.
-
-With a [`Breaker`], a server that is down is detected once, not once per read:
-
-    closed   Requests are sent. After `failures` consecutive requests without a valid response, the breaker opens.
-    open     Requests wait. One at a time is sent as a probe, as its [`Outage`] says. A response closes the breaker,
-             and all waiting requests continue.
-    gone     No probe was answered for `patience` seconds. All waiting requests fail, and so do all new requests within
-             the next `patience` seconds. Then one probe is sent again.
-
-A dead server therefore delays a run only once. Then the run ends and lists all missing reads.
 """
 
 from __future__ import annotations
@@ -27,7 +17,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from checklist_rewards.backends.openai.replicas import Outage
 from checklist_rewards.backends.openai.wire import RATE_LIMITED, Failure
 from checklist_rewards.images import images_in, shown
 
@@ -173,7 +162,7 @@ class Limiter:
             self._refusal = outcome
             if self._refuses_since is None:
                 self._refuses_since = asyncio.get_running_loop().time()
-        if isinstance(outcome, Failure) and resumes is not None:
+        if isinstance(outcome, Failure) and outcome.status == RATE_LIMITED and resumes is not None:
             if is_latest:  # later refusals are of requests that were sent before this pause
                 self._pauses += 1
                 self._threshold, self._window = max(1.0, self._window / 2), 1.0
@@ -222,90 +211,4 @@ class Limiter:
 
 
 def _is_response(outcome: object) -> bool:
-    if isinstance(outcome, Failure):
-        return not outcome.down and outcome.status != RATE_LIMITED
-    return outcome is not None
-
-
-class ServerGone(Exception):
-    """The breaker considers the server gone. The message contains the time without a response and the last failure."""
-
-
-class Breaker:
-    """The circuit breaker of one server.
-
-    Args:
-        failures (`int`): Number of consecutive failures after which the breaker opens.
-        patience (`float`): Seconds without a response after which the server counts as gone.
-        pause (`float`): Seconds before the first probe.
-    """
-
-    def __init__(self, failures: int, patience: float, pause: float):
-        self.failures, self.patience = failures, patience
-        self._outage = Outage(pause)
-        self._gone_until = 0.0
-        self.last = ""
-        """The last failure."""
-        self._changed = asyncio.Event()
-
-    async def admit(self) -> bool:
-        """Wait until a request may be sent.
-
-        Returns:
-            `bool`: Whether the request is a probe. The failure of a probe does not count as a failure of the request.
-
-        Raises:
-            ServerGone: If the server counts as gone.
-        """
-        clock, outage = asyncio.get_running_loop().time, self._outage
-        while not outage.is_up:
-            now = clock()
-            if now < self._gone_until:
-                raise ServerGone(f"no response for {self.patience:g} s; last failure: {self.last}")
-            if outage.is_due(now):
-                outage.probing = True
-                return True
-            changed = self._changed
-            try:
-                # In Python 3.11, `wait_for` loses a cancellation that arrives together with the event.
-                async with asyncio.timeout(None if outage.probing else max(0.001, outage.until - now)):
-                    await changed.wait()
-            except TimeoutError:
-                continue
-        return False
-
-    def passed(self, probe: bool) -> None:
-        """Record a request that the server answered."""
-        was_up = self._outage.is_up
-        self._outage.ended(probe)
-        self._outage.answered()
-        if not was_up:
-            self._gone_until = 0.0
-            self._wake()
-
-    def down_for(self, now: float) -> float:
-        """Seconds since the breaker opened; 0 if it is closed."""
-        return 0.0 if self._outage.since is None else now - self._outage.since
-
-    def failed(self, probe: bool, reason: str) -> bool:
-        """Record a request without a valid response. Returns whether the breaker opened, or a probe of it failed."""
-        now = asyncio.get_running_loop().time()
-        self.last = reason
-        self._outage.ended(probe)
-        if not self._outage.failed(now, probe, tolerated=self.failures - 1):
-            return False
-        if self.down_for(now) >= self.patience:
-            self._gone_until = self._outage.until = now + self.patience
-        self._wake()
-        return True
-
-    def released(self, probe: bool) -> None:
-        """Record a request that does not indicate whether the server works: it was cancelled or rate-limited."""
-        if probe:
-            self._outage.ended(probe)
-            self._outage.until = asyncio.get_running_loop().time() + self._outage.pause
-            self._wake()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+    return outcome.is_response if isinstance(outcome, Failure) else outcome is not None

@@ -7,18 +7,25 @@ only its own keys. A request goes to the first replica in this order that is nei
 reads in flight than 1.25 times the mean (consistent hashing with bounded loads; Mirrokni, Thorup and Zadimoghaddam,
 2018). A replica with few reads in flight is never busy, or the first reads about a text would be spread.
 
-An [`Outage`] is the failure detector of one replica, and of all of them together (`limits.Breaker`):
+[`Replicas`] is the failure detector of each replica, and of the server as a whole:
 
-    up       Gets requests.
-    down     Failed, or asked to wait (`Retry-After`). After a pause it gets one request as a probe. A failed probe
-             doubles the pause, up to 15 s, unless the server says how long to wait. An answer ends the outage.
+    up       The replica gets requests.
+    aside    It failed, or asked to wait (`Retry-After`). Its requests go to the other replicas. After a pause it gets
+             one request as a probe. A failed probe doubles the pause, up to 15 s, unless the server says how long to
+             wait. A response ends this.
+    down     All replicas are aside, and there was no valid response to `failures` requests in a row. Then nothing is
+             sent but the probes. A response of any replica ends this.
+    gone     No probe was answered for `patience` seconds. All waiting requests fail, and so do all new requests within
+             the next `patience` seconds. Then probes are sent again.
 
-The requests of a replica that is down are sent to the other replicas; it is set aside.
+A dead server therefore delays a run only once. Then the run ends and lists all missing reads.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -39,78 +46,29 @@ class Sent(NamedTuple):
     place: int
     reads: int
     probe: bool
+    """Whether the replica is set aside, and this is its only request."""
+    at: float
+    """When it was sent."""
 
 
-class Outage:
-    """Whether a server, or one of its replicas, is down, and when it is probed.
+@dataclass(slots=True)
+class _Replica:
+    """What is known about one replica."""
 
-    Args:
-        pause (`float`):
-            Seconds before the first probe.
-    """
+    pause: float
+    """Seconds until its next probe."""
+    is_up: bool = True
+    failures: int = 0
+    """Failures since the last answer."""
+    until: float = 0.0
+    """When the next probe is due, if it is set aside."""
+    probing: bool = False
+    reads: int = 0
+    """Reads in flight."""
 
-    def __init__(self, pause: float):
-        self.first_pause = self.pause = pause
-        self.failures = 0
-        """Failures since the last answer."""
-        self.since: float | None = None
-        """When the outage began. None while the server is up."""
-        self.until = 0.0
-        """When the next probe is due."""
-        self.probing = False
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the server gets requests."""
-        return self.since is None
-
-    def is_due(self, now: float) -> bool:
-        """Whether the next request is a probe."""
-        return self.since is not None and not self.probing and now >= self.until
-
-    def ended(self, probe: bool) -> None:
-        """Record the end of a request, whatever its outcome."""
-        self.probing &= not probe
-
-    def answered(self) -> None:
-        """Record a request that the server answered."""
-        self.failures, self.since, self.pause = 0, None, self.first_pause
-
-    def failed(self, now: float, probe: bool, tolerated: int = 0, wait: float | None = None) -> bool:
-        """Record a request without a valid response.
-
-        Args:
-            now (`float`):
-                The time in seconds.
-            probe (`bool`):
-                Whether the request was the probe. Others were in flight when the outage began, and do not lengthen the
-                pause.
-            tolerated (`int`, *optional*, defaults to `0`):
-                Number of consecutive failures after which the server still counts as up.
-            wait (`float`, *optional*):
-                Seconds that the server asked to wait, instead of a growing pause.
-
-        Returns:
-            `bool`: Whether the outage began, or a probe of it failed.
-        """
-        self.failures += 1
-        if self.since is None and self.failures > tolerated:
-            self.since = now
-        elif self.since is not None and probe:
-            self.pause = min(2 * self.pause, _LONGEST_PAUSE)
-        else:
-            if self.since is not None and wait is not None:
-                self.until = max(self.until, now + wait)
-            return False
-        self.until = now + (self.pause if wait is None else wait)
-        return True
-
-
-class _State:
-    def __init__(self, pause: float):
-        self.outage = Outage(pause)
-        self.reads = 0
-        """Reads in flight."""
+    def is_ready(self, now: float) -> bool:
+        """Whether it gets requests, or a probe is due."""
+        return self.is_up or (not self.probing and now >= self.until)
 
 
 class Replicas:
@@ -121,13 +79,22 @@ class Replicas:
             One address per replica.
         pause (`float`):
             Seconds after which a replica that failed is probed.
+        failures (`int`):
+            Number of consecutive failures after which the server is down, if all replicas are set aside.
+        patience (`float`):
+            Seconds without a response after which it counts as gone.
     """
 
-    def __init__(self, addresses: Sequence[str], pause: float):
-        self.addresses, self.pause = tuple(addresses), pause
-        self._states = [_State(pause) for _ in self.addresses]
-        self._reads = 0
-        self._aside = 0
+    def __init__(self, addresses: Sequence[str], pause: float, failures: int, patience: float):
+        self.addresses, self.pause, self.failures, self.patience = tuple(addresses), pause, failures, patience
+        self.last = ""
+        """The last failure while no other replica was up."""
+        self.down_since: float | None = None
+        """When the server was found to be down. None if it is not."""
+        self._replicas = [_Replica(pause) for _ in self.addresses]
+        self._failures = 0
+        """Failures while no other replica was up, since the last answer."""
+        self._gone_until = 0.0
 
     def order(self, key: str) -> list[int]:
         """All replicas in the order in which they get requests with this key."""
@@ -138,18 +105,28 @@ class Replicas:
 
     def up(self) -> set[int]:
         """The replicas that are not set aside."""
-        return {place for place, state in enumerate(self._states) if state.outage.is_up}
+        return {place for place, replica in enumerate(self._replicas) if replica.is_up}
 
     def due(self) -> float | None:
         """When the next replica is probed. None if one is up."""
-        return None if self.up() else min(state.outage.until for state in self._states)
+        return None if self.up() else min(replica.until for replica in self._replicas)
+
+    def wait(self, now: float) -> float:
+        """Seconds until [`choose`] has a replica for a request; infinite while all replicas are probed."""
+        if self.down_since is None or any(replica.is_ready(now) for replica in self._replicas):
+            return 0.0
+        return min((replica.until - now for replica in self._replicas if not replica.probing), default=math.inf)
+
+    def is_gone(self, now: float) -> bool:
+        """Whether the server counts as gone."""
+        return now < self._gone_until
 
     def home(self, key: str) -> int:
         """The replica that holds this key, however busy it is: the first one in order that is up."""
         order, up = self.order(key), self.up()
         return next((place for place in order if place in up), order[0])
 
-    def choose(self, key: str, now: float, reads: int = 1, avoid: Collection[int] = ()) -> Sent:
+    def choose(self, key: str, now: float, reads: int = 1, avoid: Collection[int] = ()) -> Sent | None:
         """Choose the replica of a request, and count its reads as in flight.
 
         Args:
@@ -161,36 +138,41 @@ class Replicas:
                 Number of reads in the request.
             avoid (collection of `int`, *optional*):
                 Replicas that failed this request. They get it only if no other one is up.
+
+        Returns:
+            [`Sent`], *optional*: None if the server is down and no probe is due.
         """
-        if not avoid and not self._aside:  # the usual case, without a look at every replica
-            bound = max(FREE_READS, LOAD_FACTOR * self._reads / len(self._states))
-            return self.send_to(next(place for place in self.order(key) if self._states[place].reads <= bound), reads)
-        outages = [state.outage for state in self._states]
-        ready = [place for place in self.order(key) if outages[place].is_up or outages[place].is_due(now)]
-        if not ready:
-            ready = [min(range(len(outages)), key=lambda place: outages[place].until)]
+        order = self.order(key)
+        ready = [place for place in order if self._replicas[place].is_ready(now)]
+        if not ready and self.down_since is not None:
+            return None
+        ready = ready or [min(order, key=lambda place: self._replicas[place].until)]
         candidates = [place for place in ready if place not in avoid] or ready
-        mean = sum(self._states[place].reads for place in candidates) / len(candidates)
+        mean = sum(self._replicas[place].reads for place in candidates) / len(candidates)
         bound = max(FREE_READS, LOAD_FACTOR * mean)
         # The least busy replica is below the mean, so one is found.
-        return self.send_to(next(place for place in candidates if self._states[place].reads <= bound), reads)
+        place = next(place for place in candidates if self._replicas[place].reads <= bound)
+        return self.send_to(place, now, reads)
 
-    def send_to(self, place: int, reads: int = 1) -> Sent:
+    def send_to(self, place: int, now: float, reads: int = 1) -> Sent:
         """Count a request to a given replica."""
-        state = self._states[place]
-        sent = Sent(place, reads, probe=not state.outage.is_up and not state.outage.probing)
-        state.reads += reads
-        self._reads += reads
-        state.outage.probing |= sent.probe
+        replica = self._replicas[place]
+        sent = Sent(place, reads, not replica.is_up and not replica.probing, now)
+        replica.reads += reads
+        replica.probing |= sent.probe
         return sent
 
-    def answered(self, sent: Sent) -> None:
-        """End a request that the replica answered. The replica is up."""
-        outage = self._end(sent)
-        self._aside -= not outage.is_up
-        outage.answered()
+    def answered(self, sent: Sent) -> bool:
+        """End a request to which the replica responded. Returns whether the replica was set aside until now."""
+        replica = self._end(sent)
+        was_aside = not replica.is_up
+        replica.is_up, replica.failures, replica.pause = True, 0, self.pause
+        self._failures, self.down_since, self._gone_until = 0, None, 0.0
+        return was_aside
 
-    def failed(self, sent: Sent, now: float, *, wait: float | None = None, tolerated: int = 0) -> bool:
+    def failed(
+        self, sent: Sent, now: float, *, wait: float | None = None, tolerated: int = 0, reason: str | None = None
+    ) -> bool:
         """End a request that failed.
 
         Args:
@@ -202,29 +184,50 @@ class Replicas:
                 Seconds that the replica asked to wait, instead of a growing pause.
             tolerated (`int`, *optional*, defaults to `0`):
                 Number of consecutive failures after which the replica is not yet set aside.
+            reason (`str`, *optional*):
+                Why there was no valid response. None if there was one, such as one of status 429.
 
         Returns:
             `bool`: Whether the replica is set aside.
         """
-        outage = self._end(sent)
-        was_up = outage.is_up
-        outage.failed(now, sent.probe, tolerated, wait)
-        self._aside += was_up and not outage.is_up
-        return not outage.is_up
+        replica = self._end(sent)
+        replica.failures += 1
+        if replica.is_up and replica.failures > tolerated:
+            self._set_aside(replica, now, wait)
+        elif sent.probe and sent.at >= replica.until:
+            replica.pause = min(2 * replica.pause, _LONGEST_PAUSE)
+            self._set_aside(replica, now, wait)
+        elif not replica.is_up and wait is not None:
+            replica.until = max(replica.until, now + wait)
+        if reason is not None and not self.up() - {sent.place}:
+            self._unanswered(now, reason, sent.probe)
+        return not replica.is_up
 
     def set_aside(self, place: int, now: float) -> None:
         """Set a replica aside that is up, although it responds."""
-        outage = self._states[place].outage
-        if outage.is_up:
-            self._aside += outage.failed(now, probe=False)
+        if self._replicas[place].is_up:
+            self._set_aside(self._replicas[place], now, None)
 
     def released(self, sent: Sent) -> None:
-        """End a request that does not show whether the replica works, such as one that was cancelled."""
+        """End a request that does not show whether the replica works: it was cancelled."""
         self._end(sent)
 
-    def _end(self, sent: Sent) -> Outage:
-        state = self._states[sent.place]
-        state.reads -= sent.reads
-        self._reads -= sent.reads
-        state.outage.ended(sent.probe)
-        return state.outage
+    def _unanswered(self, now: float, reason: str, probe: bool) -> None:
+        self.last = reason
+        self._failures += 1
+        if self.down_since is None and self._failures >= self.failures:
+            self.down_since = now
+        elif self.down_since is not None and probe and now - self.down_since >= self.patience:
+            self._gone_until = now + self.patience
+            for replica in self._replicas:
+                replica.until = self._gone_until
+
+    @staticmethod
+    def _set_aside(replica: _Replica, now: float, wait: float | None) -> None:
+        replica.is_up, replica.until = False, now + (replica.pause if wait is None else wait)
+
+    def _end(self, sent: Sent) -> _Replica:
+        replica = self._replicas[sent.place]
+        replica.reads -= sent.reads
+        replica.probing &= not sent.probe
+        return replica

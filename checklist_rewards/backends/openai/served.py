@@ -13,12 +13,15 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from checklist_rewards.backends.base import Usage
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure, in_words
 from checklist_rewards.errors import ModelError, NoServerError
+from checklist_rewards.images import has_images, images_in
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +125,22 @@ async def served_prompt(
     return prompt if isinstance(prompt, str) and prompt else None
 
 
+async def has_encoded(*texts: str) -> bool:
+    """Whether texts have images. They are encoded here, each once: it takes longer than a request."""
+    if not any(map(has_images, texts)):
+        return False
+    await asyncio.to_thread(lambda: [image.url for image in images_in(*texts)])
+    return True
+
+
+def takes_no_images(model: str, where: str, why: str) -> ModelError:
+    """The error of a server that refuses a small white image."""
+    return ModelError(
+        f"{model!r} at {where} does not take images{why}; use a vision-language model, or judge by text alone with "
+        "images='ignore'."
+    )
+
+
 _COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)(?:_total)?(?:\{.*\})? ([0-9.e+]+)$", re.M)
 _LOOKS, _PAUSE = 3, 0.05
 """How often to read the counters, and the seconds between. The server updates them after it has sent its answers."""
@@ -142,11 +161,13 @@ class PrefixCache:
 
     Args:
         connection ([`Connection`]): The connection to the server. Its addresses end in "/v1".
+        card (mapping): The server's description of the model. One without a context length is not vLLM's: nothing is
+            requested then.
     """
 
-    def __init__(self, connection: Connection):
+    def __init__(self, connection: Connection, card: Mapping[str, Any]):
         self.connection = connection
-        self._counts = True
+        self._counts = "max_model_len" in card
         self._misses = 0
 
     async def counts(self) -> Counts | None:
@@ -160,7 +181,7 @@ class PrefixCache:
             self._missed()
         elif not found:
             self._counts = False
-        return _total(found) if len(found) == len(counts) else None
+        return Counts(*map(sum, zip(*found, strict=True))) if len(found) == len(counts) else None
 
     async def computed(self, before: Counts | None, prompt_tokens: int) -> int | None:
         """The number of prompt tokens of a call that were not in the cache. None if unknown.
@@ -185,13 +206,17 @@ class PrefixCache:
             self._missed()
         return None
 
+    async def usage(self, before: Counts | None, usages: Sequence[Usage]) -> Usage:
+        """The usage of a call, from that of its requests. The responses of vLLM may not have its cached tokens."""
+        total = Usage.total(usages)
+        computed = total.computed_tokens
+        if computed is None:
+            computed = await self.computed(before, total.prompt_tokens)
+        return replace(total, computed_tokens=computed, completion_tokens=total.completion_tokens or None)
+
     def _missed(self) -> None:
         self._misses += 1
         self._counts = self._misses < _MISSES
-
-
-def _total(counts: Sequence[Counts]) -> Counts:
-    return Counts(sum(count.queries for count in counts), sum(count.hits for count in counts))
 
 
 def counts_in(metrics: str) -> Counts | None:

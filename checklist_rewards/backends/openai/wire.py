@@ -78,7 +78,7 @@ class Failure:
     retry: bool = False
     """Whether a retry of the request may succeed."""
     down: bool = False
-    """Whether the server or a proxy does not work. The breaker counts these failures."""
+    """Whether the server or a proxy does not work. The failure detector counts these failures."""
     wait: float | None = None
     """Seconds to wait, as requested by the server."""
     status: int = 200
@@ -86,6 +86,11 @@ class Failure:
     """The server's own message; "" if there is none."""
     fatal: bool = False
     """Whether all other requests would fail too, for example because of a wrong key or an unknown model."""
+
+    @property
+    def is_response(self) -> bool:
+        """Whether the server works: it has answered the request, if only to refuse it."""
+        return not self.down and self.status != RATE_LIMITED
 
     @property
     def concerns_request(self) -> bool:
