@@ -113,20 +113,20 @@ PROBE_ITEMS = _items(
 """About form and made-up words."""
 
 _DAY = "Write one sentence about your day."
-_LATE = "Does the response say that a train was late?"
-_MEAL = "Does the response say that somebody cooked a meal?"
-_ANIMALS = "Is the response about animals?"
-_MUSIC = "Is the response about music?"
-_SPORT = "Is the response about a sport?"
-_ILL = "Does the response say that somebody is ill?"
+_LATE = "Does the response say that the train was late?"
+_SOUP = "Does the response say that the sister cooked a soup?"
+_DOG = "Does the response say that a dog chased cats?"
+_PLAYED = "Does the response say that an orchestra played a symphony?"
+_WON = "Does the response say that the team won the match?"
+_BED = "Does the response say that the doctor told him to stay in bed?"
 
 CONTENT_ITEMS = _items(
-    (_DAY, "The train was two hours late because of heavy snow.", _LATE, _MEAL),
-    (_DAY, "My sister cooked a tomato soup for the whole family.", _MEAL, _ANIMALS),
-    (_DAY, "The dog chased two cats across our garden.", _ANIMALS, _MUSIC),
-    (_DAY, "The orchestra played a symphony by Beethoven.", _MUSIC, _SPORT),
-    (_DAY, "Our team won the football match by two goals.", _SPORT, _ILL),
-    (_DAY, "The doctor told him to stay in bed until his fever was gone.", _ILL, _LATE),
+    (_DAY, "The train was two hours late because of heavy snow.", _LATE, _SOUP),
+    (_DAY, "My sister cooked a tomato soup for the whole family.", _SOUP, _DOG),
+    (_DAY, "The dog chased two cats across our garden.", _DOG, _PLAYED),
+    (_DAY, "The orchestra played a symphony by Beethoven.", _PLAYED, _WON),
+    (_DAY, "Our team won the football match by two goals.", _WON, _BED),
+    (_DAY, "The doctor told him to stay in bed until his fever was gone.", _BED, _LATE),
 )
 """About what an English text says."""
 
