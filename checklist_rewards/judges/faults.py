@@ -32,7 +32,7 @@ _FORM = re.compile(
     rf"(?:(?:does|did|do) {_WHOLE} (?:contain|include|have|consist of|comprise|use) (?:only |just )?{_A}{_SEVERAL}"
     r"(texts?|words?|sentences?|content)(?: only| alone)?"
     rf"|(?:is|are) {_WHOLE} (?:(?:composed of|made (?:up )?of|written|given|presented|provided) )?(?:(?:in|as) )?"
-    rf"(?:(?:the )?form of )?{_A}{_SEVERAL}(texts?|words?|sentences?|responses?|answers?|reply|content)"
+    rf"(?:(?:the )?form(?:at)? of )?{_A}{_SEVERAL}(texts?|words?|sentences?|responses?|answers?|reply|content)"
     r"(?: form| format)?)\s*\?",
     re.IGNORECASE,
 )

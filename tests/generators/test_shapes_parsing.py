@@ -230,6 +230,7 @@ def test_what_asks_only_for_a_text_is_left_out():
     [
         ("Is the response a list of words?", "Which words rhyme?"),
         ("Is the response a list of words?", "Make a list."),
+        ("Is the response in the format of a sentence?", "One sentence."),
         ("Is the generated text in the form of a series of sentences?", "Two sentences, please."),
         ("Does the response contain a set of words?", "Use a set."),
         ("Does the answer consist of a number of sentences?", "Any number of them."),
