@@ -55,20 +55,12 @@ class ProbeItem:
     holds: bool
 
 
-_MENTION = 'Does the response mention the word "permo"?'
-_ASKS = "Does the response end with a question mark?"
-_TWO = "Does the response have exactly 2 sentences?"
-_LOWER = "Is the response written in lower case only?"
-_DIGIT = "Does the response contain a digit?"
-_BULLETS = "Does the response use bullet points?"
-
-
-def _items(*texts: tuple[str, str, str, str]) -> tuple[ProbeItem, ...]:
-    """Two items for each (input, target, true question, false question)."""
+def _items(*texts: tuple[str, str, str]) -> tuple[ProbeItem, ...]:
+    """For each (input, target, question), its question, which is true, and that of the text before, which is false."""
     return tuple(
-        ProbeItem(input, target, question, holds)
-        for input, target, true, false in texts
-        for question, holds in ((true, True), (false, False))
+        ProbeItem(input, target, asked, asked == question)
+        for place, (input, target, question) in enumerate(texts)
+        for asked in (question, texts[place - 1][2])
     )
 
 
@@ -76,57 +68,45 @@ PROBE_ITEMS = _items(
     (
         'Write a short text. Mention the word "permo". Use bullet points.',
         "The small permo sees a quiet lemma. Every napve likes the old diske.",
-        _MENTION,
-        _BULLETS,
+        'Does the response mention the word "permo"?',
     ),
     (
         'Write a short text. Mention the word "permo". End with a question mark.',
         "The tetla follows our cold tusde near a happy sirsu?",
-        _ASKS,
-        _MENTION,
+        "Does the response end with a question mark?",
     ),
     (
         "Write a short text. Use exactly 2 sentences. End with a question mark.",
         "My vuszi paints the red melzo! This gerfi wants a new selli.",
-        _TWO,
-        _ASKS,
+        "Does the response have exactly 2 sentences?",
     ),
     (
         "Write a short text. Write in lower case only. Use exactly 2 sentences.",
         "the timpo finds a small felso. every doknu is old. our mopko moves the bright gatko.",
-        _LOWER,
-        _TWO,
+        "Is the response written in lower case only?",
     ),
     (
         "Write a short text. Use at least one digit. Write in lower case only.",
         "The 24 ronto holds this zatte. A pongu sees the quiet kerva.",
-        _DIGIT,
-        _LOWER,
+        "Does the response contain a digit?",
     ),
     (
         "Write a short text. Use bullet points. Use at least one digit.",
         "- The red totbi likes a zotni.\n- Every rusne wants the happy zomta.",
-        _BULLETS,
-        _DIGIT,
+        "Does the response use bullet points?",
     ),
 )
 """About form and made-up words."""
 
-_DAY = "Write one sentence about your day."
-_LATE = "Does the response say that the train was late?"
-_SOUP = "Does the response say that the sister cooked a soup?"
-_DOG = "Does the response say that a dog chased cats?"
-_PLAYED = "Does the response say that an orchestra played a symphony?"
-_WON = "Does the response say that the team won the match?"
-_BED = "Does the response say that the doctor told him to stay in bed?"
+_DAY, _SAYS = "Write one sentence about your day.", "Does the response say that"
 
 CONTENT_ITEMS = _items(
-    (_DAY, "The train was two hours late because of heavy snow.", _LATE, _SOUP),
-    (_DAY, "My sister cooked a tomato soup for the whole family.", _SOUP, _DOG),
-    (_DAY, "The dog chased two cats across our garden.", _DOG, _PLAYED),
-    (_DAY, "The orchestra played a symphony by Beethoven.", _PLAYED, _WON),
-    (_DAY, "Our team won the football match by two goals.", _WON, _BED),
-    (_DAY, "The doctor told him to stay in bed until his fever was gone.", _BED, _LATE),
+    (_DAY, "The train was two hours late because of heavy snow.", f"{_SAYS} the train was late?"),
+    (_DAY, "My sister cooked a tomato soup for the whole family.", f"{_SAYS} the sister cooked a soup?"),
+    (_DAY, "The dog chased two cats across our garden.", f"{_SAYS} a dog chased cats?"),
+    (_DAY, "The orchestra played a symphony by Beethoven.", f"{_SAYS} an orchestra played a symphony?"),
+    (_DAY, "Our team won the football match by two goals.", f"{_SAYS} the team won the match?"),
+    (_DAY, "The doctor told him to stay in bed with his fever.", f"{_SAYS} the doctor told him to stay in bed?"),
 )
 """About what an English text says."""
 
