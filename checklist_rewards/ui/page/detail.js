@@ -21,7 +21,7 @@ export function detail(file, row, partner, advice) {
       "div",
       { class: "scores" },
       fact("score", num(rows.score[row], 4), bounded ? `from ${fixed(lower)} to ${fixed(upper)}, whatever the missing answers` : null),
-      reward ? fact("reward", num(rows.reward[row], 4), shaped(file, row)) : null,
+      reward ? fact("reward", num(rows.reward[row], 4), Number.isNaN(rows.reward[row]) ? "none: the trainer leaves this completion out" : null) : null,
       reward ? fact("advantage", num(rows.advantage[row], 4), "reward minus the mean of its group") : null,
       reward ? fact("step", String(rows.step[row])) : null,
       file.hasStates && file.state(row) ? fact("state", stateName(file.state(row))) : null,
@@ -66,12 +66,6 @@ function advantages(file, row) {
 
 function change(value, before) {
   return value === null || before === null ? "" : value === before ? "–" : signed(value - before, 4);
-}
-
-function shaped(file, row) {
-  const reward = file.rows.reward[row], score = file.rows.score[row];
-  if (Number.isNaN(reward)) return "none: the trainer leaves this completion out";
-  return Number.isNaN(score) || Math.abs(reward - score) < 1e-9 ? null : `shaping changed the score by ${fixed(reward - score, 4)}`;
 }
 
 function part(heading, ...children) {

@@ -39,12 +39,10 @@ export function matrix(report, file, at) {
   const panel = el("aside", { class: "panel", "aria-label": "Row details", hidden: true });
 
   function refresh() {
-    const started = performance.now();
     if (!(state.filter.column in file.others)) Object.assign(state.filter, { column: "", value: null }); // of an earlier version of the file
     kept = sorted(file, matching(file, state.filter, partner), ...state.order);
     if (state.row < 0) state.row = kept[0] ?? null; // -1: the first one
     status.textContent = `${count(kept.length)} of ${count(file.length)} rows`;
-    status.dataset.milliseconds = (performance.now() - started).toFixed(1);
     grid.setAttribute("aria-rowcount", kept.length + 1);
     body.style.setProperty("height", `${kept.length * ROW_HEIGHT}px`);
     const sorting = [...head.children].findIndex((one) => one.contains(document.activeElement));

@@ -1,6 +1,6 @@
 // Training: curves over steps, what the policy learned, and one prompt over the run.
 
-import { lines, points, sparkline } from "./charts.js";
+import { lines, sparkline } from "./charts.js";
 import { changed } from "./difference.js";
 import { bounds, choice, count, el, fixed, note, num, plural, questionOf, section, shorter, signClass, signed, stateName, stateTag, table, verdict, written } from "./dom.js";
 import { sampled } from "./overview.js";
@@ -88,7 +88,7 @@ function completions(file, open) {
   const since = choice([["previous", "changes since the step before"], ["first", "changes since the first step"], ["none", "no changes marked"]], { "aria-label": "changes since", onchange: draw });
   const status = el("output", { class: "num" }), text = el("div"), history = el("div"), items = el("div");
   const cards = el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "completions of the prompt" });
-  let here = [], shown = null, at = null, chart = null; // the prompts of the step, the one that is shown, its rows by step, best first
+  let here = [], shown = null, at = null; // the prompts of the step, the one that is shown, its rows by step, best first
   fill();
   return [note("Highest reward first. Advantage: the reward minus the mean of its group, before the trainer scales it."), el("div", { class: "controls" }, slider, select, since), status, text, cards, items, history];
 
@@ -111,16 +111,15 @@ function completions(file, open) {
 
   /** Show the prompt and its rewards over the run. */
   function over() {
-    const rows = byPrompt.get(shown);
-    at = new Map([...Map.groupBy(rows, (row) => step[row])].sort((a, b) => a[0] - b[0]).map(([number, own]) => [number, own.sort((a, b) => value(b) - value(a))]));
-    chart = points(rows.map((row) => step[row]), rows.map((row) => reward[row]), { label: "Rewards of the completions by step", pick: go });
+    at = new Map([...Map.groupBy(byPrompt.get(shown), (row) => step[row])].sort((a, b) => a[0] - b[0]).map(([number, own]) => [number, own.sort((a, b) => value(b) - value(a))]));
     const line = ([number, own]) => {
       const rewards = known(own), middle = RANKS[1][1](own);
       return [el("button", { class: "link", onclick: () => go(number) }, `step ${number}`), count(own.length), num(rewards.at(-1)), num(reward[middle]), num(rewards[0]), [marks(file, middle), el("div", { class: "two-lines", dir: "auto" }, file.target(middle) || "no text")]];
     };
+    const of = (name, pick) => ({ name, values: [...at.values()].map((own) => (Number.isNaN(reward[pick(own)]) ? null : reward[pick(own)])) });
     const heads = ["step", ["completions", "n"], ["lowest", "n"], ["median", "n"], ["highest", "n"], "the completion with the median reward"];
     text.replaceChildren(written(file.text(shown)));
-    history.replaceChildren(chart.node, el("details", {}, el("summary", {}, `The prompt in all ${plural(at.size, "step")}`), table(heads, [...at].map(line), { "aria-label": "Completions of the prompt", class: "short-table" })));
+    history.replaceChildren(at.size > 1 ? lines([...at.keys()], RANKS.map(([name, pick]) => of(name, pick)), { label: "Reward of the best, the median and the worst completion" }) : "", el("details", {}, el("summary", {}, `The prompt in all ${plural(at.size, "step")}`), table(heads, [...at].map(line), { "aria-label": "Completions of the prompt", class: "short-table" })));
   }
 
   function known(rows) {
@@ -137,7 +136,6 @@ function completions(file, open) {
     const before = place === 0 || since.value === "none" ? null : seen[since.value === "first" ? 0 : place - 1];
     const ranks = new Map(RANKS.toReversed().map(([name, pick]) => [pick(own), [name, pick]])); // of one completion: the best
     status.textContent = `step ${number}, ${plural(here.length, "prompt")}; ${place + 1} of ${plural(seen.length, "step")} with this one: ${plural(own.length, "completion")}${rewards.length ? `, rewards ${fixed(rewards.at(-1))} to ${fixed(rewards[0])}` : ", no reward"}`;
-    chart.mark(number);
     cards.replaceChildren(...own.map((row) => {
       const [name, pick] = ranks.get(row) ?? [], earlier = pick && before !== null ? file.target(pick(at.get(before))) : null;
       return card(file, row, open, name && (before === null ? name : `${name}, changes since step ${before}`), changed(earlier, file.target(row)));
