@@ -44,11 +44,11 @@ async function scored(main, project, names, show) {
     el(
       "div",
       { class: "judge" },
-      section("Response", field("prompt", prompt), pictures, sides.map((side) => side.node), el("details", { open: Boolean(kept.reference) }, el("summary", {}, "Reference answer"), field("reference", reference))),
+      section(alone ? "Response" : "Responses", field("prompt", prompt), pictures, sides.map((side) => side.node), el("details", { open: Boolean(kept.reference) }, el("summary", {}, "Reference answer"), field("reference", reference))),
       section(
         "Checklist",
         editor.node,
-        sides.map((side) => side.figures),
+        sides.map((side) => [side.name && el("strong", {}, side.name), side.figures]),
         shelf(choices, { checklist: editor.checklist, open: replace, act, tell: (text) => (said.textContent = text) }),
         writing(),
         asJson(),
