@@ -312,7 +312,7 @@ def probe(
         labels=None if tokens is None else _labels(tokens),
         tail=tail,
         taken=sum(r is not None and not (r.text or "").strip() and r.thought is not None for r in written),
-        thinking=_thinking(openings) if tail is None else _prefix(tail),
+        thinking=_thinking(tail, openings),
         encoder=asked.is_encoder,
     )
 
@@ -355,12 +355,8 @@ def _tail(tokens: Any, prompt: PromptTemplate, item: ProbeItem) -> str:
     return tokens.tokenizer.decode(tokens.groups([group])[0].tails[0], skip_special_tokens=False)
 
 
-def _prefix(tail: str) -> Thinking:
+def _thinking(tail: str | None, openings: Sequence[str | None]) -> Thinking | None:
+    if tail is None:
+        return "open" if any(opening and opening.lstrip().startswith("<think>") for opening in openings) else None
     opened = tail.rfind("<think>")
-    if opened < 0:
-        return "none"
-    return "closed" if tail.rfind("</think>") > opened else "open"
-
-
-def _thinking(openings: Sequence[str | None]) -> Thinking | None:
-    return "open" if any(opening and opening.lstrip().startswith("<think>") for opening in openings) else None
+    return "none" if opened < 0 else "closed" if tail.rfind("</think>") > opened else "open"
