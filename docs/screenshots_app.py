@@ -65,7 +65,7 @@ RUN, TEXTS_OF_RUN = "/report?file=example/rewards.jsonl#/0", "/report?file=examp
 VIEWS = {
     "start": ("/", "probe", "[name=probe]:enabled"),
     "judge": ("/judge", "score", ".scorebar .score"),
-    "compare": ("/compare", "run", ".compared-items .pill"),
+    "compare": ("/compare", "score", ".compared-items .pill"),
     "build": ("/build", "read", ".samples .score .num:not(.none)"),
     "annotate": ("/annotate?file=rows.jsonl&annotator=ann", None, ".item"),
     "batch": ("/batch?file=many.jsonl", None, ".job .mean"),
@@ -151,10 +151,9 @@ def _annotate(driver, base: str) -> None:
 
 def _texts(driver, base: str) -> None:
     """What Judge and Compare show when they are opened."""
-    judge = {"input": "Write about the weather.", "target": TEXTS[0], "reference": "", "checklist": ITEMS}
-    compare = {"prompt": "Write about the weather.", "checklist": ITEMS, "responses": TEXTS[:3:2]}
-    for name, kept in (("judge", judge), ("compare", compare)):
-        driver.execute_script("sessionStorage.setItem(...arguments)", f"{name}-view", json.dumps(kept))
+    for view, texts in (("/judge", TEXTS[:1]), ("/compare", TEXTS[:3:2])):
+        kept = {"input": "Write about the weather.", "targets": texts, "checklist": ITEMS}
+        driver.execute_script("sessionStorage.setItem(...arguments)", view, json.dumps(kept))
 
 
 def _open(driver, address: str, ready: str, button: str | None = None) -> None:

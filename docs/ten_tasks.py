@@ -155,8 +155,8 @@ def _better(hand: Hand) -> None:
     hand.click("Compare")
     for css, text in (
         ("[name=input]", "Write about the weather."),
-        ("[name=response-A]", TEXTS[0]),
-        ("[name=response-B]", TEXTS[2]),
+        ("[name=target-A]", TEXTS[0]),
+        ("[name=target-B]", TEXTS[2]),
         ("textarea.question", ITEMS[0]),
     ):
         hand.type(css, text)

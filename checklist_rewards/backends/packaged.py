@@ -37,6 +37,8 @@ PACKAGED = (SMOLLM2, ENGLISH, ENGLISH_ENCODER, ENGLISH_WRITER)
 """The names of the models from other packages; `pocket` is a folder of this one."""
 ADAPTED = (ENGLISH, ENGLISH_WRITER)
 """Those that are `smollm2` with an adapter of this package."""
+OF_CONTENT = (ENGLISH, ENGLISH_ENCODER)
+"""The judges that were trained on what an English text says only, not on its form."""
 DIFFERENCE = "difference.safetensors"
 """The file in `english_encoder` with the weights."""
 BERT = "bert."

@@ -423,8 +423,8 @@ class StoreOptions(Options):
     shown = ("store",)
 
     store: Path | None = None
-    """SQLite file that stores every model answer, so that no question is sent twice. With --ray, a folder with one
-    file per shard. Defaults to a file in the user's cache folder."""
+    """SQLite file that stores every model answer. No question is sent twice. With --ray, a folder with one file per
+    shard. Defaults to a file in the user's cache folder."""
     no_store: bool = False
     """Do not store answers."""
 

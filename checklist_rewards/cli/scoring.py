@@ -294,9 +294,8 @@ def score(
     probability of each item. Rows with a null checklist are kept without a score.
 
     As in training, only the answer of a text is judged, without its thought. A text without an answer (empty, cut in
-    its thought, ending with a tool call) is scored as --no-answer says, and the judge is not asked.
-
-    With --pipeline, the judge settings of that pipeline apply, unless other options override them.
+    its thought, ending with a tool call) is scored as --no-answer says, and the judge is not asked. With --pipeline,
+    the judge settings of that pipeline apply, unless other options override them.
 
     **Examples**
 

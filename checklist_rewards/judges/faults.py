@@ -26,16 +26,19 @@ _WHOLE = (
     r"(?:the |this |that |your |its )?(?:(?:generated|final|whole|entire|given|model's) )*"
     r"(?:response|text|output|answer|reply|it)"
 )
-_A = r"(?:(?:an?|any|some|actual|plain|the) )*"
+_A = r"(?:(?:an?|any|some|actual|plain|simple|the) )*"
+_SEVERAL = r"(?:(list|series|set|sequence|string|collection|group|number|piece|body|block) of )?"
 _FORM = re.compile(
-    rf"(?:(?:does|did|do) {_WHOLE} (?:contain|include|have|consist of|comprise|use) (?:only |just )?{_A}"
-    r"(?P<parts>texts?|words?|sentences?|content)(?: only| alone)?"
+    rf"(?:(?:does|did|do) {_WHOLE} (?:contain|include|have|consist of|comprise|use) (?:only |just )?{_A}{_SEVERAL}"
+    r"(texts?|words?|sentences?|content)(?: only| alone)?"
     rf"|(?:is|are) {_WHOLE} (?:(?:composed of|made (?:up )?of|written|given|presented|provided) )?(?:(?:in|as) )?"
-    rf"(?:(?:the )?form of )?{_A}(?P<whole>texts?|words?|sentences?|responses?|answers?|reply|content)"
+    rf"(?:(?:the )?form(?:at)? of )?{_A}{_SEVERAL}(texts?|words?|sentences?|responses?|answers?|reply|content)"
     r"(?: form| format)?)\s*\?",
     re.IGNORECASE,
 )
-"""A question that asks only for a text, words or a sentence."""
+"""A question that asks only for a text, words or a sentence, or for several of them. Its groups are what it names."""
+_ALWAYS = frozenset("text texts content response responses answer answers reply string piece body block".split())
+"""What every response is or has."""
 NO_MARK = "must end with a question mark"
 """The fault of a statement."""
 
@@ -70,19 +73,21 @@ EMPTY = "is met by every response; ask for something that a response may lack"
 
 
 def is_empty(text: str, input: str | None = None) -> bool:
-    """Whether a question asks only for a text, words or a sentence. English only. With the input, only if the input
-    does not name these; without it, only what every response has, so no sentence.
+    """Whether a question asks only for a text, words or sentences, or a list of them. English only. With the input,
+    only if the input does not name these; without it, only what every response has, so no sentence and no list.
 
     >>> is_empty("Does the response contain a text only?"), is_empty("Is the generated text a sentence?")
+    (True, False)
+    >>> is_empty("Is the response a list of words?", "Describe the sea."), is_empty("Is it a list of words?")
     (True, False)
     """
     found = _FORM.fullmatch(" ".join(text.split()))
     if found is None:
         return False
-    form = (found["parts"] or found["whole"]).casefold()
+    named = [word.casefold() for word in found.groups() if word is not None]
     if input is not None:
-        return form[:4] not in input.casefold()
-    return form not in ("word", "words", "sentence", "sentences")
+        return not any(word[:4] in input.casefold() for word in named)
+    return _ALWAYS.issuperset(named)
 
 
 def is_open(text: str) -> bool:

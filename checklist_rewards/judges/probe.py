@@ -3,7 +3,9 @@
 A wrong chat template, an open thinking block or a checkpoint without its output head all produce numbers that look
 like scores. The probe asks a judge twelve obvious questions: six short texts and six questions, where each text has
 one true and one false question, and each question is true for one text and false for another. Neither text nor
-question alone gives the answer away, and a judge that always answers yes has a margin of 0.
+question alone gives the answer away, and a judge that always answers yes has a margin of 0. The questions are about
+form and made-up words; `english` and `english-encoder`, which judge only what an English text says, are asked about
+that.
 
 [`probe`] bypasses the store, because it tests the engine. It answers the twelve items like any other reads, and lets
 the judge write the first words of its answers to find the position of the label. A cross-encoder has no prompt and
@@ -25,6 +27,7 @@ from typing import Any, Literal
 
 from checklist_rewards.backends import DECISIONS, Backend, Engine, ReadGroup, Reply, Sampling
 from checklist_rewards.backends.models import UNNAMED
+from checklist_rewards.backends.packaged import OF_CONTENT
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import BackendError, ModelError
@@ -52,55 +55,60 @@ class ProbeItem:
     holds: bool
 
 
-_MENTION = 'Does the response mention the word "permo"?'
-_ASKS = "Does the response end with a question mark?"
-_TWO = "Does the response have exactly 2 sentences?"
-_LOWER = "Is the response written in lower case only?"
-_DIGIT = "Does the response contain a digit?"
-_BULLETS = "Does the response use bullet points?"
-
-PROBE_ITEMS: tuple[ProbeItem, ...] = tuple(
-    ProbeItem(input, target, question, holds)
-    for input, target, true, false in (
-        (
-            'Write a short text. Mention the word "permo". Use bullet points.',
-            "The small permo sees a quiet lemma. Every napve likes the old diske.",
-            _MENTION,
-            _BULLETS,
-        ),
-        (
-            'Write a short text. Mention the word "permo". End with a question mark.',
-            "The tetla follows our cold tusde near a happy sirsu?",
-            _ASKS,
-            _MENTION,
-        ),
-        (
-            "Write a short text. Use exactly 2 sentences. End with a question mark.",
-            "My vuszi paints the red melzo! This gerfi wants a new selli.",
-            _TWO,
-            _ASKS,
-        ),
-        (
-            "Write a short text. Write in lower case only. Use exactly 2 sentences.",
-            "the timpo finds a small felso. every doknu is old. our mopko moves the bright gatko.",
-            _LOWER,
-            _TWO,
-        ),
-        (
-            "Write a short text. Use at least one digit. Write in lower case only.",
-            "The 24 ronto holds this zatte. A pongu sees the quiet kerva.",
-            _DIGIT,
-            _LOWER,
-        ),
-        (
-            "Write a short text. Use bullet points. Use at least one digit.",
-            "- The red totbi likes a zotni.\n- Every rusne wants the happy zomta.",
-            _BULLETS,
-            _DIGIT,
-        ),
+def _items(*texts: tuple[str, str, str]) -> tuple[ProbeItem, ...]:
+    """For each (input, target, question), its question, which is true, and that of the text before, which is false."""
+    return tuple(
+        ProbeItem(input, target, asked, asked == question)
+        for place, (input, target, question) in enumerate(texts)
+        for asked in (question, texts[place - 1][2])
     )
-    for question, holds in ((true, True), (false, False))
+
+
+PROBE_ITEMS = _items(
+    (
+        'Write a short text. Mention the word "permo". Use bullet points.',
+        "The small permo sees a quiet lemma. Every napve likes the old diske.",
+        'Does the response mention the word "permo"?',
+    ),
+    (
+        'Write a short text. Mention the word "permo". End with a question mark.',
+        "The tetla follows our cold tusde near a happy sirsu?",
+        "Does the response end with a question mark?",
+    ),
+    (
+        "Write a short text. Use exactly 2 sentences. End with a question mark.",
+        "My vuszi paints the red melzo! This gerfi wants a new selli.",
+        "Does the response have exactly 2 sentences?",
+    ),
+    (
+        "Write a short text. Write in lower case only. Use exactly 2 sentences.",
+        "the timpo finds a small felso. every doknu is old. our mopko moves the bright gatko.",
+        "Is the response written in lower case only?",
+    ),
+    (
+        "Write a short text. Use at least one digit. Write in lower case only.",
+        "The 24 ronto holds this zatte. A pongu sees the quiet kerva.",
+        "Does the response contain a digit?",
+    ),
+    (
+        "Write a short text. Use bullet points. Use at least one digit.",
+        "- The red totbi likes a zotni.\n- Every rusne wants the happy zomta.",
+        "Does the response use bullet points?",
+    ),
 )
+"""About form and made-up words."""
+
+_DAY, _SAYS = "Write one sentence about your day.", "Does the response say that"
+
+CONTENT_ITEMS = _items(
+    (_DAY, "The train was two hours late because of heavy snow.", f"{_SAYS} the train was late?"),
+    (_DAY, "My sister cooked a tomato soup for the whole family.", f"{_SAYS} the sister cooked a soup?"),
+    (_DAY, "The dog chased two cats across our garden.", f"{_SAYS} a dog chased cats?"),
+    (_DAY, "The orchestra played a symphony by Beethoven.", f"{_SAYS} an orchestra played a symphony?"),
+    (_DAY, "Our team won the football match by two goals.", f"{_SAYS} the team won the match?"),
+    (_DAY, "The doctor told him to stay in bed with his fever.", f"{_SAYS} the doctor told him to stay in bed?"),
+)
+"""About what an English text says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +249,10 @@ class ProbeReport:
     def _hint(self) -> str:
         if self.advice is not None:
             return f"; {self.advice}"
+        if self.encoder:
+            return (
+                "; an encoder answers only what it was trained on: compare it with labels of such questions by `agree`"
+            )
         if self.thinking == "open":
             return "; the prompt ends inside a thinking block, so switch thinking off in the chat template"
         opening = next((line.opening for line in self.lines if line.opening and line.label_at != 1), None)
@@ -282,15 +294,16 @@ def probe(
     judge = _judge(asked, prompt, mass_floor)
     judge.validate()
     engine = asked.load()
-    verdicts, _ = judge.answer([Ask(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
-    written = _replies(engine, judge.prompt) if replies and engine.writes else [None] * len(PROBE_ITEMS)
+    items = CONTENT_ITEMS if asked.model in OF_CONTENT else PROBE_ITEMS
+    verdicts, _ = judge.answer([Ask(ChecklistItem(question=i.question), i.target, i.input) for i in items])
+    written = _replies(engine, judge.prompt, items) if replies and engine.writes else [None] * len(items)
     openings = [None if reply is None else reply.text for reply in written]
     lines = tuple(
         ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening, v.answer)
-        for item, v, opening in zip(PROBE_ITEMS, verdicts, openings, strict=True)
+        for item, v, opening in zip(items, verdicts, openings, strict=True)
     )
     tokens = asked.load().tokens
-    tail = None if tokens is None else _tail(tokens, judge.prompt)
+    tail = None if tokens is None else _tail(tokens, judge.prompt, items[0])
     return ProbeReport(
         model=judge.name,
         lines=lines,
@@ -299,7 +312,7 @@ def probe(
         labels=None if tokens is None else _labels(tokens),
         tail=tail,
         taken=sum(r is not None and not (r.text or "").strip() and r.thought is not None for r in written),
-        thinking=_thinking(openings) if tail is None else _prefix(tail),
+        thinking=_thinking(tail, openings),
         encoder=asked.is_encoder,
     )
 
@@ -315,10 +328,10 @@ def _judge(asked: Engine, prompt: str | Path | PromptTemplate | None, mass_floor
     return kind(asked, mass_floor=mass_floor, **given)
 
 
-def _replies(engine: Backend, prompt: PromptTemplate) -> Sequence[Reply | None]:
+def _replies(engine: Backend, prompt: PromptTemplate, items: Sequence[ProbeItem]) -> Sequence[Reply | None]:
     prompts = [
         chat_messages(prompt.system, prompt.prefix(target=i.target, input=i.input) + prompt.tail(i.question))
-        for i in PROBE_ITEMS
+        for i in items
     ]
     try:
         replies = engine.generate(prompts, Sampling(max_tokens=_OPENING_TOKENS, temperature=0.0))
@@ -335,20 +348,15 @@ def _labels(tokens: Any) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _tail(tokens: Any, prompt: PromptTemplate) -> str:
-    item = PROBE_ITEMS[0]
+def _tail(tokens: Any, prompt: PromptTemplate, item: ProbeItem) -> str:
     group = ReadGroup(
         prompt.system, prompt.prefix(target=item.target, input=item.input), (prompt.tail(item.question),)
     )
     return tokens.tokenizer.decode(tokens.groups([group])[0].tails[0], skip_special_tokens=False)
 
 
-def _prefix(tail: str) -> Thinking:
+def _thinking(tail: str | None, openings: Sequence[str | None]) -> Thinking | None:
+    if tail is None:
+        return "open" if any(opening and opening.lstrip().startswith("<think>") for opening in openings) else None
     opened = tail.rfind("<think>")
-    if opened < 0:
-        return "none"
-    return "closed" if tail.rfind("</think>") > opened else "open"
-
-
-def _thinking(openings: Sequence[str | None]) -> Thinking | None:
-    return "open" if any(opening and opening.lstrip().startswith("<think>") for opening in openings) else None
+    return "none" if opened < 0 else "closed" if tail.rfind("</think>") > opened else "open"

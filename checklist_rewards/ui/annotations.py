@@ -184,11 +184,8 @@ def _task(text: ScoredText) -> Task:
     cell, images = with_places(messages_in(data.get(column)))
     target = text.columns.target_of({**data, column: cell} if images else data, text.where).text
     pictured = text if text.images else None
-    return Task(text.id, text.prompt, target, items, item_keys(items), text.score, _group(data), pictured)
-
-
-def _group(data: Mapping[str, Any]) -> str | None:
-    return None if data.get("group") in (None, "") else str(data["group"])
+    group = None if data.get("group") in (None, "") else str(data["group"])
+    return Task(text.id, text.prompt, target, items, item_keys(items), text.score, group, pictured)
 
 
 def _margin(task: Task) -> float:
@@ -475,15 +472,11 @@ def _spans(value: Any, target: str) -> tuple[dict[str, Any], ...]:
         raise SampleError(f"spans must be a list of up to {MOST_SPANS} spans.")
     spans = []
     for span in value:
-        start, end = (_place(span.get(name)) if isinstance(span, Mapping) else -1 for name in ("start", "end"))
-        if not 0 <= start < end <= len(target):
+        start, end = (span.get(name) if isinstance(span, Mapping) else None for name in ("start", "end"))
+        if not (type(start) is type(end) is int and 0 <= start < end <= len(target)):
             raise SampleError(f"the span {span!r:.80} is not a part of the response.")
         spans.append({"start": start, "end": end, "text": target[start:end]})
     return tuple(spans)
-
-
-def _place(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 def _last(path: Path) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class Jobs:
         errors = _ERROR.findall(log)
         return {
             **job.model_dump(mode="json", exclude={"paused"}),
-            "judge": self._judge_of(job),
+            "judge": str(job.settings.get("judge") or job.engine.get("judge") or job.engine.get("model")),
             "state": state,
             "note": _NOTES.get(state),
             "done": done,
@@ -281,10 +281,6 @@ class Jobs:
         jury = config.scorer.judge
         shown = engine_arguments(self.judging.judge) if jury is None else {"judge": self._public(jury)}
         return shown | {_OPTIONS: content_hash(config.model_dump_json())}
-
-    def _judge_of(self, job: Job) -> str:
-        """The name of the judge of a job, also if the app has another one now."""
-        return str(job.settings.get("judge") or job.engine.get("judge") or job.engine.get("model"))
 
     def _checked(self, job: Job) -> PipelineConfig:
         """The config of a job's pipeline. The job may have come with the project, so all its files are checked."""

@@ -76,7 +76,10 @@ class Live:
         with self._lock:
             followed = self._followed.setdefault(name, _Followed())
             self._followed.move_to_end(name)
-            if any(one not in paths or _replaced(log, one) for one, log in followed.logs.items()):
+            if any(
+                one not in paths or (log.identity != _identity(one) or one.stat().st_size < log.offset)
+                for one, log in followed.logs.items()
+            ):
                 followed = self._followed[name] = _Followed()
             try:
                 for one in paths:
@@ -138,10 +141,6 @@ class Live:
                 "items": [{"question": one.question, "passed": one.passed} for one in read],
             }
         )
-
-
-def _replaced(log: _Log, path: Path) -> bool:
-    return log.identity != _identity(path) or path.stat().st_size < log.offset
 
 
 def _identity(path: Path) -> tuple[int, int]:

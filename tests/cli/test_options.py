@@ -59,7 +59,7 @@ def test_help_shows_about_15_options_and_help_all_shows_all(run, command):
     assert len(shown) <= 16 < len(every) and len(every) == len(get_command(app).commands[command].params) + 1 - bool(
         "Arguments:" in full
     )
-    assert short.count("\n") <= 66 and "--help-all" in short
+    assert short.count("\n") <= (60 if command == "score" else 66) and "--help-all" in short
     assert not any("judge." in line for line in shown), "the short name is enough"
 
 

@@ -219,8 +219,27 @@ def test_what_asks_only_for_a_text_is_left_out():
 
 
 @pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("Is the response a list of words?", "Which words rhyme?"),
+        ("Is the response a list of words?", "Make a list."),
+        ("Is the response in the format of a sentence?", "One sentence."),
+        ("Is the generated text in the form of a series of sentences?", "Two sentences, please."),
+        ("Does the response contain a set of words?", "Use a set."),
+        ("Does the answer consist of a number of sentences?", "Any number of them."),
+    ],
+)
+def test_a_list_of_words_is_asked_for_only_where_the_input_names_it(question, named):
+    assert is_empty(question, "Describe the sea.")
+    assert not is_empty(question, named) and not is_empty(question)
+    assert is_empty("Is the response a piece of text?")
+
+
+@pytest.mark.parametrize(
     "question",
     [
+        "Is the response a list of fruits?",
+        "Does the response contain a list?",
         "Does the response avoid text?",
         "Does the response summarize the text?",
         "Are all numbers written in words?",

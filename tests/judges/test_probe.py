@@ -6,7 +6,7 @@ from pocket.world import parse_question
 from checklist_rewards.backends import Answer, Reply
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.errors import BackendError, ModelError, SampleError
-from checklist_rewards.judges.probe import PROBE_ITEMS, probe
+from checklist_rewards.judges.probe import CONTENT_ITEMS, PROBE_ITEMS, probe
 from conformance.__main__ import load_cases
 from conformance.adapters import word
 from conformance.server import Judge, serving
@@ -14,15 +14,20 @@ from tests.fakes import FakeBackend
 
 
 def truth(prefix: str, tail: str) -> float:
-    [item] = [item for item in PROBE_ITEMS if item.question in tail and f"\n{item.target}\n" in prefix]
+    items = PROBE_ITEMS + CONTENT_ITEMS
+    [item] = [item for item in items if item.question in tail and f"\n{item.target}\n" in prefix]
     return 0.9 if item.holds else 0.1
 
 
-def test_the_items_are_balanced_and_true_by_code():
-    assert len(PROBE_ITEMS) == 12 and len({item.target for item in PROBE_ITEMS}) == 6
+@pytest.mark.parametrize("items", [PROBE_ITEMS, CONTENT_ITEMS])
+def test_the_items_are_balanced(items):
+    assert len(items) == 12 and len({item.target for item in items}) == 6
     for key in ("target", "question"):
-        for value in {getattr(item, key) for item in PROBE_ITEMS}:
-            assert sorted(item.holds for item in PROBE_ITEMS if getattr(item, key) == value) == [False, True]
+        for value in {getattr(item, key) for item in items}:
+            assert sorted(item.holds for item in items if getattr(item, key) == value) == [False, True]
+
+
+def test_the_items_about_form_are_true_by_code():
     for item in PROBE_ITEMS:
         constraint = parse_question(item.question)
         assert constraint is not None and constraint.question() == item.question
@@ -37,6 +42,12 @@ def test_a_judge_that_knows_passes():
     assert report.mass == pytest.approx(0.95)
     assert report.label_first == 12
     assert report.labels is None and report.tail is None and report.thinking is None  # this backend has no tokenizer
+
+
+@pytest.mark.parametrize(("model", "items"), [("english", CONTENT_ITEMS), ("smollm2", PROBE_ITEMS)])
+def test_a_judge_of_content_is_asked_about_content(model, items):
+    report = probe(model, backend=FakeBackend(truth, replies=["yes"]))
+    assert report.refusal is None and tuple(line.item for line in report.lines) == items
 
 
 @pytest.mark.parametrize("answer", [lambda p, t: 0.99, lambda p, t: 0.01, lambda p, t: 1 - truth(p, t)])
@@ -111,6 +122,8 @@ def test_an_encoder_is_asked_the_questions_and_writes_nothing():
     assert report.encoder and report.refusal is None and report.accuracy == 1.0
     assert set(backend.asked) == {(item.target, item.question) for item in PROBE_ITEMS}  # without a prompt
     assert {line.opening for line in report.lines} == {None} and report.tail is None and report.thinking is None
+    told = probe("fake", backend=Encoder(lambda target, question: 0.5)).refusal
+    assert told.endswith("only what it was trained on: compare it with labels of such questions by `agree`.")
     with pytest.raises(SampleError, match="prompt='judges/item' has no effect with the cross-encoder fake"):
         probe("fake", backend=backend, prompt="judges/item")
     with pytest.raises(SampleError, match="mass_floor=0.1 has no effect"):

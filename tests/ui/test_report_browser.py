@@ -289,16 +289,29 @@ def test_one_prompt_over_the_run_by_keyboard(run_page):
     from selenium.webdriver import Keys
 
     run_page.open("0/training")
-    slider = "document.querySelector('[aria-label=\"step of the prompt\"]')"
-    told = f"return {slider}.parentElement.querySelector('output').textContent"
-    assert run_page.run(told).startswith("step 0 (1 of 4): 4 completions, rewards ")
-    run_page.run(f"{slider}.focus()")
+    told = "return document.querySelector('main output').textContent"
+    assert run_page.run(told).startswith("step 0, 2 prompts; 1 of 4 steps with this one: 4 completions, rewards ")
+    run_page.click("The prompt in all 4 steps", "summary")
+    run_page.click("step 3", "button")
+    assert run_page.run(told).startswith("step 3, 2 prompts; 2 of 4 steps with this one")
+    prompt = "return document.querySelector('[aria-label=prompt]').value"
+    one = run_page.run(prompt)
+    run_page.run("document.querySelector('[aria-label=step]').focus()")
     run_page.keys(Keys.ARROW_RIGHT)
-    assert run_page.run(told).startswith("step 3 (2 of 4)")
+    assert run_page.run(prompt) != one and run_page.run(told).startswith("step 4, 2 prompts; ")
+    run_page.keys(Keys.ARROW_LEFT)
+    assert "changes since step" in run_page.run("return document.querySelector('.cards').textContent")
+    run_page.run(
+        "const s = document.querySelector('[aria-label=prompt]'); s.value = arguments[0];"
+        "s.dispatchEvent(new Event('change'))",
+        one,
+    )
     rows = [row for row in reward_rows() if row["step"] == 3 and "the" in row["prompt"][0]["content"]]
     best = max(rows, key=lambda row: row["reward"])
-    cards = "[aria-label='best, median and worst completion'] .card"
-    assert run_page.run(f'return document.querySelectorAll("{cards}").length') == 3
+    cards = "[aria-label='completions of the prompt'] .card"
+    heads = run_page.run(f'return [...document.querySelectorAll("{cards} h3")].map((one) => one.textContent)')
+    assert heads == [f"{name}, changes since step 0" for name in ("best", "median", "worst")]
+    assert run_page.run(f'return document.querySelectorAll("{cards}").length') == 4
     run_page.run(
         "const s = document.querySelector('[aria-label=\"changes since\"]'); s.value = 'none'; "
         "s.dispatchEvent(new Event('change'))"
@@ -329,12 +342,12 @@ def test_the_training_view(run_page):
     assert (
         "Does it mention the word …?" in run_page.text and "Pass rates in the last third of each run" in run_page.text
     )
-    group = "[aria-label='completions of the group']"
+    group = "[aria-label='completions of the prompt']"
     assert run_page.run(f'return document.querySelectorAll("{group} .card").length') == 4
     run_page.run(
         "const s = document.querySelector('input[type=range]'); s.value = 2; s.dispatchEvent(new Event('input'))"
     )
-    assert "step 2, 2 groups" in run_page.text
+    assert "step 2, 2 prompts" in run_page.text
     assert "no reward" in run_page.run("return document.querySelector('.cards').textContent")
     run_page.run("document.querySelector('details').open = true")
     run_page.wait("return document.querySelector('details table') !== null")

@@ -1,7 +1,7 @@
 // Annotate: people answer the items of a queue of responses. The page never gets an answer of the judge or of others.
 
 import { getJson, post } from "./api.js";
-import { choice, el, field, note, num, plural, section, thumbnails, written } from "./dom.js";
+import { choice, el, field, note, num, pieces, plural, section, thumbnails, written } from "./dom.js";
 import { alertOf, area, attempt, copyable } from "./forms.js";
 
 const ORDERS = [["random", "random"], ["sample", "random, uncertain ones sooner: corrects rates"], ["uncertain", "judge least certain first"], ["differ", "judges differ first"]];
@@ -98,18 +98,8 @@ async function queue(main, given) {
 
   /** The response, with the evidence of the current item marked. */
   function drawMarks() {
-    const response = document.getElementById("response");
-    const letters = [...task.target], marked = new Uint8Array(letters.length);
-    for (const span of task.mine[task.items[current].key]?.spans ?? []) marked.fill(1, span.start, span.end);
-    const parts = [];
-    for (let start = 0; start < letters.length; ) {
-      let end = start;
-      while (end < letters.length && marked[end] === marked[start]) end++;
-      const part = letters.slice(start, end).join("");
-      parts.push(marked[start] ? el("mark", {}, part) : part);
-      start = end;
-    }
-    response.replaceChildren(...parts);
+    const spans = task.mine[task.items[current].key]?.spans ?? [];
+    document.getElementById("response").replaceChildren(...pieces(task.target, spans).map(({ text, over }) => (over.length ? el("mark", {}, text) : text)));
   }
 
   function drawItems() {

@@ -29,7 +29,7 @@ export function probabilityOf(line) {
   return line?.probabilities?.yes ?? line?.confidence ?? null;
 }
 
-export function nameOf(line) {
+function nameOf(line) {
   return line.probabilities && "yes" in line.probabilities ? "P(yes)" : `P(${wordOf(line)})`;
 }
 

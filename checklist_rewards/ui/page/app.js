@@ -4,20 +4,19 @@ import { annotate } from "./annotate.js";
 import { get, getJson, keepToken } from "./api.js";
 import { batch } from "./batch.js";
 import { build } from "./build.js";
-import { columns, keepForCompare } from "./columns.js";
 import { judgesOf } from "./compare.js";
 import { Report } from "./data.js";
 import { count, el, note } from "./dom.js";
 import { alertOf, attempt, chip, copying } from "./forms.js";
 import { home } from "./home.js";
 import { improve } from "./improve.js";
-import { judge, keepForJudge } from "./judge.js";
+import { compare, judge, openRow } from "./judge.js";
 import { keeping } from "./keep.js";
 import { library } from "./library.js";
 import { live } from "./live.js";
 import { show } from "./main.js";
 
-const VIEWS = [["/", "Start", home], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/build", "Build", build], ["/batch", "Batch", batch], ["/live", "Live", live], ["/annotate", "Annotate", annotate], ["/library", "Library", library]];
+const VIEWS = [["/", "Start", home], ["/judge", "Judge", judge], ["/compare", "Compare", compare], ["/build", "Build", build], ["/batch", "Batch", batch], ["/live", "Live", live], ["/annotate", "Annotate", annotate], ["/library", "Library", library]];
 const OF_A_FILE = [["/report", "Report", report], ["/improve", "Changes", improve]]; // reached from the file
 const FOLLOWED = 3000, READING = 300;
 
@@ -53,14 +52,8 @@ async function report(main) {
     column,
     controls: [],
     labelled: (name) => `/report?${new URLSearchParams(Object.entries({ file, other, labels: name }).filter(([, value]) => value))}#/0/${other ? "compare" : "trust"}`,
-    async judge(shown, row) {
-      keepForJudge(await getJson("row", { file: fileOf(shown), id: shown.id(row) }));
-      location.href = "/judge";
-    },
-    async compare(shown, row) {
-      const { input, target, checklist, settings, images, of } = await getJson("row", { file: fileOf(shown), id: shown.id(row) });
-      keepForCompare({ prompt: input, checklist, responses: [target, ""], settings: [settings, {}], images, of });
-      location.href = "/compare";
+    async open(view, shown, row) {
+      openRow(view, await getJson("row", { file: fileOf(shown), id: shown.id(row) }));
     },
   };
   const fileOf = (one) => (shown.report.files.indexOf(one) === 1 ? other : file);

@@ -109,16 +109,6 @@ export function lines(steps, series, { label, low = null, high = null, digits = 
   return el("figure", { class: "chart", "aria-label": label }, el("figcaption", {}, label), picture, el("div", { class: "legend" }, at, series.map(entry), whole), numbers);
 }
 
-/** Points over steps: one per row, at (xs[i], ys[i]), with a cursor that `mark(step)` moves. `pick(step)` is called for a point. */
-export function points(xs, ys, { label, low = 0, high = 1, pick }) {
-  const known = xs.map((_, i) => i).filter((i) => !Number.isNaN(ys[i])), values = known.map((i) => ys[i]);
-  const axes = axesOf(170, [...xs].sort((a, b) => a - b), Math.min(low, ...values), Math.max(high, ...values));
-  const dots = known.map((i) => svg("circle", { cx: axes.x(xs[i]), cy: axes.y(ys[i]), r: 3.5, class: "dot" }, svg("title", {}, `step ${xs[i]}: ${fixed(ys[i])}`)));
-  const picture = drawing(170, label, [...axes.parts, ...dots]);
-  picture.addEventListener("click", (event) => pick(axes.at(event)));
-  return { node: el("figure", { class: "chart" }, el("figcaption", {}, label), picture), mark: axes.mark };
-}
-
 /** The axes of a chart over steps, and a cursor that marks a step or a range of them. */
 function axesOf(height, steps, low, high) {
   const first = steps[0], last = steps.at(-1), span = high - low || 1;

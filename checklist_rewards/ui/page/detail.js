@@ -1,7 +1,7 @@
 // Detail: one row with its prompt, its text, and every answer.
 
 import { METRICS, answerBar, answerNotes } from "./answers.js";
-import { el, fact, fixed, num, signed, stateName, table, thumbnails, written } from "./dom.js";
+import { el, fact, fixed, num, pieces, signed, stateName, table, thumbnails, written } from "./dom.js";
 
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
 const UNREAD = "no_answer"; // the reason of items that the judge was not asked
@@ -21,7 +21,7 @@ export function detail(file, row, partner, advice) {
       "div",
       { class: "scores" },
       fact("score", num(rows.score[row], 4), bounded ? `from ${fixed(lower)} to ${fixed(upper)}, whatever the missing answers` : null),
-      reward ? fact("reward", num(rows.reward[row], 4), shaped(file, row)) : null,
+      reward ? fact("reward", num(rows.reward[row], 4), Number.isNaN(rows.reward[row]) ? "none: the trainer leaves this completion out" : null) : null,
       reward ? fact("advantage", num(rows.advantage[row], 4), "reward minus the mean of its group") : null,
       reward ? fact("step", String(rows.step[row])) : null,
       file.hasStates && file.state(row) ? fact("state", stateName(file.state(row))) : null,
@@ -66,12 +66,6 @@ function advantages(file, row) {
 
 function change(value, before) {
   return value === null || before === null ? "" : value === before ? "–" : signed(value - before, 4);
-}
-
-function shaped(file, row) {
-  const reward = file.rows.reward[row], score = file.rows.score[row];
-  if (Number.isNaN(reward)) return "none: the trainer leaves this completion out";
-  return Number.isNaN(score) || Math.abs(reward - score) < 1e-9 ? null : `shaping changed the score by ${fixed(reward - score, 4)}`;
 }
 
 function part(heading, ...children) {
@@ -143,29 +137,20 @@ function tag(text) {
 
 /** The evidence of a row: a list of { cell, by, text, start, end }; `by` is null for a quote of the judge. */
 function evidenceOf(file, row) {
-  const target = file.target(row), letters = target === null ? [] : [...target];
-  return file.cellsOf(row).flatMap((cell) =>
-    (file.more[cell]?.spans ?? []).map((span) => {
-      const [start, end] = [span.start, span.end].map((place) => letters.slice(0, place).join("").length); // Python counts characters
-      return { cell, by: span.by, text: target.slice(start, end), start, end };
-    }),
-  );
+  const letters = [...(file.target(row) ?? "")];
+  return file.cellsOf(row).flatMap((cell) => (file.more[cell]?.spans ?? []).map((span) => ({ ...span, cell, text: letters.slice(span.start, span.end).join("") })));
 }
 
 /** The response with its evidence highlighted. The numbers of the items are drawn by the style, so that the text stays as it is. */
 function withEvidence(file, row, found) {
   const target = file.target(row);
   if (!found.length) return written(target, { class: "written response" });
-  const cuts = [...new Set([0, target.length, ...found.flatMap((one) => [one.start, one.end])])].sort((a, b) => a - b);
-  const parts = cuts.slice(1).map((end, i) => {
-    const over = found.filter((one) => one.start <= cuts[i] && end <= one.end);
-    const part = target.slice(cuts[i], end);
-    if (!over.length) return part;
-    const numbers = [...new Set(over.map((one) => one.cell - file.starts[row] + 1))];
-    const ends = over.some((one) => one.end === end);
-    return el("mark", { title: over.map((one) => `${one.by ?? "judge"}: ${file.cell(one.cell).item.question}`).join("\n"), "data-items": ends ? numbers.join(" ") : null, class: over.every((one) => one.by !== null) ? "person" : null }, part);
-  });
-  return el("div", { class: "written response", dir: "auto" }, parts);
+  const piece = ({ text, over, end }) => {
+    if (!over.length) return text;
+    const numbers = new Set(over.map((one) => one.cell - file.starts[row] + 1)), ends = over.some((one) => one.end === end);
+    return el("mark", { title: over.map((one) => `${one.by ?? "judge"}: ${file.cell(one.cell).item.question}`).join("\n"), "data-items": ends ? [...numbers].join(" ") : null, class: over.every((one) => one.by !== null) ? "person" : null }, text);
+  };
+  return el("div", { class: "written response", dir: "auto" }, pieces(target, found).map(piece));
 }
 
 /** The evidence of one answer. */

@@ -150,6 +150,12 @@ export function written(text, attributes = {}) {
   return el("div", { class: "written", dir: "auto", ...attributes }, text === null || text === "" ? el("em", {}, "no text") : text);
 }
 
+/** A text in pieces: { text, over: the spans that cover it, end }. Spans count characters, as Python does. */
+export function pieces(text, spans) {
+  const letters = [...text], cuts = [...new Set([0, letters.length, ...spans.flatMap((one) => [one.start, one.end])])].sort((a, b) => a - b);
+  return cuts.slice(1).map((end, i) => ({ text: letters.slice(cuts[i], end).join(""), over: spans.filter((one) => one.start <= cuts[i] && end <= one.end), end }));
+}
+
 /** Thumbnails as data; for an image without one, its address or why there is none. */
 export function thumbnails(shown) {
   return shown ? el("p", { class: "images" }, shown.map((one, i) => (one.startsWith("data:image/jpeg;base64,") ? el("img", { src: one, alt: `image ${i + 1}` }) : el("span", { class: "muted" }, `image ${i + 1}: ${one}`)))) : null;

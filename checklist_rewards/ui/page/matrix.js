@@ -39,12 +39,10 @@ export function matrix(report, file, at) {
   const panel = el("aside", { class: "panel", "aria-label": "Row details", hidden: true });
 
   function refresh() {
-    const started = performance.now();
     if (!(state.filter.column in file.others)) Object.assign(state.filter, { column: "", value: null }); // of an earlier version of the file
     kept = sorted(file, matching(file, state.filter, partner), ...state.order);
     if (state.row < 0) state.row = kept[0] ?? null; // -1: the first one
     status.textContent = `${count(kept.length)} of ${count(file.length)} rows`;
-    status.dataset.milliseconds = (performance.now() - started).toFixed(1);
     grid.setAttribute("aria-rowcount", kept.length + 1);
     body.style.setProperty("height", `${kept.length * ROW_HEIGHT}px`);
     const sorting = [...head.children].findIndex((one) => one.contains(document.activeElement));
@@ -136,8 +134,7 @@ export function matrix(report, file, at) {
           "div",
           { class: "panel-head" },
           el("h2", {}, `Row ${file.id(row)}`),
-          at.actions.judge && el("button", { onclick: () => at.actions.judge(file, row) }, "Open in Judge"),
-          at.actions.compare && el("button", { onclick: () => at.actions.compare(file, row) }, "Compare"),
+          at.actions.open && [["/judge", "Open in Judge"], ["/compare", "Compare"]].map(([view, shown]) => el("button", { onclick: () => at.actions.open(view, file, row) }, shown)),
           el("button", { onclick: step(-1), "aria-label": "previous row", title: "previous row (k)" }, "↑"),
           el("button", { onclick: step(1), "aria-label": "next row", title: "next row (j)" }, "↓"),
           el("button", { onclick: () => open(null), "aria-label": "close", title: "close (Esc)" }, "✕"),

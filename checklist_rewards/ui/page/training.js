@@ -1,11 +1,11 @@
-// Training: curves over steps, what the policy learned, one group side by side, and one prompt over the run.
+// Training: curves over steps, what the policy learned, and one prompt over the run.
 
-import { lines, points, sparkline } from "./charts.js";
+import { lines, sparkline } from "./charts.js";
 import { changed } from "./difference.js";
 import { bounds, choice, count, el, fixed, note, num, plural, questionOf, section, shorter, signClass, signed, stateName, stateTag, table, verdict, written } from "./dom.js";
 import { sampled } from "./overview.js";
 
-const MOST_LEARNED = 30, MOST_PROMPTS = 500;
+const MOST_LEARNED = 30;
 const RANKS = [["best", (own) => own[0]], ["median", (own) => own[Math.floor(own.length / 2)]], ["worst", (own) => own.at(-1)]];
 
 /** The training view. `open(row)` shows the details of a row. */
@@ -16,8 +16,7 @@ export function training(report, file, open) {
     section("What the policy learned", learnedTable(learned)),
     runs(report.files.filter((one) => one.training)),
     section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(file.training))),
-    section("One group of completions", sampled(file), report.ready ? groups(file, open) : note("Unpacking the rows …")),
-    report.ready ? section("One prompt over the run", promptHistory(file, open)) : null,
+    section("One prompt over the run", sampled(file), report.ready ? completions(file, open) : note("Unpacking the rows …")),
   ];
 }
 
@@ -78,101 +77,70 @@ export function learnedTable(learned) {
   ];
 }
 
-function groups(file, open) {
-  const { step, group } = file.rows;
-  const byStep = Map.groupBy(file.all, (row) => step[row]);
+/** The completions of one prompt in one step, and how those of the prompt changed. `open(row)` shows the details of a row. */
+function completions(file, open) {
+  const { step, prompt, reward } = file.rows;
+  const byStep = Map.groupBy(file.all, (row) => step[row]), byPrompt = Map.groupBy(file.all, (row) => prompt[row]);
   const steps = [...byStep.keys()].sort((a, b) => a - b);
-  let inStep = [];
-  const slider = el("input", { type: "range", min: 0, max: steps.length - 1, value: 0, "aria-label": "step" });
-  const shown = el("output", { class: "num" });
-  const select = el("select", { "aria-label": "prompt" });
-  const cards = el("div");
-  const fill = () => {
-    const at = steps[slider.value];
-    inStep = [...Map.groupBy(byStep.get(at), (row) => group[row]).values()];
-    shown.textContent = `step ${at}, ${plural(inStep.length, "group")}`;
-    select.replaceChildren(...inStep.map((rows) => el("option", { value: file.prompt(rows[0]) ?? "" }, shorter(file.prompt(rows[0]) ?? "no prompt"))));
-    draw();
-  };
-  const draw = () => {
-    const rows = inStep[select.selectedIndex];
-    const order = rows.slice().sort((a, b) => (file.rows.advantage[b] || 0) - (file.rows.advantage[a] || 0));
-    cards.replaceChildren(written(file.prompt(rows[0])), el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "completions of the group" }, order.map((row) => card(file, row, open))));
-  };
-  slider.addEventListener("input", fill);
-  select.addEventListener("change", draw);
-  fill();
-  return [note("Advantage: the reward minus the mean of its group, before the trainer scales it. Highest first."), el("div", { class: "controls" }, slider, shown, select), cards];
-}
-
-/** The view of a prompt, with a list of all prompts. */
-function promptHistory(file, open) {
-  const prompts = promptsOf(file);
-  const select = choice(prompts.slice(0, MOST_PROMPTS).map(([prompt, , steps]) => [file.text(prompt) ?? "", `${plural(steps, "step")}: ${shorter(file.text(prompt) ?? "no prompt")}`]), { "aria-label": "prompt of the history" });
-  const body = el("div");
-  const draw = () => body.replaceChildren(...ofPrompt(file, prompts[select.selectedIndex][1], open).filter(Boolean));
-  select.addEventListener("change", draw);
-  draw();
-  return [note("How the completions of one prompt changed; prompts seen in the most steps first."), el("div", { class: "controls" }, select), body];
-}
-
-function promptsOf(file) {
-  const byPrompt = Map.groupBy(file.all, (row) => file.rows.prompt[row]);
-  const spread = (rows) => new Set(rows.map((row) => file.rows.step[row])).size;
-  return [...byPrompt].map(([prompt, rows]) => [prompt, rows, spread(rows)]).sort((a, b) => b[2] - a[2]);
-}
-
-function ofPrompt(file, rows, open) {
-  const { step, reward } = file.rows;
-  const steps = [...new Set(rows.map((row) => step[row]))].sort((a, b) => a - b);
   const value = (row) => (Number.isNaN(reward[row]) ? -Infinity : reward[row]);
-  const at = new Map(steps.map((number) => [number, rows.filter((row) => step[row] === number).sort((a, b) => value(b) - value(a))])); // best first
-  const known = (number) => at.get(number).map((row) => reward[row]).filter((one) => !Number.isNaN(one));
+  const slider = el("input", { type: "range", min: 0, max: steps.length - 1, value: 0, "aria-label": "step", oninput: fill });
+  const select = el("select", { "aria-label": "prompt", onchange: choose });
+  const since = choice([["previous", "changes since the step before"], ["first", "changes since the first step"], ["none", "no changes marked"]], { "aria-label": "changes since", onchange: draw });
+  const status = el("output", { class: "num" }), text = el("div"), history = el("div"), items = el("div");
+  const cards = el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "completions of the prompt" });
+  let here = [], shown = null, at = null; // the prompts of the step, the one that is shown, its rows by step, best first
+  fill();
+  return [note("Highest reward first. Advantage: the reward minus the mean of its group, before the trainer scales it."), el("div", { class: "controls" }, slider, select, since), status, text, cards, items, history];
 
-  const slider = el("input", { type: "range", min: 0, max: steps.length - 1, value: 0, "aria-label": "step of the prompt" });
-  const since = choice([["previous", "changes since the step before"], ["first", "changes since the first step"], ["none", "no changes marked"]], { "aria-label": "changes since" });
-  const status = el("output", { class: "num" });
-  const cards = el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "best, median and worst completion" });
-  const items = el("div");
-  const chart = points(rows.map((row) => step[row]), rows.map((row) => reward[row]), { label: "Rewards of the completions by step", pick: (number) => go(steps.indexOf(number)) });
-  const list = table(
-    ["step", ["completions", "n"], ["lowest", "n"], ["median", "n"], ["highest", "n"], "the completion with the median reward"],
-    steps.map((number, place) => {
-      const own = at.get(number), rewards = known(number), middle = RANKS[1][1](own);
-      return [el("button", { class: "link", onclick: () => go(place) }, `step ${number}`), count(own.length), num(rewards.at(-1)), num(reward[middle]), num(rewards[0]), [marks(file, middle), el("div", { class: "two-lines", dir: "auto" }, file.target(middle) || "no text")]];
-    }),
-    { "aria-label": "Completions of the prompt", class: "short-table" },
-  );
-  slider.addEventListener("input", draw);
-  since.addEventListener("change", draw);
-  draw();
-  return [
-    written(file.prompt(rows[0])),
-    chart.node,
-    steps.length > 1 ? el("div", { class: "controls" }, slider, status, since) : el("div", { class: "controls" }, status),
-    cards,
-    items,
-    el("details", {}, el("summary", {}, `All ${plural(steps.length, "step")}`), list),
-  ];
+  /** List the prompts of the step, those of the most steps first. */
+  function fill() {
+    const seen = (one) => new Set(byPrompt.get(one).map((row) => step[row])).size;
+    const found = [...new Set(byStep.get(steps[slider.value]).map((row) => prompt[row]))].map((one) => [one, seen(one)]).sort((a, b) => b[1] - a[1]);
+    here = found.map(([one]) => one);
+    select.replaceChildren(...found.map(([one, times]) => el("option", { value: file.text(one) ?? "" }, `${plural(times, "step")}: ${shorter(file.text(one) ?? "no prompt")}`)));
+    select.selectedIndex = Math.max(0, here.indexOf(shown));
+    choose();
+  }
 
-  function go(place) {
-    slider.value = place;
+  function choose() {
+    const before = shown;
+    shown = here[select.selectedIndex];
+    if (shown !== before) over();
     draw();
   }
 
+  /** Show the prompt and its rewards over the run. */
+  function over() {
+    at = new Map([...Map.groupBy(byPrompt.get(shown), (row) => step[row])].sort((a, b) => a[0] - b[0]).map(([number, own]) => [number, own.sort((a, b) => value(b) - value(a))]));
+    const line = ([number, own]) => {
+      const rewards = known(own), middle = RANKS[1][1](own);
+      return [el("button", { class: "link", onclick: () => go(number) }, `step ${number}`), count(own.length), num(rewards.at(-1)), num(reward[middle]), num(rewards[0]), [marks(file, middle), el("div", { class: "two-lines", dir: "auto" }, file.target(middle) || "no text")]];
+    };
+    const of = (name, pick) => ({ name, values: [...at.values()].map((own) => (Number.isNaN(reward[pick(own)]) ? null : reward[pick(own)])) });
+    const heads = ["step", ["completions", "n"], ["lowest", "n"], ["median", "n"], ["highest", "n"], "the completion with the median reward"];
+    text.replaceChildren(written(file.text(shown)));
+    history.replaceChildren(at.size > 1 ? lines([...at.keys()], RANKS.map(([name, pick]) => of(name, pick)), { label: "Reward of the best, the median and the worst completion" }) : "", el("details", {}, el("summary", {}, `The prompt in all ${plural(at.size, "step")}`), table(heads, [...at].map(line), { "aria-label": "Completions of the prompt", class: "short-table" })));
+  }
+
+  function known(rows) {
+    return rows.map((row) => reward[row]).filter((one) => !Number.isNaN(one));
+  }
+
+  function go(number) {
+    slider.value = steps.indexOf(number);
+    fill();
+  }
+
   function draw() {
-    const place = Number(slider.value), number = steps[place], own = at.get(number), rewards = known(number);
-    const before = place === 0 || since.value === "none" ? null : steps[since.value === "first" ? 0 : place - 1];
-    status.textContent = `step ${number} (${place + 1} of ${steps.length}): ${plural(own.length, "completion")}${rewards.length ? `, rewards ${fixed(rewards.at(-1))} to ${fixed(rewards[0])}` : ", no reward"}`;
-    chart.mark(number);
-    cards.replaceChildren(
-      ...RANKS.map(([name, pick]) => {
-        const row = pick(own), earlier = before === null ? null : pick(at.get(before));
-        const text = changed(earlier === null ? null : file.target(earlier), file.target(row));
-        return card(file, row, open, { heading: before === null ? name : `${name}, changes since step ${before}`, text });
-      }),
-    );
-    items.replaceChildren(itemRates(file, steps, at, place));
+    const number = steps[slider.value], seen = [...at.keys()], place = seen.indexOf(number), own = at.get(number), rewards = known(own);
+    const before = place === 0 || since.value === "none" ? null : seen[since.value === "first" ? 0 : place - 1];
+    const ranks = new Map(RANKS.toReversed().map(([name, pick]) => [pick(own), [name, pick]])); // of one completion: the best
+    status.textContent = `step ${number}, ${plural(here.length, "prompt")}; ${place + 1} of ${plural(seen.length, "step")} with this one: ${plural(own.length, "completion")}${rewards.length ? `, rewards ${fixed(rewards.at(-1))} to ${fixed(rewards[0])}` : ", no reward"}`;
+    cards.replaceChildren(...own.map((row) => {
+      const [name, pick] = ranks.get(row) ?? [], earlier = pick && before !== null ? file.target(pick(at.get(before))) : null;
+      return card(file, row, open, name && (before === null ? name : `${name}, changes since step ${before}`), changed(earlier, file.target(row)));
+    }));
+    items.replaceChildren(itemRates(file, seen, at, place));
   }
 }
 
@@ -195,8 +163,8 @@ function itemRates(file, steps, at, place) {
   return table(["item", [`passes at step ${steps[0]}`, "n"], [`at step ${steps[place]}`, "n"], [`at step ${steps.at(-1)}`, "n"], "over the steps"], rows, { "aria-label": "Pass rates of the items of the prompt" });
 }
 
-/** A card. `text` replaces the completion's text, for example by one with its changes marked. */
-function card(file, row, open, { heading = null, text = null } = {}) {
+/** A completion; `text` is a node with its text. */
+function card(file, row, open, heading, text) {
   const { rows } = file;
   const advantage = rows.advantage[row];
   return el(
@@ -212,7 +180,7 @@ function card(file, row, open, { heading = null, text = null } = {}) {
       el("button", { class: "link", onclick: () => open(row) }, "details"),
     ),
     marks(file, row),
-    text ?? written(file.target(row)),
+    text,
   );
 }
 

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
 READY = {
     "/": "#view table",
     "/judge": "[name=score]",
-    "/compare": "[name=run]",
+    "/compare": "[name=score]",
     "/library": "[name=new-checklists]",
     "/library?name=checklists/views.json": ".told p",
     "/batch?file=rows.jsonl": ".preview table",
@@ -212,15 +212,15 @@ def test_of_two_replies_about_the_settings_the_later_request_counts(page):
 
 def test_of_two_comparisons_the_later_one_counts(page):
     page.driver.get(f"{page.base}/compare")
-    page.wait("document.querySelector('[name=run]') !== null")
-    fill(page, "[name=response-A]", POCKET_RESPONSES[0])
-    fill(page, "[name=response-B]", POCKET_RESPONSES[4])
+    page.wait("document.querySelector('[name=score]') !== null")
+    fill(page, "[name=target-A]", POCKET_RESPONSES[0])
+    fill(page, "[name=target-B]", POCKET_RESPONSES[4])
     fill(page, "textarea.question", POCKET_QUESTIONS[0])
     page.js(HOLD, "judge")
-    page.driver.find_element("css selector", "[name=run]").click()
-    fill(page, "[name=response-B]", POCKET_RESPONSES[5])
+    page.driver.find_element("css selector", "[name=score]").click()
+    fill(page, "[name=target-B]", POCKET_RESPONSES[5])
     page.js("window.holds = false")
-    page.driver.find_element("css selector", "[name=run]").click()
+    page.driver.find_element("css selector", "[name=score]").click()
     shown = "[...document.querySelectorAll('.scorebar .score .num')].map((one) => one.title).join()"
     page.wait("document.querySelector('#chip [data-state=current]') !== null")
     before = page.js(f"return {shown}")
@@ -287,15 +287,15 @@ def test_two_responses_are_compared_by_ones_checklist_and_a_failure_stays_on_its
     first, second, third = POCKET_QUESTIONS
     (project / "checklists" / "own.json").write_text(json.dumps([first, second, {"question": third, "weight": -1}]))
     page.driver.get(f"{page.base}/compare")
-    page.wait("document.querySelector('[name=run]') !== null")
-    fill(page, "[name=response-A]", "The rain falls. Is it cold?")
-    fill(page, "[name=response-B]", "The rain falls. It is cold.")
+    page.wait("document.querySelector('[name=score]') !== null")
+    fill(page, "[name=target-A]", "The rain falls. Is it cold?")
+    fill(page, "[name=target-B]", "The rain falls. It is cold.")
     page.js(
         "const s = document.querySelector('[name=saved]'); s.value = 'checklists/own.json';"
         "s.dispatchEvent(new Event('change'))"
     )
     page.wait("document.querySelectorAll('.editor .item').length === 3")
-    page.driver.find_element("css selector", "[name=run]").click()
+    page.driver.find_element("css selector", "[name=score]").click()
     page.wait("document.querySelectorAll('.compared-items .pill').length === 6")
     items = page.js(
         "return [...document.querySelectorAll('.compared-items td:first-child')].map((td) => td.textContent)"
@@ -310,7 +310,7 @@ def test_two_responses_are_compared_by_ones_checklist_and_a_failure_stays_on_its
     assert "by pocket" in page.js("return document.querySelector('.scorebar').textContent"), (
         "each side names its judge"
     )
-    field = page.driver.find_element("css selector", "[name=response-B]")
+    field = page.driver.find_element("css selector", "[name=target-B]")
     field.send_keys(" No.")
     page.wait("document.querySelector('#chip [data-state=stale]') !== null")
     field.send_keys(*["\ue003"] * 4)
@@ -323,7 +323,7 @@ def test_two_responses_are_compared_by_ones_checklist_and_a_failure_stays_on_its
     assert current == items[1]
     page.js("document.querySelector('.side-B details').open = true")
     fill(page, ".side-B [name=threshold]", "3")
-    page.driver.find_element("css selector", "[name=run]").click()
+    page.driver.find_element("css selector", "[name=score]").click()
     page.wait("document.querySelector('.side-B [role=alert]') !== null")
     assert "threshold" in page.js("return document.querySelector('.side-B [role=alert]').textContent")
     page.wait("document.querySelector('.scorebar .score .num') !== null")
@@ -335,10 +335,10 @@ def test_candidates_of_a_file_are_compared(page, project):
     page.driver.get(page.base)
     page.wait("document.querySelector('.files a') !== null")
     page.driver.find_element("xpath", "//a[@aria-label='Compare: candidates.jsonl']").click()
-    page.wait("document.querySelector('[name=response-B]')?.value")
+    page.wait("document.querySelector('[name=target-B]')?.value")
     assert page.js("return document.querySelectorAll('.editor .item').length") == 3
     page.js("const s = document.querySelector('[name=pick-B]'); s.value = '2'; s.dispatchEvent(new Event('change'))")
-    assert page.js("return document.querySelector('[name=response-B]').value") == POCKET_RESPONSES[2]
+    assert page.js("return document.querySelector('[name=target-B]').value") == POCKET_RESPONSES[2]
     (project / "candidates.jsonl").unlink()
 
 

@@ -15,7 +15,7 @@ RUN = "/report?file=example/rewards.jsonl#/0"
 VIEWS = {
     "/": "#view table",
     "/judge": "[name=score]",
-    "/compare": "[name=run]",
+    "/compare": "[name=score]",
     "/build": ".editor .item",
     "/annotate?file=rows.jsonl&annotator=cy": ".item",
     "/batch?file=rows.jsonl": ".preview table",
@@ -75,9 +75,9 @@ def test_every_view(fox, base, width, dark):
 
 def test_the_keyboard_is_enough(fox, base):
     fox.resize(1440)
-    kept = {"input": "Write about the weather.", "target": POCKET_RESPONSES[-1], "checklist": POCKET_QUESTIONS}
+    kept = {"input": "Write about the weather.", "targets": POCKET_RESPONSES[-1:], "checklist": POCKET_QUESTIONS}
     fox.get(f"{base}/judge")
-    fox.run("sessionStorage.setItem('judge-view', arguments[0])", json.dumps(kept))
+    fox.run("sessionStorage.setItem('/judge', arguments[0])", json.dumps(kept))
     shown(fox, f"{base}/judge", "[name=score]")
     fox.keys(ENTER, held=CONTROL)
     fox.wait("return document.querySelector('.scorebar .score') !== null")

@@ -115,7 +115,7 @@ def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judg
     _row(page, 3)
     page.wait("document.querySelector('[name=input]').value.endsWith('What is 2?')")
     answered = judge.answered.total()
-    page.driver.find_element("css selector", "[name=run]").click()
+    page.driver.find_element("css selector", "[name=score]").click()
     page.wait("document.querySelectorAll('.side [role=alert]').length === 2")
     told = page.js("return document.querySelector('.side [role=alert]').textContent")
     assert "candidates.jsonl, line 3" in told and "broken.png" in told and judge.answered.total() == answered
@@ -127,20 +127,15 @@ def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judg
 
 
 def test_a_row_of_a_report_keeps_its_images_in_judge_and_compare(page, judge):
-    for button, run, answers in (
-        ("Open in Judge", "score", ".editor .pill"),
-        ("Compare", "run", ".compared-items .pill"),
-    ):
+    for button, answers in (("Open in Judge", ".editor .pill"), ("Compare", ".compared-items .pill")):
         page.driver.get("about:blank")
         page.driver.get(f"{page.base}/report?file=scored.jsonl#/0/matrix/0")
         page.wait("document.querySelector('.panel .images img')?.complete")
         check(shown(page), ["image 1"])
         page.driver.find_element("xpath", f"//button[.='{button}']").click()
-        page.wait(
-            f"document.querySelector('[name={run}]') !== null && document.querySelector('.images img')?.complete"
-        )
+        page.wait("document.querySelector('[name=score]') !== null && document.querySelector('.images img')?.complete")
         check(shown(page), ["image 1"])
-        page.driver.find_element("css selector", f"[name={run}]").click()
+        page.driver.find_element("css selector", "[name=score]").click()
         page.wait("document.querySelector('#chip [data-state=current]') !== null")
         found = page.js("return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)", answers)
         assert len(found) > 1 and {one.split()[0] for one in found} == {"yes"}
@@ -202,6 +197,6 @@ def _row(page, number: int) -> None:
 
 
 def _answers(page) -> list[str]:
-    page.driver.find_element("css selector", "[name=run]").click()
+    page.driver.find_element("css selector", "[name=score]").click()
     page.wait("document.querySelector('#chip [data-state=current]') !== null")
     return page.js("return [...document.querySelectorAll('.compared-items .pill')].map((one) => one.textContent)")
