@@ -11,7 +11,7 @@ from checklist_rewards.generators.constraints.reading import Clause, Spec, Strin
 from checklist_rewards.generators.constraints.rules import counts, language, measures, times, without
 from checklist_rewards.generators.constraints.things import regex_check
 
-_PLACED = re.compile(r"(?P<verb>[<>])[dagryWf]*?(?:i[dry]+?)?i(?P<named>[dDgaEW,:SKrtbyi]*)$")
+_PLACED = re.compile(r"(?P<verb>[<>])[dagryWf]*?(?:i[dry]+?)?i[dDgaEW,:SKrtbyi]*$")
 _LAST = re.compile(r"[ga]*(?P<f>f)[WSut](?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*|6)[gda,:]*$")
 
 
@@ -23,13 +23,8 @@ def quoted_strings(clause: Clause) -> Iterator[Found]:
             continue
         before = clause.symbols[:at]
         if placed := _PLACED.search(before):
-            one = given.values[0]
-            if (
-                "K" in placed["named"]
-                or "I" in before
-                or (len(one) == 1 and one != "I" and "W" not in placed["named"])
-            ):
-                continue
+            if len(given.values[0]) == 1 and given.values[0] != "I":
+                continue  # a letter or a mark
             found = _at(at, given, "starts" if placed["verb"] == "<" else "ends", False)
             yield found._replace(start=_named_from(clause, at), verbs=placed["verb"])
         elif last := _LAST.search(before):
