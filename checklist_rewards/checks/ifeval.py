@@ -225,12 +225,14 @@ def _checked(instruction: str, kwargs: Mapping[str, Any] | None) -> tuple[Spec, 
         raise ChecklistError(f"instruction {instruction!r}: {error}.") from None
 
 
-def _quantity(spec: Spec, thing: str) -> str:
-    if "at_least" in spec and "at_most" in spec:
-        return f"between {spec['at_least']} and {spec['at_most']} {thing}"
-    if "exactly" in spec:
-        return f"exactly {spec['exactly']} {thing}"
-    return f"at least {spec['at_least']} {thing}" if "at_least" in spec else f"at most {spec['at_most']} {thing}"
+def quantity(bounds: Spec, thing: str) -> str:
+    """Bounds in words: "at least 3 hashtags", "exactly 1 hashtag"."""
+    if "at_least" in bounds and "at_most" in bounds:
+        return f"between {bounds['at_least']} and {bounds['at_most']} {thing}"
+    bound = next(bound for bound in ("exactly", "at_least", "at_most") if bound in bounds)
+    if bounds[bound] == 1:
+        thing = re.sub(r"(?:(?<=sh)e)?s\b", "", thing, count=1)
+    return f"{bound.replace('_', ' ')} {bounds[bound]} {thing}"
 
 
 def _all_of(words: Any, last: str) -> str:
@@ -239,18 +241,18 @@ def _all_of(words: Any, last: str) -> str:
 
 
 _QUESTIONS: dict[str, Callable[[Spec], str]] = {
-    "words": lambda s: f"have {_quantity(s, 'words')}",
-    "sentences": lambda s: f"have {_quantity(s, 'sentences')}",
-    "paragraphs": lambda s: f"have {_quantity(s, 'paragraphs')}",
-    "bullets": lambda s: f"have {_quantity(s, 'bullet points')}",
-    "highlights": lambda s: f"highlight {_quantity(s, 'passages')} with asterisks",
-    "sections": lambda s: f'have {_quantity(s, "sections")} marked with "{s["marker"]}"',
-    "placeholders": lambda s: f"have {_quantity(s, 'placeholders')} in square brackets",
-    "capital_words": lambda s: f"have {_quantity(s, 'words in capital letters')}",
+    "words": lambda s: f"have {quantity(s, 'words')}",
+    "sentences": lambda s: f"have {quantity(s, 'sentences')}",
+    "paragraphs": lambda s: f"have {quantity(s, 'paragraphs')}",
+    "bullets": lambda s: f"have {quantity(s, 'bullet points')}",
+    "highlights": lambda s: f"highlight {quantity(s, 'passages')} with asterisks",
+    "sections": lambda s: f'have {quantity(s, "sections")} marked with "{s["marker"]}"',
+    "placeholders": lambda s: f"have {quantity(s, 'placeholders')} in square brackets",
+    "capital_words": lambda s: f"have {quantity(s, 'words in capital letters')}",
     "keywords": lambda s: f"contain {_all_of(s['words'], 'or' if s.get('need') == 'any' else 'and')}",
     "forbidden": lambda s: f"do without {_all_of(s['words'], 'and')}",
-    "keyword_count": lambda s: f'contain "{s["word"]}" {_quantity(s, "times")}',
-    "letters": lambda s: f'contain "{s["letters"]}" {_quantity(s, "times")}',
+    "keyword_count": lambda s: f'contain "{s["word"]}" {quantity(s, "times")}',
+    "letters": lambda s: f'contain "{s["letters"]}" {quantity(s, "times")}',
     "language": lambda s: f"use only the language {s['language']!r}",
     "json": lambda s: "consist of valid JSON only",
     "title": lambda s: "have a title in double angular brackets",
@@ -261,7 +263,7 @@ _QUESTIONS: dict[str, Callable[[Spec], str]] = {
     "two_responses": lambda s: "give two different answers, separated by six asterisks",
     "paragraph_start": lambda s: f'begin paragraph {s["paragraph"]} with "{s["word"]}"',
     "casing": lambda s: f"use {'capital' if s['casing'] == 'upper' else 'small'} letters only",
-    "regex": lambda s: f"match {s['pattern']!r} {_quantity(s, 'times')}",
+    "regex": lambda s: f"match {s['pattern']!r} {quantity(s, 'times')}",
     "verifiable": lambda s: verifiable_words(s["name"], s["arguments"]),
     "all": lambda s: " and ".join(_QUESTIONS[inner["type"]](inner) for inner in s["checks"]),
 }

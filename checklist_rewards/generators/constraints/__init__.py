@@ -8,11 +8,11 @@ Requirements that are found but that no check expresses ("about 100 words", "eac
 returned with the reason and without a check, so that a writer or a person can take them over.
 
 `lexicon.py` has the words that the rules know, each with a symbol, so a clause is a short string of symbols.
-`rules.py` has the table of things that are counted or left out and the rules about given words, `forms.py` the table
-of whole phrases. A rule finds a thing and the checks for a clause that requires or forbids it. `filtering.py` then
-decides from the symbols around the thing whether it is required, forbidden, or neither: a clause that its grammar does
-not describe requires nothing. Two requirements that contradict each other have no check, and each reason names the
-other.
+`things.py` has the table of things that are counted or left out. `rules.py` reads these, casing and language;
+`strings.py` reads given words and fixed shapes such as JSON, and has the table of all rules. A rule finds a thing and
+the checks for a clause that requires or forbids it. `filtering.py` then decides from the symbols around the thing
+whether it is required, forbidden, or neither: a clause that its grammar does not describe requires nothing. Two
+requirements that contradict each other have no check, and each reason names the other.
 """
 
 from checklist_rewards.generators.constraints.generator import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 _UNITS = (
@@ -106,13 +106,3 @@ def amount(how: str, value: int) -> Amount:
     """The bounds of a number with its comparison."""
     low = {"L": None, "U": None, "O": value + 1}.get(how, value)
     return Amount(low, {"G": None, "O": None, "U": value - 1}.get(how, value), how)
-
-
-def quantity(bounds: Mapping[str, int], thing: str) -> str:
-    """Bounds in words: "at least 3 hashtags"."""
-    low, high, exactly = bounds.get("at_least"), bounds.get("at_most"), bounds.get("exactly")
-    if exactly is not None:
-        return f"exactly {exactly} {thing}"
-    if low is not None and high is not None:
-        return f"between {low} and {high} {thing}"
-    return f"at least {low} {thing}" if high is None else f"at most {high} {thing}"

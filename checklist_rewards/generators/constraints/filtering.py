@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from checklist_rewards.checks.ifeval import question_of_instruction
-from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec
+from checklist_rewards.generators.constraints.reading import Clause, Requirement, Spec
+from checklist_rewards.generators.constraints.things import question_of
 
 A_PART = "it is about a part of the response"
 CONDITIONAL = "it holds only under a condition"
@@ -30,6 +30,7 @@ NO_BOUND = "every response or none meets it"
 UNCLEAR = "the rules cannot tell whether it is required or forbidden"
 
 
+ANY_VERB = "otcwb6vi"
 INCLUDES = "owivb"
 """Symbols of the verbs and links that ask for words."""
 
@@ -54,77 +55,68 @@ class Found(NamedTuple):
     """The check counts words or letters, which it cannot in every language."""
     form: bool = False
     """It is the form of the text that a task asks for: its language or its casing."""
-    verbs: str = "otcwb6vi"
+    verbs: str = ANY_VERB
     """Symbols of the verbs or links that can govern it."""
-    first: int | None = None
-    """Where its evidence begins, if not at `start`."""
-    last: int | None = None
-    """Where its evidence ends, if not at `end`."""
     subject: bool = False
     """It has its own verb: "the letter e must appear at least twice"."""
     negations: int = 0
     """Negations inside it."""
 
 
-# Parts of the forms. `seg` is the part of a clause whose negations count.
-_SAFE = r"[^jqz!]"  # before the part: no condition, permission or report
+# Parts of the forms. `seg` is the part of a clause whose negations count, `verb` what governs the thing.
+_OTHERS = r"(?:.*[,k:\-]|[^nMN]*(?=s))?"  # other parts of the clause
 _LEAD = r"[akfE,:#1\-]*"
 _ASKED = r"(?:s[aiydDr^]*)?"
-_FILL = r"[dDgawib6ryHE]*"
-_ALONE = r"[dDgawi6rHE]*"
+_PLACE = r"(?:[i~][dri>]*,?)?"
+_WORDS = r"(?:[dDgawib6yHE]|(?<=[dgi])r)*"
+_FILL = rf"{_WORDS}N?{_WORDS}"
 _RESPONSE = r"(?:[dg]*u?g*[rS]*r|y(?:idr)?)(?:iy+|\^?y[tuo5]+|y|a)?"
-
-# "make sure to use", "do not mention"
-_ORDER = re.compile(
-    rf"(?:{_SAFE}*[,k:\-]|[^jqz!nMN]*(?=s))?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?(?:y[mM])?[anMfE]*(?P<verb>[otc<>]|(?<=n)w)[an]*{_FILL}N?{_FILL})"
-)
-# "your answer should contain", "it must not"
-_SUBJECT = re.compile(
-    rf"(?:{_SAFE}*[,k:\-])?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?{_RESPONSE}a*[mM][ankfE]*(?P<verb>[ob6tcvw<>]?){_FILL}N?{_FILL})"
-)
-# a second verb after an order or a subject: "…, and must not"
-_AGAIN = re.compile(
-    rf"{_SAFE}*[otc<>mM]{_SAFE}*[,k](?P<seg>{_LEAD}(?:[mM][an]*"
-    rf"|(?=v))(?P<verb>[ob6tcv<>]?){_FILL}N?{_FILL})"
-)
+_GOVERNED = [
+    re.compile(form)
+    for form in (
+        # "make sure to use", "do not mention"
+        rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}(?:y[mM])?[anMfE]*(?P<verb>[otc<>]|(?<=n)w)[an]*{_FILL})",
+        # "your answer should contain", "it must not"
+        rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}{_RESPONSE}a*[mM][ankfE]*(?P<verb>[ob6tcvw<>]?){_FILL})",
+        # a second verb after an order or a subject: "…, and must not"
+        rf"(?:.*[mM].*|[^\^]*[ot][^\^]*)[,k](?P<seg>{_LEAD}(?:[mM][an]*|(?=v))(?P<verb>[ob6tcv<>]?){_FILL})",
+        # a subject without "must": "make sure your answer has"
+        rf"{_OTHERS}(?P<seg>{_LEAD}(?:s[ai^]*|t(?=d)){_RESPONSE}[aE]*(?P<verb>[mMbvo6])[an]*{_FILL})",
+    )
+]
 # "write a poem about the sea in"
 _TOPIC = re.compile(
-    rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:{_ASKED}a*(?P<task>[otc<>5])|s"
-    rf"|(?:[i~][dri>]*,?)?{_RESPONSE}a*m[ab6]*[obtv6])(?P<topic>(?:[^jqzotv<>mMnc!:8]|!(?=u)|(?<=[dDg])t)*?)"
-    rf"(?P<seg>,?k?a*(?:(?P<verb>[iw<>6])|[N]w?|\^[mM]?[an]*(?P<verb2>[ovb6t<>])|n[wi]){_FILL})"
+    rf"{_OTHERS}{_LEAD}(?:{_ASKED}a*(?P<task>[otc5])|s|{_PLACE}{_RESPONSE}a*m[ab6]*[obtv6])"
+    rf"(?P<topic>(?:[^otv<>mMnc:8]|(?<=[dDg])t)*?)"
+    rf"(?P<seg>,?k?a*(?:(?P<verb>[iw<>6])|Nw?|\^[mM]?[an]*(?P<verb2>[ovb6t<>])|n[wi])[dDgbaE]*w?i?[dDgaE]*N?[dDgaE]*)"
 )
-# known words only, or nothing: "please, no"
-_BARE = re.compile(rf"(?P<head>{_SAFE}*[,k:\-]+)?(?P<seg>{_LEAD}(?:s[aiydDr]*)?[nN]?w?{_ALONE}N?{_ALONE})")
-# a subject without "must": "make sure your answer has"
-_STATED = re.compile(
-    rf"(?:{_SAFE}*[,k:\-]|[^jqz!nMN]*(?=s))?(?P<seg>{_LEAD}(?:s[ai^]*"
-    rf"|t(?=d)){_RESPONSE}[aE]*(?P<verb>[mMbvo6])[an]*{_FILL}N?{_FILL})"
-)
-# what may stand before a comma in front of `_BARE`
-_HEAD = re.compile(
-    rf"(?:{_SAFE}*[,k:\-])?{_LEAD}(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])"
+# known words only, or nothing, perhaps after an order: "please, no"
+_BARE = re.compile(
+    rf"(?P<head>(?:.*[,k:\-])?{_LEAD}(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])[^\^]*"
+    rf"[,k:\-]+)?(?P<seg>{_LEAD}(?:s[aiydDr]*)?[nN]?w?[dDgawi6rHE]*N?[dDgawi6rHE]*)"
 )
 # what may stand before a thing with its own verb: "make sure that" the word "sea" appears
-_OWN_VERB = re.compile(rf"(?:{_SAFE}*[,k:\-])?(?P<seg>{_LEAD}{_ASKED}(?:[i~][dri>]*,?)?[dDgaiyN^rbo]*)")
+_OWN_VERB = re.compile(rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}[dDgaiyN^rbo]*)")
 # the verb after a thing: "must be used", "is forbidden"
 _PASSIVE = re.compile(r"[a,]*(?P<how>[mMnb6vka]*)(?P<what>[234]|i(?:y|d+r))")
-# a relative clause with a second verb
-_RELATIVE = re.compile(r"\^a*(?P<verb>[<>v]i?)[^^:]*[,k]+a*$")
 # what may follow a thing
 _NEXT = re.compile(r"$|[,:kaiw~^hNsQ\-y*@6l8qz]|e6|Ld*r|E(?=$|[,:k])")
-# what makes a thing that of a part: "per page", "in the title"
-_OF_PART_AFTER = re.compile(
-    r"~y|(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDgr]*[fpT#]|a*i[dDg]+(?:[S<>]|W(?![:,]?[Qu1]))|a*[pT]|-?a*[fp]"
-)
-_PLACE_AFTER = re.compile(
-    r"[^.,]{0,20}\b(?:more|less|as|very|quite|too) (?:often|frequently|rarely|much|sparingly)\b"
-    r"|\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b"
-    r"|[^.\n]{0,200}\bnot both\b|\s*by\b"
-)
-"""Words after a keyword that make it another requirement than that it occurs."""
-_FOR_ANOTHER = re.compile(r"\s*(?:for (?!my|our|his|her|an? )|by )")
-_SUB_PART = re.compile(r"\s*in the (?:caption|dialogue|signature)\b(?! you)")
-_THEN = re.compile(r"(?:\s[a-z]+){0,2}[,\s]*(?:and |then |and then )(?:explain|justify|discuss|describe|translate)\b")
+# what may follow a string: not "on its own", "to begin", "not both"
+_NEXT_STRING = re.compile(rf"(?!,k?n[ud]|i[dD]*[<>]|~)(?:{_NEXT.pattern})")
+# a part of the response: "each title", "in the conclusion, use", "in the second stanza", "per page", "on it"
+_PART = re.compile("e(?!6)|[pfT]")
+_PART_FIRST = re.compile(r"[ak#\-]*[i~][^,]*[pfeT][^,]*,")
+_PART_AFTER = re.compile("(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDg]*[ur]?[fpTS#]|-?a*[pfT]|[^,k]*~y")
+_THEN = re.compile("[a,k]*5(?:y|i|a|$)|[,k]+[dDg]*p")
+"""Another task or another part: "and explain it", "and a title of"."""
+_OTHER_TEXT = re.compile(r"[j!]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]")
+"""A report, another task, a text after a colon."""
+_SAYS = re.compile(",[dD@iy]*[ur]{0,2}j")
+_NAMES_ANOTHER = frozenset(
+    "list name suggest recommend think choose pick translate convert describe discuss explain compare analyze analyse "
+    "evaluate".split()
+) | {"come up with"}
+"""Verbs of tasks whose object is not written: what follows "that" or "with" belongs to it."""
 _LANGUAGE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
 _CODE = re.compile(
     rf"\b(?:in|using) {_LANGUAGE}(?!\w)"
@@ -153,25 +145,11 @@ _IN_UNCOUNTED = re.compile(
     rf"|\b(?:{_UNCOUNTED.replace(' ', '|')})\s+(?:[a-z]+ )?(?:language|poem|essay|text|story|letter|email)\b"
 )
 _UNCOUNTED_WORDS = frozenset(_UNCOUNTED.split())
-_ASKED_ABOUT = re.compile(
-    r"[\s\W]*(?:is|was|are|does|did|do|should|would|what|why|how|which|who|when|can)\b(?! you)[^.!?]{0,200}"
-    r"\b(?:that|this|it|one|them|out)\b[^.!?]{0,200}\?"
-)
-"""A question about the statement before it: "Our bio must be under 50 words. Is that too little?"."""
+_WRITTEN = re.compile("[dDgawib6ryHEot5nNv]*")
 _QUESTIONS = frozenset(
     "is are was were do does did should would could can may must has have what why how which who whose whom when "
     "where am will shall".split()
 )
-_LISTS = frozenset("list name suggest recommend think choose pick".split()) | {"come up with"}
-_TOPICS = frozenset("about on describing regarding of".split())
-_SHOWS = frozenset("describe discuss explain compare analyze analyse evaluate suggest list name".split())
-_MATERIAL = frozenset("shorten rewrite edit correct improve expand rephrase review translate proofread".split())
-_GIVEN = re.compile(
-    r"\b(?:following|instructions?|rules?|guidelines?|prompt|request|sign|poster|notice|reads?|memo|sentence|text"
-    r"|essay)\b[^:]*:"
-)
-"""A colon after which the prompt gives a text, not an order."""
-_WRITTEN = re.compile(r"[dDgawib6ryHEot5nNv]*")
 
 
 class _Form(NamedTuple):
@@ -184,64 +162,43 @@ class _Form(NamedTuple):
     verb: int
     """The verb or link that governs the thing, -1 for none."""
     negations: int
-    bare: bool = False
-    """No verb governs the thing."""
+    topic: str | None = None
+    """The symbols between a task and the link to the thing."""
 
 
 def _form(clause: Clause, found: Found) -> _Form | None:
     """How the words before a thing ask for it, None if they do not."""
     left = clause.symbols[: found.start]
     if found.form:
-        left = re.sub(r"Y,?k?(?=[aE]*$)", "", left)
-    if re.search(r"[nM],|\^b,i|^[ak,#\-]*n[dry]", left):
-        return None
-    if ":" in left and _GIVEN.search(clause.text, 0, clause.tokens[found.start].start - clause.start):
-        return None
-    if str(clause.tokens[0].value) in ("is", "does", "do", "are", "has") and re.fullmatch(_WRITTEN, left[1:]):
-        return _Form(0, 0, -1, _negations(left), bare=True)  # a question of a checklist as a statement
+        left = re.sub(r"Y,?k?(?=[aE]*$)", "", left)  # "in English and in capital letters"
+    if clause.tokens[0].value in ("is", "does", "do", "are", "has") and _WRITTEN.fullmatch(left[1:]):
+        return _Form(0, 0, -1, _negations(left))  # a question of a checklist as a statement
     if found.subject:
         own = _OWN_VERB.fullmatch(left)
-        return own and _Form(own.start("seg"), own.start("seg"), -1, _negations(own["seg"]), bare=True)
-    for expression in (_ORDER, _SUBJECT, _AGAIN, _STATED):
+        return own and _Form(own.start("seg"), own.start("seg"), -1, _negations(own["seg"]))
+    for expression in _GOVERNED:
         if (match := expression.fullmatch(left)) and (not match["verb"] or match["verb"] in found.verbs):
-            verb = match.start("verb") if match["verb"] else -1
-            return _Form(match.start("seg"), max(verb, match.start("seg")), verb, _negations(match["seg"]))
-    if str(clause.tokens[found.start].value) in ("within", "under"):
+            verb, seg = match.start("verb") if match["verb"] else -1, match.start("seg")
+            if (
+                match["verb"] in tuple("<>")
+                and str(clause.tokens[verb].value).endswith("s")
+                and not set("smM") & set(match["seg"])
+            ):
+                return None  # "a word that starts with this and ends with that"
+            return _Form(seg, max(verb, seg), verb, _negations(match["seg"]))
+    if clause.tokens[found.start].value in ("within", "under"):
         left += "i"
     if (match := _TOPIC.fullmatch(left)) and (match["verb"] or match["verb2"] or "w") in found.verbs:
         task = match.start("task") if match["task"] else match.start("topic")
-        at = max(match.start("verb"), match.start("verb2"))
-        if (
-            clause.tokens[task].value in _LISTS
-            and 0 <= at < found.start
-            and clause.tokens[at].value not in ("in", "using", "as")
-        ):
+        verb = max(match.start("verb"), match.start("verb2"))
+        return _Form(match.start("seg"), task, verb, _negations(match["seg"]), topic=match["topic"])
+    if match := _BARE.fullmatch(left):
+        seg, negations = match.start("seg"), _negations(match["seg"])
+        thing = clause.symbols[found.start : found.end]
+        if not negations and set("nM") & set(match["head"] or ""):
             return None
-        if (
-            0 <= at < found.start
-            and clause.tokens[at].value == "of"
-            and clause.symbols[found.start] not in "GLOUEAB#Dc"
-        ):
-            return None
-        return _Form(match.start("seg"), task, at, _negations(match["seg"]))
-    match = _BARE.fullmatch(left)
-    if match and (not (match["head"] or "").strip("ak,-:#1") or _HEAD.match(match["head"])):
-        negations = _negations(match["seg"])
-        if not negations and set(match["head"] or "") & set("nM"):
-            return None
-        listed = re.search(r"[t5].*[iw^]", match["head"] or "")
-        if listed and clause.tokens[listed.start()].value in _LISTS:
-            return None
-        if (
-            not negations
-            and not set(match["seg"]) & set("iw")
-            and (
-                clause.symbols[found.start] in "CQWZYJdD7g"
-                and not set("#x") & set(clause.symbols[found.start : found.end])
-            )
-        ):
-            return None
-        return _Form(match.start("seg"), match.start("seg"), -1, negations, bare=True)
+        if negations or thing[0] not in "CQWZYJdDg" or set("iw") & set(match["seg"]) or set("#x") & set(thing):
+            return _Form(seg, seg, -1, negations)
     return None
 
 
@@ -249,182 +206,94 @@ def _negations(symbols: str) -> int:
     return sum(symbols.count(symbol) for symbol in "nNM")
 
 
+def _asks(clause: Clause) -> bool:
+    """Whether a clause is a question, not a request."""
+    first = next((n for n, symbol in enumerate(clause.symbols) if symbol not in "a,k"), 0)
+    return (
+        clause.text.rstrip().endswith("?")
+        and clause.symbols[first] != "s"
+        and str(clause.tokens[first].value).split()[0] in _QUESTIONS
+    )
+
+
+def _of_another(clause: Clause, form: _Form, found: Found) -> bool:
+    """Whether a thing after a topic belongs to something that the topic names: "a poem about a letter with"."""
+    topic, seg = form.topic or "", clause.symbols[form.segment : found.start]
+    link = str(clause.tokens[form.verb].value) if 0 <= form.verb < found.start else ""
+    if clause.tokens[form.task].value in _NAMES_ANOTHER and link not in ("in", "using", "as", ""):
+        return True
+    relative, last = "^" in seg, topic[-1:]
+    if re.fullmatch("[dDga#y]*[gur]*ra*y?", topic):  # a text and nothing else
+        return relative and "d" in topic
+    if relative or link == "of":
+        return not re.match("[Dgak#y]*[gu]*r", topic) or last in "rRpSW," or (link == "of" and "iD" in topic)
+    if found.form and "6" in seg:
+        return True
+    if seg[:1] == "," or re.search("#[dga]*.$", topic) or (link in ("in", "using") and not found.form):
+        return False
+    return last in ("r", "R", "p", "W") or (last == "S" and link in ("with", "of"))
+
+
 def decide(clause: Clause, found: Found) -> Requirement | None:
     """The requirement of a thing in its clause, with a check or with the reason why it has none; None if the clause
     requires nothing."""
     symbols = clause.symbols
-    right = symbols[found.end :]
+    left, right = symbols[: found.start], symbols[found.end :]
+    if "z" in clause.header + left + right:
+        return _without(clause, found, PERMITTED)
+    if "q" in clause.header + left + right:
+        return _without(clause, found, CONDITIONAL)
+    if _asks(clause) or _OTHER_TEXT.search(left) or _SAYS.search(right):
+        return None
     passive = _PASSIVE.match(right)
-    if passive and (passive["how"].strip("a") or ("s" in symbols[: found.start] and passive["what"] in "234")):
-        found = found._replace(subject=True, end=found.end + passive.end())
+    if passive and (passive["how"].strip("a") or ("s" in left and passive["what"] in "234")):
         refused = _negations(passive["how"]) + (passive["what"] == "3")
-        found = found._replace(negations=found.negations + refused)
+        found = found._replace(subject=True, end=found.end + passive.end(), negations=found.negations + refused)
         right = symbols[found.end :]
-    else:
-        passive = None
-    around = symbols[: found.start] + symbols[found.last or found.end :]
-    reason = found.reason
+    right = re.sub("^[ug]{0,3}r", "", right)  # "a 300-word magazine article"
     form = _form(clause, found)
-    if form is None or _asks(clause) or (found.subject or symbols[form.task] in "mM") and _asked_about(clause):
-        if form is None and "z" in around:
-            return _without(clause, found, PERMITTED)
-        if form is None and "q" in around:
-            return _without(clause, found, CONDITIONAL)
-        part = not form and set("epfT") & set(around) and found.every
-        return _without(clause, found, reason or A_PART) if (reason and form) or part else None
-    if right[:1] in tuple("ugr") and str(clause.tokens[found.end - 1].value) in (
-        "word",
-        "sentence",
-        "paragraph",
-        "section",
-    ):
-        right = re.sub("^[ug]{0,3}r", "", right)
-    if not _NEXT.match(right) or (re.search(r",[dD@iy]*[ur]{0,2}j", symbols[found.last or found.end :])):
-        return _without(clause, found, A_PART) if right[:1] == "p" else None
-    reason = _reason(clause, found, form, around, right) or reason
-    if form.verb >= 0 and str(clause.tokens[form.verb].value).endswith("s"):
-        first = _RELATIVE.search(symbols, 0, form.verb)  # "a word that starts with "a" and ends with"
-        shared = first and decide(clause, found._replace(start=first.end("verb"), verbs="<>vi"))
-        if first and not (shared and shared.check):
-            return None
+    following = _NEXT_STRING if found.verbs.startswith(INCLUDES) else _NEXT
+    if form is None or not following.match(right) or (form.topic is not None and _of_another(clause, form, found)):
+        return _without(clause, found, A_PART) if found.every and _PART.search(left + right) else None
     negations = form.negations + found.negations
-    if passive and passive["what"] == "4" and not negations:
-        reason = reason or ("" if found.check and "at_most" in found.check else PERMITTED)
     check, question = (found.denied, found.denied_question) if negations == 1 else (found.check, found.question)
-    if not reason and (negations > 1 or (negations and right[:1] == "8") or right[:1] == "l"):
+    reason = _reason(clause, found, form, right) or found.reason
+    if not reason and passive and passive["what"] == "4" and not negations:
+        reason = PERMITTED
+    if not reason and (
+        check is None
+        or _negations(clause.header)
+        or negations > 1
+        or (negations and right[:1] == "8")
+        or right[:1] == "l"
+    ):
         reason = UNCLEAR
     if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
-        return _without(clause, found, reason or (UNCLEAR if check is None else NO_BOUND))
-    start = found.start if found.first is None else found.first
-    if negations == 1:
-        at = max(symbols.rfind(symbol, 0, found.start) for symbol in "nNM")
-        start = at if at >= form.segment else start
-    elif found.verbs.startswith(INCLUDES) and form.verb >= 0:
-        start = form.verb
-    return Requirement(
-        clause.tokens[start].start,
-        clause.tokens[(found.last or found.end) - 1].end,
-        check,
-        question or question_of_instruction(check),
-    )
+        return _without(clause, found, reason or NO_BOUND)
+    verb = form.verb if found.verbs != ANY_VERB or symbols[form.verb] == "o" and found.form else -1
+    negation = max(symbols.rfind(symbol, form.segment, found.start) for symbol in "nNM") if negations else -1
+    start = next((at for at in (negation, verb) if at >= 0), found.start)
+    first, last = clause.tokens[start], clause.tokens[found.end - 1]
+    return Requirement(first.start, last.end, check, question or question_of(check))
 
 
-def _without(clause: Clause, found: Found, reason: str) -> Requirement:
-    return Requirement(clause.tokens[found.start].start, clause.tokens[found.end - 1].end, None, reason=reason)
-
-
-def _asks(clause: Clause) -> bool:
-    """Whether a clause is a question, not a request."""
-    if not clause.text.rstrip().endswith("?"):
-        return False
-    first = next((n for n, symbol in enumerate(clause.symbols) if symbol not in "a,k"), 0)
-    return clause.symbols[first] != "s" and str(clause.tokens[first].value).split()[0] in _QUESTIONS
-
-
-def _asked_about(clause: Clause) -> bool:
-    return _ASKED_ABOUT.match(clause.view.text, clause.end) is not None and clause.symbols[:1] not in ("s", "t", "o")
-
-
-def _reason(clause: Clause, found: Found, form: _Form, around: str, right: str) -> str:
-    """Why a thing is not required as it stands, "" if it is."""
-    header, symbols, view = clause.header, clause.symbols, clause.view
-    if "z" in around or "z" in header:
-        return PERMITTED
-    if "q" in around or "q" in header:
-        return CONDITIONAL
-    if header and _negations(header):
-        return UNCLEAR
-    if _of_code(view) and not _OF_RESPONSE.search(clause.text):
+def _reason(clause: Clause, found: Found, form: _Form, right: str) -> str:
+    """Why a thing is not required of the response as it stands, "" if it is."""
+    if clause.view.search(_CODE, _CODE_WORDS) and not _OF_RESPONSE.search(clause.text):
         return OF_CODE
-    if found.counts and _uncounted(view):
+    if found.counts and clause.view.search(_IN_UNCOUNTED, _UNCOUNTED_WORDS):
         return OTHER_LANGUAGE
-    before = symbols[form.task : found.start]
-    lead = symbols[: form.segment] + symbols[form.segment : form.task]
-    if re.match(r"[ak#\-]*[i~](?![GLOUE]?#)[^,]*[pfeST][^,]*,", lead) or "e" in symbols[
-        found.start : found.end
-    ].rstrip("e"):
+    left = clause.symbols[: found.start]
+    if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
-    if found.form and _FOR_ANOTHER.match(view.text, clause.tokens[found.end - 1].end):
-        return A_PART
-    if found.verbs == INCLUDES and _PLACE_AFTER.match(view.text, clause.tokens[found.end - 1].end):
-        return UNCLEAR
-    if (
-        found.every
-        and re.search(r"o[^,]*[rpu],$", symbols[: found.start])
-        and clause.tokens[found.start - 1].value == "("
-    ):
-        return A_PART
-    if _SUB_PART.match(view.text, clause.tokens[found.end - 1].end):
-        return A_PART
+    before = (clause.header + left[form.task :]).rpartition(",")[2]
+    aside = "o" in left and clause.tokens[found.start - 1].value == "("  # "include descriptions (20 words)"
     if found.every and (
-        clause.tokens[form.task].value == "add"
-        or (symbols[form.task] in "<>" and symbols[form.task] not in found.verbs)
+        aside or _PART.search(before) or _THEN.match(right) or clause.tokens[form.task].value == "add"
     ):
-        return A_PART
-    if "e" in before or "e" in header or _OF_PART_AFTER.match(right):
-        return A_PART
-    near = re.sub(r"~[dDg]*f(?=u)", "", before[before.rfind(",") + 1 :])  # "about my first day"
-    if found.every and (
-        set("pfT") & set(near)
-        or re.match(r"[,k]+[dDg]*p", right)
-        or "p" in header
-        or _THEN.match(view.text, clause.tokens[found.end - 1].end)
-    ):
-        return A_PART
-    if before and re.search(r"[pfT][iwN^]*$", before):
-        return A_PART
-    if not form.bare and _of_another(clause, found, form):
         return A_PART
     return ""
 
 
-def _of_another(clause: Clause, found: Found, form: _Form) -> bool:
-    """Whether a thing after a topic belongs to the text that the topic names: "a poem about a letter with"."""
-    region = clause.symbols[form.task + 1 : found.start]
-    match = re.fullmatch(r"(?P<topic>.*?)(?P<link>,?k?\^[^\^rRpSW]*|n?[iwN6][dDgbaE]*w?|[<>]i?[dDg]*)", region)
-    if match is None:
-        return False
-    topic = last = match["topic"].rstrip("a,k")
-    if match["topic"].rstrip("ak").endswith(","):
-        return False
-    if found.every and re.search(r"r.*k[dD#]g*[ru]*r|l[dDg]*u?r", topic):
-        return True
-    named = clause.tokens[form.task + 1 + match.start("link")].value
-    inside = re.search(r"r.*(i)[dD]g*[ur]+$", last)
-    if found.every and named == "of" and inside and clause.tokens[form.task + 1 + inside.start(1)].value == "with":
-        return True  # "an email with a hook of at most 15 words"
-    relative = "^" in match["link"]
-    at = form.task + len(topic)
-    if found.form and re.search(r"[~i]", topic) and str(clause.tokens[at].value).endswith(("ed", "ten")):
-        return True
-    if relative and "r" not in topic and "S" not in topic:
-        return True
-    if re.search(r"#-?[dga]*.$", last):
-        return False
-    if last[-1:] == "S" and found.every and named in ("with", "of", "that"):
-        return True
-    if not last or last[-1] not in "rRpSW":
-        return last[-1:] == "b" and "h" not in topic
-    first = form.task + 1
-    inner = any(str(token.value) in _TOPICS for token in clause.tokens[first : first + len(last) - 1])
-    task = clause.tokens[form.task].value
-    if any(re.match("as$|in ", str(token.value)) for token in clause.tokens[first + max(len(last) - 3, 0) :][:2]):
-        return False  # "as a list of"
-    if relative and re.search(r"d[gu]*.$", last):
-        return True
-    if not inner and not (task in _SHOWS and ("D" in last or last[-1] == "R")) and task not in _MATERIAL:
-        return False
-    definite = re.search(r"d[gu]*.$", last) is not None
-    if relative and definite:
-        return True
-    if definite and not found.form:
-        return False
-    return found.form or named not in ("in", "using")
-
-
-def _of_code(view: PromptText) -> bool:
-    return view.search(_CODE, _CODE_WORDS) is not None
-
-
-def _uncounted(view: PromptText) -> bool:
-    return view.search(_IN_UNCOUNTED, _UNCOUNTED_WORDS) is not None
+def _without(clause: Clause, found: Found, reason: str) -> Requirement:
+    return Requirement(clause.tokens[found.start].start, clause.tokens[found.end - 1].end, None, reason=reason)

@@ -6,10 +6,11 @@ the rules, tells the model which parts of the input they cover, and adds its que
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from checklist_rewards.backends import Messages, Progress
@@ -18,9 +19,8 @@ from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
 from checklist_rewards.generators.constraints.filtering import Found, decide
-from checklist_rewards.generators.constraints.forms import forms
 from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec
-from checklist_rewards.generators.constraints.rules import counts, strings, unquoted, without
+from checklist_rewards.generators.constraints.strings import RULES
 from checklist_rewards.images import words_of
 from checklist_rewards.version import __version__
 
@@ -43,107 +43,83 @@ def find_requirements(prompt: str) -> list[Requirement]:
 
 
 def _things(clause: Clause) -> Iterator[Found]:
-    """The things that the rules find in a clause. A thing of one rule is not read by the next."""
+    """The things that the rules find in a clause. What one rule found is not found again by the next."""
     used: set[int] = set()
-    for rule in (counts, forms):
-        for found in rule(clause):
-            used.update(range(found.start if found.first is None else found.first, found.end))
-            yield found
-    for others in (without, strings, unquoted):
-        for found in others(clause, used):
-            used.update(range(found.start, found.end))
-            yield found
+    symbols = set(clause.symbols)
+    for rule, needed in RULES:
+        if symbols.isdisjoint(needed):
+            continue
+        things = [thing for thing in rule(clause) if used.isdisjoint(range(thing.start, thing.end))]
+        used.update(at for thing in things for at in range(thing.start, thing.end))
+        yield from things
+
+
+_WEAK = ({"type": "json"}, {"type": "bullets", "at_least": 1})
 
 
 def _without_weaker(found: list[Requirement]) -> list[Requirement]:
     """Without "at least one bullet point" where a number of bullet points is required too, and the like."""
-    checks = [requirement.check for requirement in found if requirement.check]
-    counted = {check["type"] for check in checks if not _some(check)}
-    counted |= {"json"} if any("keys" in check for check in checks) else set()
-    return [r for r in found if not (r.check and _some(r.check) and r.check["type"] in counted)]
-
-
-def _some(check: Mapping[str, Any]) -> bool:
-    return check == {"type": "json"} or (
-        check.get("at_least") == 1 and check["type"] in ("bullets", "placeholders", "highlights")
-    )
+    kinds = {one.check["type"] for one in found if one.check and one.check not in _WEAK}
+    return [one for one in found if one.check not in _WEAK or one.check["type"] not in kinds]
 
 
 def _without_contradictions(prompt: str, found: list[Requirement]) -> list[Requirement]:
     """Without the checks of which two cannot hold at once."""
     checks = {n: dict(one.check) for n, one in enumerate(found) if one.check}
-    about: dict[tuple[str, str], list[int]] = {}
+    ranges: dict[str, dict[int, tuple[float, float]]] = {}
+    values: dict[str, list[int]] = {}
     for n, check in checks.items():
-        for subject in _subjects(check):
-            about.setdefault(subject, []).append(n)
+        for subject, bounds in _ranges(check).items():
+            ranges.setdefault(subject, {})[n] = bounds
+        if check["type"] in _ONE_VALUE:
+            values.setdefault(check["type"], []).append(n)
+    pairs: list[Iterator[tuple[int, int]]] = [itertools.combinations(group, 2) for group in values.values()]
+    for its in ranges.values():  # each range is compared with the tightest two
+        tightest = max(its, key=lambda n: its[n][0]), min(its, key=lambda n: its[n][1])
+        pairs.append(itertools.product(its, tightest))
     against: dict[int, int] = {}
-    for (kind, _), group in about.items():
-        rivals = group
-        if kind == "bounds":  # each bound is compared with the tightest two
-            rivals = [max(group, key=lambda n: _range(checks[n])[0]), min(group, key=lambda n: _range(checks[n])[1])]
-        for n in group:
-            for m in rivals:
-                if not (n in against and m in against) and _contradict(checks[n], checks[m]):
-                    against.setdefault(n, m)
-                    against.setdefault(m, n)
+    for n, m in itertools.chain.from_iterable(pairs):
+        if not (n in against and m in against) and _contradict(checks[n], checks[m]):
+            against.setdefault(n, m)
+            against.setdefault(m, n)
+    named = {n: repr(prompt[found[m].start : found[m].end]) for n, m in against.items()}
     return [
-        Requirement(one.start, one.end, None, reason=f"it contradicts {_named(prompt, found[against[n]])}")
-        if n in against
-        else one
+        Requirement(one.start, one.end, None, reason=f"it contradicts {named[n]}") if n in named else one
         for n, one in enumerate(found)
     ]
 
 
-def _named(prompt: str, one: Requirement) -> str:
-    return repr(prompt[one.start : one.end])
-
-
 _ONE_VALUE = {"casing": "casing", "language": "language", "starts": "phrase", "ends": "phrase", "title": "style"}
 """Checks of which a response passes only one, with the argument that tells them apart."""
-_BOUNDS = ("at_least", "at_most", "exactly")
 
 
-def _subjects(check: Spec) -> list[tuple[str, str]]:
-    """What a check is about. Only checks about the same thing can contradict each other."""
-    if check["type"] in ("keywords", "forbidden", "keyword_count"):
-        return [("word", word.lower()) for word in check.get("words") or [check["word"]]]
-    if check["type"] in _ONE_VALUE:
-        return [("value", check["type"])]
-    return [("bounds", repr(sorted(_unbounded(check).items())))]
-
-
-def _unbounded(check: Spec) -> Spec:
-    return {name: value for name, value in check.items() if name not in _BOUNDS}
-
-
-def _range(check: Spec) -> tuple[float, float]:
-    """The smallest and the largest number that passes a check."""
+def _ranges(check: Spec) -> dict[str, tuple[float, float]]:
+    """What a check counts, with the smallest and the largest number that passes it."""
     low = max((check[name] for name in ("at_least", "exactly") if name in check), default=-math.inf)
-    return low, min((check[name] for name in ("at_most", "exactly") if name in check), default=math.inf)
+    high = min((check[name] for name in ("at_most", "exactly") if name in check), default=math.inf)
+    if check["type"] == "keyword_count":
+        return {check["word"].lower(): (low, high)}
+    if check["type"] in ("keywords", "forbidden"):
+        bounds = (1, math.inf) if check["type"] == "keywords" else (0, 0)
+        return {} if check.get("need") == "any" else {word.lower(): bounds for word in check["words"]}
+    counted = {name: value for name, value in check.items() if name not in ("at_least", "at_most", "exactly")}
+    return {repr(sorted(counted.items())): (low, high)}
 
 
 def _contradict(one: Spec, other: Spec) -> bool:
     """Whether no response passes both checks, as far as their arguments show it."""
-    kinds = {one["type"], other["type"]}
-    if kinds == {"keywords", "forbidden"}:
-        required = one if one["type"] == "keywords" else other
-        words = [{word.lower() for word in check["words"]} for check in (one, other)]
-        return required.get("need") != "any" and bool(words[0] & words[1])
-    if kinds == {"keyword_count", "forbidden"}:
-        times, words_of = (one, other) if one["type"] == "keyword_count" else (other, one)
-        low = times.get("at_least", times.get("exactly")) or 0
-        return low > 0 and times["word"].lower() in {word.lower() for word in words_of["words"]}
-    if len(kinds) > 1:
+    ranges, others = _ranges(one), _ranges(other)
+    for subject in ranges.keys() & others.keys():
+        lows, highs = zip(ranges[subject], others[subject], strict=True)
+        if max(lows) > min(highs):
+            return True
+    argument = _ONE_VALUE.get(one["type"])
+    if argument is None or one["type"] != other["type"]:
         return False
-    if (argument := _ONE_VALUE.get(one["type"])) and one[argument] != other[argument]:
-        values = (one[argument].lower(), other[argument].lower())
-        if one["type"] == "starts":
-            return not (values[0].startswith(values[1]) or values[1].startswith(values[0]))
-        return one["type"] != "ends" or not (values[0].endswith(values[1]) or values[1].endswith(values[0]))
-    if _unbounded(one) != _unbounded(other):
-        return False
-    lows, highs = zip(_range(one), _range(other), strict=True)
-    return max(lows) > min(highs)
+    shorter, longer = sorted((one[argument].lower(), other[argument].lower()), key=len)
+    if one["type"] == "starts":
+        return not longer.startswith(shorter)
+    return shorter != longer if one["type"] != "ends" else not longer.endswith(shorter)
 
 
 class ConstraintsGenerator:

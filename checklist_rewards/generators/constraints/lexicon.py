@@ -7,7 +7,7 @@ adjective of a noun, nothing else. A phrase is written with underscores.
 | symbols | meaning |
 |---|---|
 | `W K Q 1` | "word", "letter"; a quoted string; one character |
-| `S C Z T 7` | things of `rules.py`: sentences; marks and items; casing; parts; a table or numbered list |
+| `S C Z T` | things of `things.py`: sentences; marks and items; casing; parts |
 | `Y J I & " *` | language, JSON, postscript, angle brackets, quotation marks, asterisks |
 | `# X x H V` | a number, "times", "twice", "number of", "word limit" |
 | `G L O U E B A P F` | at least, at most, over, under, exactly, between, about; "or more", "or fewer" |
@@ -43,14 +43,15 @@ ORDINALS = {
 } | {f"{n}{'th' if n > 3 else ('st', 'nd', 'rd')[n - 1]}": n for n in range(1, 11)}
 
 WORDS = {
-    # what a requirement counts or names; `rules.py` adds the things of its table
+    # what a requirement counts or names; `things.py` adds the things of its table
     "#": " ".join(word.replace(" ", "_") for word in VALUES if word not in ("once", "twice", "thrice")),
     "X": "time times separate_times",
     "x": "once twice thrice",
     "W": "keyword keywords key_word key_words phrase phrases term terms name",
     "K": "letter letters symbol symbols punctuation_mark",
     "Y": " ".join(LANGUAGES),
-    "J": "json",
+    "J": "json json_format json_object json_array json_block json_code_block json_code json_string json_structure "
+    "json_output",
     "I": "postscript post_script p.s p.s. p.p.s p.p.s. ps",
     "&": "double_angular_brackets double_angle_brackets angular_brackets",
     '"': "quotation_marks double_quotation_marks double_quotes quotes double_quotation_mark",
@@ -70,8 +71,8 @@ WORDS = {
     "E": "exactly precisely exact an_exact_total_of just only nothing_but nothing_else_but",
     "B": "between from anywhere_between somewhere_between in_the_range_of ranging_from",
     "A": "approximately roughly nearly almost circa approx ~ close_to on_average an_average_of",
-    "P": "or_more + and_more or_above and_above or_longer or_over and_up or_higher and_over or_greater",
-    "F": "or_fewer or_less or_below or_under or_shorter tops and_under and_below",
+    "P": "or_more + or_above or_longer or_over or_higher or_greater",
+    "F": "or_fewer or_less or_below or_under or_shorter tops",
     # who does what
     "o": "aim_for use include mention contain incorporate insert add employ feature have weave utilize put place "
     "consist make_use_of sprinkle comprise cover",
@@ -98,9 +99,9 @@ WORDS = {
     "make_sure_not_to not_to",
     "N": "no without free_of devoid_of excluding leaving_out omitting neither",
     "b": "is are has",
-    "6": "italic be been being written made divided composed kept presented formatted structured organized wrapped "
-    "enclosed separated answered rendered expressed represented indicated returned delivered surrounded marked "
-    "highlighted italicized",
+    "6": "italic printed typed be been being written made divided composed kept presented formatted structured "
+    "organized wrapped enclosed separated answered rendered expressed represented indicated returned delivered "
+    "surrounded marked highlighted italicized",
     "2": "used show_up shows_up included appear appears appearing mentioned occur occurs contained featured "
     "incorporated shown found part_of_it part_of_your_answer",
     "3": "forbidden banned prohibited avoided excluded omitted off_limits off_-_limits",
@@ -112,8 +113,7 @@ WORDS = {
     "don't_fail_to never_forget_to never_fail_to making_sure making_sure_that making_sure_to it_is_important_that "
     "i_expect without_fail are_required_to is_required_to you_are_to mark_sure_you try_to can_i_get can_i_have "
     "could_i_get could_i_have is_supposed_to are_supposed_to let's",
-    "y": "you it there everything this yourself this_question this_request the_question this_prompt the_request "
-    "the_prompt",
+    "y": "you it there everything this yourself this_question this_request the_question the_request",
     "@": "i we he she they nobody people someone anyone everyone them his her their him i'm i've we're others "
     "somebody",
     # what is not required as it stands
@@ -140,7 +140,7 @@ WORDS = {
     "decided means swears swore promised learned requiring whose who whom pretend imagine proofread check mark count "
     "replace remove delete underline sort detect printing prints verify swap fix clause statute tips complained "
     "suggested in_which find reminder system_prompt asks_that want_you_to_help guess",
-    "u": "rules_of made_of mark_of check_out in_may",
+    "u": "made_of mark_of check_out in_may",
     "%": "percent more fewer additional extra",
     "h": "how why what where when_to",
     "!": "how_to where_to",
@@ -150,20 +150,21 @@ WORDS = {
     "p": "title titles subtitle headline headlines heading headings subject subject_line introduction intro "
     "conclusion chorus refrain scene acts slide slides descriptions summaries biographies bios definitions "
     "explanations step steps item chapter example examples stories poems essays tweets posts books articles messages "
-    "emails slogans jokes riddles haikus songs reviews captions greeting greetings narration names signature footer "
-    "header body questions rows columns entries table tables field teaser labels recipes reports texts",
+    "emails slogans jokes riddles haikus songs reviews captions caption dialogue greeting greetings narration names "
+    "signature footer header body questions rows columns entries table tables field teaser labels recipes reports "
+    "texts",
     "r": "e_-_mail content response answer reply output essay text story poem email mail article blog post blog_post "
-    "summary description message review speech script song report writing tweet caption rap haiku limerick joke "
-    "riddle note proposal resume cv explanation translation document piece submission completion dialogue "
-    "conversation monologue memo ad slogan product advertisement advert pitch bio biography outline plan guide recipe "
-    "narrative passage composition analysis itinerary lyrics announcement rubric quiz template brochure statement "
-    "verse thread flyer invitation card toast obituary abstract poster blurb thing newsletter notice fable tale "
-    "critique rant motto tagline paper version result play sonnet ode profile complaint comment press_release "
-    "cover_letter job_ad eulogy wish entry job_description short_story fairy_tale job_posting solution letter list "
-    "answers apology listing",
+    "summary description message review speech script song report writing tweet rap haiku limerick joke riddle note "
+    "proposal resume cv explanation translation document piece submission completion dialogue conversation monologue "
+    "memo ad slogan product advertisement advert pitch bio biography outline plan guide recipe narrative passage "
+    "composition analysis itinerary lyrics announcement rubric quiz template brochure statement verse thread flyer "
+    "invitation card toast obituary abstract poster blurb thing newsletter notice fable tale critique rant motto "
+    "tagline paper version result play sonnet ode profile complaint comment press_release cover_letter job_ad eulogy "
+    "wish entry job_description short_story fairy_tale job_posting solution letter list answers apology listing",
     "R": "keyboard keypad typewriter language alphabet font website web password sign logo country book novel page "
     "tattoo film movie newspaper magazine law treaty contract form file menu banner plaque inscription manuscript "
-    "diary spell prayer test exam class course lesson journal novels laws contracts signs cake corpus study rulebook",
+    "diary spell prayer test exam class course lesson journal novels laws contracts signs cake corpus study rulebook "
+    "rules instructions",
     # the rest of a clause
     "d": "total a_total_of the your my our its entire whole full final overall all these both those same",
     "D": "in_the_style_of in_the_form_of in_form_of in_a_format_of in_the_format_of a an any some either one_of "
@@ -176,13 +177,13 @@ WORDS = {
     "absolutely exclusively entirely completely fully somewhere anywhere together throughout here too in_total "
     "in_length me us at_all hey dear solely further explicitly first_of_all firstly well yes collectively importantly "
     "altogether itself",
-    "i": "in with of to as into inside",
+    "i": "as_a_list_of in_a_list_of in with of to as into inside",
     "~": "by about at for on regarding concerning describing around during after before against among named called "
     "titled entitled through toward towards asking_for",
     "^": "that which",
     "k": "and but so yet while",
     "l": "or nor /",
-    ",": ", ; ( ) \n [ ]",
+    ",": ", ; ( ) [ ]",
     ":": ":",
     "-": "-",
 }
@@ -220,6 +221,7 @@ def learn(symbol: str, phrases: list[str], trigger: bool = False) -> None:
 
 for _symbol, _words in WORDS.items():
     learn(_symbol, _words.split(), trigger=_symbol in 'YJI&"*VWK')
+SYMBOLS["\n"] = ","
 NOUNS = frozenset(
     word
     for word in (*WORDS["r"].split(), "use", "start", "end", "mention", "complete", "format", "form")

@@ -11,6 +11,7 @@ one is a string. Clauses that are too long to be read are left out.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,16 +58,11 @@ _JOINED = re.compile(
     r"\s*(?:[,;/&|]\s*)?(?:\n\s*)?(?:[-*•]\s+|\d+[.)]\s+)?(?:(?:and/or|and|or|nor|as well as)\s+)?"
     r"(?:(?:also|then)\s+)?(?:the\s+)?(?:(?:key)?(?:word|phrase|letter|term)\s+)?"
 )
-_END = re.compile(r"[.!?;](?=[\s\x01\"')]|$)|\n(?!\s?[a-z])")
+_END = re.compile(r"[.!?;](?=[\s\x01\"')]|$)|\n(?!\s?[a-z])|(?<=P\.S)\s(?=[A-Z])")
 _ABBREVIATED = re.compile(r"\b(?:e\.g|i\.e|p\.s|p\.p\.s|max|min|approx|etc|vs|ca|no)\Z")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
-_APART = bytes.maketrans(
-    *(
-        bytes(codes)
-        for codes in zip(*((n, 32) for n in range(128) if not chr(n).isalnum() and n not in (1, 39)), strict=True)
-    )
-)
+_APART = bytes(n if n < 128 and (chr(n).isalnum() or n in (1, 39)) else 32 for n in range(256))
 """Every character that no word contains becomes a space."""
 _TOKEN = re.compile(
     r"(?!(?:e\.g|i\.e|p\.\s?[ps])\b)[^\W\d_][\w'#]*(?:\+\+)?|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
@@ -109,6 +105,15 @@ class Clause:
         self.symbols = ""
         """One letter for each token."""
 
+    def at(self, place: int) -> int:
+        """The number of the first token at or after a place of the clause."""
+        return bisect_left(self.tokens, self.start + place, key=lambda token: token.start)
+
+    def given(self, at: int) -> str:
+        """A token as it stands in the prompt, without quotation marks."""
+        token = self.tokens[at]
+        return token.value.values[0] if isinstance(token.value, Strings) else self.view.prompt[token.start : token.end]
+
     @cached_property
     def header(self) -> str:
         """The symbols of the line that introduces the list item of this clause ("Each tweet should:")."""
@@ -128,11 +133,6 @@ class Clause:
 
 _NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")
 """A letter between other people."""
-
-
-def _compares(word: str) -> bool:
-    """Whether "and more" or "and under" before a word is part of the next amount: "two bullets and under 9 words"."""
-    return word == "than" or word[0].isdigit() or SYMBOLS.get(word) == "#"
 
 
 def tokens_of(view: PromptText, start: int, end: int) -> tuple[list[Token], str]:
@@ -156,9 +156,7 @@ def tokens_of(view: PromptText, start: int, end: int) -> tuple[list[Token], str]
         if (seconds := PHRASES.get(word)) and n + 1 < size and (phrases := seconds.get(found[n + 1][0])):
             for rest, phrase in phrases:
                 after = n + 1 + len(rest)
-                if [one[0] for one in found[n + 1 : after]] == list(rest) and not (
-                    phrase in "PF" and after < size and _compares(found[after][0])
-                ):
+                if [one[0] for one in found[n + 1 : after]] == list(rest):
                     last, symbol, value = after - 1, phrase, " ".join((word, *rest))
                     break
         if symbol == "u":
@@ -214,19 +212,17 @@ class PromptText:
         self.quoted = {strings.start: strings for strings in self._enumerations(outer)}
         self._ends = self._ends_of_clauses(outer)
 
-    def search(
-        self, expression: re.Pattern[str], words: frozenset[str] = frozenset(), *, masked: bool = True
-    ) -> re.Match[str] | None:
-        """The first match of a pattern in the masked text or the prompt, which is searched once, if one of the words
-        occurs."""
+    def search(self, expression: re.Pattern[str], words: frozenset[str] = frozenset()) -> re.Match[str] | None:
+        """The first match of a pattern in the masked text, which is searched once, if one of the words occurs."""
         key = id(expression)  # the hash of a pattern takes as long as a search
         if key not in self._found:
-            occurs = not words or any(not words.isdisjoint(clause.words) for clause in self.clauses())
-            self._found[key] = expression.search(self.text if masked else self.prompt) if occurs else None
+            occurs = not words or any(not words.isdisjoint(clause.words) for clause in self.clauses)
+            self._found[key] = expression.search(self.text) if occurs else None
         return self._found[key]
 
     @cached_property
-    def _clauses(self) -> list[Clause]:
+    def clauses(self) -> list[Clause]:
+        """The clauses that can be read, in order."""
         starts = [0, *self._ends]
         ends = [*self._ends, len(self.text)]
         return [
@@ -235,13 +231,9 @@ class PromptText:
             if 1 < end - start <= LONGEST_CLAUSE
         ]
 
-    def clauses(self) -> list[Clause]:
-        """The clauses that can be read, in order."""
-        return self._clauses
-
     def triggered(self) -> Iterator[Clause]:
         """The clauses that contain a word with which a requirement can start."""
-        for clause in self.clauses():
+        for clause in self.clauses:
             if not TRIGGERS.isdisjoint(clause.words) or (
                 QUOTE in clause.text or "**" in clause.text or "<<" in clause.text
             ):

@@ -1,0 +1,305 @@
+"""Requirements about given words: quoted strings, keywords, the start and the end of the response, a postscript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from checklist_rewards.generators.constraints.filtering import INCLUDES, Found
+from checklist_rewards.generators.constraints.lexicon import ORDINALS
+from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
+from checklist_rewards.generators.constraints.rules import counts, language, measures, times, without
+from checklist_rewards.generators.constraints.things import regex_check
+
+_PLACED = re.compile(r"(?P<verb>[<>])[dagryWf]*?(?:i[dry]+?)?i[dDgaEW,:SKrtbyi]*$")
+_LAST = re.compile(r"[ga]*(?P<f>f)[WSut](?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*|6)[gda,:]*$")
+
+
+def quoted_strings(clause: Clause) -> Iterator[Found]:
+    """The requirements about the quoted strings of a clause."""
+    for at, symbol in enumerate(clause.symbols):
+        given = clause.tokens[at].value
+        if symbol != "Q" or any(len(value) > 300 or "\n" in value for value in given.values):
+            continue
+        before = clause.symbols[:at]
+        if placed := _PLACED.search(before):
+            if len(given.values[0]) == 1 and given.values[0] != "I":
+                continue  # a letter or a mark
+            found = _at(at, given, "starts" if placed["verb"] == "<" else "ends", False)
+            yield found._replace(start=_named_from(clause, at), verbs=placed["verb"])
+        elif last := _LAST.search(before):
+            word = str(clause.tokens[last.start("f") + 1].value).startswith("word")
+            first = clause.tokens[last.start("f")].value in ("first", "opening")
+            negations = sum(last["is"].count(n) for n in "nM")
+            found = _at(at, given, "starts" if first else "ends", word)
+            yield found._replace(start=last.start(), subject=True, negations=negations)
+        elif len(given.values) > 1 and (options := _OPTIONS.search(clause.view.text, clause.start, given.start)):
+            task = clause.at(options.start() - clause.start)
+            exact = {"need": "any", "whole_words": False, "ignore_case": False}
+            yield Found(task + 1, at + 1, {"type": "keywords", "words": list(given.values), **exact}, verbs="t")
+        else:
+            yield from _keywords(clause, at, given)
+
+
+_ELSE = "something else than "
+_NAMED = re.compile(r"(?:[dDgE]*[WSK](?:i[dr]*)?)?[dDgE:,]*\Z")
+
+
+def _named_from(clause: Clause, at: int) -> int:
+    """Where the words in front of a string begin that name it: "the word"."""
+    named = _NAMED.search(clause.symbols, 0, at)
+    return named.start() if named else at
+
+
+def _at(at: int, given: Strings, kind: str, word: bool) -> Found:
+    """The start or the end of the response."""
+    any_of = "|".join(re.escape(value) for value in given.values)
+    expression = rf"(?i)\A\W*(?:{any_of})(?!\w)" if kind == "starts" else rf"(?i)(?<!\w)(?:{any_of})\W*\Z"
+    named, denied = " or ".join(f'"{value}"' for value in given.values), regex_check(expression, exactly=0)
+    refused = f"Does the response {kind[:-1]} with {_ELSE}{named}?"
+    if len(given.values) > 1:
+        return Found(at, at + 1, None, denied, denied_question=refused)
+    check: Spec = regex_check(expression, exactly=1) if word else {"type": kind, "phrase": given.values[0]}
+    return Found(at, at + 1, check, denied, f"Does the response {kind[:-1]} with {named}?", refused)
+
+
+_OPTIONS = re.compile(
+    r"\b(?:answer|respond|reply|choose|select|pick|output|return|state|say|classify|label|categori[sz]e)\b"
+    r"[^\x01]{0,90}\b(?:one of|either|options?|choices)\b[^\x01]{0,60}$"
+)
+_ANY = re.compile(r"\b(?:any|one|either)(?: one)? of\b|\beither\b")
+_REQUIRING = ("includ", "contain", "mention", "incorporat", "insert")
+_FORBIDDING = ("say", "us", "writ", "avoid", "without", "output")
+_LINKS = ("but", "about", "than", "before", "after", "of", "for", "like", "to", "in")
+
+
+def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
+    """Keywords and forbidden words."""
+    start, text = _named_from(clause, at), clause.view.text
+    between = clause.symbols[start:at]
+    governor = str(clause.tokens[start - 1].value) if start else ""
+    noun = "W" in between or "S" in between
+    if "K" in between or between.endswith("Wi") or governor in _LINKS:
+        return
+    if not noun and not governor.startswith(_REQUIRING + _FORBIDDING):
+        return
+    words = list(given.values)
+    if not any(map(str.isalnum, "".join(words))):
+        if all(len(word) == 1 for word in words):
+            none: Spec = {"type": "letters", "letters": "".join(words), "exactly": 0}
+            asked = f"Does the response do without {' and '.join(map(_in_quotes, words))}?"
+            yield Found(start, at + 1, None, none, denied_question=asked, verbs="owt")
+        return
+    check: Spec | None = {"type": "keywords", "words": words}
+    if len(words) > 1 and (given.either or _ANY.search(text, max(clause.start, given.start - 60), given.start)):
+        check = {"type": "keywords", "words": words, "need": "any"}
+    if not noun and governor.startswith(_FORBIDDING):
+        check = None
+    verbs = INCLUDES + "t" if governor in ("say", "write", "output") else INCLUDES
+    yield Found(start, at + 1, check, {"type": "forbidden", "words": words}, verbs=verbs, every=False)
+
+
+def _in_quotes(word: str) -> str:
+    return f'"{word}"'
+
+
+_FUNCTION = frozenset(
+    "that which of in with for to you and or like such as the a an is are be used should must can at on from by if "
+    "it count limit counts limits choice order per length range number appears appear more no not only than".split()
+)
+_UNQUOTED = re.compile(
+    r"(?P<colon>\s*:)?\s*[\[(]?\s*(?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)"
+    r"|somewhere|throughout|within|to|as|at (?:least|all|the)|anywhere|should|must|may|can|will|cannot|when|while|for"
+    r"|into|unless|except|and (?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"
+)
+_WORD = re.compile(r"[\w'#@-]+(?: [\w'-]+){0,2}")
+_COMMA = re.compile(r"\s*,\s*(?:and\s+|or\s+)?|\s+(?:and|or)\s+")
+
+
+def unquoted(clause: Clause) -> Iterator[Found]:
+    """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
+    for at, symbol in enumerate(clause.symbols):
+        noun = str(clause.tokens[at].value)
+        if symbol != "W" or clause.symbols[at + 1 : at + 2] == "Q" or noun == "name":
+            continue
+        match = _UNQUOTED.match(clause.text, clause.tokens[at].end - clause.start)
+        words = [word.strip() for word in _COMMA.split(match["list"]) if word.strip()] if match else []
+        if not match or not words:
+            continue
+        if any(not _WORD.fullmatch(word) or set(word.split()) & _FUNCTION for word in words):
+            continue
+        either = " or " in match["list"]
+        unclear = any(" " in word for word in words) or (not either and (len(words) > 1) != noun.endswith("s"))
+        if unclear and not match["colon"]:
+            continue
+        values, end = [], match.start("list")
+        for word in words:
+            start = clause.text.index(word, end)
+            end = start + len(word)
+            values.append(clause.view.prompt[clause.start + start : clause.start + end])
+        check: Spec = {"type": "keywords", "words": values, **({"need": "any"} if either else {})}
+        forbidden: Spec = {"type": "forbidden", "words": values}
+        last = clause.at(match.end())
+        yield Found(_named_from(clause, at + 1), last, check, forbidden, verbs=INCLUDES, every=False)
+
+
+_MARKS = {"question": "?", "exclamation": "!", "period": ".", "full stop": ".", "colon": ":", "semicolon": ";"}
+_ENDING_MARK = re.compile("(?:>[dagury]*?(?:i[dru]+)?i|(?P<last>f)[Su](?P<is>[mM][an]*[b6]))[DE#]+(?P<mark>C)")
+
+
+def endings(clause: Clause) -> Iterator[Found]:
+    """A last mark by its name: "End with a question mark", "The last character must be a question mark"."""
+    for match in _ENDING_MARK.finditer(clause.symbols):
+        name, subject = str(clause.tokens[match.start("mark")].value), bool(match["last"])
+        mark = next((sign for start, sign in _MARKS.items() if name.startswith(start)), "")
+        if mark and not (subject and clause.tokens[match.start()].value != "last"):
+            article, denied = "an" if name[0] == "e" else "a", regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0)
+            asked, refused = (f"Does the response end with {other}{article} {name}?" for other in ("", _ELSE))
+            check, negations = {"type": "ends", "phrase": mark}, len(re.findall("[nM]", match["is"] or ""))
+            start = match.start() + (not subject)
+            yield Found(
+                start, match.end(), check, denied, asked, refused, verbs=">", subject=subject, negations=negations
+            )
+
+
+_PARAGRAPH = re.compile(
+    r"(?:(?P<nth>fS|S#)(?:i[dr]*)?[mMa]*(?P<verb><)|<d?(?P<nth2>fS|S#)(?:i[dr]+)?)i[dW]*.(?=$|[,ki])"
+)
+
+
+def paragraph_starts(clause: Clause) -> Iterator[Found]:
+    """The first word of a paragraph: "Paragraph 2 must start with"."""
+    for match in _PARAGRAPH.finditer(clause.symbols):
+        nth, verb, word = match["nth"] or match["nth2"], match["verb"], clause.given(match.end() - 1)
+        named = [clause.tokens[match.start() + match.group().index(nth) + n].value for n in (0, 1)]
+        number = ORDINALS.get(named[0]) if nth == "fS" else named[1]
+        if number and "paragraph" in named and " " not in word and word.lower() not in ("a", "an", "the"):
+            check: Spec = {"type": "paragraph_start", "paragraph": number, "word": word}
+            yield Found(match.start() + (not verb), match.end(), check, every=False, subject=bool(verb), verbs="<")
+
+
+_POSTSCRIPT = re.compile("I(?:[^,]*?(?P<marker>[IQ]))?")
+_MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
+
+
+def postscripts(clause: Clause) -> Iterator[Found]:
+    """A postscript with its marker: "Add a postscript starting with P.S."."""
+    if match := _POSTSCRIPT.search(clause.symbols):
+        marker = clause.given(match.end() - 1)
+        if _MARKER.fullmatch(marker):
+            check: Spec = {"type": "postscript", "marker": marker}
+            yield Found(match.start(), match.end(), check, every=False, counts=False, verbs="otiw<>")
+
+
+_REPEAT = re.compile(
+    r"\b(?:repeat|copy|restate|rewrite|reproduce)\s+(?:back\s+)?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|below"
+    r"|entire|whole|exact|same|full|complete|user's|original|following)\s+)*(?P<what>request|prompt|question|query"
+    r"|instructions?|sentence|text)\b)[^.\n]{0,120}"
+)
+_FIRST = re.compile(
+    r"\bfirst\b|\bbefore\b|\bthen (?:give|answer|provide|respond|reply|write)|\bword[- ](?:for|by)[- ]word\b"
+    r"|\bverbatim\b|\bexactly\b|\bwithout (?:any )?chang|\bunchanged\b|\bat the (?:very )?beginning"
+)
+
+
+def repeated(clause: Clause) -> Iterator[Found]:
+    """The request repeated first: the text above this instruction, or below it."""
+    view = clause.view
+    match = _REPEAT.search(clause.text)
+    if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
+        return
+    verb = clause.at(match.start())
+    if (
+        re.search("q|,d?[ur]*j", clause.symbols)
+        or re.search("[jze!]|h.*[ot]|na*$", clause.symbols[:verb])
+        or re.match(r":[ \t]*\S", clause.text[match.end("what") :])
+    ):
+        return
+    check: Spec = {"type": "repeats_prompt"}
+    if match["quoted"]:
+        given = view.quoted.get(clause.start + match.start("quoted"))
+        text = given.values[0] if given else ""
+    else:
+        below = re.search(r"\b(?:below|following)\b", match.group())
+        if match["what"] in ("sentence", "text") and not below and "above" not in match.group():
+            return
+        gap = view.text.find("\n\n", clause.start + match.end()) if below or clause.start == 0 else -1
+        text = view.prompt[gap:].strip() if gap > 0 else view.prompt[: clause.start].strip()
+        if below and not text:
+            return
+    check |= {"prompt": text} if text else {}
+    yield Found(verb + 1, len(clause.tokens), check, every=False, counts=False, verbs="t")
+
+
+_JSON = re.compile("J(?:[^Q,]*(?P<keys>Q))?")
+_KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
+_TITLE = re.compile("(?:(?P<title>[pW])[^pe&]*|(?<=6i))&")
+_QUOTES = re.compile('(?:d+[gur]*r|y)i"|i"|"~d+[gu]*r')
+_STARS = re.compile(
+    r"\bseparat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)"
+)
+_MORE_THAN_TWO = re.compile(r"\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b")
+
+
+def shapes(clause: Clause) -> Iterator[Found]:
+    """JSON, a title in angle brackets, the response in quotation marks, two responses between six asterisks."""
+    symbols, text = clause.symbols, clause.view.text
+    for match in _JSON.finditer(symbols):
+        at, keys = match.start(), clause.tokens[match.end() - 1]
+        if match["keys"] and not keys.value.either and _KEYS.search(text, clause.tokens[at].start, keys.start):
+            check: Spec = {"type": "json", "keys": list(keys.value.values)}
+            asked = f"Is the response a JSON object with the keys {' and '.join(map(_in_quotes, keys.value.values))}?"
+            yield Found(at, match.end(), check, question=asked, every=False, counts=False)
+        else:
+            yield Found(at, at + 1, {"type": "json"}, every=False, counts=False)
+    for match in _TITLE.finditer(symbols):
+        if not match["title"] or re.match("title|name|entitled", str(clause.tokens[match.start()].value)):
+            check = {"type": "title", "style": "angled"}
+            yield Found(match.start(), match.end(), check, every=False, counts=False)
+    if quotes := _QUOTES.search(symbols):
+        yield Found(quotes.start(), quotes.end(), {"type": "quoted"}, counts=False, verbs="otb6")
+    for match in _STARS.finditer(clause.text):
+        verb = clause.at(match.start())
+        end = max(clause.at(match.end()), verb + 2)
+        if not _MORE_THAN_TWO.search(text, max(clause.start - 150, 0), clause.start + match.end()):
+            yield Found(verb + 1, end, {"type": "two_responses"}, every=False, counts=False)
+
+
+_ANSWERS = re.compile(
+    r"\b(?:yes or no|yes/no|(?P<true>true or false|true/false))\b(?P<only> only)?(?! to (?!this))"
+    r"|\b(?P<number>(?:only|just) (?:with )?(?:the |a )?(?:final |single |correct )?(?:number|integer)"
+    r"|the (?:final |correct )?(?:number|integer) (?:only|alone))(?=\s*(?:[.,:!?]|$))"
+)
+
+
+def answers(clause: Clause) -> Iterator[Found]:
+    """Yes or no, or only a number: "Answer with yes or no.", "Give only the number."."""
+    for match in _ANSWERS.finditer(clause.text):
+        start, end = clause.at(match.start()), clause.at(match.end())
+        if match["number"]:
+            expression, asked = r"\A\s*[-+−]?[$€£]?\d[\d,. ]*%?\.?\s*\Z", "consist only of a number"
+        else:
+            words = ("true", "false") if match["true"] else ("yes", "no")
+            only = match["only"] or clause.symbols[:start].endswith("E")
+            expression = rf"(?i)\A\W*(?:{'|'.join(words)})" + (r"\W*\Z" if only else r"\b")
+            asked = f"{'consist only of' if only else 'start with'} {' or '.join(words)}"
+        check = regex_check(expression, exactly=1)
+        yield Found(start, end, check, question=f"Does the response {asked}?", verbs="ti")
+
+
+RULES = (
+    (times, "xX"),
+    (measures, "HV"),
+    (counts, "#"),
+    (language, "Y"),
+    (repeated, "t5"),
+    (paragraph_starts, "S"),
+    (postscripts, "I"),
+    (shapes, 'J&"*C'),
+    (answers, "t"),
+    (endings, ">f"),
+    (without, "CKZ"),
+    (quoted_strings, "Q"),
+    (unquoted, "W"),
+)
+"""All rules in the order in which they read a clause, each with symbols of which the clause must have one."""
