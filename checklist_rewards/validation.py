@@ -162,7 +162,7 @@ def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -
         and shown(detail["input"]) not in message
     ):
         message += f", got {shown(detail['input'])}"
-    return f"{place}: {message}." if place else f"{message}."
+    return f"{place}: {message}." if place and not message.startswith(f"{place}=") else f"{message}."
 
 
 def in_reply(error: ValidationError) -> str:

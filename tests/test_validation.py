@@ -49,6 +49,7 @@ def test_a_missing_library_names_the_extra(monkeypatch, library, use):
         (lambda: fraction("near", 0.4, at_least=0.5), "near=0.4 is not allowed; it must be a number from 0.5 to 1."),
         (lambda: fraction("alpha", float("nan")), "alpha=nan is not allowed; it must be a number from 0 to 1."),
         (lambda: finite("weight", float("inf")), "weight=inf is not allowed; it must be a finite number."),
+        (lambda: finite("weight", 10**400), f"weight=1{76 * '0'}... is not allowed; it must be a finite number."),
         (lambda: finite("t", -1, at_least=0), "t=-1 is not allowed; it must be a finite number from 0 up."),
         (lambda: finite("cost", 0.0, above=0), "cost=0.0 is not allowed; it must be a finite number above 0."),
         (lambda: string("row 3: target", 3), "row 3: target must be a string, got int 3."),
@@ -67,7 +68,7 @@ def test_allowed_values_pass():
     fraction("threshold", 1)
     fraction("near", 0.5, at_least=0.5)
     finite("weight", -3)
-    finite("weight", 10**400, above=0)
+    finite("weight", int(sys.float_info.max), above=0)
     finite("temperature", 0, at_least=0)
     string("target", "")
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from checklist_rewards.chat import CompletionReader, Part, Target
 from checklist_rewards.checklists import Checklist
@@ -394,11 +394,12 @@ class ReadingConfig(Config):
     """What to do with images in prompts, completions and the columns `image` and `images`. `show`: the judge sees
     them; a judge of a text model refuses them, and audio and videos are refused. `ignore`: only the text is judged."""
 
-    @model_validator(mode="after")
-    def _can_be_read(self) -> Self:
-        tags, tokenizer = self.thinking_tags, self.tokenizer
+    @field_validator("thinking_tags")
+    @classmethod
+    def _are_two_or_none(cls, tags: Any) -> Any:
         if tags is not None and (
-            isinstance(tags, str)
+            not isinstance(tags, Sequence)
+            or isinstance(tags, str)
             or len(tags) not in (0, 2)
             or not all(isinstance(tag, str) and tag.strip() for tag in tags)
         ):
@@ -406,14 +407,23 @@ class ReadingConfig(Config):
                 f"thinking_tags={tags!r} is not allowed; it must be two strings, the opening and the closing marker "
                 "of a thought, or empty if the policy writes no thoughts."
             )
-        if self.thinking_opened and tags is not None and not tags:
-            raise SampleError(
-                "thinking_opened=True requires thoughts, but thinking_tags=() means that there are none."
-            )
+        return tags
+
+    @field_validator("tokenizer")
+    @classmethod
+    def _decodes(cls, tokenizer: Any) -> Any:
         if tokenizer is not None and not isinstance(tokenizer, str) and not hasattr(tokenizer, "apply_chat_template"):
             raise SampleError(
                 f"tokenizer={tokenizer!r:.60} is not allowed; it must be a tokenizer, a processor, or the name of a "
                 "model."
+            )
+        return tokenizer
+
+    @model_validator(mode="after")
+    def _opens_a_thought_if_there_are_any(self) -> Self:
+        if self.thinking_opened and self.thinking_tags is not None and not self.thinking_tags:
+            raise SampleError(
+                "thinking_opened=True requires thoughts, but thinking_tags=() means that there are none."
             )
         return self
 

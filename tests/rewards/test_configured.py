@@ -54,6 +54,16 @@ def test_the_yaml_file_may_shape_the_reward(config):
         ("retries: -1\n", "reward.yaml:1: retries=-1 is not allowed"),
         ("keep_thinking: 'no'\n", "reward.yaml:1: keep_thinking='no' is not known; allowed: False, True"),
         ("thinking_opened: 1\n", "reward.yaml:1: thinking_opened=1 is not allowed"),
+        (
+            "model: pocket\nthinking_tags: [<r>]\n",
+            r"reward.yaml:2: thinking_tags=\['<r>'\] is not allowed; it must be two",
+        ),
+        ("model: pocket\nthinking_tags: 5\n", "reward.yaml:2: thinking_tags=5 is not allowed; it must be two strings"),
+        (
+            "model: pocket\nthinking_tags: {<r>: 1, </r>: 2}\n",
+            "reward.yaml:2: thinking_tags={.*} is not allowed; it must",
+        ),
+        ("model: pocket\ntokenizer: 5\n", "reward.yaml:2: tokenizer=5 is not allowed; it must be a tokenizer"),
         ("thinking_opened: true\nthinking_tags: []\n", "thinking_opened=True requires thoughts, but thinking_tags="),
         ("log: [a.jsonl]\n", r"reward.yaml: log=\['a.jsonl'\] is not allowed; it must be the path of a JSONL file"),
         ("threshold: high\n", "reward.yaml:1: threshold='high'"),
