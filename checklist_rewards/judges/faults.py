@@ -26,7 +26,7 @@ _WHOLE = (
     r"(?:the |this |that |your |its )?(?:(?:generated|final|whole|entire|given|model's) )*"
     r"(?:response|text|output|answer|reply|it)"
 )
-_A = r"(?:(?:an?|any|some|actual|plain|simple|the) )*"
+_A = r"(?:(?:an?|any|some|actual|the|(?:plain|simple)(?! (?:words?|sentences?)\b)) )*"
 _SEVERAL = r"(?:(list|series|set|sequence|string|collection|group|number|piece|body|block) of )?"
 _FORM = re.compile(
     rf"(?:(?:does|did|do) {_WHOLE} (?:contain|include|have|consist of|comprise|use) (?:only |just )?{_A}{_SEVERAL}"

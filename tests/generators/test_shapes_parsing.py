@@ -222,7 +222,7 @@ def test_what_asks_only_for_a_text_is_left_out():
     ("question", "named"),
     [
         ("Is the response a list of words?", "Which words rhyme?"),
-        ("Is the response a list of words?", "Make a list."),
+        ("Is the response a simple list of words?", "Make a list."),
         ("Is the response in the format of a sentence?", "One sentence."),
         ("Is the generated text in the form of a series of sentences?", "Two sentences, please."),
         ("Does the response contain a set of words?", "Use a set."),
@@ -247,6 +247,9 @@ def test_a_list_of_words_is_asked_for_only_where_the_input_names_it(question, na
         "Does the response contain only the answer?",
         "Does the response provide an answer?",
         "Does it omit any content?",
+        "Does the response use simple words?",
+        "Is the response written in plain sentences?",
+        "Is it a simple sentence?",
     ],
 )
 def test_what_a_response_may_lack_is_asked(question):
