@@ -89,6 +89,12 @@ def units_of(text: str) -> list[str]:
     return [unit for word in words for unit in (_GRAPHEME.findall(word) if _UNSPACED_RUN.match(word) else [word])]
 
 
+def trigrams(text: str) -> list[tuple[str, ...]]:
+    """The word trigrams of a text in order, to compare it with others: without case."""
+    units = units_of(text.casefold())
+    return list(zip(units, units[1:], units[2:], strict=False))
+
+
 def word_bounds(text: str) -> Bounds:
     """The number of words."""
     count = len(words_of(text))
