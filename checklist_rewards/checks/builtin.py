@@ -47,7 +47,7 @@ Phrases = Annotated[tuple[Phrase, ...], Field(min_length=1)]
 
 # These patterns run on text written by a policy, so none may backtrack: each takes linear time on any text.
 _PLACEHOLDER = re.compile(r"\[[^\[\]\n]*\]")
-_BULLET = re.compile(r"^[ \t]*[-*+•][ \t]+\S", re.MULTILINE)
+_BULLET = re.compile(r"^[ \t]*[-*+•][ \t]++(?![-*_ \t]*$)\S", re.MULTILINE)
 _LOOSE_BULLET = re.compile(r"^[^\S\n]*(?:\*[^*]|-).*$", re.MULTILINE)
 _BOLD = re.compile(r"\*\*[^\n*]*\*\*")
 _ITALIC = re.compile(r"\*[^\n*]*\*")
@@ -108,9 +108,9 @@ class Paragraphs(Counted):
 
 @register_check
 class Bullets(Counted):
-    """Counts lines that start with a bullet and a space. With `loose`, every line that starts with `-` or with a
-    single `*` counts (IFEval). This includes horizontal rules, list items without a space, and italics at the start of
-    a line."""
+    """Counts lines that start with a bullet and a space, without horizontal rules (* * *). With `loose`, every line
+    that starts with `-` or with a single `*` counts (IFEval). This includes horizontal rules, list items without a
+    space, and italics at the start of a line."""
 
     summary = "The text has the required number of bullet points (lines starting with -, * or +)."
     example = {"exactly": 3}
@@ -342,7 +342,7 @@ class Postscript(Check):
 
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        return re.search(r"\s*".join(map(re.escape, self.marker)), text, re.IGNORECASE) is not None
+        return re.search(r"\s*".join(map(re.escape, "".join(self.marker.split()))), text, re.IGNORECASE) is not None
 
 
 @register_check

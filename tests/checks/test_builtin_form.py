@@ -28,6 +28,7 @@ YES_AND_NO = [
     ({"type": "title", "style": "angled"}, "Hi\n<<A title>> x", ["<<>>", "<< >>", "<<a\nb>>", "<a>", ">>a<<"]),
     ({"type": "title", "style": "heading"}, "\n## A title\nText", ["Text\n# Late", "#hash", "#"]),
     ({"type": "postscript", "marker": "P.S."}, "Bye.\np. s. Call!", ["PS call", ""]),
+    ({"type": "postscript", "marker": "P. P. S"}, "Bye.\nP.P.S Call!", ["P.S. Call!"]),
     ({"type": "repeats_prompt", "prompt": "Say hello. "}, "say HELLO. Hello.", ["Hello. Say hello."]),
     (
         {"type": "two_responses"},
