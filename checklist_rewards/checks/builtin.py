@@ -19,7 +19,15 @@ from typing_extensions import override
 
 from checklist_rewards.checks import ifeval_text
 from checklist_rewards.checks.base import Bounds, Check, Counted, check_of, register_check
-from checklist_rewards.checks.text import ends_whole, folded, sentence_bounds, starts_with, word_bounds, words_of
+from checklist_rewards.checks.text import (
+    begins_with,
+    ends_with,
+    folded,
+    sentence_bounds,
+    starts_with,
+    word_bounds,
+    words_of,
+)
 from checklist_rewards.errors import CheckError
 
 
@@ -220,14 +228,13 @@ class Starts(Check):
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
         start = folded(self.phrase, self.ignore_case).strip()
-        text = folded(text, self.ignore_case).lstrip()
-        return text.startswith(start) and ends_whole(start, text[len(start) :])
+        return begins_with(folded(text, self.ignore_case).lstrip(), start)
 
 
 @register_check
 class Ends(IFEvalRules):
-    """The text ends with a phrase. White space and quotation marks around the text are ignored, and case by
-    default."""
+    """The text ends with a phrase. White space and quotation marks around the text are ignored, and case by default. A
+    letter or digit at the start of the phrase begins a word: "there" does not end with "here"."""
 
     summary = "The text ends with this phrase."
     example = {"phrase": "Is there anything else?"}
@@ -241,7 +248,7 @@ class Ends(IFEvalRules):
             text, end = text.strip().strip('"'), self.phrase.strip()
             return text.lower().endswith(end.lower()) if self.ignore_case else text.endswith(end)
         text, end = folded(text, self.ignore_case).strip(), folded(self.phrase, self.ignore_case).strip()
-        return text.endswith(end) or text.rstrip('"»」』').rstrip().endswith(end)
+        return ends_with(text, end) or ends_with(text.rstrip('"»」』').rstrip(), end)
 
 
 @register_check

@@ -199,7 +199,7 @@ class Cusum:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """As that of [`Shift`]."""
-        self.changes = [*map(float, state["changes"])][:_MOST_CHANGES]
+        self.changes = [*map(float, state["changes"])][: max(self.steps, _MOST_CHANGES)]
         self.last = None if state["last"] is None else float(state["last"])
         self.up, self.down = float(state["up"]), float(state["down"])
 

@@ -110,6 +110,13 @@ def test_the_error_counts_the_parts_of_a_step():
     assert reading.error == pytest.approx((2 * 0.25 / 9) ** 0.5)
 
 
+def test_a_scale_of_many_first_changes_is_restored_whole():
+    one, other = (Cusum(mean, start=60, threshold=5.0) for _ in range(2))
+    feed(one, [n % 2 for n in range(61)])
+    other.restore(json.loads(json.dumps(one.state)))
+    assert feed(other, [1.0]) == feed(one, [1.0]) and one.changes == other.changes
+
+
 def test_memory_is_bounded():
     detector = shift()
     feed(detector, [0.1] * 500)
