@@ -137,7 +137,7 @@ class Watch:
         if self.settings.steering == "off":
             self.signals = [s for s in self.signals if s.name not in ("steering", "judged_steering")]
         self._detectors = {signal.name: signal.detector(self.settings) for signal in self.signals}
-        self._had: set[str] = set()
+        self._had: Counter[str] = Counter()  # steps of this run with data; 0 if only a run before it had some
         self._evaluated: set[str] = set()
         self._checklists: OrderedDict[str, str] = OrderedDict()
         self._changed = 0
@@ -171,7 +171,7 @@ class Watch:
         parts = [sums for part in observation.parts if (sums := signal.measure(part)) is not None]
         reading = self._detectors[signal.name].update(parts)
         if parts:
-            self._had.add(signal.name)
+            self._had[signal.name] += 1
         if signal.name not in self._had:
             return None
         return reading, self._alarm(signal, reading, observation) if reading.raised else None
@@ -180,10 +180,16 @@ class Watch:
         """The signals that were never compared with their threshold in this run: the reason by signal, and whether
         there were too few steps for some that have data."""
         least = self.settings.start + LEAST_STEPS
-        rare = f"fewer than {least} steps" if self.steps < least else "too little data to compare"
-        names = [signal.name for signal in self.signals if signal.name not in self._evaluated]
-        missing = {name: rare if name in self.readings else NO_DATA for name in names}
-        return missing, self.steps < least and rare in missing.values()
+        missing = {}
+        for name in [signal.name for signal in self.signals if signal.name not in self._evaluated]:
+            if name not in self.readings:
+                missing[name] = NO_DATA
+            elif self.steps < least:
+                missing[name] = f"fewer than {least} steps"
+            else:
+                rare = self._had[name] < least
+                missing[name] = f"data in fewer than {least} steps" if rare else "values that cannot be compared"
+        return missing, self.steps < least and any(reason != NO_DATA for reason in missing.values())
 
     def canaries(self, step: int, found: Sequence[Canary]) -> list[Alarm]:
         """The alarm of degenerate replies with a high score, if any."""
@@ -243,7 +249,7 @@ class Watch:
         for name, detector in self._detectors.items():
             if name in state["signals"]:
                 detector.restore(state["signals"][name])
-        self._had, self.alarms = set(state["had"]), int(state["alarms"])
+        self._had, self.alarms = Counter(dict.fromkeys(state["had"], 0)), int(state["alarms"])
         self._start = None if state["start"] is None else tuple(map(float, state["start"]))
         self._started = int(state["started"])
         self._checklists = OrderedDict(state.get("checklists", {}))  # not in states of earlier versions

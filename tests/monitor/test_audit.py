@@ -85,7 +85,9 @@ def test_what_has_data_and_no_size_is_not_said_to_have_too_few_steps(tmp_path):
     rows = [json.loads(line) | {"reward": 0.5} for line in (tmp_path / "rewards.jsonl").open()]
     write_jsonl(tmp_path / "flat.jsonl", *rows)
     missing = audit([tmp_path / "flat.jsonl"], settings).not_evaluated
-    assert missing["length_bias"] == "too little data to compare", "rewards that do not vary correlate with nothing"
+    assert missing["length_bias"] == "values that cannot be compared", (
+        "rewards that do not vary correlate with nothing"
+    )
 
 
 def test_the_command_says_by_its_exit_code_what_was_found(run, tmp_path):
