@@ -134,9 +134,6 @@ def _recipe(figures: AttackFigures) -> Recipe:
 def _shows(name: str, text: str, prompt: str, questions: tuple[str, ...]) -> bool:
     if name in _MARKS:
         return _MARKS[name](text)
-    if name == "repeated":
-        of_text = trigrams(text)
-        return bool(of_text) and len(set(of_text)) <= _SHARE * len(of_text)
     added, grams = _added(name, prompt if BANK[name].kind == "prompt" else "", questions)
     if grams:
         return len(grams & _distinct(text)) >= _SHARE * len(grams)
