@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from transformers import TrainerCallback
 
-
-class Stopping(Protocol):
-    """What the callback uses of a monitor."""
-
-    should_stop: bool
-
-    def finish(self) -> None:
-        """Say what could not be evaluated."""
+from checklist_rewards.monitor.monitor import Monitor
 
 
 class MonitorCallback(TrainerCallback):
@@ -24,7 +17,7 @@ class MonitorCallback(TrainerCallback):
             Its `should_stop` is the same on all ranks.
     """
 
-    def __init__(self, monitor: Stopping):
+    def __init__(self, monitor: Monitor):
         self.monitor = monitor
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
