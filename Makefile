@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile
 CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} HF_HUB_OFFLINE=1
 
-.PHONY: demo demo-english test test-all most vllm test-frameworks test-versions mutants bench house docs lint clean
+.PHONY: demo demo-english test test-all test-frameworks test-versions mutants bench house docs lint clean
 
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
@@ -30,30 +30,13 @@ demo: $(VENV)/.installed
 demo-english: $(VENV)/.installed-english
 	$(CAPPED) $(RUN) -P recipes/english/demo.py --output runs/demo-english
 
-# Four processes, because those on two cores often wait for servers, browsers and clusters, and the slowest files first,
-# so that none of them is left for the end. The vLLM tests share one engine and one server, so they run in one process
-# of their own, beside the others; what it prints comes at its end.
-NOT_HERE := and not study
+# Five processes, because those on two cores often wait for servers, browsers and clusters. One of them runs the vLLM
+# tests, which share one engine and one server.
+NOT_HERE := not study
 test-all: NOT_HERE :=
 test-all: test
 test: $(VENV)/.installed-test
-	@both=$$(mktemp -d); trap 'rm -rf "$$both"' EXIT; \
-	CHECKLIST_REWARDS_TESTS=$$both $(MAKE) --no-print-directory --jobs 2 BOTH=$$both NOT_HERE="$(NOT_HERE)" most vllm; \
-	code() { cat "$$both/$$1" 2>/dev/null || echo 130; }; most=$$(code most); vllm=$$(code vllm); \
-	said() { [ $$1 = 0 ] && echo passed || echo "FAILED (exit $$1)"; }; \
-	echo "make $@: all but the vLLM tests $$(said $$most), the vLLM tests $$(said $$vllm)"; \
-	exit $$((most ? most : vllm))
-
-# The halves of `make test`. They share the packaged models, end with 0 and leave their exit codes in files. The second
-# collects only the files that have its mark.
-most:
-	@code=0; $(RUN) -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not vllm $(NOT_HERE)" || code=$$?; \
-	echo $$code > $(BOTH)/$@
-
-vllm:
-	@code=0; $(RUN) -m pytest -m vllm $$(grep -rl --include='test_*.py' 'mark\.vllm' tests) > $(BOTH)/vllm.log 2>&1 \
-	|| code=$$?; cat $(BOTH)/vllm.log; \
-	echo $$code > $(BOTH)/$@
+	$(RUN) -m pytest -p tests.forks --forks 5 -m "$(NOT_HERE)"
 
 test-frameworks: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) tests/frameworks/run.py $(FRAMEWORKS)

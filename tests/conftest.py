@@ -24,28 +24,31 @@ sys.dont_write_bytecode = False
 
 
 def _own_cache() -> None:
-    """A cache folder for this process, without the user's store, in a folder of the run that ends with the run.
+    """A cache folder for this process, without the user's store, in the folder of the run.
 
     All processes of a run share the packaged models, and all runs share Python in WebAssembly and what vLLM found out
     about its architectures: these are slow to make.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").resolve()
-    if "CHECKLIST_REWARDS_TESTS" not in os.environ:
-        new, started_by = tempfile.mkdtemp(prefix="checklist-rewards-tests-"), os.getpid()
-        os.environ["CHECKLIST_REWARDS_TESTS"] = new
-        atexit.register(lambda: os.getpid() == started_by and shutil.rmtree(new, ignore_errors=True))
     run = Path(os.environ["CHECKLIST_REWARDS_TESTS"])
-    own = run / os.environ.get("PYTEST_XDIST_WORKER", "main")
+    own = run / str(os.getpid())
     of_all_runs = [(folder, (cache / folder).resolve()) for folder in ("wasmtime", "vllm/modelinfos")]
     for folder, shared in (*of_all_runs, ("checklist-rewards/models", run / "models")):
         shared.mkdir(parents=True, exist_ok=True)
         (own / folder).parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):  # a process that a test has started
+        with suppress(FileExistsError):  # it is there already if nothing was forked
             (own / folder).symlink_to(shared)
     os.environ["XDG_CACHE_HOME"] = str(own)
 
 
-_own_cache()
+if "CHECKLIST_REWARDS_TESTS" not in os.environ:  # a process that a test has started has the folders of the test
+    os.environ["CHECKLIST_REWARDS_TESTS"] = tempfile.mkdtemp(prefix="checklist-rewards-tests-")
+    atexit.register(
+        lambda folder, started_by: os.getpid() == started_by and shutil.rmtree(folder, ignore_errors=True),
+        os.environ["CHECKLIST_REWARDS_TESTS"],
+        os.getpid(),
+    )
+    _own_cache()
 
 collect_ignore = ["frameworks"]  # other environments: make test-frameworks
 REPO = Path(__file__).resolve().parent.parent
@@ -86,8 +89,7 @@ class TRLWithoutVLLM:
 def pytest_configure(config):
     """Import what the chosen tests need, without looking for garbage: that takes a quarter of the time."""
     gc.disable()
-    if "not vllm" in config.option.markexpr:
-        sys.meta_path.insert(0, TRLWithoutVLLM())
+    sys.meta_path.insert(0, TRLWithoutVLLM())
 
 
 def pytest_collection_finish(session):
@@ -144,9 +146,15 @@ SLOWEST = (
 
 
 def pytest_collection_modifyitems(items):
-    """Start the slowest files first: one of them at the end would leave the other processes of `-n` idle."""
+    """Start the slowest files first: one of them at the end would leave the other forks idle."""
     slow = {str(REPO / "tests" / name): place for place, name in enumerate(SLOWEST)}
-    items.sort(key=lambda item: slow.get(str(item.path), len(slow)))
+    items.sort(key=lambda item: -1 if item.get_closest_marker("vllm") else slow.get(str(item.path), len(slow)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache():
+    """A cache folder for each fork of `tests/forks.py`."""
+    _own_cache()
 
 
 @pytest.fixture(scope="session")
