@@ -1,6 +1,7 @@
 """What all tests share: capped threads, no network, a store of their own, the pocket world, the shared data."""
 
 import atexit
+import fcntl
 import gc
 import importlib.machinery
 import os
@@ -194,6 +195,20 @@ def fault_server():
             server.wait(10)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+@pytest.fixture(scope="session")
+def wheel() -> Path:
+    """The path of the wheel, which is built once in a run."""
+    folder = Path(os.environ["CHECKLIST_REWARDS_TESTS"]) / "wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not [*folder.glob("*.whl")]:
+            command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+            subprocess.run(command, cwd=REPO, check=True)
+    [wheel] = folder.glob("*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 """`pytest -p tests.forks --forks 4`: tests in processes that are forked once all tests are imported and collected.
 
 Each worker of pytest-xdist would import and collect for itself: 10 seconds of a core, and 30 where no compiled modules
-are there yet. A worker takes a group of tests whenever it is free: the tests of a file, or all that are marked `vllm`,
-which share engines. Groups start in the order of the collection. Fixtures of the session exist once in every worker.
+are there yet. A worker takes a group of tests whenever it is free: the tests of a file, or those that share an engine
+or a browser. Groups start in the order of the collection. Fixtures of the session exist once in every worker.
 """
 
 import atexit
@@ -27,7 +27,7 @@ def pytest_runtestloop(session):
         return None
     groups: dict = {}
     for item in session.items:
-        groups.setdefault("vllm" if item.get_closest_marker("vllm") else item.path, []).append(item)
+        groups.setdefault(group_of(item), []).append(item)
     free, todo = os.pipe()  # numbers of groups, of which each worker takes one after the other
     os.write(todo, b"".join(place.to_bytes(4, "big") for place in range(len(groups))))
     os.close(todo)
@@ -55,6 +55,13 @@ def pytest_runtestloop(session):
         for pid in workers.values():
             os.kill(pid, signal.SIGKILL)
     return True
+
+
+def group_of(item):
+    """What a test shares with others, or its file."""
+    if item.get_closest_marker("vllm"):
+        return "vllm"
+    return "chromium" if "chromium" in item.fixturenames else item.path
 
 
 def follow(session, workers):
