@@ -62,8 +62,8 @@ def vllm_installed() -> None:
 def vllm_load(vllm_installed):
     """The pocket model in vLLM, and what loading did to the environment. The command in `test_commands_exit.py` has an
     engine in fresh processes."""
-    before = dict(os.environ)
     with engine_in_a_fork():
+        before = dict(os.environ)
         backend = load_backend("pocket", "vllm")
     return backend, {key for key in before.keys() | os.environ.keys() if before.get(key) != os.environ.get(key)}
 
