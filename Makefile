@@ -30,13 +30,13 @@ demo: $(VENV)/.installed
 demo-english: $(VENV)/.installed-english
 	$(CAPPED) $(RUN) -P recipes/english/demo.py --output runs/demo-english
 
-# Five processes, because those on two cores often wait for servers, browsers and clusters. One of them runs the vLLM
-# tests, which share one engine and one server.
+# Six processes, because those on two cores often wait for servers, browsers and clusters. One of them runs the vLLM
+# tests, which share an engine and a server, and one the tests with a browser.
 NOT_HERE := not study
 test-all: NOT_HERE :=
 test-all: test
 test: $(VENV)/.installed-test
-	$(RUN) -m pytest -p tests.forks --forks 5 -m "$(NOT_HERE)"
+	$(RUN) -m pytest -p tests.forks --forks 6 -m "$(NOT_HERE)"
 
 test-frameworks: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) tests/frameworks/run.py $(FRAMEWORKS)
