@@ -7,5 +7,6 @@
   packaged model: the fixtures `pocket` and `scorer`.
 - Servers: `faultserver.py` (faults by the name of the model), `backends/answerserver.py` (answers by a function),
   `backends/brokenserver.py` (statuses), `backends/replicaservers.py`; `serving.py` serves an ASGI application.
-- Processes: `zygote.py` forks programs, `ranks.py` starts two ranks, `waiting.py` waits for them. Time: `clock.py`.
+- Processes: `forks.py` runs the tests in forks, `zygote.py` forks programs, `ranks.py` starts two ranks, `waiting.py`
+  waits for them. Time: `clock.py`.
 """
