@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 import warnings
+import weakref
 from multiprocessing.connection import Connection, Pipe, wait
 
 import pytest
@@ -147,6 +148,7 @@ class Sender:
 def work(session, number, groups, free, connection):
     """Run groups until none is left, and end this process."""
     config, status = session.config, 1
+    weakref.finalize._registry.clear()  # temporary folders of the first process are there until that ends
     try:
         sender = Sender(config, connection)
         config.pluginmanager.unregister(name="terminalreporter")
