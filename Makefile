@@ -47,7 +47,7 @@ test: $(VENV)/.installed-test
 # The halves of `make test`. They share the packaged models, end with 0 and leave their exit codes in files. The second
 # collects only the files that have its mark.
 most:
-	@code=0; $(RUN) -m pytest -n 4 --dist loadgroup --no-loadscope-reorder -m "not vllm $(NOT_HERE)" || code=$$?; \
+	@code=0; $(RUN) -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not vllm $(NOT_HERE)" || code=$$?; \
 	echo $$code > $(BOTH)/$@
 
 vllm:

@@ -151,19 +151,16 @@ def pytest_collection_modifyitems(items):
     """Start the slowest files first: one of them at the end would leave the other processes of `-n` idle."""
     slow = {str(REPO / "tests" / name): place for place, name in enumerate(SLOWEST)}
     items.sort(key=lambda item: slow.get(str(item.path), len(slow)))
-    for item in items:
-        if "chromium" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group("chromium"))
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Tests of a file run in one process, and those with a browser too."""
-    from xdist.scheduler import LoadGroupScheduling
+    """The tests of a file run in one process, and so do all tests with a browser, which starts once."""
+    from xdist.scheduler import LoadFileScheduling
 
-    class ByFile(LoadGroupScheduling):
+    class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            group = super()._split_scope(nodeid)
-            return nodeid.partition("::")[0] if group == nodeid else group
+            file = super()._split_scope(nodeid)
+            return "browser" if "browser" in file else file
 
     return ByFile(config, log)
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from transformers import TrainerCallback
 
-from checklist_rewards.monitor.monitor import Monitor
+
+class Stopping(Protocol):
+    """What the callback uses of a monitor."""
+
+    should_stop: bool
+
+    def finish(self) -> None:
+        """Say what could not be evaluated."""
 
 
 class MonitorCallback(TrainerCallback):
@@ -17,7 +24,7 @@ class MonitorCallback(TrainerCallback):
             Its `should_stop` is the same on all ranks.
     """
 
-    def __init__(self, monitor: Monitor):
+    def __init__(self, monitor: Stopping):
         self.monitor = monitor
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
