@@ -55,7 +55,7 @@ Phrases = Annotated[tuple[Phrase, ...], Field(min_length=1)]
 
 # These patterns run on text written by a policy, so none may backtrack: each takes linear time on any text.
 _PLACEHOLDER = re.compile(r"\[[^\[\]\n]*\]")
-_BULLET = re.compile(r"^[ \t]*[-*+•][ \t]++(?![-*_ \t]*$)\S", re.MULTILINE)
+_BULLET = re.compile(r"^[ \t]*[-*+•][ \t]++(?![-*_ \t\r]*$)\S", re.MULTILINE)
 _LOOSE_BULLET = re.compile(r"^[^\S\n]*(?:\*[^*]|-).*$", re.MULTILINE)
 _BOLD = re.compile(r"\*\*[^\n*]*\*\*")
 _ITALIC = re.compile(r"\*[^\n*]*\*")
@@ -349,7 +349,8 @@ class Postscript(Check):
 
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        return re.search(r"\s*".join(map(re.escape, "".join(self.marker.split()))), text, re.IGNORECASE) is not None
+        marker = "".join(self.marker.split())
+        return bool(marker) and re.search(r"\s*".join(map(re.escape, marker)), text, re.IGNORECASE) is not None
 
 
 @register_check

@@ -69,6 +69,7 @@ def test_paragraphs():
 def test_bullets():
     text = "Intro\n- one\n  * two\n+ three\n• four\n-five\n---\n* * *\n - - -\n**bold**\n*italic* start\n1. no"
     assert holds(text, type="bullets", exactly=4)
+    assert holds(text.replace("\n", "\r\n"), type="bullets", exactly=4)
     assert holds(text, type="bullets", exactly=7, loose=True)  # two of them are rules
 
 

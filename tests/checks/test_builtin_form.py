@@ -100,3 +100,7 @@ _VALUES = st.recursive(
 def test_all_json_is_json(value, frame):
     assert holds(frame.replace("{}", json.dumps(value)), type="json")
     assert holds(frame.replace("{}", json.dumps(value)), type="json", kind="object") is isinstance(value, dict)
+
+
+def test_a_marker_of_white_space_is_no_postscript():
+    assert not holds("Bye. See you.", type="postscript", marker=" ")
