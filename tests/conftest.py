@@ -1,6 +1,7 @@
 """What all tests share: capped threads, no network, a store of their own, the pocket world, the shared data."""
 
 import atexit
+import fcntl
 import gc
 import importlib.machinery
 import os
@@ -99,46 +100,49 @@ def pytest_collection_finish(session):
 
 
 SLOWEST = (
-    "test_docs.py",
-    "rewards/test_placement_reference.py",
     "ui/app/test_browser.py",
-    "rewards/test_batch_families.py",
+    "test_docs.py",
     "datasets/test_ray_cluster.py",
-    "rewards/test_placement_settings.py",
-    "ui/app/test_batch_served.py",
+    "rewards/test_placement_reference.py",
+    "recipes/test_serve_judge.py",
+    "cli/test_commands_exit.py",
     "checks/test_unit_tests.py",
+    "rewards/test_batch_families.py",
+    "backends/test_vision_architectures.py",
+    "backends/test_live.py",
+    "rewards/test_placement_settings.py",
+    "backends/test_transformers_architectures.py",
+    "ui/app/test_batch_served.py",
     "test_english.py",
-    "ui/test_report_browser.py",
     "test_light_install.py",
     "cli/test_attacking.py",
-    "ui/app/test_browser_files.py",
-    "recipes/test_serve_judge.py",
     "rewards/test_trl_trainers.py",
-    "ui/app/test_browser_annotate.py",
     "test_smollm2.py",
-    "backends/test_transformers_architectures.py",
-    "distill/test_adapter.py",
     "backends/test_models.py",
-    "test_conformance.py",
-    "checks/test_sandbox.py",
     "checks/test_programs.py",
-    "rewards/test_callback.py",
+    "distill/test_adapter.py",
+    "checks/test_sandbox.py",
+    "backends/test_engine.py",
     "cli/test_scoring_resume.py",
-    "recipes/test_demo.py",
-    "rewards/test_reward_advantages.py",
-    "rewards/test_reward_failures.py",
-    "rewards/test_batch_groups.py",
-    "ui/app/test_batch.py",
-    "evolving/test_improve.py",
-    "rewards/test_ranks_collectives.py",
-    "evolving/test_evolve_trainers.py",
-    "datasets/test_exporting_round_trips.py",
-    "test_frameworks_runner.py",
-    "test_growth.py",
+    "rewards/test_trl_tool_images.py",
     "backends/test_transformers.py",
-    "backends/test_vllm.py",
-    "backends/test_templates.py",
-    "test_hygiene.py",
+    "ui/app/test_judging.py",
+    "backends/test_vision.py",
+    "attacks/test_attack.py",
+    "cli/test_scoring_score.py",
+    "recipes/test_demo.py",
+    "server/test_app_bad_input.py",
+    "rewards/test_callback.py",
+    "ui/app/test_wrong_types.py",
+    "ui/app/test_batch.py",
+    "rewards/test_reward_failures.py",
+    "datasets/test_exporting_round_trips.py",
+    "cli/test_output_paths.py",
+    "test_conformance.py",
+    "rewards/test_reward_advantages.py",
+    "evolving/test_improve.py",
+    "cli/test_commands_hostile_files.py",
+    "cli/test_scoring_pipelines.py",
 )
 """Files that take several seconds of a core, in the order in which they start. The others follow."""
 
@@ -147,6 +151,18 @@ def pytest_collection_modifyitems(items):
     """Start the slowest files first: one of them at the end would leave the other processes of `-n` idle."""
     slow = {str(REPO / "tests" / name): place for place, name in enumerate(SLOWEST)}
     items.sort(key=lambda item: slow.get(str(item.path), len(slow)))
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """The tests of a file run in one process, and so do all tests with a browser, which starts once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "browser" if "browser" in file else file
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -186,6 +202,20 @@ def fault_server():
             server.wait(10)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+@pytest.fixture(scope="session")
+def wheel() -> Path:
+    """The path of the wheel, which is built once in a run."""
+    folder = Path(os.environ["CHECKLIST_REWARDS_TESTS"]) / "wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not [*folder.glob("*.whl")]:
+            command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+            subprocess.run(command, cwd=REPO, check=True)
+    [wheel] = folder.glob("*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="session")

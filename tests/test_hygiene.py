@@ -45,15 +45,6 @@ def test_no_module_imports_itself_through_others():
     assert set(cycles) == set()
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The path of the wheel."""
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=REPO, check=True)
-    [wheel] = folder.glob("*.whl")
-    return wheel
-
-
 @pytest.mark.slow
 def test_the_page_on_pypi_has_authors_and_classifiers_and_a_description_without_relative_targets(wheel):
     with zipfile.ZipFile(wheel) as archive:

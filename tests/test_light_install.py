@@ -71,13 +71,11 @@ def link_needed(package: PathDistribution, extra: str, site: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def light(tmp_path_factory) -> SimpleNamespace:
+def light(tmp_path_factory, wheel) -> SimpleNamespace:
     """An environment with the wheel without extras: `python(code, *arguments)`, `command(*arguments)` and several
     `commands` run there, in `folder`, with the variables `environment`; `bin` has its programs; `install(extra)` adds
     an extra."""
     folder = tmp_path_factory.mktemp("light")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=REPO, check=True)
-    [wheel] = folder.glob("*.whl")
     home = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     there = [*PIP, "--python", home / "bin" / "python", "install", "--no-compile", "--no-index", "--no-deps"]

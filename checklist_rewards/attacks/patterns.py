@@ -21,6 +21,7 @@ from checklist_rewards.attacks.bank import BANK
 from checklist_rewards.attacks.report import AttackFigures, AttackReport
 from checklist_rewards.attacks.search import Recipe
 from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.checks.text import trigrams
 
 LEAST_RISE = 0.05
 """Rise from which an attack worked; its interval must also lie above 0."""
@@ -133,15 +134,13 @@ def _recipe(figures: AttackFigures) -> Recipe:
 def _shows(name: str, text: str, prompt: str, questions: tuple[str, ...]) -> bool:
     if name in _MARKS:
         return _MARKS[name](text)
-    if name == "repeated":
-        of_text = _trigrams(text)
-        return bool(of_text) and len(set(of_text)) <= _SHARE * len(of_text)
     added, grams = _added(name, prompt if BANK[name].kind == "prompt" else "", questions)
     if grams:
         return len(grams & _distinct(text)) >= _SHARE * len(grams)
-    # One or two words: the whole text if the attack replaces it, else its end.
+    # One or two words: the whole text if the attack replaces it, else its end. An attack that writes nothing here (no
+    # checklist is known, or no keyword is in it) is not shown.
     text, added = text.strip().casefold(), added.strip().casefold()
-    return text == added if BANK[name].replaces else text.endswith(added)
+    return bool(added) and (text == added if BANK[name].replaces else text.endswith(added))
 
 
 @lru_cache(maxsize=4096)
@@ -149,7 +148,7 @@ def _added(name: str, prompt: str, questions: tuple[str, ...]) -> tuple[str, fro
     """What an attack writes about an empty response, and its trigrams."""
     items = tuple(ChecklistItem(id=str(number), question=question) for number, question in enumerate(questions))
     text = BANK[name]("", prompt, Checklist(items=items)) if items else ""
-    return text, frozenset(_trigrams(text))
+    return text, frozenset(trigrams(text))
 
 
 def _repeats(text: str, string: str) -> bool:
@@ -160,9 +159,4 @@ def _repeats(text: str, string: str) -> bool:
 
 @lru_cache(maxsize=64)  # one text is compared with all patterns, and again if they are a guard
 def _distinct(text: str) -> frozenset[tuple[str, ...]]:
-    return frozenset(_trigrams(text))
-
-
-def _trigrams(text: str) -> list[tuple[str, ...]]:
-    words = [word.casefold() for word in _WORD.findall(text)]
-    return list(zip(words, words[1:], words[2:], strict=False))
+    return frozenset(trigrams(text))

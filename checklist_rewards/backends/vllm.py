@@ -40,8 +40,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import override
-
 from checklist_rewards.backends.base import (
     MISSED,
     Answer,
@@ -56,6 +54,7 @@ from checklist_rewards.backends.base import (
     reply_seed,
 )
 from checklist_rewards.backends.models import (
+    TritonFilter,
     adapter_dir,
     from_hub,
     model_identity,
@@ -578,27 +577,9 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = before[name]
 
 
-class _TritonFilter(logging.Filter):
-    """Drops one warning of vLLM, which applies to GPUs, in this process and in every process that receives a copy.
-
-    vLLM logs it while it is imported, before it reads its logging settings.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        logging.getLogger("vllm.triton_utils.importing").addFilter(self)
-
-    @override
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith("Triton is installed, but doesn't include CPU backend")
-
-    def __reduce__(self) -> tuple[type[_TritonFilter], tuple[()]]:
-        return _TritonFilter, ()  # a copy is created, and so added to the logger, in the receiving process
-
-
 @contextmanager
 def _without_triton_warning() -> Iterator[None]:
-    """Apply [`_TritonFilter`] here and in the processes that vLLM starts, unless vLLM's level shows warnings.
+    """Apply [`TritonFilter`] here and in the processes that vLLM starts, unless vLLM's level shows warnings.
 
     That a level is set does not mean that the user has chosen it: TRL sets ERROR when it is imported.
     """
@@ -607,11 +588,11 @@ def _without_triton_warning() -> Iterator[None]:
         return
     # A process that is spawned receives the configuration of its parent before it imports what it runs.
     inherited: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
-    inherited[_TritonFilter.__name__] = quiet = _TritonFilter()
+    inherited[TritonFilter.__name__] = quiet = TritonFilter()
     try:
         yield
     finally:
-        del inherited[_TritonFilter.__name__]
+        del inherited[TritonFilter.__name__]
         logging.getLogger("vllm.triton_utils.importing").removeFilter(quiet)
 
 

@@ -19,7 +19,15 @@ from typing_extensions import override
 
 from checklist_rewards.checks import ifeval_text
 from checklist_rewards.checks.base import Bounds, Check, Counted, check_of, register_check
-from checklist_rewards.checks.text import ends_whole, folded, sentence_bounds, starts_with, word_bounds, words_of
+from checklist_rewards.checks.text import (
+    begins_with,
+    ends_with,
+    folded,
+    sentence_bounds,
+    starts_with,
+    word_bounds,
+    words_of,
+)
 from checklist_rewards.errors import CheckError
 
 
@@ -47,7 +55,7 @@ Phrases = Annotated[tuple[Phrase, ...], Field(min_length=1)]
 
 # These patterns run on text written by a policy, so none may backtrack: each takes linear time on any text.
 _PLACEHOLDER = re.compile(r"\[[^\[\]\n]*\]")
-_BULLET = re.compile(r"^[ \t]*[-*+•][ \t]+\S", re.MULTILINE)
+_BULLET = re.compile(r"^[ \t]*[-*+•][ \t]++(?![-*_ \t\r]*$)\S", re.MULTILINE)
 _LOOSE_BULLET = re.compile(r"^[^\S\n]*(?:\*[^*]|-).*$", re.MULTILINE)
 _BOLD = re.compile(r"\*\*[^\n*]*\*\*")
 _ITALIC = re.compile(r"\*[^\n*]*\*")
@@ -108,9 +116,9 @@ class Paragraphs(Counted):
 
 @register_check
 class Bullets(Counted):
-    """Counts lines that start with a bullet and a space. With `loose`, every line that starts with `-` or with a
-    single `*` counts (IFEval). This includes horizontal rules, list items without a space, and italics at the start of
-    a line."""
+    """Counts lines that start with a bullet and a space, without horizontal rules (* * *). With `loose`, every line
+    that starts with `-` or with a single `*` counts (IFEval). This includes horizontal rules, list items without a
+    space, and italics at the start of a line."""
 
     summary = "The text has the required number of bullet points (lines starting with -, * or +)."
     example = {"exactly": 3}
@@ -220,14 +228,13 @@ class Starts(Check):
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
         start = folded(self.phrase, self.ignore_case).strip()
-        text = folded(text, self.ignore_case).lstrip()
-        return text.startswith(start) and ends_whole(start, text[len(start) :])
+        return begins_with(folded(text, self.ignore_case).lstrip(), start)
 
 
 @register_check
 class Ends(IFEvalRules):
-    """The text ends with a phrase. White space and quotation marks around the text are ignored, and case by
-    default."""
+    """The text ends with a phrase. White space and quotation marks around the text are ignored, and case by default. A
+    letter or digit at the start of the phrase begins a word: "there" does not end with "here"."""
 
     summary = "The text ends with this phrase."
     example = {"phrase": "Is there anything else?"}
@@ -241,7 +248,7 @@ class Ends(IFEvalRules):
             text, end = text.strip().strip('"'), self.phrase.strip()
             return text.lower().endswith(end.lower()) if self.ignore_case else text.endswith(end)
         text, end = folded(text, self.ignore_case).strip(), folded(self.phrase, self.ignore_case).strip()
-        return text.endswith(end) or text.rstrip('"»」』').rstrip().endswith(end)
+        return ends_with(text, end) or ends_with(text.rstrip('"»」』').rstrip(), end)
 
 
 @register_check
@@ -342,7 +349,8 @@ class Postscript(Check):
 
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        return re.search(r"\s*".join(map(re.escape, self.marker)), text, re.IGNORECASE) is not None
+        marker = "".join(self.marker.split())
+        return bool(marker) and re.search(r"\s*".join(map(re.escape, marker)), text, re.IGNORECASE) is not None
 
 
 @register_check

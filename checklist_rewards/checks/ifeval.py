@@ -188,13 +188,8 @@ def _filled(row: Any, given: Mapping[str, Any]) -> Any:
     return fields | ({"ifeval": True} if "ifeval" in CHECKS[row["type"]].model_fields else {})
 
 
-def spec_of_instruction(instruction: str, kwargs: Mapping[str, Any]) -> Spec:
-    """The specification of the check of one instruction; see [`check_of_instruction`]."""
-    return _checked(instruction, kwargs)[0]
-
-
-def check_of_instruction(instruction: str, kwargs: Mapping[str, Any] | None) -> Check:
-    """Create the check of one instruction.
+def spec_of_instruction(instruction: str, kwargs: Mapping[str, Any] | None) -> Spec:
+    """The specification of the check of one instruction.
 
     Args:
         instruction (`str`): IFEval's `instruction_id`, such as "length_constraints:number_words".
@@ -203,10 +198,6 @@ def check_of_instruction(instruction: str, kwargs: Mapping[str, Any] | None) -> 
     Raises:
         ChecklistError: If the instruction is unknown, or an argument is missing or invalid.
     """
-    return _checked(instruction, kwargs)[1]
-
-
-def _checked(instruction: str, kwargs: Mapping[str, Any] | None) -> tuple[Spec, Check]:
     if instruction not in KINDS:
         raise ChecklistError(
             unknown("IFEval instruction", instruction, KINDS, "checklist_rewards.checks.ifeval.KINDS")
@@ -216,13 +207,19 @@ def _checked(instruction: str, kwargs: Mapping[str, Any] | None) -> tuple[Spec, 
     try:
         computed = _COMPUTED[instruction](arguments) if instruction in _COMPUTED else {}
         spec = _filled(KINDS[instruction], _DEFAULTS | arguments | computed)
-        return spec, parsed_check(json.dumps(spec))
+        parsed_check(json.dumps(spec))
     except KeyError as error:
         raise ChecklistError(
             f"instruction {instruction!r}: the argument {error} is missing; got {arguments!r}."
         ) from None
     except (TypeError, ValueError) as error:
         raise ChecklistError(f"instruction {instruction!r}: {error}.") from None
+    return spec
+
+
+def check_of_instruction(instruction: str, kwargs: Mapping[str, Any] | None) -> Check:
+    """The check of one instruction; see [`spec_of_instruction`]."""
+    return parsed_check(json.dumps(spec_of_instruction(instruction, kwargs)))
 
 
 def quantity(bounds: Spec, thing: str) -> str:

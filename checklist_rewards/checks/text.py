@@ -89,6 +89,12 @@ def units_of(text: str) -> list[str]:
     return [unit for word in words for unit in (_GRAPHEME.findall(word) if _UNSPACED_RUN.match(word) else [word])]
 
 
+def trigrams(text: str) -> list[tuple[str, ...]]:
+    """The word trigrams of a text in order, to compare it with others: without case."""
+    units = units_of(text.casefold())
+    return list(zip(units, units[1:], units[2:], strict=False))
+
+
 def word_bounds(text: str) -> Bounds:
     """The number of words."""
     count = len(words_of(text))
@@ -295,12 +301,20 @@ def starts_with(text: str, word: str) -> bool:
     return any(pattern.match(text, place) is not None for place in range(max(0, first.start() - 4), first.start() + 1))
 
 
-def ends_whole(phrase: str, after: str) -> bool:
-    """Whether no letter or digit of this text continues the last word of a folded phrase before it. True for scripts
-    that do not separate words by spaces."""
-    if not (phrase and after) or _kind(phrase[-1]) not in ("letter", "digit"):
-        return True
-    return regex.match(f"(?V1){_after(phrase[-1])}", after) is not None
+def begins_with(text: str, phrase: str) -> bool:
+    """Whether a folded text begins with a folded phrase, and no letter or digit after it continues its last word. In
+    scripts that do not separate words by spaces, any may follow."""
+    if not text.startswith(phrase) or not phrase or _kind(phrase[-1]) not in ("letter", "digit"):
+        return text.startswith(phrase)
+    return regex.compile(f"(?V1){_after(phrase[-1])}").match(text, len(phrase)) is not None
+
+
+def ends_with(text: str, phrase: str) -> bool:
+    """Whether a folded text ends with a folded phrase, and no letter or digit before it continues its first word; as
+    [`begins_with`]."""
+    if not text.endswith(phrase) or not phrase or _kind(phrase[0]) not in ("letter", "digit"):
+        return text.endswith(phrase)
+    return regex.compile(f"(?V1){_before(phrase[0])}").match(text, len(text) - len(phrase)) is not None
 
 
 @lru_cache(maxsize=512)

@@ -34,7 +34,7 @@ from checklist_rewards.backends.models import from_hub, model_identity, resolve_
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch, TreeRow, tree_rows
 from checklist_rewards.distill.labels import Context, by_target
-from checklist_rewards.distill.training import TrainingStep, bf16_is_faster
+from checklist_rewards.distill.training import TrainingStep, bf16_is_faster, place
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges.labels import Labelled
@@ -331,15 +331,7 @@ def label_losses(
         layers ([`Layers`]): The layers of the model.
         forms (sequence of `list[int]`): Token ids of all surface forms of yes and of no.
     """
-    mask = attention_masks(inputs["visible"], inputs["positions"], layers, model)
-    logits = model(
-        input_ids=inputs["ids"],
-        attention_mask=mask,
-        position_ids=inputs["positions"],
-        use_cache=False,
-        logits_to_keep=inputs["answers"],
-    ).logits[0]
-    logprobs = logits.float().log_softmax(-1)
+    logprobs = _logits(model, inputs, layers, inputs["answers"]).log_softmax(-1)
     yes, no = (logprobs[:, ids].logsumexp(-1) for ids in forms)
     label = inputs["values"]
     return -(label * yes + (1 - label) * no)
@@ -354,16 +346,24 @@ def reply_losses(model: Any, inputs: Mapping[str, torch.Tensor], layers: Layers)
             reply, and `answers` the columns of their last tokens.
         layers ([`Layers`]): The layers of the model.
     """
-    mask = attention_masks(inputs["visible"], inputs["positions"], layers, model)
     columns = _reply_columns(inputs)
-    logits = model(
-        input_ids=inputs["ids"],
-        attention_mask=mask,
-        position_ids=inputs["positions"],
-        use_cache=False,
-        logits_to_keep=inputs["parents"][columns],
-    ).logits[0]
-    return torch.nn.functional.cross_entropy(logits.float(), inputs["ids"][0, columns], reduction="none")
+    logits = _logits(model, inputs, layers, inputs["parents"][columns])
+    return torch.nn.functional.cross_entropy(logits, inputs["ids"][0, columns], reduction="none")
+
+
+def _logits(model: Any, inputs: Mapping[str, torch.Tensor], layers: Layers, columns: torch.Tensor) -> torch.Tensor:
+    """The logits of some columns of a row."""
+    return (
+        model(
+            input_ids=inputs["ids"],
+            attention_mask=attention_masks(inputs["visible"], inputs["positions"], layers, model),
+            position_ids=inputs["positions"],
+            use_cache=False,
+            logits_to_keep=columns,
+        )
+        .logits[0]
+        .float()
+    )
 
 
 def _reply_columns(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -494,11 +494,7 @@ def _last_checkpoint(folder: Path) -> str | None:
 def _place(finished: Path, output: Path, checkpoints: Path) -> None:
     """Move the adapter to its place, and delete the checkpoints. Killed at any instant, the same training can be
     called again."""
-    if output.exists():
-        replaced = checkpoints / "replaced"
-        shutil.rmtree(replaced, ignore_errors=True)
-        output.rename(replaced)
-    finished.rename(output)
+    place(finished, output, checkpoints / "replaced")
     (checkpoints / _SETTINGS).rename(checkpoints / _FINISHED)
     shutil.rmtree(checkpoints)
 

@@ -17,6 +17,7 @@ import contextlib
 import ctypes
 import math
 import random
+import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -255,16 +256,21 @@ def train_encoder(
             encoder.save_pretrained(str(model_folder), create_model_card=False)
         if card is not None:
             (model_folder / "README.md").write_text(card(record), encoding="utf-8")
-        replaced = Path(folder) / "replaced"
-        if output.exists():
-            output.replace(replaced)
-        try:
-            model_folder.replace(output)
-        except OSError:
-            if replaced.exists():
-                replaced.replace(output)
-            raise
+        place(model_folder, output, Path(folder) / "replaced")
     return record
+
+
+def place(finished: Path, output: Path, replaced: Path) -> None:
+    """Move a finished folder to its place. A folder that is there goes to `replaced`, and comes back if this fails."""
+    if output.exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+        output.replace(replaced)
+    try:
+        finished.replace(output)
+    except OSError:
+        if replaced.exists():
+            replaced.replace(output)
+        raise
 
 
 def _trim() -> None:
@@ -288,8 +294,8 @@ class PackedLoss(torch.nn.Module):
 
     @property
     def recent(self) -> float:
-        """Mean loss of the last 50 steps."""
-        return torch.stack(tuple(self._losses)).mean().item()
+        """Mean loss of the last 50 steps; NaN before the first pair that is short enough to read."""
+        return torch.stack(tuple(self._losses)).mean().item() if self._losses else math.nan
 
     def forward(self, inputs: list[list[int]], labels: torch.Tensor, **_: Any) -> torch.Tensor:
         """The mean loss of a batch: the places of its pairs, and their labels in [0, 1]."""

@@ -118,7 +118,10 @@ class PromptItems:
             [`PromptItems`]: The same persistent items, and the new active and inactive ones.
         """
         had = {item.id for item in self.known}
-        measured = [_measured(one, deviations.get(one.item.id)) for one in self.active]
+        measured = [
+            one if (spread := deviations.get(one.item.id)) is None else ActiveItem(one.item, spread)
+            for one in self.active
+        ]
         for item in candidates:
             spread = deviations.get(item.id)
             if item.id not in had and spread is not None:
@@ -171,9 +174,6 @@ class ChecklistBuffer:
         """Calls of the reward in training."""
         self._records: dict[str, dict[str, Any]] = {}
 
-    def __len__(self) -> int:
-        return len(self._records)
-
     def get(self, key: str, base: Checklist) -> PromptItems:
         """The items of a prompt, whose checklist in the dataset is `base`."""
         record = self._records.get(key)
@@ -215,10 +215,6 @@ class ChecklistBuffer:
         for record in records.values():
             items_from(record)
         self.calls, self._records = int(state["calls"]), records
-
-
-def _measured(one: ActiveItem, spread: float | None) -> ActiveItem:
-    return one if spread is None else ActiveItem(one.item, spread)
 
 
 def _fields(item: ChecklistItem) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from checklist_rewards.backends.embedding import near_duplicates, similarities
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
 from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY, PromptItems
-from checklist_rewards.evolving.proposer import Group, Proposal, Proposer
+from checklist_rewards.evolving.proposer import Group, Proposer, new_items
 from checklist_rewards.images import shown
 from checklist_rewards.keys import content_key
 from checklist_rewards.refiners.base import Refiner, refine_all
@@ -191,7 +191,10 @@ def candidates_for(
     failures: list[str] = []
     for (key, group), proposal in zip(groups.items(), proposals, strict=True):
         try:
-            items = _new(proposal, known[key])
+            items = [
+                item.model_copy(update={"required": False, "category": EVOLVING_CATEGORY})
+                for item in new_items(proposal, known[key])
+            ]
             items = _not_near(items, known[key], refiners)[:MOST_CANDIDATES]
         except (ChecklistError, GenerationError) as error:
             failures.append(f"prompt {group.input and shown(group.input)!r:.80}: {error}")
@@ -203,23 +206,6 @@ def candidates_for(
         refined = refine_all(refiner, list(lists.values()), samples) if lists else []
         lists = {key: one for key, one in zip(lists, refined, strict=True) if isinstance(one, Checklist)}
     return {key: list(checklist.items) for key, checklist in lists.items()}, failures
-
-
-def _new(proposal: Proposal, known: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """The items of a proposal that are not known, not required, and have a weight."""
-    if isinstance(proposal, GenerationError):
-        raise proposal
-    if proposal is None or (not isinstance(proposal, Checklist) and not len(proposal)):
-        return []
-    ids = {item.id for item in known}
-    asked = {item.question.casefold() for item in known}
-    items = []
-    for item in Checklist.parse(proposal, "the proposal").items:
-        question = item.question.casefold()
-        if item.weight and item.id not in ids and question not in asked:
-            asked.add(question)
-            items.append(item.model_copy(update={"required": False, "category": EVOLVING_CATEGORY}))
-    return items
 
 
 def _not_near(

@@ -33,7 +33,7 @@ reply up to the place where it stopped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Literal
@@ -349,7 +349,6 @@ def improve(
     max_reads: int | None = None,
     bootstrap: Bootstrap | None = None,
     progress: Progress | None = None,
-    told: Callable[[Step], object] | None = None,
 ) -> Improvement:
     """Improve a checklist on labelled rows.
 
@@ -369,7 +368,6 @@ def improve(
             and of the final one about the test rows are not counted.
         bootstrap ([`Bootstrap`], *optional*): the intervals; its seed also divides the groups.
         progress (callable, *optional*): called with the number of reads since its last call.
-        told (callable, *optional*): called with every step when it is done.
 
     Raises:
         SampleError: If there are too few labels, all labels of a part are equal, the texts of a pair are of two
@@ -392,7 +390,7 @@ def improve(
         writer.validate()
     data = _Rows(rows, parts, scorer, max_reads, progress, pairs_of_parts)
     data.start(checklist)
-    loop = _Loop(data, writer, tolerance, patience, replace(bootstrap, progress=None), told)
+    loop = _Loop(data, writer, tolerance, patience, replace(bootstrap, progress=None), checklist)
     findings = loop.weak(checklist)
     best, stopped = loop.run(checklist)
     data.max_reads = None
@@ -456,7 +454,8 @@ class _Loop:
     tolerance: float
     patience: int
     bootstrap: Bootstrap
-    told: Callable[[Step], object] | None
+    agreed: Checklist
+    """The checklist at the last rise, or the given one: falls within the tolerance do not add up."""
     steps: list[Step] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
     """Checklists that were tested."""
@@ -465,12 +464,9 @@ class _Loop:
     reviews: dict[str, str] = field(default_factory=dict)
     """By item id, the categories of the meta-checklist that the question fails."""
     impatient: bool = False
-    agreed: Checklist | None = None
-    """The checklist at the last rise, or the given one: falls within the tolerance do not add up."""
 
     def run(self, checklist: Checklist) -> tuple[Checklist, Literal["no gain", "patience", "budget"]]:
         """Change the checklist until no stage keeps a change."""
-        self.agreed = checklist
         stages = (self._replayed, self._written, self._reweighted)
         while True:
             self.impatient = False
@@ -500,8 +496,6 @@ class _Loop:
             self.tried.add(key)
             step = self._tested(checklist, changed, change, chosen)
             self.steps.append(step)
-            if self.told is not None:
-                self.told(step)
             if step.kept:
                 return changed
             refused += 1
@@ -511,13 +505,13 @@ class _Loop:
         """The test of a change on the confirming rows."""
         number = len(self.steps) + 1
         level = LEVEL / (number * (number + 1))
-        bound = t_quantile(self.data.clusters(CONFIRMING), level)
+        bound = t_quantile(len(set(self.data.groups(CONFIRMING))), level)
         gain, error = self.data.difference(before, after, CONFIRMING)
         kept = gain - bound * error > 0
         if kept:
             self.agreed = after
         elif self.tolerance and change.kind in ("drop", "merge"):
-            since, error = self.data.difference(self.agreed or before, after, CONFIRMING)
+            since, error = self.data.difference(self.agreed, after, CONFIRMING)
             kept = since - bound * error > -self.tolerance
         return Step(change, kept, chosen, self.data.gain(before, after, CONFIRMING, self.bootstrap)["gain"], level)
 
@@ -534,7 +528,7 @@ class _Loop:
             gain, error = self.data.difference(checklist, after, CHOOSING)
             rises = gain - error > 0
             if not rises and self.tolerance and change.kind in ("drop", "merge"):
-                since, error = self.data.difference(self.agreed or checklist, after, CHOOSING)
+                since, error = self.data.difference(self.agreed, after, CHOOSING)
                 rises = since - error > -self.tolerance
             if rises:
                 found.append((change, gain))

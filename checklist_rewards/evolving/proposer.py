@@ -6,7 +6,7 @@ generator, such as [`ContrastiveGenerator`], which sees the responses as its can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -47,6 +47,25 @@ Proposal = Checklist | GenerationError | Sequence[Any] | None
 """New items: anything that [`Checklist.parse`] accepts. None or an empty list: no new item."""
 Proposer = Callable[[Sequence[Group]], Sequence[Proposal]]
 """Proposes items for groups: one proposal per group, in order."""
+
+
+def new_items(proposal: Proposal, known: Iterable[ChecklistItem]) -> list[ChecklistItem]:
+    """The items of a proposal that have a weight and ask none of the known questions, each question once.
+
+    Raises:
+        GenerationError, ChecklistError: If the proposal is an error, or no checklist.
+    """
+    if isinstance(proposal, GenerationError):
+        raise proposal
+    if proposal is None or (not isinstance(proposal, Checklist) and not len(proposal)):
+        return []
+    seen = {name for item in known for name in (item.id, item.question.casefold())}
+    items = []
+    for item in Checklist.parse(proposal, "the proposal").items:
+        if item.weight and not seen & {item.id, item.question.casefold()}:
+            seen.add(item.question.casefold())
+            items.append(item)
+    return items
 
 
 class Questions(BaseModel):

@@ -14,7 +14,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError
 from checklist_rewards.evaluation.wording import Paraphraser
-from checklist_rewards.evolving.proposer import FromGenerator, Group, Proposer
+from checklist_rewards.evolving.proposer import FromGenerator, Group, Proposer, new_items
 from checklist_rewards.generators.contrastive import ContrastiveGenerator
 from checklist_rewards.generators.shapes import CategorizedQuestions, tidy
 from checklist_rewards.judges.faults import question_fault
@@ -69,7 +69,6 @@ class Rewriter:
         model (`str`, [`Engine`] or [`Writer`]): the model that writes.
         proposer (callable, *optional*): proposes new items for groups of texts, best first by their residuals; see
             [`Proposer`]. Defaults to the prompt `generators/openrubrics_listwise`.
-        wordings (`int`, *optional*, defaults to `2`): other wordings per weak item.
         **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 512 and `max_attempts`
             2.
     """
@@ -81,14 +80,13 @@ class Rewriter:
         model: str | Engine | Writer,
         *,
         proposer: Proposer | None = None,
-        wordings: int = 2,
         **settings: Unpack[WriterKwargs],
     ):
         self.writer = writer_of(self, model, settings)
         parts = self.writer.with_defaults_of_parts
         self.failures: list[ChecklistError | GenerationError] = []
         """Why requests got no usable reply. They propose nothing."""
-        self.paraphraser = Paraphraser(parts, count=wordings)
+        self.paraphraser = Paraphraser(parts)
         self.prompt = prompt_with("refiners/split", ("item",))
         self.proposer = proposer or FromGenerator(
             ContrastiveGenerator(
@@ -123,24 +121,18 @@ class Rewriter:
                 parts = tuple(_worded(item, one, len(questions)) for one in questions if question_fault(one) is None)
                 if len(parts) > 1:
                     found.append(Change("split", (item,), parts, "it asks two questions"))
-        known = {item.question.casefold() for item in checklist.items}
         weight = fmean(abs(item.weight) for item in checklist.items)
         new: dict[str, Change] = {}
         for proposal in self.proposer(groups) if groups else []:
-            if proposal is None:
-                continue
             try:
-                if isinstance(proposal, GenerationError):
-                    raise proposal
-                items = Checklist.parse(proposal, "the proposal").items
+                items = new_items(proposal, checklist.items)
             except (ChecklistError, GenerationError) as error:
                 self.failures.append(error)
                 continue
             for item in items:
                 added = ChecklistItem(question=item.question, weight=math.copysign(weight, item.weight))
-                if item.question.casefold() not in known:
-                    reason = "texts that the labels and the scores order differently"
-                    new.setdefault(item.question.casefold(), Change("new", (), (added,), reason))
+                reason = "texts that the labels and the scores order differently"
+                new.setdefault(item.question.casefold(), Change("new", (), (added,), reason))
         return found + list(new.values())[:_MOST_NEW]
 
 

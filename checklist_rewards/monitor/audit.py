@@ -22,14 +22,7 @@ from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
-from checklist_rewards.monitor.watch import (
-    Alarm,
-    Watch,
-    alarm_record,
-    not_evaluated,
-    start_record,
-    step_record,
-)
+from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
 from checklist_rewards.rewards.settings import MonitorConfig
 
 Record = Callable[[Mapping[str, Any]], object]
@@ -87,25 +80,20 @@ def audit(
     watch = Watch(settings or MonitorConfig(), attacks=attacks)
     if record is not None:
         record(start_record("audit", 0, watch))
-    steps = completions = 0
-    readings: dict[str, Reading] = {}
+    completions = 0
     alarms: list[Alarm] = []
-    evaluated: set[str] = set()
     for observation in observations(paths, attacks):
         readings, raised = watch.update(observation)
         alarms += raised
-        evaluated.update(name for name, reading in readings.items() if reading.size is not None)
-        steps += 1
         completions += len(observation.seen)
         if record is not None:
             reads = {"checklist": sum(len(one.lines) for one in observation.seen)}
             record(step_record(observation, readings, watch.statistics(observation), reads))
             for alarm in raised:
                 record(alarm_record(alarm))
-    if not steps:
+    if not watch.steps:
         raise SampleError(f"{', '.join(map(str, paths))}: no rows.")
-    missing, too_short = not_evaluated(watch, steps, readings, evaluated)
-    return Audit(steps, completions, readings, tuple(alarms), missing, too_short)
+    return Audit(watch.steps, completions, watch.readings, tuple(alarms), *watch.not_evaluated())
 
 
 def observations(paths: Sequence[str | Path], attacks: Sequence[Pattern] = ()) -> Iterator[Observation]:
@@ -115,17 +103,19 @@ def observations(paths: Sequence[str | Path], attacks: Sequence[Pattern] = ()) -
         SampleError: If a row is not one of a reward log, or has no step.
     """
     files = [file for path in paths for file in (Path(path), *other_ranks(Path(path)))]
-    # A run that was resumed may repeat steps; merging keeps the order of each file.
     parts = heapq.merge(*(_steps(read_rows(file), attacks) for file in dict.fromkeys(files)), key=itemgetter(0))
-    for step, same in groupby(parts, key=itemgetter(0)):
+    for (_, step), same in groupby(parts, key=itemgetter(0)):
         yield Observation(step, [one for _, seen in same for one in seen])
 
 
-def _steps(rows: Iterable[Row], attacks: Sequence[Pattern]) -> Iterator[tuple[int, list[Seen]]]:
+def _steps(rows: Iterable[Row], attacks: Sequence[Pattern]) -> Iterator[tuple[tuple[int, int], list[Seen]]]:
+    """The completions by step. A run that was resumed may repeat steps, so the number of its starts precedes them."""
+    starts, last = 0, None
     for step, same in groupby(rows, key=_step):
         rows = [row for row in same if not row.data.get("evaluation")]
         if rows:
-            yield step, [_seen(row, attacks) for row in rows if row.data["completion"] is not None]
+            starts, last = starts + (last is not None and step < last), step
+            yield (starts, step), [_seen(row, attacks) for row in rows if row.data["completion"] is not None]
 
 
 def _step(row: Row) -> int:

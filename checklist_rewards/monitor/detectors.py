@@ -14,7 +14,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 Sums = tuple[float, ...]
 Figure = Callable[[Sums], float | None]
@@ -45,33 +45,15 @@ class Reading:
     """Whether it has been below at the step before."""
 
 
-class Detector(Protocol):
-    """Watches the values of one signal."""
-
-    def update(self, parts: Parts) -> Reading:
-        """Add the values of a step."""
-        ...
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """What [`restore`] needs, as JSON-compatible values."""
-        ...
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state. Raises `KeyError`, `TypeError` or `ValueError` if it is not one."""
-        ...
-
-
 class Shift:
-    """Compares the last steps with the first ones, or with a constant.
+    """Compares the last steps with the first ones, or if the size is [`reached`], with a constant.
 
     Args:
         figure (callable):
             Sums to the value that is shown.
         size (callable):
-            Sums of the first and of the last steps to the size that is compared with the threshold.
-        relative (`bool`):
-            Whether the size needs the first steps. They are then not among the last ones.
+            Sums of the first and of the last steps to the size that is compared with the threshold. If it needs the
+            first steps, they are not among the last ones.
         start, window (`int`):
             Number of first and of last steps.
         threshold (`float`, *optional*):
@@ -84,14 +66,13 @@ class Shift:
         self,
         figure: Figure,
         size: Size,
-        relative: bool,
         *,
         start: int,
         window: int,
         threshold: float | None,
         certainty: float,
     ):
-        self.figure, self.size, self.relative = figure, size, relative
+        self.figure, self.size, self.relative = figure, size, size is not reached
         self.steps, self.threshold, self.certainty = start, threshold, certainty
         self.start: list[Parts] = []
         self.recent: deque[Parts] = deque(maxlen=window)
@@ -142,14 +123,14 @@ class Shift:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What [`restore`] needs."""
+        """What [`restore`] needs, as JSON-compatible values."""
         windows = {"start": self.start, "recent": self.recent}
         return {name: [[*map(list, parts)] for parts in window] for name, window in windows.items()} | {
             "alarm": self.alarm
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state."""
+        """Continue from a state. Raises `KeyError`, `TypeError` or `ValueError` if it is not one."""
         self.start = _read(state["start"])[: self.steps]
         self.recent = deque(_read(state["recent"]), maxlen=self.recent.maxlen)
         self.alarm = bool(state["alarm"])
@@ -213,12 +194,12 @@ class Cusum:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What [`restore`] needs."""
+        """As that of [`Shift`]."""
         return {"changes": list(self.changes), "last": self.last, "up": self.up, "down": self.down}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state."""
-        self.changes = [*map(float, state["changes"])][:_MOST_CHANGES]
+        """As that of [`Shift`]."""
+        self.changes = [*map(float, state["changes"])][: max(self.steps, _MOST_CHANGES)]
         self.last = None if state["last"] is None else float(state["last"])
         self.up, self.down = float(state["up"]), float(state["down"])
 
@@ -244,29 +225,21 @@ def fallen(figure: Figure = mean) -> Size:
     return lambda start, recent: _minus(figure(start), figure(recent))
 
 
-def reached(figure: Figure = mean) -> Size:
+def reached(start: Sums, recent: Sums) -> float | None:
     """recent, whatever the start."""
-    return lambda start, recent: figure(recent)
+    return mean(recent)
 
 
-def changed(figure: Figure = mean) -> Size:
+def changed(start: Sums, recent: Sums) -> float | None:
     """The larger of recent / start and start / recent, minus 1."""
-
-    def size(start: Sums, recent: Sums) -> float | None:
-        before, after = figure(start), figure(recent)
-        return max(before / after, after / before) - 1 if before and after else None
-
-    return size
+    before, after = mean(start), mean(recent)
+    return max(before / after, after / before) - 1 if before and after else None
 
 
-def lost(figure: Figure = mean) -> Size:
+def lost(start: Sums, recent: Sums) -> float | None:
     """1 - recent / start."""
-
-    def size(start: Sums, recent: Sums) -> float | None:
-        before, after = figure(start), figure(recent)
-        return None if after is None or not before else 1 - after / before
-
-    return size
+    before, after = mean(start), mean(recent)
+    return None if after is None or not before else 1 - after / before
 
 
 def _minus(one: float | None, other: float | None) -> float | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
@@ -55,15 +56,15 @@ def degenerate_replies(prompt: str, checklist: Checklist) -> dict[str, str]:
 
 def raised(found: Sequence[Canary]) -> tuple[float | None, list[Canary]]:
     """The largest mean score of a reply over prompts, and the three replies with the highest ones, that one first."""
-    by_name: dict[str, list[Canary]] = {}
+    scores: dict[str, list[tuple[float, Canary]]] = {}
     for canary in found:
         if canary.score is not None:
-            by_name.setdefault(canary.name, []).append(canary)
-    if not by_name:
+            scores.setdefault(canary.name, []).append((canary.score, canary))
+    if not scores:
         return None, []
-    means = {name: fmean(c.score or 0.0 for c in canaries) for name, canaries in by_name.items()}
+    means = {name: fmean(score for score, _ in of_name) for name, of_name in scores.items()}
     ranked = sorted(means, key=lambda name: -means[name])
-    worst = [max(by_name[name], key=lambda c: c.score or 0.0) for name in ranked]
+    worst = [max(scores[name], key=itemgetter(0))[1] for name in ranked]
     return means[ranked[0]], worst[:3]
 
 
@@ -116,15 +117,15 @@ class Sampler:
         return rng.sample(list(places), count)
 
 
+@dataclass
 class Extra:
     """What was read in addition for a call."""
 
-    def __init__(self, completions: int):
-        self.completions = completions
-        self.reads: Counter[str] = Counter()
-        self.retests: dict[int, list[Retest]] = {}
-        self.shadow: dict[int, Score] = {}
-        self.canaries: list[Canary] = []
+    completions: int
+    reads: Counter[str] = field(default_factory=Counter)
+    retests: dict[int, list[Retest]] = field(default_factory=dict)
+    shadow: dict[int, Score] = field(default_factory=dict)
+    canaries: list[Canary] = field(default_factory=list)
 
     def fields(self, held_out: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
         """The fields of each completion in the reward's log."""
@@ -132,10 +133,7 @@ class Extra:
             {
                 "held_out": list(held_out[place]),
                 "shadow": self.shadow[place].model_dump() if place in self.shadow else None,
-                "retests": [
-                    {"item": one.item, "how": one.how, "answer": one.answer, "again": one.again}
-                    for one in self.retests.get(place, ())
-                ],
+                "retests": [asdict(one) for one in self.retests.get(place, ())],
             }
             for place in range(self.completions)
         ]
@@ -184,7 +182,7 @@ def retest(
             checklist = Checklist(items=tuple(part[1] for part in parts))
             again[place] = replace(sample, checklist=checklist)
             asked[place] = [(how, line) for how, _, line in parts]
-    found = scorer.score_batch(list(again.values()))
+    found = scorer.score_prepared(list(again.values()))  # the steering question has no scale and no weight of its own
     return {
         place: [
             Retest(

@@ -34,7 +34,6 @@ from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
 from checklist_rewards.images import shown
 from checklist_rewards.judges.settings import ScorerConfig
-from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.extra_reads import (
     Canary,
     Extra,
@@ -47,7 +46,7 @@ from checklist_rewards.monitor.extra_reads import (
 )
 from checklist_rewards.monitor.seen import Observation, Seen, asked, seen_of
 from checklist_rewards.monitor.text import steering
-from checklist_rewards.monitor.watch import Alarm, Guard, Watch, alarm_record, not_evaluated, start_record, step_record
+from checklist_rewards.monitor.watch import Alarm, Guard, Watch, alarm_record, start_record, step_record
 from checklist_rewards.rewards.batch import Call, RewardLog, Rewards, log_to_trainer
 from checklist_rewards.rewards.placement import check_child
 from checklist_rewards.rewards.ranks import gathered, rank
@@ -185,7 +184,7 @@ class Monitor:
         self.should_stop = False
         """Whether an alarm with the action `stop` was raised."""
         self._guard = Guard(self._failed)
-        self._watch = Watch(self.settings, self._guard.failed, self._patterns)
+        self._watch = Watch(self.settings, self._guard, self._patterns)
         self._budget = ReadBudget(self.settings.extra_reads)
         self._samplers = {
             "retests": Sampler(self.settings.retest_share),
@@ -195,8 +194,6 @@ class Monitor:
         self._step = 0
         self._last_canaries: int | None = None
         self._callback: Any = None
-        self._steps, self._readings = 0, dict[str, Reading]()
-        self._evaluated: set[str] = set()
 
     def hold_out(self, call: Call) -> Call:
         """The call in which held-out items do not count."""
@@ -325,7 +322,7 @@ class Monitor:
 
     def finish(self) -> None:
         """Log which signals were not evaluated in this run, and why. The callback calls it at the end of training."""
-        missing, _ = not_evaluated(self._watch, self._steps, self._readings, self._evaluated)
+        missing, _ = self._watch.not_evaluated()
         if not missing or rank() != 0:
             return
         by_reason: dict[str, list[str]] = {}
@@ -357,8 +354,6 @@ class Monitor:
         reads = sum((counts for _, counts, _ in ranks), Counter())
         canaries = [canary for _, _, found in ranks for canary in found]
         readings, alarms = self._watch.update(observation)
-        self._steps, self._readings = self._steps + 1, dict(readings)
-        self._evaluated.update(name for name, reading in readings.items() if reading.size is not None)
         alarms = [*self._watch.canaries(step, canaries), *alarms]
         statistics = self._watch.statistics(observation)
         for alarm in alarms:

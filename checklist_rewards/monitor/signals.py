@@ -17,7 +17,6 @@ from checklist_rewards.checklists import YES
 from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
 from checklist_rewards.monitor.detectors import (
     Cusum,
-    Detector,
     Figure,
     Shift,
     Size,
@@ -59,12 +58,10 @@ class Signal:
     figure: Figure = mean
     size: Size | None = risen()
     """None: CUSUM."""
-    relative: bool = True
-    """Whether the size is relative to the first steps."""
     found: Callable[[Observation], str] | None = None
     """What a step shows, as a sentence that an alarm adds to `doc`."""
 
-    def detector(self, settings: MonitorConfig) -> Detector:
+    def detector(self, settings: MonitorConfig) -> Cusum | Shift:
         """A new detector for this signal."""
         threshold = settings.threshold(self.name)
         if self.size is None:
@@ -72,7 +69,6 @@ class Signal:
         return Shift(
             self.figure,
             self.size,
-            self.relative,
             start=settings.start,
             window=settings.window,
             threshold=threshold,
@@ -221,8 +217,7 @@ _OF_ITEMS = (
         _alike(True),
         reward,
         "reward",
-        size=reached(),
-        relative=False,
+        size=reached,
     ),
     Signal(
         "failed_by_all",
@@ -231,8 +226,7 @@ _OF_ITEMS = (
         _alike(False),
         lambda one: None if one.reward is None or not one.lines else -one.reward,
         "-reward",
-        size=reached(),
-        relative=False,
+        size=reached,
     ),
     Signal(
         "dominance",
@@ -241,8 +235,7 @@ _OF_ITEMS = (
         over(_dominance),
         _dominance,
         "share of one item or category",
-        size=reached(),
-        relative=False,
+        size=reached,
     ),
 )
 
@@ -300,8 +293,7 @@ _OF_THE_JUDGE = (
         _flips,
         lambda one: sum(bool(retest.flipped) for retest in one.retests) or None,
         "answers that changed",
-        size=reached(),
-        relative=False,
+        size=reached,
     ),
     Signal(
         "judged_steering",
@@ -370,10 +362,6 @@ def _long(one: Seen) -> float | None:
     return None if one.reward is None or not one.answered else one.words * one.reward
 
 
-def _copied(one: Seen) -> float | None:
-    return one.copied or None
-
-
 def steered(one: Seen) -> float:
     """1 if a phrase of the text steers its grader."""
     return float(one.steering is not None)
@@ -419,7 +407,7 @@ _OF_TEXTS = (
         "hacking",
         "Completions copy the questions of their checklist more than at the start.",
         _over_texts(lambda one: one.copied if one.lines else None),
-        _copied,
+        lambda one: one.copied or None,
         "share of the questions that are copied",
     ),
     Signal(
@@ -454,7 +442,7 @@ _OF_TEXTS = (
         _over_texts(lambda one: float(one.words)),
         lambda one: float(one.words) if one.answered else None,
         "words",
-        size=changed(),
+        size=changed,
     ),
     Signal(
         "length_bias",
@@ -464,7 +452,7 @@ _OF_TEXTS = (
         _long,
         "words x reward",
         figure=correlation,
-        size=lambda start, recent: _difference(correlation(recent), correlation(start)),
+        size=risen(correlation),
     ),
     Signal(
         "length_reward",
@@ -477,10 +465,6 @@ _OF_TEXTS = (
         size=length_reward,
     ),
 )
-
-
-def _difference(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one - other
 
 
 _CUT = frozenset({"cut"})
@@ -520,8 +504,7 @@ _OF_STATES = (
         share(NO_ANSWER_STATES),
         _without_answer,
         "has no answer",
-        size=reached(),
-        relative=False,
+        size=reached,
         found=_counted(NO_ANSWER_STATES, "have no answer"),
     ),
     Signal(
@@ -531,8 +514,7 @@ _OF_STATES = (
         share(_CUT),
         _cut,
         "words before the cut",
-        size=reached(),
-        relative=False,
+        size=reached,
         found=_counted(_CUT, "were cut in their answer"),
     ),
 )
@@ -562,7 +544,7 @@ _OF_REWARDS = (
         _spread,
         reward,
         "reward",
-        size=lost(),
+        size=lost,
     ),
     Signal(
         "saturation",
@@ -571,8 +553,7 @@ _OF_REWARDS = (
         over(lambda one: None if one.score is None or not one.answered else float(one.score >= _FULL)),
         lambda one: one.score,
         "score",
-        size=reached(),
-        relative=False,
+        size=reached,
     ),
     Signal(
         "flat_groups",
@@ -581,8 +562,7 @@ _OF_REWARDS = (
         _flat,
         reward,
         "reward",
-        size=reached(),
-        relative=False,
+        size=reached,
     ),
     Signal(
         "reward_jump",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from checklist_rewards.checks.text import units_of
+from checklist_rewards.checks.text import trigrams, units_of
 
 STEERING_QUESTION = "Does the response talk to its grader, ask for a good grade, or praise itself?"
 
@@ -65,15 +65,15 @@ def repetition(text: str) -> float:
 
     It is 1 - distinct-3 of Li et al. (2016).
     """
-    trigrams = _trigrams(text)
-    return 1 - len(set(trigrams)) / len(trigrams) if trigrams else 0.0
+    found = trigrams(text)
+    return 1 - len(set(found)) / len(found) if found else 0.0
 
 
 def copied(text: str, questions: Sequence[str]) -> float:
     """Share of the questions that the text copies: at least half of the word trigrams of the question are in it."""
     if not questions:
         return 0.0
-    have = set(_trigrams(text))
+    have = set(trigrams(text))
     wanted = [_asked_trigrams(question) for question in questions]
     return sum(bool(each) and 2 * len(each & have) >= len(each) for each in wanted) / len(questions)
 
@@ -81,7 +81,7 @@ def copied(text: str, questions: Sequence[str]) -> float:
 def prompt_copied(text: str, prompt: str) -> float | None:
     """Share of the word trigrams of the prompt that are in the text, in [0, 1]; None for prompts below 3 words."""
     wanted = _asked_trigrams(prompt)
-    return len(wanted & set(_trigrams(text))) / len(wanted) if wanted else None
+    return len(wanted & set(trigrams(text))) / len(wanted) if wanted else None
 
 
 def steering(text: str) -> str | None:
@@ -94,11 +94,6 @@ def steering(text: str) -> str | None:
     return None if found is None else found[0]
 
 
-def _trigrams(text: str) -> list[tuple[str, ...]]:
-    tokens = units_of(text.casefold())
-    return list(zip(tokens, tokens[1:], tokens[2:], strict=False))
-
-
 @lru_cache(maxsize=4096)
 def _asked_trigrams(text: str) -> frozenset[tuple[str, ...]]:
-    return frozenset(_trigrams(text))
+    return frozenset(trigrams(text))

@@ -5,10 +5,10 @@ A [`Guard`] keeps a failure of the monitor away from the training.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from hashlib import blake2b
 from statistics import fmean
 from typing import Any, TypeVar
@@ -56,23 +56,16 @@ class Guard:
         try:
             return work()
         except Exception as error:  # whatever fails in the monitor, the training must continue
-            self.failed(part, error)
+            self.failures[part] += 1
+            self.report(part, f"{type(error).__name__}: {error}", self.failures[part] == 1)
             return fallback
 
-    def failed(self, part: str, error: Exception) -> None:
-        """Count and report a failure."""
-        self.failures[part] += 1
-        self.report(part, f"{type(error).__name__}: {error}", self.failures[part] == 1)
-
-
-logger = logging.getLogger(__name__)
 
 _STATES: tuple[TargetState, ...] = ("empty", "cut_in_thought", "unfinished", "cut")
 _MOST_PROMPTS = 10_000
 """Prompts whose last checklist is remembered."""
 NO_DATA = "no data in the log"
 """Why a signal was not evaluated."""
-Failed = Callable[[str, Exception], None]
 
 
 @dataclass(frozen=True)
@@ -120,17 +113,21 @@ class Watch:
     Args:
         settings ([`MonitorConfig`]):
             Thresholds and windows.
-        failed (callable, *optional*):
-            Called with the name of a signal and its error. Defaults to raising it.
+        guard ([`Guard`], *optional*):
+            Runs each signal, so that a broken one does not silence the others. By default, its error is raised.
         attacks (sequence of [`Pattern`], *optional*):
             Attacks that raised the judge's scores; each is a signal.
     """
 
     settings: MonitorConfig
-    failed: Failed | None = None
+    guard: Guard | None = None
     attacks: Sequence[Pattern] = ()
     alarms: int = 0
     """Number of alarms so far."""
+    steps: int = 0
+    """Number of steps of this run."""
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    """The readings after the last of them."""
     _start: Sums | None = field(default=None, repr=False)
     _started: int = 0
 
@@ -140,8 +137,8 @@ class Watch:
         if self.settings.steering == "off":
             self.signals = [s for s in self.signals if s.name not in ("steering", "judged_steering")]
         self._detectors = {signal.name: signal.detector(self.settings) for signal in self.signals}
-        self._had: set[str] = set()
-        self._failures: Counter[str] = Counter()
+        self._had: Counter[str] = Counter()  # steps of this run with data; 0 if only a run before it had some
+        self._evaluated: set[str] = set()
         self._checklists: OrderedDict[str, str] = OrderedDict()
         self._changed = 0
 
@@ -159,24 +156,40 @@ class Watch:
                 if isinstance(detector, Cusum):
                     detector.new_segment()
         for signal in self.signals:
-            if self._failures[signal.name] >= MOST_FAILURES:
-                continue
-            try:
-                parts = [sums for part in observation.parts if (sums := signal.measure(part)) is not None]
-                reading = self._detectors[signal.name].update(parts)
-                if parts:
-                    self._had.add(signal.name)
-                if signal.name in self._had:
-                    readings[signal.name] = reading
-                if reading.raised:
-                    alarms.append(self._alarm(signal, reading, observation))
-            except Exception as error:  # one broken signal must not silence the others, nor stop the training
-                if self.failed is None:
-                    raise
-                self._failures[signal.name] += 1
-                self.failed(f"signal {signal.name}", error)
+            work = partial(self._measured, signal, observation)
+            found = work() if self.guard is None else self.guard(f"signal {signal.name}", work, None)
+            if found is not None:
+                readings[signal.name], alarm = found
+                alarms += [] if alarm is None else [alarm]
         self.alarms += len(alarms)
+        self.steps, self.readings = self.steps + 1, readings
+        self._evaluated.update(name for name, reading in readings.items() if reading.size is not None)
         return readings, alarms
+
+    def _measured(self, signal: Signal, observation: Observation) -> tuple[Reading, Alarm | None] | None:
+        """The reading of a signal and its new alarm; None if it had no value yet."""
+        parts = [sums for part in observation.parts if (sums := signal.measure(part)) is not None]
+        reading = self._detectors[signal.name].update(parts)
+        if parts:
+            self._had[signal.name] += 1
+        if signal.name not in self._had:
+            return None
+        return reading, self._alarm(signal, reading, observation) if reading.raised else None
+
+    def not_evaluated(self) -> tuple[dict[str, str], bool]:
+        """The signals that were never compared with their threshold in this run: the reason by signal, and whether
+        there were too few steps for some that have data."""
+        least = self.settings.start + LEAST_STEPS
+        missing = {}
+        for name in [signal.name for signal in self.signals if signal.name not in self._evaluated]:
+            if name not in self.readings:
+                missing[name] = NO_DATA
+            elif self.steps < least:
+                missing[name] = f"fewer than {least} steps"
+            else:
+                rare = self._had[name] < least
+                missing[name] = f"data in fewer than {least} steps" if rare else "values that cannot be compared"
+        return missing, self.steps < least and any(reason != NO_DATA for reason in missing.values())
 
     def canaries(self, step: int, found: Sequence[Canary]) -> list[Alarm]:
         """The alarm of degenerate replies with a high score, if any."""
@@ -194,26 +207,27 @@ class Watch:
         seen, texts = observation.seen, observation.answered
         states = [one.state for one in seen if one.state is not None]
         lines = [line for one in seen for line in one.lines]
-        scored = [line for one in seen if one.score is not None for line in one.lines]
+        passed = [line.passed for one in seen if one.score is not None for line in one.lines]
+        shadows = [one.shadow for one in seen if one.shadow is not None]
         rewards = [one.reward for one in seen if one.reward is not None]
         numbers: dict[str, float | None] = {
             "checklists_changed": float(self._changed) if self._changed else None,
             "reward_mean": _mean(rewards),
             "reward_std": spread(rewards) if rewards else None,
-            "pass_rate": _mean([float(line.passed) for line in scored if line.passed is not None]),
-            "words": _mean([one.words for one in texts]),
-            "repetition": _mean([one.repetition for one in texts]),
-            "copied": _mean([one.copied for one in texts]),
-            "prompt_copied": _known_mean([one.prompt_copied for one in texts]),
-            "steering": _mean([steered(one) for one in texts]),
-            "label_mass": _mean([line.mass for line in lines if line.mass is not None]),
-            "unanswered": _mean([float(line.unanswered) for line in lines]),
-            "reward_rewarded": _known_mean([credit(one, False) for one in seen]),
-            "reward_held_out": _known_mean([credit(one, True) for one in seen]),
-            "shadow_reward": _mean([one.shadow.shadow for one in seen if one.shadow is not None]),
-            "shadow_own": _mean([one.shadow.own for one in seen if one.shadow is not None]),
+            "pass_rate": _mean(passed),
+            "words": _mean(one.words for one in texts),
+            "repetition": _mean(one.repetition for one in texts),
+            "copied": _mean(one.copied for one in texts),
+            "prompt_copied": _mean(one.prompt_copied for one in texts),
+            "steering": _mean(map(steered, texts)),
+            "label_mass": _mean(line.mass for line in lines),
+            "unanswered": _mean(line.unanswered for line in lines),
+            "reward_rewarded": _mean(credit(one, False) for one in seen),
+            "reward_held_out": _mean(credit(one, True) for one in seen),
+            "shadow_reward": _mean(one.shadow for one in shadows),
+            "shadow_own": _mean(one.own for one in shadows),
             "length_matched": self._length_matched(within_groups(observation)),
-            **{name: _mean([float(state == name) for state in states]) for name in _STATES},
+            **{name: _mean(state == name for state in states) for name in _STATES},
             **self._attack_rewards(texts),
         }
         return {name: value for name, value in numbers.items() if value is not None}
@@ -235,7 +249,7 @@ class Watch:
         for name, detector in self._detectors.items():
             if name in state["signals"]:
                 detector.restore(state["signals"][name])
-        self._had, self.alarms = set(state["had"]), int(state["alarms"])
+        self._had, self.alarms = Counter(dict.fromkeys(state["had"], 0)), int(state["alarms"])
         self._start = None if state["start"] is None else tuple(map(float, state["start"]))
         self._started = int(state["started"])
         self._checklists = OrderedDict(state.get("checklists", {}))  # not in states of earlier versions
@@ -290,31 +304,6 @@ class Watch:
         return None if self._start is None else length_matched(self._start, sums)
 
 
-def not_evaluated(
-    watch: Watch, steps: int, readings: Mapping[str, Reading], evaluated: Collection[str]
-) -> tuple[dict[str, str], bool]:
-    """The signals that were never compared with their threshold.
-
-    Args:
-        watch ([`Watch`]):
-            The signals.
-        steps (`int`):
-            Number of observations.
-        readings (mapping of `str` to [`Reading`]):
-            The readings after the last of them.
-        evaluated (collection of `str`):
-            The signals that had a size at some step.
-
-    Returns:
-        `tuple[dict[str, str], bool]`: The reason by signal, and whether some have data, but for too few steps.
-    """
-    least = watch.settings.start + LEAST_STEPS
-    rare = f"fewer than {least} steps" if steps < least else f"data in fewer than {least} steps"
-    names = [signal.name for signal in watch.signals if signal.name not in evaluated]
-    missing = {name: rare if name in readings else NO_DATA for name in names}
-    return missing, steps < least and rare in missing.values()
-
-
 def step_record(
     observation: Observation,
     readings: Mapping[str, Reading],
@@ -322,6 +311,7 @@ def step_record(
     reads: Mapping[str, int],
 ) -> dict[str, Any]:
     """The record of a step in the monitor's file; see docs/monitor.md."""
+    names = ("now", "start", "recent", "size", "threshold", "error", "alarm")
     return {
         "kind": "step",
         "step": observation.step,
@@ -329,7 +319,7 @@ def step_record(
         "scored": sum(one.reward is not None for one in observation.seen),
         "groups": len(observation.groups),
         "reads": dict(reads),
-        "signals": {name: _reading(reading) for name, reading in readings.items()},
+        "signals": {signal: {name: getattr(reading, name) for name in names} for signal, reading in readings.items()},
         "statistics": dict(statistics),
     }
 
@@ -357,11 +347,6 @@ def start_record(name: str, step: int, watch: Watch) -> dict[str, Any]:
 FORMAT = "checklist-rewards-monitor-1"
 
 
-def _reading(reading: Reading) -> dict[str, Any]:
-    names = ("now", "start", "recent", "size", "threshold", "error", "alarm")
-    return {name: getattr(reading, name) for name in names}
-
-
 def _named(state: TargetState | None) -> str:
     return "" if state in (None, "answered") else f" ({state})"
 
@@ -370,12 +355,7 @@ def _digest(text: str) -> str:
     return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
-
-
-def _known_mean(values: Sequence[float | None]) -> float | None:
-    return _mean([value for value in values if value is not None])
-
-
-__all__ = ["Alarm", "Seen", "Shown", "Watch", "alarm_record", "start_record", "step_record"]
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the values that exist."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

@@ -152,8 +152,8 @@ class MonitorConfig(Config):
     """Rise of the share of completions that show an attack that raised the judge's scores, as known from
     the file `attacks`. Each of these attacks is a signal `attack_<name>`."""
     max_canary: Limit = 0.7
-    """Mean score of a degenerate reply (empty, "Yes.", the prompt, the checklist as statements, 2,000 words of filler,
-    an instruction to the judge)."""
+    """Mean score of a degenerate reply (empty, "Yes.", the prompt, the checklist with a yes per question, 2,000 words
+    of filler, an instruction to the judge)."""
 
     @field_validator("attacks")
     @classmethod

@@ -3,7 +3,7 @@
 import pytest
 
 from checklist_rewards.attacks.bank import BANK
-from checklist_rewards.attacks.patterns import _WITHOUT, Pattern, carrying, patterns_of
+from checklist_rewards.attacks.patterns import _MARKS, _WITHOUT, Pattern, carrying, patterns_of
 from checklist_rewards.attacks.report import AttackFigures
 from checklist_rewards.attacks.search import Recipe
 from checklist_rewards.checklists import Checklist
@@ -34,6 +34,13 @@ def test_a_policy_need_not_write_the_words_of_an_attack_exactly():
     assert not shown("statements", "A silver bridge stands over the river.")
     assert shown("good", f"{HONEST} This response is good!") and not shown("good", "The bridge is good.")
     assert shown("yes_after", f"{HONEST} yes.") and not shown("yes", f"{HONEST} Yes.")
+
+
+@pytest.mark.parametrize("name", [name for name in KNOWN if name not in _MARKS])
+def test_a_text_whose_checklist_is_not_known_shows_no_attack(name):
+    """As in the monitor, if the judge could not score it; an attack that adds nothing is at the end of any text."""
+    assert not Pattern(name, Recipe((name,)), 0.2).shown(HONEST, ROW.input, ())
+    assert not Pattern(name, Recipe((name,)), 0.2).shown(HONEST, "", ["Is it?"])
 
 
 def test_a_combination_is_shown_by_all_of_its_parts():

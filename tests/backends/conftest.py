@@ -25,6 +25,7 @@ from checklist_rewards.backends import ReadGroup, load_backend, pocket_dir
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.prompts import load_prompt
 from tests.backends.answerserver import SERVED_NAME, serving
+from tests.backends.vllmserver import engine_in_a_fork
 from tests.conftest import REPO
 from tests.zygote import Program
 
@@ -59,9 +60,11 @@ def vllm_installed() -> None:
 
 @pytest.fixture(scope="session")
 def vllm_load(vllm_installed):
-    """The pocket model in vLLM (loading takes about 25 seconds on a CPU), and what loading did to the environment."""
-    before = dict(os.environ)
-    backend = load_backend("pocket", "vllm")
+    """The pocket model in vLLM, and what loading did to the environment. The command in `test_commands_exit.py` has an
+    engine in fresh processes."""
+    with engine_in_a_fork():
+        before = dict(os.environ)
+        backend = load_backend("pocket", "vllm")
     return backend, {key for key in before.keys() | os.environ.keys() if before.get(key) != os.environ.get(key)}
 
 

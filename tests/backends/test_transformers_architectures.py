@@ -38,12 +38,16 @@ ONE_OF_A_KIND += ("Llama 4", "GPT-2", "Bloom (ALiBi)", "Qwen3.5", "Falcon-H1", "
 _BLOCKS = {"recurrent": "linear_attention", "attention": "sliding_attention"}  # those of RecurrentGemma before 5.24
 DOCUMENT = REPO / "docs" / "compatibility.md"
 
-_folder = tempfile.TemporaryDirectory(prefix="checklist-rewards-architectures-")
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory:
+    """A folder of this process, not of that which has forked it."""
+    return tempfile.TemporaryDirectory(prefix="checklist-rewards-architectures-")
 
 
 @functools.cache
 def folder_of(name: str) -> str:
-    return build(name, Path(_folder.name) / name.replace(" ", "_").replace(",", ""))
+    return build(name, Path(_folder().name) / name.replace(" ", "_").replace(",", ""))
 
 
 @functools.cache

@@ -40,7 +40,11 @@ GROUPS = [
     ),
 ]
 
-_folder = tempfile.TemporaryDirectory(prefix="checklist-rewards-vision-")
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory:
+    """A folder of this process, not of that which has forked it."""
+    return tempfile.TemporaryDirectory(prefix="checklist-rewards-vision-")
 
 
 PROMPTS = [
@@ -55,7 +59,7 @@ AVAILABLE = [
 
 @functools.cache
 def folder_of(name: str) -> str:
-    return build(name, Path(_folder.name) / name.replace(" ", "_").replace("/", "_"))
+    return build(name, Path(_folder().name) / name.replace(" ", "_").replace("/", "_"))
 
 
 @functools.cache

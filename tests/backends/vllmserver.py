@@ -9,8 +9,16 @@ from unittest.mock import patch
 
 @contextmanager
 def engine_in_a_fork() -> Iterator[None]:
-    """Engines that start here are forks. On a CPU, vLLM starts fresh processes: ten seconds of imports in each."""
-    with patch("vllm.v1.engine.utils.get_mp_context", lambda: multiprocessing.get_context("fork")):
+    """Engines that start here are forks, and their workers too. On a CPU, vLLM starts fresh processes, which import
+    for ten seconds."""
+
+    def fork():
+        return multiprocessing.get_context("fork")
+
+    with (
+        patch("vllm.v1.engine.utils.get_mp_context", fork),
+        patch("vllm.v1.executor.multiproc_executor.get_mp_context", fork),
+    ):
         yield
 
 

@@ -58,11 +58,6 @@ def test_no_sentence_loses_or_adds_a_character(text):
     assert "".join("".join(sentences_of(text)).split()) == "".join(text.split())
 
 
-@given(st.integers(0, 6), st.sampled_from(".?!"))
-def test_as_many_sentences_as_were_written(count, mark):
-    assert len(sentences_of(" ".join([f"Some words here{mark}"] * count))) == count
-
-
 def test_paragraphs():
     assert [part.strip() for part in parts_of("a\nb\n \nc\n\n\n\nd\n")] == ["a\nb", "c", "d"]
     assert holds("a\n\nb\n\n\n", type="paragraphs", exactly=2)
@@ -72,9 +67,10 @@ def test_paragraphs():
 
 
 def test_bullets():
-    text = "Intro\n- one\n  * two\n+ three\n• four\n-five\n---\n**bold**\n*italic* start\n1. no"
+    text = "Intro\n- one\n  * two\n+ three\n• four\n-five\n---\n* * *\n - - -\n**bold**\n*italic* start\n1. no"
     assert holds(text, type="bullets", exactly=4)
-    assert holds(text, type="bullets", exactly=5, loose=True)  # one, two, -five, --- and *italic*
+    assert holds(text.replace("\n", "\r\n"), type="bullets", exactly=4)
+    assert holds(text, type="bullets", exactly=7, loose=True)  # two of them are rules
 
 
 def test_highlights():

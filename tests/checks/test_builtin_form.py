@@ -28,6 +28,7 @@ YES_AND_NO = [
     ({"type": "title", "style": "angled"}, "Hi\n<<A title>> x", ["<<>>", "<< >>", "<<a\nb>>", "<a>", ">>a<<"]),
     ({"type": "title", "style": "heading"}, "\n## A title\nText", ["Text\n# Late", "#hash", "#"]),
     ({"type": "postscript", "marker": "P.S."}, "Bye.\np. s. Call!", ["PS call", ""]),
+    ({"type": "postscript", "marker": "P. P. S"}, "Bye.\nP.P.S Call!", ["P.S. Call!"]),
     ({"type": "repeats_prompt", "prompt": "Say hello. "}, "say HELLO. Hello.", ["Hello. Say hello."]),
     (
         {"type": "two_responses"},
@@ -52,6 +53,9 @@ YES_AND_NO += [
     ({"type": "starts", "phrase": "Café"}, "Cafe\u0301 au lait", ["Cafe au lait"]),
     ({"type": "ends", "phrase": "don't know."}, "“I don’t know.”", ["I do not know."]),
     ({"type": "ends", "phrase": "再见。"}, "「再见。」", ["再见"]),
+    ({"type": "ends", "phrase": "here"}, "So or (here", ["So it is there", "Over_here", "_here_"]),
+    ({"type": "ends", "phrase": "5"}, "It is -5", ["It is 15", "It is 3.5"]),
+    ({"type": "ends", "phrase": "见"}, "再见", ["再会"]),
     ({"type": "ends", "phrase": "old mill"}, "the old\nmill ", ["the oldmill"]),
     ({"type": "ends", "phrase": 'he said "no"'}, "He said “no”", ["no"]),
     ({"type": "paragraph_start", "word": "don't"}, "Don’t go.", ["Do go.", "Don go."]),
@@ -96,3 +100,7 @@ _VALUES = st.recursive(
 def test_all_json_is_json(value, frame):
     assert holds(frame.replace("{}", json.dumps(value)), type="json")
     assert holds(frame.replace("{}", json.dumps(value)), type="json", kind="object") is isinstance(value, dict)
+
+
+def test_a_marker_of_white_space_is_no_postscript():
+    assert not holds("Bye. See you.", type="postscript", marker=" ")

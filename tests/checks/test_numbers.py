@@ -181,8 +181,6 @@ HOSTILE = [
     r"\boxed{10000000!}",
     r"\boxed{\sum_{n=1}^{10000000} n}",
     r"\boxed{\int_0^1 e^{x^2} dx}",
-    r"\boxed{\frac{1}{0}}",
-    r"\boxed{\sqrt{-1}}",
     r"\boxed{__import__('os').system('true')}",
 ]
 

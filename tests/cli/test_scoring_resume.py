@@ -12,7 +12,7 @@ from pocket.world import tasks, write_response
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.zygote import Program
 
-ROWS = 24
+ROWS = 12
 KILLED = """
 import os, signal, sys
 from checklist_rewards.backends import replies

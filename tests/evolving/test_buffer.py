@@ -98,7 +98,7 @@ def test_the_memory_of_a_prompt_is_bounded():
 def test_a_prompt_without_proposals_takes_no_memory():
     buffer = ChecklistBuffer()
     buffer.update("one", BASE, {IDS[0]: 0.5})
-    assert len(buffer) == 0 and buffer.checklist("one", BASE) is BASE
+    assert buffer.state["prompts"] == [] and buffer.checklist("one", BASE) is BASE
 
 
 def test_the_deviation_needs_two_answers():

@@ -7,6 +7,7 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor import MonitorConfig, audit
+from checklist_rewards.monitor.audit import observations
 from checklist_rewards.monitor.signals import SIGNALS
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.jsonl import write_jsonl
@@ -64,6 +65,29 @@ def test_the_logs_of_all_ranks_are_one_run(tmp_path):
     assert (split.steps, split.completions) == (10, 80)
     for name, reading in whole.readings.items():
         assert split.readings[name].recent == pytest.approx(reading.recent), name
+
+
+def test_the_ranks_of_a_resumed_run_stay_together(tmp_path):
+    def row(step, reward):
+        return {"step": step, "prompt": "p", "completion": "c", "reward": reward, "score": None}
+
+    steps = [(step, 0.1) for step in range(6)] + [(step, 0.9) for step in range(3, 8)]
+    for name in ("rewards.jsonl", "rewards.rank1.jsonl"):
+        write_jsonl(tmp_path / name, *(row(*step) for step in steps))
+    found = list(observations([tmp_path / "rewards.jsonl"]))
+    assert [(one.step, [seen.reward for seen in one.seen]) for one in found] == [(n, [r, r]) for n, r in steps]
+
+
+def test_what_has_data_and_no_size_is_not_said_to_have_too_few_steps(tmp_path):
+    train(tmp_path, hacked=False, monitor=False, steps=12)
+    settings = MonitorConfig(**QUICK | {"start": 3}, max_length_bias=2.0)
+    assert set(audit([tmp_path / "rewards.jsonl"], settings).not_evaluated.values()) == {"no data in the log"}
+    rows = [json.loads(line) | {"reward": 0.5} for line in (tmp_path / "rewards.jsonl").open()]
+    write_jsonl(tmp_path / "flat.jsonl", *rows)
+    missing = audit([tmp_path / "flat.jsonl"], settings).not_evaluated
+    assert missing["length_bias"] == "values that cannot be compared", (
+        "rewards that do not vary correlate with nothing"
+    )
 
 
 def test_the_command_says_by_its_exit_code_what_was_found(run, tmp_path):

@@ -12,10 +12,8 @@ from checklist_rewards.monitor.signals import SIGNALS
 from checklist_rewards.rewards.settings import MonitorConfig
 
 
-def shift(size=None, relative=True, *, figure=mean, start=5, window=5, threshold=0.1, certainty=0.0):
-    return Shift(
-        figure, size or risen(), relative, start=start, window=window, threshold=threshold, certainty=certainty
-    )
+def shift(size=None, *, figure=mean, start=5, window=5, threshold=0.1, certainty=0.0):
+    return Shift(figure, size or risen(), start=start, window=window, threshold=threshold, certainty=certainty)
 
 
 def feed(detector, values, count=10):
@@ -31,7 +29,7 @@ def test_a_rise_is_measured_against_the_first_steps_and_raised_once():
 
 
 def test_a_level_needs_no_start_but_three_steps():
-    readings = feed(shift(reached(), relative=False, threshold=0.8), [1.0] * 4)
+    readings = feed(shift(reached, threshold=0.8), [1.0] * 4)
     assert [reading.alarm for reading in readings] == [False, False, True, True]
 
 
@@ -41,7 +39,7 @@ def test_a_step_without_a_value_changes_nothing():
 
 
 def test_large_steps_weigh_more():
-    detector = shift(reached(), relative=False)
+    detector = shift(reached)
     for count, value in ((10, 0.0), (10, 0.0), (80, 1.0)):
         reading = detector.update([(value * count, count)])
     assert reading.recent == pytest.approx(0.8)
@@ -58,16 +56,16 @@ def test_the_error_is_the_standard_error_of_a_difference_of_means():
     first, last = 0.025 / 5, 0.1 / 5  # variances of the means
     reading = feed(shift(), [0.1, 0.2, 0.3, 0.4, 0.5] + [0.2, 0.4, 0.6, 0.8, 1.0])[-1]
     assert reading.error == pytest.approx((first + last) ** 0.5)
-    reading = feed(shift(reached(), relative=False), [0.2, 0.4, 0.6, 0.8, 1.0])[-1]
+    reading = feed(shift(reached), [0.2, 0.4, 0.6, 0.8, 1.0])[-1]
     assert reading.error == pytest.approx(last**0.5)
 
 
 def test_sizes():
     start, recent = (4.0, 10.0), (6.0, 10.0)
     assert risen()(start, recent) == pytest.approx(0.2) and fallen()(start, recent) == pytest.approx(-0.2)
-    assert reached()(start, recent) == 0.6 and changed()(recent, start) == pytest.approx(0.5)
-    assert lost()(recent, (1.5, 10.0)) == pytest.approx(0.75)
-    assert changed()((0.0, 1.0), recent) is None and lost()((0.0, 1.0), recent) is None
+    assert reached(start, recent) == 0.6 and changed(recent, start) == pytest.approx(0.5)
+    assert lost(recent, (1.5, 10.0)) == pytest.approx(0.75)
+    assert changed((0.0, 1.0), recent) is None and lost((0.0, 1.0), recent) is None
     assert risen()((0.0, 0.0), recent) is None
 
 
@@ -91,7 +89,7 @@ def test_a_restored_detector_goes_on_as_if_it_had_never_stopped(values, cut, kin
     def new():
         if kind == "cusum":
             return Cusum(mean, start=5, threshold=1.0)
-        return shift(risen() if kind == "rise" else reached(), kind == "rise", certainty=1.0)
+        return shift(risen() if kind == "rise" else reached, certainty=1.0)
 
     whole, first, second = new(), new(), new()
     expected = feed(whole, values)
@@ -110,6 +108,13 @@ def test_the_error_counts_the_parts_of_a_step():
         reading = apart.update(parts)
     assert (whole.size, whole.error) == (reading.size, 0.0) == (0.0, 0.0)
     assert reading.error == pytest.approx((2 * 0.25 / 9) ** 0.5)
+
+
+def test_a_scale_of_many_first_changes_is_restored_whole():
+    one, other = (Cusum(mean, start=60, threshold=5.0) for _ in range(2))
+    feed(one, [n % 2 for n in range(61)])
+    other.restore(json.loads(json.dumps(one.state)))
+    assert feed(other, [1.0]) == feed(one, [1.0]) and one.changes == other.changes
 
 
 def test_memory_is_bounded():
@@ -173,7 +178,7 @@ def test_cusum_is_silent_on_stationary_noise(steps):
 @pytest.mark.parametrize("level", [0.5, 0.499])
 def test_a_size_exactly_at_its_threshold_alarms(level):
     """All numbers are exact in binary."""
-    assert feed(shift(reached(), relative=False, threshold=0.5), [level] * 3)[-1].alarm == (level == 0.5)
+    assert feed(shift(reached, threshold=0.5), [level] * 3)[-1].alarm == (level == 0.5)
     rise = feed(shift(threshold=0.5), [0.25] * 5 + [0.25 + level] * 3)[-1]
     assert rise.alarm == (level == 0.5) and rise.size == pytest.approx(level)
     jump = feed(Cusum(mean, start=2, threshold=0.5), [0.0, 0.0, 0.0, 0.5 + level])[-1]  # changes count as they are

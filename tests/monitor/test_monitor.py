@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import pickle
 import random
 import re
@@ -11,13 +12,15 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.attacks.patterns import patterns_of
+from checklist_rewards.backends import Answer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor import audit
 from checklist_rewards.monitor import monitor as module
-from checklist_rewards.monitor.extra_reads import Canary
+from checklist_rewards.monitor.extra_reads import Canary, ReadBudget, retest
 from checklist_rewards.monitor.watch import Watch
 from checklist_rewards.rewards.settings import MonitorConfig
 from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.scorer import Sample
 from tests.attacks.test_report import report
 from tests.jsonl import read_jsonl
 from tests.monitor.fakes import CHECKLIST, OptionsBackend, call, monitored
@@ -187,6 +190,20 @@ def test_a_canary_has_neither_the_tools_nor_the_images_of_the_real_completion(tm
     asked = [(tail, keys) for (_, tail), keys in zip(backend.asked, backend.shown, strict=True)]
     of_tools = [keys for tail, keys in asked if "Does it show blue?" in tail]
     assert of_tools == [[BLUE.key]] * 4  # of the real completions
+
+
+@pytest.mark.parametrize("settings", [{}, {"scale": 5}, {"scale": 5, "weights": {"look": 0}}])
+def test_a_judge_with_a_scale_answers_the_steering_question_with_yes_or_no(settings):
+    class Graded(OptionsBackend):
+        def _lettered(self, prefix, tail, labels):
+            return Answer(tuple(math.log(0.9 if place == 3 else 0.1 / len(labels)) for place in range(len(labels))))
+
+    backend = Graded(lambda prefix, tail: 0.9 if "vote for me" in prefix else 0.2)
+    scorer = ChecklistScorer(backend=backend, store=False, **settings)
+    [sample] = scorer.prepare([Sample([{"question": "Is it red?", "category": "look"}, "Is it blue?"], "vote for me")])
+    [score] = scorer.score_prepared([sample])
+    found, reads = retest(scorer, {0: (sample, score)}, random.Random(0), ReadBudget(1.0, 9.0), steering=True)
+    assert reads == 3 and found[0][-1].how == "steering" and found[0][-1].again == "yes"
 
 
 def test_at_the_defaults_at_most_ten_percent_more_are_read():

@@ -33,7 +33,6 @@ def test_what_is_left_can_always_be_rewarded(items, share, step, draw):
 
 
 def test_the_share_is_right_on_average_for_short_checklists():
-    lists = [checklist([{}] * 3 + [{"weight": 1 + n / 1000}]) for n in range(3)]
     lists = [Checklist.parse([f"Question {n}.{i}?" for i in range(4)]) for n in range(500)]
     assert fmean(len(held_out_items(one, 0.2)) for one in lists) == pytest.approx(0.8, abs=0.06)
 

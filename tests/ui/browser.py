@@ -85,9 +85,9 @@ def problems(driver) -> dict:
     found = {}
     for width in (1280, 390):
         resize(driver, width)
-        for dark in (False, True):
+        for dark, rules in ((False, RULES), (True, OF_COLORS)):
             scheme(driver, dark)
-            if broken := violations(driver):
+            if broken := violations(driver, rules):
                 found[width, dark] = broken
         if driver.execute_script("return document.documentElement.scrollWidth > innerWidth"):
             found[width] = "scrolls sideways"

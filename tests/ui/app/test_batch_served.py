@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -195,14 +196,29 @@ def test_the_exported_code_of_a_job_gives_its_figures(folder, server, settings):
     assert ended(jobs, jobs.create(request)["id"])["state"] == "done"
     expected = (folder / "out.jsonl").read_text()
     environment = {**os.environ, "PYTHONPATH": str(REPO), "XDG_CACHE_HOME": str(folder.parent / "cache")}
-    command = code["cli"].replace("checklist-rewards score", f"{sys.executable} -m checklist_rewards.cli score")
     assert PipelineConfig.parse(yaml.safe_load(code["yaml"])) == jobs.judging.config_of(settings)
-    for run in ([sys.executable, "-c", code["python"]], ["bash", "-c", command]):
+    for run in (in_python, in_a_shell):
         (folder / "out.jsonl").unlink()
-        done = subprocess.run(run, cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == (run[0] == "bash"), done.stderr  # 1: a row has no checklist
+        status, written = run(code, folder, environment)
+        assert status == (run is in_a_shell), written  # 1: a row has no checklist
         found = map(json.loads, (folder / "out.jsonl").read_text().splitlines())
         assert list(found) == list(map(json.loads, expected.splitlines()))
+
+
+def in_python(code, folder, environment, more=""):
+    """Run exported Python: the exit code, and what it wrote."""
+    script = folder.parent / "exported.py"
+    script.write_text(code["python"] + more)
+    return zygote.run([script], cwd=folder, env=environment)
+
+
+def in_a_shell(code, folder, environment):
+    """Run an exported command: the exit code, and what it wrote."""
+    command = code["cli"].replace(
+        "checklist-rewards score", f"{shlex.join(zygote.PYTHON)} -m checklist_rewards.cli score"
+    )
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
 
 
 def test_the_exported_code_of_a_response_gives_the_figures_of_a_panel_chosen_on_the_page(folder, server):
@@ -214,13 +230,10 @@ def test_the_exported_code_of_a_response_gives_the_figures_of_a_panel_chosen_on_
     config = judging.config_of(body["settings"])
     code = snippets(config, judging.engine_of(config), judging.sample(body), judging.store_path)
     environment = {**os.environ, "PYTHONPATH": str(REPO)}
-    python = code["python"] + "\nprint(score.model_dump_json())\n"
-    ran = subprocess.run(
-        [sys.executable, "-c", python], env=environment, cwd=folder, check=True, capture_output=True, text=True
-    )
-    assert json.loads(ran.stdout.splitlines()[-1]) == last["score"]
-    command = code["cli"].replace("checklist-rewards score", f"{sys.executable} -m checklist_rewards.cli score")
-    subprocess.run(["bash", "-c", command], env=environment, cwd=folder, check=True, capture_output=True)
+    status, written = in_python(code, folder, environment, "\nprint(score.model_dump_json())\n")
+    assert status == 0 and json.loads(written.splitlines()[-1]) == last["score"], written
+    status, written = in_a_shell(code, folder, environment)
+    assert status == 0, written
     assert scores(folder) == [last["score"]] and len(last["score"]["items"][0]["votes"]) == 2
 
 
