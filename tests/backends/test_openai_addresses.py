@@ -27,20 +27,57 @@ def no_proxies(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY"])
-def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, name):
+@pytest.mark.parametrize("start", ["http://", ""])
+def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, name, start):
     with serving() as proxy:
-        monkeypatch.setenv(name, proxy.base_url.removesuffix("/v1"))
+        monkeypatch.setenv(name, start + proxy.base_url.removeprefix("http://").removesuffix("/v1"))
         backend = OpenAIBackend(SERVED_NAME, "http://far.example/v1", pause=0.01)
         [read], _ = backend.read([GROUP], ("yes", "no"))
         assert read.unanswered is None and len(proxy.asked) == 2  # the first one asks whether lists are supported
 
 
-def test_no_proxy_is_used_for_hosts_that_the_environment_excepts(monkeypatch):
+@pytest.mark.parametrize("login", ["", "me:hidden@"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_gets_its_login_but_not_the_key_of_the_server(monkeypatch, scheme, login):
+    with recording() as (address, received):
+        monkeypatch.setenv(f"{scheme}_proxy", address.replace("://", f"://{login}"))
+        answer = loop.run(Connection(f"{scheme}://far.example/v1", "secret", Settings(attempts=1)).post("/here", {}))
+    lines = received[0][0].lower().split("\r\n")
+    assert (
+        lines[0]
+        == {"http": "post http://far.example/v1/here", "https": "connect far.example:443"}[scheme] + " http/1.1"
+    )
+    assert ("authorization: bearer secret" in lines) == (scheme == "http")
+    logins = [line for line in lines if line.startswith("proxy-authorization: ")]
+    assert logins == ["proxy-authorization: basic bwu6aglkzgvu"] * bool(login)
+    assert "hidden" not in str(answer)
+
+
+@pytest.mark.parametrize("names", ["127.0.0.1", "far.example, 127.0.0.0/8", "far.example,*"])
+def test_no_proxy_is_used_for_hosts_that_the_environment_excepts(monkeypatch, names):
     monkeypatch.setenv("HTTP_PROXY", DEAD)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("NO_PROXY", names)
     with serving() as server:
         [read], _ = connect(server).read([GROUP], ("yes", "no"))
         assert read.unanswered is None and len(server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "direct"),
+    [
+        ("[::1]:80", "::1", True),
+        ("[fd00::2]", "fd00::/8", True),
+        ("10.1.2.3", "10.0.0.0/8", True),
+        ("11.1.2.3", "10.0.0.0/8,fd00::/8", False),
+        ("Judge.lab.example:80", "*.Lab.example", True),
+        ("lab.example", "*.lab.example", False),
+        ("mylab.example", ".lab.example,lab.example", False),
+    ],
+)
+def test_exceptions_may_be_networks_and_domains(monkeypatch, host, names, direct):
+    monkeypatch.setenv("HTTP_PROXY", DEAD)
+    monkeypatch.setenv("NO_PROXY", names)
+    assert Connection(f"http://{host}/v1", "EMPTY", Settings())._proxies == [None if direct else DEAD]
 
 
 ENCRYPTED = """
@@ -117,9 +154,11 @@ def recording():
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
             except asyncio.IncompleteReadError:
                 return writer.close()
-            [size] = [int(line.split(":")[1]) for line in head.lower().split("\r\n") if line.startswith("content-le")]
+            size = sum(int(line.split(":")[1]) for line in head.lower().split("\r\n") if line.startswith("content-le"))
             received.append((head, await reader.readexactly(size)))
-            if "/moved" in head:
+            if head.startswith("CONNECT"):
+                writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+            elif "/moved" in head:
                 writer.write(b"HTTP/1.1 307 Moved\r\nLocation: /v1/here\r\nContent-Length: 0\r\n\r\n")
             else:
                 start = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n"

@@ -40,6 +40,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address, ip_network
 from itertools import chain
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -203,6 +204,7 @@ class _Session:
     """The state that belongs to one event loop."""
 
     http: aiohttp.ClientSession
+    headers: dict[str, str]
     limiter: Limiter
     replicas: Replicas
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -500,8 +502,9 @@ class Connection:
         self, place: int, method: str, url: str, headers: dict[str, str], content: bytes | None
     ) -> tuple[int, Mapping[str, str], bytes]:
         """The status, headers and body of the response."""
-        http, proxy = self._current().http, self._proxies[place]
-        async with http.request(method, url, data=content, headers=headers, proxy=proxy) as response:
+        session, proxy = self._current(), self._proxies[place]
+        headers = {**session.headers, **headers}  # default headers of a ClientSession would go to the proxy too
+        async with session.http.request(method, url, data=content, headers=headers, proxy=proxy) as response:
             return response.status, response.headers, await response.read()
 
     def _current(self) -> _Session:
@@ -512,13 +515,13 @@ class Connection:
                 keep_forever(self._session)
             settings = self.settings
             http = aiohttp.ClientSession(
-                headers=_headers(self._key),
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_SECONDS),
                 timeout=aiohttp.ClientTimeout(total=None),  # each attempt has its own
                 cookie_jar=aiohttp.CookieJar(unsafe=True),  # also of addresses without a name
             )
             self._session = _Session(
                 http,
+                _headers(self._key),
                 Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute),
                 Replicas(self.addresses, 2 * settings.pause, settings.failures, settings.patience),
             )
@@ -580,7 +583,22 @@ class Connection:
 def _proxy(address: str) -> str | None:
     """The proxy of the environment for an address."""
     url, proxies = urlsplit(address), getproxies()
-    return None if proxy_bypass(url.netloc) else proxies.get(url.scheme, proxies.get("all"))
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(url.netloc) or _is_excepted(url.hostname or "", proxies.get("no", "")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_excepted(host: str, names: str) -> bool:
+    """Whether `NO_PROXY` has a host in a form that `proxy_bypass` does not take: a network such as 10.0.0.0/8, an
+    address of IPv6, "*.domain", or "*" as one of several names."""
+    for name in map(str.strip, names.split(",")):
+        if name == "*" or (name.startswith("*.") and host.endswith(name[1:].lower())):
+            return True
+        with contextlib.suppress(ValueError):
+            if ip_address(host) in ip_network(name, strict=False):
+                return True
+    return False
 
 
 def _headers(key: str) -> dict[str, str]:
