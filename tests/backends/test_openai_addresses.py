@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -81,7 +82,7 @@ def test_exceptions_may_be_networks_and_domains(monkeypatch, host, names, direct
 
 
 ENCRYPTED = """
-import asyncio, ssl, sys
+import asyncio, os, ssl, sys
 from checklist_rewards.backends.openai.client import Connection, run
 from checklist_rewards.backends.servers import Settings
 
@@ -95,6 +96,7 @@ async def start():
     context.load_cert_chain(sys.argv[1], sys.argv[2])
     return await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
 
+os.environ.update(pair.split("=", 1) for pair in sys.argv[3:])
 port = run(start()).sockets[0].getsockname()[1]
 print(run(Connection(f"https://127.0.0.1:{port}/v1", "EMPTY", Settings(attempts=1)).post("/chat", {})))
 """
@@ -114,11 +116,21 @@ def certificate(tmp_path_factory):
     return names
 
 
-@pytest.mark.parametrize("trusted", [True, False])
-def test_certificates_are_those_of_the_system_and_of_the_environment(monkeypatch, certificate, trusted):
-    if trusted:
+@pytest.mark.parametrize("trusted", ["before the start", "after the import", "certifi", ""])
+def test_certificates_are_those_of_the_environment_of_the_system_or_of_certifi(
+    monkeypatch, tmp_path, certificate, trusted
+):
+    arguments: list[str] = []
+    if trusted == "before the start":
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-    done = subprocess.run([sys.executable, "-c", ENCRYPTED, *certificate], capture_output=True, text=True, check=True)
+    elif trusted == "after the import":
+        arguments = [f"SSL_CERT_FILE={certificate[0]}"]
+    elif trusted == "certifi":  # of a Python that finds no other ones
+        (tmp_path / "certifi.py").write_text(f"def where(): return {str(certificate[0])!r}")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+        arguments = ["SSL_CERT_FILE=", "SSL_CERT_DIR="]
+    command = [sys.executable, "-c", ENCRYPTED, *certificate, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("{'choices': ['y']}" if trusted else "Failure(") and (
         trusted or "certificate verify failed" in done.stdout
     )
@@ -168,8 +180,11 @@ def recording():
     async def start():
         return await asyncio.start_server(handle, "127.0.0.1", 0)
 
+    async def stop():
+        server.close()
+
     server = loop.run(start())
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", received
     finally:
-        loop.run(asyncio.to_thread(server.close))
+        loop.run(stop())
