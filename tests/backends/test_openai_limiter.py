@@ -13,6 +13,7 @@ from checklist_rewards.backends.openai.limits import Limiter, Permit
 from checklist_rewards.backends.openai.wire import Failure, no_connection
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from tests.backends.test_openai_replicas import detector
 from tests.clock import run
 
 WAIT = 2.0
@@ -462,3 +463,27 @@ def test_if_a_probe_is_cancelled_another_request_probes_the_server():
         return outcome, now()
 
     assert run(recovered()) == ({}, pytest.approx(5.2))
+
+
+def test_a_late_rejection_does_not_bring_a_replica_of_another_model_back(caplog):
+    rejected = replace(FAULTS["500"], retry=False, down=False, status=404, fatal=True)
+    received = []
+
+    class Scripted(Connection):
+        async def _once(self, place, request, seconds):
+            received.append(place)
+            await asyncio.sleep(0.1 if place != other or received.count(other) == 1 else 0.5)
+            return rejected if place == other else {}
+
+    addresses = ["http://replica0/v1", "http://replica1/v1"]
+    other = detector(addresses).home("text")
+
+    async def asked():
+        connection = Scripted(addresses, "EMPTY", Settings())
+        outcomes = await asyncio.gather(*(connection.post("/chat", {}, prefix="text") for _ in range(2)))
+        up = connection._session.replicas.up()
+        await connection._session.http.close()
+        return outcomes, up
+
+    assert run(asked()) == ([{}, {}], {1 - other})
+    assert received.count(other) == 2 and "answers again" not in caplog.text

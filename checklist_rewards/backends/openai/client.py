@@ -447,9 +447,11 @@ class Connection:
         """Record the outcome of a request for its replica. Returns whether the replica is set aside."""
         replicas, has_others = session.replicas, len(self.addresses) > 1
         was_down = replicas.down_since is not None
-        is_odd = isinstance(outcome, Failure) and outcome.fatal and sent.probe and has_others
+        is_odd = isinstance(outcome, Failure) and outcome.fatal and has_others
         aside = False
-        if isinstance(outcome, Failure) and (is_odd or not outcome.is_response or outcome.wait is not None):
+        if is_odd and not sent.probe:  # it may serve another model, which is set aside once another replica answers
+            replicas.released(sent)
+        elif isinstance(outcome, Failure) and (is_odd or not outcome.is_response or outcome.wait is not None):
             is_certain = is_odd or outcome.status in UNAVAILABLE or outcome.wait is not None
             aside = replicas.failed(
                 sent,
