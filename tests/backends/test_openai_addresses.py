@@ -138,6 +138,7 @@ def test_certificates_are_those_of_the_environment_of_the_system_or_of_certifi(
 
 def test_requests_have_the_headers_of_the_api_and_answers_may_be_redirected_and_compressed(monkeypatch):
     monkeypatch.setenv("OPENAI_ORG_ID", "our-lab")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gate: a:b\n no header\nAuthorization : none\n X-Lab:7 ")
     with recording() as (address, received):
         connection = Connection(f"{address}/v1", "secret", Settings(attempts=1))
         answer = loop.run(connection.post("/moved", {"a": "ä"}, prefix="abc"))
@@ -148,6 +149,7 @@ def test_requests_have_the_headers_of_the_api_and_answers_may_be_redirected_and_
         headers = dict(pair.split(": ", 1) for pair in map(str.lower, lines) if pair)
         assert line == f"POST {path} HTTP/1.1" and body == b'{"a": "\\u00e4"}'
         assert headers["authorization"] == "bearer secret" and headers["content-type"] == "application/json"
+        assert headers["x-gate"] == "a:b" and headers["x-lab"] == "7"
         assert headers["openai-organization"] == "our-lab" and headers["x-session-id"] == "abc"
         assert headers["user-agent"].startswith("checklist-rewards/") and "gzip" in headers["accept-encoding"]
         assert headers["accept"] == "application/json" and headers["content-length"] == str(len(body))

@@ -624,12 +624,14 @@ def _certificates(*environment: str | None) -> ssl.SSLContext:
 
 
 def _headers(key: str) -> dict[str, str]:
-    """The headers of all requests, as the OpenAI SDK has them."""
+    """The headers of all requests, as the OpenAI SDK has them, with those that its environment variables add."""
+    custom = (line.partition(":") for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
     owners = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
     return {
         "Accept": "application/json",
-        "Authorization": f"Bearer {key}",
         "Content-Type": "application/json",
         "User-Agent": f"checklist-rewards/{__version__}",
         **{name: value for name, variable in owners.items() if (value := os.environ.get(variable))},
+        **{name.strip(): value.strip() for name, colon, value in custom if colon},
+        "Authorization": f"Bearer {key}",
     }
