@@ -487,3 +487,20 @@ def test_a_late_rejection_does_not_bring_a_replica_of_another_model_back(caplog)
 
     assert run(asked()) == ([{}, {}], {1 - other})
     assert received.count(other) == 2 and "answers again" not in caplog.text
+
+
+def test_a_request_to_one_replica_waits_as_long_as_that_replica_asks():
+    attempts = []
+
+    class Scripted(Connection):
+        async def _once(self, place, request, seconds):
+            attempts.append((now(), place))
+            return {} if now() >= WAIT else FAULTS["503 wait"]
+
+    async def asked():
+        connection = Scripted(["http://replica0/v1", "http://replica1/v1"], "EMPTY", Settings(attempts=2))
+        outcome = await connection.get("/models", "data", place=1)
+        await connection._session.http.close()
+        return outcome
+
+    assert run(asked()) == {} and attempts == [(0.0, 1), (pytest.approx(WAIT), 1)]

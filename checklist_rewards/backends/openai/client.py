@@ -415,6 +415,8 @@ class Connection:
             attempt += 1
             if resumes is not None:
                 pause = max(0.0, resumes - now)
+            elif request.place is not None and outcome.wait is not None:
+                pause = outcome.wait
             else:
                 pause = min(settings.pause * 2 ** (attempt - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)
             is_limited = outcome.status == RATE_LIMITED
