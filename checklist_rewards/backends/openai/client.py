@@ -464,9 +464,13 @@ class Connection:
             )
             if replicas.down_since is not None:
                 self._warn_of_outage(replicas, now, now - replicas.down_since)
-        elif replicas.answered(sent) and has_others:
-            logger.warning("the server at %s answers again.", self.addresses[sent.place])
-            self._warned = {kind for kind in self._warned if not kind.startswith(f"{sent.place} ")}
+        else:
+            replicas.answered(sent)
+            if (
+                sent.probe and has_others
+            ):  # a late answer is no news: a server may limit some requests and answer others
+                logger.warning("the server at %s answers again.", self.addresses[sent.place])
+                self._warned = {kind for kind in self._warned if not kind.startswith(f"{sent.place} ")}
         if was_down:
             session.wake()
         return aside
