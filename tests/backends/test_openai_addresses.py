@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -27,24 +28,61 @@ def no_proxies(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY"])
-def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, name):
+@pytest.mark.parametrize("start", ["http://", ""])
+def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, name, start):
     with serving() as proxy:
-        monkeypatch.setenv(name, proxy.base_url.removesuffix("/v1"))
+        monkeypatch.setenv(name, start + proxy.base_url.removeprefix("http://").removesuffix("/v1"))
         backend = OpenAIBackend(SERVED_NAME, "http://far.example/v1", pause=0.01)
         [read], _ = backend.read([GROUP], ("yes", "no"))
         assert read.unanswered is None and len(proxy.asked) == 2  # the first one asks whether lists are supported
 
 
-def test_no_proxy_is_used_for_hosts_that_the_environment_excepts(monkeypatch):
+@pytest.mark.parametrize("login", ["", "me:hidden@"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_gets_its_login_but_not_the_key_of_the_server(monkeypatch, scheme, login):
+    with recording() as (address, received):
+        monkeypatch.setenv(f"{scheme}_proxy", address.replace("://", f"://{login}"))
+        answer = loop.run(Connection(f"{scheme}://far.example/v1", "secret", Settings(attempts=1)).post("/here", {}))
+    lines = received[0][0].lower().split("\r\n")
+    assert (
+        lines[0]
+        == {"http": "post http://far.example/v1/here", "https": "connect far.example:443"}[scheme] + " http/1.1"
+    )
+    assert ("authorization: bearer secret" in lines) == (scheme == "http")
+    logins = [line for line in lines if line.startswith("proxy-authorization: ")]
+    assert logins == ["proxy-authorization: basic bwu6aglkzgvu"] * bool(login)
+    assert "hidden" not in str(answer)
+
+
+@pytest.mark.parametrize("names", ["127.0.0.1", "far.example, 127.0.0.0/8", "far.example,*"])
+def test_no_proxy_is_used_for_hosts_that_the_environment_excepts(monkeypatch, names):
     monkeypatch.setenv("HTTP_PROXY", DEAD)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("NO_PROXY", names)
     with serving() as server:
         [read], _ = connect(server).read([GROUP], ("yes", "no"))
         assert read.unanswered is None and len(server.asked) == 2
 
 
+@pytest.mark.parametrize(
+    ("host", "names", "direct"),
+    [
+        ("[::1]:80", "::1", True),
+        ("[fd00::2]", "fd00::/8", True),
+        ("10.1.2.3", "10.0.0.0/8", True),
+        ("11.1.2.3", "10.0.0.0/8,fd00::/8", False),
+        ("Judge.lab.example:80", "*.Lab.example", True),
+        ("lab.example", "*.lab.example", False),
+        ("mylab.example", ".lab.example,lab.example", False),
+    ],
+)
+def test_exceptions_may_be_networks_and_domains(monkeypatch, host, names, direct):
+    monkeypatch.setenv("HTTP_PROXY", DEAD)
+    monkeypatch.setenv("NO_PROXY", names)
+    assert Connection(f"http://{host}/v1", "EMPTY", Settings())._proxies == [None if direct else DEAD]
+
+
 ENCRYPTED = """
-import asyncio, ssl, sys
+import asyncio, os, ssl, sys
 from checklist_rewards.backends.openai.client import Connection, run
 from checklist_rewards.backends.servers import Settings
 
@@ -58,6 +96,7 @@ async def start():
     context.load_cert_chain(sys.argv[1], sys.argv[2])
     return await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
 
+os.environ.update(pair.split("=", 1) for pair in sys.argv[3:])
 port = run(start()).sockets[0].getsockname()[1]
 print(run(Connection(f"https://127.0.0.1:{port}/v1", "EMPTY", Settings(attempts=1)).post("/chat", {})))
 """
@@ -77,11 +116,21 @@ def certificate(tmp_path_factory):
     return names
 
 
-@pytest.mark.parametrize("trusted", [True, False])
-def test_certificates_are_those_of_the_system_and_of_the_environment(monkeypatch, certificate, trusted):
-    if trusted:
+@pytest.mark.parametrize("trusted", ["before the start", "after the import", "certifi", ""])
+def test_certificates_are_those_of_the_environment_of_the_system_or_of_certifi(
+    monkeypatch, tmp_path, certificate, trusted
+):
+    arguments: list[str] = []
+    if trusted == "before the start":
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-    done = subprocess.run([sys.executable, "-c", ENCRYPTED, *certificate], capture_output=True, text=True, check=True)
+    elif trusted == "after the import":
+        arguments = [f"SSL_CERT_FILE={certificate[0]}"]
+    elif trusted == "certifi":  # of a Python that finds no other ones
+        (tmp_path / "certifi.py").write_text(f"def where(): return {str(certificate[0])!r}")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+        arguments = ["SSL_CERT_FILE=", "SSL_CERT_DIR="]
+    command = [sys.executable, "-c", ENCRYPTED, *certificate, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("{'choices': ['y']}" if trusted else "Failure(") and (
         trusted or "certificate verify failed" in done.stdout
     )
@@ -89,6 +138,7 @@ def test_certificates_are_those_of_the_system_and_of_the_environment(monkeypatch
 
 def test_requests_have_the_headers_of_the_api_and_answers_may_be_redirected_and_compressed(monkeypatch):
     monkeypatch.setenv("OPENAI_ORG_ID", "our-lab")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gate: a:b\n no header\nAuthorization : none\n X-Lab:7 ")
     with recording() as (address, received):
         connection = Connection(f"{address}/v1", "secret", Settings(attempts=1))
         answer = loop.run(connection.post("/moved", {"a": "ä"}, prefix="abc"))
@@ -99,6 +149,7 @@ def test_requests_have_the_headers_of_the_api_and_answers_may_be_redirected_and_
         headers = dict(pair.split(": ", 1) for pair in map(str.lower, lines) if pair)
         assert line == f"POST {path} HTTP/1.1" and body == b'{"a": "\\u00e4"}'
         assert headers["authorization"] == "bearer secret" and headers["content-type"] == "application/json"
+        assert headers["x-gate"] == "a:b" and headers["x-lab"] == "7"
         assert headers["openai-organization"] == "our-lab" and headers["x-session-id"] == "abc"
         assert headers["user-agent"].startswith("checklist-rewards/") and "gzip" in headers["accept-encoding"]
         assert headers["accept"] == "application/json" and headers["content-length"] == str(len(body))
@@ -117,9 +168,11 @@ def recording():
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
             except asyncio.IncompleteReadError:
                 return writer.close()
-            [size] = [int(line.split(":")[1]) for line in head.lower().split("\r\n") if line.startswith("content-le")]
+            size = sum(int(line.split(":")[1]) for line in head.lower().split("\r\n") if line.startswith("content-le"))
             received.append((head, await reader.readexactly(size)))
-            if "/moved" in head:
+            if head.startswith("CONNECT"):
+                writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+            elif "/moved" in head:
                 writer.write(b"HTTP/1.1 307 Moved\r\nLocation: /v1/here\r\nContent-Length: 0\r\n\r\n")
             else:
                 start = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n"
@@ -129,8 +182,11 @@ def recording():
     async def start():
         return await asyncio.start_server(handle, "127.0.0.1", 0)
 
+    async def stop():
+        server.close()
+
     server = loop.run(start())
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", received
     finally:
-        loop.run(asyncio.to_thread(server.close))
+        loop.run(stop())

@@ -13,6 +13,7 @@ from checklist_rewards.backends.openai.limits import Limiter, Permit
 from checklist_rewards.backends.openai.wire import Failure, no_connection
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from tests.backends.test_openai_replicas import detector
 from tests.clock import run
 
 WAIT = 2.0
@@ -462,3 +463,51 @@ def test_if_a_probe_is_cancelled_another_request_probes_the_server():
         return outcome, now()
 
     assert run(recovered()) == ({}, pytest.approx(5.2))
+
+
+REJECTED = replace(FAULTS["500"], retry=False, down=False, status=404, fatal=True)
+
+
+@pytest.mark.parametrize("late", [REJECTED, {}])
+def test_a_late_answer_brings_a_replica_back_silently_and_a_late_rejection_does_not(caplog, late):
+    received = []
+
+    class Scripted(Connection):
+        async def _once(self, place, request, seconds):
+            received.append(place)
+            if place != other:
+                await asyncio.sleep(0.1)
+                return {}
+            is_late = received.count(other) > 1
+            await asyncio.sleep(0.5 if is_late else 0.1)
+            return late if is_late else REJECTED
+
+    addresses = ["http://replica0/v1", "http://replica1/v1"]
+    other = detector(addresses).home("text")
+
+    async def asked():
+        connection = Scripted(addresses, "EMPTY", Settings())
+        outcomes = await asyncio.gather(*(connection.post("/chat", {}, prefix="text") for _ in range(2)))
+        up = connection._session.replicas.up()
+        await connection._session.http.close()
+        return outcomes, up
+
+    assert run(asked()) == ([{}, {}], {1 - other} if late else {0, 1})
+    assert received.count(other) == 2 and "answers again" not in caplog.text
+
+
+def test_a_request_to_one_replica_waits_as_long_as_that_replica_asks():
+    attempts = []
+
+    class Scripted(Connection):
+        async def _once(self, place, request, seconds):
+            attempts.append((now(), place))
+            return {} if now() >= WAIT else FAULTS["503 wait"]
+
+    async def asked():
+        connection = Scripted(["http://replica0/v1", "http://replica1/v1"], "EMPTY", Settings(attempts=2))
+        outcome = await connection.get("/models", "data", place=1)
+        await connection._session.http.close()
+        return outcome
+
+    assert run(asked()) == {} and attempts == [(0.0, 1), (pytest.approx(WAIT), 1)]

@@ -35,11 +35,15 @@ import logging
 import math
 import os
 import random
+import ssl
 import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
+from ipaddress import ip_address, ip_network
 from itertools import chain
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -203,6 +207,7 @@ class _Session:
     """The state that belongs to one event loop."""
 
     http: aiohttp.ClientSession
+    headers: dict[str, str]
     limiter: Limiter
     replicas: Replicas
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -410,6 +415,8 @@ class Connection:
             attempt += 1
             if resumes is not None:
                 pause = max(0.0, resumes - now)
+            elif request.place is not None and outcome.wait is not None:
+                pause = outcome.wait
             else:
                 pause = min(settings.pause * 2 ** (attempt - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)
             is_limited = outcome.status == RATE_LIMITED
@@ -442,9 +449,11 @@ class Connection:
         """Record the outcome of a request for its replica. Returns whether the replica is set aside."""
         replicas, has_others = session.replicas, len(self.addresses) > 1
         was_down = replicas.down_since is not None
-        is_odd = isinstance(outcome, Failure) and outcome.fatal and sent.probe and has_others
+        is_odd = isinstance(outcome, Failure) and outcome.fatal and has_others
         aside = False
-        if isinstance(outcome, Failure) and (is_odd or not outcome.is_response or outcome.wait is not None):
+        if is_odd and not sent.probe:  # it may serve another model, which is set aside once another replica answers
+            replicas.released(sent)
+        elif isinstance(outcome, Failure) and (is_odd or not outcome.is_response or outcome.wait is not None):
             is_certain = is_odd or outcome.status in UNAVAILABLE or outcome.wait is not None
             aside = replicas.failed(
                 sent,
@@ -455,9 +464,13 @@ class Connection:
             )
             if replicas.down_since is not None:
                 self._warn_of_outage(replicas, now, now - replicas.down_since)
-        elif replicas.answered(sent) and has_others:
-            logger.warning("the server at %s answers again.", self.addresses[sent.place])
-            self._warned = {kind for kind in self._warned if not kind.startswith(f"{sent.place} ")}
+        else:
+            replicas.answered(sent)
+            if (
+                sent.probe and has_others
+            ):  # a late answer is no news: a server may limit some requests and answer others
+                logger.warning("the server at %s answers again.", self.addresses[sent.place])
+                self._warned = {kind for kind in self._warned if not kind.startswith(f"{sent.place} ")}
         if was_down:
             session.wake()
         return aside
@@ -500,8 +513,9 @@ class Connection:
         self, place: int, method: str, url: str, headers: dict[str, str], content: bytes | None
     ) -> tuple[int, Mapping[str, str], bytes]:
         """The status, headers and body of the response."""
-        http, proxy = self._current().http, self._proxies[place]
-        async with http.request(method, url, data=content, headers=headers, proxy=proxy) as response:
+        session, proxy = self._current(), self._proxies[place]
+        headers = {**session.headers, **headers}  # default headers of a ClientSession would go to the proxy too
+        async with session.http.request(method, url, data=content, headers=headers, proxy=proxy) as response:
             return response.status, response.headers, await response.read()
 
     def _current(self) -> _Session:
@@ -512,13 +526,15 @@ class Connection:
                 keep_forever(self._session)
             settings = self.settings
             http = aiohttp.ClientSession(
-                headers=_headers(self._key),
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_SECONDS),
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=_KEPT_SECONDS, ssl=_certificates(*map(os.environ.get, _SSL))
+                ),
                 timeout=aiohttp.ClientTimeout(total=None),  # each attempt has its own
                 cookie_jar=aiohttp.CookieJar(unsafe=True),  # also of addresses without a name
             )
             self._session = _Session(
                 http,
+                _headers(self._key),
                 Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute),
                 Replicas(self.addresses, 2 * settings.pause, settings.failures, settings.patience),
             )
@@ -580,16 +596,48 @@ class Connection:
 def _proxy(address: str) -> str | None:
     """The proxy of the environment for an address."""
     url, proxies = urlsplit(address), getproxies()
-    return None if proxy_bypass(url.netloc) else proxies.get(url.scheme, proxies.get("all"))
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(url.netloc) or _is_excepted(url.hostname or "", proxies.get("no", "")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_excepted(host: str, names: str) -> bool:
+    """Whether `NO_PROXY` has a host in a form that `proxy_bypass` does not take: a network such as 10.0.0.0/8, an
+    address of IPv6, "*.domain", or "*" as one of several names."""
+    for name in map(str.strip, names.split(",")):
+        if name == "*" or (name.startswith("*.") and host.endswith(name[1:].lower())):
+            return True
+        with contextlib.suppress(ValueError):
+            if ip_address(host) in ip_network(name, strict=False):
+                return True
+    return False
+
+
+_SSL = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
+"""Environment variables that determine an SSL context."""
+
+
+@cache
+def _certificates(*environment: str | None) -> ssl.SSLContext:
+    """The SSL context of all clients, because each takes 20 ms. aiohttp's own ignores variables that are set after its
+    import. A Python that finds no certificates, as on macOS, gets those of certifi."""
+    context, paths = ssl.create_default_context(), ssl.get_default_verify_paths()
+    if paths.cafile is None and paths.capath is None:
+        with contextlib.suppress(ImportError):
+            context.load_verify_locations(import_module("certifi").where())
+    return context
 
 
 def _headers(key: str) -> dict[str, str]:
-    """The headers of all requests, as the OpenAI SDK has them."""
+    """The headers of all requests, as the OpenAI SDK has them, with those that its environment variables add."""
+    custom = (line.partition(":") for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
     owners = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
     return {
         "Accept": "application/json",
-        "Authorization": f"Bearer {key}",
         "Content-Type": "application/json",
         "User-Agent": f"checklist-rewards/{__version__}",
         **{name: value for name, variable in owners.items() if (value := os.environ.get(variable))},
+        **{name.strip(): value.strip() for name, colon, value in custom if colon},
+        "Authorization": f"Bearer {key}",
     }

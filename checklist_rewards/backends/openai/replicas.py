@@ -162,13 +162,11 @@ class Replicas:
         replica.probing |= sent.probe
         return sent
 
-    def answered(self, sent: Sent) -> bool:
-        """End a request to which the replica responded. Returns whether the replica was set aside until now."""
+    def answered(self, sent: Sent) -> None:
+        """End a request to which the replica responded."""
         replica = self._end(sent)
-        was_aside = not replica.is_up
         replica.is_up, replica.failures, replica.pause = True, 0, self.pause
         self._failures, self.down_since, self._gone_until = 0, None, 0.0
-        return was_aside
 
     def failed(
         self, sent: Sent, now: float, *, wait: float | None = None, tolerated: int = 0, reason: str | None = None

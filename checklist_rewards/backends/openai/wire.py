@@ -50,6 +50,7 @@ from checklist_rewards.backends.base import Answer, Message, Messages, Reply, Sa
 from checklist_rewards.backends.reads import TokenAnswer, logsumexp
 from checklist_rewards.backends.tokens import THINKING_TOKENS, WORD_TOKENS, encodable, thinks
 from checklist_rewards.chat import strip_thinking
+from checklist_rewards.errors import without_password
 from checklist_rewards.images import Image, has_images, parts
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -106,7 +107,7 @@ class Failure:
 
 def no_connection(error: Exception) -> Failure:
     """The failure for a connection that was refused, reset, or closed before the response."""
-    detail = textwrap.shorten(str(error), 200, placeholder=" …") or "no answer"
+    detail = textwrap.shorten(without_password(str(error)), 200, placeholder=" …") or "no answer"
     return Failure(Unanswered(Reason.BACKEND_ERROR, f"connection failed ({detail})"), retry=True, down=True, status=0)
 
 
