@@ -188,7 +188,8 @@ class Store:
         """
         if not Path(path).is_file():
             raise StoreError(f"{path}: store not found.")
-        Store(path)  # raises if it is not one
+        if not len(Store(path)):  # raises if it is not one
+            return 0
         before = len(self)
         connection = self._connection()
         try:

@@ -334,6 +334,9 @@ def test_stores_are_merged_and_earlier_answers_are_kept(tmp_path):
     assert one.merge(two.path) == 1 and one.merge(two.path) == 0
     answers = one.get([key_of("a"), key_of("b"), key_of("c")])
     assert list(sorted(answers.values())) == ["b", "c" * 1000, "one"]
+    (tmp_path / "empty.sqlite").touch()
+    assert Store(tmp_path / "new.sqlite").merge(tmp_path / "empty.sqlite") == 0
+    assert not (tmp_path / "new.sqlite").exists()
     (tmp_path / "text.sqlite").write_text("no database" * 100)
     for path, message in (("text.sqlite", "cannot be opened"), ("none.sqlite", "store not found")):
         with pytest.raises(StoreError, match=message):
