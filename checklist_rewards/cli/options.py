@@ -378,7 +378,10 @@ ChecklistFile = Annotated[Path | None, option(ROWS, "JSON file with a checklist 
 
 
 def _resamples(value: int) -> int:
-    Bootstrap(value)  # refuses too few before anything is asked
+    try:
+        Bootstrap(value)  # refuses too few before anything is asked
+    except SampleError as error:
+        raise typer.BadParameter(str(error)) from None
     return value
 
 

@@ -146,8 +146,7 @@ class BatchScore:
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> BatchScore:
-        """Read a file written by [`to_jsonl`], [`to_parquet`] or the command line. Raises [`SampleError`] naming the
-        row."""
+        """Read a file written by [`to_jsonl`] or the command line. Raises [`SampleError`] naming the line."""
         return cls._of((row.data, row.where) for row in read_rows(path))
 
     def to_parquet(self, path: str | Path) -> None:
@@ -156,7 +155,11 @@ class BatchScore:
         import_extra("pyarrow", extra="datasets")
         self._write(path, ".parquet")
 
-    from_parquet = from_jsonl
+    @classmethod
+    def from_parquet(cls, path: str | Path) -> BatchScore:
+        """Read a file written by [`to_parquet`], whatever its extension. Raises [`SampleError`] naming the row."""
+        import_extra("pyarrow", extra="datasets")
+        return cls._of((row.data, row.where) for row in read_rows(path, ".parquet"))
 
     def _write(self, path: str | Path, format: str) -> None:
         with write_rows(path, format) as rows:

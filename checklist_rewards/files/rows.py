@@ -141,11 +141,12 @@ def saved_dataset(path: str | Path) -> bool:
     return os.path.isfile(path / "state.json")  # False, too, for a name that no file can have
 
 
-def read_rows(path: str | Path) -> Iterator[Row]:
+def read_rows(path: str | Path, format: str | None = None) -> Iterator[Row]:
     """Read a file row by row. Blank lines and rows are skipped; an empty file has no rows.
 
     Args:
         path (`str` or `Path`): A .jsonl, .csv or .parquet file, or a folder that `datasets.save_to_disk` wrote.
+        format (`str`, *optional*): One of `FORMATS`. Defaults to the extension of `path`.
 
     Returns:
         `Iterator[Row]`: The rows in order.
@@ -154,7 +155,7 @@ def read_rows(path: str | Path) -> Iterator[Row]:
         SampleError: Immediately, if the file cannot be opened or its extension is unknown; while iterating, if a row
             is malformed. The message names the line.
     """
-    path, format = Path(path), input_format(path)
+    path, format = Path(path), format or input_format(path)
     if format == FOLDER:
         return _read_folder(path)
     read = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}[format]

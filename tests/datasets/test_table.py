@@ -76,8 +76,8 @@ def test_a_batch_that_was_read_is_scored_again_without_an_engine(tmp_path):
 
 def test_in_parquet_a_batch_is_the_file_of_score(tmp_path):
     rows = [{"id": 1, "text": "a", "mixed": 1}, {"id": 2, "tags": ["x"], "mixed": "1"}]
-    BatchScore([ONE, None], rows).to_parquet(tmp_path / "b.parquet")
-    read = BatchScore.from_parquet(tmp_path / "b.parquet")
+    BatchScore([ONE, None], rows).to_parquet(tmp_path / "b.pq")  # any file name
+    read = BatchScore.from_parquet(tmp_path / "b.pq")
     assert read.scores == (ONE, None) and [row["mixed"] for row in read.rows] == [1, "1"]
     assert [(row["id"], row["text"], row["tags"]) for row in read.rows] == [(1, "a", None), (2, None, ["x"])]
     with write_rows(tmp_path / "c.parquet") as out:
