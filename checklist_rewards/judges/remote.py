@@ -296,7 +296,8 @@ class RewardServer:
             )
         if _judge_in(health) is None:
             raise ModelError(
-                f"the server at {self.address} is not a reward server: its /health does not report a judge and its identity."
+                f"the server at {self.address} is not a reward server: its /health does not report a judge and "
+                "its identity."
             )
         self._health = health
         return health
