@@ -156,10 +156,11 @@ def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named)
         'Use the word "a". ',
         "Add a postscript. ",
         "advertise all of the " * 30 + "5 words. ",
+        "1: " * 220 + "each 5 sentences. ",
     ],
 )
 def test_long_prompts_are_read(part):
-    """Half a second of processor time each. A quadratic pattern, of which there were four, took minutes."""
+    """Half a second of processor time each. A quadratic pattern, of which there were five, took minutes."""
     start = process_time()
     find_requirements("".join(part.format(n=n) for n in range(160_000 // len(part))))
     assert process_time() - start < 30

@@ -300,12 +300,8 @@ def test_one_prompt_over_the_run_by_keyboard(run_page):
     run_page.keys(Keys.ARROW_RIGHT)
     assert run_page.run(prompt) != one and run_page.run(told).startswith("step 4, 2 prompts; ")
     run_page.keys(Keys.ARROW_LEFT)
+    assert run_page.run(prompt) == one
     assert "changes since step" in run_page.run("return document.querySelector('.cards').textContent")
-    run_page.run(
-        "const s = document.querySelector('[aria-label=prompt]'); s.value = arguments[0];"
-        "s.dispatchEvent(new Event('change'))",
-        one,
-    )
     rows = [row for row in reward_rows() if row["step"] == 3 and "the" in row["prompt"][0]["content"]]
     best = max(rows, key=lambda row: row["reward"])
     cards = "[aria-label='completions of the prompt'] .card"
@@ -317,6 +313,15 @@ def test_one_prompt_over_the_run_by_keyboard(run_page):
         "s.dispatchEvent(new Event('change'))"
     )
     assert best["completion"] == run_page.run(f'return document.querySelector("{cards} .written").textContent')
+    second = run_page.run(
+        "const s = document.querySelector('[aria-label=prompt]'); s.selectedIndex = 1;"
+        "s.dispatchEvent(new Event('change')); return s.value"
+    )
+    run_page.run("document.querySelector('[aria-label=step]').focus()")
+    run_page.keys(Keys.ARROW_RIGHT)
+    assert run_page.run(prompt) != second
+    run_page.keys(Keys.ARROW_LEFT)
+    assert run_page.run(prompt) == second, "the chosen prompt is followed over steps without it"
     run_page.check()
 
 

@@ -90,11 +90,14 @@ _TOPIC = re.compile(
     rf"(?P<topic>(?:[^otv<>mMnc:8]|(?<=[dDg])t)*?)"
     rf"(?P<seg>,?k?a*(?:(?P<verb>[iw<>6])|Nw?|\^[mM]?[an]*(?P<verb2>[ovb6t<>])|n[wi])[dDgbaE]*w?i?[dDgaE]*N?[dDgaE]*)"
 )
-# known words only, or nothing, perhaps after an order: "please, no"
+# known words only, or nothing, perhaps after an order: "please, no". The head ends at the last comma,
+# so that no other place is tried
 _BARE = re.compile(
-    rf"(?P<head>(?:.*[,k:\-])?{_LEAD}(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])[^\^]*"
-    rf"[,k:\-]+)?(?P<seg>{_LEAD}(?:s[aiydDr]*)?[nN]?w?[dDgawi6rHE]*N?[dDgawi6rHE]*)"
+    rf"(?P<head>(?:.*[,k:\-])?[afE#1]*(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])[^\^]*"
+    rf"[,k:\-](?=[^,k:\-]*$))?(?P<seg>{_LEAD}(?:s[aiydDr]*)?[nN]?w?[dDgawi6rHE]*N?[dDgawi6rHE]*)"
 )
+# the other predicates of a relative clause: "a story that starts with this and" ends with
+_SECOND = re.compile(r"(?<=\^)[^\^mM]*[,k](?=[<>][^,k]*$)")
 # what may stand before a thing with its own verb: "make sure that" the word "sea" appears
 _OWN_VERB = re.compile(rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}[dDgaiyN^rbo]*)")
 # the verb after a thing: "must be used", "is forbidden"
@@ -107,11 +110,17 @@ _NEXT_STRING = re.compile(rf"(?!,k?n[ud]|i[dD]*[<>]|~)(?:{_NEXT.pattern})")
 _PART = re.compile("e(?!6)|[pfT]")
 _PART_FIRST = re.compile(r"[ak#\-]*[i~][^,]*[pfeT][^,]*,")
 _PART_AFTER = re.compile("(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDg]*[ur]?[fpTS#]|-?a*[pfT]|[^,k]*~y")
-_THEN = re.compile("[a,k]*5(?:y|i|a|$)|[,k]+[dDg]*p")
-"""Another task or another part: "and explain it", "and a title of"."""
+_THEN = re.compile("[a,k]*5(?:[yia@]|$)")
+"""Another task after a task: "and explain it"; but not the only one: "In two sentences, explain it"."""
+_AND_PART = re.compile("[,k]+[dDg]*p")
+"""Another part: "and a title of"."""
 _OTHER_TEXT = re.compile(r"[j!]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]")
 """A report, another task, a text after a colon."""
 _SAYS = re.compile(",[dD@iy]*[ur]{0,2}j")
+_OF_PLACE = re.compile(r"\b(?:a|an|the|any|some) (?:[a-z'-]+ ){1,3}where\b")
+"""A relative clause about the topic: "a town where people speak in"."""
+_STATES = re.compile("[,a]+[dDg]*[uWKSpTQ@R]")
+"""What follows a language if the clause is a statement about it: "In French, adjectives follow their noun"."""
 _NAMES_ANOTHER = frozenset(
     "list name suggest recommend think choose pick translate convert describe discuss explain compare analyze analyse "
     "evaluate".split()
@@ -176,6 +185,14 @@ def _form(clause: Clause, found: Found) -> _Form | None:
     if found.subject:
         own = _OWN_VERB.fullmatch(left)
         return own and _Form(own.start("seg"), own.start("seg"), -1, _negations(own["seg"]))
+    if second := _SECOND.search(left):
+        form = _form_of(clause, found, left[: second.start()] + left[second.end() :])
+        return form and form._replace(verb=form.verb + len(second.group()) if form.verb >= 0 else -1)
+    return _form_of(clause, found, left)
+
+
+def _form_of(clause: Clause, found: Found, left: str) -> _Form | None:
+    """The form of the words before a thing, as symbols."""
     for expression in _GOVERNED:
         if (match := expression.fullmatch(left)) and (not match["verb"] or match["verb"] in found.verbs):
             verb, seg = match.start("verb") if match["verb"] else -1, match.start("seg")
@@ -196,6 +213,8 @@ def _form(clause: Clause, found: Found) -> _Form | None:
         seg, negations = match.start("seg"), _negations(match["seg"])
         thing = clause.symbols[found.start : found.end]
         if not negations and set("nM") & set(match["head"] or ""):
+            return None
+        if thing[0] == "Y" and not match["head"] and _STATES.match(clause.symbols, found.end):
             return None
         if negations or thing[0] not in "CQWZYJdDg" or set("iw") & set(match["seg"]) or set("#x") & set(thing):
             return _Form(seg, seg, -1, negations)
@@ -221,6 +240,8 @@ def _of_another(clause: Clause, form: _Form, found: Found) -> bool:
     topic, seg = form.topic or "", clause.symbols[form.segment : found.start]
     link = str(clause.tokens[form.verb].value) if 0 <= form.verb < found.start else ""
     if clause.tokens[form.task].value in _NAMES_ANOTHER and link not in ("in", "using", "as", ""):
+        return True
+    if _OF_PLACE.search(clause.text, 0, clause.tokens[found.start].start - clause.start):
         return True
     relative, last = "^" in seg, topic[-1:]
     if re.fullmatch("[dDga#y]*[gur]*ra*y?", topic):  # a text and nothing else
@@ -289,7 +310,11 @@ def _reason(clause: Clause, found: Found, form: _Form, right: str) -> str:
     before = (clause.header + left[form.task :]).rpartition(",")[2]
     aside = "o" in left and clause.tokens[found.start - 1].value == "("  # "include descriptions (20 words)"
     if found.every and (
-        aside or _PART.search(before) or _THEN.match(right) or clause.tokens[form.task].value == "add"
+        aside
+        or _PART.search(before)
+        or (_THEN.match(right) and set("t5") & set(left))
+        or _AND_PART.match(right)
+        or clause.tokens[form.task].value == "add"
     ):
         return A_PART
     return ""

@@ -184,7 +184,7 @@ def _unclear(clause: Clause, match: re.Match[str], name: str, low: int) -> str |
     if name == "lines":
         return "code cannot tell these lines from the other lines of the response"
     if match["dash"] and name != "bullets":
-        return None if re.match("[a,]*s?[at]+[aDd]*$", before) else A_PART
+        return None if re.match("[a,]*(?:s|s?[at]+)[aDd]*$", before) else A_PART
     return None
 
 

@@ -33,6 +33,14 @@ def quoted_strings(clause: Clause) -> Iterator[Found]:
             negations = sum(last["is"].count(n) for n in "nM")
             found = _at(at, given, "starts" if first else "ends", word)
             yield found._replace(start=last.start(), subject=True, negations=negations)
+        elif (alone := _ALONE.search(clause.text, 0, given.start - clause.start)) and _LAST_WORD.match(
+            clause.symbols, at + 1
+        ):
+            if given.either or len(given.values) == 1:
+                values, named = "|".join(map(re.escape, given.values)), " or ".join(map(_in_quotes, given.values))
+                check: Spec = regex_check(rf"(?i)\A\W*(?:{values})\W*\Z", exactly=1)
+                asked = f"Does the response consist only of {named}?"
+                yield Found(clause.at(alone.start()) + 1, at + 1, check, question=asked, verbs="t")
         elif len(given.values) > 1 and (options := _OPTIONS.search(clause.view.text, clause.start, given.start)):
             task = clause.at(options.start() - clause.start)
             exact = {"need": "any", "whole_words": False, "ignore_case": False}
@@ -63,6 +71,9 @@ def _at(at: int, given: Strings, kind: str, word: bool) -> Found:
     return Found(at, at + 1, check, denied, f"Does the response {kind[:-1]} with {named}?", refused)
 
 
+_SAY = r"\b(?:answer|respond|reply|output|return|say)"
+_ALONE = re.compile(rf"{_SAY} (?:with )?(?:only|just) (?:with )?(?:the word )?$")
+_LAST_WORD = re.compile("a*(?:$|:)")
 _OPTIONS = re.compile(
     r"\b(?:answer|respond|reply|choose|select|pick|output|return|state|say|classify|label|categori[sz]e)\b"
     r"[^\x01]{0,90}\b(?:one of|either|options?|choices)\b[^\x01]{0,60}$"

@@ -23,7 +23,8 @@ export async function compare(main, project) {
   return scored(main, project, ["A", "B"], sideBySide);
 }
 
-/** A view of a response per name, whose answers `show` shows. What is typed is kept while the tab is open. */
+/** A view of a response per name, whose answers `show` shows. What is typed is kept while the tab is open; the texts
+ *  of a `file` do not replace it. */
 async function scored(main, project, names, show) {
   const choices = await getJson("choices"), query = new URLSearchParams(location.search), file = query.get("file");
   const kept = file ? {} : JSON.parse(sessionStorage.getItem(location.pathname) ?? "{}");
@@ -134,7 +135,7 @@ async function scored(main, project, names, show) {
   }
 
   function edited() {
-    sessionStorage.setItem(location.pathname, JSON.stringify({ ...kept, input: prompt.value, reference: reference.value, targets: sides.map((side) => side.response.value), checklist: editor.checklist(), settings: sides.map((side) => side.form.value()) }));
+    if (!file) sessionStorage.setItem(location.pathname, JSON.stringify({ ...kept, input: prompt.value, reference: reference.value, targets: sides.map((side) => side.response.value), checklist: editor.checklist(), settings: sides.map((side) => side.form.value()) }));
     draw();
   }
 

@@ -84,11 +84,12 @@ function completions(file, open) {
   const steps = [...byStep.keys()].sort((a, b) => a - b);
   const value = (row) => (Number.isNaN(reward[row]) ? -Infinity : reward[row]);
   const slider = el("input", { type: "range", min: 0, max: steps.length - 1, value: 0, "aria-label": "step", oninput: fill });
-  const select = el("select", { "aria-label": "prompt", onchange: choose });
+  const select = el("select", { "aria-label": "prompt", onchange: () => ((wanted = here[select.selectedIndex]), choose()) });
   const since = choice([["previous", "changes since the step before"], ["first", "changes since the first step"], ["none", "no changes marked"]], { "aria-label": "changes since", onchange: draw });
   const status = el("output", { class: "num" }), text = el("div"), history = el("div"), items = el("div");
   const cards = el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "completions of the prompt" });
   let here = [], shown = null, at = null; // the prompts of the step, the one that is shown, its rows by step, best first
+  let wanted = null; // the prompt to show in each step that has it
   fill();
   return [note("Highest reward first. Advantage: the reward minus the mean of its group, before the trainer scales it."), el("div", { class: "controls" }, slider, select, since), status, text, cards, items, history];
 
@@ -98,7 +99,8 @@ function completions(file, open) {
     const found = [...new Set(byStep.get(steps[slider.value]).map((row) => prompt[row]))].map((one) => [one, seen(one)]).sort((a, b) => b[1] - a[1]);
     here = found.map(([one]) => one);
     select.replaceChildren(...found.map(([one, times]) => el("option", { value: file.text(one) ?? "" }, `${plural(times, "step")}: ${shorter(file.text(one) ?? "no prompt")}`)));
-    select.selectedIndex = Math.max(0, here.indexOf(shown));
+    wanted ??= here[0];
+    select.selectedIndex = Math.max(0, here.indexOf(wanted));
     choose();
   }
 
@@ -127,6 +129,7 @@ function completions(file, open) {
   }
 
   function go(number) {
+    wanted = shown;
     slider.value = steps.indexOf(number);
     fill();
   }

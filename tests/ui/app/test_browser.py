@@ -332,6 +332,9 @@ def test_two_responses_are_compared_by_ones_checklist_and_a_failure_stays_on_its
 def test_candidates_of_a_file_are_compared(page, project):
     row = {"prompt": "Write about the weather.", "candidates": POCKET_RESPONSES[:3], "checklist": POCKET_QUESTIONS}
     (project / "candidates.jsonl").write_text(json.dumps(row))
+    page.driver.get(f"{page.base}/compare")
+    page.wait("document.querySelector('[name=target-B]') !== null")
+    fill(page, "[name=target-B]", "a draft")
     page.driver.get(page.base)
     page.wait("document.querySelector('.files a') !== null")
     page.driver.find_element("xpath", "//a[@aria-label='Compare: candidates.jsonl']").click()
@@ -339,6 +342,9 @@ def test_candidates_of_a_file_are_compared(page, project):
     assert page.js("return document.querySelectorAll('.editor .item').length") == 3
     page.js("const s = document.querySelector('[name=pick-B]'); s.value = '2'; s.dispatchEvent(new Event('change'))")
     assert page.js("return document.querySelector('[name=target-B]').value") == POCKET_RESPONSES[2]
+    page.driver.get(f"{page.base}/compare")
+    page.wait("document.querySelector('[name=target-B]')?.value")
+    assert page.js("return document.querySelector('[name=target-B]').value") == "a draft"
     (project / "candidates.jsonl").unlink()
 
 
