@@ -489,7 +489,7 @@ class CompletionReader:
                 markers of its thought and there are no token ids.
         """
         raws: Sequence[str | None] = [None] * len(completions)
-        known = ids if self.tokenizer is not None else None
+        known = ids if completions and self.tokenizer is not None else None
         if known is not None:
             self._check_starts(known)
         if known is not None and (self.drops_markers or tools or not all(map(_is_unparsed, completions))):

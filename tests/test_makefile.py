@@ -28,7 +28,7 @@ def test_both_halves_run_and_report_whatever_the_other_gives(tmp_path, target, m
     python, calls = tmp_path / "python", tmp_path / "calls"
     python.write_text(PYTHON)
     python.chmod(0o755)
-    for name in (".installed", ".installed-test"):  # nothing is left to install
+    for name in (".torch", ".installed", ".installed-test"):  # nothing is left to install
         (tmp_path / name).touch()
     done = subprocess.run(
         ["make", target, f"VENV={tmp_path}", f"RUN={python}"],

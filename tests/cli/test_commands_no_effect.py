@@ -66,6 +66,7 @@ CASES = [
 """A command, options that have no effect in it, and what must be added for them to have one, if anything."""
 VALUES = {
     **{"--threshold": "0.5", "--mode": "item", "--backend": "transformers", "--costs": "5,1", "--label-range": "1,5"},
+    "--bootstrap": "20",
     **{
         "--base-url": "http://127.0.0.1:9/v1",
         "--writer.base-url": "http://127.0.0.1:9/v1",

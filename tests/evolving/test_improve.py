@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.improve import FAULTS, improve
@@ -279,10 +279,10 @@ def test_a_question_about_two_things_is_split():
     with scripted(json.dumps(REPLIES["split"])) as server:
         scorer = ChecklistScorer(backend=FakeBackend(finds), store=False)
         made = {"backend": "openai", "base_url": server.base_url, "store": False}
-        writer = Rewriter("writer", proposer=lambda groups: [], **made)
+        writer = Rewriter("writer", proposer=lambda groups: [[], None], **made)
         rows = unread(checklist, texts, labels)
         found = improve(checklist, rows, scorer=scorer, writer=writer, bootstrap=DRAWS)
-    assert writer.failures == [], "an empty proposal is none, and no failure"
+    assert not any(isinstance(one, ChecklistError) for one in writer.failures), "an empty proposal is no failure"
     [split] = [step for step in found.steps if step.change.kind == "split"]
     assert split.kept and [item.weight for item in split.change.after] == [0.5, 0.5]
     assert any(one.fault == "wording" for one in found.findings)

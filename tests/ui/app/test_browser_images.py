@@ -121,8 +121,8 @@ def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judg
     assert "candidates.jsonl, line 3" in told and "broken.png" in told and judge.answered.total() == answered
     browser.errors(page.driver)  # the browser notes each request that was refused
     page.driver.get(f"{page.base}/compare")
-    page.wait("document.querySelector('.images img')?.complete")
-    check(shown(page), SHOWN[2])
+    page.wait("document.querySelector('[name=score]') !== null")
+    assert shown(page) == [] and page.js("return document.querySelector('[name=input]').value") == "", "no draft"
     assert no_other_host(page)
 
 
