@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from studies.benchmarks import gpu
 
@@ -92,6 +92,7 @@ def test_costs_that_made_the_times_of_passes_are_found_again(shapes, even, one, 
             if tokens > 0:
                 seconds = 1e-6 * tokens
                 passes.append({"kind": kind, "rows": rows, "width": width, "past": past, "seconds": seconds})
+    assume(any(line["kind"] == "plain" for line in passes))  # else nothing tells what a plain pass saves
     found, errors = gpu.fitted(passes, size)
     expected = {"even": even, "one": one, "skipped": skipped, "copied": copied}
     assert found == pytest.approx(expected, rel=0.01, abs=0.5)
