@@ -27,7 +27,7 @@ from checklist_rewards.evaluation.intervals import (
 
 
 def bounds(value, draws, groups, *rest):
-    """The interval of draws of so many groups of equal size."""
+    """The interval of the draws, with `groups` groups of equal size."""
     return intervals.bounds(value, draws, Groups(groups, groups), *rest)
 
 

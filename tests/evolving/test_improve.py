@@ -282,7 +282,7 @@ def test_a_question_about_two_things_is_split():
         writer = Rewriter("writer", proposer=lambda groups: [[], None], **made)
         rows = unread(checklist, texts, labels)
         found = improve(checklist, rows, scorer=scorer, writer=writer, bootstrap=DRAWS)
-    assert not any(isinstance(one, ChecklistError) for one in writer.failures), "an empty proposal is no failure"
+    assert not any(isinstance(one, ChecklistError) for one in writer.failures), "an empty one counts as none"
     [split] = [step for step in found.steps if step.change.kind == "split"]
     assert split.kept and [item.weight for item in split.change.after] == [0.5, 0.5]
     assert any(one.fault == "wording" for one in found.findings)

@@ -355,7 +355,7 @@ class Odd:
     """A server that answers `/score` by a function over the request's rows, and counts."""
 
     def __init__(self, answer, together: int = 1):
-        """`together`: answers nothing until so many requests were under way at once."""
+        """`together`: the number of concurrent requests before it answers any of them."""
         judge = {"judge": "odd", "identity": "1"}
         self.calls = self.most = self.under_way = 0
         app = self.app = FastAPI()

@@ -466,9 +466,8 @@ class Connection:
                 self._warn_of_outage(replicas, now, now - replicas.down_since)
         else:
             replicas.answered(sent)
-            if (
-                sent.probe and has_others
-            ):  # a late answer is no news: a server may limit some requests and answer others
+            # Only a probe shows that a replica works again: meanwhile it may have answered other requests.
+            if sent.probe and has_others:
                 logger.warning("the server at %s answers again.", self.addresses[sent.place])
                 self._warned = {kind for kind in self._warned if not kind.startswith(f"{sent.place} ")}
         if was_down:
