@@ -86,10 +86,11 @@ def report(summary: dict[str, Any]) -> None:
     for name, before, after in rows:
         table.add_row(name, f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}")
     Console().print(table)
+    rate = summary["reads_per_second"]
+    speed = "all from the store" if rate is None else f"{rate:.0f} per second of engine"
     Console().print(
         f"Untrained policy, gold: greedy {summary['greedy_gold']:.3f}, best of {N} by the judge "
-        f"{summary['best_of_8_gold']:.3f}. {summary['reads']} reads, {summary['reads_per_second']:.0f} per second of "
-        f"engine; {summary['seconds']:.0f} s in all."
+        f"{summary['best_of_8_gold']:.3f}. {summary['reads']} reads, {speed}; {summary['seconds']:.0f} s in all."
     )
     cost = summary["reward_cost"]
     Console().print(

@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -89,13 +90,14 @@ def conformance_figures(results: list[dict[str, Any]]) -> list[Figure]:
 def measured(part: str) -> tuple[str, list[Figure]]:
     """Run a part. Returns its title and figures; raises `RuntimeError` with the end of its output if it fails."""
     output = RUNS / f"{part}.json"
+    if part == "demo":
+        shutil.rmtree(RUNS / "demo", ignore_errors=True)  # with its store
+        output = RUNS / "demo" / "summary.json"
     output.unlink(missing_ok=True)
     command = [sys.executable, *PARTS[part], *([] if part == "demo" else ["--output", str(output)])]
     environment = os.environ | ({"OMP_NUM_THREADS": "1"} if part in ONE_THREAD else {})
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
-    if part == "demo":
-        output = RUNS / "demo" / "summary.json"
     if not output.is_file() or (done.returncode and part != "conformance"):  # there, 1 also means that `plain` fails
         raise RuntimeError(f"{' '.join(PARTS[part])} ended with exit code {done.returncode}")
     results = json.loads(output.read_text(encoding="utf-8"))
