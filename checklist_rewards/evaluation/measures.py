@@ -404,7 +404,7 @@ class Raters(Measure):
         }
 
     def _fleiss(self, complete: np.ndarray) -> float:
-        if self.judges < 2 or not len(complete):
+        if not len(complete):
             return math.nan
         [raters] = import_extra("statsmodels.stats.inter_rater")
         with np.errstate(divide="ignore", invalid="ignore"):
