@@ -340,7 +340,7 @@ class Probabilities(Measure):
         labels: Sequence[str],
         thresholds: Sequence[float] | None = None,
     ):
-        self.binary = thresholds is not None
+        self.binary, self.units = thresholds is not None, len(labels)
         self.squares = np.array(
             [
                 sum((p - (name == label)) ** 2 for name, p in each.items()) / 2
@@ -359,10 +359,6 @@ class Probabilities(Measure):
             self.called = np.zeros(len(best))
             self.hits = self.right = np.array([name == label for name, label in zip(best, labels, strict=True)], float)
         self._bins = np.minimum((self.confidences * BINS).astype(int), BINS - 1)
-
-    @override
-    def __len__(self) -> int:
-        return len(self.squares)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:

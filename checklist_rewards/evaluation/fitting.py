@@ -465,15 +465,11 @@ class Compared(Measure):
     """
 
     def __init__(self, labels: np.ndarray, present: np.ndarray, fitted: Any, pairs: bool = False):
-        self.labels, self.present, self.fitted = labels, present, fitted
+        self.labels, self.present, self.fitted, self.units = labels, present, fitted, len(labels)
         self.name = "in order" if pairs else "correlation"
         own = SHARE if pairs else CORRELATION
         # The interval of a gain contains only a part of the error of fitting, so it needs more groups.
         self.rules = {"present": own, "fitted": own, "gain": Rule(groups=50)}
-
-    @override
-    def __len__(self) -> int:
-        return len(self.labels)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
