@@ -108,7 +108,7 @@ def choose(curve: Sequence[Point], *, tolerance: float = DEFAULT_TOLERANCE) -> P
 
 
 def plot_curve(curve: Sequence[Point], chosen: Point, path: Path) -> None:
-    """Plot agreement against cost with the chosen margin, as a PNG file.
+    """Plot agreement against cost with the margin that [`choose`] chose, as a PNG file.
 
     Raises:
         SampleError: If matplotlib is not installed (the extra `evaluation`).
@@ -116,8 +116,7 @@ def plot_curve(curve: Sequence[Point], chosen: Point, path: Path) -> None:
     measured = [(point.cost, point.agreement) for point in curve if point.agreement is not None]
     figure, axes = new_plot(6, 4)
     axes.plot([cost for cost, _ in measured], [agreement for _, agreement in measured], ".-", color="C0")
-    if chosen.agreement is not None:
-        axes.plot(chosen.cost, chosen.agreement, "o", color="C1", label=f"margin {chosen.margin:.2f}")
+    axes.plot(chosen.cost, chosen.agreement, "o", color="C1", label=f"margin {chosen.margin:.2f}")
     axes.set(xlabel="cost (1 = the strong judge alone)", ylabel="agreement", title="Simulated cascade")
     axes.legend(loc="lower right", frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
