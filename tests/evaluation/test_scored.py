@@ -56,12 +56,6 @@ def test_answers_are_read_with_their_soft_values(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("value", [[True, "fine"], [1, 1], ["Yes", "fine"], [1.0, 1.0], '["yes", "fine"]'])
-def test_labels_of_every_form(tmp_path, value):
-    found = labels_of(row_of(tmp_path, "Is it red?", GRADED), value, "labels")
-    assert [(answer.label, answer.value) for answer in found] == [("yes", 1), ("fine", 1)]
-
-
 def test_labels_by_item_id_may_leave_items_out(tmp_path):
     row = row_of(tmp_path, "Is it red?", "Is it big?", "Is it red?")
     assert row.keys[2] == f"{row.keys[0]}#2"  # the same question again has a key of its own
