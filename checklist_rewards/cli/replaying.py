@@ -47,7 +47,7 @@ from checklist_rewards.evaluation.labels import labelled, pairs_of
 from checklist_rewards.evaluation.replay import Replay
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, own_id, read_scored, stored_checklist
 from checklist_rewards.evaluation.variance import Components, Variance, VarianceReport
-from checklist_rewards.files.atomic import atomic_path, write_json
+from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import CHUNK_ROWS, SCORE_COLUMN, file_format, write_rows
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
@@ -591,5 +591,4 @@ def cascade(
             {"rows": len(pairs), "unpaired": unpaired, "chosen": asdict(chosen), "curve": list(map(asdict, curve))},
         )
     if files.plot is not None:
-        with atomic_path(files.plot) as temporary:
-            plot_curve(curve, chosen, temporary)
+        plot_curve(curve, chosen, files.plot)

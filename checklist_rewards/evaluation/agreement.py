@@ -138,19 +138,16 @@ def permutation_p(differences: np.ndarray, groups: Sequence[Hashable], seed: int
     return (extreme + 1) / (_FLIPS + 1)
 
 
-_SIZE = 4.2
-
-
 def plot_confusion(path: Path, section: Section, one: str, other: str) -> None:
     """Plot a confusion matrix: the judge in rows, the other side in columns."""
     assert section.labels is not None
     [metrics] = import_extra("sklearn.metrics")
-    figure, axes = _figure()
+    figure, axes = new_plot()
     shown = metrics.ConfusionMatrixDisplay(np.array(section.confusion), display_labels=section.labels)
     rotation = 30 if len(section.labels) > 2 else 0
     shown.plot(ax=axes, cmap="Blues", colorbar=False, values_format=",", xticks_rotation=rotation, im_kw={"vmin": 0})
     axes.set(xlabel=other, ylabel=one)
-    _save(figure, path)
+    save_plot(figure, path)
 
 
 def check_plots(path: Path | None) -> None:
@@ -169,7 +166,7 @@ def plot_reliability(path: Path, curves: Mapping[str, tuple[Sequence[float], Seq
         curves (mapping of `str` to a pair of sequences): by legend name, the probabilities and the outcomes (1 or 0).
         title (`str`): title of the plot.
     """
-    figure, axes = _figure()
+    figure, axes = new_plot()
     axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
     for name, (probabilities, truths) in curves.items():
         bins = [bin for bin in reliability(probabilities, truths) if bin.count]
@@ -179,18 +176,20 @@ def plot_reliability(path: Path, curves: Mapping[str, tuple[Sequence[float], Seq
             axes.bar(bin.confidence, 0.1 * bin.count / most, 0.02, color=line.get_color(), alpha=0.4)
     axes.set(xlabel="probability", ylabel="share that is true", title=title, xlim=(-0.02, 1.02), ylim=(0, 1.02))
     axes.legend()
-    _save(figure, path)
+    save_plot(figure, path)
 
 
-def _figure() -> tuple[Any, Any]:
+def new_plot(width: float = 4.2, height: float = 4.2) -> tuple[Any, Any]:
+    """A figure of matplotlib and its axes. Raises [`SampleError`] if matplotlib is not installed."""
     [figures] = import_extra("matplotlib.figure")
-    figure = figures.Figure(figsize=(_SIZE, _SIZE), layout="constrained")
+    figure = figures.Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 
 
-def _save(figure: Any, path: Path) -> None:
+def save_plot(figure: Any, path: Path, dpi: int = 120) -> None:
+    """Save a figure as a PNG file, atomically."""
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+        figure.savefig(temporary, format="png", dpi=dpi)
 
 
 ALL = "all items"

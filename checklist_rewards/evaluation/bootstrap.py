@@ -71,12 +71,10 @@ class Figure(BaseModel):
 class Measure(ABC):
     """Named figures computed from the same units."""
 
+    units: int
+    """Number of units."""
     rules: Mapping[str, Rule] = {}
     """The rules of the intervals that are not those of means without limits."""
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Number of units."""
 
     @abstractmethod
     def replicate(self, weights: np.ndarray) -> Mapping[str, float]:
@@ -88,12 +86,12 @@ class Measure(ABC):
 
     def mass(self, name: str) -> np.ndarray:
         """How much every unit counts in a figure, at least 0."""
-        return np.ones(len(self))
+        return np.ones(self.units)
 
     def figures(self) -> dict[str, float | None]:
         """The figures over all units; None where undefined, as all are without units."""
-        values = self.replicate(np.ones(len(self), dtype=np.int64))
-        return {name: float(v) if len(self) and math.isfinite(v) else None for name, v in values.items()}
+        values = self.replicate(np.ones(self.units, dtype=np.int64))
+        return {name: float(v) if self.units and math.isfinite(v) else None for name, v in values.items()}
 
 
 def over(numerator: Any, denominator: Any) -> float:
@@ -207,10 +205,7 @@ class Mean(Measure):
 
     def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray, rule: Rule = Rule()):  # noqa: B008
         self.name, self.values, self.rules = name, np.asarray(values, dtype=float), {name: rule}
-
-    @override
-    def __len__(self) -> int:
-        return len(self.values)
+        self.units = len(self.values)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
@@ -235,11 +230,7 @@ class Totals(Measure):
         masses: Mapping[str, np.ndarray],
     ):
         self.vectors, self.compute, self.rules = np.asarray(vectors, dtype=float), compute, rules
-        self.masses = masses
-
-    @override
-    def __len__(self) -> int:
-        return len(self.vectors)
+        self.masses, self.units = masses, len(self.vectors)
 
     @override
     def mass(self, name: str) -> np.ndarray:

@@ -167,7 +167,7 @@ class ThresholdChoice:
 def fit_map(
     reads: Sequence[LabelledRead], method: CalibrationMethod, threshold: ThresholdChoice | None = None
 ) -> CalibrationMap:
-    """Fit one map with `method` on all `reads`, which must be of one kind.
+    """Fit one map with `method` on all `reads`, which must be of one kind; items with options have temperatures only.
 
     Raises:
         SampleError: If the map cannot be fitted.
@@ -176,12 +176,10 @@ def fit_map(
     binary = kind_of(reads[0].item) == YES_NO
     if binary and labels != {YES, NO}:
         raise SampleError(f"fitting a map needs labels of both yes and no, got only {', '.join(sorted(labels))}.")
-    if method != "temperature" and not binary:
-        raise SampleError(f"method={method!r} supports yes/no items only; use 'temperature' for items with options.")
     if method == "temperature":
         fitted = CalibrationMap(method=method, temperature=_temperature(reads), reads=len(reads))
     else:
-        odds, truths = _odds(reads), _truths(reads)
+        odds, truths = np.array([read.odds for read in reads]), _truths(reads)
         if method == "platt":
             slope, intercept = _platt(odds, truths)
             fitted = CalibrationMap(method=method, slope=slope, intercept=intercept, reads=len(reads))
@@ -196,10 +194,6 @@ def fit_map(
 def mapped(map: CalibrationMap, read: LabelledRead) -> dict[str, float]:
     """The read's calibrated probabilities."""
     return calibrated_probabilities(map, read.probabilities, read.empty)
-
-
-def _odds(reads: Sequence[LabelledRead]) -> np.ndarray:
-    return np.array([read.odds for read in reads])
 
 
 def _truths(reads: Sequence[LabelledRead]) -> np.ndarray:
@@ -269,6 +263,13 @@ class KindReport:
     """Probabilities and outcomes of the reliability diagram, under "before" and by method."""
 
     @property
+    def saved(self) -> dict[str, Any]:
+        """The figures that are saved with a map: of the uncalibrated judge, and of the selected method."""
+        figures = {"before": self.before, "after": self.after[self.method]}
+        dumped = {when: {name: one.model_dump() for name, one in of.items()} for when, of in figures.items()}
+        return {"reads": self.reads, "groups": self.groups, **dumped}
+
+    @property
     def helped(self) -> bool:
         """Whether the selected method has a lower Brier score than the uncalibrated judge."""
         change = self.after[self.method]["brier_change"].value
@@ -306,7 +307,7 @@ def fit_calibration(
         report = _measure(kind, reads, method if kind == YES_NO else None, chosen, bootstrap)
         maps[kind] = fit_map(reads, report.method, chosen)
         reports.append(report)
-    figures = {report.kind: _saved_figures(report) for report in reports}
+    figures = {report.kind: report.saved for report in reports}
     contextual = labelled.reads[0].empty is not None
     calibration = Calibration(
         judge=labelled.judge, read_by=labelled.read_by, contextual=contextual, maps=maps, figures=figures
@@ -339,7 +340,7 @@ class Probabilities(Measure):
         labels: Sequence[str],
         thresholds: Sequence[float] | None = None,
     ):
-        self.binary = thresholds is not None
+        self.binary, self.units = thresholds is not None, len(labels)
         self.squares = np.array(
             [
                 sum((p - (name == label)) ** 2 for name, p in each.items()) / 2
@@ -358,10 +359,6 @@ class Probabilities(Measure):
             self.called = np.zeros(len(best))
             self.hits = self.right = np.array([name == label for name, label in zip(best, labels, strict=True)], float)
         self._bins = np.minimum((self.confidences * BINS).astype(int), BINS - 1)
-
-    @override
-    def __len__(self) -> int:
-        return len(self.squares)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
@@ -432,12 +429,3 @@ def _folds(kind: str, reads: Sequence[LabelledRead], seed: int) -> list[tuple[li
         except ValueError as error:
             raise SampleError(f"{kind} items: the labelled reads cannot be split into folds ({error}).") from None
     return [(train.tolist(), held_out.tolist()) for train, held_out in folds if len(held_out)]
-
-
-def _saved_figures(report: KindReport) -> dict[str, Any]:
-    """The figures saved with a map: of the uncalibrated judge, and of the selected method."""
-    dumped = {
-        when: {name: figure.model_dump() for name, figure in figures.items()}
-        for when, figures in (("before", report.before), ("after", report.after[report.method]))
-    }
-    return {"reads": report.reads, "groups": report.groups, **dumped}

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import new_plot, save_plot
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.panel import margin_of
 from checklist_rewards.scores import DEFAULT_THRESHOLD, answer_of, ratio
-from checklist_rewards.validation import import_extra
 
 MARGINS = tuple(step / 50 for step in range(51))
 DEFAULT_TOLERANCE = 0.01
@@ -107,24 +107,20 @@ def choose(curve: Sequence[Point], *, tolerance: float = DEFAULT_TOLERANCE) -> P
     return min((point for agreement, point in measured if agreement >= least), key=lambda point: point.cost)
 
 
-def plot_curve(curve: Sequence[Point], chosen: Point, path: str | Path) -> None:
-    """Plot agreement against cost with the chosen margin, as a PNG file.
+def plot_curve(curve: Sequence[Point], chosen: Point, path: Path) -> None:
+    """Plot agreement against cost with the margin that [`choose`] chose, as a PNG file.
 
     Raises:
         SampleError: If matplotlib is not installed (the extra `evaluation`).
     """
-    [figures] = import_extra("matplotlib.figure")
-
     measured = [(point.cost, point.agreement) for point in curve if point.agreement is not None]
-    figure = figures.Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_plot(6, 4)
     axes.plot([cost for cost, _ in measured], [agreement for _, agreement in measured], ".-", color="C0")
-    if chosen.agreement is not None:
-        axes.plot(chosen.cost, chosen.agreement, "o", color="C1", label=f"margin {chosen.margin:.2f}")
+    axes.plot(chosen.cost, chosen.agreement, "o", color="C1", label=f"margin {chosen.margin:.2f}")
     axes.set(xlabel="cost (1 = the strong judge alone)", ylabel="agreement", title="Simulated cascade")
     axes.legend(loc="lower right", frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150, format="png")
+    save_plot(figure, path, dpi=150)
 
 
 def _point(reads: Sequence[_DoubleRead], margin: float, cheap_cost: float) -> Point:

@@ -219,15 +219,20 @@ _SUMS = (
     *("ranked", "tau", "advantages", "reversed", "pairs", "other_pair", "reversed_pair"),
 )
 _AT = {name: place for place, name in enumerate(_SUMS)}
-_COUNTED = {
-    **dict.fromkeys(("flips", "kappa"), "reads"),
-    **dict.fromkeys(("shift", "distance"), "shifted"),
-    **dict.fromkeys(("change", "size"), "scored"),
-    "kendall": "ranked",
-    "advantages_reversed": "advantages",
-    **dict.fromkeys(("other_pair", "reversed_pair"), "pairs"),
+_SHARES = {
+    "flips": ("flips", "reads"),
+    "kappa": (None, "reads"),
+    **{name: (name, "shifted") for name in ("shift", "distance")},
+    **{name: (name, "scored") for name in ("change", "size")},
+    "kendall": ("tau", "ranked"),
+    "advantages_reversed": ("reversed", "advantages"),
+    **{name: (name, "pairs") for name in ("other_pair", "reversed_pair")},
 }
-"""By figure, the sum that it is a mean over."""
+"""By figure, the sum that it is computed from, and the number that it is a mean over."""
+_COUNTS = (
+    *("reads", "flips", "scored", "changed", "ranked"),
+    *("advantages", "reversed", "pairs", "other_pair", "reversed_pair"),
+)
 _READS = "CREATE TABLE reads (item TEXT, question TEXT, cluster INTEGER, one TEXT, other TEXT, shift REAL)"
 _MOST_FLIPPED = """
 SELECT item, min(question), sum(one IS NOT NULL AND other IS NOT NULL), total(one <> other),
@@ -352,13 +357,10 @@ class Differences:
         """
         vectors = np.array(self._sums) if self._sums else np.zeros((0, len(_SUMS)))
         totals = vectors.sum(0)
-        masses = {name: vectors[:, _AT[counted]] for name, counted in _COUNTED.items()}
-        counts = {name: int(totals[_AT[name]]) for name in ("reads", "flips", "scored", "changed", "ranked")}
-        counts |= {
-            name: int(totals[_AT[name]]) for name in ("advantages", "reversed", "pairs", "other_pair", "reversed_pair")
-        }
+        masses = {name: vectors[:, _AT[counted]] for name, (_, counted) in _SHARES.items()}
+        counts = {name: int(totals[_AT[name]]) for name in _COUNTS}
         names_of = ("groups", "flat_one", "flat_other", "unmatched_items", "checks", "checks_flipped")
-        extra = {name: self._counts[name] for name in names_of}
+        counts |= {name: self._counts[name] for name in names_of}
         [(all_items,)] = self.matching.database.execute("SELECT count(DISTINCT item) FROM reads")
         unmatched = [self._unmatched(side) for side in (0, 1)]
         return DifferenceReport(
@@ -367,7 +369,7 @@ class Differences:
             rows=self._counts["rows"],
             only_one=unmatched[0],
             only_other=unmatched[1],
-            counts=counts | extra,
+            counts=counts,
             figures=bootstrap.figures(Totals(vectors, _figures, _RULES, masses), range(len(vectors))),
             items=tuple(self._items(bootstrap)),
             all_items=all_items,
@@ -510,16 +512,8 @@ def _figures(sums: np.ndarray) -> Mapping[str, float]:
     of = dict(zip(_SUMS, sums, strict=True))
     table = np.array([[of["yes_yes"], of["yes_no"]], [of["no_yes"], of["no_no"]]])
     return {
-        "flips": over(of["flips"], of["reads"]),
-        "kappa": kappa_of(table),
-        "shift": over(of["shift"], of["shifted"]),
-        "distance": over(of["distance"], of["shifted"]),
-        "change": over(of["change"], of["scored"]),
-        "size": over(of["size"], of["scored"]),
-        "kendall": over(of["tau"], of["ranked"]),
-        "advantages_reversed": over(of["reversed"], of["advantages"]),
-        "other_pair": over(of["other_pair"], of["pairs"]),
-        "reversed_pair": over(of["reversed_pair"], of["pairs"]),
+        name: kappa_of(table) if total is None else over(of[total], of[counted])
+        for name, (total, counted) in _SHARES.items()
     }
 
 

@@ -323,14 +323,8 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
     bootstrap = bootstrap or Bootstrap()
     fitting = _Fitting(labelled, bootstrap.seed)
     every = np.ones(len(labelled.labels))
-    held_out = fitting.folds(every)
-    by_fold = [fitting.weights(every - fold) for fold in held_out]
-    compared = Compared(
-        labelled.labels,
-        labelled.judged(labelled.present),
-        sum(fold * labelled.judged(each) for fold, each in zip(held_out, by_fold, strict=True)),
-        pairs=labelled.pairs is not None,
-    )
+    present, folds = labelled.judged(labelled.present), fitting.by_fold()
+    compared = Compared(labelled.labels, present, fitting.held_out(folds), pairs=labelled.pairs is not None)
     figures = bootstrap.figures(compared, labelled.groups)
     needed = _checked(labelled, compared, figures, fitting.groups)
     strength = fitting.strength(every)
@@ -343,7 +337,7 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
         if name is None:
             continue
         sign, without = labelled.signs[place], np.arange(len(weights)) != place
-        left = sum(fold * labelled.judged(each * without) for fold, each in zip(held_out, by_fold, strict=True))
+        left = fitting.held_out(folds, without)
         own = float(sign * weights[place])
         ends = {} if draws is None else bounds(sign * free[place], sign * draws[:, place], fitting.groups)
         low, high = ends.get("low"), ends.get("high")
@@ -370,12 +364,9 @@ def cross_fitted(labelled: LabelledScores, seed: int = 0) -> tuple[dict[str, flo
         label.
     """
     fitting = _Fitting(labelled, seed)
-    every = np.ones(len(labelled.labels))
-    folds = fitting.folds(every)
-    held_out = sum(fold * labelled.judged(fitting.weights(every - fold)) for fold in folds)
-    signed = labelled.signs * fitting.weights(every)
+    signed = labelled.signs * fitting.weights(np.ones(len(labelled.labels)))
     weights = {name: float(weight) for name, weight in zip(labelled.names, signed, strict=True) if name is not None}
-    return weights, np.asarray(held_out)
+    return weights, fitting.held_out(fitting.by_fold())
 
 
 class _Fitting:
@@ -391,6 +382,15 @@ class _Fitting:
         """For each fold, 1 for the labels of its groups and 0 for others. Folds are of the groups that are used."""
         used = np.isin(self._order, self.codes[use > 0])
         return [np.isin(self.codes, some).astype(float) * use for some in np.array_split(self._order[used], FOLDS)]
+
+    def by_fold(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The labels of every fold, and the weights that are fitted on the other folds."""
+        every = np.ones(len(self.labelled.labels))
+        return [(fold, self.weights(every - fold)) for fold in self.folds(every)]
+
+    def held_out(self, by_fold: Sequence[tuple[np.ndarray, np.ndarray]], use: np.ndarray | float = 1.0) -> np.ndarray:
+        """What every label is judged by the weights of the other folds, of which those with a `use` of 0 are 0."""
+        return np.sum([fold * self.labelled.judged(weights * use) for fold, weights in by_fold], axis=0)
 
     def weights(self, use: np.ndarray) -> np.ndarray:
         """Absolute weights, with the strength that is chosen on the same labels."""
@@ -465,15 +465,11 @@ class Compared(Measure):
     """
 
     def __init__(self, labels: np.ndarray, present: np.ndarray, fitted: Any, pairs: bool = False):
-        self.labels, self.present, self.fitted = labels, present, fitted
+        self.labels, self.present, self.fitted, self.units = labels, present, fitted, len(labels)
         self.name = "in order" if pairs else "correlation"
         own = SHARE if pairs else CORRELATION
         # The interval of a gain contains only a part of the error of fitting, so it needs more groups.
         self.rules = {"present": own, "fitted": own, "gain": Rule(groups=50)}
-
-    @override
-    def __len__(self) -> int:
-        return len(self.labels)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:

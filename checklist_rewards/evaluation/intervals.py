@@ -10,6 +10,7 @@ Steigerwald (2017) for units of a group that are all alike. A figure has one of 
 - A *share* is a figure with two limits, such as an accuracy in [0, 1] or a kappa in [-1, 1]. Its interval is Wilson's
   between these limits, with the number of independent answers that would have the same error, as for surveys (Korn and
   Graubard 1998), and with the quantile of t. So it stays within the limits, and is longer on the side of the middle.
+  [`share_interval`] computes it for every share, and makes it longer there if few answers are of the rarer kind.
 - A *mean* has the t interval with Hall's correction for skewness (1992), which is that of the draws. Means of values
   that are mostly 0 need it.
 - A *distance* (EMD, ECE) is the norm of a difference, and noise makes it larger: draws are larger than the figure,
@@ -28,7 +29,7 @@ import math
 from typing import Any, Literal, NamedTuple
 
 from checklist_rewards.scores import EQUAL
-from checklist_rewards.scores.tally import MIN_GROUPS, wilson
+from checklist_rewards.scores.tally import MIN_GROUPS, share_interval
 from checklist_rewards.validation import import_extra, np
 
 EQUAL_DRAWS = "equal in all resamples"
@@ -133,7 +134,7 @@ def rate_interval(
     edge = 1 / groups if error == least else 1 / units if units else min(error, 0.5)
     inside = min(max(rate, edge), 1 - edge)
     independent = inside / error * ((1 - inside) / error)
-    low, high = wilson(rate * independent, independent, t_quantile(groups, _TAIL)) or (0.0, 1.0)
+    low, high = share_interval(rate, independent, groups, lambda degrees: t_quantile(degrees + 1, _TAIL))
     return min(low, rate), max(high, rate)  # the rate that Wilson's interval contains is off by rounding
 
 

@@ -186,6 +186,11 @@ class _ItemRecord:
     repeats: int = 0
     agreeing: int = 0
 
+    @property
+    def answers(self) -> np.ndarray:
+        """1 for every target that passed, else 0."""
+        return np.frombuffer(bytes(self.passed), dtype=np.uint8).astype(float)
+
     def add_samples(self, line: ItemScore) -> None:
         """Count the samples of one judge as repeats. The votes of a panel of several judges are not repeats."""
         if line.answer is not None and line.method == "votes" and len({vote.judge for vote in line.votes or ()}) == 1:
@@ -306,7 +311,7 @@ class ItemAnalysis:
 
     def _discrimination(self, record: _ItemRecord) -> float | None:
         targets = np.asarray(record.targets, dtype=np.int64)
-        own = np.frombuffer(bytes(record.passed), dtype=np.uint8).astype(float)
+        own = record.answers
         others = np.asarray(self._answered)[targets] - 1.0
         rest = np.asarray(self._passed)[targets] - own
         return correlation(own[others > 0], rest[others > 0] / others[others > 0], MIN_TARGETS)
@@ -321,11 +326,7 @@ class ItemAnalysis:
             _, first_at, second_at = np.intersect1d(
                 first.targets, second.targets, assume_unique=True, return_indices=True
             )
-            phi = correlation(
-                np.frombuffer(bytes(first.passed), dtype=np.uint8)[first_at].astype(float),
-                np.frombuffer(bytes(second.passed), dtype=np.uint8)[second_at].astype(float),
-                MIN_TARGETS,
-            )
+            phi = correlation(first.answers[first_at], second.answers[second_at], MIN_TARGETS)
             if phi is None:
                 continue
             for id, partner in ((one, other), (other, one)):

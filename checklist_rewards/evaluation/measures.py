@@ -101,7 +101,7 @@ class Categories(Measure):
         values: Mapping[str, float | None],
         positive: str | None = None,
     ):
-        self.labels = list(values)
+        self.labels, self.units = list(values), len(one)
         codes = {label: code for code, label in enumerate(self.labels)}
         self.one = np.array([codes[label] for label in one], dtype=np.int64)
         self.other = np.array([codes[label] for label in other], dtype=np.int64)
@@ -116,11 +116,7 @@ class Categories(Measure):
     @property
     def confusion(self) -> np.ndarray:
         """Confusion matrix of counts, in the order of `labels`: `one` in rows, `other` in columns."""
-        return self._table(np.ones(len(self.one))).astype(int)
-
-    @override
-    def __len__(self) -> int:
-        return len(self.one)
+        return self._table(np.ones(self.units)).astype(int)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
@@ -209,7 +205,7 @@ class Numbers(Measure):
 
     def __init__(self, one: Sequence[float], other: Sequence[float], only: Sequence[str] = NUMERICAL):
         self.one, self.other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-        self.only = only
+        self.only, self.units = only, len(one)
         pooled = np.concatenate([self.one, self.other])
         self._order = np.argsort(pooled, kind="stable")
         self._steps = np.diff(pooled[self._order])
@@ -220,10 +216,6 @@ class Numbers(Measure):
             **dict.fromkeys(("rmse", "mae"), SHARE if unit else Rule(groups=50, least=0.0)),
             **{"emd": DISTANCE, "ks": NO_INTERVAL, "auc": SHARE},
         }
-
-    @override
-    def __len__(self) -> int:
-        return len(self.one)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
@@ -305,6 +297,7 @@ class Preferences(Measure):
     ):
         judged_, truth_ = np.asarray(judged, dtype=float), np.asarray(truth, dtype=float)
         label, prediction = _sign(truth_, true_tie), _sign(judged_, tie)
+        self.units = len(label)
         self._distance = np.abs(label - prediction)
         self._decided = label != 0
         self._outcome = label * prediction
@@ -315,10 +308,6 @@ class Preferences(Measure):
     def decided(self) -> int:
         """Number of pairs that the labels do not tie."""
         return int(self._decided.sum())
-
-    @override
-    def __len__(self) -> int:
-        return len(self._distance)
 
     @override
     def figures(self) -> dict[str, float | None]:
@@ -381,7 +370,7 @@ class Raters(Measure):
 
     def __init__(self, answers: Sequence[Sequence[str | None]], values: Mapping[str, float | None]):
         codes = {label: code for code, label in enumerate(values)}
-        self.judges = len(answers[0]) if answers else 0
+        self.units, self.judges = len(answers), len(answers[0]) if answers else 0
         self.counts = np.zeros((len(answers), len(codes)), dtype=np.int64)
         for unit, row in enumerate(answers):
             for answer in row:
@@ -389,10 +378,6 @@ class Raters(Measure):
                     self.counts[unit, codes[answer]] += 1
         self._valued = [code for code, value in enumerate(values.values()) if value is not None]
         self.values = np.array([value for value in values.values() if value is not None], dtype=float)
-
-    @override
-    def __len__(self) -> int:
-        return len(self.counts)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
@@ -404,7 +389,7 @@ class Raters(Measure):
         }
 
     def _fleiss(self, complete: np.ndarray) -> float:
-        if self.judges < 2 or not len(complete):
+        if not len(complete):
             return math.nan
         [raters] = import_extra("statsmodels.stats.inter_rater")
         with np.errstate(divide="ignore", invalid="ignore"):

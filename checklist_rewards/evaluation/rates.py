@@ -154,11 +154,7 @@ def corrected_rates(texts: Sequence[ScoredText]) -> list[Rate]:
         enough.pop(ALL)  # the only item is all items
     if any(label is not None for _, label, *_ in targets) and on_unit_scale([text.labels for text in texts]):
         enough[TARGETS] = targets
-    found = []
-    for name, some in enough.items():
-        judged, given_labels, groups, given_chances = zip(*some, strict=True)
-        found.append(corrected_rate(judged, given_labels, groups, name, given_chances))
-    return found
+    return [_rate(name, some) for name, some in enough.items()]
 
 
 def win_rate(
@@ -186,17 +182,16 @@ def win_rate(
         if judged is not None and not (first.judged.no_answer or second.judged.no_answer):
             true = _win(truth[0].get(first.id), truth[1].get(second.id))
             units.append((judged, true, first.group, first.chance))
-    return corrected_rate(
-        [unit[0] for unit in units],
-        [unit[1] for unit in units],
-        [unit[2] for unit in units],
-        f"wins of {names[0]} over {names[1]}",
-        [unit[3] for unit in units],
-    )
+    return _rate(f"wins of {names[0]} over {names[1]}", units)
 
 
 _Unit = tuple[float, float | None, str, float | None]
 """Judged value, label, group, and the probability with which it was chosen for labelling."""
+
+
+def _rate(name: str, units: Sequence[_Unit]) -> Rate:
+    judged, labels, groups, chances = zip(*units, strict=True) if units else ((),) * 4
+    return corrected_rate(judged, labels, groups, name, chances)
 
 
 def _win(one: float | None, other: float | None) -> float | None:

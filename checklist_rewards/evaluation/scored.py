@@ -554,38 +554,22 @@ def stored_checklist(score: Score | None, column: Checklist | None, where: str) 
     if score is None:
         return column
     if column is None:
-        return Checklist(items=_stored_items(score, None, where))
+        return Checklist(items=_items(score, None, where))
     known = {item.id for item in column.items}
     for line in score.items:
         if line.id not in known and line.probabilities is not None and "yes" not in line.probabilities:
-            scaled = next(item for item in _stored_items(score, column, where) if item.id == line.id)
+            scaled = next(item for item in _items(score, column, where) if item.id == line.id)
             candidate = on_scale(column, scaled.options or ())
             return candidate if line.id in {item.id for item in candidate.items} else column
     return column
 
 
-def _stored_items(score: Score, checklist: Checklist | None, where: str) -> tuple[ChecklistItem, ...]:
-    """The items of a stored score: those of `checklist`, others from the score itself, with their weights.
+def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[ChecklistItem, ...]:
+    """The items of a score: those of `checklist`, others from the score itself, with their weights.
 
     Raises:
         SampleError: For an item with options whose values are unknown.
     """
-    known = {item.id for item in checklist.items} if checklist is not None else set()
-    return tuple(
-        item
-        if item.id in known
-        else item.model_copy(
-            update={
-                "weight": 1.0 if line.weight is None else line.weight,
-                "required": line.required,
-                "category": line.category,
-            }
-        )
-        for item, line in zip(_items(score, checklist, where), score.items, strict=True)
-    )
-
-
-def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[ChecklistItem, ...]:
     items = checklist.items if checklist is not None else ()
     known = {item.id: item for item in items} | dict(zip(item_keys(items), items, strict=True))
     try:
@@ -619,12 +603,16 @@ def _item(key: str, line: ItemScore, known: Mapping[str, ChecklistItem], where: 
     if line.id in known:
         return known.get(key, known[line.id])
     labels = list(line.probabilities or ([] if line.answer is None else [line.answer]))
+    weight = 1.0 if line.weight is None else line.weight
+    item = ChecklistItem(
+        id=line.id, question=line.question, weight=weight, required=line.required, category=line.category
+    )
     if set(labels) <= {YES, NO}:
-        return ChecklistItem(id=line.id, question=line.question)
+        return item
     # The scorer may have put yes/no questions on an ordinal scale; the checklist column has them without options.
     scale = ordinal_scale(len(labels)) if len(labels) > 1 else ()
     if labels == [option.label for option in scale]:
-        return ChecklistItem(id=line.id, question=line.question, options=scale)
+        return item.model_copy(update={"options": scale})
     raise SampleError(
         f"{where}: item {line.id} ({line.question!r:.60}) is answered by {', '.join(labels)}, but the values of these "
         "labels are unknown; pass the checklist with --checklist-key or --checklist."

@@ -332,7 +332,7 @@ def _components(sums: _Nested, bootstrap: Bootstrap, wordings: int | None) -> Co
     figures = bootstrap.figures(totals, list(sums.by_prompt))
     if wordings is not None:
         figures |= _for_other_wordings(figures, sums.texts, wordings)
-    return Components(texts=sums.texts, prompts=len(totals), figures=figures)
+    return Components(texts=sums.texts, prompts=totals.units, figures=figures)
 
 
 def _for_other_wordings(figures: Mapping[str, Figure], texts: int, wordings: int) -> dict[str, Figure]:

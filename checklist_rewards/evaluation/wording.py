@@ -84,17 +84,14 @@ class Paraphraser:
             texts = [text for text in dict.fromkeys(texts) if text and text != item.question][: self.count]
             self.unchanged += len(texts) < self.count
             texts += [item.question] * (self.count - len(texts))
-            out.append([_reworded(item, text) for text in texts])
+            kept = item.model_dump(exclude={"id", "question"})
+            out.append([ChecklistItem(**kept, question=text) for text in texts])
         return out
 
 
 def reworded(checklist: Checklist, wordings: Sequence[Sequence[ChecklistItem]], number: int) -> Checklist:
     """`checklist` with the paraphrase `number` (from 0) of each item."""
     return Checklist(items=tuple(of_item[number] for of_item in wordings))
-
-
-def _reworded(item: ChecklistItem, question: str) -> ChecklistItem:
-    return ChecklistItem(**item.model_dump(exclude={"id", "question"}), question=question)
 
 
 ITEM_QUESTIONS = Checklist.parse(

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from checklist_rewards.scores.score import EQUAL, Score, ratio
 
 MIN_GROUPS = 15
 """The fewest groups, or targets, of an interval. With fewer, its coverage is not close to 95 %."""
+_LEAST_DEGREES = 5.0
 _Z_95 = 1.959963984540054
 """97.5 % quantile of the standard normal distribution."""
 
@@ -53,9 +54,8 @@ class PassRate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % Wilson interval of `micro`, of the number of independent answers that have the same error, with the
-        quantile of t; None for fewer than 15 targets, or of so unequal size that they count as fewer than half of 15
-        (`evaluation/intervals.py`).
+        """95 % interval of `micro`, by [`share_interval`]; None for fewer than 15 targets, or of so unequal size that
+        they count as fewer than half of 15 (`evaluation/intervals.py`).
 
         Items of a target depend on each other. The error is that of sums over targets. If all targets have the same
         rate, it is unknown, and a target counts as one answer.
@@ -68,8 +68,7 @@ class PassRate:
         independent = targets
         if spread > EQUAL * self.counted_squares:
             independent = rate * (1 - rate) * self.counted**2 * (targets - 1) / (targets * spread)
-        independent = min(float(self.counted), independent)
-        return wilson(rate * independent, independent, _t_95(targets - 1))
+        return share_interval(rate, min(float(self.counted), independent), targets)
 
     def add(self, passed: int, counted: int) -> None:
         """Add the counts of one target."""
@@ -176,11 +175,41 @@ def tally(scores: Iterable[Score]) -> Tally:
 
 
 def _t_95(degrees: float) -> float:
-    """97.5 % quantile of Student's t, to 0.001 from 6.5 degrees of freedom on (Abramowitz and Stegun 1964, 26.7.5)."""
+    """97.5 % quantile of Student's t, to 0.003 from 5 degrees of freedom on, and to 0.001 from 6.5 on (Abramowitz and
+    Stegun 1964, 26.7.5)."""
     # Not by scipy: `score` works in the base install.
     z = _Z_95
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + sum(term / degrees**power for power, term in enumerate(terms, start=1))
+
+
+def share_interval(
+    share: float, independent: float, groups: float, quantile: Callable[[float], float] = _t_95
+) -> tuple[float, float]:
+    """95 % interval of a share of dependent answers: Wilson's with the quantile of t.
+
+    If few answers of the rarer kind are drawn, their share and its error are both too small, and the end on the side
+    of the middle is too near. The degrees of freedom of t are therefore the number of independent answers that count
+    as yes minus 2 for the upper end, and that of the others minus 2 for the lower end: at least 5, and at most
+    `groups - 1`. (Korn and Graubard 1999 take the number of groups with such an answer, minus 1.) If every group
+    counts as one answer, the error is that of a binomial, which is known. So the number is multiplied by
+    `independent / (independent - groups)`.
+
+    Args:
+        share (`float`): the estimate, in [0, 1].
+        independent (`float`): number of independent answers whose share would have the same error, above 0.
+        groups (`float`): effective number of groups, at least 6.
+        quantile (callable, *optional*): the 97.5 % quantile of t by degrees of freedom.
+    """
+
+    def end(kind: float) -> tuple[float, float]:
+        degrees = groups - 1
+        if independent > groups:
+            own = max(_LEAST_DEGREES, kind * independent - 2)
+            degrees = min(degrees, own * independent / (independent - groups))
+        return wilson(share * independent, independent, quantile(degrees)) or (0.0, 1.0)
+
+    return end(1 - share)[0], end(share)[1]
 
 
 def wilson(passed: float, counted: float, quantile: float = _Z_95) -> tuple[float, float] | None:

@@ -3,8 +3,9 @@
     python -P recipes/studies/intervals.py --runs 400
 
 Data with a known truth are drawn again and again, in 5, 15, 50 and 200 groups of four units that depend on each other
-(intraclass correlation 0.3). The families whose names end in `unequal` have groups of 1 to 60 units. Counted is how
-often a 95 % interval contains the truth, and how often a test at a level of 0.05 finds an effect that does not exist.
+(intraclass correlation 0.3). The families whose names end in `30` have groups of 30 units, and those that end in
+`unequal` of 1 to 60. Counted is how often a 95 % interval contains the truth, and how often a test at a level of 0.05
+finds an effect that does not exist.
 The truth of a held-out figure is its mean over all runs. A cell is `-` if most runs had no interval or test. `--only`
 runs some of the families, `--sizes` some of the numbers of groups.
 """
@@ -15,7 +16,7 @@ import argparse
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,8 @@ ERRORS = Rule(groups=50, least=0.0)
 TRUE_SHARES = (0.5, 0.8, 0.88, 0.95, 0.98)
 SIZES, UNEQUAL, STEPS = (5, 15, 50, 200), (15, 30, 50, 200), (100, 300, 1000)
 EACH, SHARED = 4, 0.3
+Sums = tuple[list[np.ndarray], Callable[..., np.ndarray], Rule]
+"""The columns of a figure's units, the figure by the sums of the columns, and the rule of its interval."""
 Draw = Callable[[np.random.Generator, int], "Mapping[str, Figure | bool | None]"]
 """One run with a number of groups: by name, an interval, or whether a test found an effect; None without one."""
 AGREE = 0.5 + math.asin(0.6) / math.pi
@@ -58,9 +61,9 @@ class Family(NamedTuple):
     sizes: tuple[int, ...] = SIZES
 
 
-def equal(groups: int) -> np.ndarray:
-    """The group of every unit, if all groups have four."""
-    return np.repeat(np.arange(groups), EACH)
+def equal(groups: int, each: int = EACH) -> np.ndarray:
+    """The group of every unit, if all groups have the same number of units."""
+    return np.repeat(np.arange(groups), each)
 
 
 def unequal(groups: int) -> np.ndarray:
@@ -281,7 +284,7 @@ def sums(units: Callable[[int], np.ndarray]) -> Draw:
         apart = np.sign(truth[i] - truth[j]) * (0.6 * (truth[i] - truth[j]) + 0.8 * (noise[i] - noise[j]))
         every, pairs = np.ones(len(codes)), np.ones(len(i))
         cells = [one_yes & other_yes for one_yes in (one > 0, one <= 0) for other_yes in (other > 0, other <= 0)]
-        rows: dict[str, tuple[list[np.ndarray], Callable[..., np.ndarray], Rule]] = {
+        rows: dict[str, Sums] = {
             "accuracy": (cells, lambda a, b, c, d: (a + d) / (a + b + c + d), SHARE),
             "precision": (cells, lambda a, b, c, d: a / (a + b), SHARE),
             "f1": (cells, lambda a, b, c, d: 2 * a / (2 * a + b + c), SHARE),
@@ -300,21 +303,40 @@ def sums(units: Callable[[int], np.ndarray]) -> Draw:
         means["brier, calibrated"] = (1 / (1 + np.exp(-odds)) - odd) ** 2, SHARE
         means["brier, shifted"] = (1 / (1 + np.exp(-odds - 0.4)) - odd) ** 2, SHARE
         means |= {"wins": (apart > 0, SHARE), "wpld": (2 * (apart < 0), Rule("share", least=0.0, most=2.0))}
-        means |= {f"share {share}": (one < stats.norm.ppf(share), SHARE) for share in TRUE_SHARES}
         # Of an attack that works on some prompts: the rise of the score, and how often it beats an honest response.
         means |= {"difference": (apart, Rule()), "rise": (np.maximum(0, truth - 1), RISES)}
         means["beats"] = noise > 1.2, SHARE
         for name, (values, rule) in means.items():
-            rows[name] = [values, np.ones(len(values))], lambda s, n: s / n, rule
-        drawn = rng.multinomial(groups, [1 / groups] * groups, 300)
-        found = {}
-        for name, (columns, compute, rule) in rows.items():
-            own = codes if len(columns[0]) == len(codes) else codes[i]
-            vectors = np.array([np.bincount(own, column, groups) for column in columns])
-            with np.errstate(divide="ignore", invalid="ignore"):
-                value, draws = float(compute(*vectors.sum(axis=1))), compute(*(vectors @ drawn.T))
-            found[name] = Figure(value=value, **bounds(value, draws, Groups.of(own), rule))
-        return found
+            rows[name] = [values, np.ones(len(values))], np.divide, rule
+        return resampled(rng, groups, rows, {len(codes): codes, len(i): codes[i]})
+
+    return draw
+
+
+def resampled(
+    rng: np.random.Generator, groups: int, rows: Mapping[str, Sums], codes: Mapping[int, np.ndarray]
+) -> dict[str, Figure]:
+    """Figures of sums, with their intervals. `codes` has the group of every unit by the number of units."""
+    drawn = rng.multinomial(groups, [1 / groups] * groups, 300)
+    found = {}
+    for name, (columns, compute, rule) in rows.items():
+        own = codes[len(columns[0])]
+        vectors = np.array([np.bincount(own, column, groups) for column in columns])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value, draws = float(compute(*vectors.sum(axis=1))), compute(*(vectors @ drawn.T))
+        found[name] = Figure(value=value, **bounds(value, draws, Groups.of(own), rule))
+    return found
+
+
+def shares(units: Callable[[int], np.ndarray]) -> Draw:
+    """Shares of yes/no answers."""
+
+    def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+        codes = units(groups)
+        [values], every = normal(rng, codes, 1), np.ones(len(codes))
+        answers = {f"share {share}": values < stats.norm.ppf(share) for share in TRUE_SHARES}
+        rows = {name: ([yes, every], np.divide, SHARE) for name, yes in answers.items()}
+        return resampled(rng, groups, rows, {len(codes): codes})
 
     return draw
 
@@ -411,13 +433,13 @@ VARIANCE = {"prompt": 4e-4, "text": 12e-4, "repeat": 0.0, "residual": 4e-4, "jud
 SUMS = {
     **dict.fromkeys(("accuracy", "precision", "f1", "wins"), AGREE),
     **{"wpld": 2 - 2 * AGREE, "rise": 0.08332, "beats": float(stats.norm.sf(1.2))},
-    **{f"share {share}": share for share in TRUE_SHARES},
     **{"kappa": 2 * AGREE - 1, "pearson": 0.6, "bias, normal": 0.0, "mae": 0.2793, "brier, shifted": 0.18242},
     **{"rmse, normal": math.sqrt(0.8), "mae, normal": math.sqrt(0.8 * 2 / math.pi)},
     "bias": float(stats.norm.cdf(0.5 / math.sqrt(3.25))) - 0.5,
     "difference": 0.6 * math.sqrt(0.7) * 2 / math.sqrt(math.pi),
     "cohens_d": 0.5452,
 }
+SHARES = {f"share {share}": share for share in TRUE_SHARES}
 FAMILIES: dict[str, Family] = {
     "agree-equal": Family(
         numbers(correlated, "kendall", "emd"), {"kendall": 2 / math.pi * math.asin(0.6), "emd": 0.0}
@@ -434,6 +456,9 @@ FAMILIES: dict[str, Family] = {
     "fit": Family(fitted, {f"weight {n}": 3 * w / 1.75 for n, w in enumerate((1, 0.5, 0.25))}),
     "sums": Family(sums(equal), SUMS),
     "sums-unequal": Family(sums(unequal), SUMS, UNEQUAL),
+    "shares": Family(shares(equal), SHARES),
+    "shares-30": Family(shares(partial(equal, each=30)), SHARES),
+    "shares-unequal": Family(shares(unequal), SHARES, UNEQUAL),
     "sums-ranks": Family(
         ranks,
         {
@@ -445,8 +470,8 @@ FAMILIES: dict[str, Family] = {
     **{f"rates-{p}": Family(rates(p), {f"by labels, {p}": p, f"corrected, {p}": p}) for p in (0.5, 0.8, 0.9, 0.97)},
     **{
         f"drfr-{p}-{n}": Family(pass_rates(p, n), {f"DRFR {p}, {n} items": p})
-        for p in (0.5, 0.8, 0.9)
-        for n in (1, 10)
+        for p in (0.5, 0.8, 0.9, 0.95)
+        for n in (1, 10, 30)
     },
     **{f"drfr-{p}-unequal": Family(pass_rates(p), {f"DRFR {p}, 1 to 60 items": p}, UNEQUAL) for p in (0.5, 0.8, 0.9)},
     "tests-judges": Family(judges),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.table import BatchScore
+from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 
 LOST = "lost"
@@ -35,3 +36,11 @@ def scored_file(path: str | Path, *rows: dict, judge: str = "fake", **rules: obj
     batch = BatchScore(scores, kept)
     (batch.to_parquet if str(path).endswith(".parquet") else batch.to_jsonl)(path)
     return Path(path)
+
+
+def copied(path: Path, name: str) -> Path:
+    """The rows of a file in a file of another format, in the same folder."""
+    with write_rows(path.parent / name) as copy:
+        for row in read_rows(path):
+            copy.write(row.data)
+    return path.parent / name

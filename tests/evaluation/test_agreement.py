@@ -23,10 +23,9 @@ NONE = Bootstrap(resamples=0)
 GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}
 
 
-def against_labels(path, **options):
-    rows = read_scored(path)
-    units, targets = units_against_labels(labelled(rows, "labels"))
-    return compare(("judge", "labels"), units, targets, NONE, against_labels=True, **options), units
+def against_labels(path, bootstrap=NONE, key="labels", most=None, **options):
+    units, targets = units_against_labels(labelled(read_scored(path), key)[:most])
+    return compare(("judge", "labels"), units, targets, bootstrap, against_labels=True, **options)
 
 
 def test_what_was_not_answered_is_in_the_coverage_and_nowhere_else(tmp_path):
@@ -34,7 +33,7 @@ def test_what_was_not_answered_is_in_the_coverage_and_nowhere_else(tmp_path):
         {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, LOST], "labels": [True, True]},
         {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, 0.1], "labels": [False, None]},
     ]
-    found, _ = against_labels(scored_file(tmp_path / "s.jsonl", *rows))
+    found = against_labels(scored_file(tmp_path / "s.jsonl", *rows))
     section = found.items["yes/no"]
     assert (found.units, found.coverage.value) == (3, pytest.approx(2 / 3))  # the unlabelled item is no unit
     assert section.units == 2 and section.figures["accuracy"].value == 0.5
@@ -44,8 +43,8 @@ def test_what_was_not_answered_is_in_the_coverage_and_nowhere_else(tmp_path):
 def test_an_outage_changes_no_agreement_figure(tmp_path):
     answered = {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, 0.3], "labels": [True, True]}
     lost = {**answered, "said": [LOST, LOST]}
-    before, _ = against_labels(scored_file(tmp_path / "a.jsonl", answered))
-    after, _ = against_labels(scored_file(tmp_path / "b.jsonl", answered, lost))
+    before = against_labels(scored_file(tmp_path / "a.jsonl", answered))
+    after = against_labels(scored_file(tmp_path / "b.jsonl", answered, lost))
     assert after.items == before.items and after.targets == before.targets
     assert (before.coverage.value, after.coverage.value) == (1.0, 0.5)
 
@@ -55,9 +54,7 @@ def test_checklists_that_differ_from_row_to_row_have_intervals(tmp_path):
         {"checklist": [f"Is it {word}?" for word in words], "said": [0.9] * len(words), "labels": labels}
         for words, labels in (("ab", [1, 0]), ("cde", [1, 1, 0]), ("f", [1]), ("gh", [0, 0])) * 4
     ]
-    judged = read_scored(scored_file(tmp_path / "s.jsonl", *rows))
-    units, targets = units_against_labels(labelled(judged, "labels"))
-    found = compare(("judge", "labels"), units, targets, Bootstrap(100), against_labels=True)
+    found = against_labels(scored_file(tmp_path / "s.jsonl", *rows), Bootstrap(100))
     for name in ("accuracy", "precision", "f1", "rmse", "bias"):
         figure = found.items["yes/no"].figures[name]
         assert figure.low < figure.value < figure.high
@@ -67,7 +64,7 @@ def test_every_kind_of_item_has_a_section_and_all_together_one_more(tmp_path):
     said = [0.9, {"poor": 0.8, "fine": 0.2}, {"poor": 0.1, "fine": 0.9}]
     checklist = ["Is it red?", GRADED, {**GRADED, "question": "How short?"}]
     path = scored_file(tmp_path / "s.jsonl", {"checklist": checklist, "said": said, "labels": [True, "fine", "fine"]})
-    found, _ = against_labels(path)
+    found = against_labels(path)
     assert {kind: section.units for kind, section in found.items.items()} == {
         "yes/no": 1,
         "poor=0 | fine=1": 2,
@@ -85,7 +82,7 @@ def test_targets_are_compared_with_the_score_that_their_labels_give(tmp_path):
         {"checklist": checklist, "said": [0.8, 0.5], "labels": [True, True]},
         {"checklist": checklist, "said": [0.2, 0.0], "labels": [False, None]},  # not all labelled: no true score
     ]
-    found, _ = against_labels(scored_file(tmp_path / "s.jsonl", *rows))
+    found = against_labels(scored_file(tmp_path / "s.jsonl", *rows))
     assert found.targets.units == 1
     assert found.targets.figures["bias"].value == pytest.approx(1.9 / 3 - 2 / 3)
 
@@ -127,7 +124,7 @@ def test_a_file_without_recorded_rules_uses_the_defaults_and_its_metric(tmp_path
 
 def test_numbers_per_target_make_preferences(tmp_path):
     rows = [{"checklist": ["Is it red?"], "said": [p], "labels": gold} for p, gold in ((0.9, 1), (0.2, 0.5), (0.4, 0))]
-    found, _ = against_labels(scored_file(tmp_path / "s.jsonl", *rows), inputs=["x", "x", "x"])
+    found = against_labels(scored_file(tmp_path / "s.jsonl", *rows), inputs=["x", "x", "x"])
     assert found.targets.figures["spearman"].value == pytest.approx(0.5)  # ranks 3 1 2 and 3 2 1
     assert found.preferences.units == 3
     assert found.preferences.figures["wins"].value == pytest.approx(2 / 3)
@@ -191,18 +188,12 @@ def test_a_text_without_an_answer_changes_no_figure_of_the_judge(tmp_path):
     none = {**rows[0], "said": [NO_ANSWER, NO_ANSWER], "labels": [0, 0], "stars": 0}
     judged = scored_file(tmp_path / "a.jsonl", *rows)
     mixed = scored_file(tmp_path / "b.jsonl", *rows, none)
-    for column in ("labels", "stars"):
-        found = []
-        for path in (judged, mixed):
-            read = read_scored(path)
-            units, targets = units_against_labels(labelled(read, column))
-            found.append(compare(("j", "l"), units, targets, NONE, against_labels=True, inputs=["x"] * len(read)))
-        before, after = found
+    for key in ("labels", "stars"):
+        before = against_labels(judged, key=key, inputs=["x"] * 3)
+        after = against_labels(mixed, key=key, inputs=["x"] * 4)
         assert (before.no_answer, after.no_answer) == (0, 1)
         assert after.model_copy(update={"no_answer": 0}) == before
-    alone = read_scored(scored_file(tmp_path / "c.jsonl", none))
-    units, targets = units_against_labels(labelled(alone, "labels"))
-    found = compare(("j", "l"), units, targets, NONE, against_labels=True)
+    found = against_labels(scored_file(tmp_path / "c.jsonl", none))
     assert (found.units, found.no_answer, found.targets, found.coverage.value) == (0, 1, None, None)
 
 
@@ -231,13 +222,10 @@ def test_two_judges_that_were_not_asked_do_not_agree(tmp_path):
 )
 def test_one_sentence_says_whether_two_sides_agree_better_than_chance(tmp_path, said, words):
     rows = [{"checklist": ["Is it red?"], "said": [0.1 + 0.8 * said(n, n % 2)], "labels": [n % 2]} for n in range(40)]
-    judged = labelled(read_scored(scored_file(tmp_path / "s.jsonl", *rows)), "labels")
-    for count, start in (
-        (40, words),
-        (10, "It is unknown whether judge agrees with labels better than chance on 10 "),
-    ):
-        units, targets = units_against_labels(judged[:count])
-        found = verdict(compare(("judge", "labels"), units, targets, Bootstrap(100), against_labels=True))
+    path = scored_file(tmp_path / "s.jsonl", *rows)
+    unknown = "It is unknown whether judge agrees with labels better than chance on 10 "
+    for count, start in ((40, words), (10, unknown)):
+        found = verdict(against_labels(path, Bootstrap(100), most=count))
         assert found.startswith(start)
     assert "needs 15 groups, has 10" in found
 

@@ -24,6 +24,7 @@ from checklist_rewards.evaluation.intervals import (
     t_quantile,
     t_test_p,
 )
+from checklist_rewards.scores.tally import share_interval, wilson
 
 
 def bounds(value, draws, groups, *rest):
@@ -68,12 +69,6 @@ def test_an_interval_of_unequal_groups_is_that_of_the_groups_they_count_as(rule)
     assert (groups.number, groups.effective) == (15, pytest.approx(8.1, abs=0.05))
     assert [figure.low, figure.high] == pytest.approx([ends[0]["low"], ends[0]["high"]])
     assert figure.high - figure.low > 1.1 * (ends[1]["high"] - ends[1]["low"])
-
-
-def test_groups_of_which_one_determines_the_error_have_no_interval():
-    """With 14 groups of 4 and one of 100, intervals covered in 89 % of draws where 95 % was said."""
-    figure = Bootstrap(50).mean(np.arange(156) % 3 == 0, of_sizes([100] + [4] * 14), SHARE)
-    assert figure.refused == "needs 15 groups of similar size, has 15 that count as 1.0"
 
 
 def test_quantile_and_p_value_are_those_of_t():
@@ -196,18 +191,35 @@ def test_the_interval_of_a_mean_covers_with_the_fewest_groups(groups):
     assert np.mean(hits) > 0.9
 
 
-def test_the_interval_of_a_share_near_1_covers_with_the_fewest_groups():
-    rng, hits = np.random.default_rng(3), {"t": [], "share": []}
-    for _ in range(400):
-        right = (rng.standard_normal((15, 4)) * 0.7**0.5 + rng.standard_normal((15, 1)) * 0.3**0.5 < 1.175).mean(
-            axis=1
-        )
+@pytest.mark.parametrize(("each", "share", "by_t"), [(4, 0.88, 0.93), (30, 0.95, 0.92), (30, 0.98, 0.85)])
+def test_the_interval_of_a_share_near_1_covers_with_the_fewest_groups(each, share, by_t):
+    rng, hits, runs = np.random.default_rng(3), {"t": [], "share": []}, 800
+    units = rng.standard_normal((runs, 15, each)) * 0.7**0.5 + rng.standard_normal((runs, 15, 1)) * 0.3**0.5
+    for right in (units < stats.norm.ppf(share)).mean(axis=2):
         draws = rng.multinomial(15, [1 / 15] * 15, 300) @ right / 15
         ends = bounds(float(right.mean()), draws, 15, SHARE)
         if "refused" not in ends:
-            hits["share"].append(ends["low"] <= 0.88 <= ends["high"])
-            hits["t"].append(abs(right.mean() - 0.88) <= stats.t.ppf(0.975, 14) * stats.sem(right))
-    assert np.mean(hits["t"]) < 0.93 < np.mean(hits["share"]) < 0.97
+            hits["share"].append(ends["low"] <= share <= ends["high"])
+            hits["t"].append(abs(right.mean() - share) <= stats.t.ppf(0.975, 14) * stats.sem(right))
+    assert np.mean(hits["t"]) < by_t <= 0.93 < np.mean(hits["share"]) < 0.98
+
+
+def test_few_answers_of_the_rarer_kind_move_the_end_on_the_side_of_the_middle():
+    def ends(independent, groups):
+        low, high = share_interval(0.02, independent, groups, lambda degrees: stats.t.ppf(0.975, degrees))
+        return [low, high]
+
+    def by_wilson(degrees, independent):
+        return wilson(0.02 * independent, independent, stats.t.ppf(0.975, degrees))
+
+    assert ends(15, 15) == list(by_wilson(14, 15))  # groups of one answer
+    assert ends(300, 15) == [by_wilson(14, 300)[0], by_wilson(5 * 300 / 285, 300)[1]]  # six of them, and at least 5
+    assert ends(500, 50) == [by_wilson(49, 500)[0], by_wilson(8 * 500 / 450, 500)[1]]  # ten of them
+    assert ends(5000, 50) == list(by_wilson(49, 5000))
+    mirrored = share_interval(0.98, 300, 15, lambda degrees: stats.t.ppf(0.975, degrees))
+    assert [1 - end for end in mirrored][::-1] == pytest.approx(ends(300, 15))
+    short = share_interval(0.02, 300, 15)  # without scipy
+    assert short == pytest.approx(ends(300, 15), abs=2e-4)
 
 
 def test_the_interval_of_a_mean_that_is_mostly_0_covers_with_the_fewest_groups():

@@ -9,8 +9,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.labels import Labels, labelled, pairs_of
 from checklist_rewards.evaluation.scored import ScoredFile, answer_given, kind_of, read_scored, shown_completion
-from checklist_rewards.files.rows import read_rows, write_rows
-from tests.evaluation.files import LOST, scored_file
+from tests.evaluation.files import LOST, copied, scored_file
 from tests.jsonl import write_jsonl
 
 GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}
@@ -55,12 +54,6 @@ def test_answers_are_read_with_their_soft_values(tmp_path):
         "poor=0 | fine=1",
         "yes=1 | no=0 | cannot_assess=na",
     ]
-
-
-@pytest.mark.parametrize("value", [[True, "fine"], [1, 1], ["Yes", "fine"], [1.0, 1.0], '["yes", "fine"]'])
-def test_labels_of_every_form(tmp_path, value):
-    found = labels_of(row_of(tmp_path, "Is it red?", GRADED), value, "labels")
-    assert [(answer.label, answer.value) for answer in found] == [("yes", 1), ("fine", 1)]
 
 
 def test_labels_by_item_id_may_leave_items_out(tmp_path):
@@ -132,11 +125,8 @@ def test_parquet_and_csv_hold_the_same(tmp_path):
     path = scored_file(
         tmp_path / "s.jsonl", {"checklist": ["Is it red?", GRADED], "said": [0.7, {"poor": 1.0, "fine": 0.0}]}
     )
-    for ending in (".csv", ".parquet"):
-        with write_rows(tmp_path / f"s{ending}") as rows:
-            for row in read_rows(path):
-                rows.write(row.data)
-        assert only(tmp_path / f"s{ending}").score == only(path).score
+    for name in ("s.csv", "s.parquet"):
+        assert only(copied(path, name)).score == only(path).score
 
 
 def test_files_without_scores_and_files_of_other_rows_are_refused(tmp_path):
@@ -167,12 +157,9 @@ def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
     chat = [{"role": "assistant", "content": "It is red."}]
     rows = [{"id": "a", "target": chat}, {"id": "b", "target": "42"}]
     path = scored_file(tmp_path / "s.jsonl", *({**row, "checklist": ["Is it red?"], "said": [0.9]} for row in rows))
-    with write_rows(tmp_path / "s.csv") as copy:
-        for row in read_rows(path):
-            copy.write(row.data)
     plain = scored_file(tmp_path / "t.jsonl", {"id": "b", "checklist": ["Is it red?"], "said": [0.9]})
     one = read_scored(path)
-    assert len(pairs_of(one, read_scored(tmp_path / "s.csv"), ("one", "other"))[0]) == 2
+    assert len(pairs_of(one, read_scored(copied(path, "s.csv")), ("one", "other"))[0]) == 2
     assert len(pairs_of(one, read_scored(plain), ("one", "other"))[0]) == 1  # without texts, nothing is known
     other = scored_file(tmp_path / "u.jsonl", {**rows[1], "target": "43", "checklist": ["Is it red?"], "said": [0.9]})
     with pytest.raises(SampleError, match="the same id 'b', but their texts differ: '42' and '43'"):
@@ -234,8 +221,5 @@ def test_files_with_similar_names_are_not_other_ranks(tmp_path):
 def test_a_row_without_an_id_has_its_number_in_every_format(tmp_path, ending):
     row = {"checklist": ["Is it red?"], "said": [0.9]}
     path = scored_file(tmp_path / "s.jsonl", {**row, "id": "a"}, {**row, "id": None}, {**row, "id": "c"})
-    with write_rows(tmp_path / f"t.{ending}") as out:
-        for line in read_rows(path):
-            out.write(line.data)
-    found = [text.id for text in ScoredFile(tmp_path / f"t.{ending}")]
-    assert found == [text.id for text in read_scored(tmp_path / f"t.{ending}")] == ["a", "2", "c"]
+    copy = copied(path, f"t.{ending}")
+    assert [text.id for text in ScoredFile(copy)] == [text.id for text in read_scored(copy)] == ["a", "2", "c"]

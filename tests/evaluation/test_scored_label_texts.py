@@ -1,6 +1,5 @@
 """A label is of one text: labels in a file of their own are matched by id and text, in every command."""
 
-import csv
 import json
 from itertools import product
 from pathlib import Path
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.ui.annotations import name_of
-from tests.evaluation.files import scored_file
+from tests.evaluation.files import copied, scored_file
 from tests.jsonl import write_jsonl
 from tests.test_images import RED
 
@@ -173,31 +172,13 @@ def test_two_judges_of_one_answer_are_compared(run, change):
 
 def test_labels_of_another_checklist_belong_to_their_questions(run):
     scored()
+    gold(("labels", lambda n: [None, PER_ITEM[1](n)[1]]), target="text {}".format)
+    run("agree scored.jsonl --labels gold.jsonl --bootstrap 0 --json plain.json")
     asked = [CHECKLIST[1], "Is it round?"]
     gold(("labels", lambda n: [PER_ITEM[1](n)[1], 1]), target="text {}".format, checklist=lambda n: asked)
-    reordered = run("agree scored.jsonl --labels gold.jsonl --bootstrap 0 --json reordered.json")
-    gold(("labels", lambda n: [None, PER_ITEM[1](n)[1]]), target="text {}".format)
-    plain = run("agree scored.jsonl --labels gold.jsonl --bootstrap 0 --json plain.json")
-    assert reordered.exit_code == plain.exit_code == 0, reordered.output
-    reordered_figures, figures = (json.loads(Path(name).read_text()) for name in ("reordered.json", "plain.json"))
-    assert reordered_figures == figures
-
-
-def test_labels_of_another_checklist_in_csv_belong_to_their_questions(run):
-    scored()
-    gold(
-        ("labels", lambda n: [PER_ITEM[1](n)[1], 1]), target="text {}".format, checklist=lambda n: [CHECKLIST[1], "?"]
-    )
-    rows = [json.loads(line) for line in open("gold.jsonl")]
-    with open("gold.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(
-            {name: json.dumps(v) if isinstance(v, list) else v for name, v in row.items()} for row in rows
-        )
-    for name in ("gold.jsonl", "gold.csv"):
-        run(f"agree scored.jsonl --labels {name} --bootstrap 0 --json {name}.json")
-    assert Path("gold.csv.json").read_text() == Path("gold.jsonl.json").read_text()
+    for labels in (Path("gold.jsonl"), copied(Path("gold.jsonl"), "gold.csv")):
+        run(f"agree scored.jsonl --labels {labels} --bootstrap 0 --json reordered.json")
+        assert json.loads(Path("reordered.json").read_text()) == json.loads(Path("plain.json").read_text())
 
 
 @pytest.mark.parametrize("checklist", ["Is it big? Is it red?", [{"weight": 2}], 7], ids=repr)

@@ -1,6 +1,11 @@
-"""Pairs of rows of two files."""
+"""Pairs of rows of two files, and the answers of their scores that `diff` compares."""
 
-from checklist_rewards.evaluation.differences import Matching
+from checklist_rewards import Checklist, Score
+from checklist_rewards.evaluation.differences import Matching, stored_reads
+from checklist_rewards.scores import Verdict, score_checklist
+
+CHECKLIST = Checklist.parse(["Is it red?", {"question": "Is it rude?", "weight": -1}])
+NONE = score_checklist(CHECKLIST, [Verdict(unanswered="no_answer: cut_in_thought")] * 2, state="cut_in_thought")
 
 
 def groups(one, other):
@@ -27,3 +32,16 @@ def test_equal_keys_are_paired_in_turn():
 
 def test_nothing_in_common():
     assert groups([(b"1", b"g", "a")], []) == ([], (1, ["a"]), (0, []))
+
+
+def test_a_score_of_an_earlier_version_has_no_state():
+    dumped = NONE.model_dump(mode="json")
+    assert Score.model_validate(dumped).recorded_state == "cut_in_thought" == NONE.recorded_state
+    del dumped["state"]
+    assert Score.model_validate(dumped).recorded_state is None
+
+
+def test_a_text_without_an_answer_has_a_score_and_no_answers():
+    assert NONE.primary_score == 0 and [line.value for line in NONE.items] == [0, 1]
+    reads = stored_reads(NONE).values()
+    assert [(read.answer, read.p, read.value) for read in reads] == [(None, None, None)] * 2
