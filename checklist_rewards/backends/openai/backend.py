@@ -184,9 +184,8 @@ class OpenAIBackend(Backend):
         """
         if any(group.written for group in groups):
             check_continues(self)
-        seen = [group.sees for group in groups]
-        if any(seen):
-            return self._read_with_images(groups, seen, labels)
+        if any(group.sees for group in groups):
+            return self._read_with_images(groups, labels)
         if self.tokens is not None and self._supports_lists is not False:
             ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
             supports = run(self._probe_lists(ids))
@@ -204,12 +203,10 @@ class OpenAIBackend(Backend):
                 return list(map(_of_this_start, answers)), usage
         return run(self._read_chats(groups, labels))
 
-    def _read_with_images(
-        self, groups: Sequence[ReadGroup], seen: Sequence[bool], labels: Sequence[str]
-    ) -> tuple[list[Answer], Usage]:
+    def _read_with_images(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Read groups, some of which have images."""
-        pictured = [group for group, sees in zip(groups, seen, strict=True) if sees]
-        texts = [group for group, sees in zip(groups, seen, strict=True) if not sees]
+        pictured = [group for group in groups if group.sees]
+        texts = [group for group in groups if not group.sees]
         if any(group.written for group in pictured):
             raise ModelError(
                 f"thinking=... cannot be combined with images on the server at {self.base_url}, which takes images in "
@@ -218,9 +215,7 @@ class OpenAIBackend(Backend):
         answers, usage = run(self._read_chats(pictured, labels))
         of_texts, more = self.read(texts, labels) if texts else ([], None)
         of_images, others = iter(answers), iter(of_texts)
-        merged = [
-            next(of_images if sees else others) for group, sees in zip(groups, seen, strict=True) for _ in group.tails
-        ]
+        merged = [next(of_images if group.sees else others) for group in groups for _ in group.tails]
         return merged, usage if more is None else Usage.total([usage, more])
 
     @property
@@ -413,9 +408,13 @@ class OpenAIBackend(Backend):
         """Set another way to request likely tokens, after `limits` gave none. False if none is left: the first one is
         then restored."""
         if self._limits == limits:
-            following = wire.next_limits(limits)
-            self._limits = following or wire.Limits(least_tokens=limits.least_tokens)
-            self._has_likely = None if following else False
+            if limits.top > wire.FEWER:
+                self._limits = limits._replace(top=wire.FEWER)
+            elif not limits.counted:
+                self._limits = limits._replace(counted=True)
+            else:
+                self._limits = wire.Limits(least_tokens=limits.least_tokens)
+                self._has_likely = False
         return self._has_likely is None
 
     def _warn_of_words(self, why: str) -> None:

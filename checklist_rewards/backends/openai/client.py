@@ -58,13 +58,13 @@ from checklist_rewards.backends.openai.wire import (
     FORBIDDEN,
     NOT_SERVED,
     RATE_LIMITED,
+    TIMED_OUT,
     UNAVAILABLE,
     Failure,
     answer_of,
     no_connection,
     parsed,
     serialized,
-    timed_out,
 )
 from checklist_rewards.backends.servers import Settings, is_hosted
 from checklist_rewards.errors import ModelError
@@ -429,7 +429,13 @@ class Connection:
             if not outcome.retry or given_up or pause >= left:
                 return self._warn(outcome, sent.place)
             if is_limited:
-                self._warn_of_limit(sent.place)
+                self._warn_once(
+                    f"{sent.place} limit",
+                    "the server at %s limits the rate of requests (status 429). A request is repeated for %g s before "
+                    "it fails; the engine setting `deadline` changes this.",
+                    self.addresses[sent.place],
+                    settings.deadline,
+                )
             elif outcome.status in UNAVAILABLE:
                 self._warn(outcome, sent.place)
             if not (is_limited and resumes is not None and pause):  # in such a pause, all requests wait together
@@ -511,7 +517,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 answer = await self._answer(place, url, headers, request.content)
         except TimeoutError:
-            return timed_out()
+            return TIMED_OUT
         except _OF_THE_NETWORK as error:
             return no_connection(error)
         finally:
@@ -597,16 +603,6 @@ class Connection:
             )
         due = max(session.heard, session.reported) + _SILENT_SECONDS
         session.silence = loop.call_at(due, self._warn_of_silence, session)
-
-    def _warn_of_limit(self, place: int) -> None:
-        """Log once per server that requests wait for its rate limit, and how long."""
-        self._warn_once(
-            f"{place} limit",
-            "the server at %s limits the rate of requests (status 429). A request is repeated for %g s before it "
-            "fails; the engine setting `deadline` changes this.",
-            self.addresses[place],
-            self.settings.deadline,
-        )
 
 
 def _proxy(address: str) -> str | None:

@@ -107,15 +107,14 @@ class Failure:
         return 400 <= self.status < 500 and not self.retry and self.unanswered.reason not in _ABOUT_PROMPT
 
 
+TIMED_OUT = Failure(Unanswered(Reason.TIMEOUT), retry=True, down=True, status=0)
+"""The failure for a request without a response in time."""
+
+
 def no_connection(error: Exception) -> Failure:
     """The failure for a connection that was refused, reset, or closed before the response."""
     detail = textwrap.shorten(without_password(str(error)), 200, placeholder=" …") or "no answer"
     return Failure(Unanswered(Reason.BACKEND_ERROR, f"connection failed ({detail})"), retry=True, down=True, status=0)
-
-
-def timed_out() -> Failure:
-    """The failure for a request without a response in time."""
-    return Failure(Unanswered(Reason.TIMEOUT), retry=True, down=True, status=0)
 
 
 def serialized(body: Mapping[str, Any]) -> bytes:
@@ -405,13 +404,6 @@ def _fewer(message: str, limits: Limits) -> Limits | None:
         return limits._replace(counted=True)
     most = max((number for number in allowed if number > 1), default=FEWER)
     return limits._replace(top=most) if most < limits.top else None
-
-
-def next_limits(limits: Limits) -> Limits | None:
-    """Another way to request likely tokens, if a server accepts `limits` but returns none. None after the last one."""
-    if limits.top > FEWER:
-        return limits._replace(top=FEWER)
-    return None if limits.counted else limits._replace(counted=True)
 
 
 def guess(failure: Failure, body: Mapping[str, Any], omitted: Collection[str]) -> str | None:
