@@ -30,8 +30,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any
 
 from checklist_rewards.errors import ModelError
@@ -153,7 +154,7 @@ class Usage:
     @classmethod
     def total(cls, usages: Sequence[Usage]) -> Usage:
         """The sum of the usage of several calls. A count that is None in one of them is None."""
-        columns = zip(*map(astuple, usages), strict=True)
+        columns = zip(*map(attrgetter(*cls.__slots__), usages), strict=True)
         sums = [None if None in column else sum(column) for column in columns]
         return cls(*sums) if sums else NO_USAGE  # type: ignore[arg-type]
 

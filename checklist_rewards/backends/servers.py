@@ -36,11 +36,11 @@ class Settings:
             pauses between them.
         attempts (`int`, *optional*, defaults to `5`): Maximum number of attempts per request.
         pause (`float`, *optional*, defaults to `0.5`): Maximum seconds before the second attempt; doubles after each
-            further attempt.
+            further attempt. A server that asks for a pause (`Retry-After`) gets that, or 0.25 s if it is shorter.
         failures (`int`, *optional*, defaults to `32`): Number of consecutive failed attempts after which the server
             counts as down. Requests then wait while the server is probed.
         patience (`float`, *optional*, defaults to `120.0`): Seconds after which requests to a server that is down
-            fail.
+            fail. Only a last probe, sent when they end, may wait for its `timeout` longer.
     """
 
     concurrency: int = 128

@@ -435,11 +435,12 @@ def _outcomes(response: Mapping[str, Any], rows: int) -> list[Outcome]:
     scores, errors = response["scores"], response.get("errors")
     if len(scores) != rows:
         return [Unanswered(Reason.ERROR_BODY)] * rows
-    messages = {error.get("row"): error.get("message") for error in errors or () if isinstance(error, Mapping)}
+    listed = [error for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
     outcomes: list[Outcome] = []
     for number, score in enumerate(scores, start=1):
         if score is None:
-            outcomes.append(Unanswered(Reason.REFUSED, str(messages.get(number, "the server gave no reason"))))
+            said = [error.get("message") for error in listed if error.get("row") == number]
+            outcomes.append(Unanswered(Reason.REFUSED, str((said or ["the server gave no reason"])[-1])))
             continue
         try:
             outcomes.append(Score.model_validate(score))

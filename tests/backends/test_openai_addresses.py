@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import os
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai import client as loop
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.servers import Settings
+from checklist_rewards.errors import ModelError
 from tests.backends.answerserver import SERVED_NAME, connect, serving
 
 GROUP = ReadGroup(None, "some text. ", ("Is it?",))
@@ -54,6 +56,27 @@ def test_a_proxy_gets_its_login_but_not_the_key_of_the_server(monkeypatch, schem
     assert "hidden" not in str(answer)
 
 
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "socks5h://me:hidden@127.0.0.1:9", "socks://127.0.0.1"])
+def test_a_proxy_of_another_kind_is_refused_with_its_variable_unless_it_is_not_used(monkeypatch, name, proxy):
+    monkeypatch.setenv(name, proxy)
+    shown = proxy.replace("me:hidden", "***")
+    with pytest.raises(ModelError, match=re.escape(f"{name}='{shown}' is not an HTTP proxy")) as raised:
+        OpenAIBackend(SERVED_NAME, "http://far.example/v1")
+    assert "NO_PROXY=far.example" in str(raised.value)
+    with serving() as server:
+        monkeypatch.setenv("NO_PROXY", "far.example,127.0.0.1")
+        [read], _ = connect(server).read([GROUP], ("yes", "no"))
+    assert read.unanswered is None
+
+
+@pytest.mark.parametrize("key", ["secret\n", "sec\rret", "\x00"])
+def test_a_key_that_no_header_can_have_is_refused_without_being_shown(key):
+    with pytest.raises(ModelError, match="the API key has a character that cannot be sent") as raised:
+        OpenAIBackend(SERVED_NAME, DEAD, key=key)
+    assert "secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize("names", ["127.0.0.1", "far.example, 127.0.0.0/8", "far.example,*"])
 def test_no_proxy_is_used_for_hosts_that_the_environment_excepts(monkeypatch, names):
     monkeypatch.setenv("HTTP_PROXY", DEAD)
@@ -88,7 +111,7 @@ from checklist_rewards.backends.servers import Settings
 
 async def handle(reader, writer):
     await reader.readuntil(b"\\r\\n\\r\\n")
-    writer.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 18\\r\\n\\r\\n{"choices": ["y"]}')
+    writer.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 17\\r\\n\\r\\n{"choices": [{}]}')
     await writer.drain()
 
 async def start():
@@ -131,7 +154,7 @@ def test_certificates_are_those_of_the_environment_of_the_system_or_of_certifi(
         arguments = ["SSL_CERT_FILE=", "SSL_CERT_DIR="]
     command = [sys.executable, "-c", ENCRYPTED, *certificate, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("{'choices': ['y']}" if trusted else "Failure(") and (
+    assert done.stdout.startswith("{'choices': [{}]}" if trusted else "Failure(") and (
         trusted or "certificate verify failed" in done.stdout
     )
 
@@ -142,12 +165,12 @@ def test_requests_have_the_headers_of_the_api_and_answers_may_be_redirected_and_
     with recording() as (address, received):
         connection = Connection(f"{address}/v1", "secret", Settings(attempts=1))
         answer = loop.run(connection.post("/moved", {"a": "ä"}, prefix="abc"))
-        assert answer == {"choices": ["yes"]}
+        assert answer == {"choices": [{}]}
     [first, second] = received
     for path, (head, body) in (("/v1/moved", first), ("/v1/here", second)):
         line, *lines = head.split("\r\n")
         headers = dict(pair.split(": ", 1) for pair in map(str.lower, lines) if pair)
-        assert line == f"POST {path} HTTP/1.1" and body == b'{"a": "\\u00e4"}'
+        assert line == f"POST {path} HTTP/1.1" and body == '{"a":"ä"}'.encode()
         assert headers["authorization"] == "bearer secret" and headers["content-type"] == "application/json"
         assert headers["x-gate"] == "a:b" and headers["x-lab"] == "7"
         assert headers["openai-organization"] == "our-lab" and headers["x-session-id"] == "abc"
@@ -159,7 +182,7 @@ def test_requests_have_the_headers_of_the_api_and_answers_may_be_redirected_and_
 def recording():
     """The address of a server that redirects "/v1/moved" and answers with compressed JSON; and its requests, as head
     and body."""
-    packed = gzip.compress(b'{"choices": ["yes"]}')
+    packed = gzip.compress(b'{"choices": [{}]}')
     received: list[tuple[str, bytes]] = []
 
     async def handle(reader, writer):

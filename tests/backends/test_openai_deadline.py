@@ -71,7 +71,7 @@ def test_requests_in_flight_are_cancelled_and_those_that_wait_are_not_sent(now, 
     monkeypatch.setattr(Connection, "_once", once)
     outcomes, ended, under_way = clock.run(three())
     assert [outcome.unanswered for outcome in outcomes] == ["deadline"] * 4 and ended == pytest.approx(30)
-    assert sent == cancelled == [b'{"n": 0}', b'{"n": 1}'] and under_way == 0
+    assert sent == cancelled == [b'{"n":0}', b'{"n":1}'] and under_way == 0
 
 
 @contextmanager

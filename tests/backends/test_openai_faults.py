@@ -112,7 +112,7 @@ def test_what_a_server_refuses_is_asked_of_it_once(fault_server):
     for _ in range(2):
         [[reply]] = engine.generate([prompt], Sampling(schema=SCHEMA))
         assert json.loads(reply.text)["answers"][0]["answer"] == "yes"
-        assert engine._without == {"schema"}
+        assert engine._without == {"response_format"}
 
 
 def answer(read) -> str:

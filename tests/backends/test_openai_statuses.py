@@ -1,6 +1,8 @@
 """Which failures cost one request, which end the run, and which pass: by status, before and after an accepted one."""
 
+import asyncio
 import itertools
+import json
 import logging
 import threading
 
@@ -11,8 +13,12 @@ from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai import client as client_module
+from checklist_rewards.backends.openai.client import Connection
+from checklist_rewards.backends.openai.wire import Failure
+from checklist_rewards.backends.servers import Settings
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.remote import RewardServer
+from tests import clock
 from tests.backends.answerserver import LIKELY, MODEL, answering, chat, listed, refusal
 
 LABELS = ("yes", "no")
@@ -179,6 +185,39 @@ def test_a_request_without_a_response_is_reported_before_its_timeout(caplog, mon
     finally:
         logging.getLogger(client_module.__name__).removeHandler(handler)
     assert seen.is_set() and read.logprobs is not None
+
+
+@pytest.mark.parametrize(
+    ("requests", "silences"),
+    [
+        ([(0, 29)], []),
+        ([(0, 70)], ["30 s", "60 s"]),
+        ([(0, 1), (29, 10)], []),  # nothing was asked in between
+        ([(0, 1), (29, 35)], ["30 s"]),
+        ([(0, 70), (10, 15), (30, 20)], []),  # another one is answered
+        ([(0, 50), (20, 60)], ["30 s"] * 2),
+    ],
+)
+def test_silence_is_reported_while_requests_are_in_flight_and_none_is_answered(requests, silences, caplog):
+    """`requests`: when each is sent, and how long it takes."""
+
+    class Scripted(Connection):
+        async def _answer(self, place, url, headers, content):
+            await asyncio.sleep(json.loads(content)["seconds"])
+            return 200, {}, b'{"choices": [{}]}'
+
+    async def all_of_them():
+        connection = Scripted("http://127.0.0.1:9/v1", "EMPTY", Settings())
+
+        async def one(start, seconds):
+            await asyncio.sleep(start)
+            assert not isinstance(await connection.post("/chat", {"seconds": seconds}), Failure)
+
+        await asyncio.gather(*(one(*request) for request in requests))
+        await connection._session.http.close()
+
+    clock.run(all_of_them())
+    assert [record.getMessage().split(" for ")[1][:4] for record in caplog.records] == silences
 
 
 def test_a_refused_connection_is_reported_with_its_first_attempt(caplog):

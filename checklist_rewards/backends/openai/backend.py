@@ -28,7 +28,7 @@ Requests start as slots become free, and replies are returned as they arrive, so
 `concurrency` until the last prompt. Reads of prompts that are too long are not stored, because the server may allow a
 longer context after its next start.
 
-Prompts in lists ([`PromptLists`]) are sent in their order, a few hundred per request, so that those with the same
+Prompts in lists are sent in their order, a few hundred per request, so that those with the same
 prefix are in one request. With replicas, each replica gets the lists of the prefixes that it holds: those of texts, or
 from 10 replicas on those of prompts ([`list_keys`]).
 """
@@ -56,6 +56,7 @@ from checklist_rewards.backends.base import (
     Sampling,
     Usage,
     check_continues,
+    not_logprobs,
     reply_seed,
 )
 from checklist_rewards.backends.models import served_identity
@@ -102,106 +103,6 @@ def list_keys(groups: Sequence[ReadGroup], replicas: int) -> list[str]:
     if replicas < BY_PROMPT or len(starts) < replicas:
         return [prefix_key(group.system, group.prefix) for group in groups]
     return [prefix_key(group.system, group.prefix if group.start is None else group.start.hex()) for group in groups]
-
-
-class PromptLists:
-    """The prompt lists of one model.
-
-    Args:
-        connection ([`Connection`]): The connection to the server.
-        model (`str`): The name of the model on the server.
-        cache ([`PrefixCache`]): The server's prefix cache.
-    """
-
-    def __init__(self, connection: Connection, model: str, cache: PrefixCache):
-        self.connection, self.model = connection, model
-        self._cache = cache
-        self.supported: bool | None = None
-        """Whether the server supports lists. None until [`probe`] has an answer."""
-
-    async def probe(self, ids: list[int]) -> bool | Failure:
-        """Whether the server supports lists; tested once, with a prompt of one token."""
-        if self.supported is None:
-            response = await self.connection.post("/completions", wire.list_body(self.model, [ids[:1]], ids))
-            if isinstance(response, Failure) and not response.bad_request:
-                return response
-            choices = [] if isinstance(response, Failure) else response["choices"]
-            answer = wire.list_answers(choices, ids, 1)[0]
-            if isinstance(answer, Unanswered) and answer != wire.NO_TOKENS:
-                return Failure(answer)  # it says nothing about lists: an aborted request, or logits
-            self.supported = isinstance(answer, dict)
-            if not self.supported:
-                logger.info(
-                    "the server at %s does not support logprob_token_ids; each read is a separate chat request.",
-                    self.connection.address,
-                )
-        return self.supported
-
-    async def answers(
-        self, prompts: Sequence[list[int]], ids: list[int], keys: Sequence[str]
-    ) -> tuple[list[TokenAnswer], int | None]:
-        """Get an answer per prompt.
-
-        Args:
-            prompts (sequence of `list[int]`): The prompts as token ids.
-            ids (`list[int]`): The tokens whose log-probabilities are requested.
-            keys (sequence of `str`): The prefix of each prompt; see [`prefix_key`].
-
-        Returns:
-            `tuple[list[TokenAnswer], int | None]`: The answers in order, and the number of computed prompt tokens,
-            None if unknown.
-
-        Raises:
-            ModelError: If the server rejects all requests, for example because of a wrong key.
-        """
-        before = await self._cache.counts()
-        answers: list[TokenAnswer] = [_NO_ANSWER] * len(prompts)
-
-        async def ask(places: list[int]) -> None:
-            found = await self._complete([prompts[place] for place in places], ids, keys[places[0]])
-            for place, answer in zip(places, found, strict=True):
-                answers[place] = answer
-
-        await together(map(ask, self._requests(keys)))
-        if any(isinstance(answer, str) for answer in answers):
-            return answers, None
-        return answers, await self._cache.computed(before, sum(map(len, prompts)))
-
-    def _requests(self, keys: Sequence[str]) -> list[list[int]]:
-        """The prompts of each request, by their index."""
-        by_replica: dict[int, list[int]] = {}
-        homes = {key: self.connection.home(key) for key in dict.fromkeys(keys)}
-        for place, key in enumerate(keys):
-            by_replica.setdefault(homes[key], []).append(place)
-        lists = [
-            [places[start : start + _READS_PER_REQUEST] for start in range(0, len(places), _READS_PER_REQUEST)]
-            for places in by_replica.values()
-        ]
-        # In turns, so that all replicas are busy from the start.
-        return sorted(chain(*lists), key=lambda places: places[0])
-
-    async def _complete(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[TokenAnswer]:
-        """The answers to the prompts of one request. Those that are missing or duplicated in the response are
-        requested once more."""
-
-        async def send(some: Mapping[int, list[int]]) -> list[TokenAnswer] | Failure:
-            batch = list(some.values())
-            response = await self.connection.post(
-                "/completions",
-                wire.list_body(self.model, batch, ids),
-                tokens=sum(map(len, batch)) + len(batch),
-                patience=_PATIENCE,
-                prefix=key,
-                reads=len(batch),
-            )
-            if not isinstance(response, Failure):
-                answers = wire.list_answers(response["choices"], ids, len(batch))
-                return [_NO_ANSWER if answer is None else answer for answer in answers]
-            if response.fatal:
-                raise ModelError(wire.rejected(self.connection.address, response))
-            return response
-
-        return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is _NO_ANSWER)
 
 
 _REFUSALS = 8
@@ -251,7 +152,8 @@ class OpenAIBackend(Backend):
         self.tokens = self._tokenizer(card) if "max_model_len" in card else None
         self._controls = [] if self.tokens is None else _special(self.tokens)
         self._cache = PrefixCache(self.connection, card)
-        self._lists = None if self.tokens is None else PromptLists(self.connection, model, self._cache)
+        self._supports_lists: bool | None = None if self.tokens is not None else False
+        """Whether reads are lists of prompts. None until [`_probe_lists`] has an answer."""
         self._without = wire.refused_by(model) | (wire.BEYOND_OPENAI if is_hosted(addresses[0]) else frozenset())
         self._limits = wire.Limits()
         self._accepted: frozenset[str] = frozenset()
@@ -280,35 +182,31 @@ class OpenAIBackend(Backend):
         `computed_tokens` is None if the server does not report cached tokens, and its counters are missing or were
         changed by another client during the call (`served.py`).
         """
-        lists = self._lists
         if any(group.written for group in groups):
             check_continues(self)
-        seen = [any(map(has_images, (group.prefix, *group.tails))) for group in groups]
-        if any(seen):
-            return self._read_with_images(groups, seen, labels)
-        if self.tokens is not None and lists is not None and lists.supported is not False:
+        if any(group.sees for group in groups):
+            return self._read_with_images(groups, labels)
+        if self.tokens is not None and self._supports_lists is not False:
             ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
-            supported = run(lists.probe(ids))
-            if isinstance(supported, Failure):
-                return [Answer(None, supported.unanswered)] * sum(len(group.tails) for group in groups), Usage()
-            if supported:
+            supports = run(self._probe_lists(ids))
+            if isinstance(supports, Failure):
+                return [Answer(None, supports.unanswered)] * sum(len(group.tails) for group in groups), Usage()
+            if supports:
                 keys = list_keys(groups, len(self.connection.addresses))
 
                 def ask(
                     prompts: list[list[int]], ids: list[int], numbers: list[int]
                 ) -> tuple[list[TokenAnswer], int | None]:
-                    return run(lists.answers(prompts, ids, [keys[number] for number in numbers]))
+                    return run(self._read_lists(prompts, ids, [keys[number] for number in numbers]))
 
                 answers, usage = read_prompts(self.tokens, groups, labels, ask, limit=self.limit)
                 return list(map(_of_this_start, answers)), usage
         return run(self._read_chats(groups, labels))
 
-    def _read_with_images(
-        self, groups: Sequence[ReadGroup], seen: Sequence[bool], labels: Sequence[str]
-    ) -> tuple[list[Answer], Usage]:
+    def _read_with_images(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Read groups, some of which have images."""
-        pictured = [group for group, sees in zip(groups, seen, strict=True) if sees]
-        texts = [group for group, sees in zip(groups, seen, strict=True) if not sees]
+        pictured = [group for group in groups if group.sees]
+        texts = [group for group in groups if not group.sees]
         if any(group.written for group in pictured):
             raise ModelError(
                 f"thinking=... cannot be combined with images on the server at {self.base_url}, which takes images in "
@@ -317,9 +215,7 @@ class OpenAIBackend(Backend):
         answers, usage = run(self._read_chats(pictured, labels))
         of_texts, more = self.read(texts, labels) if texts else ([], None)
         of_images, others = iter(answers), iter(of_texts)
-        merged = [
-            next(of_images if sees else others) for group, sees in zip(groups, seen, strict=True) for _ in group.tails
-        ]
+        merged = [next(of_images if group.sees else others) for group in groups for _ in group.tails]
         return merged, usage if more is None else Usage.total([usage, more])
 
     @property
@@ -328,16 +224,15 @@ class OpenAIBackend(Backend):
 
         If the server cannot be reached, True: the next request fails with the reason.
         """
-        if self.tokens is None or self._lists is None:
+        if self.tokens is None:
             return False
-        return (
-            run(self._lists.probe(sorted({*self.tokens.label_ids("yes"), *self.tokens.label_ids("no")}))) is not False
-        )
+        ids = sorted({*self.tokens.label_ids("yes"), *self.tokens.label_ids("no")})
+        return run(self._probe_lists(ids)) is not False
 
     @property
     def requests_per_read(self) -> int:  # type: ignore[override]
         """Maximum number of requests per read: 2 for chat requests, because a second one may request a word."""
-        return 1 if self._lists is not None and self._lists.supported else 2
+        return 1 if self._supports_lists else 2
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
@@ -379,22 +274,90 @@ class OpenAIBackend(Backend):
         source = card.get("root") or self.model
         try:
             return load_chat_tokenizer(source)
-        except ModuleNotFoundError as error:
+        except Exception as error:  # a tokenizer may raise any error; the server has its own tokenizer
+            why, remedy = "cannot be loaded here", "the tokenizer"
+            if isinstance(error, ModuleNotFoundError):
+                why, remedy = f"{why}: {error.name} is not installed", "pip install 'checklist-rewards[trl]'"
             logger.warning(
-                "%s is not installed, so each read of the model served at %s is a separate chat request; with "
-                "pip install 'checklist-rewards[trl]', reads would be sent in lists.",
-                error.name,
-                self.base_url,
+                "the tokenizer %r of the model served at %s %s, so each read is a separate chat request; with %s, "
+                "reads would be sent in lists.",
+                *(source, self.base_url, why, remedy),
             )
             return None
-        except Exception:  # a tokenizer may raise any error; the server has its own tokenizer
-            logger.warning(
-                "the tokenizer %r of the model served at %s cannot be loaded here, so each read is a separate chat "
-                "request; with the tokenizer, reads would be sent in lists.",
-                source,
-                self.base_url,
+
+    async def _probe_lists(self, ids: list[int]) -> bool | Failure:
+        """Whether the server supports lists of prompts; tested once, with a prompt of one token."""
+        if self._supports_lists is None:
+            response = await self.connection.post("/completions", wire.list_body(self.model, [ids[:1]], ids))
+            if isinstance(response, Failure) and not response.bad_request:
+                return response
+            choices = [] if isinstance(response, Failure) else response["choices"]
+            answer = wire.list_answers(choices, ids, 1)[0]
+            if isinstance(answer, dict):
+                answer = not_logprobs(list(answer.values())) or answer
+            if isinstance(answer, Unanswered) and answer != wire.NO_TOKENS:
+                return Failure(answer)  # it says nothing about lists: an aborted request, or logits
+            self._supports_lists = isinstance(answer, dict)
+            if not self._supports_lists:
+                logger.info(
+                    "the server at %s does not support logprob_token_ids; each read is a separate chat request.",
+                    self.base_url,
+                )
+        return self._supports_lists
+
+    async def _read_lists(
+        self, prompts: Sequence[list[int]], ids: list[int], keys: Sequence[str]
+    ) -> tuple[list[TokenAnswer], int | None]:
+        """The answers to prompts of token ids, each with its routing key, in order, and the number of computed prompt
+        tokens, None if unknown."""
+        before = await self._cache.counts()
+        answers: list[TokenAnswer] = [_NO_ANSWER] * len(prompts)
+
+        async def ask(places: list[int]) -> None:
+            found = await self._read_list([prompts[place] for place in places], ids, keys[places[0]])
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+
+        await together(map(ask, self._lists(keys)))
+        if any(isinstance(answer, str) for answer in answers):
+            return answers, None
+        return answers, await self._cache.computed(before, sum(map(len, prompts)))
+
+    def _lists(self, keys: Sequence[str]) -> list[list[int]]:
+        """The prompts of each request, by their index."""
+        by_replica: dict[int, list[int]] = {}
+        homes = {key: self.connection.home(key) for key in dict.fromkeys(keys)}
+        for place, key in enumerate(keys):
+            by_replica.setdefault(homes[key], []).append(place)
+        lists = [
+            places[start : start + _READS_PER_REQUEST]
+            for places in by_replica.values()
+            for start in range(0, len(places), _READS_PER_REQUEST)
+        ]
+        return sorted(lists)  # in turns, so that all replicas are busy from the start
+
+    async def _read_list(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[TokenAnswer]:
+        """The answers to the prompts of one request. Those that are missing or duplicated in the response are
+        requested once more."""
+
+        async def send(some: Mapping[int, list[int]]) -> list[TokenAnswer] | Failure:
+            batch = list(some.values())
+            response = await self.connection.post(
+                "/completions",
+                wire.list_body(self.model, batch, ids),
+                tokens=sum(map(len, batch)) + len(batch),
+                patience=_PATIENCE,
+                prefix=key,
+                reads=len(batch),
             )
-            return None
+            if not isinstance(response, Failure):
+                answers = wire.list_answers(response["choices"], ids, len(batch))
+                return [_NO_ANSWER if answer is None else answer for answer in answers]
+            if response.fatal:
+                raise self._error(response)
+            return response
+
+        return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is _NO_ANSWER)
 
     async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         prompts = [
@@ -445,9 +408,13 @@ class OpenAIBackend(Backend):
         """Set another way to request likely tokens, after `limits` gave none. False if none is left: the first one is
         then restored."""
         if self._limits == limits:
-            following = wire.next_limits(limits)
-            self._limits = following or wire.Limits(least_tokens=limits.least_tokens)
-            self._has_likely = None if following else False
+            if limits.top > wire.FEWER:
+                self._limits = limits._replace(top=wire.FEWER)
+            elif not limits.counted:
+                self._limits = limits._replace(counted=True)
+            else:
+                self._limits = wire.Limits(least_tokens=limits.least_tokens)
+                self._has_likely = False
         return self._has_likely is None
 
     def _warn_of_words(self, why: str) -> None:
@@ -490,8 +457,6 @@ class OpenAIBackend(Backend):
                     continue
                 return replies + [Reply(None, unanswered=response.unanswered, keep=not is_long)] * missing
             new = [await self._reply(choice) for choice in wire.choices_of(response)[:missing]]
-            if not new:
-                return replies + [Reply(None, unanswered=Unanswered(Reason.ERROR_BODY))] * missing
             replies += _with_usage(new, *wire.usage_of(response))
         return replies
 
@@ -627,7 +592,10 @@ class OpenAIBackend(Backend):
         Returns:
             `tuple`: The response, and the features of the request that it answers.
         """
-        estimate = tokens + estimated_tokens(*(message["content"] for message in messages))
+        texts = [message["content"] for message in messages]
+        estimate = 0
+        if self.connection.settings.tokens_per_minute is not None:
+            estimate = tokens + estimated_tokens(*texts)
 
         async def post(
             without: frozenset[str], limits: wire.Limits
@@ -635,7 +603,7 @@ class OpenAIBackend(Backend):
             request = body(without, limits) | self._extra
             return request, await self.connection.post("/chat/completions", request, tokens=estimate, prefix=prefix)
 
-        pictured = await has_encoded(*(message["content"] for message in messages))
+        pictured = await has_encoded(*texts)
         without, limits, guessed = self._without, self._limits, frozenset[str]()
         last = frozenset[str]()
         unguessed = limits

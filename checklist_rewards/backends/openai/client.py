@@ -30,7 +30,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import json
 import logging
 import math
 import os
@@ -46,7 +45,7 @@ from importlib import import_module
 from ipaddress import ip_address, ip_network
 from itertools import chain
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -59,13 +58,16 @@ from checklist_rewards.backends.openai.wire import (
     FORBIDDEN,
     NOT_SERVED,
     RATE_LIMITED,
+    TIMED_OUT,
     UNAVAILABLE,
     Failure,
     answer_of,
     no_connection,
-    timed_out,
+    parsed,
+    serialized,
 )
 from checklist_rewards.backends.servers import Settings, is_hosted
+from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.version import __version__
 
@@ -81,12 +83,7 @@ _loops: dict[int, asyncio.AbstractEventLoop] = {}
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` in the background loop and wait for its result. If the wait is interrupted, the work is cancelled."""
-    future = asyncio.run_coroutine_threadsafe(work, _loop())
-    try:
-        return future.result()
-    except BaseException:  # Ctrl-C included: the requests must not go on without a caller
-        future.cancel()
-        raise
+    return run_streaming(lambda _: work, lambda *_: None)
 
 
 def run_streaming(
@@ -192,7 +189,9 @@ logger = logging.getLogger(__name__)
 
 _PREFIX_HEADER = "X-Session-ID"
 """Requests with the same value share a prefix. A router in front of replicas can hash it."""
-_LONGEST_PAUSE = 8.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
+"""Seconds: the least that a server may ask for (`Retry-After: 0` is no pause), and the most before an attempt that no
+server asked for."""
 _TEXT_SECONDS = 2.0
 _CHECK_SECONDS = 5.0
 _SILENT_SECONDS = 30.0
@@ -200,6 +199,9 @@ _SILENT_SECONDS = 30.0
 """
 _KEPT_SECONDS = 5.0
 """How long an unused connection is kept."""
+_OF_THE_NETWORK = (aiohttp.ClientError, OSError, ValueError)
+"""What a server, a proxy or the network between can raise: `OSError` includes timeouts and the errors of ssl, and
+`ValueError` is that of a host name, or of an address to which a server redirects. All others are faults of ours."""
 
 
 @dataclass
@@ -207,13 +209,21 @@ class _Session:
     """The state that belongs to one event loop."""
 
     http: aiohttp.ClientSession
-    headers: dict[str, str]
     limiter: Limiter
     replicas: Replicas
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and replaced, when a server that was down answered or was probed."""
     locks: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     pid: int = field(default_factory=os.getpid)
+    in_flight: int = 0
+    seconds: float = 0.0
+    """How long the latest request waits for its response."""
+    silence: asyncio.TimerHandle | None = None
+    """Runs while requests are in flight, and reports that none has a response."""
+    heard: float = -math.inf
+    reported: float = -math.inf
+    """When a server last responded, or the first request in flight was sent, and when a warning last reported that
+    none responds, by the loop's clock."""
 
     def wake(self) -> None:
         """Let the requests that wait for a server look again."""
@@ -221,11 +231,9 @@ class _Session:
         self.changed = asyncio.Event()
 
 
-@dataclass(frozen=True)
-class _Request:
+class _Request(NamedTuple):
     """What is sent, to any replica."""
 
-    method: str
     path: str
     content: bytes | None
     key: str | None
@@ -261,7 +269,7 @@ class Connection:
         self.check: Callable[[dict[str, Any]], str | None] | None = None
         """Called with the list of models of a replica that is probed, unless it is the only one. Returns what is wrong
         with it."""
-        self._key = key
+        self._headers = _headers(key)
         self._deadline_header = deadline_header
         self._is_hosted = any(map(is_hosted, self.addresses))
         self._proxies = list(map(_proxy, self.addresses))
@@ -269,8 +277,6 @@ class Connection:
         self._warned: set[str] = set()
         self._accepted: set[int] = set()
         """Replicas that have answered a request."""
-        self._heard = self._reported = 0.0
-        """When a server last responded, and when a warning last reported that one does not, by the loop's clock."""
 
     def lock(self, name: str) -> asyncio.Lock:
         """The lock of this name in this process. A lock cannot be used in the loop of a forked child."""
@@ -279,7 +285,7 @@ class Connection:
     async def get(self, path: str, key: str | None, place: int | None = None) -> dict[str, Any] | Failure:
         """Get a JSON object that contains the list `key` (any JSON object if `key` is None), if `place` is given only
         from this replica."""
-        return await self._send(_Request("GET", path, None, key, place=place))
+        return await self._send(_Request(path, None, key, place=place))
 
     async def post(
         self,
@@ -306,9 +312,7 @@ class Connection:
         Returns:
             `dict` or [`Failure`]: The response, or the reason why the request failed.
         """
-        return await self._send(
-            _Request("POST", path, json.dumps(body).encode(), key, tokens, patience, prefix, reads)
-        )
+        return await self._send(_Request(path, serialized(body), key, tokens, patience, prefix, reads))
 
     async def texts(self, path: str) -> list[str | None]:
         """Get a text that is not essential from every replica, in one attempt and without waiting for a slot. `path`
@@ -321,9 +325,9 @@ class Connection:
         """Post a request that is not essential to one replica after the other, each in one attempt, until one answers
         with a JSON object. `path` is relative to the address without "/v1". Empty if none does."""
         for place in range(len(self.addresses)):
-            status, text = await self._quickly(place, path, json.dumps(body).encode())
+            status, text = await self._quickly(place, path, serialized(body))
             with contextlib.suppress(ValueError):
-                if status == 200 and isinstance(answer := json.loads(text), dict):
+                if status == 200 and isinstance(answer := parsed(text.encode()), dict):
                     return answer
         return {}
 
@@ -341,13 +345,14 @@ class Connection:
         url = self.addresses[place].removesuffix("/v1") + path
         try:
             async with asyncio.timeout(_TEXT_SECONDS):
-                status, _, found = await self._answer(place, "GET" if content is None else "POST", url, {}, content)
-        except Exception:  # aiohttp and ssl raise many types of errors
+                status, _, found = await self._answer(place, url, {}, content)
+        except _OF_THE_NETWORK:
             return 0, ""
         return status, found.decode(errors="replace")
 
     async def _send(self, request: _Request) -> dict[str, Any] | Failure:
-        seconds = time_left()
+        if (seconds := time_left()) is None:
+            return await self._retried(request)
         try:
             async with asyncio.timeout(seconds):
                 if seconds != 0:
@@ -397,7 +402,7 @@ class Connection:
                 continue  # the time of a probe does not count against the request's deadline
             left -= now - sent.at
             if not isinstance(outcome, Failure):
-                if request.method == "POST":
+                if request.content is not None:
                     self._accepted.add(sent.place)
                 for place in odd:
                     replicas.set_aside(place, now)
@@ -424,7 +429,13 @@ class Connection:
             if not outcome.retry or given_up or pause >= left:
                 return self._warn(outcome, sent.place)
             if is_limited:
-                self._warn_of_limit(sent.place)
+                self._warn_once(
+                    f"{sent.place} limit",
+                    "the server at %s limits the rate of requests (status 429). A request is repeated for %g s before "
+                    "it fails; the engine setting `deadline` changes this.",
+                    self.addresses[sent.place],
+                    settings.deadline,
+                )
             elif outcome.status in UNAVAILABLE:
                 self._warn(outcome, sent.place)
             if not (is_limited and resumes is not None and pause):  # in such a pause, all requests wait together
@@ -463,7 +474,7 @@ class Connection:
                 reason=str(outcome.unanswered) if outcome.down else None,
             )
             if replicas.down_since is not None:
-                self._warn_of_outage(replicas, now, now - replicas.down_since)
+                self._warn_of_outage(session, now, now - replicas.down_since)
         else:
             replicas.answered(sent)
             # Only a probe shows that a replica works again: meanwhile it may have answered other requests.
@@ -476,14 +487,17 @@ class Connection:
 
     async def _attempt(self, sent: Sent, request: _Request, seconds: float) -> dict[str, Any] | Failure:
         if sent.probe and self.check is not None and len(self.addresses) > 1:
-            models = await self._once(sent.place, _Request("GET", "/models", None, "data"), _CHECK_SECONDS)
+            models = await self._once(sent.place, _Request("/models", None, "data"), _CHECK_SECONDS)
             complaint = None if isinstance(models, Failure) else self.check(models)
             if complaint is not None:
                 why = Unanswered(Reason.BACKEND_ERROR, complaint)
                 models = Failure(why, retry=True, down=True, status=0)
             if isinstance(models, Failure) and models.status in UNAVAILABLE:
                 return models
-        return await self._once(sent.place, request, seconds)
+        outcome = await self._once(sent.place, request, seconds)
+        if isinstance(outcome, Failure) and outcome.wait is not None:
+            return replace(outcome, wait=max(outcome.wait, min(_SHORTEST_PAUSE, self.settings.pause)))
+        return outcome
 
     async def _once(self, place: int, request: _Request, seconds: float) -> dict[str, Any] | Failure:
         headers = {}
@@ -493,28 +507,35 @@ class Connection:
             left = time_left()
             headers[self._deadline_header] = str(round((seconds if left is None else min(seconds, left)) * 1000))
         url = self.addresses[place] + request.path
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        silence = loop.call_later(_SILENT_SECONDS, self._warn_of_silence, place, started, seconds)
+        session, loop = self._current(), asyncio.get_running_loop()
+        if session.silence is None:
+            session.heard = loop.time()
+            session.silence = loop.call_later(_SILENT_SECONDS, self._warn_of_silence, session)
+        session.in_flight += 1
+        session.seconds = seconds
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._answer(place, request.method, url, headers, request.content)
+                answer = await self._answer(place, url, headers, request.content)
         except TimeoutError:
-            return timed_out()
-        except Exception as error:  # aiohttp and ssl raise many types of errors
+            return TIMED_OUT
+        except _OF_THE_NETWORK as error:
             return no_connection(error)
         finally:
-            silence.cancel()
-        self._heard = loop.time()
+            session.in_flight -= 1
+            if not session.in_flight and session.silence is not None:
+                session.silence.cancel()
+                session.silence = None
+        session.heard = loop.time()
         return answer_of(*answer, request.key)
 
     async def _answer(
-        self, place: int, method: str, url: str, headers: dict[str, str], content: bytes | None
+        self, place: int, url: str, headers: dict[str, str], content: bytes | None
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """The status, headers and body of the response."""
-        session, proxy = self._current(), self._proxies[place]
-        headers = {**session.headers, **headers}  # default headers of a ClientSession would go to the proxy too
-        async with session.http.request(method, url, data=content, headers=headers, proxy=proxy) as response:
+        """The status, headers and body of the response to a POST with this content, or to a GET without any."""
+        method = "GET" if content is None else "POST"
+        http, proxy = self._current().http, self._proxies[place]
+        headers = {**self._headers, **headers}  # default headers of a ClientSession would go to the proxy too
+        async with http.request(method, url, data=content, headers=headers, proxy=proxy) as response:
             return response.status, response.headers, await response.read()
 
     def _current(self) -> _Session:
@@ -533,7 +554,6 @@ class Connection:
             )
             self._session = _Session(
                 http,
-                _headers(self._key),
                 Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute),
                 Replicas(self.addresses, 2 * settings.pause, settings.failures, settings.patience),
             )
@@ -556,49 +576,50 @@ class Connection:
             self._warned.add(kind)
             logger.warning(message, *values)
 
-    def _warn_of_outage(self, replicas: Replicas, now: float, silent: float) -> None:
+    def _warn_of_outage(self, session: _Session, now: float, silent: float) -> None:
         """Log that a server is down, when this is noticed and every 30 s."""
-        if silent == 0 or now - self._reported >= _SILENT_SECONDS:
-            self._reported = now
+        if silent == 0 or now - session.reported >= _SILENT_SECONDS:
+            session.reported = now
             logger.warning(
                 "the server at %s is down (%s): no response for %.0f s. Requests fail when there is none for %g s "
                 "(engine setting `patience`).",
                 self.address,
-                replicas.last,
+                session.replicas.last,
                 silent,
-                replicas.patience,
+                self.settings.patience,
             )
 
-    def _warn_of_silence(self, place: int, started: float, seconds: float) -> None:
-        """Log that a request has no response yet, unless another one got one since."""
-        if max(self._heard, self._reported) <= started:
-            self._reported = asyncio.get_running_loop().time()
+    def _warn_of_silence(self, session: _Session) -> None:
+        """Log every 30 s that requests are in flight and none had a response since."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - max(session.heard, session.reported) >= _SILENT_SECONDS:
+            session.reported = loop.time()
             logger.warning(
                 "the server at %s has answered no request for %.0f s; a request waits up to %.0f s (engine setting "
                 "`timeout`).",
-                self.addresses[place],
-                _SILENT_SECONDS,
-                seconds,
+                self.address,
+                session.reported - session.heard,
+                session.seconds,
             )
-
-    def _warn_of_limit(self, place: int) -> None:
-        """Log once per server that requests wait for its rate limit, and how long."""
-        self._warn_once(
-            f"{place} limit",
-            "the server at %s limits the rate of requests (status 429). A request is repeated for %g s before it "
-            "fails; the engine setting `deadline` changes this.",
-            self.addresses[place],
-            self.settings.deadline,
-        )
+        due = max(session.heard, session.reported) + _SILENT_SECONDS
+        session.silence = loop.call_at(due, self._warn_of_silence, session)
 
 
 def _proxy(address: str) -> str | None:
-    """The proxy of the environment for an address."""
+    """The proxy of the environment for an address. Raises [`ModelError`] for one that is not an HTTP proxy."""
     url, proxies = urlsplit(address), getproxies()
-    proxy = proxies.get(url.scheme) or proxies.get("all")
+    kind = url.scheme if proxies.get(url.scheme) else "all"
+    proxy = proxies.get(kind)
     if not proxy or proxy_bypass(url.netloc) or _is_excepted(url.hostname or "", proxies.get("no", "")):
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if urlsplit(proxy).scheme not in ("http", "https"):
+        name = next((name for name in os.environ if name.lower() == f"{kind}_proxy"), f"{kind.upper()}_PROXY")
+        raise ModelError(
+            f"{name}={proxy!r} is not an HTTP proxy, and no other kind is supported; give the address of an HTTP "
+            f"proxy, or set NO_PROXY={url.hostname} to connect to {address} directly."
+        )
+    return proxy
 
 
 def _is_excepted(host: str, names: str) -> bool:
@@ -629,10 +650,11 @@ def _certificates(*environment: str | None) -> ssl.SSLContext:
 
 
 def _headers(key: str) -> dict[str, str]:
-    """The headers of all requests, as the OpenAI SDK has them, with those that its environment variables add."""
+    """The headers of all requests, as the OpenAI SDK has them, with those that its environment variables add. Raises
+    [`ModelError`] if one cannot be sent."""
     custom = (line.partition(":") for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
     owners = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
-    return {
+    headers = {
         "Accept": "application/json",
         "Content-Type": "application/json",
         "User-Agent": f"checklist-rewards/{__version__}",
@@ -640,3 +662,8 @@ def _headers(key: str) -> dict[str, str]:
         **{name.strip(): value.strip() for name, colon, value in custom if colon},
         "Authorization": f"Bearer {key}",
     }
+    for name, value in headers.items():
+        if not (name + value).isprintable():
+            source = "the API key" if name == "Authorization" else f"the value of the header {name!r}"
+            raise ModelError(f"{source} has a character that cannot be sent, such as a line break; remove it.")
+    return headers

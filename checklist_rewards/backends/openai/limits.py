@@ -13,9 +13,8 @@ While the server refuses all requests, the wait for a slot counts too, so a run 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from checklist_rewards.backends.openai.wire import RATE_LIMITED, Failure
 from checklist_rewards.images import images_in, shown
@@ -40,23 +39,16 @@ def estimated_tokens(*texts: str) -> int:
     return sum(of_images) + sum(len(shown(text)) for text in texts) // CHARACTERS_PER_TOKEN
 
 
-class Permit(NamedTuple):
-    """The permission to send one request. It ends with [`Limiter.done`]."""
+@dataclass(slots=True, eq=False)
+class Permit:
+    """The permission to send one request, for which the request may have to wait. It ends with [`Limiter.done`]."""
 
     left: float
     """Seconds that are left to the request, without the pauses that it waited for."""
-    pauses: int
-    """Number of pauses of the server before the request."""
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A request that waits for its permit."""
-
-    left: float
     since: float
-    """When the wait for a slot began, by the loop's clock."""
-    permit: asyncio.Future[Permit | Failure]
+    """Until when its wait is deducted from that, by the loop's clock."""
+    pauses: int
+    """Number of pauses of the server before it was given."""
 
 
 class Limiter:
@@ -77,7 +69,8 @@ class Limiter:
         self.under_way = 0
         """Number of permits that have not ended."""
         self._window = self._threshold = float(slots)
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: OrderedDict[Permit, asyncio.Future[Failure | None]] = OrderedDict()
+        """The permits for which requests wait. None gives one, and a failure refuses it."""
         self._pauses = 0
         self._refuses_since: float | None = None
         """When the server refused a request because of its rate, if it has answered none since."""
@@ -102,23 +95,20 @@ class Limiter:
             `Permit` or [`Failure`]: The permit; or the failure by which the server asked for a longer pause than that.
         """
         loop = asyncio.get_running_loop()
-        since = loop.time()
+        permit = Permit(left, loop.time(), self._pauses)
         if self._resumes is not None:
-            left -= self._resumes.when() - since
-            since = self._resumes.when()
-            if left <= 0 and self._refusal is not None:
+            permit.left -= self._resumes.when() - permit.since
+            permit.since = self._resumes.when()
+            if permit.left <= 0 and self._refusal is not None:
                 return self._refusal
         elif not self._waiting and self.under_way < int(self._window):
             self.under_way += 1
-            return Permit(left, self._pauses)
-        waiting = _Waiting(left, since, loop.create_future())
-        self._waiting.append(waiting)
+            return permit
+        given = self._waiting[permit] = loop.create_future()
         try:
-            return await waiting.permit
-        except BaseException:  # cancelled, perhaps just after it was admitted
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
-            elif not waiting.permit.cancelled() and isinstance(permit := waiting.permit.result(), Permit):
+            return await given or permit
+        except BaseException:  # cancelled, perhaps just after it was given
+            if self._waiting.pop(permit, None) is None and not given.cancelled() and given.result() is None:
                 self.done(permit, None)
             raise
 
@@ -156,20 +146,20 @@ class Limiter:
         """
         self.under_way -= 1
         is_latest = permit.pauses == self._pauses
-        if _is_response(outcome):
-            self._refuses_since = None
-        elif isinstance(outcome, Failure) and outcome.status == RATE_LIMITED:
+        if isinstance(outcome, Failure) and outcome.status == RATE_LIMITED:
             self._refusal = outcome
             if self._refuses_since is None:
                 self._refuses_since = asyncio.get_running_loop().time()
-        if isinstance(outcome, Failure) and outcome.status == RATE_LIMITED and resumes is not None:
-            if is_latest:  # later refusals are of requests that were sent before this pause
-                self._pauses += 1
-                self._threshold, self._window = max(1.0, self._window / 2), 1.0
-            self._pause(resumes, outcome)
-        elif is_latest and self._window < self.slots and _is_response(outcome):
-            self._window += 1.0 if self._window < self._threshold else 1 / self._window
-            self._window = min(self._window, float(self.slots))
+            if resumes is not None:
+                if is_latest:  # later refusals are of requests that were sent before this pause
+                    self._pauses += 1
+                    self._threshold, self._window = max(1.0, self._window / 2), 1.0
+                self._pause(resumes, outcome)
+        elif outcome.is_response if isinstance(outcome, Failure) else outcome is not None:
+            self._refuses_since = None
+            if is_latest and self._window < self.slots:
+                self._window += 1.0 if self._window < self._threshold else 1 / self._window
+                self._window = min(self._window, float(self.slots))
         self._admit_waiting()
 
     def _pause(self, until: float, refusal: Failure) -> None:
@@ -182,14 +172,14 @@ class Limiter:
         if self._resumes is not None:
             self._resumes.cancel()
         self._resumes = loop.call_at(until, self._resume)
-        waiting, self._waiting = self._waiting, deque()
-        for one in waiting:
-            one.left -= until - begins
-            one.since = max(one.since, until)
-            if one.left > 0:
-                self._waiting.append(one)
-            elif not one.permit.done():
-                one.permit.set_result(refusal)
+        for permit, given in list(self._waiting.items()):
+            self._deduct_wait(permit, loop.time())
+            permit.left -= until - begins
+            permit.since = until
+            if permit.left <= 0:
+                del self._waiting[permit]
+                if not given.done():
+                    given.set_result(refusal)
 
     def _resume(self) -> None:
         self._resumes = None
@@ -197,18 +187,19 @@ class Limiter:
 
     def _admit_waiting(self) -> None:
         while self._waiting and self._resumes is None and self.under_way < int(self._window):
-            one = self._waiting.popleft()
-            if one.permit.done():  # cancelled
+            permit, given = self._waiting.popitem(last=False)
+            if given.done():  # cancelled
                 continue
-            left = one.left
-            if self._refuses_since is not None:
-                left -= max(0.0, asyncio.get_running_loop().time() - max(one.since, self._refuses_since))
-            if left <= 0 and self._refusal is not None:
-                one.permit.set_result(self._refusal)
+            self._deduct_wait(permit, asyncio.get_running_loop().time())
+            if permit.left <= 0 and self._refusal is not None:
+                given.set_result(self._refusal)
             else:
                 self.under_way += 1
-                one.permit.set_result(Permit(left, self._pauses))
+                permit.pauses = self._pauses
+                given.set_result(None)
 
-
-def _is_response(outcome: object) -> bool:
-    return outcome.is_response if isinstance(outcome, Failure) else outcome is not None
+    def _deduct_wait(self, permit: Permit, now: float) -> None:
+        """Deduct the wait for a slot, which counts while the server refuses all requests."""
+        if self._refuses_since is not None:
+            permit.left -= max(0.0, now - max(permit.since, self._refuses_since))
+        permit.since = max(permit.since, now)

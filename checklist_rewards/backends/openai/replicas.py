@@ -15,8 +15,9 @@ reads in flight than 1.25 times the mean (consistent hashing with bounded loads;
              wait. A response ends this.
     down     All replicas are aside, and there was no valid response to `failures` requests in a row. Then nothing is
              sent but the probes. A response of any replica ends this.
-    gone     No probe was answered for `patience` seconds. All waiting requests fail, and so do all new requests within
-             the next `patience` seconds. Then probes are sent again.
+    gone     No probe was answered for `patience` seconds, and a last one, sent at their end, was not either. All
+             waiting requests fail, and so do all new requests within the next `patience` seconds. Then probes are
+             sent again.
 
 A dead server therefore delays a run only once. Then the run ends and lists all missing reads.
 """
@@ -143,6 +144,9 @@ class Replicas:
             [`Sent`], *optional*: None if the server is down and no probe is due.
         """
         order = self.order(key)
+        first = self._replicas[order[0]]
+        if first.is_up and first.reads <= FREE_READS and order[0] not in avoid:
+            return self.send_to(order[0], now, reads)
         ready = [place for place in order if self._replicas[place].is_ready(now)]
         if not ready and self.down_since is not None:
             return None
@@ -215,10 +219,16 @@ class Replicas:
         self._failures += 1
         if self.down_since is None and self._failures >= self.failures:
             self.down_since = now
-        elif self.down_since is not None and probe and now - self.down_since >= self.patience:
+        if self.down_since is None:
+            return
+        gives_up = self.down_since + self.patience
+        if probe and now >= gives_up:
             self._gone_until = now + self.patience
             for replica in self._replicas:
                 replica.until = self._gone_until
+        elif now < gives_up:
+            for replica in self._replicas:  # the last probes are sent when the patience ends, and not after it
+                replica.until = min(replica.until, gives_up)
 
     @staticmethod
     def _set_aside(replica: _Replica, now: float, wait: float | None) -> None:

@@ -80,14 +80,17 @@ async def served_card(connection: Connection, model: str) -> dict[str, Any]:
 
 def _card(response: dict[str, Any], model: str, address: str) -> dict[str, Any]:
     """The description of the model in a list of models. Raises [`ModelError`] if it is missing."""
-    cards = {card.get("id"): card for card in response["data"] if isinstance(card, dict)}
+    listed = [card for card in response["data"] if isinstance(card, dict)]
+    cards = {card["id"]: card for card in listed if isinstance(card.get("id"), str)}
     if not cards:
         return {}  # some proxies return an empty list
     if model not in cards:
-        names = [str(name) for name in cards]
+        names = list(cards)
         more = f" and {len(names) - _SHOWN_MODELS} more" if len(names) > _SHOWN_MODELS else ""
         raise ModelError(f"the server at {address} serves {names[:_SHOWN_MODELS]}{more}, not {model!r}.")
-    return cards[model]
+    length = cards[model].get("max_model_len")
+    is_known = isinstance(length, int) and length > 0
+    return {name: value for name, value in cards[model].items() if name != "max_model_len" or is_known}
 
 
 def _identity(card: dict[str, Any]) -> tuple[str, ...]:
@@ -116,7 +119,7 @@ async def served_prompt(
     chat = [{"role": "user", "content": "Hello."}]
     tokens = (await connection.ask("/tokenize", {"model": model, "messages": chat})).get("tokens")
     prompt: Any = None
-    if isinstance(tokens, list) and tokens and all(isinstance(token, int) for token in tokens):
+    if isinstance(tokens, list) and tokens and all(isinstance(token, int) and 0 <= token < 2**31 for token in tokens):
         if decode is not None:
             return decode(tokens)
         prompt = (await connection.ask("/detokenize", {"model": model, "tokens": tokens})).get("prompt")
@@ -141,7 +144,7 @@ def takes_no_images(model: str, where: str, why: str) -> ModelError:
     )
 
 
-_COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)(?:_total)?(?:\{.*\})? ([0-9.e+]+)$", re.M)
+_COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)(?:_total)?(?:\{.*\})? (\d+(?:\.\d+)?(?:e\+?\d+)?)$", re.M)
 _LOOKS, _PAUSE = 3, 0.05
 """How often to read the counters, and the seconds between. The server updates them after it has sent its answers."""
 _MISSES = 3

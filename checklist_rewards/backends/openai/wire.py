@@ -46,6 +46,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
+from pydantic_core import from_json, to_json
+
 from checklist_rewards.backends.base import Answer, Message, Messages, Reply, Sampling, not_logprobs
 from checklist_rewards.backends.reads import TokenAnswer, logsumexp
 from checklist_rewards.backends.tokens import THINKING_TOKENS, WORD_TOKENS, encodable, thinks
@@ -105,15 +107,36 @@ class Failure:
         return 400 <= self.status < 500 and not self.retry and self.unanswered.reason not in _ABOUT_PROMPT
 
 
+TIMED_OUT = Failure(Unanswered(Reason.TIMEOUT), retry=True, down=True, status=0)
+"""The failure for a request without a response in time."""
+
+
 def no_connection(error: Exception) -> Failure:
     """The failure for a connection that was refused, reset, or closed before the response."""
     detail = textwrap.shorten(without_password(str(error)), 200, placeholder=" …") or "no answer"
     return Failure(Unanswered(Reason.BACKEND_ERROR, f"connection failed ({detail})"), retry=True, down=True, status=0)
 
 
-def timed_out() -> Failure:
-    """The failure for a request without a response in time."""
-    return Failure(Unanswered(Reason.TIMEOUT), retry=True, down=True, status=0)
+def serialized(body: Mapping[str, Any]) -> bytes:
+    """The body of a request as JSON: by pydantic, which takes a quarter of the time of `json`, unless a text has
+    unpaired surrogates, which only `json` can write."""
+    try:
+        return to_json(body)
+    except ValueError:
+        return json.dumps(body).encode()
+
+
+def parsed(content: bytes) -> Any:
+    """The JSON in a response. Raises `ValueError`. Unpaired surrogates and other encodings than UTF-8 are left to
+    `json`."""
+    try:
+        return from_json(content)
+    except ValueError:
+        pass
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("lists in lists, thousands deep") from error
 
 
 def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str | None) -> dict[str, Any] | Failure:
@@ -121,12 +144,14 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
     if status >= 300:
         return _refusal(status, headers, content)
     try:
-        body = json.loads(content)
+        body = parsed(content)
     except ValueError:
         return Failure(Unanswered(Reason.NOT_JSON), retry=True, down=True)
     if key is None and isinstance(body, dict):
         return body
     entries = body.get(key) if isinstance(body, dict) else None
+    if key == "choices" and isinstance(entries, list):
+        entries = body[key] = [choice for choice in entries if isinstance(choice, dict)]
     # The answers of decisions are a list or an object, depending on the protocol.
     if (isinstance(entries, list) and (entries or key != "choices")) or (
         isinstance(entries, dict) and key == "answers"
@@ -190,7 +215,7 @@ def context_in(message: str) -> int | None:
 def _message(content: bytes) -> str:
     text = content.decode(errors="replace")
     try:
-        body = json.loads(text)
+        body = parsed(text.encode())
         error = body.get("error", body)
         text = str(error.get("message") or error.get("detail") or text) if isinstance(error, dict) else str(error)
         if isinstance(error, dict) and isinstance(error.get("metadata"), dict) and error["metadata"].get("raw"):
@@ -204,19 +229,20 @@ def _message(content: bytes) -> str:
 
 
 def _wait(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait according to `Retry-After-Ms` or `Retry-After` (a number or a date)."""
+    """Seconds to wait according to `Retry-After-Ms` or `Retry-After` (a number or a date). None if neither is given,
+    or not as a finite number or a date."""
+    if "retry-after-ms" in headers:
+        value, unit = headers["retry-after-ms"], 1000
+    else:
+        value, unit = headers.get("retry-after", ""), 1
     try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        value = headers.get("retry-after")
-        if value is None:
-            return None
+        seconds = float(value) / unit
+    except ValueError:
         try:
-            return max(0.0, float(value))
-        except ValueError:
-            return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return None
+            seconds = (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 ZERO_WIDTH = "\u200b"
@@ -273,30 +299,24 @@ def is_about_images(failure: Failure) -> bool:
 
 
 FEATURES = {
-    "no_thinking": re.compile(r"chat_template_kwargs|enable_thinking", re.I),
-    "schema": re.compile(r"response_format|json_?schema|schema|structured|guided|grammar", re.I),
+    "chat_template_kwargs": re.compile(r"chat_template_kwargs|enable_thinking", re.I),
+    "response_format": re.compile(r"response_format|json_?schema|schema|structured|guided|grammar", re.I),
     "logprobs": re.compile(r"log.?prob|top_n_tokens|n_probs", re.I),
     "max_tokens": re.compile(r"max_completion_tokens", re.I),
     "temperature": re.compile(r"temperature", re.I),
     "top_p": re.compile(r"top_p", re.I),
     "seed": re.compile(r"\bseed\b", re.I),
-    "no_penalties": re.compile(r"(?:repetition|presence|frequency)_penalty", re.I),
-    "no_cuts": re.compile(r"\btop_k\b|\bmin_p\b", re.I),
+    "repetition_penalty": re.compile(r"(?:repetition|presence|frequency)_penalty", re.I),
+    "top_k": re.compile(r"\btop_k\b|\bmin_p\b", re.I),
 }
-"""Features that a server may not support, and how its error message names them."""
+"""Features that a server may not support, each by one of its parameters, and how an error message names them."""
 _NO_THINKING = {"enable_thinking": False}
 _NO_PENALTIES = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 _NO_CUTS = {"top_k": -1, "min_p": 0.0}
-_KEYS = {
-    "schema": "response_format",
-    "no_thinking": "chat_template_kwargs",
-    "no_penalties": "repetition_penalty",
-    "no_cuts": "top_k",
-}
-BEYOND_OPENAI = frozenset({"no_thinking", "no_penalties", "no_cuts"})
+BEYOND_OPENAI = frozenset({"chat_template_kwargs", "repetition_penalty", "top_k"})
 """Features whose parameters OpenAI does not have."""
-_UNNAMED = ("no_thinking", "no_cuts", "no_penalties", "schema", "logprobs")
-"""The features to omit, in this order, if the error message names none."""
+_UNNAMED = ("chat_template_kwargs", "top_k", "repetition_penalty", "response_format", "logprobs")
+"""The features to omit, one after the other, if the error message names none."""
 _BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
 TOP, FEWER = 20, 5
 """Likely tokens to request, and how many if the server allows fewer and does not say how many."""
@@ -386,13 +406,6 @@ def _fewer(message: str, limits: Limits) -> Limits | None:
     return limits._replace(top=most) if most < limits.top else None
 
 
-def next_limits(limits: Limits) -> Limits | None:
-    """Another way to request likely tokens, if a server accepts `limits` but returns none. None after the last one."""
-    if limits.top > FEWER:
-        return limits._replace(top=FEWER)
-    return None if limits.counted else limits._replace(counted=True)
-
-
 def guess(failure: Failure, body: Mapping[str, Any], omitted: Collection[str]) -> str | None:
     """The feature to omit after an error that names no parameter: the least common one that is still there. None if
     the error is about access or about the path."""
@@ -414,7 +427,7 @@ def label_body(
     body = _body(model, messages, tokens, without, controls)
     if "logprobs" not in without:
         body |= {"logprobs": limits.top} if limits.counted else {"logprobs": True, "top_logprobs": limits.top}
-    if "no_thinking" not in without:
+    if "chat_template_kwargs" not in without:
         body["chat_template_kwargs"] = _NO_THINKING
     return body | _sampled(Sampling(), without)
 
@@ -442,7 +455,7 @@ def reply_body(
     """Create a request for `n` replies of at most `room` tokens."""
     body = _body(model, messages, min(room, max(sampling.max_tokens, limits.least_tokens)), without, controls)
     body |= _sampled(sampling, without) | ({"n": n} if n > 1 else {})
-    if sampling.schema is not None and "schema" not in without:
+    if sampling.schema is not None and "response_format" not in without:
         schema = {"name": "reply", "schema": json.loads(sampling.schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return body
@@ -450,7 +463,7 @@ def reply_body(
 
 def features(body: Mapping[str, Any]) -> list[str]:
     """The [`FEATURES`] that a request uses."""
-    return [feature for feature in FEATURES if _KEYS.get(feature, feature) in body]
+    return [feature for feature in FEATURES if feature in body]
 
 
 _MASKED = -9999.0
@@ -466,7 +479,7 @@ _TEXT_PARTS = ("text", "output_text")
 _TEXT_KEYS = ("text", "thinking", "reasoning", "content")
 
 
-def label_of(choice: Any, labels: Sequence[str]) -> Answer:
+def label_of(choice: dict[str, Any], labels: Sequence[str]) -> Answer:
     """Parse the label in an answer."""
     if (reason := broken_off(choice)) is not None:
         return Answer(None, reason)
@@ -474,38 +487,39 @@ def label_of(choice: Any, labels: Sequence[str]) -> Answer:
     if isinstance(likely, str):
         return Answer(None, likely)
     if likely:
-        forms = [[p for token, p in likely if _same(token, label)] for label in labels]
-        return Answer(tuple(min(0.0, logsumexp(form)) for form in forms), exact=False)
+        folded = [(_folded(token), p) for token, p in likely]
+        forms = [[p for token, p in folded if token == label] for label in map(str.casefold, labels)]
+        return Answer(tuple([min(0.0, logsumexp(form)) for form in forms]), exact=False)
     text, missing = _text(choice)
     if text is None:
         return Answer(None, missing)
     word = _WORD.fullmatch(strip_thinking(text).strip())
-    answer = next((label for label in labels if word and _same(word[1], label)), None)
+    answer = next((label for label in labels if word and _folded(word[1]) == label.casefold()), None)
     if answer is None and not strip_thinking(text).strip():
         return Answer(None, _without_text(choice))
     return Answer(None, None if answer else Unanswered(Reason.OFF_LABEL), answer)
 
 
-def reply_of(choice: Any) -> Reply:
+def reply_of(choice: dict[str, Any]) -> Reply:
     """Parse the text of an answer."""
     text, missing = _text(choice)
-    finish = choice.get("finish_reason") if isinstance(choice, dict) else None
-    return Reply(text, finish, missing, thought=_thought(choice))
+    finish = choice.get("finish_reason")
+    return Reply(text, finish if isinstance(finish, str) else None, missing, thought=_thought(choice))
 
 
-def _thought(choice: Any) -> str | None:
+def _thought(choice: dict[str, Any]) -> str | None:
     """The thought that the server has parsed out of an answer."""
-    message = choice.get("message") if isinstance(choice, dict) else None
+    message = choice.get("message")
     if not isinstance(message, dict):
         return None
     parsed = [_joined(message.get(key)) for key in _THOUGHT_KEYS]
     return next((text for text in (*parsed, _joined(message.get("content"), thoughts=True)) if text), None)
 
 
-def parses_thoughts(choice: Any) -> bool | None:
+def parses_thoughts(choice: dict[str, Any]) -> bool | None:
     """Whether the server has a reasoning parser, which takes thoughts out of the text. None if the answer does not
     show it."""
-    message = choice.get("message") if isinstance(choice, dict) else None
+    message = choice.get("message")
     if not isinstance(message, dict):
         return None
     fields = [message[key] for key in _THOUGHT_KEYS if key in message]
@@ -541,18 +555,17 @@ def _odd_part(content: Any) -> str | None:
     return None
 
 
-def broken_off(choice: Any) -> Unanswered | None:
+def broken_off(choice: dict[str, Any]) -> Unanswered | None:
     """The reason if the server did not finish the answer (for example, an aborted request), else None."""
-    finish = choice.get("finish_reason") if isinstance(choice, dict) else None
+    finish = choice.get("finish_reason")
     if finish not in _BROKEN_OFF:
         return None
     return Unanswered(Reason.BACKEND_ERROR, f"the server ended the answer with {finish!r}")
 
 
-def choices_of(body: dict[str, Any]) -> list[Any]:
+def choices_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     """The choices of a response, ordered by index."""
-    choices = [choice for choice in body["choices"] if isinstance(choice, dict)]
-    return sorted(choices, key=lambda choice: choice.get("index") or 0)
+    return sorted(body["choices"], key=lambda choice: _number(choice.get("index")) or 0)
 
 
 def usage_of(body: dict[str, Any]) -> tuple[int, int | None, int]:
@@ -560,8 +573,13 @@ def usage_of(body: dict[str, Any]) -> tuple[int, int | None, int]:
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return usage.get("prompt_tokens") or 0, cached, usage.get("completion_tokens") or 0
+    cached = _number(details.get("cached_tokens")) if isinstance(details, dict) else None
+    return _number(usage.get("prompt_tokens")) or 0, cached, _number(usage.get("completion_tokens")) or 0
+
+
+def _number(value: Any) -> int | None:
+    """A number of tokens or a place in a list. None for other values."""
+    return int(value) if isinstance(value, int | float) and 0 <= value < math.inf else None
 
 
 def _body(
@@ -595,17 +613,17 @@ def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
     if sampling.temperature:
         parameters |= {"top_p": sampling.top_p, "seed": sampling.seed}
     sampled = {name: value for name, value in parameters.items() if name not in without}
-    if "no_penalties" not in without:
+    if "repetition_penalty" not in without:
         sampled |= _NO_PENALTIES
-    if sampling.temperature and "no_cuts" not in without:
+    if sampling.temperature and "top_k" not in without:
         sampled |= _NO_CUTS
     return sampled
 
 
-def likely_of(choice: Any) -> list[tuple[str, float]] | Unanswered:
+def likely_of(choice: dict[str, Any]) -> list[tuple[str, float]] | Unanswered:
     """The most likely first tokens with their log-probabilities, in the schema of chats or of completions. Empty
     without a list of at least two; or the reason why its numbers cannot be log-probabilities."""
-    found = choice.get("logprobs") if isinstance(choice, dict) else None
+    found = choice.get("logprobs")
     if isinstance(found, dict):
         content = found.get("content")
         found = content if isinstance(content, list) else found.get("top_logprobs")
@@ -617,7 +635,7 @@ def likely_of(choice: Any) -> list[tuple[str, float]] | Unanswered:
     try:
         entries = first.items() if isinstance(first, dict) else [(entry["token"], entry) for entry in first or ()]
         tokens = dict.fromkeys([_likely_token(token, value) for token, value in entries])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return []
     values = [logprob for _, logprob in tokens]
     if (reason := not_logprobs(values)) is not None:
@@ -632,18 +650,19 @@ def _likely_token(token: Any, value: Any) -> tuple[str, float]:
     data = None
     if isinstance(value, dict):
         token, data, value = value.get("decoded_token", token), value.get("bytes"), value["logprob"]
-    if str(token).startswith("token_id:") and isinstance(data, list):
+    token = str(token)
+    if isinstance(data, list) and token.startswith("token_id:"):
         token = bytes(data).decode(errors="replace")
-    return str(token), -math.inf if value is None else float(value)
+    return token, -math.inf if value is None else float(value)
 
 
-def _same(token: str, label: str) -> bool:
-    return token.strip(_SPACE).casefold() == label.casefold()
+def _folded(token: str) -> str:
+    return token.strip(_SPACE).casefold()
 
 
-def _text(choice: Any) -> tuple[str | None, Unanswered | None]:
+def _text(choice: dict[str, Any]) -> tuple[str | None, Unanswered | None]:
     """The text of an answer, or the reason why it is missing."""
-    message = choice.get("message") if isinstance(choice, dict) else None
+    message = choice.get("message")
     if not isinstance(message, dict):
         return None, Unanswered(Reason.ERROR_BODY)
     if (reason := broken_off(choice)) is not None:
@@ -661,7 +680,7 @@ def _text(choice: Any) -> tuple[str | None, Unanswered | None]:
     return None, _without_text(choice)
 
 
-def _without_text(choice: Any) -> Unanswered:
+def _without_text(choice: dict[str, Any]) -> Unanswered:
     if choice.get("finish_reason") == "length":
         return Unanswered(Reason.CUT_OFF)
     took = "the server took the whole reply for a thought (its reasoning parser)" if _thought(choice) else ""
@@ -675,23 +694,22 @@ def list_body(model: str, prompts: Sequence[Sequence[int]], ids: Sequence[int]) 
     """Create a request for one token after each of `prompts`."""
     return {
         "model": model,
-        "prompt": [list(prompt) for prompt in prompts],
+        "prompt": prompts,
         "max_tokens": 1,
         "temperature": 0,
         "repetition_penalty": 1.0,  # that of the model's generation_config.json would change processed logprobs
         "logprobs": 1,
-        "logprob_token_ids": list(ids),
+        "logprob_token_ids": ids,
         "return_tokens_as_token_ids": True,
     }
 
 
-def list_answers(choices: Sequence[Any], ids: Sequence[int], count: int) -> list[TokenAnswer | None]:
+def list_answers(choices: Sequence[dict[str, Any]], ids: Sequence[int], count: int) -> list[TokenAnswer | None]:
     """Parse the answers to `count` prompts by their index in the response. An answer that is missing or duplicated
-    is None."""
-    by_index: dict[int, list[Any]] = {}
+    is None. Whether the values can be log-probabilities is checked with those of all engines."""
+    by_index: dict[int | None, list[dict[str, Any]]] = {}
     for choice in choices:
-        if isinstance(choice, dict):
-            by_index.setdefault(choice.get("index", -1), []).append(choice)
+        by_index.setdefault(_number(choice.get("index")), []).append(choice)
     return [_answer(by_index[place][0], ids) if len(by_index.get(place, ())) == 1 else None for place in range(count)]
 
 
@@ -702,8 +720,6 @@ def _answer(choice: dict[str, Any], ids: Sequence[int]) -> TokenAnswer:
         top = choice["logprobs"]["top_logprobs"][0]
         found = {token: top[f"token_id:{token}"] for token in ids}
         logprobs = {token: -math.inf if value is None else float(value) for token, value in found.items()}
-    except (KeyError, IndexError, TypeError, ValueError):
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError):
         return NO_TOKENS
-    if all(value is None for value in found.values()):
-        return NO_TOKENS
-    return not_logprobs(list(logprobs.values())) or logprobs
+    return logprobs if any(value is not None for value in found.values()) else NO_TOKENS
