@@ -170,7 +170,6 @@ class Monitor:
         self.settings = settings
         shadow, attacks = settings.shadow, settings.attacks
         self.shadow: ChecklistScorer | None = ChecklistScorer(shadow) if isinstance(shadow, ScorerConfig) else shadow
-        self.log = RewardLog(settings.log)
         self.attacks: AttackReport | None = read_attack(attacks) if isinstance(attacks, str | Path) else attacks
         self._patterns = [] if self.attacks is None else patterns_of(self.attacks)
         if self.settings.penalize_attacks and self.attacks is None:
@@ -179,6 +178,12 @@ class Monitor:
             logger.warning(
                 "penalize_attacks=True has no effect: no attack of attacks=... raised scores and has a pattern."
             )
+        self._callback: Any = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a run of training: nothing was seen yet."""
+        self.log = RewardLog(self.settings.log)
         self.alarms: deque[Alarm] = deque(maxlen=_MOST_ALARMS)
         """The last alarms."""
         self.should_stop = False
@@ -193,7 +198,6 @@ class Monitor:
         self._calls = 0
         self._step = 0
         self._last_canaries: int | None = None
-        self._callback: Any = None
 
     def hold_out(self, call: Call) -> Call:
         """The call in which held-out items do not count."""
@@ -280,7 +284,7 @@ class Monitor:
         if self._calls:
             return
         if self.log.path is None:
-            self.log = RewardLog(call.file(self.stats.path, _FILE))
+            self.log = RewardLog(call.file(self.stats.path, _FILE, self.name, "monitor"))
         saved = (call.saved or {}).get(self.key)
         if saved:
             self._guard("restore", lambda: self.restore(saved), None)

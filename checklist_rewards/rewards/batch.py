@@ -13,6 +13,7 @@ file cannot be written, logging stops and training continues.
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import json
 import logging
@@ -120,12 +121,15 @@ class Call:
     """What the monitor read in addition; None if it read nothing."""
     log_fields: Sequence[Mapping[str, Any]] = ()
     """Further fields of the log lines, if there are any."""
+    started: str = ""
+    """When the run was started, in UTC; the same in all calls of the run."""
     _described: list[tuple[Any, list[Any]]] = field(default_factory=list, repr=False, compare=False)
     """[`described`], once it was needed; the same list in every stage."""
 
     @classmethod
     def of(
         cls,
+        /,
         prompts: Sequence[Any],
         completions: Sequence[Any],
         log_extra: LogExtra | None = None,
@@ -164,11 +168,19 @@ class Call:
         keys = list(map(content_key, self.identities))  # arrays cannot be compared with ==
         return keys[:half] == keys[half:]
 
-    def file(self, own: Path | None, name: str) -> Path | None:
-        """Where a stage writes its file: in the trainer's output folder, else next to the log of the reward."""
+    def file(self, own: Path | None, name: str, reward: str, stage: str) -> Path | None:
+        """Where a stage of a reward writes its file: in the trainer's output folder, else next to the log of the
+        reward. If several rewards of a trainer have this stage, all but the first have their names in that of the
+        file."""
         folder = getattr(getattr(self.trainer, "args", None), "output_dir", None)
         if folder is not None:
-            return Path(folder) / name
+            functions = getattr(self.trainer, "reward_funcs", None) or ()
+            names = [
+                one.__name__ for one in functions if getattr(getattr(one, "reward", one), stage, None) is not None
+            ]
+            path, own_name = Path(folder) / name, re.sub(r"[^\w-]", "_", reward)
+            shared = bool(names) and reward != names[0]
+            return path.with_suffix(f".{own_name}{path.suffix}") if shared else path
         return None if own is None else own.with_name(f"{own.stem}.{name}")
 
     @property
@@ -530,7 +542,9 @@ class AsyncReward:
         self.reward = reward
         self.__name__ = reward.__name__
 
-    async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
+    async def __call__(
+        self, /, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any
+    ) -> list[float | None]:
         """Run the reward in a thread; see [`ChecklistReward.__call__`].
 
         Raises [`SampleError`] if ranks have to exchange groups: the threads of several rewards would do so in a
@@ -603,16 +617,19 @@ class RewardLog:
         return {name: total / count for name, (total, count) in sums.items()}
 
     def write(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Append one line per record in a single write. Never raises: after an error, it warns and stops logging."""
+        """Append one line per record in a single write: all of them, or none if the disk is full, so no line is cut.
+        Never raises: after an error, it warns and stops logging."""
         if self.path is None or self._broken:
             return
         try:
             rank = os.environ.get("RANK", "0")
             path = self.path if rank == "0" else self.path.with_suffix(f".rank{rank}{self.path.suffix}")
-            lines = "".join(json.dumps(record) + "\n" for record in records)
+            lines = "".join(json.dumps(record) + "\n" for record in records).encode()
             path.parent.mkdir(parents=True, exist_ok=True)
-            with self._lock, path.open("a", encoding="utf-8") as file:
-                file.write(lines)
+            with self._lock, path.open("ab", buffering=0) as file:
+                if (written := file.write(lines)) < len(lines):
+                    file.truncate(file.tell() - written)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except Exception as error:  # training must continue without the log
             self._broken = True
             logger.warning(
@@ -633,6 +650,7 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
         images = () if has_its_images(prompt) else images
         yield {
             "step": call.step,
+            "started": call.started,
             "prompt": described(prompt),
             **({"images": list(map(_logged, images))} if images else {}),
             "completion": None if sample is None else shown(sample.target),

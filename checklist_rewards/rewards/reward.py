@@ -22,10 +22,12 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
 from checklist_rewards.backends import Engine
@@ -90,6 +92,14 @@ _MANY = 0.1
 logger = logging.getLogger(__name__)
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+_PROCESS = _now()
+"""When this process began."""
+
+
 @contextmanager
 def _setting(name: str) -> Iterator[None]:
     """Errors in it begin with the name of a setting."""
@@ -151,6 +161,8 @@ class ChecklistReward:
         self.categories = tuple(config.categories)
         self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
         self._calls = 0
+        self._started = _PROCESS
+        self._trainer: weakref.ref[Any] | None = None
         self.last: Call | None = None
         """The last call, with samples and scores."""
         self._judges = [scorer.judge]  # and that of the shadow, if the monitor has one
@@ -192,6 +204,7 @@ class ChecklistReward:
 
     def __call__(
         self,
+        /,
         prompts: Sequence[Any],
         completions: Sequence[Any],
         checklist: Sequence[Any] | None = None,
@@ -245,7 +258,7 @@ class ChecklistReward:
             call = replace(self.judge(call), seconds=time.perf_counter() - started)
             for stage in [*evolving, *stages]:
                 call = stage(call)
-        self.last = call
+        self.last = replace(call, log_extra=None, log_metric=None)  # which hold the trainer and its models
         self.record(call)
         return call if self.monitor is None else self.monitor(call)
 
@@ -262,12 +275,23 @@ class ChecklistReward:
         if self.config.images == "show":
             checklists = self._column(self.column, call)
             call = call.with_images(self.__name__, [n for n, value in enumerate(checklists) if value is not None])
+        if hasattr(trainer, "callback_handler") and call.training:
+            self._trained_by(trainer)
         if self.evolving is not None:
             call = self.evolving.current(call)
         samples = self._samples(call, trainer)
         groups = groups_of(trainer, call, self._calls)
         self._calls += 1
-        return replace(call, samples=samples, groups=groups)
+        return replace(call, samples=samples, groups=groups, started=self._started)
+
+    def _trained_by(self, trainer: Any) -> None:
+        """Let the monitor and the checklists begin anew if another trainer calls than before."""
+        if self._trainer is not None and self._trainer() is not trainer:
+            for stage in (self.monitor, self.evolving):
+                if stage is not None:
+                    stage.begin()
+            self._started = _now()
+        self._trainer = weakref.ref(trainer)
 
     def judge(self, call: Call) -> Call:
         """The call with its scores."""
@@ -384,7 +408,7 @@ class ChecklistReward:
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
-        return {**self.__dict__, "last": None}
+        return {**self.__dict__, "last": None, "_trainer": None, "_started": _PROCESS}
 
     def _samples(self, call: Call, trainer: Any) -> list[Sample | None]:
         checklists = self._column(self.column, call)

@@ -107,7 +107,7 @@ class RewardPart:
         checklists that have any. 1 if `split()` was called without a dataset."""
         self._shared = shared
 
-    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
+    def __call__(self, /, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
         """The rewards of this part: None for a completion whose checklist has no item of this part, or of which too
         few were answered. The arguments are those of [`ChecklistReward.__call__`]."""
         return self.run(Call.of(prompts, completions, **kwargs)).rewards

@@ -1,5 +1,11 @@
 """Who calls a reward."""
 
+import asyncio
+import gc
+import json
+import weakref
+from types import SimpleNamespace
+
 import pytest
 from transformers import TrainerState
 
@@ -7,7 +13,10 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.batch import trainer_of
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.evolving.fakes import finds
 from tests.fakes import FakeBackend
+from tests.jsonl import read_jsonl
+from tests.monitor.fakes import OptionsBackend
 
 
 def test_the_trainer_behind_a_call_is_found_through_its_hook_or_among_the_callers():
@@ -30,6 +39,97 @@ def test_the_trainer_behind_a_call_is_found_through_its_hook_or_among_the_caller
     assert ours.calls(state) is ours and ours.calls(state, theirs) is ours and theirs.calls(state, ours) is ours
     assert theirs.calls(state) is None, "another trainer with an equal state"
     assert Trainer(state).calls(state) is None, "not a trainer"
+
+
+class Trainer:
+    """What a reward uses of transformers' `Trainer`."""
+
+    def __init__(self, folder, *reward_funcs):
+        self.callback_handler = SimpleNamespace(callbacks=[])
+        self.add_callback = self.callback_handler.callbacks.append
+        self.args = SimpleNamespace(output_dir=str(folder))
+        self.state = TrainerState()
+        self.reward_funcs = reward_funcs
+
+    def log_metric(self, name, value):
+        """Ignore it."""
+
+
+def step(reward, trainer):
+    rewards = reward(
+        prompts=["Say a color."] * 2,
+        completions=["red", "blue"],
+        checklist=[["Is it red?"]] * 2,
+        trainer_state=trainer.state,
+        log_metric=trainer.log_metric,
+    )
+    trainer.state.global_step += 1
+    return rewards
+
+
+def both(name="checklist_reward", **more):
+    """A reward with a monitor and evolving checklists, whose judge also rewards degenerate replies."""
+    scorer = ChecklistScorer(backend=OptionsBackend(finds), store=False)
+    evolving = {"proposer": lambda groups: [["Is it blue?"]] * len(groups), "every": 1, "refiners": []}
+    monitor = {"action": "stop", "max_canary": 0.0}
+    return ChecklistReward(scorer, name=name, evolving=evolving, monitor=monitor, **more)
+
+
+def test_a_second_trainer_begins_with_the_checklists_of_its_dataset_and_a_monitor_that_has_seen_nothing(tmp_path):
+    reward = both(log=tmp_path / "rewards.jsonl")
+    for run in ("a", "b"):
+        trainer = Trainer(tmp_path / run)
+        rewards = [step(reward, trainer) for _ in range(3)]
+        assert rewards == [[pytest.approx(0.5)] * 2] * 3 and reward.monitor.should_stop
+        assert trainer.callback_handler.callbacks == [reward.callback] and len(reward.evolving.failures) == 0
+        written = [one["step"] for one in read_jsonl(tmp_path / run / "monitor.jsonl") if one["kind"] == "step"]
+        assert written == [0, 1, 2] and len(read_jsonl(tmp_path / run / "checklists.jsonl")) == 2
+        assert reward.monitor.state["calls"] == reward.evolving.state["calls"] == 3
+    lines = read_jsonl(tmp_path / "rewards.jsonl")
+    assert len(lines) == 12 and len({line["started"] for line in lines}) == 2
+    reward.callback.on_train_begin(None, None, None)
+    assert not reward.monitor.should_stop, "the same trainer trains on"
+
+
+def test_a_trainer_that_goes_on_from_a_checkpoint_in_the_same_process_restores_its_stages(tmp_path):
+    reward, trainer = both(), Trainer(tmp_path)
+    step(reward, trainer)
+    saved = json.loads(json.dumps(trainer.state.stateful_callbacks))
+    step(reward, trainer)
+    again = Trainer(tmp_path)
+    again.state.stateful_callbacks |= saved
+    step(reward, again)
+    assert reward.monitor.state["calls"] == reward.evolving.state["calls"] == 2
+
+
+def test_two_rewards_of_a_trainer_write_files_of_their_own(tmp_path):
+    rewards = both(), both("my/reward")
+    trainer = Trainer(tmp_path, lambda completions, **columns: [0.0], rewards[0].as_async(), rewards[1])
+    for reward in rewards:
+        step(reward, trainer)
+    for first, second in (("monitor", "monitor.my_reward"), ("checklists", "checklists.my_reward")):
+        assert (tmp_path / f"{first}.jsonl").is_file() and (tmp_path / f"{second}.jsonl").is_file()
+    starts = [one["reward"] for one in read_jsonl(tmp_path / "monitor.jsonl") if one["kind"] == "start"]
+    assert starts == ["checklist_reward"]
+
+
+def test_a_reward_holds_no_trainer_with_its_models(tmp_path):
+    reward, trainer = both(), Trainer(tmp_path)
+    step(reward, trainer)
+    freed = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert freed() is None and reward.last.rewards
+
+
+@pytest.mark.parametrize("name", ["cls", "self", "id", "target", "reference", "labels", "call", "rows", "score"])
+def test_a_dataset_may_have_any_other_column(name):
+    scorer = ChecklistScorer(backend=FakeBackend(), store=False)
+    batch = dict(prompts=["A"], completions=["x"], checklist=[["Is it?"]])
+    reward = ChecklistReward(scorer)
+    [part] = ChecklistReward(scorer, name="b").split(lambda item: "all", names=["all"])
+    assert reward(**batch, **{name: [1]}) == part(**batch, **{name: [1]}) == [0.5]
+    assert asyncio.run(reward.as_async()(**batch, **{name: [1]})) == [0.5]
 
 
 def test_two_rewards_of_a_trainer_have_two_names():

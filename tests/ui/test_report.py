@@ -331,6 +331,29 @@ def test_the_file_of_a_monitor_is_read_and_of_a_repeated_step_the_last_line_coun
     assert monitor["not_evaluated"] == ["no_answer"]
 
 
+def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_last_start(tmp_path):
+    before, after = ({"started": f"2026-11-29T10:0{minute}:00"} for minute in (0, 1))
+    rewards = [*reward_rows(6), *({**row, "evaluation": True} for row in reward_rows(1))]
+    rewards = [*({**row, **before} for row in rewards), *({**row, **after} for row in reward_rows(3))]
+    rewards[-1]["reward"] = 0.0
+    again = [dict(row) for row in monitor_rows(3)]  # from step 0, and shorter; its alarm is at step 3
+    paths = [write(tmp_path / "r.jsonl", rewards), write(tmp_path / "m.jsonl", [*monitor_rows(), *again[:-1]])]
+    data = data_of(tmp_path, *paths)
+    [monitor], [file] = data["monitors"], data["files"]
+    assert monitor["steps"] == [0, 1, 2] and not monitor["alarms"]
+    assert len(monitor["canaries"]) == len(monitor["failures"]) == 1
+    training = file["training"]
+    assert training["steps"] == [0, 1, 2] and training["series"]["without_reward"] == [0, 0, 1 / 8]
+    known = [row["reward"] for row in rewards[-8:] if row["reward"] is not None]
+    assert training["series"]["reward"][2] == pytest.approx(sum(known) / len(known))
+    assert file["total"] == 8 * 10, "the table has all rows"
+    write(tmp_path / "r.jsonl", sorted(rewards, key=lambda row: str(row["completion"])))  # as a spreadsheet sorts them
+    assert (
+        data_of(tmp_path, tmp_path / "r.jsonl")["files"][0]["training"]["series"].keys() == training["series"].keys()
+    )
+    assert data_of(tmp_path, tmp_path / "r.jsonl")["files"][0]["training"]["steps"] == [0, 1, 2]
+
+
 def test_a_monitor_without_its_run_and_one_of_a_later_format_are_refused(tmp_path):
     path = write(tmp_path / "m.jsonl", monitor_rows())
     with pytest.raises(SampleError, match="has no scores; give the scored file or reward log of it too"):
