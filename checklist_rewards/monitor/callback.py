@@ -27,10 +27,6 @@ class MonitorCallback(TrainerCallback):
     def __init__(self, monitor: Stopping):
         self.monitor = monitor
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Forget an alarm that stopped the training before."""
-        self.monitor.should_stop = False
-
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop after an alarm with the action `stop`."""
         if self.monitor.should_stop:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import logging
 import time
-import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -98,6 +97,8 @@ def _now() -> str:
 
 _PROCESS = _now()
 """When this process began."""
+_STARTED = "checklist_rewards_started"
+"""The attribute of a trainer's state with the time at which its run began; not a field, so it is not saved."""
 
 
 @contextmanager
@@ -162,7 +163,6 @@ class ChecklistReward:
         self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
         self._calls = 0
         self._started = _PROCESS
-        self._trainer: weakref.ref[Any] | None = None
         self.last: Call | None = None
         """The last call, with samples and scores."""
         self._judges = [scorer.judge]  # and that of the shadow, if the monitor has one
@@ -276,7 +276,7 @@ class ChecklistReward:
             checklists = self._column(self.column, call)
             call = call.with_images(self.__name__, [n for n, value in enumerate(checklists) if value is not None])
         if hasattr(trainer, "callback_handler") and call.training:
-            self._trained_by(trainer)
+            self._in_run(call.trainer_state)
         if self.evolving is not None:
             call = self.evolving.current(call)
         samples = self._samples(call, trainer)
@@ -284,14 +284,14 @@ class ChecklistReward:
         self._calls += 1
         return replace(call, samples=samples, groups=groups, started=self._started)
 
-    def _trained_by(self, trainer: Any) -> None:
-        """Let the monitor and the checklists begin anew if another trainer calls than before."""
-        if self._trainer is not None and self._trainer() is not trainer:
-            for stage in (self.monitor, self.evolving):
+    def _in_run(self, state: Any) -> None:
+        """Let the monitor and the checklists begin anew in another run: a trainer makes a state for each."""
+        started = vars(state).setdefault(_STARTED, _now())  # the same for all rewards of the trainer
+        if started != self._started:
+            for stage in (self.monitor, self.evolving) if self._started != _PROCESS else ():
                 if stage is not None:
                     stage.begin()
-            self._started = _now()
-        self._trainer = weakref.ref(trainer)
+            self._started = started
 
     def judge(self, call: Call) -> Call:
         """The call with its scores."""
@@ -408,7 +408,7 @@ class ChecklistReward:
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
-        return {**self.__dict__, "last": None, "_trainer": None, "_started": _PROCESS}
+        return {**self.__dict__, "last": None, "_started": _PROCESS}
 
     def _samples(self, call: Call, trainer: Any) -> list[Sample | None]:
         checklists = self._column(self.column, call)

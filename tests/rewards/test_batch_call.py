@@ -87,8 +87,10 @@ def test_a_second_trainer_begins_with_the_checklists_of_its_dataset_and_a_monito
         assert reward.monitor.state["calls"] == reward.evolving.state["calls"] == 3
     lines = read_jsonl(tmp_path / "rewards.jsonl")
     assert len(lines) == 12 and len({line["started"] for line in lines}) == 2
-    reward.callback.on_train_begin(None, None, None)
-    assert not reward.monitor.should_stop, "the same trainer trains on"
+    trainer.state = TrainerState()  # train() once more
+    step(reward, trainer)
+    assert reward.monitor.state["calls"] == 1 and trainer.callback_handler.callbacks == [reward.callback]
+    assert len({line["started"] for line in read_jsonl(tmp_path / "rewards.jsonl")}) == 3
 
 
 def test_a_trainer_that_goes_on_from_a_checkpoint_in_the_same_process_restores_its_stages(tmp_path):
