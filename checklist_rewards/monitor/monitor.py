@@ -28,10 +28,9 @@ from typing import Any
 
 from checklist_rewards.attacks.patterns import Pattern, patterns_of
 from checklist_rewards.attacks.report import AttackReport, read_attack
-from checklist_rewards.checklists import Checklist, content_hash
+from checklist_rewards.checklists import EVOLVING_CATEGORY, Checklist, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
-from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
 from checklist_rewards.images import shown
 from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.monitor.extra_reads import (

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,12 +15,14 @@ from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.items import ItemAnalysis
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator
+from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
 from checklist_rewards.ui.figures import pattern_of
 from checklist_rewards.ui.report import joined_modules, kind_of, parts_of, report_data, write_report
 from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.ui.thumbnails import MAX_BYTES, MAX_OF_A_ROW
+from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl
 from tests.ui.files import (
     CHECKLIST,
@@ -352,6 +355,17 @@ def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_las
         data_of(tmp_path, tmp_path / "r.jsonl")["files"][0]["training"]["series"].keys() == training["series"].keys()
     )
     assert data_of(tmp_path, tmp_path / "r.jsonl")["files"][0]["training"]["steps"] == [0, 1, 2]
+
+
+def test_a_prompt_with_two_checklists_in_the_dataset_interrupts_the_curves_once(tmp_path):
+    scorer = ChecklistScorer(backend=FakeBackend(), store=False)
+    reward = ChecklistReward(scorer, log=tmp_path / "rewards.jsonl")
+    grown = ["Is it b?", {"question": "Is it new?", "category": "evolving"}]
+    for step, checklists in enumerate((["Is it a?"], ["Is it b?"], ["Is it a?"], ["Is it b?"], grown, grown)):
+        state = SimpleNamespace(global_step=step)
+        reward(prompts=["p"], completions=["c"], checklist=[checklists], trainer_state=state)
+    [file] = data_of(tmp_path, tmp_path / "rewards.jsonl")["files"]
+    assert file["training"]["changed"] == [0, 1, 0, 0, 1, 0]
 
 
 def test_a_monitor_without_its_run_and_one_of_a_later_format_are_refused(tmp_path):
