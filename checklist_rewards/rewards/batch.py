@@ -317,13 +317,22 @@ def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
     owner = getattr(log_metric, "__self__", None)
     if owner is not None or trainer_state is None:
         return owner
+    return next((one for one in _callers() if getattr(one, "state", None) is trainer_state), None)
+
+
+def hidden_trainer() -> str | None:
+    """The class of a trainer among the callers that passes its hooks to rewards; None if there is none."""
+    return next((type(one).__name__ for one in _callers() if hasattr(one, "_log_metric")), None)
+
+
+def _callers() -> Iterator[Any]:
+    """The objects with a tokenizer whose methods are being called, innermost first."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         owner = frame.f_locals.get("self")
-        if getattr(owner, "state", None) is trainer_state and hasattr(owner, "processing_class"):
-            return owner
+        if hasattr(owner, "processing_class"):
+            yield owner
         frame = frame.f_back
-    return None
 
 
 def groups_of(trainer: Any, call: Call, number: int) -> list[str]:

@@ -54,6 +54,7 @@ from checklist_rewards.rewards.batch import (
     Stage,
     completion_metrics,
     groups_of,
+    hidden_trainer,
     log_records,
     log_to_trainer,
     metrics_of,
@@ -166,7 +167,7 @@ class ChecklistReward:
         self.last: Call | None = None
         """The last call, with samples and scores."""
         self._judges = [scorer.judge]  # and that of the shadow, if the monitor has one
-        self._warned = False
+        self._warned = self._warned_of_wrapper = False
         self._warned_of: set[str] = set()
         self.evolving: Evolution | None = None
         """The stage in which checklists evolve, with its buffer and its failures."""
@@ -265,6 +266,15 @@ class ChecklistReward:
     def read(self, call: Call) -> Call:
         """The call with its samples: checklists as they are now, and the answers in the completions."""
         trainer = trainer_of(call.log_metric, call.trainer_state)
+        if trainer is None and not self._warned_of_wrapper and (hidden := hidden_trainer()) is not None:
+            self._warned_of_wrapper = True
+            logger.warning(
+                "%s: a function between %s and this reward does not pass on what the trainer passes, so failures may "
+                "count as 0, thoughts may be judged, and nothing is logged; give the reward all its keyword arguments "
+                "(**kwargs).",
+                self.__name__,
+                hidden,
+            )
         if list(getattr(trainer, "reward_func_names", ())).count(self.__name__) > 1:
             raise SampleError(
                 f"two rewards of this trainer are named {self.__name__!r}, so their metrics would be mixed; give each "
@@ -438,7 +448,13 @@ class ChecklistReward:
             checklist = Checklist.parse(checklists[place], where)
             answer = None if references is None else references[place]
             if answer is not None and not isinstance(answer, str):
-                answer = completion_text(answer)
+                try:
+                    answer = completion_text(answer)
+                except SampleError as error:
+                    raise SampleError(
+                        f"{where}: {self.reference_column!r} must be a string, a list of chat messages or None; got "
+                        f"{answer!r:.60}."
+                    ) from error
             images = call.images[place] if call.images else ()
             samples.append(Sample.of(checklist, target, input, answer, history, images))
         prepared = dict(zip(judged, self.scorer.prepare(samples), strict=True))

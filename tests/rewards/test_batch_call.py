@@ -4,7 +4,7 @@ import asyncio
 import gc
 import json
 import weakref
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 
 import pytest
 from transformers import TrainerState
@@ -122,6 +122,32 @@ def test_a_reward_holds_no_trainer_with_its_models(tmp_path):
     del trainer
     gc.collect()
     assert freed() is None and reward.last.rewards
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_function_that_hides_the_trainer_from_the_reward_is_reported_once(tmp_path, caplog, passes):
+    scorer = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: 0.5), store=False)
+    reward = ChecklistReward(scorer)
+
+    def wrapped(prompts, completions, checklist, **columns):
+        return reward(prompts, completions, checklist, **(columns if passes else {}))
+
+    trainer = Trainer(tmp_path, wrapped)
+    trainer.processing_class, trainer._log_metric = None, trainer.log_metric  # as in TRL
+    trainer.calculate_rewards = MethodType(lambda self: step(self.reward_funcs[0], self), trainer)
+    for _ in range(2):
+        assert trainer.calculate_rewards() == [0.5, 0.5]
+    said = [message for message in caplog.messages if "a function between Trainer and this reward" in message]
+    assert len(said) == (not passes)
+    assert reward(["A"], ["x"], [["Is it?"]]) == [0.5], "a call without a trainer"
+
+
+@pytest.mark.parametrize("value", [5, 0.5, float("nan"), ["a", "b"], {"role": "assistant", "content": "a"}])
+def test_a_reference_that_is_no_text_is_refused_by_column_and_row(value):
+    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(), store=False), reference_column="answer")
+    batch = dict(prompts=["A", "B"], completions=["x", "y"], checklist=[["Is it?"]] * 2, answer=[None, value])
+    with pytest.raises(SampleError, match=r"row 2 of the batch \(prompt 'B'\): 'answer' must be a string, a list of"):
+        reward(**batch)
 
 
 @pytest.mark.parametrize("name", ["cls", "self", "id", "target", "reference", "labels", "call", "rows", "score"])
