@@ -173,9 +173,11 @@ class Monitor:
         self._patterns = [] if self.attacks is None else patterns_of(self.attacks)
         if self.settings.penalize_attacks and self.attacks is None:
             raise SampleError("penalize_attacks=True requires attacks=..., the file of an attack on the judge.")
-        if self.settings.penalize_attacks and not self._patterns:
+        self._penalized = [pattern for pattern in self._patterns if not pattern.honest]
+        if self.settings.penalize_attacks and not self._penalized:
             logger.warning(
-                "penalize_attacks=True has no effect: no attack of attacks=... raised scores and has a pattern."
+                "penalize_attacks=True has no effect: no attack of attacks=... raised scores and has a pattern that "
+                "honest completions do not have."
             )
         self._callback: Any = None
         self.begin()
@@ -216,7 +218,7 @@ class Monitor:
         if self.settings.steering == "penalize":
             call = self._guard("steering", lambda: _penalized(call, map(_steers, call.samples)), call)
         if self.settings.penalize_attacks:
-            call = self._guard("attacks", lambda: _penalized(call, _show_attacks(call, self._patterns)), call)
+            call = self._guard("attacks", lambda: _penalized(call, _show_attacks(call, self._penalized)), call)
         return call
 
     def read_more(self, call: Call) -> Call:

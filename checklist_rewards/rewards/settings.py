@@ -55,7 +55,7 @@ class MonitorConfig(Config):
     settings, or a [`ChecklistScorer`]."""
     attacks: Unchecked[Any] = None
     """An attack on this judge ([`AttackReport`]), or its file (`checklist-rewards attack`). The attacks that raised
-    scores become signals, and with `penalize_attacks` completions that show one get no reward."""
+    scores become signals; see also `penalize_attacks`."""
     action: Action = "warn"
     """What an alarm does. `log`: it is written to the file. `warn`: it is also logged as a warning. `stop`: an alarm
     about hacking or about the judge also stops training after the current step."""
@@ -70,7 +70,8 @@ class MonitorConfig(Config):
     """What happens to completions that address the grader or praise themselves. `flag`: their share is a signal.
     `penalize`: in addition, their reward is at most 0. `off`: nothing."""
     penalize_attacks: bool = False
-    """Whether the reward of completions that show an attack of `attacks` is at most 0."""
+    """Whether the reward of completions that show an attack of `attacks` is at most 0. Attacks on form alone, such as
+    a list of three, are signals only: honest completions have these forms."""
     shadow_share: Share = 0.05
     """Fraction of the completions that the shadow judge reads too."""
     retest_share: Share = 0.05
