@@ -92,6 +92,8 @@ class Call:
     log_extra: LogExtra | None = None
     log_metric: LogMetric | None = None
     trainer_state: Any = None
+    trainer: Any = None
+    """The trainer that called the reward; None if it is not known. See [`trainer_of`]."""
     split: Callable[[Call], Iterable[tuple[str, Call]]] | None = None
     """Gives name and call of each part of the checklists, if the reward is split."""
     rows: Sequence[Any] | None = None
@@ -139,17 +141,13 @@ class Call:
     ) -> Call:
         """The call with the arguments that a trainer passes; see [`ChecklistReward.__call__`]."""
         given = {name: column for name, column in columns.items() if column is not None}
-        return cls(prompts, completions, given, log_extra, log_metric, trainer_state)
+        trainer = trainer_of(log_metric, trainer_state)
+        return cls(prompts, completions, given, log_extra, log_metric, trainer_state, trainer)
 
     @property
     def step(self) -> int | None:
         """The trainer's step; None if it passes no state."""
         return getattr(self.trainer_state, "global_step", None)
-
-    @property
-    def trainer(self) -> Any:
-        """The trainer that passed `log_metric`; None if it is not known."""
-        return getattr(self.log_metric, "__self__", None)
 
     @property
     def training(self) -> bool:
@@ -533,8 +531,8 @@ class TrainerReward(Protocol):
     def run(self, call: Call) -> Call:
         """The call with its rewards."""
 
-    def exchanges(self, hook: Any) -> bool:
-        """Whether a call communicates between ranks, in the trainer that passed this hook."""
+    def exchanges(self, call: Call) -> bool:
+        """Whether a call communicates between ranks."""
 
 
 class AsyncReward:
@@ -560,7 +558,7 @@ class AsyncReward:
         different order on each rank.
         """
         call = Call.of(prompts, completions, **kwargs)
-        if ranks() > 1 and self.reward.exchanges(call.log_metric):
+        if ranks() > 1 and self.reward.exchanges(call):
             raise SampleError(
                 f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', a shaping step across the "
                 "group, a monitor, several rewards that the trainer sums, or TRL before 1.14) require the reward "

@@ -60,7 +60,6 @@ from checklist_rewards.rewards.batch import (
     metrics_of,
     one_line,
     shares_metrics,
-    trainer_of,
     trl_before,
 )
 from checklist_rewards.rewards.placement import (
@@ -259,13 +258,13 @@ class ChecklistReward:
             call = replace(self.judge(call), seconds=time.perf_counter() - started)
             for stage in [*evolving, *stages]:
                 call = stage(call)
-        self.last = replace(call, log_extra=None, log_metric=None)  # which hold the trainer and its models
+        self.last = replace(call, log_extra=None, log_metric=None, trainer=None)  # which holds its models
         self.record(call)
         return call if self.monitor is None else self.monitor(call)
 
     def read(self, call: Call) -> Call:
         """The call with its samples: checklists as they are now, and the answers in the completions."""
-        trainer = trainer_of(call.log_metric, call.trainer_state)
+        trainer = call.trainer
         if trainer is None and not self._warned_of_wrapper and (hidden := hidden_trainer()) is not None:
             self._warned_of_wrapper = True
             logger.warning(
@@ -315,7 +314,7 @@ class ChecklistReward:
     def shape(self, call: Call) -> Call:
         """The call with its rewards, from the items that count: the metric, after the shaping steps and the rule for
         groups with a failure; the same for each part of the checklists."""
-        pairs, by_group, counting = call.pairs, self.fails_by_group(call.log_metric), call.counting()
+        pairs, by_group, counting = call.pairs, self.fails_by_group(call), call.counting()
         made = self._rewarded(counting, pairs, by_group)
         for name, part in () if call.split is None else call.split(counting):
             made = made.with_part(name, self._rewarded(part, pairs, by_group))
@@ -362,7 +361,7 @@ class ChecklistReward:
         """The trainer callback of the monitor: it stops training after an alarm with the action `stop`, and reports at
         its end which signals could not be evaluated. None without a monitor.
 
-        `GRPOTrainer` and `RLOOTrainer` get it at the first call; pass it to other trainers: `callbacks=[...]`.
+        TRL's trainers get it at the first call; pass it to trainers of your own: `callbacks=[...]`.
         """
         return None if self.monitor is None else self.monitor.callback
 
@@ -396,25 +395,26 @@ class ChecklistReward:
         names = completion_metrics(None, None, None, self.categories)
         return [f"{self.__name__}/{name}" for name in ("judge_seconds", *names, *self.shaping.metric_names)]
 
-    def exchanges(self, hook: Any) -> bool:
-        """Whether a call communicates between ranks, in the trainer that passed this hook."""
+    def exchanges(self, call: Call) -> bool:
+        """Whether a call communicates between ranks."""
         if self.monitor is not None or self.evolving is not None:
             return True
-        if ranks() > 1 and (trainer := trainer_of(hook, None)) is not None:
-            bind_reference(self.scorer.judge, trainer)
-        exchanges = self.fails_by_group(hook) or self.shaping.by_group or shares_metrics(hook)
+        if ranks() > 1 and call.trainer is not None:
+            bind_reference(self.scorer.judge, call.trainer)
+        exchanges = self.fails_by_group(call) or self.shaping.by_group or shares_metrics(call.log_metric)
         return exchanges or is_collective(self.scorer.judge)
 
-    def fails_by_group(self, hook: Any) -> bool:
-        """Whether all completions of a group get None if one has no score, in the trainer that passed this hook: with
-        `on_failure="row"` if it counts None as 0, because it sums several rewards (also those with weight 0), or
-        because TRL is too old to leave None out."""
+    def fails_by_group(self, call: Call) -> bool:
+        """Whether all completions of a group get None if one has no score: with `on_failure="row"` if the trainer
+        counts None as 0, because it sums several rewards (also those with weight 0), because it is one without hooks
+        for rewards (SDPO, OnlineDPO), or because TRL is too old to leave None out."""
         if self.on_failure != "row":
             return self.on_failure == "group"
-        trainer = getattr(hook, "__self__", None)
+        trainer = call.trainer
         several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
         sums = several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
-        return sums or trl_before(LEAVES_NONE_OUT) is not None
+        without_hooks = trainer is not None and call.log_metric is None
+        return sums or without_hooks or trl_before(LEAVES_NONE_OUT) is not None
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
@@ -549,7 +549,7 @@ class ChecklistReward:
             )
         else:
             why = (
-                "This trainer sums several rewards and counts None as 0, so all completions of their prompts get "
-                "None. With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this."
+                "This trainer counts None as 0 in its sum of rewards, so all completions of their prompts get None. "
+                "With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this."
             )
         logger.warning("%s: some completions could not be scored. %s", self.__name__, why)

@@ -49,7 +49,7 @@ class MonitorConfig(Config):
 
     log: Unchecked[str | Path | None] = None
     """JSONL file for steps and alarms. Defaults to `monitor.jsonl` in the trainer's output folder, if the trainer is
-    known (GRPO, RLOO), else next to the log of the reward, if it has one."""
+    known (not in AsyncGRPO), else next to the log of the reward, if it has one."""
     shadow: Made[ScorerConfig] | None = None
     """A second judge that reads a sample of the completions: another model, another prompt, one that reasons. Its
     settings, or a [`ChecklistScorer`]."""

@@ -116,9 +116,9 @@ class RewardPart:
         """The call with the rewards of this part. How they were made stays with the reward of the whole checklist."""
         return replace(call, rewards=self._shared.rewards(self.part, call))
 
-    def exchanges(self, hook: Any) -> bool:
-        """Whether a call communicates between ranks, in the trainer that passed this hook."""
-        return self._shared.source.exchanges(hook)
+    def exchanges(self, call: Call) -> bool:
+        """Whether a call communicates between ranks."""
+        return self._shared.source.exchanges(call)
 
     def as_async(self) -> AsyncReward:
         """The same reward as a coroutine; see [`ChecklistReward.as_async`]."""
