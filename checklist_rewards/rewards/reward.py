@@ -284,7 +284,7 @@ class ChecklistReward:
         if self.config.images == "show":
             checklists = self._column(self.column, call)
             call = call.with_images(self.__name__, [n for n, value in enumerate(checklists) if value is not None])
-        if hasattr(trainer, "callback_handler") and call.training:
+        if call.training and hasattr(trainer, "callback_handler") and hasattr(call.trainer_state, "__dict__"):
             self._in_run(call.trainer_state)
         if self.evolving is not None:
             call = self.evolving.current(call)

@@ -115,6 +115,15 @@ def test_two_rewards_of_a_trainer_write_files_of_their_own(tmp_path):
     assert starts == ["checklist_reward"]
 
 
+def test_a_trainer_that_passes_its_hooks_and_no_state_is_one_run(tmp_path):
+    reward, trainer = both(), Trainer(tmp_path)
+    trainer.state = None
+    batch = dict(prompts=["A"] * 2, completions=["red", "blue"], checklist=[["Is it red?"]] * 2)
+    for _ in range(2):
+        assert reward(**batch, log_metric=trainer.log_metric) == [pytest.approx(0.5)] * 2
+    assert reward.monitor.state["calls"] == 2
+
+
 def test_a_reward_holds_no_trainer_with_its_models(tmp_path):
     reward, trainer = both(), Trainer(tmp_path)
     step(reward, trainer)
