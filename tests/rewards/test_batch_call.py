@@ -77,6 +77,8 @@ def both(name="checklist_reward", **more):
 
 def test_a_second_trainer_begins_with_the_checklists_of_its_dataset_and_a_monitor_that_has_seen_nothing(tmp_path):
     reward = both(log=tmp_path / "rewards.jsonl")
+    reward(prompts=["A"], completions=["red"], checklist=[["Is it red?"]])  # by hand, to see that it works
+    (tmp_path / "rewards.jsonl").unlink()
     for run in ("a", "b"):
         trainer = Trainer(tmp_path / run)
         rewards = [step(reward, trainer) for _ in range(3)]
