@@ -294,8 +294,8 @@ class ChecklistReward:
         return replace(call, samples=samples, groups=groups, started=self._started)
 
     def _in_run(self, state: Any) -> None:
-        """Let the monitor and the checklists begin anew in another run: a trainer makes a state for each. Calls by hand
-        before are no part of one."""
+        """Let the monitor and the checklists begin anew in another run: a trainer makes a state for each. Calls by
+        hand before are no part of one."""
         started = vars(state).setdefault(_STARTED, _now())  # the same for all rewards of the trainer
         if started != self._started:
             for stage in (self.monitor, self.evolving):
