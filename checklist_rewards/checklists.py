@@ -31,6 +31,9 @@ Scope = Literal["final", "any_turn", "every_turn", "any_tool_result", "every_too
 _YES_NO: Mapping[str, float | None] = {YES: 1.0, NO: 0.0}
 CANNOT_ASSESS = "cannot_assess"
 """Default label of an abstention."""
+EVOLVING_CATEGORY = "evolving"
+"""Category of all items that were proposed in training. It separates them from the items of the dataset, whose curves
+over the steps are comparable, in metrics, reports and the monitor."""
 MAX_WEIGHT = 1_000_000
 """Largest absolute weight. The limit prevents overflow in sums of weights; published rubrics stay within 100
 (HealthBench: -10 to 10)."""

@@ -58,6 +58,12 @@ class Pattern:
     recipe: Recipe
     rise: float
 
+    @property
+    def honest(self) -> bool:
+        """Whether honest completions have this form too, such as a list of three."""
+        recipe = self.recipe
+        return not recipe.strings and all(BANK[name].kind == "form" for name in recipe.attacks)
+
     def shown(self, text: str, prompt: str, questions: Sequence[str]) -> bool:
         """Whether a completion shows the attack.
 

@@ -95,7 +95,9 @@ def packaged_dir(name: str) -> str:
                         built.rename(folder)
         except (OSError, SafetensorError) as error:
             why = getattr(error, "strerror", None) or error
-            raise ModelError(f"model {name!r} cannot be written to {folder} ({why}).") from error
+            raise ModelError(
+                f"model {name!r} cannot be written to {folder} ({why}); set XDG_CACHE_HOME to a folder that can."
+            ) from error
     return str(folder)
 
 

@@ -28,7 +28,7 @@ from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
-from checklist_rewards.files.ranks import other_ranks
+from checklist_rewards.files.ranks import other_ranks, starts_in
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
 from checklist_rewards.images import file_in, is_logged
 from checklist_rewards.judges.calibration import YES_NO
@@ -87,6 +87,9 @@ class ScoredText:
     or, in a reward log, the completions of one prompt in one step. Defaults to the id."""
     step: int | None = None
     """Of a reward log; 0 if the log has no whole number there."""
+    counts: bool = True
+    """Whether it is part of the training run: False in a reward log for evaluations, and for steps that a later start
+    of the run did again."""
     reward: float | None = None
     labels: RowLabels = None
     """What people say of the text; see [`Labels`]."""
@@ -428,15 +431,20 @@ class ScoredFile:
     def __iter__(self) -> Iterator[ScoredText]:
         kind, columns, scored = self.kind, self.columns, self.kind == "scored" and not self.unscored
         named = [*(self.inputs or ()), *filter(None, (self.target, self.id_key))] if scored else []
-        rows = chain.from_iterable(map(self._rows, self.paths))
-        for number, row in enumerate(rows, start=1):
+        for number, (row, counts) in enumerate(chain.from_iterable(map(self._counted, self.paths)), start=1):
             for name in named:
                 if name not in row.data:
                     has = ", ".join(map(repr, row.data))
                     raise SampleError(f"{row.where}: column {name!r} not found; the row has {has}.")
             if scored:
                 require_scores(row.data, row.where)
-            yield scored_text(row, number, kind, columns, id_key=self.id_key, group_key=self.group_key)
+            text = scored_text(row, number, kind, columns, id_key=self.id_key, group_key=self.group_key)
+            yield text if counts else replace(text, counts=False)
+
+    def _counted(self, path: Path) -> Iterator[tuple[Row, bool]]:
+        """The rows, and whether they are part of the training run."""
+        starts = starts_in(path) if self.kind == "rewards" else None
+        return ((row, starts is None or starts.count(row)) for row in self._rows(path))
 
     def _rows(self, path: Path) -> Iterator[Row]:
         return read_rows(path) if self.output is None else read_rows_for(path, self.output)

@@ -45,9 +45,6 @@ def read_buffer(path: Path) -> dict[str, Any]:
         raise SampleError(f"{path}: not the file of a checklist buffer ({error}).") from error
 
 
-EVOLVING_CATEGORY = "evolving"
-"""Category of all proposed items. It separates them from persistent items, whose curves over the steps are comparable,
-in metrics, reports and the monitor."""
 MOST_INACTIVE = 50
 """Inactive items that are remembered per prompt."""
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checklist_rewards.backends.embedding import near_duplicates, similarities
-from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.checklists import EVOLVING_CATEGORY, Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
-from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY, PromptItems
+from checklist_rewards.evolving.buffer import PromptItems
 from checklist_rewards.evolving.proposer import Group, Proposer, new_items
 from checklist_rewards.images import shown
 from checklist_rewards.keys import content_key

@@ -86,7 +86,7 @@ class Evolution:
             proposer = FromGenerator(proposer)
         if not callable(proposer):
             raise SampleError(f"proposer={proposer!r:.60} is not allowed; it must be a generator or a callable.")
-        refiners, buffer = settings.refiners, settings.buffer
+        refiners = settings.refiners
         if isinstance(refiners, str | Mapping) or any(isinstance(one, str | Mapping) for one in refiners or ()):
             raise SampleError(f"refiners={refiners!r:.60} is not allowed; it must be a list of refiners.")
         self.scorer, self.log = scorer, log
@@ -94,8 +94,13 @@ class Evolution:
         self.proposer: Proposer = proposer
         self.every, self.max_groups = settings.every, settings.max_groups
         self.refiners = _default_refiners(proposer, scorer) if refiners is None else tuple(refiners)
-        self.buffer = ChecklistBuffer(settings.max_active, settings.min_deviation)
-        self.path = None if buffer is None else Path(buffer)
+        self._settings = settings
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a run of training: with the checklists of the dataset."""
+        self.buffer = ChecklistBuffer(self._settings.max_active, self._settings.min_deviation)
+        self.path = None if self._settings.buffer is None else Path(self._settings.buffer)
         self.failures: Counter[str] = Counter()
         """Number of failures by part: `proposal` (of one group), `proposer`, `reading`, `rescoring`, `file`."""
         self._begun = False
@@ -153,12 +158,13 @@ class Evolution:
             return
         self._begun = True
         if self.path is None:
-            self.path = call.file(self.log.path, _FILE)
+            self.path = call.file(self.log.path, _FILE, self.name, "evolving")
         saved = (call.saved or {}).get(self.key)
         if saved:
             self.restore(saved)
         elif call.trainer_state is None and self.path is not None and self.path.is_file():
             self.restore(read_buffer(self.path))
+            logger.warning("%s: continuing with the checklists of %s.", self.name, self.path)
 
     def _evolved(self, call: Call, rows: Sequence[Row | None]) -> Call:
         """The call with its samples and scores after one update of the buffer. All ranks call this equally often, and

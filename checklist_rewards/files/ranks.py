@@ -1,9 +1,16 @@
-"""The names of reward logs: rank 0 writes `rewards.jsonl`, rank 1 `rewards.rank1.jsonl`."""
+"""The files of a reward log: their names (rank 0 writes `rewards.jsonl`, rank 1 `rewards.rank1.jsonl`), and which of
+their rows are part of the run.
+
+A run that is started again appends to its files. The steps from which it goes on are then there twice, of the first
+start and of the second. Those of the first belong to no model that still exists, so they do not count.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+from checklist_rewards.files.rows import Row, read_rows
 
 
 def rank_of(path: Path, log: Path) -> int | None:
@@ -18,3 +25,36 @@ def other_ranks(log: Path) -> list[Path]:
     """The logs of the other ranks in the folder of `log`, by rank."""
     ranks = {path: rank_of(path, log) for path in sorted(log.parent.glob("*.rank*"))}
     return sorted((path for path, rank in ranks.items() if rank is not None), key=lambda path: ranks[path] or 0)
+
+
+class Starts:
+    """The starts of a run in one of its files, by the column `started`, which logs of earlier versions do not have."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, int] = {}
+        """The first step of each start."""
+
+    def add(self, row: Row) -> bool:
+        """Add a row; returns whether another row may no longer count because of it."""
+        step, started = row.data.get("step"), row.data.get("started")
+        if not isinstance(step, int) or not isinstance(started, str) or step >= self._first.get(started, step + 1):
+            return False
+        self._first[started] = step
+        return len(self._first) > 1
+
+    def count(self, row: Row) -> bool:
+        """Whether a row is part of the run: not of an evaluation, nor of a step that a later start did again."""
+        step, started = row.data.get("step"), row.data.get("started")
+        if row.data.get("evaluation"):
+            return False
+        if not isinstance(step, int) or not isinstance(started, str):
+            return True
+        return not any(later > started and first <= step for later, first in self._first.items())
+
+
+def starts_in(path: Path) -> Starts:
+    """The starts in a reward log. Reads the file."""
+    starts = Starts()
+    for row in read_rows(path):
+        starts.add(row)
+    return starts

@@ -8,7 +8,7 @@ in memory at a time.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -18,7 +18,7 @@ from typing import Any
 from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import REWARDS, ScoredText, list_in, scored_text
-from checklist_rewards.files.ranks import other_ranks
+from checklist_rewards.files.ranks import other_ranks, starts_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
@@ -97,22 +97,24 @@ def audit(
 
 
 def observations(paths: Sequence[str | Path], attacks: Sequence[Pattern] = ()) -> Iterator[Observation]:
-    """The steps of a log. Rows of one step are next to each other in each file; files are merged by step.
+    """The steps of a log. Rows of one step are next to each other in each file; files are merged by step. Of a run
+    that was started again, a step counts as it was done last.
 
     Raises:
         SampleError: If a row is not one of a reward log, or has no step.
     """
     files = [file for path in paths for file in (Path(path), *other_ranks(Path(path)))]
-    parts = heapq.merge(*(_steps(read_rows(file), attacks) for file in dict.fromkeys(files)), key=itemgetter(0))
+    parts = heapq.merge(*(_steps(file, attacks) for file in dict.fromkeys(files)), key=itemgetter(0))
     for (_, step), same in groupby(parts, key=itemgetter(0)):
         yield Observation(step, [one for _, seen in same for one in seen])
 
 
-def _steps(rows: Iterable[Row], attacks: Sequence[Pattern]) -> Iterator[tuple[tuple[int, int], list[Seen]]]:
-    """The completions by step. A run that was resumed may repeat steps, so the number of its starts precedes them."""
-    starts, last = 0, None
-    for step, same in groupby(rows, key=_step):
-        rows = [row for row in same if not row.data.get("evaluation")]
+def _steps(file: Path, attacks: Sequence[Pattern]) -> Iterator[tuple[tuple[int, int], list[Seen]]]:
+    """The completions by step. In a log of an earlier version, a run that was resumed may repeat steps, so the number
+    of its starts precedes them."""
+    run, starts, last = starts_in(file), 0, None
+    for step, same in groupby(read_rows(file), key=_step):
+        rows = [row for row in same if run.count(row)]
         if rows:
             starts, last = starts + (last is not None and step < last), step
             yield (starts, step), [_seen(row, attacks) for row in rows if row.data["completion"] is not None]

@@ -28,10 +28,9 @@ from typing import Any
 
 from checklist_rewards.attacks.patterns import Pattern, patterns_of
 from checklist_rewards.attacks.report import AttackReport, read_attack
-from checklist_rewards.checklists import Checklist, content_hash
+from checklist_rewards.checklists import EVOLVING_CATEGORY, Checklist, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
-from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
 from checklist_rewards.images import shown
 from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.monitor.extra_reads import (
@@ -170,15 +169,22 @@ class Monitor:
         self.settings = settings
         shadow, attacks = settings.shadow, settings.attacks
         self.shadow: ChecklistScorer | None = ChecklistScorer(shadow) if isinstance(shadow, ScorerConfig) else shadow
-        self.log = RewardLog(settings.log)
         self.attacks: AttackReport | None = read_attack(attacks) if isinstance(attacks, str | Path) else attacks
         self._patterns = [] if self.attacks is None else patterns_of(self.attacks)
         if self.settings.penalize_attacks and self.attacks is None:
             raise SampleError("penalize_attacks=True requires attacks=..., the file of an attack on the judge.")
-        if self.settings.penalize_attacks and not self._patterns:
+        self._penalized = [pattern for pattern in self._patterns if not pattern.honest]
+        if self.settings.penalize_attacks and not self._penalized:
             logger.warning(
-                "penalize_attacks=True has no effect: no attack of attacks=... raised scores and has a pattern."
+                "penalize_attacks=True has no effect: no attack of attacks=... raised scores and has a pattern that "
+                "honest completions do not have."
             )
+        self._callback: Any = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a run of training: nothing was seen yet."""
+        self.log = RewardLog(self.settings.log)
         self.alarms: deque[Alarm] = deque(maxlen=_MOST_ALARMS)
         """The last alarms."""
         self.should_stop = False
@@ -193,7 +199,6 @@ class Monitor:
         self._calls = 0
         self._step = 0
         self._last_canaries: int | None = None
-        self._callback: Any = None
 
     def hold_out(self, call: Call) -> Call:
         """The call in which held-out items do not count."""
@@ -213,7 +218,7 @@ class Monitor:
         if self.settings.steering == "penalize":
             call = self._guard("steering", lambda: _penalized(call, map(_steers, call.samples)), call)
         if self.settings.penalize_attacks:
-            call = self._guard("attacks", lambda: _penalized(call, _show_attacks(call, self._patterns)), call)
+            call = self._guard("attacks", lambda: _penalized(call, _show_attacks(call, self._penalized)), call)
         return call
 
     def read_more(self, call: Call) -> Call:
@@ -280,7 +285,7 @@ class Monitor:
         if self._calls:
             return
         if self.log.path is None:
-            self.log = RewardLog(call.file(self.stats.path, _FILE))
+            self.log = RewardLog(call.file(self.stats.path, _FILE, self.name, "monitor"))
         saved = (call.saved or {}).get(self.key)
         if saved:
             self._guard("restore", lambda: self.restore(saved), None)

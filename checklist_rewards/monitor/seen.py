@@ -18,6 +18,7 @@ from typing import Any
 
 from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.chat import prompt_text
+from checklist_rewards.checklists import EVOLVING_CATEGORY
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.keys import content_key, described, prompt_identity
@@ -101,6 +102,8 @@ class Seen:
     """Hash of the whole prompt."""
     checklist: str | None = None
     """Hash of the checklist; None in logs without it."""
+    own_items: str = ""
+    """Hash of its items that do not evolve: those of the row in the dataset."""
     state: TargetState | None = None
     """What the policy made of its turn; None in logs without it."""
     attacks: tuple[str, ...] = ()
@@ -200,6 +203,7 @@ def seen_of(text: ScoredText, retests: Sequence[Retest] = (), attacks: Sequence[
         for item in (() if score is None or score.no_answer else items)
         if not item.not_needed
     )
+    own_items = [item.id for item in items if item.category != EVOLVING_CATEGORY]
     question, identity = asked(prompt), prompt_identity(prompt, text.prompt_images)
     questions = [item.question for item in items]
     return Seen(
@@ -218,6 +222,7 @@ def seen_of(text: ScoredText, retests: Sequence[Retest] = (), attacks: Sequence[
         tuple(retests),
         content_key(identity),
         text.checklist_hash,
+        content_key(own_items),
         text.state,
         tuple(pattern.name for pattern in attacks if pattern.shown(judged, question, questions)),
     )

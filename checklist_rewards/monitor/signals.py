@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from checklist_rewards.checklists import YES
-from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
+from checklist_rewards.checklists import EVOLVING_CATEGORY, YES
 from checklist_rewards.monitor.detectors import (
     Cusum,
     Figure,

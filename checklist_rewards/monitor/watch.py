@@ -139,7 +139,8 @@ class Watch:
         self._detectors = {signal.name: signal.detector(self.settings) for signal in self.signals}
         self._had: Counter[str] = Counter()  # steps of this run with data; 0 if only a run before it had some
         self._evaluated: set[str] = set()
-        self._checklists: OrderedDict[str, str] = OrderedDict()
+        self._checklists: OrderedDict[str, dict[str, str]] = OrderedDict()
+        """For each prompt, the last checklist of each of its rows."""
         self._changed = 0
 
     def update(self, observation: Observation) -> tuple[dict[str, Reading], list[Alarm]]:
@@ -252,7 +253,8 @@ class Watch:
         self._had, self.alarms = Counter(dict.fromkeys(state["had"], 0)), int(state["alarms"])
         self._start = None if state["start"] is None else tuple(map(float, state["start"]))
         self._started = int(state["started"])
-        self._checklists = OrderedDict(state.get("checklists", {}))  # not in states of earlier versions
+        known = state.get("checklists", {}).items()  # those of earlier versions have no rows, or are missing
+        self._checklists = OrderedDict((prompt, rows) for prompt, rows in known if isinstance(rows, dict))
 
     def _attack_rewards(self, seen: Sequence[Seen]) -> dict[str, float | None]:
         """For each attack, the mean reward of the completions that show it, and of the others."""
@@ -267,14 +269,18 @@ class Watch:
         return rewards
 
     def _changed_checklists(self, observation: Observation) -> int:
-        """Number of prompts whose checklist is another one than when they were last seen."""
-        changed = 0
+        """Number of checklists that are others than before of their prompt, or of their row of the dataset: a prompt
+        may be in several rows."""
+        found: dict[str, dict[str, str]] = {}
         for one in observation.seen:
             if one.checklist is not None:
-                key, checklist = _digest(one.prompt_key or one.prompt), _digest(one.checklist)
-                changed += self._checklists.get(key, checklist) != checklist
-                self._checklists[key] = checklist
-                self._checklists.move_to_end(key)
+                prompt, own = _digest(one.prompt_key or one.prompt), _digest(one.own_items)
+                found.setdefault(prompt, {})[own] = _digest(one.checklist)
+        known = [(self._checklists[prompt], rows) for prompt, rows in found.items() if prompt in self._checklists]
+        changed = sum(had.get(own) != checklist for had, rows in known for own, checklist in rows.items())
+        for prompt, rows in found.items():
+            self._checklists[prompt] = self._checklists.get(prompt, {}) | rows
+            self._checklists.move_to_end(prompt)
         while len(self._checklists) > _MOST_PROMPTS:
             self._checklists.popitem(last=False)
         return changed

@@ -13,6 +13,7 @@ file cannot be written, logging stops and training continues.
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import json
 import logging
@@ -91,6 +92,8 @@ class Call:
     log_extra: LogExtra | None = None
     log_metric: LogMetric | None = None
     trainer_state: Any = None
+    trainer: Any = None
+    """The trainer that called the reward; None if it is not known. See [`trainer_of`]."""
     split: Callable[[Call], Iterable[tuple[str, Call]]] | None = None
     """Gives name and call of each part of the checklists, if the reward is split."""
     rows: Sequence[Any] | None = None
@@ -120,12 +123,15 @@ class Call:
     """What the monitor read in addition; None if it read nothing."""
     log_fields: Sequence[Mapping[str, Any]] = ()
     """Further fields of the log lines, if there are any."""
+    started: str = ""
+    """When the run was started, in UTC; the same in all calls of the run."""
     _described: list[tuple[Any, list[Any]]] = field(default_factory=list, repr=False, compare=False)
     """[`described`], once it was needed; the same list in every stage."""
 
     @classmethod
     def of(
         cls,
+        /,
         prompts: Sequence[Any],
         completions: Sequence[Any],
         log_extra: LogExtra | None = None,
@@ -135,17 +141,13 @@ class Call:
     ) -> Call:
         """The call with the arguments that a trainer passes; see [`ChecklistReward.__call__`]."""
         given = {name: column for name, column in columns.items() if column is not None}
-        return cls(prompts, completions, given, log_extra, log_metric, trainer_state)
+        trainer = trainer_of(log_metric, trainer_state)
+        return cls(prompts, completions, given, log_extra, log_metric, trainer_state, trainer)
 
     @property
     def step(self) -> int | None:
         """The trainer's step; None if it passes no state."""
         return getattr(self.trainer_state, "global_step", None)
-
-    @property
-    def trainer(self) -> Any:
-        """The trainer that passed `log_metric`; None if it is not known."""
-        return getattr(self.log_metric, "__self__", None)
 
     @property
     def training(self) -> bool:
@@ -164,11 +166,19 @@ class Call:
         keys = list(map(content_key, self.identities))  # arrays cannot be compared with ==
         return keys[:half] == keys[half:]
 
-    def file(self, own: Path | None, name: str) -> Path | None:
-        """Where a stage writes its file: in the trainer's output folder, else next to the log of the reward."""
+    def file(self, own: Path | None, name: str, reward: str, stage: str) -> Path | None:
+        """Where a stage of a reward writes its file: in the trainer's output folder, else next to the log of the
+        reward. If several rewards of a trainer have this stage, all but the first have their names in that of the
+        file."""
         folder = getattr(getattr(self.trainer, "args", None), "output_dir", None)
         if folder is not None:
-            return Path(folder) / name
+            functions = getattr(self.trainer, "reward_funcs", None) or ()
+            names = [
+                one.__name__ for one in functions if getattr(getattr(one, "reward", one), stage, None) is not None
+            ]
+            path, own_name = Path(folder) / name, re.sub(r"[^\w-]", "_", reward)
+            shared = bool(names) and reward != names[0]
+            return path.with_suffix(f".{own_name}{path.suffix}") if shared else path
         return None if own is None else own.with_name(f"{own.stem}.{name}")
 
     @property
@@ -305,13 +315,22 @@ def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
     owner = getattr(log_metric, "__self__", None)
     if owner is not None or trainer_state is None:
         return owner
+    return next((one for one in _callers() if getattr(one, "state", None) is trainer_state), None)
+
+
+def hidden_trainer() -> str | None:
+    """The class of a trainer among the callers that passes its hooks to rewards; None if there is none."""
+    return next((type(one).__name__ for one in _callers() if hasattr(one, "_log_metric")), None)
+
+
+def _callers() -> Iterator[Any]:
+    """The objects with a tokenizer whose methods are being called, innermost first."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         owner = frame.f_locals.get("self")
-        if getattr(owner, "state", None) is trainer_state and hasattr(owner, "processing_class"):
-            return owner
+        if hasattr(owner, "processing_class"):
+            yield owner
         frame = frame.f_back
-    return None
 
 
 def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
@@ -512,8 +531,8 @@ class TrainerReward(Protocol):
     def run(self, call: Call) -> Call:
         """The call with its rewards."""
 
-    def exchanges(self, hook: Any) -> bool:
-        """Whether a call communicates between ranks, in the trainer that passed this hook."""
+    def exchanges(self, call: Call) -> bool:
+        """Whether a call communicates between ranks."""
 
 
 class AsyncReward:
@@ -530,14 +549,16 @@ class AsyncReward:
         self.reward = reward
         self.__name__ = reward.__name__
 
-    async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
+    async def __call__(
+        self, /, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any
+    ) -> list[float | None]:
         """Run the reward in a thread; see [`ChecklistReward.__call__`].
 
         Raises [`SampleError`] if ranks have to exchange groups: the threads of several rewards would do so in a
         different order on each rank.
         """
         call = Call.of(prompts, completions, **kwargs)
-        if ranks() > 1 and self.reward.exchanges(call.log_metric):
+        if ranks() > 1 and self.reward.exchanges(call):
             raise SampleError(
                 f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', a shaping step across the "
                 "group, a monitor, several rewards that the trainer sums, or TRL before 1.14) require the reward "
@@ -603,16 +624,19 @@ class RewardLog:
         return {name: total / count for name, (total, count) in sums.items()}
 
     def write(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Append one line per record in a single write. Never raises: after an error, it warns and stops logging."""
+        """Append one line per record in a single write: all of them, or none if the disk is full, so no line is cut.
+        Never raises: after an error, it warns and stops logging."""
         if self.path is None or self._broken:
             return
         try:
             rank = os.environ.get("RANK", "0")
             path = self.path if rank == "0" else self.path.with_suffix(f".rank{rank}{self.path.suffix}")
-            lines = "".join(json.dumps(record) + "\n" for record in records)
+            lines = "".join(json.dumps(record) + "\n" for record in records).encode()
             path.parent.mkdir(parents=True, exist_ok=True)
-            with self._lock, path.open("a", encoding="utf-8") as file:
-                file.write(lines)
+            with self._lock, path.open("ab", buffering=0) as file:
+                if (written := file.write(lines)) < len(lines):
+                    file.truncate(file.tell() - written)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except Exception as error:  # training must continue without the log
             self._broken = True
             logger.warning(
@@ -633,6 +657,7 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
         images = () if has_its_images(prompt) else images
         yield {
             "step": call.step,
+            "started": call.started,
             "prompt": described(prompt),
             **({"images": list(map(_logged, images))} if images else {}),
             "completion": None if sample is None else shown(sample.target),

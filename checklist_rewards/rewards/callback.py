@@ -180,10 +180,10 @@ class ChecklistEvalCallback(TrainerCallback):
     def _answers(self) -> list[Target]:
         """The policy's answers to all prompts, gathered on every rank; each rank generates a part of them."""
         accelerator = self.trainer.accelerator
-        with accelerator.split_between_processes(list(range(len(self.prompts)))) as indices:
-            answers = self._generate([self.prompts[index] for index in indices])
-            gathered = gather_object(list(zip(indices, answers, strict=True)))
-        return [text for _, text in sorted(gathered)]
+        # Not by `split_between_processes`: of fewer prompts than ranks, older versions of accelerate repeat the last.
+        indices = range(accelerator.process_index, len(self.prompts), accelerator.num_processes)
+        answers = self._generate([self.prompts[index] for index in indices])
+        return [text for _, text in sorted(gather_object(list(zip(indices, answers, strict=True))))]
 
     def _generate(self, prompts: Sequence[Any]) -> list[Target]:
         trainer = self.trainer

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
 from checklist_rewards.backends import Engine
@@ -53,12 +54,12 @@ from checklist_rewards.rewards.batch import (
     Stage,
     completion_metrics,
     groups_of,
+    hidden_trainer,
     log_records,
     log_to_trainer,
     metrics_of,
     one_line,
     shares_metrics,
-    trainer_of,
     trl_before,
 )
 from checklist_rewards.rewards.placement import (
@@ -88,6 +89,16 @@ _MANY = 0.1
 """Share of the completions of a call above which a state is reported."""
 
 logger = logging.getLogger(__name__)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+_PROCESS = _now()
+"""When this process began."""
+_STARTED = "checklist_rewards_started"
+"""The attribute of a trainer's state with the time at which its run began; not a field, so it is not saved."""
 
 
 @contextmanager
@@ -151,10 +162,11 @@ class ChecklistReward:
         self.categories = tuple(config.categories)
         self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
         self._calls = 0
+        self._started = _PROCESS
         self.last: Call | None = None
         """The last call, with samples and scores."""
         self._judges = [scorer.judge]  # and that of the shadow, if the monitor has one
-        self._warned = False
+        self._warned = self._warned_of_wrapper = False
         self._warned_of: set[str] = set()
         self.evolving: Evolution | None = None
         """The stage in which checklists evolve, with its buffer and its failures."""
@@ -192,6 +204,7 @@ class ChecklistReward:
 
     def __call__(
         self,
+        /,
         prompts: Sequence[Any],
         completions: Sequence[Any],
         checklist: Sequence[Any] | None = None,
@@ -245,13 +258,22 @@ class ChecklistReward:
             call = replace(self.judge(call), seconds=time.perf_counter() - started)
             for stage in [*evolving, *stages]:
                 call = stage(call)
-        self.last = call
+        self.last = replace(call, log_extra=None, log_metric=None, trainer=None)  # which holds its models
         self.record(call)
         return call if self.monitor is None else self.monitor(call)
 
     def read(self, call: Call) -> Call:
         """The call with its samples: checklists as they are now, and the answers in the completions."""
-        trainer = trainer_of(call.log_metric, call.trainer_state)
+        trainer = call.trainer
+        if trainer is None and not self._warned_of_wrapper and (hidden := hidden_trainer()) is not None:
+            self._warned_of_wrapper = True
+            logger.warning(
+                "%s: a function between %s and this reward does not pass on what the trainer passes, so failures may "
+                "count as 0, thoughts may be judged, and nothing is logged; give the reward all its keyword arguments "
+                "(**kwargs).",
+                self.__name__,
+                hidden,
+            )
         if list(getattr(trainer, "reward_func_names", ())).count(self.__name__) > 1:
             raise SampleError(
                 f"two rewards of this trainer are named {self.__name__!r}, so their metrics would be mixed; give each "
@@ -262,12 +284,24 @@ class ChecklistReward:
         if self.config.images == "show":
             checklists = self._column(self.column, call)
             call = call.with_images(self.__name__, [n for n, value in enumerate(checklists) if value is not None])
+        if call.training and hasattr(trainer, "callback_handler") and hasattr(call.trainer_state, "__dict__"):
+            self._in_run(call.trainer_state)
         if self.evolving is not None:
             call = self.evolving.current(call)
         samples = self._samples(call, trainer)
         groups = groups_of(trainer, call, self._calls)
         self._calls += 1
-        return replace(call, samples=samples, groups=groups)
+        return replace(call, samples=samples, groups=groups, started=self._started)
+
+    def _in_run(self, state: Any) -> None:
+        """Let the monitor and the checklists begin anew in another run: a trainer makes a state for each. Calls by
+        hand before are no part of one."""
+        started = vars(state).setdefault(_STARTED, _now())  # the same for all rewards of the trainer
+        if started != self._started:
+            for stage in (self.monitor, self.evolving):
+                if stage is not None:
+                    stage.begin()
+            self._started = started
 
     def judge(self, call: Call) -> Call:
         """The call with its scores."""
@@ -281,7 +315,7 @@ class ChecklistReward:
     def shape(self, call: Call) -> Call:
         """The call with its rewards, from the items that count: the metric, after the shaping steps and the rule for
         groups with a failure; the same for each part of the checklists."""
-        pairs, by_group, counting = call.pairs, self.fails_by_group(call.log_metric), call.counting()
+        pairs, by_group, counting = call.pairs, self.fails_by_group(call), call.counting()
         made = self._rewarded(counting, pairs, by_group)
         for name, part in () if call.split is None else call.split(counting):
             made = made.with_part(name, self._rewarded(part, pairs, by_group))
@@ -328,7 +362,7 @@ class ChecklistReward:
         """The trainer callback of the monitor: it stops training after an alarm with the action `stop`, and reports at
         its end which signals could not be evaluated. None without a monitor.
 
-        `GRPOTrainer` and `RLOOTrainer` get it at the first call; pass it to other trainers: `callbacks=[...]`.
+        TRL's trainers get it at the first call; pass it to trainers of your own: `callbacks=[...]`.
         """
         return None if self.monitor is None else self.monitor.callback
 
@@ -362,29 +396,30 @@ class ChecklistReward:
         names = completion_metrics(None, None, None, self.categories)
         return [f"{self.__name__}/{name}" for name in ("judge_seconds", *names, *self.shaping.metric_names)]
 
-    def exchanges(self, hook: Any) -> bool:
-        """Whether a call communicates between ranks, in the trainer that passed this hook."""
+    def exchanges(self, call: Call) -> bool:
+        """Whether a call communicates between ranks."""
         if self.monitor is not None or self.evolving is not None:
             return True
-        if ranks() > 1 and (trainer := trainer_of(hook, None)) is not None:
-            bind_reference(self.scorer.judge, trainer)
-        exchanges = self.fails_by_group(hook) or self.shaping.by_group or shares_metrics(hook)
+        if ranks() > 1 and call.trainer is not None:
+            bind_reference(self.scorer.judge, call.trainer)
+        exchanges = self.fails_by_group(call) or self.shaping.by_group or shares_metrics(call.log_metric)
         return exchanges or is_collective(self.scorer.judge)
 
-    def fails_by_group(self, hook: Any) -> bool:
-        """Whether all completions of a group get None if one has no score, in the trainer that passed this hook: with
-        `on_failure="row"` if it counts None as 0, because it sums several rewards (also those with weight 0), or
-        because TRL is too old to leave None out."""
+    def fails_by_group(self, call: Call) -> bool:
+        """Whether all completions of a group get None if one has no score: with `on_failure="row"` if the trainer
+        counts None as 0, because it sums several rewards (also those with weight 0), because it is one without hooks
+        for rewards (SDPO, OnlineDPO), or because TRL is too old to leave None out."""
         if self.on_failure != "row":
             return self.on_failure == "group"
-        trainer = getattr(hook, "__self__", None)
+        trainer = call.trainer
         several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
         sums = several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
-        return sums or trl_before(LEAVES_NONE_OUT) is not None
+        without_hooks = trainer is not None and call.log_metric is None
+        return sums or without_hooks or trl_before(LEAVES_NONE_OUT) is not None
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
-        return {**self.__dict__, "last": None}
+        return {**self.__dict__, "last": None, "_started": _PROCESS}
 
     def _samples(self, call: Call, trainer: Any) -> list[Sample | None]:
         checklists = self._column(self.column, call)
@@ -414,7 +449,13 @@ class ChecklistReward:
             checklist = Checklist.parse(checklists[place], where)
             answer = None if references is None else references[place]
             if answer is not None and not isinstance(answer, str):
-                answer = completion_text(answer)
+                try:
+                    answer = completion_text(answer)
+                except SampleError as error:
+                    raise SampleError(
+                        f"{where}: {self.reference_column!r} must be a string, a list of chat messages or None; got "
+                        f"{answer!r:.60}."
+                    ) from error
             images = call.images[place] if call.images else ()
             samples.append(Sample.of(checklist, target, input, answer, history, images))
         prepared = dict(zip(judged, self.scorer.prepare(samples), strict=True))
@@ -509,7 +550,7 @@ class ChecklistReward:
             )
         else:
             why = (
-                "This trainer sums several rewards and counts None as 0, so all completions of their prompts get "
-                "None. With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this."
+                "This trainer counts None as 0 in its sum of rewards, so all completions of their prompts get None. "
+                "With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this."
             )
         logger.warning("%s: some completions could not be scored. %s", self.__name__, why)

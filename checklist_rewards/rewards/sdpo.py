@@ -9,8 +9,7 @@ a prompt. This trainer makes it from the scores of the reward: one scoring gives
 feedback.
 
 The feedback names the items that a completion failed, with the required answer, and those that it passed. An item that
-was not answered, or of which the judge is not sure, is left out: a judge failure never teaches. SDPO counts a missing
-reward as 0, so if a completion has no score, its whole group gets none.
+was not answered, or of which the judge is not sure, is left out: a judge failure never teaches.
 """
 
 from __future__ import annotations
@@ -57,8 +56,6 @@ class ChecklistSDPOTrainer(SDPOTrainer):
             raise SampleError(
                 "include_environment_feedback=False would leave out the feedback of the checklist; set it to True."
             )
-        if found[0].on_failure == "row":
-            found[0].on_failure = "group"
         self.feedback = ChecklistFeedback(found[0], sure)
         self.teacher_context_builder: Any = _WithFeedback(self.teacher_context_builder, self.feedback)
 

@@ -49,13 +49,13 @@ class MonitorConfig(Config):
 
     log: Unchecked[str | Path | None] = None
     """JSONL file for steps and alarms. Defaults to `monitor.jsonl` in the trainer's output folder, if the trainer is
-    known (GRPO, RLOO), else next to the log of the reward, if it has one."""
+    known (not in AsyncGRPO), else next to the log of the reward, if it has one."""
     shadow: Made[ScorerConfig] | None = None
     """A second judge that reads a sample of the completions: another model, another prompt, one that reasons. Its
     settings, or a [`ChecklistScorer`]."""
     attacks: Unchecked[Any] = None
     """An attack on this judge ([`AttackReport`]), or its file (`checklist-rewards attack`). The attacks that raised
-    scores become signals, and with `penalize_attacks` completions that show one get no reward."""
+    scores become signals; see also `penalize_attacks`."""
     action: Action = "warn"
     """What an alarm does. `log`: it is written to the file. `warn`: it is also logged as a warning. `stop`: an alarm
     about hacking or about the judge also stops training after the current step."""
@@ -70,7 +70,8 @@ class MonitorConfig(Config):
     """What happens to completions that address the grader or praise themselves. `flag`: their share is a signal.
     `penalize`: in addition, their reward is at most 0. `off`: nothing."""
     penalize_attacks: bool = False
-    """Whether the reward of completions that show an attack of `attacks` is at most 0."""
+    """Whether the reward of completions that show an attack of `attacks` is at most 0. Attacks on form alone, such as
+    a list of three, are signals only: honest completions have these forms."""
     shadow_share: Share = 0.05
     """Fraction of the completions that the shadow judge reads too."""
     retest_share: Share = 0.05

@@ -107,7 +107,7 @@ class RewardPart:
         checklists that have any. 1 if `split()` was called without a dataset."""
         self._shared = shared
 
-    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
+    def __call__(self, /, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
         """The rewards of this part: None for a completion whose checklist has no item of this part, or of which too
         few were answered. The arguments are those of [`ChecklistReward.__call__`]."""
         return self.run(Call.of(prompts, completions, **kwargs)).rewards
@@ -116,9 +116,9 @@ class RewardPart:
         """The call with the rewards of this part. How they were made stays with the reward of the whole checklist."""
         return replace(call, rewards=self._shared.rewards(self.part, call))
 
-    def exchanges(self, hook: Any) -> bool:
-        """Whether a call communicates between ranks, in the trainer that passed this hook."""
-        return self._shared.source.exchanges(hook)
+    def exchanges(self, call: Call) -> bool:
+        """Whether a call communicates between ranks."""
+        return self._shared.source.exchanges(call)
 
     def as_async(self) -> AsyncReward:
         """The same reward as a coroutine; see [`ChecklistReward.as_async`]."""

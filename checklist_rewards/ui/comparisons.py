@@ -114,11 +114,12 @@ Keys = dict[Match, str]
 
 
 def read_log(file: ScoredFile) -> list[tuple[ScoredText, Keys]]:
-    """The scored rows of a reward log. Raises [`SampleError`] if it has none, or items of unknown options."""
+    """The scored rows of the training run in a reward log. Raises [`SampleError`] if it has none, or items of unknown
+    options."""
     seen: Counter[str] = Counter()
     rows = []
     for text in file:
-        if text.score is None:
+        if text.score is None or not text.counts:
             continue
         _ = text.items  # raises for unknown options
         keys: Keys = {

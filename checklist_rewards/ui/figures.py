@@ -29,7 +29,7 @@ from hashlib import blake2b
 from statistics import fmean, pstdev
 from typing import Any
 
-from checklist_rewards.checklists import content_hash
+from checklist_rewards.checklists import EVOLVING_CATEGORY, content_hash
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.evaluation.items import FLAGS, ItemAnalysis, ItemReport
 from checklist_rewards.evaluation.scored import ScoredText
@@ -265,8 +265,8 @@ class _Step:
     states: Counter[TargetState] = field(default_factory=Counter)
     """Number of completions by state, if that is recorded."""
     patterns: dict[str, PassRate] = field(default_factory=dict)
-    checklists: dict[int, str] = field(default_factory=dict)
-    """Hash of the checklist by prompt."""
+    checklists: dict[int, dict[int, str]] = field(default_factory=dict)
+    """Hash of the checklist by prompt, and by the items that do not evolve: those of a row of the dataset."""
 
 
 class TrainingFigures:
@@ -284,7 +284,9 @@ class TrainingFigures:
             step.rewards.append(record.reward)
             group.append(record.reward)
         if (checklist := record.checklist_hash) is not None and record.prompt_key is not None:
-            step.checklists[draw(record.prompt_key, 0)] = checklist
+            items = () if record.score is None else record.score.items
+            own = [item.id for item in items if item.category != EVOLVING_CATEGORY]
+            step.checklists.setdefault(draw(record.prompt_key, 0), {})[draw(repr(own), 0)] = checklist
         state = record.state
         if state is not None:
             step.states[state] += 1
@@ -370,12 +372,14 @@ def _learned_verdict(steps: list[_Step]) -> str:
 
 
 def _changed(steps: list[_Step]) -> list[int]:
-    """Number of prompts at each step that come with another checklist than before."""
-    last: dict[int, str] = {}
+    """Number of checklists at each step that are others than before of their prompt, or their row of the dataset."""
+    last: dict[int, dict[int, str]] = {}
     changed = []
     for step in steps:
-        changed.append(sum(last.get(prompt, name) != name for prompt, name in step.checklists.items()))
-        last |= step.checklists
+        known = [(last[prompt], rows) for prompt, rows in step.checklists.items() if prompt in last]
+        changed.append(sum(had.get(own) != name for had, rows in known for own, name in rows.items()))
+        for prompt, rows in step.checklists.items():
+            last[prompt] = last.get(prompt, {}) | rows
     return changed
 
 

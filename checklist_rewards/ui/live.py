@@ -2,7 +2,7 @@
 
 The log is read once. After that only the bytes that were added are read, as far as the last complete line, and added
 to the figures of [`TrainingFigures`], so they equal those of a report about the same rows. A log that became shorter
-or was replaced is a new run and is read from its beginning.
+or was replaced is a new run and is read from its beginning, and so is the log of a run that was started again.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import json
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import REWARDS, ScoredFile, scored_text
+from checklist_rewards.files.ranks import Starts
 from checklist_rewards.files.rows import Row
 from checklist_rewards.ui.figures import TrainingFigures
 from checklist_rewards.ui.project import Project
@@ -34,6 +36,7 @@ class _Log:
     """Device and inode."""
     offset: int = 0
     lines: int = 0
+    starts: Starts = field(default_factory=Starts)
 
 
 @dataclass
@@ -82,8 +85,10 @@ class Live:
             ):
                 followed = self._followed[name] = _Followed()
             try:
-                for one in paths:
-                    self._read(followed, one)
+                if not all([self._read(followed, one) for one in paths]):
+                    followed = self._followed[name] = _Followed()
+                    for one in paths:
+                        self._read(followed, one)
             except SampleError:
                 del self._followed[name]
                 raise
@@ -106,20 +111,31 @@ class Live:
                 "monitor": _monitor(watched) if has_monitor else None,
             }
 
-    def _read(self, followed: _Followed, path: Path) -> None:
-        log = followed.logs.setdefault(path, _Log(_identity(path)))
+    def _read(self, followed: _Followed, path: Path) -> bool:
+        """Read what was added to a log. False, without reading it, if rows that were read no longer count, because the
+        run was started again."""
+        log, size = followed.logs.setdefault(path, _Log(_identity(path))), path.stat().st_size
+        again = [log.starts.add(row) for row, _ in self._added(log, path, size)]
+        if log.lines and any(again):
+            return False
+        for row, end in self._added(log, path, size):
+            log.offset, log.lines = end, row.number
+            self._add(followed, row, log.starts.count(row))
+        return True
+
+    def _added(self, log: _Log, path: Path, size: int) -> Iterator[tuple[Row, int]]:
+        """The rows of the complete lines between the offset and this size, each with the offset of its end."""
         with path.open("rb") as file:
             file.seek(log.offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break  # still written
-                log.offset += len(line)
-                log.lines += 1
+            end = log.offset
+            for number, line in enumerate(file, start=log.lines + 1):
+                end += len(line)
+                if not line.endswith(b"\n") or end > size:
+                    return  # still written
                 if line.strip():
-                    self._add(followed, path, line)
+                    yield self._row(path, number, line), end
 
-    def _add(self, followed: _Followed, path: Path, line: bytes) -> None:
-        number = followed.logs[path].lines
+    def _row(self, path: Path, number: int, line: bytes) -> Row:
         where = f"{path.relative_to(self.project.folder).as_posix()}, line {number}"
         try:
             data = json.loads(line)
@@ -127,9 +143,13 @@ class Live:
             raise SampleError(f"{where}: not valid JSON ({error}).") from None
         if not isinstance(data, dict) or not set(REWARDS) <= data.keys():
             raise SampleError(f"{where}: not a row of a reward log (step, completion, reward, score).")
+        return Row(number, data, where)
+
+    def _add(self, followed: _Followed, row: Row, counts: bool) -> None:
         followed.rows += 1
-        record = scored_text(Row(number, data, where), followed.rows, "rewards")
-        followed.figures.add(record)
+        record = scored_text(row, followed.rows, "rewards")
+        if counts:
+            followed.figures.add(record)
         read = record.score.items if record.score is not None and not record.score.no_answer else ()
         followed.latest.append(
             {

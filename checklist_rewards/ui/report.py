@@ -6,8 +6,8 @@ the functions of the other commands. Files with labels, and two scored files, ar
 them completely. [`write_report`] writes the data with the page as one file; the app serves the data alone.
 
 A report also shows JSON results of `agree`, `calibrate`, `inspect` and `attack`, summaries of `score` and others, and
-the file of a reward monitor (`monitor.jsonl`), as columns over the steps and a list of alarms. After a restart the
-monitor's file has steps twice: the last line of a step counts.
+the file of a reward monitor (`monitor.jsonl`), as columns over the steps and a list of alarms. Of a run that was
+started again, the steps and alarms after the last start count.
 
 A page that is opened from a disk cannot import modules, so they are joined: each becomes a function that returns what
 the module exports, in the order of their imports. Only the two forms that the page uses are supported, `import { a, b
@@ -150,6 +150,10 @@ def read_monitor(path: Path) -> dict[str, Any]:
             given = row.data.get("signals")
             signals = [one for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
             about |= {str(signal.get("name")): signal for signal in signals}
+            first = row.data.get("step")
+            if isinstance(first, int):  # what came after this step before is of a run that was started again
+                steps = {step: line for step, line in steps.items() if step < first}
+                events = {name: [one for one in some if one["step"] < first] for name, some in events.items()}
         elif kind == "step":
             steps[_step(row)] = row.data
         elif kind in events:
@@ -416,7 +420,7 @@ def _part(
     advance = None if progress is None else progress(file.path.name, count)
     for record in file:
         figures.add(record)
-        if kind == "rewards":
+        if kind == "rewards" and record.counts:
             training.add(record)
         if threshold is None or draw(record.group, seed) <= threshold:
             table.add(record, labels.get(record.id, ()), evidence)

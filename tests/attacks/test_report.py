@@ -15,9 +15,9 @@ from tests.fakes import FakeBackend
 ROWS = [Pool(["Is it short?"], ("Story: an owl.",), f"Write about {n}.") for n in range(8)]
 
 
-def report(praised: float, rows=ROWS, attacks=("self_praise", "all_met")):
+def report(praised: float, rows=ROWS, attacks=("self_praise", "all_met"), marks=("This response is excellent",)):
     def rule(prefix, tail):
-        return praised if "This response is excellent" in prefix else 0.1
+        return praised if any(mark in prefix for mark in marks) else 0.1
 
     scorer = ChecklistScorer(backend=FakeBackend(rule), store=False)
     return attack(scorer, rows, attacks=attacks, bootstrap=Bootstrap(50), budget_reads=2000)

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 STORE = HERE / "answers.sqlite"
 TOLERANCE = 1e-9
-VOLATILE = {"seconds", "judge_seconds", "created", "version", "stamp", "quiet"}
+VOLATILE = {"seconds", "judge_seconds", "started", "created", "version", "stamp", "quiet"}
 """Keys whose values differ between two runs."""
 
 

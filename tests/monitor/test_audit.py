@@ -67,14 +67,28 @@ def test_the_logs_of_all_ranks_are_one_run(tmp_path):
         assert split.readings[name].recent == pytest.approx(reading.recent), name
 
 
-def test_the_ranks_of_a_resumed_run_stay_together(tmp_path):
-    def row(step, reward):
-        return {"step": step, "prompt": "p", "completion": "c", "reward": reward, "score": None}
+def log_row(step, reward, **more):
+    return {"step": step, "prompt": "p", "completion": "c", "reward": reward, "score": None, **more}
 
+
+def test_the_ranks_of_a_resumed_run_of_an_earlier_version_stay_together(tmp_path):
     steps = [(step, 0.1) for step in range(6)] + [(step, 0.9) for step in range(3, 8)]
     for name in ("rewards.jsonl", "rewards.rank1.jsonl"):
-        write_jsonl(tmp_path / name, *(row(*step) for step in steps))
+        write_jsonl(tmp_path / name, *(log_row(*step) for step in steps))
     found = list(observations([tmp_path / "rewards.jsonl"]))
+    assert [(one.step, [seen.reward for seen in one.seen]) for one in found] == [(n, [r, r]) for n, r in steps]
+
+
+@pytest.mark.parametrize("first", [0, 3, 5])
+@pytest.mark.parametrize("behind", [0, 1])
+def test_a_step_of_a_run_that_was_started_again_counts_as_it_was_done_last(tmp_path, first, behind):
+    """It was killed in step 5, with or without the lines of rank 1, and goes on from step `first`."""
+    for name, last in (("rewards.jsonl", 6), ("rewards.rank1.jsonl", 6 - behind)):
+        rows = [log_row(step, 0.1, started="09:00") for step in range(last)]
+        rows.append(log_row(last - 1, 0.0, started="09:00", evaluation=True))
+        write_jsonl(tmp_path / name, *rows, *(log_row(step, 0.9, started="10:00") for step in range(first, 8)))
+    found = list(observations([tmp_path / "rewards.jsonl"]))
+    steps = [(step, 0.1 if step < first else 0.9) for step in range(8)]
     assert [(one.step, [seen.reward for seen in one.seen]) for one in found] == [(n, [r, r]) for n, r in steps]
 
 

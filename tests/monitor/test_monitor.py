@@ -449,6 +449,20 @@ def test_completions_that_show_an_attack_that_worked_get_no_reward():
         monitored(by_color, penalize_attacks=True)
 
 
+def test_an_honest_list_is_a_signal_and_keeps_its_reward(caplog):
+    marks = "\n3. ", "**", "This response is excellent"
+    attack = report(0.9, attacks=["list_of_three", "bold", "self_praise"], marks=marks)
+    batch = ["1. It is red.\n2. It is blue.\n3. It is green.", "It is **red**.", "It is red.", "It is blue."]
+    flag, penalize = (monitored(by_color, attacks=attack, penalize_attacks=how, held_out=0.0, **QUICK)
+                      for how in (False, True))  # fmt: skip
+    assert call(penalize, 0, batch) == call(flag, 0, batch)
+    assert {"attack_list_of_three", "attack_bold"} <= {signal.name for signal in penalize.monitor._watch.signals}
+    assert not caplog.text
+    only_forms = report(0.9, attacks=["list_of_three", "bold"], marks=marks)
+    monitored(by_color, attacks=only_forms, penalize_attacks=True, **QUICK)
+    assert "has a pattern that honest completions do not have" in caplog.text
+
+
 def test_a_guard_without_a_pattern_says_so(caplog):
     monitored(by_color, attacks=report(0.1), penalize_attacks=True, **QUICK)
     assert "penalize_attacks=True has no effect" in caplog.text

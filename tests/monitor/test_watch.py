@@ -32,9 +32,23 @@ def test_a_checklist_that_changes_between_two_runs_is_a_change(resumed):
     assert changed(watch, 2, "aba") == 0
 
 
+def test_a_prompt_with_two_checklists_in_the_dataset_changes_none_and_each_may_evolve():
+    def row(own, checklist):
+        return seen(prompt_key="p", own_items=own, checklist=checklist)
+
+    watch, found = Watch(MonitorConfig()), []
+    for rows in ("aA", "aA bB", "bB", "aA bB", "aA bC", "bC aA", "aD bC", "aA bC"):  # a and b, and what they are now
+        observation = observed(*(row(*pair) for pair in rows.split()), step=len(found))
+        watch.update(observation)
+        found.append(watch.statistics(observation).get("checklists_changed", 0))
+    assert found == [0, 1, 0, 0, 1, 0, 1, 1]
+
+
 def test_a_state_of_an_earlier_version_has_no_checklists():
     watch = Watch(MonitorConfig())
     changed(watch, 0, "a")
     old = {name: value for name, value in watch.state.items() if name != "checklists"}
     watch.restore(old)
+    assert changed(watch, 1, "b") == 0
+    watch.restore({**old, "checklists": {"d": "c"}})  # a little later, without the rows
     assert changed(watch, 1, "b") == 0

@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import resource
+import signal
 
 import pytest
 from PIL import Image
@@ -10,6 +12,7 @@ from checklist_rewards import ChecklistScorer, Score
 from checklist_rewards.rewards.batch import RewardLog
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
+from tests.jsonl import read_jsonl
 
 BATCH = dict(prompts=["A", "B"], completions=["red", "blue"], checklist=[["Is it red?"], None])
 
@@ -54,6 +57,22 @@ def test_a_log_that_cannot_be_written_costs_the_log_only(tmp_path, caplog):
     reward = reward_with(log=tmp_path / "file" / "reward.jsonl")
     assert reward(**BATCH) == reward(**BATCH) == [pytest.approx(0.9), None]
     assert caplog.text.count("cannot write the log") == 1
+
+
+def test_a_full_disk_cuts_no_line(tmp_path, caplog):
+    path, rows = tmp_path / "reward.jsonl", [{"x": "y" * 90}] * 5
+    RewardLog(path).write(rows)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (700, hard))
+    try:
+        RewardLog(path).write(rows)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert read_jsonl(path) == rows and "No space left on device); continuing without it" in caplog.text
+    RewardLog(path).write(rows)  # of the process that goes on when there is space
+    assert read_jsonl(path) == rows * 2
 
 
 def test_a_prompt_with_images_is_logged_with_a_description_of_them(tmp_path):

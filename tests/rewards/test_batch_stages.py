@@ -48,7 +48,7 @@ def test_the_log_changes_no_reward(tmp_path):
 
 def test_a_reward_that_is_its_score_has_no_more_columns(tmp_path):
     _, lines = lines_of(tmp_path)
-    assert set(lines[0]) == {"step", "prompt", "completion", "state", "reward", "checklist_hash", "score"}
+    assert set(lines[0]) == {"step", "started", "prompt", "completion", "state", "reward", "checklist_hash", "score"}
 
 
 def test_a_group_that_failed_is_named(tmp_path):

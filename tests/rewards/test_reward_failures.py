@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Answer, pocket_dir
 from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.ranks import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
@@ -72,7 +73,7 @@ class TestReward:
     def test_trl_before_1_6_counts_none_as_0_even_alone_so_the_group_abstains(self, monkeypatch, caplog, version):
         monkeypatch.setattr("trl.__version__", version)
         reward = self.reward()
-        assert reward(**self.batch) == [None, 0.5, None, 0.5] and reward.exchanges(None)
+        assert reward(**self.batch) == [None, 0.5, None, 0.5] and reward.exchanges(Call([], []))
         assert f"TRL {version} counts None as 0 even for a single reward" in caplog.text
 
     @pytest.mark.parametrize("version", ["1.6.0", "1.16.0", "2.0", "unknown"])

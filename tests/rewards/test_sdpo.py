@@ -3,7 +3,7 @@
 import pytest
 from datasets import Dataset
 from transformers import AutoTokenizer
-from trl.experimental.sdpo import SDPOConfig
+from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
@@ -11,6 +11,7 @@ from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.rewards.sdpo import ChecklistFeedback, ChecklistSDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
+from tests.jsonl import read_jsonl
 from tests.rewards.test_trl_trainers import rows
 
 pytestmark = pytest.mark.slow
@@ -52,7 +53,7 @@ def test_feedback_names_what_is_sure_and_nothing_that_was_not_answered():
     assert "calm" in str(ChecklistFeedback(judged, sure=0.05).texts()[0])
 
 
-def trainer(folder, rewards, **options):
+def trainer(folder, rewards, kind=ChecklistSDPOTrainer, checklist=CHECKLIST[:2], **options):
     settings = dict(
         use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
         bf16=False,  # slow on a CPU; `test_with_the_defaults_of_trl` keeps it
@@ -61,14 +62,14 @@ def trainer(folder, rewards, **options):
         max_steps=2,
     )
     settings |= {"include_environment_feedback": True, "num_generations": 2, "max_completion_length": 12}
-    return ChecklistSDPOTrainer(
+    rows = [{"prompt": [{"role": "user", "content": f"Write {n}."}], "checklist": checklist} for n in range(4)]
+    return kind(
         model=str(pocket_dir()),
         processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
         reward_funcs=rewards,
         args=SDPOConfig(output_dir=str(folder), per_device_train_batch_size=4, **{**settings, **options}),
-        train_dataset=Dataset.from_list(
-            [{"prompt": [{"role": "user", "content": f"Write {n}."}], "checklist": CHECKLIST[:2]} for n in range(4)]
-        ),
+        train_dataset=Dataset.from_list(rows),
+        eval_dataset=Dataset.from_list(rows),
     )
 
 
@@ -82,7 +83,23 @@ def test_the_teacher_reads_the_feedback_of_each_completion(tmp_path):
     assert len(seen) >= 8 and all("- Is there a digit? no, but it should be yes." in str(one) for one in seen)
     used = [e["self_distillation/feedback_used_fraction"] for e in made.state.log_history if "loss" in e]
     assert used == [1.0, 1.0]
-    assert made.reward_funcs[0].on_failure == "group"
+
+
+@pytest.mark.parametrize("kind", [SDPOTrainer, ChecklistSDPOTrainer])
+def test_a_completion_without_a_score_takes_its_group_along_and_an_evaluation_is_none_of_training(tmp_path, kind):
+    """SDPO counts None as 0, also if it has one reward, and passes no hooks that show the trainer."""
+    lost = iter([False, True, *[False] * 100])
+    scorer = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: None if next(lost) else 0.9), store=False)
+    judged = ChecklistReward(scorer, log=tmp_path / "rewards.jsonl", monitor={"max_canary": None, "retest_share": 0})
+    options = dict(max_steps=1, eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=2)
+    made = trainer(tmp_path, judged, kind=kind, checklist=CHECKLIST[:1], **options)
+    made.train()
+    lines = read_jsonl(tmp_path / "rewards.jsonl")
+    training = [line["reward"] for line in lines if "evaluation" not in line]
+    groups = [training[:2], training[2:]]
+    assert [None, None] in groups and [pytest.approx(0.9)] * 2 in groups
+    assert len(lines) == 4 + 8 and judged.monitor.state["calls"] == 1
+    assert judged.callback in made.callback_handler.callbacks and (tmp_path / "monitor.jsonl").is_file()
 
 
 def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):

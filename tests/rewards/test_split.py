@@ -10,6 +10,7 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.errors import BackendError, ChecklistError, SampleError
+from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
@@ -186,7 +187,7 @@ def test_the_monitor_is_split_and_watches_the_whole(tmp_path):
     records = [json.loads(line) for line in (tmp_path / "monitor.jsonl").read_text().splitlines()]
     assert [record["completions"] for record in records if record["kind"] == "step"] == [3]
     assert not [record for record in records if record["kind"] == "failure"]
-    assert parts[0].exchanges(None) and not reward_of().split("sign")[0].exchanges(None)
+    assert parts[0].exchanges(Call([], [])) and not reward_of().split("sign")[0].exchanges(Call([], []))
 
 
 def test_a_steering_reply_is_penalized_in_every_part(tmp_path):

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,12 +15,14 @@ from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.items import ItemAnalysis
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator
+from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
 from checklist_rewards.ui.figures import pattern_of
 from checklist_rewards.ui.report import joined_modules, kind_of, parts_of, report_data, write_report
 from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.ui.thumbnails import MAX_BYTES, MAX_OF_A_ROW
+from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl
 from tests.ui.files import (
     CHECKLIST,
@@ -329,6 +332,40 @@ def test_the_file_of_a_monitor_is_read_and_of_a_repeated_step_the_last_line_coun
     assert [alarm["step"] for alarm in monitor["alarms"]] == [3]
     assert len(monitor["canaries"]) == len(monitor["failures"]) == 1
     assert monitor["not_evaluated"] == ["no_answer"]
+
+
+def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_last_start(tmp_path):
+    before, after = ({"started": f"2026-11-29T10:0{minute}:00"} for minute in (0, 1))
+    rewards = [*reward_rows(6), *({**row, "evaluation": True} for row in reward_rows(1))]
+    rewards = [*({**row, **before} for row in rewards), *({**row, **after} for row in reward_rows(3))]
+    rewards[-1]["reward"] = 0.0
+    again = [dict(row) for row in monitor_rows(3)]  # from step 0, and shorter; its alarm is at step 3
+    paths = [write(tmp_path / "r.jsonl", rewards), write(tmp_path / "m.jsonl", [*monitor_rows(), *again[:-1]])]
+    data = data_of(tmp_path, *paths)
+    [monitor], [file] = data["monitors"], data["files"]
+    assert monitor["steps"] == [0, 1, 2] and not monitor["alarms"]
+    assert len(monitor["canaries"]) == len(monitor["failures"]) == 1
+    training = file["training"]
+    assert training["steps"] == [0, 1, 2] and training["series"]["without_reward"] == [0, 0, 1 / 8]
+    known = [row["reward"] for row in rewards[-8:] if row["reward"] is not None]
+    assert training["series"]["reward"][2] == pytest.approx(sum(known) / len(known))
+    assert file["total"] == 8 * 10, "the table has all rows"
+    write(tmp_path / "r.jsonl", sorted(rewards, key=lambda row: str(row["completion"])))  # as a spreadsheet sorts them
+    assert (
+        data_of(tmp_path, tmp_path / "r.jsonl")["files"][0]["training"]["series"].keys() == training["series"].keys()
+    )
+    assert data_of(tmp_path, tmp_path / "r.jsonl")["files"][0]["training"]["steps"] == [0, 1, 2]
+
+
+def test_a_prompt_with_two_checklists_in_the_dataset_interrupts_the_curves_once(tmp_path):
+    scorer = ChecklistScorer(backend=FakeBackend(), store=False)
+    reward = ChecklistReward(scorer, log=tmp_path / "rewards.jsonl")
+    grown = ["Is it b?", {"question": "Is it new?", "category": "evolving"}]
+    for step, checklists in enumerate((["Is it a?"], ["Is it b?"], ["Is it a?"], ["Is it b?"], grown, grown)):
+        state = SimpleNamespace(global_step=step)
+        reward(prompts=["p"], completions=["c"], checklist=[checklists], trainer_state=state)
+    [file] = data_of(tmp_path, tmp_path / "rewards.jsonl")["files"]
+    assert file["training"]["changed"] == [0, 1, 0, 0, 1, 0]
 
 
 def test_a_monitor_without_its_run_and_one_of_a_later_format_are_refused(tmp_path):

@@ -13,7 +13,7 @@ from tests.ui.app.conftest import scored_rows
 from tests.ui.files import monitor_rows, stated_rows, write
 
 
-def lines(step):
+def lines(step, **more):
     return [
         json.dumps(
             {
@@ -22,6 +22,7 @@ def lines(step):
                 "completion": row["target"],
                 "reward": row["checklist_score"]["primary_score"],
                 "score": row["checklist_score"],
+                **more,
             }
         )
         + "\n"
@@ -32,7 +33,8 @@ def lines(step):
 def of_a_report(path):
     figures = TrainingFigures()
     for record in ScoredFile(path):
-        figures.add(record)
+        if record.counts:
+            figures.add(record)
     return json.loads(json.dumps(figures.as_json()))
 
 
@@ -69,11 +71,11 @@ def test_only_what_was_added_is_read(folder, log, monkeypatch):
     live = Live(Project.at(folder))
     live.figures("runs/rewards.jsonl")
     read = []
-    monkeypatch.setattr(live, "_add", lambda followed, path, line: read.append(line))
+    monkeypatch.setattr(live, "_add", lambda followed, row, counts: read.append(json.dumps(row.data) + "\n"))
     with log.open("a") as file:
         file.write("".join(lines(1)) + '{"step": 2, "comp')
     live.figures("runs/rewards.jsonl")
-    assert [line.decode() for line in read] == lines(1)
+    assert read == lines(1)
 
 
 def test_a_line_that_is_still_written_is_read_when_it_is_complete(folder, log):
@@ -94,6 +96,19 @@ def test_a_new_run_starts_again_and_other_ranks_are_included(folder, log):
     (log.parent / "rewards.rank1.jsonl").write_text("".join(lines(0)))
     found = live.figures("runs/rewards.jsonl")
     assert found["rows"] == 7 and json.loads(json.dumps(found["training"])) == of_a_report(log)
+
+
+def test_a_run_that_is_started_again_shows_its_last_steps_and_no_evaluations(folder, log):
+    live = Live(Project.at(folder))
+    parts = [*(lines(step, started="a", reward=0.1) for step in (1, 2, 3)), lines(3, started="a", evaluation=True)]
+    parts += [lines(step, started="b", reward=0.9) for step in (3, 4)]  # the last step once more, and the next
+    for added in parts:
+        with log.open("a") as file:
+            file.write("".join(added))
+        found = live.figures("runs/rewards.jsonl")
+        assert json.loads(json.dumps(found["training"])) == of_a_report(log)
+    assert found["training"]["steps"] == [0, 1, 2, 3, 4] and found["rows"] == 5 * 7
+    assert found["training"]["series"]["reward"][1:] == [pytest.approx(r) for r in (0.1, 0.1, 0.9, 0.9)]
 
 
 def test_a_log_of_another_rank_outside_of_the_project_is_not_read(folder, log, tmp_path):
