@@ -92,7 +92,7 @@ class ReadGroup:
 
     system: str | None
     prefix: str
-    tails: tuple[str, ...]
+    tails: tuple[str, ...] = ()
     context: tuple[tuple[str, str], ...] = ()
     """Name and text of the input and the reference, for an encoder, whose prefix is the target alone. Prompts contain
     them in the prefix."""

@@ -42,6 +42,11 @@ class Ask:
     messages: tuple[Message, ...] = ()
     """The messages of the target, if the judge itself asks about them what the item's scope says."""
 
+    @property
+    def texts(self) -> dict[str, str | None]:
+        """What a prompt shows besides the question, by placeholder."""
+        return {"target": self.target, "input": self.input, "reference": self.reference, "history": self.history}
+
 
 Answers = Callable[[list[Ask]], Sequence[Verdict]]
 """Answers asks, in order."""

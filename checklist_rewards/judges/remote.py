@@ -134,8 +134,7 @@ class RemoteJudge(Judge):
         served = self._compared()
         rows: dict[tuple[Any, ...], list[int]] = {}
         for place, read in enumerate(asks):
-            about = (read.sample, read.target, read.input, read.reference, read.history)
-            rows.setdefault(about, []).append(place)
+            rows.setdefault((read.sample, *read.texts.values()), []).append(place)
         places = list(rows.values())
         bodies = [_row([asks[place] for place in row]) for row in places]
         keys = [_key(body, served.identity) for body in bodies]

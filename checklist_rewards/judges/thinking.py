@@ -45,7 +45,7 @@ from checklist_rewards.judges.logprob import (
     DEFAULT_MASS_FLOOR,
     Labels,
     LogprobJudge,
-    RenderedRead,
+    Read,
     as_declared,
 )
 from checklist_rewards.judges.questions import FewShot, question_for_reads
@@ -144,7 +144,7 @@ class ThinkingJudge(LogprobJudge):
             again = [question_for_reads(read.item, read.target, self.name)[0] for read in asks]
         rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in self._render(asks)]
         bill = Bill()
-        prompts = [chat_messages(read.system, read.prefix + read.tail) for read in rendered]
+        prompts = [chat_messages(read.about.system, read.about.prefix + read.tail) for read in rendered]
         # Before it writes thoughts, an engine is refused if no label can be read after them.
         engine = self.engine.within(bill=bill)
         replies = sample_replies(engine, prompts, self.sampling, self.store, progress, before=check_continues)
@@ -186,7 +186,7 @@ class ThinkingJudge(LogprobJudge):
             cut_off = cut_off and not closed
         return Thought(text.strip(), cut_off)
 
-    def _vote(self, thought: Thought, read: RenderedRead | None, verdicts: Mapping[Key, Verdict]) -> Verdict:
+    def _vote(self, thought: Thought, read: Read | None, verdicts: Mapping[Key, Verdict]) -> Verdict:
         """The verdict after one thought."""
         if read is None:
             return Verdict(unanswered=thought.unanswered, judge=self.name)
@@ -218,7 +218,7 @@ class ThinkingJudge(LogprobJudge):
         )
 
 
-def _after(read: RenderedRead, thought: Thought, question: str) -> RenderedRead | None:
+def _after(read: Read, thought: Thought, question: str) -> Read | None:
     """The read after a thought; None without a thought."""
     if thought.text is None:
         return None
@@ -228,7 +228,7 @@ def _after(read: RenderedRead, thought: Thought, question: str) -> RenderedRead 
 
 def _together(asks: Sequence[Ask], put: Sequence[tuple[str, Labels]]) -> list[tuple[str, Labels]]:
     """In place of each question, all questions about its target, in order."""
-    about = [(read.sample, read.target, read.input, read.reference, read.history) for read in asks]
+    about = [(read.sample, *read.texts.values()) for read in asks]
     listed: dict[tuple[object, ...], dict[str, None]] = {}
     for key, (question, _) in zip(about, put, strict=True):
         listed.setdefault(key, {})[question] = None
