@@ -189,11 +189,6 @@ class TokenGroup(NamedTuple):
     prefix: list[int]
     tails: list[list[int]]
 
-    def fitting(self, limit: int) -> list[tuple[int, list[int]]]:
-        """Index and ids of the tails whose prompt, with one token for the answer, fits into `limit` tokens."""
-        room = limit - len(self.prefix)
-        return [(index, tail) for index, tail in enumerate(self.tails) if len(tail) < room]
-
 
 class _Text(NamedTuple):
     """A text and the spans of its data."""

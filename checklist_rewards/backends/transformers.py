@@ -105,9 +105,10 @@ from checklist_rewards.backends.trees import (
     Branch,
     Costs,
     Kept,
+    Place,
     TreeRow,
+    branches_of,
     floor_tokens,
-    in_order,
     keep_prefixes,
     tree_rows,
 )
@@ -173,8 +174,6 @@ _CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of
 R = TypeVar("R")
 T = TypeVar("T")
 _TOO_LONG = Answer(None, Unanswered(Reason.TOO_LONG))
-_Place = tuple[int, int]
-"""The numbers of a group and of its tail."""
 
 
 class TransformersBackend(Backend):
@@ -359,21 +358,19 @@ class TransformersBackend(Backend):
     ) -> tuple[list[Answer], Usage]:
         """Read groups with images. Prompts are below their beginning up to the last image, which is kept."""
         reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
-        heads: dict[tuple[int, ...], list[Branch[_Place]]] = {}
-        for number in in_order(tokenized):
-            prefix = tokenized[number].prefix
+        heads: dict[tuple[int, ...], list[Branch[Place]]] = {}
+        fitting = branches_of(tokenized, self.limit)
+        for prefix, tails in fitting:
             end = 1 + max(place for place, token in enumerate(prefix) if token < 0)
-            tails = [(tail, (number, index)) for index, tail in tokenized[number].fitting(self.limit)]
-            if tails:
-                heads.setdefault(tuple(prefix[:end]), []).append((prefix[end:], tails))
+            heads.setdefault(tuple(prefix[:end]), []).append((prefix[end:], tails))
         computed = cached = separate = 0
-        alone: list[Branch[_Place]] = []
+        alone: list[Branch[Place]] = []
         for head, branches in heads.items():
-            whole: list[Branch[_Place]] = [([*head, *rest], tails) for rest, tails in branches]
+            whole: list[Branch[Place]] = [([*head, *rest], tails) for rest, tails in branches]
             if sum(len(tails) for _, tails in branches) == 1:
                 alone += whole
             elif self._shares(head, branches, views):
-                found: list[tuple[TreeRow[_Place], list[Answer]]] = []
+                found: list[tuple[TreeRow[Place], list[Answer]]] = []
                 plan = keep_prefixes(branches, self._costs, head)
                 computed += self._read_below(plan, None, forms, found, alone, views)
                 cached += sum(len(row.values) for row, _ in found)
@@ -385,7 +382,7 @@ class TransformersBackend(Backend):
         rows = [next(tree_rows([(start, [tail])], 0)) for start, tails in alone for tail in tails]
         _enter(zip(rows, self._read_alone([row.ids for row in rows], views, forms), strict=True), reads)
         computed += sum(len(row.ids) for row in rows)
-        prompt_tokens, floor = floor_tokens(tokenized, self.limit)
+        prompt_tokens, floor = floor_tokens(fitting)
         return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed, floor, separate, cached)
 
     def _read_alone(
@@ -412,12 +409,12 @@ class TransformersBackend(Backend):
     def _image_inputs(self, prompts: Sequence[Sequence[int]], views: Views) -> Inputs:
         return views.inputs(prompts, self.device, self.model.dtype)
 
-    def _shares(self, head: Sequence[int], branches: Sequence[Branch[_Place]], views: Views) -> bool:
+    def _shares(self, head: Sequence[int], branches: Sequence[Branch[Place]], views: Views) -> bool:
         """Whether prompts can be read below a beginning with images that is kept. Tried once, on the first prompts for
         which there is enough memory."""
         if self._shares_images is None:
 
-            def tried(some: Sequence[Sequence[Branch[_Place]]]) -> list[bool | None]:
+            def tried(some: Sequence[Sequence[Branch[Place]]]) -> list[bool | None]:
                 return [self._agrees(head, some[0], views)]
 
             can = self.keeps and self._boundary is None
@@ -430,7 +427,7 @@ class TransformersBackend(Backend):
                 )
         return self._shares_images or False
 
-    def _agrees(self, head: Sequence[int], branches: Sequence[Branch[_Place]], views: Views) -> bool:
+    def _agrees(self, head: Sequence[int], branches: Sequence[Branch[Place]], views: Views) -> bool:
         [longest] = sorted(branches, key=lambda branch: -len(branch[0]))[:1]
         rest, tails = longest
         assert self.layers is not None
@@ -472,12 +469,13 @@ class TransformersBackend(Backend):
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
         reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
-        branches, costs = self._branches(tokenized), self._costs
-        below: list[Kept[_Place]] = []
+        fitting = branches_of(tokenized, self.limit)
+        branches, costs = self._by_length(fitting), self._costs
+        below: list[Kept[Place]] = []
         if self.packs and self.keeps:
             plan = keep_prefixes(branches[False], costs)
             branches[False], below = plan.branches, plan.below
-        found: list[tuple[TreeRow[_Place], list[Answer]]] = []
+        found: list[tuple[TreeRow[Place], list[Answer]]] = []
         computed = sum(self._read_below(kept, None, forms, found, branches[False]) for kept in below)
         cached = sum(len(row.values) for row, _ in found)
         room, worth = (self.max_batch_tokens, costs.saves) if self.packs else (0, None)
@@ -486,16 +484,16 @@ class TransformersBackend(Backend):
         answered, more = self._answered(rows, forms)
         _enter([*found, *zip(rows, answered, strict=True)], reads)
         separate = 0 if self.packs else sum(len(row.values) for row in rows)
-        prompt_tokens, floor = floor_tokens(tokenized, self.limit)
+        prompt_tokens, floor = floor_tokens(fitting)
         return reads, Usage(prompt_tokens, computed + more, floor, separate, cached)
 
     def _read_below(
         self,
-        kept: Kept[_Place],
+        kept: Kept[Place],
         above: Past | None,
         forms: Sequence[tuple[int, ...]],
-        found: list[tuple[TreeRow[_Place], list[Answer]]],
-        lost: list[Branch[_Place]],
+        found: list[tuple[TreeRow[Place], list[Answer]]],
+        lost: list[Branch[Place]],
         views: Views | None = None,
     ) -> int:
         """Read the rows below a prefix, and return the number of computed tokens. Prompts that do not fit into memory
@@ -524,19 +522,19 @@ class TransformersBackend(Backend):
         return len(kept.ids) + computed + sum(self._read_below(more, past, forms, found, lost) for more in kept.below)
 
     def _answered(
-        self, rows: Sequence[TreeRow[_Place]], forms: Sequence[tuple[int, ...]], past: Past | None = None
+        self, rows: Sequence[TreeRow[Place]], forms: Sequence[tuple[int, ...]], past: Past | None = None
     ) -> tuple[list[list[Answer]], int]:
         """The reads of each row, and the number of tokens computed for them."""
         computed, before = 0, 0 if past is None else past.length
 
-        def answer(batch: Sequence[TreeRow[_Place]]) -> list[list[Answer]]:
+        def answer(batch: Sequence[TreeRow[Place]]) -> list[list[Answer]]:
             nonlocal computed
             with self.in_turn():
                 logprobs = iter(self._label_logprobs(batch, forms, past).tolist())
             computed += sum(len(row.ids) for row in batch)
             return [[Answer(tuple(next(logprobs))) for _ in row.values] for row in batch]
 
-        def lost(row: TreeRow[_Place]) -> list[Answer]:
+        def lost(row: TreeRow[Place]) -> list[Answer]:
             if len(row.values) > 1:
                 return [read for half in row.halves() for read in _in_memory([half], answer, lost)[0]]
             return [Answer(None, _no_memory(f"a row of {before + len(row.ids)} tokens"))]
@@ -595,18 +593,18 @@ class TransformersBackend(Backend):
                     arrived(index, texts)
         return replies
 
-    def _branches(self, groups: Sequence[TokenGroup]) -> dict[bool, list[Branch[_Place]]]:
-        """The prompts that fit into the context, by whether they are long."""
-        branches: dict[bool, list[Branch[_Place]]] = {False: [], True: []}
-        for number in in_order(groups):
-            group, by_length = groups[number], dict[bool, list[tuple[list[int], _Place]]]()
-            for index, tail in group.fitting(self.limit):
-                by_length.setdefault(self._long(len(group.prefix) + len(tail)), []).append((tail, (number, index)))
-            for long, tails in by_length.items():
-                branches[long] += [(group.prefix, tails)] if self.packs else [(group.prefix, [tail]) for tail in tails]
-        return branches
+    def _by_length(self, branches: Sequence[Branch[Place]]) -> dict[bool, list[Branch[Place]]]:
+        """The prompts by whether they are long, each in a branch of its own if the model cannot pack them."""
+        found: dict[bool, list[Branch[Place]]] = {False: [], True: []}
+        for prefix, tails in branches:
+            by_length: dict[bool, list[tuple[Sequence[int], Place]]] = {}
+            for tail in tails:
+                by_length.setdefault(self._long(len(prefix) + len(tail[0])), []).append(tail)
+            for long, some in by_length.items():
+                found[long] += [(prefix, some)] if self.packs else [(prefix, [tail]) for tail in some]
+        return found
 
-    def _kind(self, row: TreeRow[_Place]) -> tuple[bool, bool, int]:
+    def _kind(self, row: TreeRow[Place]) -> tuple[bool, bool, int]:
         """What rows of one forward pass have in common: whether they are long, and have several prompts; and their
         length, for a model that padding affects."""
         reach = max(depth + length for depth, length in zip(row.depths, row.lengths, strict=True))
@@ -771,7 +769,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or _CPU_OUT_OF_MEMORY.search(str(error)) is not None
 
 
-def _enter(rows: Iterable[tuple[TreeRow[_Place], list[Answer]]], reads: list[list[Answer]]) -> None:
+def _enter(rows: Iterable[tuple[TreeRow[Place], list[Answer]]], reads: list[list[Answer]]) -> None:
     """Put the answers of rows into their places."""
     for row, answers in rows:
         for (number, index), read in zip(row.values, answers, strict=True):

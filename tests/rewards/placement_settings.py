@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.backends.live import LiveBackend, frozen
+from checklist_rewards.backends.trees import branches_of
 from checklist_rewards.rewards.placement import references_of
 from checklist_rewards.rewards.trl import ChecklistReward
 
@@ -205,11 +206,12 @@ def prompts_of(bound: LiveBackend, reads: list) -> tuple[list[tuple[list[int], l
     prompts, given = [], []
     for groups, labels, (answers, _) in reads:
         rest, forms = iter(answers), bound.tokens.label_groups(labels)
-        for group in bound.tokens.groups(groups):
-            found = [next(rest) for _ in group.tails]
-            for index, tail in group.fitting(bound.limit):
-                prompts.append(([*group.prefix, *tail], forms))
-                given.append(torch.tensor(found[index].logprobs).softmax(-1)[0].item())
+        tokenized = bound.tokens.groups(groups)
+        found = [[next(rest) for _ in group.tails] for group in tokenized]
+        for prefix, tails in branches_of(tokenized, bound.limit):
+            for tail, (number, index) in tails:
+                prompts.append(([*prefix, *tail], forms))
+                given.append(torch.tensor(found[number][index].logprobs).softmax(-1)[0].item())
     every = max(1, len(prompts) // SEPARATE)
     return prompts[::every], given[::every]
 
