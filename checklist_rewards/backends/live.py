@@ -45,7 +45,6 @@ from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, TreeRow, tree_rows
 from checklist_rewards.backends.vision import load_processor
 from checklist_rewards.errors import ChecklistRewardsError, ModelError
-from checklist_rewards.images import images_in
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _SAMPLED = 4096
@@ -223,7 +222,7 @@ class LiveBackend(TransformersBackend):
         """Compute the log-probabilities of the labels; see [`TransformersBackend.read`]. If the forward pass is
         collective, only within [`together`]."""
         self._check_weights()
-        if self._gathered is not None and any(images_in(group.prefix, *group.tails) for group in groups):
+        if self._gathered is not None and any(group.sees for group in groups):
             raise ModelError(
                 f"each rank has a part of the weights of {self.model_name!r} (FSDP or ZeRO-3), so they cannot read "
                 "prompts with images; name a judge of its own, or judge by text alone with images='ignore'."

@@ -515,9 +515,10 @@ class TransformersBackend(Backend):
         rows = kept.rows(self._costs)
         answered, computed = self._answered(rows, forms, past)
         for row, answers in zip(rows, answered, strict=True):
-            for (ids, place), answer in zip(row.prompts(), answers, strict=True):
-                if answer.unanswered is not None:
-                    lost.append((kept.prefix + ids, [((), place)]))
+            if any(answer.unanswered is not None for answer in answers):
+                for (ids, place), answer in zip(row.prompts(), answers, strict=True):
+                    if answer.unanswered is not None:
+                        lost.append((kept.prefix + ids, [((), place)]))
         found += zip(rows, answered, strict=True)
         return len(kept.ids) + computed + sum(self._read_below(more, past, forms, found, lost) for more in kept.below)
 
