@@ -428,8 +428,7 @@ class TransformersBackend(Backend):
         return self._shares_images or False
 
     def _agrees(self, head: Sequence[int], branches: Sequence[Branch[Place]], views: Views) -> bool:
-        [longest] = sorted(branches, key=lambda branch: -len(branch[0]))[:1]
-        rest, tails = longest
+        rest, tails = max(branches, key=lambda branch: len(branch[0]))
         assert self.layers is not None
         with self.in_turn(), self._positions(), Precision.of(self.model) as precision:
             plain = torch.cat(
