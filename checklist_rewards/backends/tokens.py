@@ -57,6 +57,7 @@ from checklist_rewards.backends.packaged import PACKAGED, packaged_folder
 from checklist_rewards.backends.templates import NO_FORMAT, QUOTED_END, ChatTemplate, Frame
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import images_in
+from checklist_rewards.markers import END_THINK
 from checklist_rewards.prompts import chat_messages
 
 _SHAPE = re.compile(r"<[|｜].+[|｜]>")
@@ -180,7 +181,6 @@ _SEAM_WITHIN = 400
 _CONTEXT = re.compile(r"\S{1,16}\Z")
 _CHECKED_BEFORE = 200
 _MOST_SEAMS = 4096
-_END_THINK = "</think>"
 
 
 class TokenGroup(NamedTuple):
@@ -283,14 +283,14 @@ class ChatTokenizer:
         if self.template.reader.drops_markers:
             return self.template.reply(self.template.reader.decode([ids])[0])
         text = self._decoded(ids)
-        end = self.tokenizer.convert_tokens_to_ids(_END_THINK) if _END_THINK in text else None
-        if end is not None and self.tokenizer.convert_ids_to_tokens(end) != _END_THINK:
+        end = self.tokenizer.convert_tokens_to_ids(END_THINK) if END_THINK in text else None
+        if end is not None and self.tokenizer.convert_ids_to_tokens(end) != END_THINK:
             end = None  # the unknown token
-        if end is not None and text.count(_END_THINK) > list(ids).count(end):
+        if end is not None and text.count(END_THINK) > list(ids).count(end):
             parts: list[list[int]] = [[]]
             for token in ids:
                 parts = [*parts, []] if token == end else [*parts[:-1], [*parts[-1], token]]
-            text = _END_THINK.join(self._decoded(part).replace(_END_THINK, QUOTED_END) for part in parts)
+            text = END_THINK.join(self._decoded(part).replace(END_THINK, QUOTED_END) for part in parts)
         return self.template.reply(text)
 
     def _decoded(self, ids: Sequence[int]) -> str:

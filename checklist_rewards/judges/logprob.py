@@ -271,7 +271,8 @@ class LogprobJudge(Judge):
         rendered: list[Read] = []
         for read, (question, labels) in zip(asks, self._questions(asks), strict=True):
             prompt = self.prompt if read.item.options is None else self.options_prompt
-            about = (prompt.name, *labels, read.input, read.reference, read.history, read.target)
+            own = labels if self._labels_apart else ()
+            about = (prompt.name, *own, read.input, read.reference, read.history, read.target)
             if (known := groups.get(about)) is None:
                 group, key = self._group(read, prompt, labels)
                 known = groups[about] = group, frame(key)
@@ -411,7 +412,6 @@ def _loaded(text: str, labels: Labels) -> Answer:
 
 
 _ENCODER_FORMAT = "encoder-read-1"
-_LABELS = {YES: YES, NO: NO}
 
 
 class EncoderJudge(LogprobJudge):
@@ -447,10 +447,6 @@ class EncoderJudge(LogprobJudge):
             raise ChecklistError(
                 f"{where}, item {item.id} ({item.question!r}): it has options, but an encoder only answers yes or no."
             )
-
-    @override
-    def _questions(self, asks: Sequence[Ask]) -> list[tuple[str, Labels]]:
-        return [(read.item.question, _LABELS) for read in asks]
 
     @override
     def _group(self, read: Ask, prompt: PromptTemplate, labels: Labels) -> tuple[ReadGroup, Key]:

@@ -33,6 +33,7 @@ from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS
 from checklist_rewards.judges.settings import JudgeConfig
+from checklist_rewards.markers import END_THINK, THINK
 from checklist_rewards.prompts import PromptTemplate, chat_messages
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.scores.reasons import Unanswered
@@ -345,6 +346,6 @@ def _tail(tokens: Any, prompt: PromptTemplate, item: ProbeItem) -> str:
 
 def _thinking(tail: str | None, openings: Sequence[str | None]) -> Thinking | None:
     if tail is None:
-        return "open" if any(opening and opening.lstrip().startswith("<think>") for opening in openings) else None
-    opened = tail.rfind("<think>")
-    return "none" if opened < 0 else "closed" if tail.rfind("</think>") > opened else "open"
+        return "open" if any(opening and opening.lstrip().startswith(THINK) for opening in openings) else None
+    opened = tail.rfind(THINK)
+    return "none" if opened < 0 else "closed" if tail.rfind(END_THINK) > opened else "open"

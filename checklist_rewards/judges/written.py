@@ -61,7 +61,7 @@ from checklist_rewards.backends.replies import NoReply, extract_json, json_value
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Ask, Judge, counted, missed_quorum
+from checklist_rewards.judges.base import Ask, Judge, by_sample, counted, missed_quorum
 from checklist_rewards.judges.labels import named
 from checklist_rewards.judges.questions import (
     FewShot,
@@ -380,11 +380,8 @@ class _Sheet:
 
 def _sheets(asks: Sequence[Ask], most: int | None) -> list[_Sheet]:
     """The reads by sample; those of a sample with more than `most` in several sheets."""
-    samples: dict[tuple[Any, ...], list[int]] = {}
-    for place, read in enumerate(asks):
-        samples.setdefault((read.sample, *read.texts.values()), []).append(place)
     sheets = []
-    for places in samples.values():
+    for places in by_sample(asks):
         calls = 1 if most is None else math.ceil(len(places) / most)
         for number in range(calls):
             own = places[number * len(places) // calls : (number + 1) * len(places) // calls]
