@@ -203,10 +203,7 @@ Arrived = Callable[[int, list[Reply]], None]
 
 
 def is_kept(outcome: Answer | Reply) -> bool:
-    """Whether to store this result, because a retry would give the same one. Numbers that are no log-probabilities are
-    never stored."""
-    if isinstance(outcome, Answer) and not_logprobs(outcome.logprobs or (), distinct=False) is not None:
-        return False
+    """Whether to store this result, because a retry would give the same one."""
     return outcome.keep and not is_transient(outcome.unanswered)
 
 

@@ -350,9 +350,9 @@ class LogprobJudge(Judge):
         except BaseException:
             self._pace = Pace()  # restart with small chunks, so that the next call stores its first answers early
             raise
-        fresh = dict(zip(keys, answers, strict=True))
         if usage.completion_tokens is None:  # one per answered read
-            usage = replace(usage, completion_tokens=sum(read.unanswered is None for read in fresh.values()))
+            usage = replace(usage, completion_tokens=sum(read.unanswered is None for read in answers))
+        fresh = dict(zip(keys, map(_checked, answers), strict=True))
         return fresh, Receipt(calls=len(keys), engine_seconds=time.perf_counter() - started, **asdict(usage))
 
     def _verdict(self, read: Answer, labels: Labels, judge: str) -> Verdict:
@@ -360,9 +360,6 @@ class LogprobJudge(Judge):
             if read.label is not None:
                 return Verdict(answer=labels[read.label], judge=judge, method="word")
             return Verdict(unanswered=read.unanswered, judge=judge)
-        if (reason := not_logprobs(read.logprobs, distinct=False)) is not None:
-            finite = all(logprob < math.inf for logprob in read.logprobs)  # False for NaN, also of numpy
-            return Verdict(unanswered=reason if finite else Unanswered(Reason.NOT_FINITE), judge=judge)
         top = max(read.logprobs)
         if top == -math.inf:
             return Verdict(unanswered=Unanswered(Reason.OFF_LABEL), mass=0.0, judge=judge)
@@ -373,6 +370,15 @@ class LogprobJudge(Judge):
         unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
         method = self._method or ("logprobs" if read.exact else "top_logprobs")
         return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=method)
+
+
+def _checked(read: Answer) -> Answer:
+    """The answer of an engine; unanswered and not stored, if its numbers are no log-probabilities."""
+    logprobs = read.logprobs or ()
+    if (reason := not_logprobs(logprobs, distinct=False)) is None:
+        return read
+    finite = all(logprob < math.inf for logprob in logprobs)  # False for NaN, also of numpy
+    return Answer(None, reason if finite else Unanswered(Reason.NOT_FINITE), keep=False)
 
 
 def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
