@@ -41,7 +41,7 @@ from checklist_rewards.backends.inputs import Past, base_of
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir, vision_class
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
 from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
-from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.backends.transformers import TransformersBackend, placed
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, TreeRow, tree_rows
 from checklist_rewards.backends.vision import load_processor
 from checklist_rewards.errors import ChecklistRewardsError, ModelError
@@ -277,12 +277,12 @@ class LiveBackend(TransformersBackend):
 
     def _answered(
         self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]], past: Past | None = None
-    ) -> tuple[list[list[Answer]], int]:
+    ) -> tuple[dict[int, Answer], int]:
         if self._gathered is None:
             return super()._answered(rows, forms, past)
         answers = self._round("rows", (rows, tuple(forms)))
         assert answers is not None
-        return answers, sum(len(row.ids) for row in rows)
+        return placed(rows, answers), sum(len(row.ids) for row in rows)
 
     def _round(self, kind: str, asked: Any) -> list[list[Answer]] | None:
         """Read the rows of all ranks together. Returns the reads of each row of this rank; None if no rank asks."""

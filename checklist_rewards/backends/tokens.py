@@ -510,25 +510,20 @@ class Bounds:
         self._thinking = THINKING_TOKENS if thinks(model) else 0
         self._answer = 1 + (requests - 1) * WORD_TOKENS + requests * self._thinking
 
-    def reads(self, groups: Sequence[ReadGroup]) -> list[list[Tokens]]:
-        """Bounds for label reads: one list per group with one entry per tail."""
+    def reads(self, groups: Sequence[ReadGroup]) -> list[Tokens]:
+        """Bounds for label reads, in order."""
         if self.tokens is not None:
             tokenized = self.tokens.groups_ahead(groups)
-            sizes = [[len(group.prefix) + len(tail) for tail in group.tails] for group in tokenized]
+            sizes = [len(group.prefix) + len(tail) for group in tokenized for tail in group.tails]
         else:
             prefixes = [_bytes((group.system or "") + group.prefix) for group in groups]
             sizes = [
-                [
-                    size + _bytes(tail + "".join((w.thought, w.question) if w else ())) + TEMPLATE_TOKENS
-                    for tail, w in zip_longest(group.tails, group.written)
-                ]
+                size + _bytes(tail + "".join((w.thought, w.question) if w else ())) + TEMPLATE_TOKENS
                 for size, group in zip(prefixes, groups, strict=True)
+                for tail, w in zip_longest(group.tails, group.written)
             ]
-        images = [[_of_images(group.prefix, tail) for tail in group.tails] for group in groups]
-        return [
-            [Tokens(self.requests * (size + more), self._answer) for size, more in zip(*both, strict=True)]
-            for both in zip(sizes, images, strict=True)
-        ]
+        images = [_of_images(group.prefix, tail) for group in groups for tail in group.tails]
+        return [Tokens(self.requests * sum(both), self._answer) for both in zip(sizes, images, strict=True)]
 
     def reply(self, messages: Messages, sampling: Sampling) -> Tokens:
         """Bound for `sampling.n` replies to one prompt."""

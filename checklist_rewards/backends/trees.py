@@ -29,6 +29,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -39,8 +40,6 @@ T = TypeVar("T")
 
 Branch = tuple[Sequence[int], Sequence[tuple[Sequence[int], T]]]
 """Token ids with which some prompts start, and the rest of each prompt with what belongs to it."""
-Place = tuple[int, int]
-"""The numbers of a group and of its tail."""
 
 
 MAX_BATCH_TOKENS = 8192
@@ -83,11 +82,6 @@ class Costs(NamedTuple):
         shared = self.one * min(1.0, (past + width) / self.batch) if past else 0.0
         return width + (width * (past + width) + self.copied * past) / self.even + shared
 
-    def prefix(self, width: int, past: int) -> float:
-        """A pass of tokens that are kept."""
-        pairs = width * (width + past) if past else width * (width / 2 + self.skipped)
-        return self.one + width + pairs / self.even
-
     def rows(self, shared: int, own: int, count: int, past: int) -> float:
         """`count` branches with `own` tokens together, in rows that start with `shared` tokens more."""
         cheapest, most = float("inf"), 1
@@ -105,8 +99,9 @@ class Costs(NamedTuple):
 
     def keeps(self, shared: int, own: int, count: int, past: int) -> bool:
         """Whether `shared` tokens with which `count` branches start should be computed once and kept."""
-        kept = self.prefix(shared, past) + self.rows(0, own, count, past + shared)
-        return kept < self.rows(shared, own, count, past)
+        pairs = shared * (shared + past) if past else shared * (shared / 2 + self.skipped)
+        kept = self.one + shared + pairs / self.even
+        return kept + self.rows(0, own, count, past + shared) < self.rows(shared, own, count, past)
 
 
 CPU = Costs(even=4.5, one=32, batch=2048)
@@ -230,15 +225,16 @@ def tree_rows(
         yield tree.row()
 
 
-def branches_of(groups: Sequence[TokenGroup], limit: int) -> list[Branch[Place]]:
-    """The prompts that fit, with one token for the answer, into `limit` tokens. Groups that start with the same tokens
-    are adjacent."""
+def branches_of(groups: Sequence[TokenGroup], limit: int) -> list[Branch[int]]:
+    """The prompts that fit, with one token for the answer, into `limit` tokens, each with its number among all. Groups
+    that start with the same tokens are adjacent."""
     keys = [array("q", group.prefix).tobytes() for group in groups]
-    branches: list[Branch[Place]] = []
+    first = [0, *accumulate(len(group.tails) for group in groups)]
+    branches: list[Branch[int]] = []
     for number in sorted(range(len(groups)), key=keys.__getitem__):
         prefix, tails = groups[number]
         room = limit - len(prefix)
-        if fitting := [(tail, (number, index)) for index, tail in enumerate(tails) if len(tail) < room]:
+        if fitting := [(tail, place) for place, tail in enumerate(tails, first[number]) if len(tail) < room]:
             branches.append((prefix, fitting))
     return branches
 

@@ -123,7 +123,7 @@ class Counter(Backend):
     @override
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Count the reads; none is answered."""
-        self._count([tokens for group in self.bounds.reads(groups) for tokens in group])
+        self._count(self.bounds.reads(groups))
         if self.bounds.tokens is not None:
             self.floor_tokens += floor_tokens(branches_of(self.bounds.tokens.groups(groups), _ANY_LENGTH))[1]
         return [Answer(None, _UNANSWERED)] * sum(len(group.tails) for group in groups), Usage()

@@ -138,9 +138,9 @@ def test_reads_that_share_a_thought_have_it_in_their_prefix():
     assert separate == sum(map(len, whole))
     assert floor == len(shared.prefix) + sum(map(len, shared.tails)) < separate / 2
     bounds = Bounds("m", chat).reads([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
-    assert [bound.prompt for bound in bounds[0]] == [len(ids) for ids in whole]
+    assert [bound.prompt for bound in bounds] == [len(ids) for ids in whole]
     by_bytes = Bounds("m").reads([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
-    assert all(many.prompt >= few.prompt for many, few in zip(by_bytes[0], bounds[0], strict=True))
+    assert all(many.prompt >= few.prompt for many, few in zip(by_bytes, bounds, strict=True))
 
 
 def test_a_read_without_a_thought_is_what_it_was():

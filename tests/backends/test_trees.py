@@ -77,9 +77,7 @@ def test_groups_that_start_alike_are_adjacent():
     prefixes = [[9, 1, 4], [300, 2], [9, 1], [300, 1], [9, 2], [9, 1, 4, 4]]
     order = branches_of([TokenGroup(prefix, [[0]]) for prefix in prefixes], 100)
     firsts = [prefix[:2] for prefix, _ in order]
-    assert sorted(number for _, [(_, (number, _))] in order) == list(range(6))
-    assert (
-        all(prefix == prefixes[number] for prefix, [(_, (number, _))] in order)
-        and len({tuple(first) for first in firsts}) == 4
-    )
+    assert sorted(place for _, [(_, place)] in order) == list(range(6))
+    assert all(prefix == prefixes[place] for prefix, [(_, place)] in order)
+    assert len({tuple(first) for first in firsts}) == 4
     assert sum(one != other for one, other in zip(firsts, firsts[1:], strict=False)) == 3

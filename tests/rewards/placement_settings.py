@@ -205,13 +205,11 @@ def prompts_of(bound: LiveBackend, reads: list) -> tuple[list[tuple[list[int], l
     """Some of the prompts that were read, with the forms of the labels, and P(yes) of each."""
     prompts, given = [], []
     for groups, labels, (answers, _) in reads:
-        rest, forms = iter(answers), bound.tokens.label_groups(labels)
-        tokenized = bound.tokens.groups(groups)
-        found = [[next(rest) for _ in group.tails] for group in tokenized]
-        for prefix, tails in branches_of(tokenized, bound.limit):
-            for tail, (number, index) in tails:
+        forms = bound.tokens.label_groups(labels)
+        for prefix, tails in branches_of(bound.tokens.groups(groups), bound.limit):
+            for tail, place in tails:
                 prompts.append(([*prefix, *tail], forms))
-                given.append(torch.tensor(found[number][index].logprobs).softmax(-1)[0].item())
+                given.append(torch.tensor(answers[place].logprobs).softmax(-1)[0].item())
     every = max(1, len(prompts) // SEPARATE)
     return prompts[::every], given[::every]
 

@@ -36,7 +36,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -266,8 +265,7 @@ class Shape(TransformersBackend):
 
     def read(self, groups: Any, labels: Any) -> Any:
         """As the engine reads texts, of groups that are token ids."""
-        answers, usage = self._read_texts(groups, labels)
-        return list(chain.from_iterable(answers)), usage
+        return self._read_texts(groups, labels)
 
 
 def random_model(shape: dict[str, Any], device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Any:
