@@ -82,6 +82,11 @@ class Costs(NamedTuple):
         shared = self.one * min(1.0, (past + width) / self.batch) if past else 0.0
         return width + (width * (past + width) + self.copied * past) / self.even + shared
 
+    def prefix(self, width: int, past: int) -> float:
+        """A pass of tokens that are kept."""
+        pairs = width * (width + past) if past else width * (width / 2 + self.skipped)
+        return self.one + width + pairs / self.even
+
     def rows(self, shared: int, own: int, count: int, past: int) -> float:
         """`count` branches with `own` tokens together, in rows that start with `shared` tokens more."""
         cheapest, most = float("inf"), 1
@@ -99,9 +104,8 @@ class Costs(NamedTuple):
 
     def keeps(self, shared: int, own: int, count: int, past: int) -> bool:
         """Whether `shared` tokens with which `count` branches start should be computed once and kept."""
-        pairs = shared * (shared + past) if past else shared * (shared / 2 + self.skipped)
-        kept = self.one + shared + pairs / self.even
-        return kept + self.rows(0, own, count, past + shared) < self.rows(shared, own, count, past)
+        kept = self.prefix(shared, past) + self.rows(0, own, count, past + shared)
+        return kept < self.rows(shared, own, count, past)
 
 
 CPU = Costs(even=4.5, one=32, batch=2048)

@@ -88,7 +88,8 @@ def group_by_prefix(reads: Sequence[Read]) -> list[list[Read]]:
     """
     groups: dict[tuple[str, str, tuple[tuple[str, str], ...], str], list[Read]] = {}
     for read in reads:
-        about, thought = read.about, read.written.thought if read.written is not None and read.written.question else ""
+        about, written = read.about, read.written
+        thought = written.thought if written is not None and written.question else ""
         groups.setdefault((about.system or "", about.prefix, about.context, thought), []).append(read)
     return [groups[about] for about in sorted(groups)]
 
