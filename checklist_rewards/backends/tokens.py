@@ -232,6 +232,7 @@ class ChatTokenizer:
         self.encoder = TextEncoder(tokenizer)
         self.template = ChatTemplate(tokenizer)
         self._frames: dict[tuple[str | None, bool], Frame] = {}
+        """The text around a user message, by system prompt and whether a thought follows."""
         self._seams: dict[tuple[str, str], int | None] = {}
         self._spellings: dict[str, tuple[int, ...]] | None = None
         self._ahead: tuple[Sequence[ReadGroup], list[TokenGroup]] | None = None
@@ -242,7 +243,13 @@ class ChatTokenizer:
         if ahead is not None and ahead[0] is groups:
             self._ahead = None
             return ahead[1]
-        return self.framed_groups(groups, [self.frame(group) for group in groups])
+        frames = []
+        for group in groups:
+            key = group.system, bool(group.written)
+            if key not in self._frames:
+                self._frames[key] = self.template.frame(group.system, think=bool(group.written))
+            frames.append(self._frames[key])
+        return self.framed_groups(groups, frames)
 
     def framed_groups(self, groups: Sequence[ReadGroup], frames: Sequence[Frame]) -> list[TokenGroup]:
         """As [`groups`], with the text around each group's user message."""
@@ -398,13 +405,6 @@ class ChatTokenizer:
         for text, spans in map(self.template.thoughts.around, group.written):
             feet.append(_Text(frame.foot + text, tuple((start + first, start + last) for first, last in spans)))
         return feet
-
-    def frame(self, group: ReadGroup) -> Frame:
-        """The text around the user message of a group."""
-        key = group.system, bool(group.written)
-        if key not in self._frames:
-            self._frames[key] = self.template.frame(group.system, think=bool(group.written))
-        return self._frames[key]
 
 
 def shared_prefix(prompts: Sequence[Ids]) -> TokenGroup:

@@ -604,7 +604,9 @@ class TransformersBackend(Backend):
     def _kind(self, row: TreeRow[int]) -> tuple[bool, bool, int]:
         """What rows of one forward pass have in common: whether they are long, and have several prompts; and their
         length, for a model that padding affects."""
-        reach = max(depth + length for depth, length in zip(row.depths, row.lengths, strict=True))
+        reach = 0
+        if self._boundary is not None:
+            reach = max(depth + length for depth, length in zip(row.depths, row.lengths, strict=True))
         return self._long(reach), len(row.values) > 1, 0 if self.pads else len(row.ids)
 
     def _long(self, length: int) -> bool:
