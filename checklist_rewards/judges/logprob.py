@@ -35,7 +35,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -162,6 +162,8 @@ DEFAULT_PROMPT = "judges/item"
 OPTIONS_PROMPT = "judges/options"
 DEFAULT_MASS_FLOOR = 0.5
 _FORMAT = "label-read-3"
+_shared_key = lru_cache(maxsize=128)(key_of)
+"""Keys of what the reads about many texts have in common: labels and rules, and the input of several completions."""
 
 
 class LogprobJudge(Judge):
@@ -287,8 +289,8 @@ class LogprobJudge(Judge):
     def _group(self, read: Ask, prompt: PromptTemplate, labels: Labels) -> tuple[ReadGroup, Key]:
         """The prompt of a read up to its question, and the key of all that its answer depends on but the question."""
         prefix, system = prompt.prefix(**read.texts), prompt.system or ""
-        start = key_of(prompt.name, system, *(text or "" for text in (read.input, read.reference, read.history)))
-        base = key_of(_FORMAT, self.engine.identity, *labels, system)
+        start = _shared_key(prompt.name, system, read.input or "", read.reference or "", read.history or "")
+        base = _shared_key(_FORMAT, self.engine.identity, *labels, system)
         return ReadGroup(prompt.system, prefix, start=start), key_of(base, prefix)
 
     def _questions(self, asks: Sequence[Ask]) -> list[tuple[str, Labels]]:
