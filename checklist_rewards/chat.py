@@ -36,6 +36,7 @@ from checklist_rewards.markers import (
     CONTROL,
     CONTROL_AT_END,
     DROPPED_CHANNELS,
+    END_THINK,
     END_TOKEN,
     GRAMMAR,
     LEADING,
@@ -47,6 +48,7 @@ from checklist_rewards.markers import (
     PLAIN,
     SECTIONS,
     STRIKE,
+    THINK,
     WHOLE_CHANNELS,
     Grammar,
     Parsed,
@@ -72,7 +74,6 @@ from checklist_rewards.messages import (
 Part = Literal["answer", "transcript"]
 """What of a completion of several messages is judged: the final answer, or all messages."""
 
-_THINK, _END_THINK = "<think>", "</think>"
 _PASS_TAGS = "Pass thinking_tags=(OPENING, CLOSING), or thinking_tags=() if the policy writes no thoughts."
 _FEW = 4
 """Completions that must start with the same unknown token before it is refused."""
@@ -272,7 +273,7 @@ def _own_text(
 
 
 def _thinking_block(thought: str) -> str:
-    return f"{_THINK}\n{thought}\n{_END_THINK}\n\n"
+    return f"{THINK}\n{thought}\n{END_THINK}\n\n"
 
 
 # ----- completions -----

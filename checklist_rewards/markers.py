@@ -19,6 +19,8 @@ TargetState = Literal["answered", "cut", "cut_in_thought", "unfinished", "empty"
 """What a policy made of its turn; see [`Target`]."""
 NO_ANSWER_STATES = frozenset({"cut_in_thought", "unfinished", "empty"})
 """The states without an answer that could be judged."""
+THINK, END_THINK = "<think>", "</think>"
+"""The tags around a thought in the texts of this package."""
 
 
 class Section(NamedTuple):

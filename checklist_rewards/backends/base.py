@@ -93,7 +93,7 @@ class ReadGroup:
 
     system: str | None
     prefix: str
-    tails: tuple[str, ...]
+    tails: tuple[str, ...] = ()
     context: tuple[tuple[str, str], ...] = ()
     """Name and text of the input and the reference, for an encoder, whose prefix is the target alone. Prompts contain
     them in the prefix."""
@@ -204,10 +204,7 @@ Arrived = Callable[[int, list[Reply]], None]
 
 
 def is_kept(outcome: Answer | Reply) -> bool:
-    """Whether to store this result, because a retry would give the same one. Numbers that are no log-probabilities are
-    never stored."""
-    if isinstance(outcome, Answer) and not_logprobs(outcome.logprobs or (), distinct=False) is not None:
-        return False
+    """Whether to store this result, because a retry would give the same one."""
     return outcome.keep and not is_transient(outcome.unanswered)
 
 

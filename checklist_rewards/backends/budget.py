@@ -26,7 +26,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, chain
 from typing import Any, Protocol, Self, TypeVar
 
 from checklist_rewards.backends.base import (
@@ -299,28 +299,28 @@ class Budget:
     def read(self, engine: Payer, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Answer the reads that fit the budget; the others are unanswered. Without any money left, the engine is not
         loaded."""
-        places = [(number, index) for number, group in enumerate(groups) for index in range(len(group.tails))]
-        bounds: list[Tokens] = [] if self.is_spent else list(chain(*_bounds(engine).reads(groups)))
+        count = sum(len(group.tails) for group in groups)
+        bounds: list[Tokens] = [] if self.is_spent else _bounds(engine).reads(groups)
         usages: list[Usage] = []
         answers: list[Answer] = []
         while piece := self._piece(engine, bounds[len(answers) :]):
-            batch = places[len(answers) : len(answers) + len(piece.bounds)]
+            size = len(piece.bounds)
             with self._paid(engine, piece):
                 try:
                     # The engine has the tokens of the same object from the bounds.
-                    part = groups if len(batch) == len(places) else _grouped(groups, batch)
+                    part = groups if size == count else _part(groups, len(answers), len(answers) + size)
                     fresh, usage = engine.load().read(part, labels)
                 except BackendError as error:
                     if not answers:
                         raise
-                    fresh, usage = [Answer(None, Unanswered(Reason.BACKEND_ERROR, str(error)))] * len(batch), Usage()
+                    fresh, usage = [Answer(None, Unanswered(Reason.BACKEND_ERROR, str(error)))] * size, Usage()
                 answered = sum(read.unanswered is None for read in fresh)
                 piece.completion = answered if usage.completion_tokens is None else usage.completion_tokens
                 piece.prompt = usage.prompt_tokens or (sum(bound.prompt for bound in piece.bounds) * bool(answered))
             usages.append(usage)
             answers += fresh
         refused = Answer(None, self._refusal(engine, bounds[len(answers) :]))
-        return answers + [refused] * (len(places) - len(answers)), Usage.total(usages)
+        return answers + [refused] * (count - len(answers)), Usage.total(usages)
 
     def generate(
         self, engine: Payer, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
@@ -413,11 +413,12 @@ def _billed(replies: Sequence[Reply], bound: Tokens) -> tuple[int, int]:
     return (prompt or bound.prompt if reply_bytes else prompt), completion or min(reply_bytes, bound.completion)
 
 
-def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, int]]) -> list[ReadGroup]:
-    """A part of the reads of `groups`, grouped by prefix. `places` has pairs of group number and index of the tail."""
-    parts = []
-    for number, some in groupby(places, key=lambda place: place[0]):
-        group, indices = groups[number], [index for _, index in some]
-        written = tuple(group.written[index] for index in indices) if group.written else ()
-        parts.append(replace(group, tails=tuple(group.tails[index] for index in indices), written=written))
+def _part(groups: Sequence[ReadGroup], start: int, stop: int) -> list[ReadGroup]:
+    """The reads of `groups` from number `start` to `stop`, which is left out."""
+    parts, first = [], 0
+    for group in groups:
+        cut = slice(max(0, start - first), max(0, stop - first))
+        if group.tails[cut]:
+            parts.append(replace(group, tails=group.tails[cut], written=group.written[cut]))
+        first += len(group.tails)
     return parts

@@ -143,8 +143,8 @@ class EncoderBackend(Backend):
         if tuple(labels) != ("yes", "no"):
             raise ModelError(f"an encoder answers yes or no; it cannot be used with the labels {', '.join(labels)}.")
         rows, floor_tokens = rows_of(self.texts, self.model, groups)
-        best: dict[Any, float] = {}
-        broken = set()
+        best: dict[int, float] = {}
+        broken: set[int] = set()
         try:
             for batch in batches(rows, _BATCH_TOKENS, pads=self.pads):
                 with self._lock, torch.inference_mode():
@@ -157,11 +157,8 @@ class EncoderBackend(Backend):
         except (RuntimeError, MemoryError) as error:
             raise BackendError(f"the encoder failed: {first_line(error)}") from error
         answers = [
-            Answer(None, Unanswered(Reason.NOT_FINITE))
-            if (group, tail) in broken
-            else _answer(best.get((group, tail)))
-            for group, read_group in enumerate(groups)
-            for tail in range(len(read_group.tails))
+            Answer(None, Unanswered(Reason.NOT_FINITE)) if place in broken else _answer(best.get(place))
+            for place in range(sum(len(group.tails) for group in groups))
         ]
         separate = sum(row.length + (len(row.questions) - 1) * row.shared for row in rows)
         return answers, Usage(separate, sum(row.length for row in rows), floor_tokens)

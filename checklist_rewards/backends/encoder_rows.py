@@ -60,7 +60,7 @@ class EncoderRow(NamedTuple):
     """One input row: a window of a target, its context, and its questions with the places of their answers."""
 
     target: list[int]
-    questions: list[tuple[Any, list[int]]]
+    questions: list[tuple[int, list[int]]]
     kinds: list[int] | None = None
     """Token types of a pair, whose `target` also contains the question: 0 for the first text, 1 for the second. In a
     matched pair, 1 for tokens that occur in both texts."""
@@ -143,8 +143,8 @@ def rows_of(
             model's number of positions.
 
     Returns:
-        `tuple[list[EncoderRow], int]`: The rows, in which the place of a question is (index of the group, index of the
-        question); and the number of tokens with each target and its context once, and each question once.
+        `tuple[list[EncoderRow], int]`: The rows, in which the place of a question is its number among those of all
+        groups; and the number of tokens with each target and its context once, and each question once.
     """
     longest = texts.tokenizer.model_max_length
     limit = min(longest, getattr(model.config, "max_position_embeddings", longest))
@@ -155,11 +155,12 @@ def rows_of(
     ids_of = dict(zip(distinct, texts.tokens(distinct), strict=True))
     targets = texts.tokens([group.prefix for group in groups])
     rows: list[EncoderRow] = []
-    floor_tokens = 0
-    for number, (tokens, texts_by_name) in enumerate(zip(targets, contexts, strict=True)):
+    floor_tokens = first = 0
+    for group, tokens, texts_by_name in zip(groups, targets, contexts, strict=True):
         context = {name: ids for name, text in texts_by_name.items() if (ids := ids_of[text])}
-        questions = [(place, ids_of[tail]) for place, tail in enumerate(groups[number].tails)]
-        fitting = [((number, place), ids) for place, ids in questions if len(ids) <= MAX_QUESTION]
+        questions = [(place, ids_of[tail]) for place, tail in enumerate(group.tails, first)]
+        fitting = [(place, ids) for place, ids in questions if len(ids) <= MAX_QUESTION]
+        first += len(questions)
         floor_tokens += len(tokens) + 2 + sum(len(ids) + 2 for _, ids in fitting)
         floor_tokens += sum(len(segment.tokens) for segment in texts.segments(context, ()))
         if layout == PACKED:
@@ -176,9 +177,9 @@ def rows_of(
     return rows, floor_tokens
 
 
-def _filled(places: Sequence[tuple[Any, list[int]]], room: int) -> Iterator[list[tuple[Any, list[int]]]]:
+def _filled(places: Sequence[tuple[int, list[int]]], room: int) -> Iterator[list[tuple[int, list[int]]]]:
     """Split questions into batches of at most `room` tokens, in order."""
-    batch: list[tuple[Any, list[int]]] = []
+    batch: list[tuple[int, list[int]]] = []
     used = 0
     for place, tokens in places:
         if batch and used + len(tokens) > room:

@@ -41,11 +41,10 @@ from checklist_rewards.backends.inputs import Past, base_of
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir, vision_class
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
 from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
-from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.backends.transformers import TransformersBackend, placed
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, TreeRow, tree_rows
 from checklist_rewards.backends.vision import load_processor
 from checklist_rewards.errors import ChecklistRewardsError, ModelError
-from checklist_rewards.images import images_in
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _SAMPLED = 4096
@@ -223,7 +222,7 @@ class LiveBackend(TransformersBackend):
         """Compute the log-probabilities of the labels; see [`TransformersBackend.read`]. If the forward pass is
         collective, only within [`together`]."""
         self._check_weights()
-        if self._gathered is not None and any(images_in(group.prefix, *group.tails) for group in groups):
+        if self._gathered is not None and any(group.sees for group in groups):
             raise ModelError(
                 f"each rank has a part of the weights of {self.model_name!r} (FSDP or ZeRO-3), so they cannot read "
                 "prompts with images; name a judge of its own, or judge by text alone with images='ignore'."
@@ -278,12 +277,12 @@ class LiveBackend(TransformersBackend):
 
     def _answered(
         self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]], past: Past | None = None
-    ) -> tuple[list[list[Answer]], int]:
+    ) -> tuple[dict[int, Answer], int]:
         if self._gathered is None:
             return super()._answered(rows, forms, past)
         answers = self._round("rows", (rows, tuple(forms)))
         assert answers is not None
-        return answers, sum(len(row.ids) for row in rows)
+        return placed(rows, answers), sum(len(row.ids) for row in rows)
 
     def _round(self, kind: str, asked: Any) -> list[list[Answer]] | None:
         """Read the rows of all ranks together. Returns the reads of each row of this rank; None if no rank asks."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 
 from checklist_rewards.backends.base import Answer, ReadGroup, Usage, not_logprobs
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup
-from checklist_rewards.backends.trees import floor_tokens, in_order
+from checklist_rewards.backends.trees import branches_of, floor_tokens
 from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -65,18 +64,19 @@ def read_prompts(
             f"vocabulary, and at most {MAX_LABEL_TOKENS} are possible."
         )
     tokenized = tokens.groups(groups) if tokenized is None else tokenized
-    reads = [[over_limit] * len(group.tails) for group in tokenized]
-    fitting = [(number, *one) for number in in_order(tokenized) for one in tokenized[number].fitting(limit)]
-    places = [(number, index) for number, index, _ in fitting]
-    prompts = [tokenized[number].prefix + tail for number, _, tail in fitting]
-    answers, computed = ask(prompts, ids, [number for number, _ in places]) if prompts else ([], 0)
-    answered = [TokenGroup(group.prefix, []) for group in tokenized]
-    for (number, index), answer in zip(places, answers, strict=True):
-        reads[number][index] = _answer(answer, forms)
-        if not isinstance(answer, str):
-            answered[number].tails.append(tokenized[number].tails[index])
-    prompt_tokens, floor = floor_tokens(answered, limit)
-    return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed, floor)
+    numbers = [number for number, group in enumerate(tokenized) for _ in group.tails]
+    reads = [over_limit] * len(numbers)
+    branches = branches_of(tokenized, limit)
+    prompts = [[*prefix, *tail] for prefix, tails in branches for tail, _ in tails]
+    places = [place for _, tails in branches for _, place in tails]
+    answers, computed = ask(prompts, ids, [numbers[place] for place in places]) if prompts else ([], 0)
+    found = dict(zip(places, answers, strict=True))
+    for place, answer in found.items():
+        reads[place] = _answer(answer, forms)
+    prompt_tokens, floor = floor_tokens(
+        (prefix, [tail for tail in tails if not isinstance(found[tail[1]], str)]) for prefix, tails in branches
+    )
+    return reads, Usage(prompt_tokens, computed, floor)
 
 
 def _answer(answer: TokenAnswer, forms: Sequence[tuple[int, ...]]) -> Answer:

@@ -30,14 +30,13 @@ from checklist_rewards.backends.base import Message, Messages, Written
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import Image, has_images, parts
-from checklist_rewards.markers import OPENING_TAG, Section, closing_tag
+from checklist_rewards.markers import END_THINK, OPENING_TAG, THINK, Section, closing_tag
 
 logger = logging.getLogger(__name__)
 
 _MARK = "CHECKLIST0MARK0A7"
 _THOUGHT, _ANSWER = f"{_MARK}THOUGHT", f"{_MARK}ANSWER"
 _THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
-_THINK, _END_THINK = "<think>", "</think>"
 QUOTED_END = "< /think>"
 """A closing tag inside a thought, where it closes nothing."""
 _SWITCHES = {"enable_thinking": False, "thinking": False, "reasoning": False, "thinking_budget": 0}
@@ -141,8 +140,8 @@ class ChatTemplate:
             return ThoughtFormat(before[len(foot) :], closing)
         if closing and foot.startswith(before):  # the generation prompt has words that the rendered thought has not
             return ThoughtFormat("", closing)
-        if foot.rstrip().endswith(_THINK):  # opened, but the template drops finished thoughts, as DeepSeek-R1's
-            return ThoughtFormat("", f"\n{_END_THINK}\n\n")
+        if foot.rstrip().endswith(THINK):  # opened, but the template drops finished thoughts, as DeepSeek-R1's
+            return ThoughtFormat("", f"\n{END_THINK}\n\n")
         if self.marks_channels and foot.endswith(_ASSISTANT):
             return ThoughtFormat(_ANALYSIS, f"<|end|>{_ASSISTANT}{_FINAL}")
         return NO_FORMAT
@@ -227,19 +226,19 @@ class ChatTemplate:
         Args:
             text (`str`): The decoded output, with special tokens if the [`CompletionReader`] needs them.
         """
-        if text.lstrip().startswith(_THINK) or (self._opened is not None and self._opened.close == _END_THINK):
+        if text.lstrip().startswith(THINK) or (self._opened is not None and self._opened.close == END_THINK):
             return self.opened(self.reader.without_special_tokens(text))
         parsed = self.reader.grammar.parse(text, self._opened)
         answer = self.reader.without_special_tokens(parsed.answer)
         if parsed.thought is None:
             return answer
-        thought = self.reader.without_special_tokens(parsed.thought).replace(_END_THINK, QUOTED_END)
-        return f"{_THINK}{thought}{'' if parsed.open_thought else _END_THINK}{answer}"
+        thought = self.reader.without_special_tokens(parsed.thought).replace(END_THINK, QUOTED_END)
+        return f"{THINK}{thought}{'' if parsed.open_thought else END_THINK}{answer}"
 
     def opened(self, reply: str) -> str:
         """A reply that begins inside a thinking block, with the tag by which the prompt has opened the block."""
-        inside = self._opened is not None and not reply.lstrip().startswith(_THINK)
-        return _THINK + reply if inside else reply
+        inside = self._opened is not None and not reply.lstrip().startswith(THINK)
+        return THINK + reply if inside else reply
 
     def _render(self, messages: list[Message], think: bool) -> str:
         if not self._source():
@@ -457,7 +456,7 @@ def _closed(foot: str) -> str:
     tag = next(reversed(list(OPENING_TAG.finditer(foot))), None)
     if tag is None or closing_tag(tag[0]) in foot[tag.end() :]:
         return foot
-    if tag[0] == _THINK or foot.endswith("\n"):  # the form in which thinking models write an empty block
+    if tag[0] == THINK or foot.endswith("\n"):  # the form in which thinking models write an empty block
         return f"{foot.rstrip()}\n\n{closing_tag(tag[0])}\n\n"
     return foot + closing_tag(tag[0])
 

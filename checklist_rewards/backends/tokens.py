@@ -57,6 +57,7 @@ from checklist_rewards.backends.packaged import PACKAGED, packaged_folder
 from checklist_rewards.backends.templates import NO_FORMAT, QUOTED_END, ChatTemplate, Frame
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import images_in
+from checklist_rewards.markers import END_THINK
 from checklist_rewards.prompts import chat_messages
 
 _SHAPE = re.compile(r"<[|｜].+[|｜]>")
@@ -180,7 +181,6 @@ _SEAM_WITHIN = 400
 _CONTEXT = re.compile(r"\S{1,16}\Z")
 _CHECKED_BEFORE = 200
 _MOST_SEAMS = 4096
-_END_THINK = "</think>"
 
 
 class TokenGroup(NamedTuple):
@@ -188,11 +188,6 @@ class TokenGroup(NamedTuple):
 
     prefix: list[int]
     tails: list[list[int]]
-
-    def fitting(self, limit: int) -> list[tuple[int, list[int]]]:
-        """Index and ids of the tails whose prompt, with one token for the answer, fits into `limit` tokens."""
-        room = limit - len(self.prefix)
-        return [(index, tail) for index, tail in enumerate(self.tails) if len(tail) < room]
 
 
 class _Text(NamedTuple):
@@ -237,6 +232,7 @@ class ChatTokenizer:
         self.encoder = TextEncoder(tokenizer)
         self.template = ChatTemplate(tokenizer)
         self._frames: dict[tuple[str | None, bool], Frame] = {}
+        """The text around a user message, by system prompt and whether a thought follows."""
         self._seams: dict[tuple[str, str], int | None] = {}
         self._spellings: dict[str, tuple[int, ...]] | None = None
         self._ahead: tuple[Sequence[ReadGroup], list[TokenGroup]] | None = None
@@ -247,7 +243,13 @@ class ChatTokenizer:
         if ahead is not None and ahead[0] is groups:
             self._ahead = None
             return ahead[1]
-        return self.framed_groups(groups, [self.frame(group) for group in groups])
+        frames = []
+        for group in groups:
+            key = group.system, bool(group.written)
+            if key not in self._frames:
+                self._frames[key] = self.template.frame(group.system, think=bool(group.written))
+            frames.append(self._frames[key])
+        return self.framed_groups(groups, frames)
 
     def framed_groups(self, groups: Sequence[ReadGroup], frames: Sequence[Frame]) -> list[TokenGroup]:
         """As [`groups`], with the text around each group's user message."""
@@ -288,14 +290,14 @@ class ChatTokenizer:
         if self.template.reader.drops_markers:
             return self.template.reply(self.template.reader.decode([ids])[0])
         text = self._decoded(ids)
-        end = self.tokenizer.convert_tokens_to_ids(_END_THINK) if _END_THINK in text else None
-        if end is not None and self.tokenizer.convert_ids_to_tokens(end) != _END_THINK:
+        end = self.tokenizer.convert_tokens_to_ids(END_THINK) if END_THINK in text else None
+        if end is not None and self.tokenizer.convert_ids_to_tokens(end) != END_THINK:
             end = None  # the unknown token
-        if end is not None and text.count(_END_THINK) > list(ids).count(end):
+        if end is not None and text.count(END_THINK) > list(ids).count(end):
             parts: list[list[int]] = [[]]
             for token in ids:
                 parts = [*parts, []] if token == end else [*parts[:-1], [*parts[-1], token]]
-            text = _END_THINK.join(self._decoded(part).replace(_END_THINK, QUOTED_END) for part in parts)
+            text = END_THINK.join(self._decoded(part).replace(END_THINK, QUOTED_END) for part in parts)
         return self.template.reply(text)
 
     def _decoded(self, ids: Sequence[int]) -> str:
@@ -404,13 +406,6 @@ class ChatTokenizer:
             feet.append(_Text(frame.foot + text, tuple((start + first, start + last) for first, last in spans)))
         return feet
 
-    def frame(self, group: ReadGroup) -> Frame:
-        """The text around the user message of a group."""
-        key = group.system, bool(group.written)
-        if key not in self._frames:
-            self._frames[key] = self.template.frame(group.system, think=bool(group.written))
-        return self._frames[key]
-
 
 def shared_prefix(prompts: Sequence[Ids]) -> TokenGroup:
     """Group prompts (at least one). The tokens that they all start with are the prefix."""
@@ -515,25 +510,20 @@ class Bounds:
         self._thinking = THINKING_TOKENS if thinks(model) else 0
         self._answer = 1 + (requests - 1) * WORD_TOKENS + requests * self._thinking
 
-    def reads(self, groups: Sequence[ReadGroup]) -> list[list[Tokens]]:
-        """Bounds for label reads: one list per group with one entry per tail."""
+    def reads(self, groups: Sequence[ReadGroup]) -> list[Tokens]:
+        """Bounds for label reads, in order."""
         if self.tokens is not None:
             tokenized = self.tokens.groups_ahead(groups)
-            sizes = [[len(group.prefix) + len(tail) for tail in group.tails] for group in tokenized]
+            sizes = [len(group.prefix) + len(tail) for group in tokenized for tail in group.tails]
         else:
             prefixes = [_bytes((group.system or "") + group.prefix) for group in groups]
             sizes = [
-                [
-                    size + _bytes(tail + "".join((w.thought, w.question) if w else ())) + TEMPLATE_TOKENS
-                    for tail, w in zip_longest(group.tails, group.written)
-                ]
+                size + _bytes(tail + "".join((w.thought, w.question) if w else ())) + TEMPLATE_TOKENS
                 for size, group in zip(prefixes, groups, strict=True)
+                for tail, w in zip_longest(group.tails, group.written)
             ]
-        images = [[_of_images(group.prefix, tail) for tail in group.tails] for group in groups]
-        return [
-            [Tokens(self.requests * (size + more), self._answer) for size, more in zip(*both, strict=True)]
-            for both in zip(sizes, images, strict=True)
-        ]
+        images = [_of_images(group.prefix, tail) for group in groups for tail in group.tails]
+        return [Tokens(self.requests * sum(both), self._answer) for both in zip(sizes, images, strict=True)]
 
     def reply(self, messages: Messages, sampling: Sampling) -> Tokens:
         """Bound for `sampling.n` replies to one prompt."""

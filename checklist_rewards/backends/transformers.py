@@ -38,7 +38,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -106,8 +106,8 @@ from checklist_rewards.backends.trees import (
     Costs,
     Kept,
     TreeRow,
+    branches_of,
     floor_tokens,
-    in_order,
     keep_prefixes,
     tree_rows,
 )
@@ -173,8 +173,6 @@ _CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of
 R = TypeVar("R")
 T = TypeVar("T")
 _TOO_LONG = Answer(None, Unanswered(Reason.TOO_LONG))
-_Place = tuple[int, int]
-"""The numbers of a group and of its tail."""
 
 
 class TransformersBackend(Backend):
@@ -314,14 +312,14 @@ class TransformersBackend(Backend):
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
         if not any(group.sees for group in groups):
-            answers, usage = self._read_texts(groups, labels)
-            return list(chain.from_iterable(answers)), usage
+            return self._read_texts(groups, labels)
         spent: list[Usage] = []
 
         def texts(some: Sequence[ReadGroup]) -> list[list[Answer]]:
             answers, usage = self._read_texts(some, labels)
             spent.append(usage)
-            return answers
+            left = iter(answers)
+            return [[next(left) for _ in group.tails] for group in some]
 
         def pictured(some: Sequence[ReadGroup]) -> list[list[Answer]]:
             views = Views(self.eyes, self.max_batch_tokens)
@@ -358,35 +356,32 @@ class TransformersBackend(Backend):
         self, tokenized: Sequence[TokenGroup], views: Views, forms: Sequence[tuple[int, ...]]
     ) -> tuple[list[Answer], Usage]:
         """Read groups with images. Prompts are below their beginning up to the last image, which is kept."""
-        reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
-        heads: dict[tuple[int, ...], list[Branch[_Place]]] = {}
-        for number in in_order(tokenized):
-            prefix = tokenized[number].prefix
+        heads: dict[tuple[int, ...], list[Branch[int]]] = {}
+        fitting = branches_of(tokenized, self.limit)
+        for prefix, tails in fitting:
             end = 1 + max(place for place, token in enumerate(prefix) if token < 0)
-            tails = [(tail, (number, index)) for index, tail in tokenized[number].fitting(self.limit)]
-            if tails:
-                heads.setdefault(tuple(prefix[:end]), []).append((prefix[end:], tails))
-        computed = cached = separate = 0
-        alone: list[Branch[_Place]] = []
+            heads.setdefault(tuple(prefix[:end]), []).append((prefix[end:], tails))
+        computed = separate = 0
+        found: dict[int, Answer] = {}
+        alone: list[Branch[int]] = []
         for head, branches in heads.items():
-            whole: list[Branch[_Place]] = [([*head, *rest], tails) for rest, tails in branches]
+            whole: list[Branch[int]] = [([*head, *rest], tails) for rest, tails in branches]
             if sum(len(tails) for _, tails in branches) == 1:
                 alone += whole
             elif self._shares(head, branches, views):
-                found: list[tuple[TreeRow[_Place], list[Answer]]] = []
                 plan = keep_prefixes(branches, self._costs, head)
                 computed += self._read_below(plan, None, forms, found, alone, views)
-                cached += sum(len(row.values) for row, _ in found)
-                _enter(found, reads)
             else:
                 alone += whole
                 if self._shares_images is False:
                     separate += sum(len(tails) for _, tails in branches)
+        cached = len(found)
         rows = [next(tree_rows([(start, [tail])], 0)) for start, tails in alone for tail in tails]
-        _enter(zip(rows, self._read_alone([row.ids for row in rows], views, forms), strict=True), reads)
+        found |= placed(rows, self._read_alone([row.ids for row in rows], views, forms))
         computed += sum(len(row.ids) for row in rows)
-        prompt_tokens, floor = floor_tokens(tokenized, self.limit)
-        return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed, floor, separate, cached)
+        prompt_tokens, floor = floor_tokens(fitting)
+        reads = [found.get(place, _TOO_LONG) for place in range(sum(len(group.tails) for group in tokenized))]
+        return reads, Usage(prompt_tokens, computed, floor, separate, cached)
 
     def _read_alone(
         self, prompts: Sequence[list[int]], views: Views, forms: Sequence[tuple[int, ...]]
@@ -412,12 +407,12 @@ class TransformersBackend(Backend):
     def _image_inputs(self, prompts: Sequence[Sequence[int]], views: Views) -> Inputs:
         return views.inputs(prompts, self.device, self.model.dtype)
 
-    def _shares(self, head: Sequence[int], branches: Sequence[Branch[_Place]], views: Views) -> bool:
+    def _shares(self, head: Sequence[int], branches: Sequence[Branch[int]], views: Views) -> bool:
         """Whether prompts can be read below a beginning with images that is kept. Tried once, on the first prompts for
         which there is enough memory."""
         if self._shares_images is None:
 
-            def tried(some: Sequence[Sequence[Branch[_Place]]]) -> list[bool | None]:
+            def tried(some: Sequence[Sequence[Branch[int]]]) -> list[bool | None]:
                 return [self._agrees(head, some[0], views)]
 
             can = self.keeps and self._boundary is None
@@ -430,9 +425,8 @@ class TransformersBackend(Backend):
                 )
         return self._shares_images or False
 
-    def _agrees(self, head: Sequence[int], branches: Sequence[Branch[_Place]], views: Views) -> bool:
-        [longest] = sorted(branches, key=lambda branch: -len(branch[0]))[:1]
-        rest, tails = longest
+    def _agrees(self, head: Sequence[int], branches: Sequence[Branch[int]], views: Views) -> bool:
+        rest, tails = max(branches, key=lambda branch: len(branch[0]))
         assert self.layers is not None
         with self.in_turn(), self._positions(), Precision.of(self.model) as precision:
             plain = torch.cat(
@@ -468,38 +462,39 @@ class TransformersBackend(Backend):
             for module, delta in zip(places, before, strict=True):
                 module.rope_deltas = delta
 
-    def _read_texts(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[list[Answer]], Usage]:
+    def _read_texts(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
-        reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
-        branches, costs = self._branches(tokenized), self._costs
-        below: list[Kept[_Place]] = []
+        fitting = branches_of(tokenized, self.limit)
+        branches, costs = self._by_length(fitting), self._costs
+        below: list[Kept[int]] = []
         if self.packs and self.keeps:
             plan = keep_prefixes(branches[False], costs)
             branches[False], below = plan.branches, plan.below
-        found: list[tuple[TreeRow[_Place], list[Answer]]] = []
+        found: dict[int, Answer] = {}
         computed = sum(self._read_below(kept, None, forms, found, branches[False]) for kept in below)
-        cached = sum(len(row.values) for row, _ in found)
+        cached = len(found)
         room, worth = (self.max_batch_tokens, costs.saves) if self.packs else (0, None)
         rows = [row for some in branches.values() for row in tree_rows(some, room, worth)]
         rows.sort(key=lambda row: (self._kind(row), -len(row.ids)))  # longest first to minimize padding
         answered, more = self._answered(rows, forms)
-        _enter([*found, *zip(rows, answered, strict=True)], reads)
+        found |= answered
+        reads = [found.get(place, _TOO_LONG) for place in range(sum(len(group.tails) for group in tokenized))]
         separate = 0 if self.packs else sum(len(row.values) for row in rows)
-        prompt_tokens, floor = floor_tokens(tokenized, self.limit)
+        prompt_tokens, floor = floor_tokens(fitting)
         return reads, Usage(prompt_tokens, computed + more, floor, separate, cached)
 
     def _read_below(
         self,
-        kept: Kept[_Place],
+        kept: Kept[int],
         above: Past | None,
         forms: Sequence[tuple[int, ...]],
-        found: list[tuple[TreeRow[_Place], list[Answer]]],
-        lost: list[Branch[_Place]],
+        found: dict[int, Answer],
+        lost: list[Branch[int]],
         views: Views | None = None,
     ) -> int:
-        """Read the rows below a prefix, and return the number of computed tokens. Prompts that do not fit into memory
-        with the prefix are added to `lost`."""
+        """Read the rows below a prefix into `found`, and return the number of computed tokens. Prompts that do not fit
+        into memory with the prefix are added to `lost`."""
 
         def prefix(ids: Sequence[Sequence[int]]) -> list[Past | None]:
             assert self.layers is not None
@@ -516,33 +511,33 @@ class TransformersBackend(Backend):
             return 0
         rows = kept.rows(self._costs)
         answered, computed = self._answered(rows, forms, past)
-        for row, answers in zip(rows, answered, strict=True):
-            for (ids, place), answer in zip(row.prompts(), answers, strict=True):
-                if answer.unanswered is not None:
-                    lost.append((kept.prefix + ids, [((), place)]))
-        found += zip(rows, answered, strict=True)
+        failed = {place for place, answer in answered.items() if answer.unanswered is not None}
+        for row in rows:
+            if not failed.isdisjoint(row.values):
+                lost += [(kept.prefix + ids, [((), place)]) for ids, place in row.prompts() if place in failed]
+        found |= answered
         return len(kept.ids) + computed + sum(self._read_below(more, past, forms, found, lost) for more in kept.below)
 
     def _answered(
-        self, rows: Sequence[TreeRow[_Place]], forms: Sequence[tuple[int, ...]], past: Past | None = None
-    ) -> tuple[list[list[Answer]], int]:
-        """The reads of each row, and the number of tokens computed for them."""
+        self, rows: Sequence[TreeRow[int]], forms: Sequence[tuple[int, ...]], past: Past | None = None
+    ) -> tuple[dict[int, Answer], int]:
+        """The reads of rows by their places, and the number of tokens computed for them."""
         computed, before = 0, 0 if past is None else past.length
 
-        def answer(batch: Sequence[TreeRow[_Place]]) -> list[list[Answer]]:
+        def answer(batch: Sequence[TreeRow[int]]) -> list[list[Answer]]:
             nonlocal computed
             with self.in_turn():
                 logprobs = iter(self._label_logprobs(batch, forms, past).tolist())
             computed += sum(len(row.ids) for row in batch)
             return [[Answer(tuple(next(logprobs))) for _ in row.values] for row in batch]
 
-        def lost(row: TreeRow[_Place]) -> list[Answer]:
+        def lost(row: TreeRow[int]) -> list[Answer]:
             if len(row.values) > 1:
                 return [read for half in row.halves() for read in _in_memory([half], answer, lost)[0]]
             return [Answer(None, _no_memory(f"a row of {before + len(row.ids)} tokens"))]
 
         batches = self._batches(rows, lambda row: before + len(row.ids), self._costs.batch, self._kind)
-        return [reads for batch in batches for reads in _in_memory(batch, answer, lost)], computed
+        return placed(rows, [reads for batch in batches for reads in _in_memory(batch, answer, lost)]), computed
 
     @property
     def _costs(self) -> Costs:
@@ -595,21 +590,23 @@ class TransformersBackend(Backend):
                     arrived(index, texts)
         return replies
 
-    def _branches(self, groups: Sequence[TokenGroup]) -> dict[bool, list[Branch[_Place]]]:
-        """The prompts that fit into the context, by whether they are long."""
-        branches: dict[bool, list[Branch[_Place]]] = {False: [], True: []}
-        for number in in_order(groups):
-            group, by_length = groups[number], dict[bool, list[tuple[list[int], _Place]]]()
-            for index, tail in group.fitting(self.limit):
-                by_length.setdefault(self._long(len(group.prefix) + len(tail)), []).append((tail, (number, index)))
-            for long, tails in by_length.items():
-                branches[long] += [(group.prefix, tails)] if self.packs else [(group.prefix, [tail]) for tail in tails]
-        return branches
+    def _by_length(self, branches: Sequence[Branch[int]]) -> dict[bool, list[Branch[int]]]:
+        """The prompts by whether they are long, each in a branch of its own if the model cannot pack them."""
+        found: dict[bool, list[Branch[int]]] = {False: [], True: []}
+        for prefix, tails in branches:
+            by_length: dict[bool, list[tuple[Sequence[int], int]]] = {}
+            for tail in tails:
+                by_length.setdefault(self._long(len(prefix) + len(tail[0])), []).append(tail)
+            for long, some in by_length.items():
+                found[long] += [(prefix, some)] if self.packs else [(prefix, [tail]) for tail in some]
+        return found
 
-    def _kind(self, row: TreeRow[_Place]) -> tuple[bool, bool, int]:
+    def _kind(self, row: TreeRow[int]) -> tuple[bool, bool, int]:
         """What rows of one forward pass have in common: whether they are long, and have several prompts; and their
         length, for a model that padding affects."""
-        reach = max(depth + length for depth, length in zip(row.depths, row.lengths, strict=True))
+        reach = 0
+        if self._boundary is not None:
+            reach = max(depth + length for depth, length in zip(row.depths, row.lengths, strict=True))
         return self._long(reach), len(row.values) > 1, 0 if self.pads else len(row.ids)
 
     def _long(self, length: int) -> bool:
@@ -771,11 +768,10 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or _CPU_OUT_OF_MEMORY.search(str(error)) is not None
 
 
-def _enter(rows: Iterable[tuple[TreeRow[_Place], list[Answer]]], reads: list[list[Answer]]) -> None:
-    """Put the answers of rows into their places."""
-    for row, answers in rows:
-        for (number, index), read in zip(row.values, answers, strict=True):
-            reads[number][index] = read
+def placed(rows: Sequence[TreeRow[int]], reads: Sequence[Sequence[Answer]]) -> dict[int, Answer]:
+    """The reads of each row by their places."""
+    places = chain.from_iterable(row.values for row in rows)
+    return dict(zip(places, chain.from_iterable(reads), strict=True))
 
 
 def _no_memory(what: str) -> Unanswered:

@@ -29,8 +29,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import attrgetter
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from checklist_rewards.backends.tokens import TokenGroup
 from checklist_rewards.validation import np
@@ -228,25 +229,32 @@ def tree_rows(
         yield tree.row()
 
 
-def in_order(groups: Iterable[TokenGroup]) -> list[int]:
-    """The numbers of groups, in an order in which groups that start with the same tokens are adjacent."""
+def branches_of(groups: Sequence[TokenGroup], limit: int) -> list[Branch[int]]:
+    """The prompts that fit, with one token for the answer, into `limit` tokens, each with its number among all. Groups
+    that start with the same tokens are adjacent."""
     keys = [array("q", group.prefix).tobytes() for group in groups]
-    return sorted(range(len(keys)), key=keys.__getitem__)
+    first = [0, *accumulate(len(group.tails) for group in groups)]
+    branches: list[Branch[int]] = []
+    for number in sorted(range(len(groups)), key=keys.__getitem__):
+        prefix, tails = groups[number]
+        room = limit - len(prefix)
+        if fitting := [(tail, place) for place, tail in enumerate(tails, first[number]) if len(tail) < room]:
+            branches.append((prefix, fitting))
+    return branches
 
 
-def floor_tokens(groups: Iterable[TokenGroup], limit: int) -> tuple[int, int]:
-    """Count the prompt tokens of all reads that fit into `limit` tokens.
+def floor_tokens(branches: Iterable[Branch[Any]]) -> tuple[int, int]:
+    """Count the tokens of prompts.
 
     Returns:
         `tuple[int, int]`: The tokens of all prompts, each by itself, and those of their tree.
     """
     separate, tree = 0, PrefixTree[None]()
-    for group in groups:
-        tails = group.fitting(limit)
-        separate += len(group.prefix) * len(tails) + sum(len(tail) for _, tail in tails)
+    for prefix, tails in branches:
+        separate += len(prefix) * len(tails) + sum(len(tail) for tail, _ in tails)
         if tails:
-            node = tree.add(group.prefix)
-            for _, tail in tails:
+            node = tree.add(prefix)
+            for tail, _ in tails:
                 tree.add(tail, node)
     return separate, len(tree.ids)
 

@@ -241,7 +241,7 @@ class Eyes:
             framed.append((number, text, frame, sight))
         made = self.tokens.framed_groups([text for _, text, _, _ in framed], [frame for _, _, frame, _ in framed])
         for (number, _, _, sight), tokens in zip(framed, made, strict=True):
-            found[number] = tokens if compact else self._numbered(tokens, sight)
+            found[number] = tokens if compact else tokens._replace(prefix=self._numbered(tokens.prefix, sight))
         return [found[number] for number in range(len(groups))]
 
     def prompt(self, messages: Messages, views: Views, *, compact: bool = False) -> Ids:
@@ -256,7 +256,7 @@ class Eyes:
             ids = self.tokens.encoder.data([text], [spans])[0]
         else:
             ids = self._by_processor(messages, True, compact)
-        return ids if compact else self._numbered(TokenGroup(ids, [[]]), sight).prefix
+        return ids if compact else self._numbered(ids, sight)
 
     def send(self, groups: Sequence[ReadGroup], views: Views) -> list[TokenGroup]:
         """As [`groups`]; `views` gets what is sent for each prompt. Texts are tokenized once, with placeholders, which
@@ -290,7 +290,7 @@ class Eyes:
             raise ModelError(f"the chat template of {type(self.processor).__name__} drops or repeats an image.")
         left = iter(sight.ids)
         full = [own for token in short for own in (next(left) if token == placeholder else (token,))]
-        return self._numbered(TokenGroup(full, [[]]), sight).prefix
+        return self._numbered(full, sight)
 
     def processed(self, images: Sequence[Image], first: int) -> tuple[Sight, Pixels]:
         """Images as the processor gives them. Raises [`ImageError`] if it fails."""
@@ -345,18 +345,13 @@ class Eyes:
 
         return pictured
 
-    def _numbered(self, group: TokenGroup, sight: Sight) -> TokenGroup:
-        """A group in which the tokens of each image are a number of its own."""
+    def _numbered(self, ids: Ids, sight: Sight) -> Ids:
+        """Token ids in which those of each image are a number of its own."""
         numbers = [-(1 + sight.first + place) for place, count in enumerate(sight.counts) for _ in range(count)]
-
-        def numbered(ids: Ids, before: int = 0) -> Ids:
-            left = iter(numbers[before:])
-            return [next(left) if token == self.image_id else token for token in ids]
-
-        if any(group.prefix.count(self.image_id) + tail.count(self.image_id) != len(numbers) for tail in group.tails):
+        if ids.count(self.image_id) != len(numbers):
             raise ModelError(f"the chat template of {type(self.processor).__name__} drops or repeats an image.")
-        before = group.prefix.count(self.image_id)
-        return TokenGroup(numbered(group.prefix), [numbered(tail, before) for tail in group.tails])
+        left = iter(numbers)
+        return [next(left) if token == self.image_id else token for token in ids]
 
     def _whole(self, group: ReadGroup, views: Views, compact: bool) -> list[Ids]:
         """Ids of every prompt of a group, each tokenized whole by the processor."""
@@ -365,11 +360,8 @@ class Eyes:
                 f"a thought before a label cannot be combined with images for {type(self.processor).__name__}."
             )
         sight = views.of(images_in(group.prefix))
-        prompts = []
-        for tail in group.tails:
-            ids = self._by_processor(chat_messages(group.system, group.prefix + tail), False, compact)
-            prompts.append(self._numbered(TokenGroup(ids, [[]]), sight).prefix)
-        return prompts
+        prompts = [chat_messages(group.system, group.prefix + tail) for tail in group.tails]
+        return [self._numbered(self._by_processor(prompt, False, compact), sight) for prompt in prompts]
 
     def _splits(self, messages: Messages, think: bool, views: Views) -> bool:
         """Whether a prompt with images may be tokenized here: its kind has the ids that the processor gives."""

@@ -45,7 +45,7 @@ from checklist_rewards.backends import (
 )
 from checklist_rewards.backends.budget import Bill, Budget, Prices, Receipt
 from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer
-from checklist_rewards.backends.trees import floor_tokens
+from checklist_rewards.backends.trees import branches_of, floor_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.output import RowFile, RunReport
@@ -123,9 +123,9 @@ class Counter(Backend):
     @override
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Count the reads; none is answered."""
-        self._count([tokens for group in self.bounds.reads(groups) for tokens in group])
+        self._count(self.bounds.reads(groups))
         if self.bounds.tokens is not None:
-            self.floor_tokens += floor_tokens(self.bounds.tokens.groups(groups), _ANY_LENGTH)[1]
+            self.floor_tokens += floor_tokens(branches_of(self.bounds.tokens.groups(groups), _ANY_LENGTH))[1]
         return [Answer(None, _UNANSWERED)] * sum(len(group.tails) for group in groups), Usage()
 
     @override

@@ -22,6 +22,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -308,9 +309,8 @@ class PackedLoss(torch.nn.Module):
         # Autocast here, because the trainer enables it for the encoder's own forward pass, which packed rows bypass.
         with torch.autocast(labels.device.type, torch.bfloat16, enabled=self.bf16):
             row_logits = torch.cat([self._logits(chunk, keep=len(chunks) == 1) for chunk in chunks]).float()
-        of = torch.tensor(
-            [placed[group][index] for chunk in chunks for row in chunk for (group, index), _ in row.questions]
-        )
+        pairs = list(chain.from_iterable(placed))
+        of = torch.tensor([pairs[place] for chunk in chunks for row in chunk for place, _ in row.questions])
         best = torch.full((len(labels),), -torch.inf, device=row_logits.device)
         best = best.scatter_reduce(0, of.to(row_logits.device), row_logits, "amax")
         read = torch.isfinite(best)  # questions too long to read have no loss

@@ -42,6 +42,19 @@ class Ask:
     messages: tuple[Message, ...] = ()
     """The messages of the target, if the judge itself asks about them what the item's scope says."""
 
+    @property
+    def texts(self) -> dict[str, str | None]:
+        """What a prompt shows besides the question, by placeholder."""
+        return {"target": self.target, "input": self.input, "reference": self.reference, "history": self.history}
+
+
+def by_sample(asks: Sequence[Ask]) -> list[list[int]]:
+    """The places of the reads about each text of a sample, in order."""
+    places: dict[tuple[object, ...], list[int]] = {}
+    for place, read in enumerate(asks):
+        places.setdefault((read.sample, *read.texts.values()), []).append(place)
+    return list(places.values())
+
 
 Answers = Callable[[list[Ask]], Sequence[Verdict]]
 """Answers asks, in order."""

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from checklist_rewards.backends import DECISIONS, Backend, Engine
+from checklist_rewards.backends import DECISIONS, Backend, Engine, ReadGroup
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Ask
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LogprobJudge, RenderedRead
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, Labels, LogprobJudge
 from checklist_rewards.judges.questions import check_askable, in_order, when_to_abstain
 from checklist_rewards.prompts import PromptTemplate
 
@@ -50,6 +50,7 @@ class DecisionsJudge(LogprobJudge):
     """
 
     _labels_apart = False  # each question names its own labels to the server, so all of a target fit one request
+    _questions_alone = True  # it has the text around a question, too
     _method = "decision"
 
     def __init__(
@@ -69,23 +70,14 @@ class DecisionsJudge(LogprobJudge):
         check_askable(item, where)
 
     @override
-    def _render(self, asks: Sequence[Ask]) -> list[RenderedRead]:
-        prompt = self.prompt
-        states: dict[tuple[str | None, ...], tuple[str, Key]] = {}
-        rendered: list[RenderedRead] = []
-        for read in asks:
-            about = (read.target, read.input, read.reference, read.history)
-            if about not in states:
-                state = prompt.prefix(
-                    target=read.target, input=read.input, reference=read.reference, history=read.history
-                ).rstrip()
-                states[about] = state, key_of(_FORMAT, self.engine.identity, prompt.system or "", state)
-            state, state_key = states[about]
-            question = question_of(read.item, read.target, self.name, prompt)
-            text = question.text()
-            labels = {label: label for label in question.labels}
-            rendered.append(RenderedRead(key_of(state_key, text), labels, prompt.system, state, text))
-        return rendered
+    def _questions(self, asks: Sequence[Ask]) -> list[tuple[str, Labels]]:
+        questions = [question_of(read.item, read.target, self.name, self.prompt) for read in asks]
+        return [(question.text(), {label: label for label in question.labels}) for question in questions]
+
+    @override
+    def _group(self, read: Ask, prompt: PromptTemplate, labels: Labels) -> tuple[ReadGroup, Key]:
+        state, system = self.prompt.prefix(**read.texts).rstrip(), self.prompt.system
+        return ReadGroup(system, state), key_of(_FORMAT, self.engine.identity, system or "", state)
 
 
 def question_of(item: ChecklistItem, target: str, judge: str, prompt: PromptTemplate) -> DecisionQuestion:

@@ -38,8 +38,7 @@ def _content_of(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Engine):
-        identity = value.identity if hasattr(value.backend, "identity") or isinstance(value.backend, str) else None
-        return [value.name, identity]
+        return [value.name, value.identity]
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, PromptTemplate):

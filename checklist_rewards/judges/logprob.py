@@ -35,7 +35,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -68,31 +68,29 @@ Labels = Mapping[str, str]
 
 
 @dataclass(slots=True)
-class RenderedRead:
-    """A read rendered to text, with the store key of everything its answer depends on. Not frozen, as [`Ask`]."""
+class Read:
+    """An [`Ask`] as text, with the store key of everything its answer depends on. Not frozen, as [`Ask`]."""
 
     key: Key
     labels: Labels
-    system: str | None
-    prefix: str
+    about: ReadGroup
+    """The prompt up to the question, which all reads about a text share. The tails of those that are sent together are
+    added when they are sent."""
     tail: str
-    context: tuple[tuple[str, str], ...] = ()
-    """As in [`ReadGroup`]."""
+    """The question, and what follows it."""
     written: Written | None = None
     """The thought after which the label is read."""
-    start: Key | None = None
-    """Equal keys mean an equal beginning of the prefix: rules, input, reference and history. None if reads of
-    different targets share nothing."""
 
 
-def group_by_prefix(reads: Sequence[RenderedRead]) -> list[list[RenderedRead]]:
+def group_by_prefix(reads: Sequence[Read]) -> list[list[Read]]:
     """Group distinct reads by system prompt, prefix and context, sorted so that groups with a common start are
     adjacent. Reads of several questions after one thought are a group of their own, whose prefix includes the thought.
     """
-    groups: dict[tuple[str, str, tuple[tuple[str, str], ...], str], list[RenderedRead]] = {}
+    groups: dict[tuple[str, str, tuple[tuple[str, str], ...], str], list[Read]] = {}
     for read in reads:
-        thought = read.written.thought if read.written is not None and read.written.question else ""
-        groups.setdefault((read.system or "", read.prefix, read.context, thought), []).append(read)
+        about, written = read.about, read.written
+        thought = written.thought if written is not None and written.question else ""
+        groups.setdefault((about.system or "", about.prefix, about.context, thought), []).append(read)
     return [groups[about] for about in sorted(groups)]
 
 
@@ -124,24 +122,24 @@ class Pace:
 
 
 def chunks(
-    groups: Sequence[Sequence[RenderedRead]], chunk_reads: int, pace: Pace | None = None
-) -> Iterator[list[Sequence[RenderedRead]]]:
+    groups: Sequence[Sequence[Read]], chunk_reads: int, pace: Pace | None = None
+) -> Iterator[list[Sequence[Read]]]:
     """Split groups into chunks of at most `chunk_reads` reads; a larger group is a chunk of its own.
 
     Adjacent groups with the same start, such as the completions of one prompt, stay in one chunk if they fit into one,
     because an engine computes their start once per chunk.
 
     Args:
-        groups (sequence of sequences of [`RenderedRead`]):
+        groups (sequence of sequences of [`Read`]):
             Groups to split, as [`group_by_prefix`] returns them.
         chunk_reads (`int`):
             Limit of the engine.
         pace ([`Pace`], *optional*):
             Lower limit, evaluated before each group is added.
     """
-    chunk: list[Sequence[RenderedRead]] = []
+    chunk: list[Sequence[Read]] = []
     size = 0
-    starts = ((group, group[0].start if group[0].start is not None else n) for n, group in enumerate(groups))
+    starts = ((group, n if group[0].about.start is None else group[0].about.start) for n, group in enumerate(groups))
     for _, alike in groupby(starts, key=itemgetter(1)):
         together = [group for group, _ in alike]
         whole = sum(map(len, together))
@@ -164,6 +162,8 @@ DEFAULT_PROMPT = "judges/item"
 OPTIONS_PROMPT = "judges/options"
 DEFAULT_MASS_FLOOR = 0.5
 _FORMAT = "label-read-3"
+_shared_key = lru_cache(maxsize=128)(key_of)
+"""Keys of what the reads about many texts have in common: labels and rules, and the input of several completions."""
 
 
 class LogprobJudge(Judge):
@@ -190,6 +190,8 @@ class LogprobJudge(Judge):
     """Whether examples show their reason before the answer."""
     _labels_apart = True
     """Whether the reads of one call of the engine have the same labels, which are passed to it."""
+    _questions_alone = False
+    """Whether the engine gets a question as it is, without the end of the prompt."""
     _method: Method | None = None
     """How probabilities are read, if the engine's answers do not tell."""
 
@@ -249,7 +251,7 @@ class LogprobJudge(Judge):
         )
 
     def _answered(
-        self, rendered: Sequence[RenderedRead], progress: Progress | None = None
+        self, rendered: Sequence[Read], progress: Progress | None = None
     ) -> tuple[dict[Key, Verdict], set[Key], Receipt]:
         """The verdict of every distinct read by its key, the keys that were not in the store, and the cost."""
         distinct = {read.key: read for read in rendered}
@@ -265,37 +267,31 @@ class LogprobJudge(Judge):
         used = spent.prompt_tokens, spent.completion_tokens
         return verdicts, {read.key for read in missing}, replace(spent, tokens={judge: used} if any(used) else {})
 
-    def _render(self, asks: Sequence[Ask]) -> list[RenderedRead]:
+    def _render(self, asks: Sequence[Ask]) -> list[Read]:
         """The reads as text, each with its question."""
-        identity = self.engine.identity
-        inputs: dict[tuple[str | None, ...], tuple[Key, Key]] = {}
-        prefixes: dict[tuple[str | None, ...], tuple[str, bytes, Key]] = {}
+        groups: dict[tuple[str | None, ...], tuple[ReadGroup, bytes]] = {}
         tails: dict[tuple[str, str], tuple[str, bytes]] = {}
-        rendered: list[RenderedRead] = []
+        rendered: list[Read] = []
         for read, (question, labels) in zip(asks, self._questions(asks), strict=True):
             prompt = self.prompt if read.item.options is None else self.options_prompt
-            about = (prompt.name, *labels, read.input, read.reference, read.history, read.target)
-            if (known := prefixes.get(about)) is None:
-                prefix = prompt.prefix(
-                    target=read.target, input=read.input, reference=read.reference, history=read.history
-                )
-                given = about[:-1]
-                if given not in inputs:
-                    texts = (text or "" for text in (prompt.system, read.input, read.reference, read.history))
-                    inputs[given] = (
-                        key_of(_FORMAT, identity, *labels, prompt.system or ""),
-                        key_of(prompt.name, *texts),
-                    )
-                base, start = inputs[given]
-                known = prefixes[about] = prefix, frame(key_of(base, prefix)), start
-            prefix, prefix_frame, start = known
+            own = labels if self._labels_apart else ()
+            about = (prompt.name, *own, read.input, read.reference, read.history, read.target)
+            if (known := groups.get(about)) is None:
+                group, key = self._group(read, prompt, labels)
+                known = groups[about] = group, frame(key)
             if (asked := tails.get((prompt.name, question))) is None:
-                tail = prompt.tail(question)
+                tail = question if self._questions_alone else prompt.tail(question)
                 asked = tails[prompt.name, question] = tail, frame(tail)
-            tail, tail_frame = asked
-            key = key_of_frames(prefix_frame + tail_frame)
-            rendered.append(RenderedRead(key, labels, prompt.system, prefix, tail, start=start))
+            (group, group_frame), (tail, tail_frame) = known, asked
+            rendered.append(Read(key_of_frames(group_frame + tail_frame), labels, group, tail))
         return rendered
+
+    def _group(self, read: Ask, prompt: PromptTemplate, labels: Labels) -> tuple[ReadGroup, Key]:
+        """The prompt of a read up to its question, and the key of all that its answer depends on but the question."""
+        prefix, system = prompt.prefix(**read.texts), prompt.system or ""
+        start = _shared_key(prompt.name, system, read.input or "", read.reference or "", read.history or "")
+        base = _shared_key(_FORMAT, self.engine.identity, *labels, system)
+        return ReadGroup(prompt.system, prefix, start=start), key_of(base, prefix)
 
     def _questions(self, asks: Sequence[Ask]) -> list[tuple[str, Labels]]:
         """The question of each read, and its labels."""
@@ -313,12 +309,12 @@ class LogprobJudge(Judge):
             questions.append((question, labels))
         return questions
 
-    def _ask(self, missing: Sequence[RenderedRead], answers: dict[Key, Answer], progress: Progress | None) -> Receipt:
+    def _ask(self, missing: Sequence[Read], answers: dict[Key, Answer], progress: Progress | None) -> Receipt:
         """Ask the engine, add what it answers to `answers` and to the store, and return the cost."""
         spent = Receipt()
         # The engine is asked in small chunks if answers are stored after each, or if time may run out between them.
         pace = None if self.store is None and time_left() is None else self._pace
-        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
+        by_labels: dict[tuple[str, ...], list[Read]] = {}
         for read in missing:
             by_labels.setdefault(tuple(read.labels) if self._labels_apart else (), []).append(read)
         for labels, alike in by_labels.items():
@@ -334,21 +330,16 @@ class LogprobJudge(Judge):
                     progress(len(fresh))
         return spent
 
-    def _read(
-        self, chunk: Sequence[Sequence[RenderedRead]], labels: tuple[str, ...]
-    ) -> tuple[dict[Key, Answer], Receipt]:
+    def _read(self, chunk: Sequence[Sequence[Read]], labels: tuple[str, ...]) -> tuple[dict[Key, Answer], Receipt]:
         started = time.perf_counter()
         keys = [read.key for reads in chunk for read in reads]
         if is_over():
             return dict.fromkeys(keys, Answer(None, MISSED)), Receipt()
         groups = [
-            ReadGroup(
-                reads[0].system,
-                reads[0].prefix,
-                tuple([read.tail for read in reads]),
-                reads[0].context,
-                tuple([read.written for read in reads if read.written is not None]),
-                reads[0].start,
+            replace(
+                reads[0].about,
+                tails=tuple([read.tail for read in reads]),
+                written=tuple([read.written for read in reads if read.written is not None]),
             )
             for reads in chunk
         ]
@@ -362,9 +353,9 @@ class LogprobJudge(Judge):
         except BaseException:
             self._pace = Pace()  # restart with small chunks, so that the next call stores its first answers early
             raise
-        fresh = dict(zip(keys, answers, strict=True))
         if usage.completion_tokens is None:  # one per answered read
-            usage = replace(usage, completion_tokens=sum(read.unanswered is None for read in fresh.values()))
+            usage = replace(usage, completion_tokens=sum(read.unanswered is None for read in answers))
+        fresh = dict(zip(keys, map(_checked, answers), strict=True))
         return fresh, Receipt(calls=len(keys), engine_seconds=time.perf_counter() - started, **asdict(usage))
 
     def _verdict(self, read: Answer, labels: Labels, judge: str) -> Verdict:
@@ -372,9 +363,6 @@ class LogprobJudge(Judge):
             if read.label is not None:
                 return Verdict(answer=labels[read.label], judge=judge, method="word")
             return Verdict(unanswered=read.unanswered, judge=judge)
-        if (reason := not_logprobs(read.logprobs, distinct=False)) is not None:
-            finite = all(logprob < math.inf for logprob in read.logprobs)  # False for NaN, also of numpy
-            return Verdict(unanswered=reason if finite else Unanswered(Reason.NOT_FINITE), judge=judge)
         top = max(read.logprobs)
         if top == -math.inf:
             return Verdict(unanswered=Unanswered(Reason.OFF_LABEL), mass=0.0, judge=judge)
@@ -385,6 +373,15 @@ class LogprobJudge(Judge):
         unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
         method = self._method or ("logprobs" if read.exact else "top_logprobs")
         return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=method)
+
+
+def _checked(read: Answer) -> Answer:
+    """The answer of an engine; unanswered and not stored, if its numbers are no log-probabilities."""
+    logprobs = read.logprobs or ()
+    if (reason := not_logprobs(logprobs, distinct=False)) is None:
+        return read
+    finite = all(logprob < math.inf for logprob in logprobs)  # False for NaN, also of numpy
+    return Answer(None, reason if finite else Unanswered(Reason.NOT_FINITE), keep=False)
 
 
 def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
@@ -424,7 +421,6 @@ def _loaded(text: str, labels: Labels) -> Answer:
 
 
 _ENCODER_FORMAT = "encoder-read-1"
-_LABELS = {YES: YES, NO: NO}
 
 
 class EncoderJudge(LogprobJudge):
@@ -438,6 +434,8 @@ class EncoderJudge(LogprobJudge):
         store ([`Store`], *optional*):
             Store for the answers.
     """
+
+    _questions_alone = True
 
     def __init__(self, model: str | Engine, *, backend: str | Backend = "auto", store: Store | None = None):
         super().__init__(model, backend=backend, store=store)
@@ -459,16 +457,8 @@ class EncoderJudge(LogprobJudge):
                 f"{where}, item {item.id} ({item.question!r}): it has options, but an encoder only answers yes or no."
             )
 
-    def _render(self, asks: Sequence[Ask]) -> list[RenderedRead]:
-        bases: dict[tuple[str, tuple[tuple[str, str], ...]], Key] = {}
-        rendered = []
-        for read in asks:
-            context = context_texts(read, self.context)
-            about = read.target, context
-            if about not in bases:
-                texts = chain.from_iterable(context)
-                bases[about] = key_of(_ENCODER_FORMAT, self.engine.identity, read.target, *texts)
-            question = read.item.question
-            key = key_of(bases[about], question)
-            rendered.append(RenderedRead(key, _LABELS, None, read.target, question, context))
-        return rendered
+    @override
+    def _group(self, read: Ask, prompt: PromptTemplate, labels: Labels) -> tuple[ReadGroup, Key]:
+        context = context_texts(read, self.context)
+        key = key_of(_ENCODER_FORMAT, self.engine.identity, read.target, *chain.from_iterable(context))
+        return ReadGroup(None, read.target, context=context), key

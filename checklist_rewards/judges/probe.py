@@ -25,15 +25,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from checklist_rewards.backends import DECISIONS, Backend, Engine, ReadGroup, Reply, Sampling
+from checklist_rewards.backends import Backend, Engine, ReadGroup, Reply, Sampling
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.packaged import OF_CONTENT
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.base import Ask
-from checklist_rewards.judges.decisions import DecisionsJudge
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS, EncoderJudge, LogprobJudge
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS
+from checklist_rewards.judges.settings import JudgeConfig
+from checklist_rewards.markers import END_THINK, THINK
 from checklist_rewards.prompts import PromptTemplate, chat_messages
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.scores.reasons import Unanswered
@@ -274,8 +274,7 @@ def probe(
 
     Args:
         model, backend, base_url, prompt, mass_floor:
-            The judge, as in [`LogprobJudge`], in [`DecisionsJudge`] if a Decisions API answers, or in
-            [`EncoderJudge`] if the model is a cross-encoder.
+            The judge, as in [`JudgeConfig`].
         threshold (`float`, *optional*, defaults to `0.6`):
             Lowest P(yes) that counts as yes. Only `accuracy` depends on it.
         margin (`float`, *optional*, defaults to `0.3`):
@@ -291,9 +290,10 @@ def probe(
         SampleError: If `prompt` or `mass_floor` is given for a cross-encoder.
     """
     asked = Engine.of(model, backend, base_url)
-    judge = _judge(asked, prompt, mass_floor)
+    judge = JudgeConfig(model=asked, prompt=prompt, mass_floor=mass_floor).build(store=False)
     judge.validate()
     engine = asked.load()
+    assert judge.prompt is not None
     items = CONTENT_ITEMS if asked.model in OF_CONTENT else PROBE_ITEMS
     verdicts, _ = judge.answer([Ask(ChecklistItem(question=i.question), i.target, i.input) for i in items])
     written = _replies(engine, judge.prompt, items) if replies and engine.writes else [None] * len(items)
@@ -315,17 +315,6 @@ def probe(
         thinking=_thinking(tail, openings),
         encoder=asked.is_encoder,
     )
-
-
-def _judge(asked: Engine, prompt: str | Path | PromptTemplate | None, mass_floor: float) -> LogprobJudge:
-    given: dict[str, Any] = {} if prompt is None else {"prompt": prompt}
-    if asked.is_encoder:
-        if mass_floor != DEFAULT_MASS_FLOOR:
-            given["mass_floor"] = mass_floor
-        refuse_any(given, f"with the cross-encoder {asked.model}, which has no prompt and writes nothing")
-        return EncoderJudge(asked)
-    kind: type[LogprobJudge] = DecisionsJudge if asked.backend_name == DECISIONS else LogprobJudge
-    return kind(asked, mass_floor=mass_floor, **given)
 
 
 def _replies(engine: Backend, prompt: PromptTemplate, items: Sequence[ProbeItem]) -> Sequence[Reply | None]:
@@ -357,6 +346,6 @@ def _tail(tokens: Any, prompt: PromptTemplate, item: ProbeItem) -> str:
 
 def _thinking(tail: str | None, openings: Sequence[str | None]) -> Thinking | None:
     if tail is None:
-        return "open" if any(opening and opening.lstrip().startswith("<think>") for opening in openings) else None
-    opened = tail.rfind("<think>")
-    return "none" if opened < 0 else "closed" if tail.rfind("</think>") > opened else "open"
+        return "open" if any(opening and opening.lstrip().startswith(THINK) for opening in openings) else None
+    opened = tail.rfind(THINK)
+    return "none" if opened < 0 else "closed" if tail.rfind(END_THINK) > opened else "open"

@@ -45,7 +45,7 @@ from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.errors import ModelError, NoServerError, SampleError, without_password
 from checklist_rewards.files.store import Store
 from checklist_rewards.images import NOT_FETCHED, Image, images_in
-from checklist_rewards.judges.base import Ask, Judge
+from checklist_rewards.judges.base import Ask, Judge, by_sample
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -132,11 +132,7 @@ class RemoteJudge(Judge):
         if not asks:
             return [], Receipt()
         served = self._compared()
-        rows: dict[tuple[Any, ...], list[int]] = {}
-        for place, read in enumerate(asks):
-            about = (read.sample, read.target, read.input, read.reference, read.history)
-            rows.setdefault(about, []).append(place)
-        places = list(rows.values())
+        places = by_sample(asks)
         bodies = [_row([asks[place] for place in row]) for row in places]
         keys = [_key(body, served.identity) for body in bodies]
         verdicts: list[Verdict | None] = [None] * len(asks)

@@ -40,16 +40,17 @@ from checklist_rewards.backends.replies import sample_replies
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Ask, ThinkingPer, counted, missed_quorum
+from checklist_rewards.judges.base import Ask, ThinkingPer, by_sample, counted, missed_quorum
 from checklist_rewards.judges.logprob import (
     DEFAULT_MASS_FLOOR,
     Labels,
     LogprobJudge,
-    RenderedRead,
+    Read,
     as_declared,
 )
 from checklist_rewards.judges.questions import FewShot, question_for_reads
 from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
+from checklist_rewards.markers import END_THINK, THINK
 from checklist_rewards.prompts import PromptTemplate, chat_messages
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -62,7 +63,6 @@ _FIRST = {
     "target": "Do not answer yet. First say in short sentences which words of the response decide each question.",
 }
 _TOGETHER = "Several questions about the response follow. Each of them is put again after you have thought about all."
-_THINK, _END_THINK = "<think>", "</think>"
 
 
 class Thought(NamedTuple):
@@ -144,7 +144,7 @@ class ThinkingJudge(LogprobJudge):
             again = [question_for_reads(read.item, read.target, self.name)[0] for read in asks]
         rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in self._render(asks)]
         bill = Bill()
-        prompts = [chat_messages(read.system, read.prefix + read.tail) for read in rendered]
+        prompts = [chat_messages(read.about.system, read.about.prefix + read.tail) for read in rendered]
         # Before it writes thoughts, an engine is refused if no label can be read after them.
         engine = self.engine.within(bill=bill)
         replies = sample_replies(engine, prompts, self.sampling, self.store, progress, before=check_continues)
@@ -181,12 +181,12 @@ class ThinkingJudge(LogprobJudge):
                 return Thought(assumed)
             return Thought(None, unanswered=reply.unanswered or Unanswered(Reason.BACKEND_ERROR))
         text, cut_off = reply.text.strip(), reply.finish_reason == "length"
-        if text.startswith(_THINK):
-            text, closed, _ = text.removeprefix(_THINK).partition(_END_THINK)
+        if text.startswith(THINK):
+            text, closed, _ = text.removeprefix(THINK).partition(END_THINK)
             cut_off = cut_off and not closed
         return Thought(text.strip(), cut_off)
 
-    def _vote(self, thought: Thought, read: RenderedRead | None, verdicts: Mapping[Key, Verdict]) -> Verdict:
+    def _vote(self, thought: Thought, read: Read | None, verdicts: Mapping[Key, Verdict]) -> Verdict:
         """The verdict after one thought."""
         if read is None:
             return Verdict(unanswered=thought.unanswered, judge=self.name)
@@ -218,7 +218,7 @@ class ThinkingJudge(LogprobJudge):
         )
 
 
-def _after(read: RenderedRead, thought: Thought, question: str) -> RenderedRead | None:
+def _after(read: Read, thought: Thought, question: str) -> Read | None:
     """The read after a thought; None without a thought."""
     if thought.text is None:
         return None
@@ -228,15 +228,13 @@ def _after(read: RenderedRead, thought: Thought, question: str) -> RenderedRead 
 
 def _together(asks: Sequence[Ask], put: Sequence[tuple[str, Labels]]) -> list[tuple[str, Labels]]:
     """In place of each question, all questions about its target, in order."""
-    about = [(read.sample, read.target, read.input, read.reference, read.history) for read in asks]
-    listed: dict[tuple[object, ...], dict[str, None]] = {}
-    for key, (question, _) in zip(about, put, strict=True):
-        listed.setdefault(key, {})[question] = None
-    texts = {
-        key: "\n\n".join([_TOGETHER, *(f"{number}. {text}" for number, text in enumerate(questions, start=1))])
-        for key, questions in listed.items()
-    }
-    return [(texts[key], meanings) for key, (_, meanings) in zip(about, put, strict=True)]
+    together = list(put)
+    for places in by_sample(asks):
+        questions = dict.fromkeys(put[place][0] for place in places)
+        text = "\n\n".join([_TOGETHER, *(f"{number}. {each}" for number, each in enumerate(questions, start=1))])
+        for place in places:
+            together[place] = text, put[place][1]
+    return together
 
 
 def _by_label(votes: Sequence[Verdict]) -> Iterator[tuple[str, list[float]]]:

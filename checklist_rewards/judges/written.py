@@ -61,7 +61,7 @@ from checklist_rewards.backends.replies import NoReply, extract_json, json_value
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Ask, Judge, counted, missed_quorum
+from checklist_rewards.judges.base import Ask, Judge, by_sample, counted, missed_quorum
 from checklist_rewards.judges.labels import named
 from checklist_rewards.judges.questions import (
     FewShot,
@@ -209,10 +209,7 @@ class BatchJudge(Judge):
 
     def _messages(self, about: Ask, items: Sequence[ChecklistItem]) -> Messages:
         user = self.prompt.render(
-            input=about.input,
-            target=about.target,
-            reference=about.reference,
-            history=about.history,
+            **about.texts,
             checklist=numbered(items, [in_order(item, about.target, self.name) for item in items]),
         )
         return chat_messages(self.prompt.system, f"{user}\n\n{self.form(items)}")
@@ -383,12 +380,8 @@ class _Sheet:
 
 def _sheets(asks: Sequence[Ask], most: int | None) -> list[_Sheet]:
     """The reads by sample; those of a sample with more than `most` in several sheets."""
-    samples: dict[tuple[Any, ...], list[int]] = {}
-    for place, read in enumerate(asks):
-        about = (read.sample, read.target, read.input, read.reference, read.history)
-        samples.setdefault(about, []).append(place)
     sheets = []
-    for places in samples.values():
+    for places in by_sample(asks):
         calls = 1 if most is None else math.ceil(len(places) / most)
         for number in range(calls):
             own = places[number * len(places) // calls : (number + 1) * len(places) // calls]
@@ -610,11 +603,9 @@ class ReasonedJudge(Judge):
 
     def _messages(self, read: Ask, prefixes: dict[tuple[str | None, ...], str]) -> Messages:
         prompt = self.prompt if read.item.options is None else self.options_prompt
-        about = (prompt.name, read.target, read.input, read.reference, read.history)
+        about = (prompt.name, *read.texts.values())
         if about not in prefixes:
-            prefixes[about] = prompt.prefix(
-                target=read.target, input=read.input, reference=read.reference, history=read.history
-            )
+            prefixes[about] = prompt.prefix(**read.texts)
         labels = in_order(read.item, read.target, self.name)
         question = question_for_words(read.item, labels)
         if self.examples is not None:

@@ -8,8 +8,7 @@ import math
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Answer, ReadGroup, Sampling, is_kept, pocket_dir
-from checklist_rewards.backends.base import not_logprobs
+from checklist_rewards.backends import Answer, ReadGroup, Sampling, pocket_dir
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.wire import label_of
 from checklist_rewards.files.store import Store
@@ -173,7 +172,6 @@ def test_an_engine_that_returns_logits_is_unanswered_and_not_stored(values, tmp_
     store = Store(tmp_path / "store.sqlite")
     score = ChecklistScorer("m", backend=Logits(lambda p, t: 0.5), store=store).score(["Is it?"], "Hi.")
     assert "--logprobs-mode" in score.items[0].unanswered and len(store) == 0
-    assert not is_kept(Answer(values)) and not_logprobs(values) is not None
 
 
 def test_logits_that_an_earlier_version_stored_are_read_again(tmp_path):

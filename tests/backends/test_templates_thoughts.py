@@ -8,7 +8,7 @@ from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.base import Written
 from checklist_rewards.backends.templates import NO_FORMAT
 from checklist_rewards.backends.tokens import Bounds, ChatTokenizer
-from checklist_rewards.backends.trees import floor_tokens
+from checklist_rewards.backends.trees import branches_of, floor_tokens
 from checklist_rewards.prompts import load_prompt
 from tests.backends.test_tokens import HARMONY, QUESTIONS, TARGETS, template_of
 from tests.backends.vocabularies import CHATML, KINDS, TEMPLATES, tokenizer
@@ -134,13 +134,13 @@ def test_reads_that_share_a_thought_have_it_in_their_prefix():
     assert THOUGHT in chat.tokenizer.decode(shared.prefix)
     whole = [ids_of(chat, ReadGroup(None, prefix, (tail,), written=(written,)))[0] for written in one_thought]
     assert [shared.prefix + ids for ids in shared.tails] == whole
-    separate, floor = floor_tokens([shared], 10_000)
+    separate, floor = floor_tokens(branches_of([shared], 10_000))
     assert separate == sum(map(len, whole))
     assert floor == len(shared.prefix) + sum(map(len, shared.tails)) < separate / 2
     bounds = Bounds("m", chat).reads([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
-    assert [bound.prompt for bound in bounds[0]] == [len(ids) for ids in whole]
+    assert [bound.prompt for bound in bounds] == [len(ids) for ids in whole]
     by_bytes = Bounds("m").reads([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
-    assert all(many.prompt >= few.prompt for many, few in zip(by_bytes[0], bounds[0], strict=True))
+    assert all(many.prompt >= few.prompt for many, few in zip(by_bytes, bounds, strict=True))
 
 
 def test_a_read_without_a_thought_is_what_it_was():

@@ -13,7 +13,7 @@ CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": 
 
 
 def test_with_the_tokenizer_reads_are_counted_as_they_are(pocket):
-    [[one, two], [three]] = Bounds("pocket", pocket.tokens).reads(GROUPS)
+    [one, two, three] = Bounds("pocket", pocket.tokens).reads(GROUPS)
     assert one.prompt + two.prompt + three.prompt == pocket.read(GROUPS, ("yes", "no"))[1].prompt_tokens
     assert (one.completion, two.completion) == (1, 1)
     assert Bounds("pocket", pocket.tokens).reply(CHAT, Sampling(7, n=3)) == Tokens(len(pocket.tokens.prompt(CHAT)), 21)
@@ -21,13 +21,12 @@ def test_with_the_tokenizer_reads_are_counted_as_they_are(pocket):
 
 def test_without_it_a_prompt_takes_at_most_a_token_per_byte_and_the_template(pocket):
     exact, bounded = Bounds("pocket", pocket.tokens), Bounds("pocket")
-    for near, far in zip(exact.reads(GROUPS), bounded.reads(GROUPS), strict=True):
-        assert all(one.prompt <= other.prompt for one, other in zip(near, far, strict=True))
+    assert all(near.prompt <= far.prompt for near, far in zip(exact.reads(GROUPS), bounded.reads(GROUPS), strict=True))
     assert exact.reply(CHAT, Sampling(7)).prompt <= bounded.reply(CHAT, Sampling(7)).prompt
 
 
 def test_a_second_request_and_thinking_are_in_the_bound():
-    [[once]], [[twice]], [[thought]] = (
+    [once], [twice], [thought] = (
         Bounds(model, requests=requests).reads([ReadGroup(None, "a", ("b",))])
         for model, requests in (("m", 1), ("m", 2), ("o3-mini", 2))
     )

@@ -11,7 +11,7 @@ from checklist_rewards.backends import ReadGroup, Sampling, load_backend
 from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.models import pocket_dir
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.backends.trees import floor_tokens
+from checklist_rewards.backends.trees import branches_of, floor_tokens
 from checklist_rewards.errors import BackendError, ModelError
 from tests.backends.answers import turned
 
@@ -77,7 +77,9 @@ def test_a_row_is_widened_by_other_targets_up_to_its_mask_and_the_questions_of_a
     own_pocket, world_reads, monkeypatch
 ):
     whole = own_pocket.read(world_reads, LABELS)
-    each = [floor_tokens([group], own_pocket.limit)[1] for group in own_pocket.tokens.groups(world_reads)]
+    each = [
+        floor_tokens([branch])[1] for branch in branches_of(own_pocket.tokens.groups(world_reads), own_pocket.limit)
+    ]
     costs = own_pocket.device_costs._replace(even=math.inf, widest=max(each) - 1)
     monkeypatch.setattr(own_pocket, "device_costs", costs)
     widths = []

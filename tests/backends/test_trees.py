@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.backends.tokens import TokenGroup
-from checklist_rewards.backends.trees import floor_tokens, in_order, tree_rows
+from checklist_rewards.backends.trees import branches_of, floor_tokens, tree_rows
 
 BRANCHES = [([1, 2], [([3, 4], "a"), ([3, 5], "b"), ([6], "c")]), ([1, 2, 3], [([4], "a again"), ([], "ends inside")])]
 PROMPTS = st.lists(
@@ -70,12 +70,14 @@ def test_the_floor_is_the_number_of_different_beginnings(groups):
     tokenized = [TokenGroup(prefix, tails) for prefix, tails in groups]
     prompts = [prefix + tail for prefix, tails in groups for tail in tails if len(prefix + tail) < 7]
     beginnings = {tuple(prompt[:end]) for prompt in prompts for end in range(1, len(prompt) + 1)}
-    assert floor_tokens(tokenized, 7) == (sum(map(len, prompts)), len(beginnings))
+    assert floor_tokens(branches_of(tokenized, 7)) == (sum(map(len, prompts)), len(beginnings))
 
 
 def test_groups_that_start_alike_are_adjacent():
     prefixes = [[9, 1, 4], [300, 2], [9, 1], [300, 1], [9, 2], [9, 1, 4, 4]]
-    order = in_order([TokenGroup(prefix, [[0]]) for prefix in prefixes])
-    firsts = [prefixes[place][:2] for place in order]
-    assert sorted(order) == list(range(6)) and len({tuple(first) for first in firsts}) == 4
+    order = branches_of([TokenGroup(prefix, [[0]]) for prefix in prefixes], 100)
+    firsts = [prefix[:2] for prefix, _ in order]
+    assert sorted(place for _, [(_, place)] in order) == list(range(6))
+    assert all(prefix == prefixes[place] for prefix, [(_, place)] in order)
+    assert len({tuple(first) for first in firsts}) == 4
     assert sum(one != other for one, other in zip(firsts, firsts[1:], strict=False)) == 3

@@ -5,14 +5,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checklist_rewards.backends import ReadGroup
 from checklist_rewards.files.store import key_of
-from checklist_rewards.judges.logprob import Pace, RenderedRead, chunks, group_by_prefix
+from checklist_rewards.judges.logprob import Pace, Read, chunks, group_by_prefix
 
 YES_NO = {"yes": "yes", "no": "no"}
 
 
-def read(prefix: str, tail: str, context: tuple[tuple[str, str], ...] = ()) -> RenderedRead:
-    return RenderedRead(key_of(prefix, tail, repr(context)), YES_NO, None, prefix, tail, context)
+def read(prefix: str, tail: str, context: tuple[tuple[str, str], ...] = ()) -> Read:
+    return Read(key_of(prefix, tail, repr(context)), YES_NO, ReadGroup(None, prefix, context=context), tail)
 
 
 def test_reads_are_grouped_by_prefix():
@@ -28,7 +29,7 @@ def test_a_target_with_another_reference_is_another_group():
 
 def test_completions_of_one_input_stand_together_however_a_trainer_mixed_them():
     tiled = [read(f"{prompt}: {completion}", "?") for completion in "xyz" for prompt in "AB"]
-    assert [group[0].prefix[0] for group in group_by_prefix(tiled)] == ["A", "A", "A", "B", "B", "B"]
+    assert [group[0].about.prefix[0] for group in group_by_prefix(tiled)] == ["A", "A", "A", "B", "B", "B"]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABCD"), st.sampled_from("123456"))), st.integers(1, 9))
@@ -42,9 +43,9 @@ def test_a_chunk_never_cuts_a_group_and_every_read_is_in_one_chunk(pairs, size):
     assert sorted(r.key for group in planned for r in group) == sorted(r.key for r in reads)
 
 
-def started(start: int, completions: int, questions: int = 2) -> list[list[RenderedRead]]:
+def started(start: int, completions: int, questions: int = 2) -> list[list[Read]]:
     reads = [read(f"{start}: {c}", str(q)) for c in range(completions) for q in range(questions)]
-    return group_by_prefix([replace(one, start=bytes([start])) for one in reads])
+    return group_by_prefix([replace(one, about=replace(one.about, start=bytes([start]))) for one in reads])
 
 
 def test_chunks_are_cut_between_prompts_where_these_fit():

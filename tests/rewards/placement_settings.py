@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.backends.live import LiveBackend, frozen
+from checklist_rewards.backends.trees import branches_of
 from checklist_rewards.rewards.placement import references_of
 from checklist_rewards.rewards.trl import ChecklistReward
 
@@ -204,12 +205,11 @@ def prompts_of(bound: LiveBackend, reads: list) -> tuple[list[tuple[list[int], l
     """Some of the prompts that were read, with the forms of the labels, and P(yes) of each."""
     prompts, given = [], []
     for groups, labels, (answers, _) in reads:
-        rest, forms = iter(answers), bound.tokens.label_groups(labels)
-        for group in bound.tokens.groups(groups):
-            found = [next(rest) for _ in group.tails]
-            for index, tail in group.fitting(bound.limit):
-                prompts.append(([*group.prefix, *tail], forms))
-                given.append(torch.tensor(found[index].logprobs).softmax(-1)[0].item())
+        forms = bound.tokens.label_groups(labels)
+        for prefix, tails in branches_of(bound.tokens.groups(groups), bound.limit):
+            for tail, place in tails:
+                prompts.append(([*prefix, *tail], forms))
+                given.append(torch.tensor(answers[place].logprobs).softmax(-1)[0].item())
     every = max(1, len(prompts) // SEPARATE)
     return prompts[::every], given[::every]
 

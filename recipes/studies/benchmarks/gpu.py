@@ -36,7 +36,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -53,7 +52,7 @@ try:
     from checklist_rewards.backends.inputs import Past, plain_inputs, prefix_inputs, tree_inputs
     from checklist_rewards.backends.tokens import TokenGroup
     from checklist_rewards.backends.transformers import TransformersBackend
-    from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, Costs, TreeRow, floor_tokens, tree_rows
+    from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, Costs, TreeRow, branches_of, floor_tokens, tree_rows
     from checklist_rewards.errors import first_line
 except ModuleNotFoundError as error:
     raise SystemExit(
@@ -266,8 +265,7 @@ class Shape(TransformersBackend):
 
     def read(self, groups: Any, labels: Any) -> Any:
         """As the engine reads texts, of groups that are token ids."""
-        answers, usage = self._read_texts(groups, labels)
-        return list(chain.from_iterable(answers)), usage
+        return self._read_texts(groups, labels)
 
 
 def random_model(shape: dict[str, Any], device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Any:
@@ -330,7 +328,7 @@ def read_batches(
 def measure_reads(run: Run, name: str, backend: Shape, input_tokens: int, fitted: Costs | None) -> None:
     """The reads of one length of input, in each way."""
     about, batches = f"input of {input_tokens:,} tokens", run.reads(backend, input_tokens, run.repeats + 1)
-    least = floor_tokens(batches[0], backend.limit)[1]
+    least = floor_tokens(branches_of(batches[0], backend.limit))[1]
     rows = max(backend._costs.batch // 512, 1)
     seconds = {"prefill": repeated(lambda: prefill(backend, least, rows), run.repeats)}
     computed, answers = {"least": least}, {}

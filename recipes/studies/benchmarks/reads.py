@@ -41,7 +41,7 @@ from studies.benchmarks.instant import Instant
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Answer, ReadGroup
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.backends.trees import PrefixTree, floor_tokens
+from checklist_rewards.backends.trees import PrefixTree, branches_of, floor_tokens
 from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import load_prompt
 
@@ -148,7 +148,7 @@ def compare_engines(model: str, targets: int, questions: int, repeats: int) -> d
 
 
 def ours_floor(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> int:
-    return floor_tokens(backend.tokens.groups(groups), backend.limit)[1]
+    return floor_tokens(branches_of(backend.tokens.groups(groups), backend.limit))[1]
 
 
 def group_workload(input_tokens: int, seed: int) -> list[ReadGroup]:
