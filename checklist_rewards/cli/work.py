@@ -256,7 +256,7 @@ class Work:
                 )
         prices = prices_from(dry.price)
         budget = Budget(dry.budget, prices) if dry.budget is not None and not dry.dry_run else None
-        store = store_options.open()
+        store = store_options.open(writes=not dry.dry_run)
         return cls(config, judging, writer, store, concurrency, budget, prices, dry.dry_run)
 
     @cached_property
