@@ -22,6 +22,7 @@ optional, unless the user named the column.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +43,7 @@ from checklist_rewards.messages import (
     Images,
     chat_messages,
     images_of,
+    speaker,
     with_images,
     with_moved,
     with_places,
@@ -50,6 +52,7 @@ from checklist_rewards.messages import (
 from checklist_rewards.scores import Score, TargetState, Verdict
 from checklist_rewards.validation import one_sentence
 
+logger = logging.getLogger(__name__)
 PROMPT, HISTORY, REFERENCE, CANDIDATES = "prompt", "history", "reference", "candidates"
 CONTEXT = (REFERENCE, HISTORY, "context", "chosen", "rejected", CANDIDATES)
 """The fields of a [`Request`] other than its input."""
@@ -62,6 +65,8 @@ _PATHS = ("path", "url", "image", "image_url")
 """Keys of a cell whose value may be the path of an image."""
 _TEXT = "a string or chat messages"
 _READERS = {images: CompletionReader(images=images) for images in get_args(Images)}
+_warned: set[tuple[str, str, str]] = set()
+"""Columns of files that have been warned of, with the warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,6 +467,13 @@ class Columns:
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
         input, history, images = self.context_of(row, where)
         target, reference = self.target_of(row, where), self.reference_of(row, where)
+        if input is None and "user" in _speakers(row[self.target])[:-1]:
+            _warn(
+                where,
+                self.target,
+                "only the last answer in the conversation is judged, and items without a scope do not see the "
+                f"messages before it; put these into the column {PROMPT!r}",
+            )
         return Sample.of(checklist, target, input, reference, history, images)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
@@ -542,9 +554,17 @@ class Columns:
 
     def _texts(self, key: str, prompt: Any, where: str) -> tuple[str | None, str | None]:
         try:
-            return prompt_text(prompt, images=self.images)
+            texts = prompt_text(prompt, images=self.images)
         except SampleError as error:
             raise _unread(where, key, prompt, error) from None
+        if self.named and key == self.inputs[-1] and _speakers(prompt)[-1:] == ["assistant"]:
+            _warn(
+                where,
+                key,
+                "the conversation ends with a message of the assistant, which is shown as part of the input; if it is "
+                f"the answer, put the messages before it into the column {PROMPT!r}",
+            )
+        return texts
 
 
 FIELDS = Columns(
@@ -658,6 +678,21 @@ def _unread(where: str, key: str, value: Any, error: SampleError) -> SampleError
     if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
         return SampleError(f"{where}, {key!r}: {error}")
     return SampleError(f"{where}: {key!r} must be {_TEXT}, got {_shown(value)}.")
+
+
+def _speakers(value: Any) -> list[str | None]:
+    """Who each message of a conversation is from; empty for another value."""
+    messages = chat_messages(value)
+    known = isinstance(messages, list | tuple) and all(isinstance(message, Mapping) for message in messages)
+    return [speaker(message) for message in messages] if known else []
+
+
+def _warn(where: str, key: str, what: str) -> None:
+    """Warn of a column, at its first row with this problem."""
+    of = (where.partition(",")[0], key, what)
+    if of not in _warned:
+        _warned.add(of)
+        logger.warning("%s, %r: %s.", where, key, what)
 
 
 def _is_blank(value: Any) -> bool:

@@ -148,6 +148,36 @@ def test_what_a_person_wrote_is_not_cut(run, engine):
     assert all(f"\n{text}\n" in fake.asked[0][0] for text in texts.values())
 
 
+@pytest.mark.parametrize(
+    ("options", "turns", "said"),
+    [
+        ("--target-key messages", "ua", "do not see the messages before it"),
+        ("--target-key messages", "suaua", "do not see the messages before it"),
+        ("--target-key messages", "a", None),
+        ("--target-key messages", "ata", None),
+        ("--target-key messages --input-key ask", "ua", None),
+        ("--target-key ask --input-key messages", "ua", "is shown as part of the input"),
+        ("--target-key ask --input-key messages", "uau", None),
+        ("--target-key ask --input-key messages --input-key ask", "ua", None),
+    ],
+)
+def test_a_conversation_with_its_answer_is_warned_of_once(run, engine, caplog, monkeypatch, options, turns, said):
+    monkeypatch.setattr("checklist_rewards.rows._warned", set())
+    engine(by_word)
+    names = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
+    openai = [{"role": names[turn], "content": "hm"} for turn in turns]
+    sharegpt = [{"from": names[turn].replace("user", "human"), "value": "hm"} for turn in turns]
+    row = {"ask": "Sum up.", "checklist": ["Is it?"]}
+    for messages in (openai, sharegpt):
+        caplog.clear()
+        write_jsonl("rows.jsonl", *[row | {"messages": messages}] * 2)
+        run("score rows.jsonl -o out.jsonl --no-store", *options.split())
+        found = [message for message in caplog.messages if "conversation" in message]
+        assert [said in message and message.startswith("rows.jsonl, line 1, 'messages': ") for message in found] == (
+            [True] if said is not None and messages is openai else []
+        )
+
+
 def test_one_checklist_for_all_rows(run, engine):
     engine(by_word)
     Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))
