@@ -468,7 +468,7 @@ class Columns:
         input, history, images = self.context_of(row, where)
         target, reference = self.target_of(row, where), self.reference_of(row, where)
         if input is None and "user" in _speakers(row[self.target])[:-1]:
-            _warn(
+            warn_once(
                 where,
                 self.target,
                 "only the last answer in the conversation is judged, and items without a scope do not see the "
@@ -558,7 +558,7 @@ class Columns:
         except SampleError as error:
             raise _unread(where, key, prompt, error) from None
         if self.named and key == self.inputs[-1] and _speakers(prompt)[-1:] == ["assistant"]:
-            _warn(
+            warn_once(
                 where,
                 key,
                 "the conversation ends with a message of the assistant, which is shown as part of the input; if it is "
@@ -687,8 +687,8 @@ def _speakers(value: Any) -> list[str | None]:
     return [speaker(message) for message in messages] if known else []
 
 
-def _warn(where: str, key: str, what: str) -> None:
-    """Warn of a column, at its first row with this problem."""
+def warn_once(where: str, key: str, what: str) -> None:
+    """Warn of a column, at the first row of a file with this problem."""
     of = (where.partition(",")[0], key, what)
     if of not in _warned:
         _warned.add(of)

@@ -38,7 +38,7 @@ from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.messages import with_places
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.progress import Bar
-from checklist_rewards.rows import Columns, Request, image_column
+from checklist_rewards.rows import Columns, Request, image_column, warn_once
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -242,6 +242,8 @@ class RowWork:
         data, where, checklist = row.data, row.where, self.checklists
         request = sample = None
         if self.writes:
+            if data.get("checklist") not in (None, "", []):
+                warn_once(where, "checklist", "the row's own checklist is replaced by the one that is written")
             request = self.pipe.check_request(self.columns.request_of(data, where), where)
             if not self.scores and len(self.columns.inputs) > 1:
                 self.columns.messages_of(data, where)  # raises for an image that the text would not have

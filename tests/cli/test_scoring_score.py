@@ -299,6 +299,17 @@ def test_a_row_without_a_usable_reply_is_kept_and_named(run, engine):
     assert all(row["checklist_id"] is None for row in out if row["checklist"] is None)
 
 
+@pytest.mark.parametrize("command", ["generate", "run"])
+def test_a_checklist_that_is_replaced_is_warned_of(run, no_engine, caplog, monkeypatch, command):
+    monkeypatch.setattr("checklist_rewards.rows._warned", set())
+    write_jsonl(
+        "rows.jsonl", *({"prompt": "Write.", "target": "", "checklist": of} for of in (None, *[["Is it?"]] * 2))
+    )
+    run(f"{command} rows.jsonl -o out.jsonl --dry-run")
+    said = "rows.jsonl, line 2, 'checklist': the row's own checklist is replaced by the one that is written."
+    assert caplog.messages.count(said) == 1
+
+
 def test_run_writes_checklists_and_scores(run, engine):
     fake = engine(by_word, replies=[REPLY])
     write_jsonl("rows.jsonl", {"input": "Paint.", "target": "red"}, {"input": "Paint it.", "target": "red and blue"})
