@@ -22,7 +22,6 @@ optional, unless the user named the column.
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,16 +33,17 @@ from pydantic import ValidationError
 
 from checklist_rewards.chat import CompletionReader, Message, Target, completion_text, prompt_text, rendered_turns
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import ChecklistError, ConfigError, SampleError
+from checklist_rewards.errors import ChecklistError, ConfigError, SampleError, warn_once
 from checklist_rewards.files.cells import decoded, messages_in
-from checklist_rewards.files.documents import read_text
+from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, RowWriter, read_rows, write_rows
 from checklist_rewards.images import Image, clean, file_in, has_images, image_of, images_in, is_plain, parts, shown
 from checklist_rewards.messages import (
+    PROMPT_COLUMNS,
     Images,
     chat_messages,
     images_of,
-    speaker,
+    speakers,
     with_images,
     with_moved,
     with_places,
@@ -52,7 +52,6 @@ from checklist_rewards.messages import (
 from checklist_rewards.scores import Score, TargetState, Verdict
 from checklist_rewards.validation import one_sentence
 
-logger = logging.getLogger(__name__)
 PROMPT, HISTORY, REFERENCE, CANDIDATES = "prompt", "history", "reference", "candidates"
 CONTEXT = (REFERENCE, HISTORY, "context", "chosen", "rejected", CANDIDATES)
 """The fields of a [`Request`] other than its input."""
@@ -65,8 +64,6 @@ _PATHS = ("path", "url", "image", "image_url")
 """Keys of a cell whose value may be the path of an image."""
 _TEXT = "a string or chat messages"
 _READERS = {images: CompletionReader(images=images) for images in get_args(Images)}
-_warned: set[tuple[str, str, str]] = set()
-"""Columns of files that have been warned of, with the warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +405,24 @@ class Columns:
                 f"column{advice}."
             )
 
+    def _check_seen(self, row: Mapping[str, Any], where: str, input: str | None) -> None:
+        """Warn of what may be the input, if the judge sees none: the messages before an answer, or another column."""
+        if input is not None:
+            return
+        if "user" in speakers(row.get(self.target))[:-1]:
+            warn_once(
+                where,
+                self.target,
+                "only the last answer in the conversation is judged, and items without a scope do not see the "
+                f"messages before it; put these into the column {PROMPT!r}",
+            )
+        for key, value in () if self.named else row.items():
+            is_text = isinstance(value, list) or (isinstance(value, str) and " " in value.strip())
+            if is_text and key != self.target and key.strip().lower() in PROMPT_COLUMNS:
+                warn_once(
+                    where, key, "the judge sees no input; if this column is the prompt, name it with --input-key"
+                )
+
     def request_of(self, row: Mapping[str, Any], where: str) -> Request:
         """The row as a [`Request`] for a checklist. Raises [`SampleError`] if the input is blank."""
         if not self.inputs:
@@ -467,18 +482,13 @@ class Columns:
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
         input, history, images = self.context_of(row, where)
         target, reference = self.target_of(row, where), self.reference_of(row, where)
-        if input is None and "user" in _speakers(row[self.target])[:-1]:
-            warn_once(
-                where,
-                self.target,
-                "only the last answer in the conversation is judged, and items without a scope do not see the "
-                f"messages before it; put these into the column {PROMPT!r}",
-            )
+        self._check_seen(row, where, input)
         return Sample.of(checklist, target, input, reference, history, images)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
         """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""
         input, history, images = self.context_of(row, where)
+        self._check_seen(row, where, input)
         reference = self.reference_of(row, where)
         return Pool(self.checklist_of(row, where), candidates, input, reference, history, images=images)
 
@@ -557,7 +567,7 @@ class Columns:
             texts = prompt_text(prompt, images=self.images)
         except SampleError as error:
             raise _unread(where, key, prompt, error) from None
-        if self.named and key == self.inputs[-1] and _speakers(prompt)[-1:] == ["assistant"]:
+        if self.named and key == self.inputs[-1] and speakers(prompt)[-1:] == ["assistant"]:
             warn_once(
                 where,
                 key,
@@ -668,9 +678,10 @@ def read_checklist(path: Path) -> Checklist:
     """The checklist in a JSON file. Raises [`ChecklistError`] naming the file."""
     try:
         text = read_text(path)
+        value = read_value(text, path) if path.suffix.lower() == ".json" else text
     except ConfigError as error:
         raise ChecklistError(str(error)) from None
-    return Checklist.parse(text, str(path))
+    return Checklist.parse(value, str(path))
 
 
 def _unread(where: str, key: str, value: Any, error: SampleError) -> SampleError:
@@ -678,21 +689,6 @@ def _unread(where: str, key: str, value: Any, error: SampleError) -> SampleError
     if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
         return SampleError(f"{where}, {key!r}: {error}")
     return SampleError(f"{where}: {key!r} must be {_TEXT}, got {_shown(value)}.")
-
-
-def _speakers(value: Any) -> list[str | None]:
-    """Who each message of a conversation is from; empty for another value."""
-    messages = chat_messages(value)
-    known = isinstance(messages, list | tuple) and all(isinstance(message, Mapping) for message in messages)
-    return [speaker(message) for message in messages] if known else []
-
-
-def warn_once(where: str, key: str, what: str) -> None:
-    """Warn of a column, at the first row of a file with this problem."""
-    of = (where.partition(",")[0], key, what)
-    if of not in _warned:
-        _warned.add(of)
-        logger.warning("%s, %r: %s.", where, key, what)
 
 
 def _is_blank(value: Any) -> bool:

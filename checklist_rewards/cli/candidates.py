@@ -149,7 +149,7 @@ def rerank(
         reads += 0 if row_checklist is None else len(row_checklist) * (n if engine is not None else len(candidates))
     if engine is not None:
         _ = engine.identity  # raises if the policy is not found
-    work.check_judge(asks)
+    work.check_judge(asks, files.rows)
     totals = _RerankTotals()
     with write_rows_of(files.rows, files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
@@ -214,7 +214,7 @@ def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | 
     pool = columns.pool_of(row.data, row.where)
     checklist: Checklist | None = pool.checklist
     if checklist is not None:
-        for item in checklist.items:
+        for item in judge.prepared(checklist, row.where).items:
             judge.check_item(item, row.where)
         judge.check_images(checklist, row.where, input=pool.input, history=pool.history)
     return checklist
@@ -347,7 +347,7 @@ def pairs(
         _checked(scorer, columns, row)
         asks = asks or scorer.asks(row_checklist)
         reads += len(texts) * len(items)
-    work.check_judge(asks)
+    work.check_judge(asks, files.rows)
     dropped, selected = Counter[str](), list[Pair]()
     judges: set[str] = set()
     with write_rows_of(files.rows, files.output) as writer, bars() as bar:

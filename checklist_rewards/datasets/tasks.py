@@ -29,7 +29,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
-from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
+from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError, warn_once
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import SCORE_COLUMN, Row
 from checklist_rewards.files.store import Store
@@ -38,7 +38,7 @@ from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.messages import with_places
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.progress import Bar
-from checklist_rewards.rows import Columns, Request, image_column, warn_once
+from checklist_rewards.rows import Columns, Request, image_column
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
