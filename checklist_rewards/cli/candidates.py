@@ -27,7 +27,7 @@ from checklist_rewards.cli.options import FROM_STORED, brief
 from checklist_rewards.cli.output import RunReport, bars, check_outputs
 from checklist_rewards.cli.work import ANSWERS, RowRun, Work
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import SampleError, warn_once
 from checklist_rewards.evaluation.scored import stored_checklist
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format
@@ -144,6 +144,8 @@ def rerank(
                 _gold(columns, row, gold_key, candidates)
         else:
             engine.check_images(images_of(_asked(columns, row)), f"{row.where}: the prompt", "policy")
+            if row.data.get(CANDIDATES) not in (None, "", []):
+                warn_once(row.where, CANDIDATES, "the row's own candidates are replaced by those that are sampled")
         total += 1
         asks = asks or (row_checklist is not None and scorer.asks(row_checklist))
         reads += 0 if row_checklist is None else len(row_checklist) * (n if engine is not None else len(candidates))
