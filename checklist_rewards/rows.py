@@ -516,6 +516,10 @@ class Columns:
             return None
         return Checklist.parse(value, f"{where}, {self.checklist!r}")
 
+    def checklist_place(self, where: str) -> str:
+        """What an error about the checklist of a row names: the row, or the option of the checklist of all rows."""
+        return where if self.shared is None else "--checklist"
+
     def list_of(self, row: Mapping[str, Any], key: str, option: str, where: str) -> Any:
         """`row[key]`, expected to be a list; CSV files hold it as JSON."""
         value = self.get(row, key, option, where)

@@ -216,8 +216,9 @@ def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | 
     pool = columns.pool_of(row.data, row.where)
     checklist: Checklist | None = pool.checklist
     if checklist is not None:
-        for item in judge.prepared(checklist, row.where).items:
-            judge.check_item(item, row.where)
+        where = columns.checklist_place(row.where)
+        for item in judge.prepared(checklist, where).items:
+            judge.check_item(item, where)
         judge.check_images(checklist, row.where, input=pool.input, history=pool.history)
     return checklist
 

@@ -257,7 +257,7 @@ class RowWork:
         if self.scores:
             sample = self.columns.sample_of(data, where, ())
             if isinstance(checklist, Checklist):
-                self.pipe.check_checklist(checklist, where)
+                self.pipe.check_checklist(checklist, self.columns.checklist_place(where))
             if (sample.images or sample.target_images) and (self.keeps or checklist is not None):
                 asked = replace(sample, checklist=checklist) if isinstance(checklist, Checklist) else sample
                 self.pipe.check_sample(asked, where)
