@@ -407,7 +407,7 @@ class Columns:
 
     def _check_seen(self, row: Mapping[str, Any], where: str, input: str | None) -> None:
         """Warn of what may be the input, if the judge sees none: the messages before an answer, or another column."""
-        if input is not None:
+        if input is not None or self.named:
             return
         if "user" in speakers(row.get(self.target))[:-1]:
             warn_once(
@@ -416,7 +416,7 @@ class Columns:
                 "only the last answer in the conversation is judged, and items without a scope do not see the "
                 f"messages before it; put these into the column {PROMPT!r}",
             )
-        for key, value in () if self.named else row.items():
+        for key, value in row.items():
             is_text = isinstance(value, list) or (isinstance(value, str) and " " in value.strip())
             if is_text and key != self.target and key.strip().lower() in PROMPT_COLUMNS:
                 warn_once(
