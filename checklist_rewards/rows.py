@@ -419,9 +419,7 @@ class Columns:
         for key, value in row.items():
             is_text = isinstance(value, list) or (isinstance(value, str) and " " in value.strip())
             if is_text and key != self.target and key.strip().lower() in PROMPT_COLUMNS:
-                warn_once(
-                    where, key, "the judge sees no input; if this column is the prompt, name it with --input-key"
-                )
+                warn_once(where, key, "the judge sees no input; if this is the prompt, name it with --input-key")
 
     def request_of(self, row: Mapping[str, Any], where: str) -> Request:
         """The row as a [`Request`] for a checklist. Raises [`SampleError`] if the input is blank."""
@@ -571,7 +569,8 @@ class Columns:
             texts = prompt_text(prompt, images=self.images)
         except SampleError as error:
             raise _unread(where, key, prompt, error) from None
-        if self.named and key == self.inputs[-1] and speakers(prompt)[-1:] == ["assistant"]:
+        of_file = self.named and self.folder is not None  # not the input of a request
+        if of_file and key == self.inputs[-1] and speakers(prompt)[-1:] == ["assistant"]:
             warn_once(
                 where,
                 key,
