@@ -7,12 +7,24 @@ fix. A failed *read* (one item answered about one target) raises nothing: it bec
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import Any
 
+logger = logging.getLogger(__name__)
 _MAX_LENGTH = 80
+_warned: set[tuple[str, str, str]] = set()
+"""Columns of files that have been warned of, with the warning."""
 _LOGIN = re.compile(r"(?<=://)[^/\s@]{1,200}@")
+
+
+def warn_once(where: str, key: str, what: str) -> None:
+    """Warn of a column, at the first row of a file ("data.jsonl, line 3") with this problem."""
+    of = (where.partition(",")[0], key, what)
+    if of not in _warned:
+        _warned.add(of)
+        logger.warning("%s, %r: %s.", where, key, what)
 
 
 def without_password(text: str) -> str:

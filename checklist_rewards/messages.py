@@ -50,10 +50,24 @@ IMAGE_TYPES = ("image", "image_url", "input_image")
 _IMAGE_KEYS = ("image", "image_url", "url", "path", "bytes", "base64", "source")
 """Fields of an image part with its image."""
 
+PROMPT_COLUMNS = (
+    "prompt", "question", "instruction", "query", "problem", "task", "goal", "input", "user_input", "user_prompt",
+    "user_query", "user_message", "question_text", "prompt_text", "task_description", "conversation", "messages",
+    "conversation_input", "conversation_history", "context_messages", "instruction_text",
+)  # fmt: skip
+"""Columns in which data sets have the prompt, in lower case."""
+
 
 def speaker(message: Mapping[str, Any]) -> str | None:
     """Who a message is from: "user", "assistant", "system" or "tool"; None for a role that is not in `SPEAKERS`."""
     return SPEAKERS.get(str(message.get("role")).lower())
+
+
+def speakers(value: Any) -> list[str | None]:
+    """Who each message of a conversation is from; empty for another value."""
+    messages = chat_messages(value)
+    known = isinstance(messages, list | tuple) and all(isinstance(message, Mapping) for message in messages)
+    return [speaker(message) for message in messages] if known else []
 
 
 def chat_messages(value: Any) -> Any:

@@ -39,7 +39,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from checklist_rewards.errors import PromptError
+from checklist_rewards.errors import ConfigError, PromptError
+from checklist_rewards.files.documents import read_text
 from checklist_rewards.validation import three_of
 
 Kind = Literal["judge", "batch", "generator", "stage"]
@@ -309,6 +310,6 @@ def kind_of_prompt(text: str) -> Kind:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PromptError(f"{path}: cannot be read as UTF-8 text ({error}).") from error
+        return read_text(path)
+    except ConfigError as error:
+        raise PromptError(str(error)) from None

@@ -33,15 +33,17 @@ from pydantic import ValidationError
 
 from checklist_rewards.chat import CompletionReader, Message, Target, completion_text, prompt_text, rendered_turns
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import ChecklistError, ConfigError, SampleError
+from checklist_rewards.errors import ChecklistError, ConfigError, SampleError, warn_once
 from checklist_rewards.files.cells import decoded, messages_in
-from checklist_rewards.files.documents import read_text
+from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, RowWriter, read_rows, write_rows
 from checklist_rewards.images import Image, clean, file_in, has_images, image_of, images_in, is_plain, parts, shown
 from checklist_rewards.messages import (
+    PROMPT_COLUMNS,
     Images,
     chat_messages,
     images_of,
+    speakers,
     with_images,
     with_moved,
     with_places,
@@ -403,6 +405,22 @@ class Columns:
                 f"column{advice}."
             )
 
+    def _check_seen(self, row: Mapping[str, Any], where: str, input: str | None) -> None:
+        """Warn of what may be the input, if the judge sees none: the messages before an answer, or another column."""
+        if input is not None or self.named:
+            return
+        if "user" in speakers(row.get(self.target))[:-1]:
+            warn_once(
+                where,
+                self.target,
+                "only the last answer in the conversation is judged, and items without a scope do not see the "
+                f"messages before it; put these into the column {PROMPT!r}",
+            )
+        for key, value in row.items():
+            is_text = isinstance(value, list) or (isinstance(value, str) and " " in value.strip())
+            if is_text and key != self.target and key.strip().lower() in PROMPT_COLUMNS:
+                warn_once(where, key, "the judge sees no input; if this is the prompt, name it with --input-key")
+
     def request_of(self, row: Mapping[str, Any], where: str) -> Request:
         """The row as a [`Request`] for a checklist. Raises [`SampleError`] if the input is blank."""
         if not self.inputs:
@@ -462,11 +480,13 @@ class Columns:
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
         input, history, images = self.context_of(row, where)
         target, reference = self.target_of(row, where), self.reference_of(row, where)
+        self._check_seen(row, where, input)
         return Sample.of(checklist, target, input, reference, history, images)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
         """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""
         input, history, images = self.context_of(row, where)
+        self._check_seen(row, where, input)
         reference = self.reference_of(row, where)
         return Pool(self.checklist_of(row, where), candidates, input, reference, history, images=images)
 
@@ -493,6 +513,10 @@ class Columns:
         if value is None or (value == "" and self.blank_is_null):
             return None
         return Checklist.parse(value, f"{where}, {self.checklist!r}")
+
+    def checklist_place(self, where: str) -> str:
+        """What an error about the checklist of a row names: the row, or the option of the checklist of all rows."""
+        return where if self.shared is None else "--checklist"
 
     def list_of(self, row: Mapping[str, Any], key: str, option: str, where: str) -> Any:
         """`row[key]`, expected to be a list; CSV files hold it as JSON."""
@@ -542,9 +566,18 @@ class Columns:
 
     def _texts(self, key: str, prompt: Any, where: str) -> tuple[str | None, str | None]:
         try:
-            return prompt_text(prompt, images=self.images)
+            texts = prompt_text(prompt, images=self.images)
         except SampleError as error:
             raise _unread(where, key, prompt, error) from None
+        of_file = self.named and self.folder is not None  # not the input of a request
+        if of_file and key == self.inputs[-1] and speakers(prompt)[-1:] == ["assistant"]:
+            warn_once(
+                where,
+                key,
+                "the conversation ends with a message of the assistant, which is shown as part of the input; if it is "
+                f"the answer, put the messages before it into the column {PROMPT!r}",
+            )
+        return texts
 
 
 FIELDS = Columns(
@@ -648,9 +681,10 @@ def read_checklist(path: Path) -> Checklist:
     """The checklist in a JSON file. Raises [`ChecklistError`] naming the file."""
     try:
         text = read_text(path)
+        value = read_value(text, path) if path.suffix.lower() == ".json" else text
     except ConfigError as error:
         raise ChecklistError(str(error)) from None
-    return Checklist.parse(text, str(path))
+    return Checklist.parse(value, str(path))
 
 
 def _unread(where: str, key: str, value: Any, error: SampleError) -> SampleError:

@@ -135,6 +135,15 @@ def test_the_lint_refuses_with_file_and_line(text, kind, words):
     assert all(word in str(refused.value) for word in words), refused.value
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_prompt_is_read_in_the_encodings_of_documents(tmp_path, encoding):
+    text = "# User\n\n{target}\n\nÉ: {question}\n"
+    (tmp_path / "plain.md").write_text(text, "utf-8")
+    (tmp_path / "other.md").write_text(text, encoding)
+    plain, other = (load_prompt(tmp_path / name, "judge") for name in ("plain.md", "other.md"))
+    assert other.sections == plain.sections and not other.sections[0].startswith("\ufeff")
+
+
 def test_a_prompt_that_is_not_there_is_refused_naming_what_is():
     with pytest.raises(PromptError, match=r"prompt not found: 'judges/itme'.*judges/item"):
         load_prompt("judges/itme", "judge")

@@ -123,7 +123,9 @@ def attack(
             report = run(bootstrap=Bootstrap(0))
         show(report.prompts, work.lines, work.prices, [_NOTE.format(attacked.budget_reads)])
         return
-    work.check_judge(any(scorer.asks(row.checklist) for row in found))
+    for pool in found:
+        scorer.prepared(pool.checklist)
+    work.check_judge(any(scorer.asks(row.checklist) for row in found), rows or "the packaged prompts")
     with bars() as bar:
         draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None)) if bootstrap else Bootstrap(0)
         report = run(bootstrap=draws, progress=bar("reads", None))

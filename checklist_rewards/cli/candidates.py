@@ -27,7 +27,7 @@ from checklist_rewards.cli.options import FROM_STORED, brief
 from checklist_rewards.cli.output import RunReport, bars, check_outputs
 from checklist_rewards.cli.work import ANSWERS, RowRun, Work
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import SampleError, warn_once
 from checklist_rewards.evaluation.scored import stored_checklist
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format
@@ -144,12 +144,14 @@ def rerank(
                 _gold(columns, row, gold_key, candidates)
         else:
             engine.check_images(images_of(_asked(columns, row)), f"{row.where}: the prompt", "policy")
+            if row.data.get(CANDIDATES) not in (None, "", []):
+                warn_once(row.where, CANDIDATES, "the row's own candidates are replaced by those that are sampled")
         total += 1
         asks = asks or (row_checklist is not None and scorer.asks(row_checklist))
         reads += 0 if row_checklist is None else len(row_checklist) * (n if engine is not None else len(candidates))
     if engine is not None:
         _ = engine.identity  # raises if the policy is not found
-    work.check_judge(asks)
+    work.check_judge(asks, files.rows)
     totals = _RerankTotals()
     with write_rows_of(files.rows, files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
@@ -214,8 +216,9 @@ def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | 
     pool = columns.pool_of(row.data, row.where)
     checklist: Checklist | None = pool.checklist
     if checklist is not None:
-        for item in checklist.items:
-            judge.check_item(item, row.where)
+        where = columns.checklist_place(row.where)
+        for item in judge.prepared(checklist, where).items:
+            judge.check_item(item, where)
         judge.check_images(checklist, row.where, input=pool.input, history=pool.history)
     return checklist
 
@@ -347,7 +350,7 @@ def pairs(
         _checked(scorer, columns, row)
         asks = asks or scorer.asks(row_checklist)
         reads += len(texts) * len(items)
-    work.check_judge(asks)
+    work.check_judge(asks, files.rows)
     dropped, selected = Counter[str](), list[Pair]()
     judges: set[str] = set()
     with write_rows_of(files.rows, files.output) as writer, bars() as bar:

@@ -27,7 +27,6 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Line, Work
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.rows import CHUNK_ROWS
-from checklist_rewards.files.store import Key, Store
 from checklist_rewards.progress import FORECAST_VARIABLE
 from checklist_rewards.rows import Request
 from checklist_rewards.scorer import Sample, Scorer
@@ -117,7 +116,7 @@ def forecast_refine(
 
     pipe, answers = _checked(work), _LongestReplies(policy)
     stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
-    notes, store = [_ALL_ROUNDS], None if work.store is None else _ReadOnly(work.store)
+    notes = [_ALL_ROUNDS]
     with quiet():
         for start in range(0, len(tasks), CHUNK_ROWS):
             chunk = list(tasks[start : start + CHUNK_ROWS])
@@ -140,7 +139,7 @@ def forecast_refine(
                 rounds=rounds,
                 method=method,
                 sampling=sampling,
-                store=store,  # type: ignore[arg-type]
+                store=work.store,
             )
     show(len(tasks), [Line(ANSWERS, answers), *work.lines], work.prices, notes)
 
@@ -187,16 +186,6 @@ def _worst(checklist: Checklist) -> list[Verdict]:
         values = {label: value for label, value in item.values.items() if value is not None}
         verdicts.append(Verdict(answer=(min if item.weight >= 0 else max)(values, key=values.__getitem__)))
     return verdicts
-
-
-class _ReadOnly:
-    """A store that saves nothing, because the texts of a dry run are not model replies."""
-
-    def __init__(self, store: Store):
-        self.get = store.get
-
-    def put(self, answers: Iterable[tuple[Key, str]]) -> None:
-        """Discard the answers."""
 
 
 def _generated(work: Work, requests: Sequence[Request]) -> list[Checklist | GenerationError]:

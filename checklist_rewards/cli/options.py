@@ -436,10 +436,10 @@ class StoreOptions(Options):
         if self.store is not None and self.no_store:
             raise SampleError(f"--store {self.store} and --no-store contradict each other; set only one of them.")
 
-    def open(self) -> Store | None:
-        """Open the store. Raises [`SampleError`] if both options are set."""
+    def open(self, *, writes: bool = True) -> Store | None:
+        """Open the store, only to read unless the command `writes`. Raises [`SampleError`] if both options are set."""
         self.consistent()
-        return open_store(self.store or not self.no_store)
+        return open_store(self.store or not self.no_store, writes=writes)
 
 
 class Dry(Options):

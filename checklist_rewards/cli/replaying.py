@@ -319,13 +319,8 @@ def _check(stored: _Again, replayed: Replay) -> tuple[int, bool]:
         if replayed.repeats > 1:
             rows += 1
             prompts.add(bytes.fromhex(stored.prompt_of(text))[:8])
-    weights = stored.weights
-    if weights is not None and weights.unused:
-        name = sorted(weights.unused)[0]
-        raise SampleError(
-            f"--weights: no item of {stored.file.path} has the id, question or category {name!r:.60}; correct it or "
-            "remove it."
-        )
+    if stored.weights is not None:
+        stored.weights.check_used(stored.file.path)
     output = stored.file.output
     if output is not None and file_format(output) == ".csv" and stored.file.kind == "rewards":
         raise SampleError(f"--output {output}: a reward log is written as .jsonl or .parquet.")

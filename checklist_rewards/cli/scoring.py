@@ -320,7 +320,7 @@ def score(
             asks = asks or command.asks(found)
     if dry.dry_run:
         return forecast(command, samples=_samples(run.columns, run.file))
-    command.check_judge(asks)
+    command.check_judge(asks, files.rows)
     with write_rows_of(files.rows, files.output) as out, bars() as bar:
         run.write(out, partial(work.process, reads=bar("reads", reads)))
     run.finish(command.receipt)

@@ -256,7 +256,7 @@ class Work:
                 )
         prices = prices_from(dry.price)
         budget = Budget(dry.budget, prices) if dry.budget is not None and not dry.dry_run else None
-        store = store_options.open()
+        store = store_options.open(writes=not dry.dry_run)
         return cls(config, judging, writer, store, concurrency, budget, prices, dry.dry_run)
 
     @cached_property
@@ -296,8 +296,12 @@ class Work:
         scorer = self.pipeline.scorer
         return not isinstance(scorer, ChecklistScorer) or scorer.asks(checklist)
 
-    def check_judge(self, asks: bool = True) -> None:
-        """Refuse a judge that cannot work, unless no item `asks` it."""
+    def check_judge(self, asks: bool, rows: object) -> None:
+        """Refuse a judge that cannot work, unless no item `asks` it, and weights that no item of these rows has, whose
+        checklists have been checked. Warn of single weights that none has."""
+        weights = getattr(self.pipeline.scorer, "weights", None)
+        if weights is not None:
+            weights.check_used(rows)
         if asks:
             self.pipeline.scorer.validate()
 

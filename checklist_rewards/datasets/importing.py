@@ -334,7 +334,9 @@ def is_own(value: Any) -> bool:
     items = value.get("items") if isinstance(value, Mapping) else value
     entries = [decoded(item) for item in items] if isinstance(items, list) else []
     return bool(entries) and all(
-        isinstance(item, Mapping) and {"id", "question"} <= item.keys() <= ChecklistItem.model_fields.keys()
+        isinstance(item, Mapping)
+        and {"id", "question"} <= item.keys() <= ChecklistItem.model_fields.keys()
+        and not isinstance(item.get("weight"), str)  # as in a table of criteria
         for item in entries
     )
 

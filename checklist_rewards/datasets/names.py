@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from checklist_rewards.checklists import NO, YES
+from checklist_rewards.messages import PROMPT_COLUMNS
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -28,11 +29,7 @@ LISTS = _names(
     "decomposed_questions, rubric_list, rubric_items, rubric_json, evaluation_criteria, grading_criteria, "
     "score_rubric, assert"
 )
-PROMPTS = _names(
-    "prompt, question, instruction, query, problem, task, goal, input, user_input, user_prompt, user_query, "
-    "user_message, question_text, prompt_text, task_description, conversation, messages, conversation_input, "
-    "conversation_history, context_messages, instruction_text"
-)
+PROMPTS = PROMPT_COLUMNS
 REFERENCES = _names(
     "reference, reference_answer, reference_solution, reference solution, ideal_answer, gold_answer, "
     "reference_response"

@@ -14,11 +14,12 @@ from __future__ import annotations
 import glob
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from checklist_rewards.datasets.names import (
     ANSWERED,
@@ -33,7 +34,7 @@ from checklist_rewards.datasets.promptfoo import promptfoo_rows
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
-from checklist_rewards.files.documents import MAX_DEPTH, read_text, read_value
+from checklist_rewards.files.documents import MAX_DEPTH, encoding_of, read_text, read_value
 from checklist_rewards.files.rows import FORMATS, Row, read_rows, rows_of_tables, saved_dataset, unknown_extension
 from checklist_rewards.messages import speaker
 from checklist_rewards.validation import import_extra, missing
@@ -305,28 +306,39 @@ def _of_hub(name: str) -> Any:
         ) from None
 
 
-def _first_character(path: Path) -> str:
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """A JSON file as text. Raises [`SampleError`] if it cannot be read."""
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            while text := file.read(256):
-                if text := text.lstrip():
-                    return text[0]
-    except (OSError, UnicodeDecodeError) as error:
+        with path.open("rb") as content:
+            encoding = encoding_of(content.read(2))
+        with path.open(encoding=encoding) as file:
+            yield file
+    except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SampleError(f"{path}: cannot be read ({reason}).") from None
+
+
+def _first_character(path: Path) -> str:
+    with _opened(path) as file:
+        while text := file.read(256):
+            if text := text.lstrip():
+                return text[0]
     return ""
 
 
 def _stream_json(path: Path) -> Iterator[Any]:
     """The entries of a JSON list, one at a time."""
     decoder, text, start, ended = json.JSONDecoder(), "", 0, False
-    with path.open(encoding="utf-8-sig") as file:
+    with _opened(path) as file:
         while not text.startswith("["):
             text = file.read(_CHUNK).lstrip()
         text = text[1:]
         while True:
             start = len(text) - len(text[start:].lstrip(" \t\r\n,"))
             if text[start : start + 1] == "]":
+                if rest := (text[start + 1 :] + file.read()).strip():
+                    raise SampleError(f"{path}: not valid JSON (after the end of the list: {rest!r:.60}).")
                 return
             try:
                 entry, end = decoder.raw_decode(text, start)
@@ -338,6 +350,8 @@ def _stream_json(path: Path) -> Iterator[Any]:
                 more = file.read(max(_CHUNK, len(text) - start))
                 text, start, ended = text[start:] + more, 0, not more
                 continue
+            except ValueError as error:  # a number with thousands of digits
+                raise SampleError(f"{path}: not valid JSON ({error}).") from None
             except RecursionError:
                 raise SampleError(f"{path}: nested more than {MAX_DEPTH} levels deep.") from None
             yield entry

@@ -29,7 +29,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
-from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
+from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError, warn_once
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import SCORE_COLUMN, Row
 from checklist_rewards.files.store import Store
@@ -242,6 +242,8 @@ class RowWork:
         data, where, checklist = row.data, row.where, self.checklists
         request = sample = None
         if self.writes:
+            if data.get("checklist") not in (None, "", []):
+                warn_once(where, "checklist", "the row's own checklist is replaced by the one that is written")
             request = self.pipe.check_request(self.columns.request_of(data, where), where)
             if not self.scores and len(self.columns.inputs) > 1:
                 self.columns.messages_of(data, where)  # raises for an image that the text would not have
@@ -255,7 +257,7 @@ class RowWork:
         if self.scores:
             sample = self.columns.sample_of(data, where, ())
             if isinstance(checklist, Checklist):
-                self.pipe.check_checklist(checklist, where)
+                self.pipe.check_checklist(checklist, self.columns.checklist_place(where))
             if (sample.images or sample.target_images) and (self.keeps or checklist is not None):
                 asked = replace(sample, checklist=checklist) if isinstance(checklist, Checklist) else sample
                 self.pipe.check_sample(asked, where)

@@ -145,6 +145,18 @@ class Labels:
                     why = "because rows have no text to compare (column 'target')"
                     logger.warning("%s: labels are matched by %s alone, %s.", candidate.where, how, why)
             found.append(label)
+        names = {row.id for row in rows}
+        unused = [name for name in labels if name not in names]
+        if unused and not self.lenient:
+            logger.warning(
+                "%s: %d of %d labels are not used, because no scored row has their id; the first is %r, the first id "
+                "of the scored file %r.",
+                path,
+                len(unused),
+                len(labels),
+                unused[0],
+                rows[0].id,
+            )
         return found, len(labels) - sum(label is not None for label in found)
 
 

@@ -37,11 +37,15 @@ def read_text(path: str | Path) -> str:
         content = Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error}).") from None
-    encoding = "utf-16" if content.startswith(UTF16_MARKS) else "utf-8-sig"
     try:
-        return io.TextIOWrapper(io.BytesIO(content), encoding).read()
+        return io.TextIOWrapper(io.BytesIO(content), encoding_of(content)).read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error}).") from None
+
+
+def encoding_of(content: bytes) -> str:
+    """The encoding of a text file that begins with these bytes."""
+    return "utf-16" if content.startswith(UTF16_MARKS) else "utf-8-sig"
 
 
 def read_value(text: str, path: str | Path) -> Any:

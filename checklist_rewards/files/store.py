@@ -26,6 +26,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -43,6 +44,7 @@ _COMPRESS_FROM = 512
 _LOCK_TIMEOUT_S, _LOCKED_TIMEOUT_S = 60, 1
 """How long to wait for a lock, and how long if the last wait was too short."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+_FIRST = "SELECT key, value FROM answers LIMIT 1"
 _INSERT = "INSERT OR IGNORE INTO answers VALUES (?, ?)"
 _MOUNTS = Path("/proc/self/mountinfo")
 _UNESCAPED = re.compile(r"\\([0-7]{3})")
@@ -65,18 +67,21 @@ class Store:
     Args:
         path (`str` or `Path`, *optional*): The file. If it does not exist, it is created, with its folder, for the
             first answer. Defaults to [`default_store_path`].
+        writes (`bool`, *optional*, defaults to `True`): Whether answers are kept. Otherwise the store only gives those
+            that it has, and neither the file nor its folder need be writable.
 
     Raises:
         StoreError: If the file cannot be opened or created, or is not a store. On a network file system without
             working locks, the store is disabled with a warning instead.
     """
 
-    def __init__(self, path: str | Path | None = None):
+    def __init__(self, path: str | Path | None = None, *, writes: bool = True):
         self.path = Path(path) if path is not None else default_store_path()
+        self._may_write = writes
         self._local = threading.local()
         self._file: tuple[int, int] | None = None
         self._logs: dict[Path, tuple[int, int] | None] = {}
-        self._reads = self._writes = True
+        self._reads, self._writes = True, writes
         self._late: dict[Key, str | bytes] = {}
         """Answers that could not be written because the file was locked."""
         self._late_lock = threading.Lock()
@@ -93,7 +98,7 @@ class Store:
         try:
             if self._exists:
                 self._connection()
-            else:
+            elif writes:
                 check_writable(self.path)
         except (*_ERRORS, SampleError) as error:
             if not self._wal and isinstance(error, sqlite3.OperationalError):
@@ -105,8 +110,8 @@ class Store:
                 "(--no-store, store=False)."
             ) from error
 
-    def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
-        return type(self), (self.path,)
+    def __reduce__(self) -> tuple[Callable[..., Store], tuple[Path]]:
+        return partial(type(self), writes=self._may_write), (self.path,)
 
     @overload
     def get(self, keys: Sequence[Key]) -> dict[Key, str]: ...
@@ -272,6 +277,8 @@ class Store:
         return _LOCKED_TIMEOUT_S if self._locked else _LOCK_TIMEOUT_S
 
     def _open(self) -> sqlite3.Connection:
+        if not self._may_write:
+            return self._open_to_read()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=self._timeout)
         connection.text_factory = _text
@@ -279,22 +286,33 @@ class Store:
         if self._wal:
             connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, value) WITHOUT ROWID")
-        connection.execute("SELECT key, value FROM answers LIMIT 1")
+        connection.execute(_FIRST)
+        return connection
+
+    def _open_to_read(self) -> sqlite3.Connection:
+        """Open the file without writing next to it: SQLite keeps a log there unless it takes the file as unchanging,
+        which it may not while there is a log."""
+        logs = any(Path(f"{self.path}-{kind}").exists() for kind in ("wal", "journal"))
+        address = f"{self.path.absolute().as_uri()}?mode=ro{'' if logs else '&immutable=1'}"
+        connection = sqlite3.connect(address, uri=True, timeout=self._timeout)
+        connection.text_factory = _text
+        connection.execute(_FIRST)
         return connection
 
 
-def open_store(store: Store | str | Path | bool | None) -> Store | None:
+def open_store(store: Store | str | Path | bool | None, *, writes: bool = True) -> Store | None:
     """Open the store that a `store` argument specifies.
 
     Args:
         store ([`Store`], `str`, `Path` or `bool`): True means the default store, False or None no store, and a path
             that file. A [`Store`] is returned unchanged.
+        writes (`bool`, *optional*, defaults to `True`): As for [`Store`].
     """
     if store is None or store is False:
         return None
     if isinstance(store, Store):
         return store
-    return Store(None if store is True else store)
+    return Store(None if store is True else store, writes=writes)
 
 
 def _set_journal(connection: sqlite3.Connection, mode: str, timeout: float) -> None:

@@ -38,8 +38,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.errors import ChecklistError, ModelError, SampleError
+from checklist_rewards.errors import ChecklistError, ConfigError, ModelError, SampleError
 from checklist_rewards.files.atomic import write_json
+from checklist_rewards.files.documents import read_text
 from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -185,9 +186,9 @@ class Calibration(BaseModel):
     def load(cls, path: str | Path) -> Calibration:
         """Read a JSON file. Raises [`SampleError`] if it cannot be read or is not a calibration file."""
         try:
-            return cls.model_validate_json(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise SampleError(f"{path}: cannot read the calibration ({error}).") from None
+            return cls.model_validate_json(read_text(path))
+        except ConfigError as error:
+            raise SampleError(str(error)) from None
         except ValidationError as error:
             raise SampleError(f"{path} is not a calibration file: {one_sentence(error, cls)}") from None
 

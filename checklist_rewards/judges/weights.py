@@ -11,6 +11,7 @@ Weights change no answer, so nothing is read again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
@@ -18,6 +19,8 @@ from statistics import fmean
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.documents import read_text, read_value
+
+logger = logging.getLogger(__name__)
 
 
 class Weights:
@@ -75,6 +78,20 @@ class Weights:
             for item, name in zip(checklist.items, named, strict=True)
         ]
         return Checklist.parse({"items": items, "source": checklist.source, "model": checklist.model}, where)
+
+    def check_used(self, where: object) -> None:
+        """Warn of names that no item of `where` has, whose checklists have been seen.
+
+        Raises:
+            SampleError: If no name is that of an item, so that the weights change nothing.
+        """
+        if not self.unused:
+            return
+        more = f" and {len(self.unused) - 1} more" if len(self.unused) > 1 else ""
+        said = f"--weights: no item of {where} has the id, question or category {min(self.unused)!r:.60}{more}"
+        if len(self.unused) == len(self.weights):
+            raise SampleError(f"{said}; correct the names.")
+        logger.warning("%s.", said)
 
     def _name(self, item: ChecklistItem) -> str | None:
         name = next((name for name in (item.id, item.question, item.category) if name in self.weights), None)

@@ -60,8 +60,8 @@ ALLOWED = (".jsonl", ".csv", *DOCUMENTS)
 async def receive(project: Project, name: Any, parts: AsyncIterator[bytes], limit: int = MAX_UPLOAD) -> str:
     """Save a file that the browser sends in the folder `uploads`; the result is its name in the project.
 
-    Raises [`SampleError`] if the name is taken or of another kind, or the content is not UTF-8 text or cannot be read,
-    and [`TooLarge`] if it has more than `limit` bytes.
+    Raises [`SampleError`] if the name is taken or of another kind, or the content cannot be read, and [`TooLarge`] if
+    it has more than `limit` bytes.
     """
     if not isinstance(name, str) or "/" in name or Path(name).suffix.lower() not in ALLOWED:
         raise SampleError(f"{name!r:.120} cannot be uploaded; allowed are text files: {', '.join(ALLOWED)}.")
@@ -78,20 +78,16 @@ async def receive(project: Project, name: Any, parts: AsyncIterator[bytes], limi
 
 def _save(path: Path, content: bytes) -> None:
     """Save an uploaded file once it is known that the commands can read it."""
-    if b"\0" in content:
-        raise SampleError(f"{path.name} is not a text file.")
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise SampleError(f"{path.name} is not a text file in UTF-8.") from None
     with tempfile.TemporaryDirectory() as folder:
         received = Path(folder, path.name)
         received.write_bytes(content)
         try:
             if path.suffix.lower() not in DOCUMENTS:
                 sum(1 for _ in read_rows(received))
-            elif path.suffix.lower() != ".md":
-                read_value(read_text(received), received)
+            else:
+                text = read_text(received)
+                if path.suffix.lower() != ".md":
+                    read_value(text, received)
         except ChecklistRewardsError as error:
             raise SampleError(str(error).replace(str(received), path.name)) from None
     with atomic_path(path) as temporary:

@@ -89,16 +89,21 @@ def test_a_csv_holds_its_candidates_as_json(run, engine):
     assert read_jsonl("out.jsonl")[0]["checklist_best"] == ["red"]
 
 
-def test_candidates_are_sampled_from_a_policy(run, engine):
+def test_candidates_are_sampled_from_a_policy(run, engine, caplog, monkeypatch):
+    monkeypatch.setattr("checklist_rewards.errors._warned", set())
     engine(likes, replies=["a red one"])
     write_jsonl(
-        "rows.jsonl", {"prompt": "Paint.", "checklist": ["Is it red?"]}, {"prompt": "Draw.", "checklist": None}
+        "rows.jsonl",
+        {"prompt": "Paint.", "checklist": ["Is it red?"]},
+        {"prompt": "Draw.", "checklist": None, "candidates": ["mine"]},
     )
     done = run("rerank rows.jsonl -o out.jsonl --policy.model pocket --n 3 --no-store", code=1)
     assert "no_checklist" in done.stderr
     first, second = read_jsonl("out.jsonl")
     assert first["candidates"] == ["a red one"] * 3 and first["checklist_ranks"] == [1, 1, 1]
     assert second["candidates"] == ["a red one"] * 3 and second["checklist_ranks"] is None
+    [said] = [message for message in caplog.messages if "are replaced by those that are sampled" in message]
+    assert said.startswith("rows.jsonl, line 2, 'candidates': ")
 
 
 def test_a_policy_that_does_not_reply_is_told(run, engine):

@@ -90,3 +90,14 @@ def test_a_decision_is_one_request(run):
     chats = run("score rows.jsonl -o out.jsonl", *options)
     decisions = run("score rows.jsonl -o out.jsonl", *options, "--backend", "decisions")
     assert "two requests" in chats.output and "two requests" not in decisions.output
+
+
+@pytest.mark.parametrize("command", ["generate", "score", "run", "refine", "attack"])
+def test_a_dry_run_needs_no_store_that_can_be_written(run, no_engine, command, monkeypatch):
+    write_jsonl("rows.jsonl", *({**row, "prompt": f"Write {n}."} for n, row in enumerate(ROWS * 2)))
+    Path("file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", "file")
+    words = f"{command} rows.jsonl -o {'out.json' if command == 'attack' else 'out.jsonl'}"
+    for store in ((), ("--store", "file/s.sqlite")):
+        assert "no model loaded, no file written" in run(words, "--dry-run", *store).stdout
+        run(words, *store, refused="cannot be opened")

@@ -148,6 +148,100 @@ def test_what_a_person_wrote_is_not_cut(run, engine):
     assert all(f"\n{text}\n" in fake.asked[0][0] for text in texts.values())
 
 
+@pytest.mark.parametrize(
+    ("options", "turns", "said"),
+    [
+        ("--target-key messages", "ua", "do not see the messages before it"),
+        ("--target-key messages", "suaua", "do not see the messages before it"),
+        ("--target-key messages", "a", None),
+        ("--target-key messages", "ata", None),
+        ("--target-key messages --input-key ask", "ua", None),
+        ("--target-key ask --input-key messages", "ua", "is shown as part of the input"),
+        ("--target-key ask --input-key messages", "uau", None),
+        ("--target-key ask --input-key messages --input-key ask", "ua", None),
+    ],
+)
+def test_a_conversation_with_its_answer_is_warned_of_once(run, engine, caplog, monkeypatch, options, turns, said):
+    monkeypatch.setattr("checklist_rewards.errors._warned", set())
+    engine(by_word)
+    names = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
+    openai = [{"role": names[turn], "content": "hm"} for turn in turns]
+    sharegpt = [{"from": names[turn].replace("user", "human"), "value": "hm"} for turn in turns]
+    row = {"ask": "Sum up.", "checklist": ["Is it?"]}
+    for messages in (openai, sharegpt):
+        caplog.clear()
+        write_jsonl("rows.jsonl", *[row | {"messages": messages}] * 2)
+        run("score rows.jsonl -o out.jsonl --no-store", *options.split())
+        found = [message for message in caplog.messages if "conversation" in message]
+        assert [said in message and message.startswith("rows.jsonl, line 1, 'messages': ") for message in found] == (
+            [True] if said is not None and messages is openai else []
+        )
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "warned"),
+    [
+        ({"instruction": "Write a note."}, "", "instruction"),
+        ({"Question": "Who is it?"}, "", "Question"),
+        ({"messages": [{"role": "user", "content": "hm"}]}, "", "messages"),
+        ({"prompt": None, "query": "Who is it?"}, "", "query"),
+        ({"instruction": "Write a note."}, "--input-key instruction", None),
+        ({"prompt": "Write.", "instruction": "Write a note."}, "", None),
+        ({"task": "summaries", "id": "a b", "label": "very good"}, "", None),
+    ],
+)
+@pytest.mark.parametrize("command", ["score", "rerank"])
+def test_a_prompt_in_a_column_of_another_name_is_warned_of(
+    run, engine, caplog, monkeypatch, command, row, options, warned
+):
+    monkeypatch.setattr("checklist_rewards.errors._warned", set())
+    engine(by_word)
+    write_jsonl("rows.jsonl", *[{**row, "target": "hm", "candidates": ["hm"], "checklist": ["Is it?"]}] * 2)
+    run(f"{command} rows.jsonl -o out.jsonl --no-store", *options.split())
+    found = [message for message in caplog.messages if "the judge sees no input" in message]
+    assert [f"rows.jsonl, line 1, {warned!r}: " in message for message in found] == [True] * (warned is not None)
+
+
+@pytest.mark.parametrize("command", ["score", "rerank", "pairs", "attack"])
+def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_of(run, engine, caplog, command):
+    fake = engine(by_word)
+    rows = [
+        {"prompt": f"Write {n}.", "target": "hm", "candidates": ["hm", "Is"], "checklist": ["Is it?"]}
+        for n in range(4)
+    ]
+    write_jsonl("rows.jsonl", *rows)
+    Path("weights.json").write_text('{"Is itt?": 2, "tone": 1}')
+    words = (
+        f"{command} rows.jsonl -o out.{'json' if command == 'attack' else 'jsonl'} --weights weights.json --no-store"
+    )
+    run(
+        words,
+        "--model",
+        "pocket",
+        refused="no item of rows.jsonl has the id, question or category 'Is itt?' and 1 more",
+    )
+    assert fake.asked == []
+    Path("weights.json").write_text('{"Is it?": 2, "tone": 1}')
+    run(words, "--model", "pocket", code=None)
+    assert "--weights: no item of rows.jsonl has the id, question or category 'tone'." in caplog.messages
+
+
+def test_a_key_twice_in_a_checklist_file_is_refused(run, no_engine):
+    write_jsonl("rows.jsonl", {"target": "hm"})
+    Path("c.json").write_text('[{"question": "Is it?", "question": "Is it not?"}]')
+    run("score rows.jsonl -o out.jsonl --checklist c.json", refused="c.json: not valid JSON (duplicate key 'question'")
+
+
+@pytest.mark.parametrize("command", ["score", "run", "rerank", "pairs"])
+def test_a_fault_of_the_checklist_of_all_rows_is_not_of_a_row(run, no_engine, command):
+    write_jsonl("rows.jsonl", {"prompt": "Write.", "target": "hm", "candidates": ["hm", "ho"]})
+    Path("c.json").write_text('[{"question": "Is it?", "check": {"type": "words"}}]')
+    done = run(
+        f"{command} rows.jsonl -o out.jsonl --checklist c.json --model pocket", refused="error: --checklist, item "
+    )
+    assert "line 1" not in done.output
+
+
 def test_one_checklist_for_all_rows(run, engine):
     engine(by_word)
     Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))
@@ -267,6 +361,17 @@ def test_a_row_without_a_usable_reply_is_kept_and_named(run, engine):
     out = read_jsonl("out.jsonl")
     assert [row["checklist"] is None for row in out] == [False, True]
     assert all(row["checklist_id"] is None for row in out if row["checklist"] is None)
+
+
+@pytest.mark.parametrize("command", ["generate", "run"])
+def test_a_checklist_that_is_replaced_is_warned_of(run, no_engine, caplog, monkeypatch, command):
+    monkeypatch.setattr("checklist_rewards.errors._warned", set())
+    write_jsonl(
+        "rows.jsonl", *({"prompt": "Write.", "target": "", "checklist": of} for of in (None, *[["Is it?"]] * 2))
+    )
+    run(f"{command} rows.jsonl -o out.jsonl --dry-run")
+    said = "rows.jsonl, line 2, 'checklist': the row's own checklist is replaced by the one that is written."
+    assert caplog.messages.count(said) == 1
 
 
 def test_run_writes_checklists_and_scores(run, engine):

@@ -476,6 +476,7 @@ def test_the_recipe_that_a_refusal_names_helps(tmp_path, recipe, rubric, weights
         ("Criterion,Points,Area\nNames it.,5,facts\nIs short.,-2,form\n", [5, -2]),
         ("Criterion;Points;Area\r\nNames it.;5;facts\r\nIs short.;-2;form\r\n", [5, -2]),
         ("question,weight\nDoes it name it?,3\nIs it short?,1\n", [3, 1]),
+        ("id,question,weight\n007,Does it name it?,3\n008,Is it short?,1.5\n", [3, 1.5]),
         ("Criterion\nNames it.\nIs short.\n", [1, 1]),
     ],
 )
@@ -494,3 +495,30 @@ def test_a_table_with_a_prompt_is_no_table_of_criteria(tmp_path):
     (tmp_path / "b.csv").write_text("Criterion,Points\nNames it.,5\nIs short.,\n")
     with pytest.raises(ChecklistRewardsError, match="b.csv, item 2: 'Points' must be a number"):
         list(imported_rows(tmp_path / "b.csv").rows)
+
+
+LIST = json.dumps([{"prompt": "é", "rubric": [{"criterion": A, "weight": 2}]}], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_list_in_json_is_read_in_the_encodings_of_documents(tmp_path, encoding):
+    (tmp_path / "a.json").write_text(f"\n{LIST}\n", encoding)
+    assert [row["prompt"] for row, _ in imported_rows(tmp_path / "a.json").rows] == ["é"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (f"{LIST}\n{LIST}".encode(), "after the end of the list"),
+        (LIST.encode() + b" " * 2**20 + b"x", "after the end of the list: 'x'"),
+        (LIST.encode("latin-1"), "cannot be read"),
+        (LIST[:-1].encode() + b" " * 2**21 + b"\xe9]", "cannot be read"),
+        (f"[{{'a': {'9' * 5000}}}]".replace("'", '"').encode(), "not valid JSON"),
+        (LIST[:-1].encode(), "not valid JSON"),
+    ],
+    ids=["two lists", "a rest", "another encoding", "another encoding later", "digits", "cut"],
+)
+def test_a_list_in_json_that_is_damaged_is_refused(tmp_path, content, said):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(ChecklistRewardsError, match=f"a.json.*{said}"):
+        list(imported_rows(tmp_path / "a.json").rows)

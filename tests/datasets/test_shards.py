@@ -69,7 +69,7 @@ def test_an_error_of_the_settings_or_the_output_is_not_of_the_shard(folder, tmp_
     saved.save(tmp_path / "map.json")
     calibrated = task(calibration=str(tmp_path / "map.json"))
     (tmp_path / "map.json").unlink()
-    with pytest.raises(SampleError, match="cannot read the calibration") as raised:
+    with pytest.raises(SampleError, match="map.json: cannot be read") as raised:
         process_shard(calibrated, folder, shard)
     assert not isinstance(raised.value, ShardError)
     folder.output(shard).mkdir()

@@ -67,6 +67,18 @@ def test_id_and_text(run, caplog, command, same_id, text, refusal):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_labels_of_no_row_are_warned_of(run, caplog, command):
+    """Spreadsheets drop the zeros of "007", so that only the longer ids still match."""
+    scored()
+    gold(COMMANDS[command], target="text {}".format)
+    with open("gold.jsonl", "a") as file:
+        file.write("".join(json.dumps({"id": f"0{n}", "labels": [1, 0], "human": 0.5}) + "\n" for n in range(3)))
+    run(command)
+    [said] = [message for message in caplog.messages if "labels are not used" in message]
+    assert said.startswith("gold.jsonl: 3 of 27 labels") and "'00'" in said and "'0'" in said
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_labels_of_answers_with_images_are_matched(run, command):
     parts = [{"type": "image", "image": "gone.png"}, {"type": "text", "text": "It is red."}]
     answer = [{"role": "assistant", "content": parts}]

@@ -327,6 +327,25 @@ def test_a_folder_that_takes_no_file_is_refused_with_what_to_do(tmp_path):
         Store(tmp_path / "file" / "store.sqlite")
 
 
+def test_a_store_that_only_reads_needs_no_place_to_write_and_leaves_nothing(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert Store(tmp_path / "file" / "store.sqlite", writes=False).get([KEY]) == {}
+    written = Store(tmp_path / "store.sqlite")
+    written.put([(KEY, "x")])
+    reading = Store(written.path, writes=False)
+    for store in (reading, pickle.loads(pickle.dumps(reading))):
+        store.put([(OTHER, "y")])
+        assert store.get([KEY, OTHER]) == {KEY: "x"}, "while another process writes"
+        store._connection().close()
+    written._connection().close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "store.sqlite"]
+    assert Store(written.path, writes=False).get([KEY, OTHER]) == {KEY: "x"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "store.sqlite"], "without a log of its own"
+    with pytest.raises(StoreError, match="cannot be opened"):
+        (tmp_path / "text.sqlite").write_text("no database" * 100)
+        Store(tmp_path / "text.sqlite", writes=False)
+
+
 def test_stores_are_merged_and_earlier_answers_are_kept(tmp_path):
     one, two = Store(tmp_path / "one.sqlite"), Store(tmp_path / "two.sqlite")
     one.put([(key_of("a"), "one"), (key_of("b"), "b")])

@@ -180,8 +180,14 @@ def test_a_file_that_is_no_calibration_is_refused(tmp_path, text, words):
         Calibration.load(tmp_path / "map.json")
 
 
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path):
+    text = '{"judge": "é", "maps": {"yes/no": {"method": "temperature", "temperature": 1, "reads": 1}}}'
+    (tmp_path / "map.json").write_text(text, "utf-8-sig")
+    assert Calibration.load(tmp_path / "map.json").judge == "é"
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(SampleError, match="nowhere.json: cannot read the calibration"):
+    with pytest.raises(SampleError, match="nowhere.json: cannot be read"):
         Calibration.load(tmp_path / "nowhere.json")
 
 

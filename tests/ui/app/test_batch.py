@@ -355,13 +355,23 @@ def test_an_upload_is_checked_before_it_appears(batch, folder, monkeypatch):
     assert (folder / "uploads" / "new.jsonl").read_text() == '{"a": 1}\n'
     assert "uploads/new.jsonl exists" in upload(batch, "new.jsonl", b"{}").json()["error"]
     assert upload(batch, "bad.jsonl", b'{"a": 1}\n{\n').json()["error"].startswith("bad.jsonl, line 2, column 1: ")
-    assert "not a text file" in upload(batch, "bad.csv", b"a\n\xff\xfe\n").json()["error"]
-    assert "not a text file" in upload(batch, "bad.csv", b"a\n\0\n").json()["error"]
+    assert upload(batch, "bad.csv", b"a\n\xff\xfe\n").json()["error"].startswith("bad.csv, line 2, byte 1: not UTF-8")
+    assert upload(batch, "bad.csv", b"PK\x03\x04").json()["error"].startswith("bad.csv: a workbook or an archive")
+    for name in ("bad.md", "bad.json", "bad.yaml"):
+        assert upload(batch, name, b"\xe9").json()["error"].startswith(f"{name}: cannot be read as UTF-8 text")
+    assert upload(batch, "bad.json", b"").status_code == 400
     for name in ("../x.jsonl", "a/x.jsonl", ".env", ".x.jsonl", "x.sh", "x.parquet", "a\\b.jsonl", None):
         assert upload(batch, name, b"{}").status_code in (400, 403)
     monkeypatch.setattr(uploads.receive, "__defaults__", (10,))
     assert upload(batch, "large.jsonl", b'{"a": "0123456789"}\n').status_code == 413
     assert [path.name for path in (folder / "uploads").iterdir()] == ["new.jsonl"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.md"])
+def test_an_upload_is_in_any_encoding_that_the_commands_read(batch, folder, encoding, name):
+    content = '["é"]\n' if name == "a.json" else '{"é": 1}\n'
+    assert upload(batch, name, content.encode(encoding)).json() == {"name": f"uploads/{name}"}
 
 
 def test_an_upload_does_not_follow_a_link_out_of_the_project(batch, folder, tmp_path):

@@ -147,6 +147,7 @@ def test_the_chip_says_whose_scores_they_are_and_an_export_holds_what_was_scored
     assert shown_chip(page) == f"judge pocket, {toy}stale"
     assert page.js("return document.querySelector('.result').classList.contains('stale')")
     assert page.js("return document.querySelectorAll('.given.stale').length") == 3
+    assert browser.problems(page.driver) == {}
     assert "From row" not in page.js("return document.querySelector('main').textContent"), "it is another text now"
     page.js("document.querySelector('details.export').open = true")
     page.wait("document.querySelectorAll('.code pre').length === 3")
@@ -313,6 +314,7 @@ def test_two_responses_are_compared_by_ones_checklist_and_a_failure_stays_on_its
     field = page.driver.find_element("css selector", "[name=target-B]")
     field.send_keys(" No.")
     page.wait("document.querySelector('#chip [data-state=stale]') !== null")
+    assert browser.problems(page.driver) == {}
     field.send_keys(*["\ue003"] * 4)
     page.wait("document.querySelector('#chip [data-state=current]') !== null")
     marked = page.js("return [...document.querySelectorAll('#view del, #view ins')].map((one) => one.textContent)")
