@@ -232,9 +232,9 @@ def test_every_example_turns_or_goes_in_a_frame(frame):
     for prompt, _ in PLAIN:
         plain = [requirement for requirement in find_requirements(prompt) if requirement.check]
         for requirement in plain:
-            ends = [0, *(clause.end for clause in PromptText(prompt).clauses)]
+            ends = [0, *PromptText(prompt).ends, len(prompt)]
             start = max(end for end in ends if end <= requirement.start)
-            end = min(end for end in ends if end >= requirement.end) if max(ends) >= requirement.end else len(prompt)
+            end = min(end for end in ends if end >= requirement.end)
             if ", and" in prompt[start : requirement.start] or ", but" in prompt[start : requirement.start]:
                 continue  # a frame before a clause does not reach over these
             framed = f"{prompt[:start]}\n{FRAMES[frame](prompt[start:end].strip())}\n{prompt[end:]}".strip()

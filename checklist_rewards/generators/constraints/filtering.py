@@ -180,7 +180,7 @@ def _form(clause: Clause, found: Found) -> _Form | None:
     left = clause.symbols[: found.start]
     if found.form:
         left = re.sub(r"Y,?k?(?=[aE]*$)", "", left)  # "in English and in capital letters"
-    if clause.tokens[0].value in ("is", "does", "do", "are", "has") and _WRITTEN.fullmatch(left[1:]):
+    if clause.words[0] in ("is", "does", "do", "are", "has") and _WRITTEN.fullmatch(left[1:]):
         return _Form(0, 0, -1, _negations(left))  # a question of a checklist as a statement
     if found.subject:
         own = _OWN_VERB.fullmatch(left)
@@ -198,12 +198,12 @@ def _form_of(clause: Clause, found: Found, left: str) -> _Form | None:
             verb, seg = match.start("verb") if match["verb"] else -1, match.start("seg")
             if (
                 match["verb"] in tuple("<>")
-                and str(clause.tokens[verb].value).endswith("s")
+                and clause.words[verb].endswith("s")
                 and not set("smM") & set(match["seg"])
             ):
                 return None  # "a word that starts with this and ends with that"
             return _Form(seg, max(verb, seg), verb, _negations(match["seg"]))
-    if clause.tokens[found.start].value in ("within", "under"):
+    if clause.words[found.start] in ("within", "under"):
         left += "i"
     if (match := _TOPIC.fullmatch(left)) and (match["verb"] or match["verb2"] or "w") in found.verbs:
         task = match.start("task") if match["task"] else match.start("topic")
@@ -231,17 +231,17 @@ def _asks(clause: Clause) -> bool:
     return (
         clause.text.rstrip().endswith("?")
         and clause.symbols[first] != "s"
-        and str(clause.tokens[first].value).split()[0] in _QUESTIONS
+        and clause.words[first].split()[0] in _QUESTIONS
     )
 
 
 def _of_another(clause: Clause, form: _Form, found: Found) -> bool:
     """Whether a thing after a topic belongs to something that the topic names: "a poem about a letter with"."""
     topic, seg = form.topic or "", clause.symbols[form.segment : found.start]
-    link = str(clause.tokens[form.verb].value) if 0 <= form.verb < found.start else ""
-    if clause.tokens[form.task].value in _NAMES_ANOTHER and link not in ("in", "using", "as", ""):
+    link = clause.words[form.verb] if 0 <= form.verb < found.start else ""
+    if clause.words[form.task] in _NAMES_ANOTHER and link not in ("in", "using", "as", ""):
         return True
-    if _OF_PLACE.search(clause.text, 0, clause.tokens[found.start].start - clause.start):
+    if _OF_PLACE.search(clause.text, 0, clause.starts[found.start] - clause.start):
         return True
     relative, last = "^" in seg, topic[-1:]
     if re.fullmatch("[dDga#y]*[gur]*ra*y?", topic):  # a text and nothing else
@@ -294,31 +294,35 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     verb = form.verb if found.verbs != ANY_VERB or symbols[form.verb] == "o" and found.form else -1
     negation = max(symbols.rfind(symbol, form.segment, found.start) for symbol in "nNM") if negations else -1
     start = next((at for at in (negation, verb) if at >= 0), found.start)
-    first, last = clause.tokens[start], clause.tokens[found.end - 1]
-    return Requirement(first.start, last.end, check, question or question_of(check))
+    first, last = clause.starts[start], clause.ends[found.end - 1]
+    return Requirement(first, last, check, question or question_of(check))
 
 
 def _reason(clause: Clause, found: Found, form: _Form, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
-    if clause.view.search(_CODE, _CODE_WORDS) and not _OF_RESPONSE.search(clause.text):
+    if (
+        not clause.view.words.isdisjoint(_CODE_WORDS)
+        and clause.view.search(_CODE)
+        and not _OF_RESPONSE.search(clause.text)
+    ):
         return OF_CODE
-    if found.counts and clause.view.search(_IN_UNCOUNTED, _UNCOUNTED_WORDS):
+    if found.counts and not clause.view.words.isdisjoint(_UNCOUNTED_WORDS) and clause.view.search(_IN_UNCOUNTED):
         return OTHER_LANGUAGE
     left = clause.symbols[: found.start]
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
     before = (clause.header + left[form.task :]).rpartition(",")[2]
-    aside = "o" in left and clause.tokens[found.start - 1].value == "("  # "include descriptions (20 words)"
+    aside = "o" in left and clause.words[found.start - 1] == "("  # "include descriptions (20 words)"
     if found.every and (
         aside
         or _PART.search(before)
         or (_THEN.match(right) and set("t5") & set(left))
         or _AND_PART.match(right)
-        or clause.tokens[form.task].value == "add"
+        or clause.words[form.task] == "add"
     ):
         return A_PART
     return ""
 
 
 def _without(clause: Clause, found: Found, reason: str) -> Requirement:
-    return Requirement(clause.tokens[found.start].start, clause.tokens[found.end - 1].end, None, reason=reason)
+    return Requirement(clause.starts[found.start], clause.ends[found.end - 1], None, reason=reason)

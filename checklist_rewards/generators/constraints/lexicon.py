@@ -23,7 +23,7 @@ adjective of a noun, nothing else. A phrase is written with underscores.
 
 from __future__ import annotations
 
-from checklist_rewards.generators.constraints.amounts import VALUES
+from checklist_rewards.generators.constraints.amounts import DIGITS, TIMES, VALUES
 
 LANGUAGES = {
     "afrikaans": "af", "arabic": "ar", "bulgarian": "bg", "bengali": "bn", "catalan": "ca", "czech": "cs",
@@ -44,9 +44,9 @@ ORDINALS = {
 
 WORDS = {
     # what a requirement counts or names; `things.py` adds the things of its table
-    "#": " ".join(word.replace(" ", "_") for word in VALUES if word not in ("once", "twice", "thrice")),
+    "#": " ".join(word.replace(" ", "_") for word in VALUES),
     "X": "time times separate_times",
-    "x": "once twice thrice",
+    "x": " ".join(TIMES),
     "W": "keyword keywords key_word key_words phrase phrases term terms name",
     "K": "letter letters symbol symbols punctuation_mark",
     "Y": " ".join(LANGUAGES),
@@ -188,9 +188,22 @@ WORDS = {
     "-": "-",
 }
 """Symbols with their words."""
-SYMBOLS: dict[str, str] = {}
-PHRASES: dict[str, dict[str, list[tuple[tuple[str, ...], str]]]] = {}
-"""By the first and the second word: the words after the first, and the symbol; longest first."""
+QUOTE, CODE = "\x01", "\x02"
+"""Masks of quoted strings (with their quotation marks) and of code blocks and quoted lines."""
+
+
+class _Symbols(dict[str, str]):
+    """The symbols of single words."""
+
+    def __missing__(self, word: str) -> str:
+        if len(word) == 1 and word.isalpha():
+            return "1"
+        return "Q" if word[0] == QUOTE else "&" if word[:2] == "<<" else "#" if DIGITS.fullmatch(word) else "u"
+
+
+SYMBOLS = _Symbols()
+PHRASES: dict[tuple[str, str], list[tuple[list[str], str, str]]] = {}
+"""Phrases by their first two words, each with its symbol and its name; longest first."""
 TRIGGERS = set(
     "yes true number integer"
     " numeral repeat copy restate reproduce answer respond reply choose pick select output return "
@@ -208,9 +221,10 @@ def learn(symbol: str, phrases: list[str], trigger: bool = False) -> None:
     for phrase in phrases:
         first, *rest = phrase.split("_")
         if rest:
-            for glue in (rest, [part for word in rest for part in ("-", word)]) if trigger else (rest,):
-                others = PHRASES.setdefault(first, {}).setdefault(glue[0], [])
-                others.append((tuple(glue), symbol))
+            for glue in ((), ("-",)) if trigger else ((),):
+                parts = [first, *(part for word in rest for part in (*glue, word))]
+                others = PHRASES.setdefault((parts[0], parts[1]), [])
+                others.append((parts, symbol, phrase.replace("_-_", "-").replace("_", " ")))
                 others.sort(key=lambda one: -len(one[0]))
         else:
             SYMBOLS.setdefault(first, symbol)
@@ -219,6 +233,7 @@ def learn(symbol: str, phrases: list[str], trigger: bool = False) -> None:
             TRIGGERS.update({first if rest and last in _COMMON else last} - {"all", "list", "post"})
 
 
+PHRASES.update({(first, second): [] for first in VALUES for second in (*VALUES, "-", "and")})
 for _symbol, _words in WORDS.items():
     learn(_symbol, _words.split(), trigger=_symbol in 'YJI&"*VWK')
 SYMBOLS["\n"] = ","

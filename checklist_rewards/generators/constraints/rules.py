@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from checklist_rewards.generators.constraints.amounts import VALUES, Amount, amount
+from checklist_rewards.generators.constraints.amounts import TIMES, Amount, amount, number
 from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found
 from checklist_rewards.generators.constraints.lexicon import LANGUAGES
-from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
+from checklist_rewards.generators.constraints.reading import Clause, Spec
 from checklist_rewards.generators.constraints.things import THINGS, thing_at
 
 _AMOUNT = (
@@ -39,15 +39,15 @@ def _amount(clause: Clause, match: re.Match[str]) -> Amount:
     """The bounds that a match of `_AMOUNT` states."""
     groups = match.groupdict()
 
-    def value(name: str) -> Any:
-        return clause.tokens[match.start(name)].value
+    def value(name: str) -> str:
+        return clause.words[match.start(name)]
 
     how = (groups["how"] or "")[-1:]
     if (groups["how"] or "")[:1] == "A" or (how == "~" and value("how") in ("about", "around")):
         return Amount(None, None, "A")
-    first = int(value("n"))
+    first = number(value("n"))
     if groups["m"] is not None:
-        last, to = int(value("m")), str(value("to"))
+        last, to = number(value("m")), value("to")
         if last <= first or to not in ("-", "to", "and", "or") or (to == "or" and last != first + 1):
             return Amount(None, None, "A")
         return Amount(first, last, "R" if how in ("", "B", "E") and (to != "and" or how == "B") else "A")
@@ -59,7 +59,7 @@ def _amount(clause: Clause, match: re.Match[str]) -> Amount:
         found = amount({"P": "G", "F": "L"}.get(post, post), first)
     for n in "23":
         if groups.get(f"n{n}") is not None:
-            found = found.joined(amount(groups[f"how{n}"], int(value(f"n{n}"))))
+            found = found.joined(amount(groups[f"how{n}"], number(value(f"n{n}"))))
     return found
 
 
@@ -82,7 +82,7 @@ def times(clause: Clause) -> Iterator[Found]:
     """How often a word, a letter or a mark occurs."""
     for match in _TIMES.finditer(clause.symbols):
         if match["x"]:
-            n = VALUES[str(clause.tokens[match.start("x")].value)]
+            n = TIMES[clause.words[match.start("x")]]
             found = amount({"P": "G", "F": "L"}.get(match["xpost"] or "", match["xhow"] or ""), n)
         else:
             found = _amount(clause, match)
@@ -98,19 +98,22 @@ def _target(clause: Clause, match: re.Match[str]) -> Iterator[Spec]:
     what = match["what"].lstrip("dDg")
     at = match.end("what") - len(what)
     last = match.end("what") - 1
-    value = clause.tokens[last].value
     if what[0] == "K":
-        given = value.values if isinstance(value, Strings) else (clause.view.text[clause.tokens[last].start],)
-        if all(len(letter) == 1 for letter in given):
-            yield from ({"type": "letters", "letters": letter} for letter in given)
-    elif isinstance(value, Strings):
-        yield from ({"type": "keyword_count", "word": word} for word in value.values)
+        yield from ({"type": "letters", "letters": letter} for letter in _letters(clause, last))
+    elif what[-1] == "Q":
+        yield from ({"type": "keyword_count", "word": word} for word in clause.given(last).values)
     elif what[0] == "W":
         first = at + 1 + (what[1] in ",:")
-        word = clause.view.prompt[clause.tokens[first].start : clause.tokens[last].end]
+        word = clause.view.prompt[clause.starts[first] : clause.ends[last]]
         yield {"type": "keyword_count", "word": word}
     elif "c" in THINGS[thing_at(clause, last)].uses:
         yield THINGS[thing_at(clause, last)].spec or {}
+
+
+def _letters(clause: Clause, at: int) -> tuple[str, ...]:
+    """The letters that stand at a place, () if one of them is longer than a letter."""
+    given = clause.given(at).values if clause.symbols[at] == "Q" else (clause.words[at],)
+    return given if all(len(letter) == 1 for letter in given) else ()
 
 
 def measures(clause: Clause) -> Iterator[Found]:
@@ -120,9 +123,9 @@ def measures(clause: Clause) -> Iterator[Found]:
         if match["unit"] or match["unit2"]:
             name = thing_at(clause, match.start("unit" if match["unit"] else "unit2"))
         else:
-            name = str(clause.tokens[match.start("limit0")].value).split()[0] + "s"
+            name = clause.words[match.start("limit0")].split()[0] + "s"
         if match["limit0"] and not found.how:
-            how = how or ("L" if "limit" in clause.tokens[match.start("limit0")].value else "")
+            how = how or ("L" if "limit" in clause.words[match.start("limit0")] else "")
             found = amount(how, found.low or 0)
         if name in THINGS and found.how:
             negations = sum(match["mid"].count(n) for n in "nM")
@@ -147,8 +150,8 @@ def counts(clause: Clause) -> Iterator[Found]:
         before, after = symbols[:start], symbols[end:]
         passive = re.match("[mMb]*6+|", after)
         end_of = end + len(passive.group() if passive else "")
-        near = clause.tokens[max(start - 3, before.rfind(",") + 1, before.rfind("k") + 1) : end_of]
-        if any(str(token.value).startswith(_EMPHASIS) for token in near) and view.search(_MARKDOWN):
+        near = clause.words[max(start - 3, before.rfind(",") + 1, before.rfind("k") + 1) : end_of]
+        if any(word.startswith(_EMPHASIS) for word in near) and view.search(_MARKDOWN):
             if name in ("parts", "sentences", "words", "bullets", "highlights"):
                 yield _counted(start, end_of, "highlights", found if found.how else found._replace(high=None))
         elif name == "words" and (capital := re.match(r"(?:lW)?[\^imb6dr]*Z", after)):
@@ -199,9 +202,7 @@ def without(clause: Clause) -> Iterator[Found]:
         for one in _ONE.finditer(clause.symbols, start, end):
             name = thing_at(clause, one.start())
             if one.group()[0] == "K":
-                token = clause.tokens[one.end() - 1]
-                given = token.value.values if isinstance(token.value, Strings) else (clause.view.text[token.start],)
-                if all(len(letter) == 1 for letter in given):
+                if given := _letters(clause, one.end() - 1):
                     yield Found(start, end, None, {"type": "letters", "letters": "".join(given), "exactly": 0})
             elif one.group() == "Z":
                 if end - start <= 3:
@@ -218,7 +219,7 @@ def _cased(clause: Clause, start: int, end: int, name: str) -> Iterator[Found]:
     before, after = clause.symbols[:start], clause.symbols[end:]
     if re.search("[WKQ][^,k]*$", before):
         return  # the casing of a word
-    if after[:1] == "~" and clause.tokens[end].value in ("for", "by"):
+    if after[:1] == "~" and clause.words[end] in ("for", "by"):
         yield Found(start, end, reason=A_PART)
         return
     denied = None if re.search("i[aEdg]*$", before) else THINGS[name].spec
@@ -230,7 +231,7 @@ _LANGUAGE = re.compile("[iow](?P<only>[aEdgL]*)(?P<name>Y)R?")
 
 def language(clause: Clause) -> Iterator[Found]:
     """The language of the response: "in German", "using only the Kannada language"."""
-    names = {str(clause.tokens[n].value) for n, symbol in enumerate(clause.symbols) if symbol == "Y"}
+    names = {clause.words[n] for n, symbol in enumerate(clause.symbols) if symbol == "Y"}
     match = _LANGUAGE.search(clause.symbols)
     if match is None or len(names) > 1 or re.search("(?:plain|simple) english", clause.text):
         return
@@ -238,7 +239,7 @@ def language(clause: Clause) -> Iterator[Found]:
     only = set("aE") & set(match["only"] + right[:1] + left[-2:]) or "no other language" in clause.text
     if not only and (set("RpWSQ") & set(left) or ("#" in left and "r" not in left)):
         return  # "the title in German", "five words in German"
-    if right[:1] == "~" and right[1:2] != "D" and clause.tokens[match.end()].value in ("for", "by"):
+    if right[:1] == "~" and right[1:2] != "D" and clause.words[match.end()] in ("for", "by"):
         return  # "French for the dialogue"
     check = {"type": "language", "language": LANGUAGES[name]}
     asked = f"Is the response in {name.capitalize()}?"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from checklist_rewards.generators.constraints.amounts import number
 from checklist_rewards.generators.constraints.filtering import INCLUDES, Found
 from checklist_rewards.generators.constraints.lexicon import ORDINALS
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
@@ -18,8 +19,10 @@ _LAST = re.compile(r"[ga]*(?P<f>f)[WSut](?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*|6)[gd
 def quoted_strings(clause: Clause) -> Iterator[Found]:
     """The requirements about the quoted strings of a clause."""
     for at, symbol in enumerate(clause.symbols):
-        given = clause.tokens[at].value
-        if symbol != "Q" or any(len(value) > 300 or "\n" in value for value in given.values):
+        if symbol != "Q":
+            continue
+        given = clause.given(at)
+        if any(len(value) > 300 or "\n" in value for value in given.values):
             continue
         before = clause.symbols[:at]
         if placed := _PLACED.search(before):
@@ -28,8 +31,8 @@ def quoted_strings(clause: Clause) -> Iterator[Found]:
             found = _at(at, given, "starts" if placed["verb"] == "<" else "ends", False)
             yield found._replace(start=_named_from(clause, at), verbs=placed["verb"])
         elif last := _LAST.search(before):
-            word = str(clause.tokens[last.start("f") + 1].value).startswith("word")
-            first = clause.tokens[last.start("f")].value in ("first", "opening")
+            word = clause.words[last.start("f") + 1].startswith("word")
+            first = clause.words[last.start("f")] in ("first", "opening")
             negations = sum(last["is"].count(n) for n in "nM")
             found = _at(at, given, "starts" if first else "ends", word)
             yield found._replace(start=last.start(), subject=True, negations=negations)
@@ -88,7 +91,7 @@ def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
     """Keywords and forbidden words."""
     start, text = _named_from(clause, at), clause.view.text
     between = clause.symbols[start:at]
-    governor = str(clause.tokens[start - 1].value) if start else ""
+    governor = clause.words[start - 1] if start else ""
     noun = "W" in between or "S" in between
     if "K" in between or between.endswith("Wi") or governor in _LINKS:
         return
@@ -130,10 +133,10 @@ _COMMA = re.compile(r"\s*,\s*(?:and\s+|or\s+)?|\s+(?:and|or)\s+")
 def unquoted(clause: Clause) -> Iterator[Found]:
     """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
     for at, symbol in enumerate(clause.symbols):
-        noun = str(clause.tokens[at].value)
+        noun = clause.words[at]
         if symbol != "W" or clause.symbols[at + 1 : at + 2] == "Q" or noun == "name":
             continue
-        match = _UNQUOTED.match(clause.text, clause.tokens[at].end - clause.start)
+        match = _UNQUOTED.match(clause.text, clause.ends[at] - clause.start)
         words = [word.strip() for word in _COMMA.split(match["list"]) if word.strip()] if match else []
         if not match or not words:
             continue
@@ -161,9 +164,9 @@ _ENDING_MARK = re.compile("(?:>[dagury]*?(?:i[dru]+)?i|(?P<last>f)[Su](?P<is>[mM
 def endings(clause: Clause) -> Iterator[Found]:
     """A last mark by its name: "End with a question mark", "The last character must be a question mark"."""
     for match in _ENDING_MARK.finditer(clause.symbols):
-        name, subject = str(clause.tokens[match.start("mark")].value), bool(match["last"])
+        name, subject = clause.words[match.start("mark")], bool(match["last"])
         mark = next((sign for start, sign in _MARKS.items() if name.startswith(start)), "")
-        if mark and not (subject and clause.tokens[match.start()].value != "last"):
+        if mark and not (subject and clause.words[match.start()] != "last"):
             article, denied = "an" if name[0] == "e" else "a", regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0)
             asked, refused = (f"Does the response end with {other}{article} {name}?" for other in ("", _ELSE))
             check, negations = {"type": "ends", "phrase": mark}, len(re.findall("[nM]", match["is"] or ""))
@@ -181,11 +184,11 @@ _PARAGRAPH = re.compile(
 def paragraph_starts(clause: Clause) -> Iterator[Found]:
     """The first word of a paragraph: "Paragraph 2 must start with"."""
     for match in _PARAGRAPH.finditer(clause.symbols):
-        nth, verb, word = match["nth"] or match["nth2"], match["verb"], clause.given(match.end() - 1)
-        named = [clause.tokens[match.start() + match.group().index(nth) + n].value for n in (0, 1)]
-        number = ORDINALS.get(named[0]) if nth == "fS" else named[1]
-        if number and "paragraph" in named and " " not in word and word.lower() not in ("a", "an", "the"):
-            check: Spec = {"type": "paragraph_start", "paragraph": number, "word": word}
+        nth, verb, word = match["nth"] or match["nth2"], match["verb"], clause.given(match.end() - 1).values[0]
+        named = [clause.words[match.start() + match.group().index(nth) + n] for n in (0, 1)]
+        paragraph = ORDINALS.get(named[0]) if nth == "fS" else number(named[1])
+        if paragraph and "paragraph" in named and " " not in word and word.lower() not in ("a", "an", "the"):
+            check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": word}
             yield Found(match.start() + (not verb), match.end(), check, every=False, subject=bool(verb), verbs="<")
 
 
@@ -196,7 +199,7 @@ _MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
 def postscripts(clause: Clause) -> Iterator[Found]:
     """A postscript with its marker: "Add a postscript starting with P.S."."""
     if match := _POSTSCRIPT.search(clause.symbols):
-        marker = clause.given(match.end() - 1)
+        marker = clause.given(match.end() - 1).values[0]
         if _MARKER.fullmatch(marker):
             check: Spec = {"type": "postscript", "marker": marker}
             yield Found(match.start(), match.end(), check, every=False, counts=False, verbs="otiw<>")
@@ -239,7 +242,7 @@ def repeated(clause: Clause) -> Iterator[Found]:
         if below and not text:
             return
     check |= {"prompt": text} if text else {}
-    yield Found(verb + 1, len(clause.tokens), check, every=False, counts=False, verbs="t")
+    yield Found(verb + 1, len(clause.words), check, every=False, counts=False, verbs="t")
 
 
 _JSON = re.compile("J(?:[^Q,]*(?P<keys>Q))?")
@@ -256,15 +259,15 @@ def shapes(clause: Clause) -> Iterator[Found]:
     """JSON, a title in angle brackets, the response in quotation marks, two responses between six asterisks."""
     symbols, text = clause.symbols, clause.view.text
     for match in _JSON.finditer(symbols):
-        at, keys = match.start(), clause.tokens[match.end() - 1]
-        if match["keys"] and not keys.value.either and _KEYS.search(text, clause.tokens[at].start, keys.start):
-            check: Spec = {"type": "json", "keys": list(keys.value.values)}
-            asked = f"Is the response a JSON object with the keys {' and '.join(map(_in_quotes, keys.value.values))}?"
+        at, keys = match.start(), clause.given(match.end() - 1)
+        if match["keys"] and not keys.either and _KEYS.search(text, clause.starts[at], keys.start):
+            check: Spec = {"type": "json", "keys": list(keys.values)}
+            asked = f"Is the response a JSON object with the keys {' and '.join(map(_in_quotes, keys.values))}?"
             yield Found(at, match.end(), check, question=asked, every=False, counts=False)
         else:
             yield Found(at, at + 1, {"type": "json"}, every=False, counts=False)
     for match in _TITLE.finditer(symbols):
-        if not match["title"] or re.match("title|name|entitled", str(clause.tokens[match.start()].value)):
+        if not match["title"] or re.match("title|name|entitled", clause.words[match.start()]):
             check = {"type": "title", "style": "angled"}
             yield Found(match.start(), match.end(), check, every=False, counts=False)
     if quotes := _QUOTES.search(symbols):

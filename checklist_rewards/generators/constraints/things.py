@@ -111,23 +111,26 @@ THINGS = {
 _NAMES: dict[str, str] = {}
 for _name, _row in reversed(THINGS.items()):
     for _phrase in _row.words.split():
-        _NAMES[_phrase.replace("_", " ").strip()] = _name
+        _NAMES[_phrase.replace("_-_", "-").replace("_", " ")] = _name
     learn(_row.symbol, _row.words.split(), trigger=True)
 
 
 def thing_at(clause: Clause, at: int) -> str:
     """The name of the thing at a place, "" for none."""
-    return _NAMES.get(str(clause.tokens[at].value).replace(" - ", " "), "")
+    return _NAMES.get(clause.words[at], "")
+
+
+_NAMED = {str(list(thing.spec.values())[-1]): thing.name for thing in THINGS.values() if thing.spec}
+"""The names of what checks count, by their letters or pattern, or by their type alone."""
 
 
 def question_of(check: Mapping[str, Any]) -> str:
     """The question that a check answers."""
     bounds = {name: value for name, value in check.items() if name in ("at_least", "at_most", "exactly")}
-    spec = {name: value for name, value in check.items() if name not in bounds}
-    name = next((thing.name for thing in THINGS.values() if thing.spec == spec), "")
-    if bounds == {"exactly": 0} and (name or spec["type"] == "letters"):
-        without = name or f'the letter "{spec["letters"]}"'
+    name = _NAMED.get(check.get("letters") or check.get("pattern") or check["type"], "")
+    if bounds == {"exactly": 0} and (name or check["type"] == "letters"):
+        without = name or f'the letter "{check["letters"]}"'
         return f"Does the response do without {without}?"
-    if name and spec["type"] in ("letters", "regex"):
+    if name and check["type"] in ("letters", "regex"):
         return f"Does the response have {quantity(bounds, name)}?"
     return question_of_instruction(check)
