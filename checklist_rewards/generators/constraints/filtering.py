@@ -18,7 +18,7 @@ import re
 from typing import NamedTuple
 
 from checklist_rewards.generators.constraints.reading import Clause, Requirement, Spec
-from checklist_rewards.generators.constraints.things import question_of
+from checklist_rewards.generators.constraints.things import NAMES, question_of
 
 A_PART = "it is about a part of the response"
 CONDITIONAL = "it holds only under a condition"
@@ -35,6 +35,20 @@ INCLUDES = "owivb"
 """Symbols of the verbs and links that ask for words."""
 
 
+_WHOLE = frozenset(
+    "keyword_count keywords forbidden paragraphs paragraph_start postscript repeats_prompt json title two_responses "
+    "capital_words highlights placeholders letters hashtags emojis dashes".split()
+)
+"""Types of checks about the whole response, even where a part of it is named before."""
+_IN_EVERY_LANGUAGE = frozenset(
+    "bullets paragraphs placeholders highlights json title postscript quoted two_responses repeats_prompt language "
+    "hashtags emojis".split()
+)
+"""Types of checks that count no words or letters, which some languages separate otherwise."""
+_OF_TEXT = ("language", "casing")
+"""Types of checks about the form of the text that a task asks for."""
+
+
 class Found(NamedTuple):
     """A thing that a rule found: the symbols from `start` to `end` of the clause.
 
@@ -49,18 +63,18 @@ class Found(NamedTuple):
     question: str = ""
     denied_question: str = ""
     reason: str = ""
-    every: bool = True
-    """Each part of a response has the thing too, so a part that is named before it may be meant."""
-    counts: bool = True
-    """The check counts words or letters, which it cannot in every language."""
-    form: bool = False
-    """It is the form of the text that a task asks for: its language or its casing."""
     verbs: str = ANY_VERB
     """Symbols of the verbs or links that can govern it."""
     subject: bool = False
     """It has its own verb: "the letter e must appear at least twice"."""
     negations: int = 0
     """Negations inside it."""
+
+    @property
+    def kind(self) -> str:
+        """The type of its check, or the name of what its check counts with a pattern."""
+        check = self.check or self.denied or {"type": ""}
+        return NAMES.get(check.get("pattern", ""), check["type"])
 
 
 # Parts of the forms. `seg` is the part of a clause whose negations count, `verb` what governs the thing.
@@ -110,6 +124,7 @@ _NEXT_STRING = re.compile(rf"(?!,k?n[ud]|i[dD]*[<>]|~)(?:{_NEXT.pattern})")
 _PART = re.compile("e(?!6)|[pfT]")
 _PART_FIRST = re.compile(r"[ak#\-]*[i~][^,]*[pfeT][^,]*,")
 _PART_AFTER = re.compile("(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDg]*[ur]?[fpTS#]|-?a*[pfT]|[^,k]*~y")
+_OWN_NOUN = re.compile("^[ug]{0,3}r")
 _THEN = re.compile("[a,k]*5(?:[yia@]|$)")
 """Another task after a task: "and explain it"; but not the only one: "In two sentences, explain it"."""
 _AND_PART = re.compile("[,k]+[dDg]*p")
@@ -178,13 +193,13 @@ class _Form(NamedTuple):
 def _form(clause: Clause, found: Found) -> _Form | None:
     """How the words before a thing ask for it, None if they do not."""
     left = clause.symbols[: found.start]
-    if found.form:
+    if found.kind in _OF_TEXT:
         left = re.sub(r"Y,?k?(?=[aE]*$)", "", left)  # "in English and in capital letters"
     if clause.words[0] in ("is", "does", "do", "are", "has") and _WRITTEN.fullmatch(left[1:]):
-        return _Form(0, 0, -1, _negations(left))  # a question of a checklist as a statement
+        return _Form(0, 0, -1, negations_in(left))  # a question of a checklist as a statement
     if found.subject:
         own = _OWN_VERB.fullmatch(left)
-        return own and _Form(own.start("seg"), own.start("seg"), -1, _negations(own["seg"]))
+        return own and _Form(own.start("seg"), own.start("seg"), -1, negations_in(own["seg"]))
     if second := _SECOND.search(left):
         form = _form_of(clause, found, left[: second.start()] + left[second.end() :])
         return form and form._replace(verb=form.verb + len(second.group()) if form.verb >= 0 else -1)
@@ -202,15 +217,15 @@ def _form_of(clause: Clause, found: Found, left: str) -> _Form | None:
                 and not set("smM") & set(match["seg"])
             ):
                 return None  # "a word that starts with this and ends with that"
-            return _Form(seg, max(verb, seg), verb, _negations(match["seg"]))
+            return _Form(seg, max(verb, seg), verb, negations_in(match["seg"]))
     if clause.words[found.start] in ("within", "under"):
         left += "i"
     if (match := _TOPIC.fullmatch(left)) and (match["verb"] or match["verb2"] or "w") in found.verbs:
         task = match.start("task") if match["task"] else match.start("topic")
         verb = max(match.start("verb"), match.start("verb2"))
-        return _Form(match.start("seg"), task, verb, _negations(match["seg"]), topic=match["topic"])
+        return _Form(match.start("seg"), task, verb, negations_in(match["seg"]), topic=match["topic"])
     if match := _BARE.fullmatch(left):
-        seg, negations = match.start("seg"), _negations(match["seg"])
+        seg, negations = match.start("seg"), negations_in(match["seg"])
         thing = clause.symbols[found.start : found.end]
         if not negations and set("nM") & set(match["head"] or ""):
             return None
@@ -221,18 +236,17 @@ def _form_of(clause: Clause, found: Found, left: str) -> _Form | None:
     return None
 
 
-def _negations(symbols: str) -> int:
-    return sum(symbols.count(symbol) for symbol in "nNM")
+def negations_in(symbols: str) -> int:
+    """The number of negations among symbols."""
+    return symbols.count("n") + symbols.count("N") + symbols.count("M")
 
 
 def _asks(clause: Clause) -> bool:
     """Whether a clause is a question, not a request."""
+    if not clause.text.rstrip().endswith("?"):
+        return False
     first = next((n for n, symbol in enumerate(clause.symbols) if symbol not in "a,k"), 0)
-    return (
-        clause.text.rstrip().endswith("?")
-        and clause.symbols[first] != "s"
-        and clause.words[first].split()[0] in _QUESTIONS
-    )
+    return clause.symbols[first] != "s" and clause.words[first].split()[0] in _QUESTIONS
 
 
 def _of_another(clause: Clause, form: _Form, found: Found) -> bool:
@@ -248,9 +262,9 @@ def _of_another(clause: Clause, form: _Form, found: Found) -> bool:
         return relative and "d" in topic
     if relative or link == "of":
         return not re.match("[Dgak#y]*[gu]*r", topic) or last in "rRpSW," or (link == "of" and "iD" in topic)
-    if found.form and "6" in seg:
+    if found.kind in _OF_TEXT and "6" in seg:
         return True
-    if seg[:1] == "," or re.search("#[dga]*.$", topic) or (link in ("in", "using") and not found.form):
+    if seg[:1] == "," or re.search("#[dga]*.$", topic) or (link in ("in", "using") and found.kind not in _OF_TEXT):
         return False
     return last in ("r", "R", "p", "W") or (last == "S" and link in ("with", "of"))
 
@@ -260,22 +274,21 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     requires nothing."""
     symbols = clause.symbols
     left, right = symbols[: found.start], symbols[found.end :]
-    if "z" in clause.header + left + right:
-        return _without(clause, found, PERMITTED)
-    if "q" in clause.header + left + right:
-        return _without(clause, found, CONDITIONAL)
+    for symbol, reason in (("z", PERMITTED), ("q", CONDITIONAL)):
+        if symbol in left or symbol in right or symbol in clause.header:
+            return _without(clause, found, reason)
     if _asks(clause) or _OTHER_TEXT.search(left) or _SAYS.search(right):
         return None
     passive = _PASSIVE.match(right)
     if passive and (passive["how"].strip("a") or ("s" in left and passive["what"] in "234")):
-        refused = _negations(passive["how"]) + (passive["what"] == "3")
+        refused = negations_in(passive["how"]) + (passive["what"] == "3")
         found = found._replace(subject=True, end=found.end + passive.end(), negations=found.negations + refused)
         right = symbols[found.end :]
-    right = re.sub("^[ug]{0,3}r", "", right)  # "a 300-word magazine article"
+    right = _OWN_NOUN.sub("", right)  # "a 300-word magazine article"
     form = _form(clause, found)
     following = _NEXT_STRING if found.verbs.startswith(INCLUDES) else _NEXT
     if form is None or not following.match(right) or (form.topic is not None and _of_another(clause, form, found)):
-        return _without(clause, found, A_PART) if found.every and _PART.search(left + right) else None
+        return _without(clause, found, A_PART) if found.kind not in _WHOLE and _PART.search(left + right) else None
     negations = form.negations + found.negations
     check, question = (found.denied, found.denied_question) if negations == 1 else (found.check, found.question)
     reason = _reason(clause, found, form, right) or found.reason
@@ -283,7 +296,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         reason = PERMITTED
     if not reason and (
         check is None
-        or _negations(clause.header)
+        or negations_in(clause.header)
         or negations > 1
         or (negations and right[:1] == "8")
         or right[:1] == "l"
@@ -291,7 +304,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         reason = UNCLEAR
     if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
         return _without(clause, found, reason or NO_BOUND)
-    verb = form.verb if found.verbs != ANY_VERB or symbols[form.verb] == "o" and found.form else -1
+    verb = form.verb if found.verbs != ANY_VERB or symbols[form.verb] == "o" and found.kind in _OF_TEXT else -1
     negation = max(symbols.rfind(symbol, form.segment, found.start) for symbol in "nNM") if negations else -1
     start = next((at for at in (negation, verb) if at >= 0), found.start)
     first, last = clause.starts[start], clause.ends[found.end - 1]
@@ -306,14 +319,18 @@ def _reason(clause: Clause, found: Found, form: _Form, right: str) -> str:
         and not _OF_RESPONSE.search(clause.text)
     ):
         return OF_CODE
-    if found.counts and not clause.view.words.isdisjoint(_UNCOUNTED_WORDS) and clause.view.search(_IN_UNCOUNTED):
+    if (
+        found.kind not in _IN_EVERY_LANGUAGE
+        and not clause.view.words.isdisjoint(_UNCOUNTED_WORDS)
+        and clause.view.search(_IN_UNCOUNTED)
+    ):
         return OTHER_LANGUAGE
     left = clause.symbols[: found.start]
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
     before = (clause.header + left[form.task :]).rpartition(",")[2]
     aside = "o" in left and clause.words[found.start - 1] == "("  # "include descriptions (20 words)"
-    if found.every and (
+    if found.kind not in _WHOLE and (
         aside
         or _PART.search(before)
         or (_THEN.match(right) and set("t5") & set(left))

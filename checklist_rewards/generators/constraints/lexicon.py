@@ -104,7 +104,7 @@ WORDS = {
     "surrounded marked highlighted italicized",
     "2": "used show_up shows_up included appear appears appearing mentioned occur occurs contained featured "
     "incorporated shown found part_of_it part_of_your_answer",
-    "3": "forbidden banned prohibited avoided excluded omitted off_limits off_-_limits",
+    "3": "forbidden banned prohibited avoided excluded omitted off_limits",
     "4": "allowed permitted",
     "s": "so_that such_that ensuring ensuring_that making_sure_you make_sure_you ensure_you make_sure make_sure_to "
     "make_sure_that ensure ensure_that ensure_to be_sure be_sure_to be_sure_that i_want i_need i_want_you_to "
@@ -153,7 +153,7 @@ WORDS = {
     "emails slogans jokes riddles haikus songs reviews captions caption dialogue greeting greetings narration names "
     "signature footer header body questions rows columns entries table tables field teaser labels recipes reports "
     "texts",
-    "r": "e_-_mail content response answer reply output essay text story poem email mail article blog post blog_post "
+    "r": "e_mail content response answer reply output essay text story poem email mail article blog post blog_post "
     "summary description message review speech script song report writing tweet rap haiku limerick joke riddle note "
     "proposal resume cv explanation translation document piece submission completion dialogue conversation monologue "
     "memo ad slogan product advertisement advert pitch bio biography outline plan guide recipe narrative passage "
@@ -204,15 +204,8 @@ class _Symbols(dict[str, str]):
 SYMBOLS = _Symbols()
 PHRASES: dict[tuple[str, str], list[tuple[list[str], str, str]]] = {}
 """Phrases by their first two words, each with its symbol and its name; longest first."""
-TRIGGERS = set(
-    "yes true number integer"
-    " numeral repeat copy restate reproduce answer respond reply choose pick select output return "
-    "say classify label categorize categorise rate p end ending conclude finish close once twice highlight italicize "
-    "emphasize angle yaml yml xml csv html latex toml markdown quotations mark".split()
-)
-"""Words of which a clause must contain one to be read."""
-
-
+TRIGGERS = set("yes true number integer repeat copy restate rewrite reproduce p mark".split())
+"""Words of which a clause must contain one to be read; `learn` adds to them."""
 _COMMON = frozenset("list table case script points point items count limit length".split())
 
 
@@ -221,10 +214,9 @@ def learn(symbol: str, phrases: list[str], trigger: bool = False) -> None:
     for phrase in phrases:
         first, *rest = phrase.split("_")
         if rest:
-            for glue in ((), ("-",)) if trigger else ((),):
-                parts = [first, *(part for word in rest for part in (*glue, word))]
+            for parts in ([first, *rest], [first, "-", *rest]):
                 others = PHRASES.setdefault((parts[0], parts[1]), [])
-                others.append((parts, symbol, phrase.replace("_-_", "-").replace("_", " ")))
+                others.append((parts, symbol, phrase.replace("_", " ")))
                 others.sort(key=lambda one: -len(one[0]))
         else:
             SYMBOLS.setdefault(first, symbol)

@@ -15,7 +15,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from checklist_rewards.generators.constraints.amounts import VALUES, number, number_at
@@ -90,6 +89,8 @@ class Clause:
         self.text = view.text[start:end]
         self.symbols, self.words, self.starts, self.ends = symbols_of(view.text, start, end)
         """One symbol for each word or phrase; the words in lower case; where each starts and ends in the prompt."""
+        self.header = _header(view.text, start + len(self.text) - len(self.text.lstrip()))
+        """The symbols of the line that introduces the list item of the clause ("Each tweet should:")."""
 
     def at(self, place: int) -> int:
         """The number of the first word at or after a place of the clause."""
@@ -100,21 +101,19 @@ class Clause:
         start, end = self.starts[at], self.ends[at]
         return self.view.quoted.get(start) or Strings((self.view.prompt[start:end],), start, end)
 
-    @cached_property
-    def header(self) -> str:
-        """The symbols of the line that introduces the list item of this clause ("Each tweet should:")."""
-        text = self.view.text
-        line = text.rfind("\n", 0, self.start + len(self.text) - len(self.text.lstrip())) + 1
-        if line == 0 or not _LIST_ITEM.match(text, line):
-            return ""
-        end = line
-        while line and self.start - line < _LONGEST_HEADER and (_LIST_ITEM.match(text, line) or text[line] == "\n"):
-            end = line - 1
-            line = text.rfind("\n", 0, end) + 1
-        header = text[line:end].rstrip()
-        return (
-            symbols_of(text, line + max(header.rfind(". "), 0), line + len(header))[0] if header.endswith(":") else ""
-        )
+
+def _header(text: str, first: int) -> str:
+    """The symbols of the line that introduces the list item with a character of a masked text, "" for none."""
+    end = line = text.rfind("\n", 0, first) + 1
+    if not _LIST_ITEM.match(text, line):
+        return ""
+    while line and first - line < _LONGEST_HEADER and (_LIST_ITEM.match(text, line) or text[line] == "\n"):
+        end = line - 1
+        line = text.rfind("\n", 0, end) + 1
+    header = text[line:end].rstrip()
+    if not header.endswith(":"):
+        return ""
+    return symbols_of(text, line + max(header.rfind(". "), 0), line + len(header))[0]
 
 
 _NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from checklist_rewards.generators.constraints.amounts import TIMES, Amount, amount, number
-from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found
+from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found, negations_in
 from checklist_rewards.generators.constraints.lexicon import LANGUAGES
 from checklist_rewards.generators.constraints.reading import Clause, Spec
 from checklist_rewards.generators.constraints.things import THINGS, thing_at
@@ -74,8 +74,8 @@ def _counted(start: int, end: int, name: str, found: Amount, **others: Any) -> F
     """A thing with its bounds."""
     thing = THINGS[name]
     if thing.spec is None:
-        return Found(start, end, reason=f"code does not count {thing.name}")
-    return _bounded(start, end, thing.spec, found, **{"every": thing.every, "counts": thing.text, **others})
+        return Found(start, end, reason=f"code does not count {name}")
+    return _bounded(start, end, thing.spec, found, **others)
 
 
 def times(clause: Clause) -> Iterator[Found]:
@@ -87,9 +87,9 @@ def times(clause: Clause) -> Iterator[Found]:
         else:
             found = _amount(clause, match)
         found = found if found.how else found._replace(high=None)
-        verb, negations = bool(set("mMb6v2n") & set(match["mid"])), sum(match["mid"].count(n) for n in "nM")
+        verb, negations = bool(set("mMb6v2n") & set(match["mid"])), negations_in(match["mid"])
         for spec in _target(clause, match):
-            yield _bounded(match.start(), match.end(), spec, found, every=False, subject=verb, negations=negations,
+            yield _bounded(match.start(), match.end(), spec, found, subject=verb, negations=negations,
                            verbs="otwbvi")  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def measures(clause: Clause) -> Iterator[Found]:
             how = how or ("L" if "limit" in clause.words[match.start("limit0")] else "")
             found = amount(how, found.low or 0)
         if name in THINGS and found.how:
-            negations = sum(match["mid"].count(n) for n in "nM")
+            negations = negations_in(match["mid"])
             yield _counted(match.start(), match.end(), name, found, subject=True, negations=negations)
 
 
@@ -152,14 +152,16 @@ def counts(clause: Clause) -> Iterator[Found]:
         end_of = end + len(passive.group() if passive else "")
         near = clause.words[max(start - 3, before.rfind(",") + 1, before.rfind("k") + 1) : end_of]
         if any(word.startswith(_EMPHASIS) for word in near) and view.search(_MARKDOWN):
-            if name in ("parts", "sentences", "words", "bullets", "highlights"):
-                yield _counted(start, end_of, "highlights", found if found.how else found._replace(high=None))
+            if name in ("parts", "sentences", "words", "bullet points", "highlighted passages"):
+                yield _counted(
+                    start, end_of, "highlighted passages", found if found.how else found._replace(high=None)
+                )
         elif name == "words" and (capital := re.match(r"(?:lW)?[\^imb6dr]*Z", after)):
-            yield _counted(start, end + capital.end(), "capital_words", found)
+            yield _counted(start, end + capital.end(), "words in capital letters", found)
         elif set("ur6") & set(match["what"]) or "c" not in THINGS[name].uses:
             continue
         elif name in ("parts", "paragraphs") and view.search(_DIVIDER):
-            yield _bounded(start, end, {"type": "paragraphs", "separator": "***"}, found, counts=False)
+            yield _bounded(start, end, {"type": "paragraphs", "separator": "***"}, found)
         elif name == "parts":
             continue
         elif found.how == "" and (reason := _unclear(clause, match, name, found.low or 0)) is not None:
@@ -184,9 +186,9 @@ def _unclear(clause: Clause, match: re.Match[str], name: str, low: int) -> str |
         if low <= 10 and re.search("(?:[iw]|[mM][b6])[dDa]*$", before) and re.match("$|[,:k]|a?$", after):
             return None
         return f'a number of {name} without "at least" or "at most" may be approximate' if low >= 20 else ""
-    if name == "lines":
+    if name == "non-empty lines":
         return "code cannot tell these lines from the other lines of the response"
-    if match["dash"] and name != "bullets":
+    if match["dash"] and name != "bullet points":
         return None if re.match("[a,]*(?:s|s?[at]+)[aDd]*$", before) else A_PART
     return None
 
@@ -211,19 +213,20 @@ def without(clause: Clause) -> Iterator[Found]:
                 thing = THINGS[name]
                 some = {**thing.spec, "at_least": 1} if "s" in thing.uses else None  # type: ignore[dict-item]
                 none = {**thing.spec, "exactly": 0} if "n" in thing.uses else None  # type: ignore[dict-item]
-                yield Found(start, end, some, none, every=thing.every, counts=thing.text)
+                if some or none:
+                    yield Found(start, end, some, none)
 
 
 def _cased(clause: Clause, start: int, end: int, name: str) -> Iterator[Found]:
     """Capital or small letters only, or none of them."""
     before, after = clause.symbols[:start], clause.symbols[end:]
-    if re.search("[WKQ][^,k]*$", before):
+    if set("WKQ") & set(before[max(before.rfind(","), before.rfind("k")) + 1 :]):
         return  # the casing of a word
     if after[:1] == "~" and clause.words[end] in ("for", "by"):
         yield Found(start, end, reason=A_PART)
         return
     denied = None if re.search("i[aEdg]*$", before) else THINGS[name].spec
-    yield Found(start, end, {"type": "casing", "casing": name}, denied, form=True)
+    yield Found(start, end, {"type": "casing", "casing": name}, denied)
 
 
 _LANGUAGE = re.compile("[iow](?P<only>[aEdgL]*)(?P<name>Y)R?")
@@ -243,4 +246,4 @@ def language(clause: Clause) -> Iterator[Found]:
         return  # "French for the dialogue"
     check = {"type": "language", "language": LANGUAGES[name]}
     asked = f"Is the response in {name.capitalize()}?"
-    yield Found(match.start() + 1, match.end(), check, question=asked, counts=False, form=not only)
+    yield Found(match.start() + 1, match.end(), check, question=asked)

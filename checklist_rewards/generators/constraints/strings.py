@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from checklist_rewards.generators.constraints.amounts import number
-from checklist_rewards.generators.constraints.filtering import INCLUDES, Found
+from checklist_rewards.generators.constraints.filtering import INCLUDES, Found, negations_in
 from checklist_rewards.generators.constraints.lexicon import ORDINALS
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
 from checklist_rewards.generators.constraints.rules import counts, language, measures, times, without
-from checklist_rewards.generators.constraints.things import regex_check
+from checklist_rewards.generators.constraints.things import THINGS, regex_check, thing_at
 
 _PLACED = re.compile(r"(?P<verb>[<>])[dagryWf]*?(?:i[dry]+?)?i[dDgaEW,:SKrtbyi]*$")
 _LAST = re.compile(r"[ga]*(?P<f>f)[WSut](?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*|6)[gda,:]*$")
@@ -33,9 +33,8 @@ def quoted_strings(clause: Clause) -> Iterator[Found]:
         elif last := _LAST.search(before):
             word = clause.words[last.start("f") + 1].startswith("word")
             first = clause.words[last.start("f")] in ("first", "opening")
-            negations = sum(last["is"].count(n) for n in "nM")
             found = _at(at, given, "starts" if first else "ends", word)
-            yield found._replace(start=last.start(), subject=True, negations=negations)
+            yield found._replace(start=last.start(), subject=True, negations=negations_in(last["is"]))
         elif (alone := _ALONE.search(clause.text, 0, given.start - clause.start)) and _LAST_WORD.match(
             clause.symbols, at + 1
         ):
@@ -110,7 +109,7 @@ def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
     if not noun and governor.startswith(_FORBIDDING):
         check = None
     verbs = INCLUDES + "t" if governor in ("say", "write", "output") else INCLUDES
-    yield Found(start, at + 1, check, {"type": "forbidden", "words": words}, verbs=verbs, every=False)
+    yield Found(start, at + 1, check, {"type": "forbidden", "words": words}, verbs=verbs)
 
 
 def _in_quotes(word: str) -> str:
@@ -134,7 +133,7 @@ def unquoted(clause: Clause) -> Iterator[Found]:
     """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
     for at, symbol in enumerate(clause.symbols):
         noun = clause.words[at]
-        if symbol != "W" or clause.symbols[at + 1 : at + 2] == "Q" or noun == "name":
+        if symbol != "W" or "Q" == clause.symbols[at + 1 : at + 2] or "#" == clause.symbols[at - 1] or noun == "name":
             continue
         match = _UNQUOTED.match(clause.text, clause.ends[at] - clause.start)
         words = [word.strip() for word in _COMMA.split(match["list"]) if word.strip()] if match else []
@@ -154,10 +153,9 @@ def unquoted(clause: Clause) -> Iterator[Found]:
         check: Spec = {"type": "keywords", "words": values, **({"need": "any"} if either else {})}
         forbidden: Spec = {"type": "forbidden", "words": values}
         last = clause.at(match.end())
-        yield Found(_named_from(clause, at + 1), last, check, forbidden, verbs=INCLUDES, every=False)
+        yield Found(_named_from(clause, at + 1), last, check, forbidden, verbs=INCLUDES)
 
 
-_MARKS = {"question": "?", "exclamation": "!", "period": ".", "full stop": ".", "colon": ":", "semicolon": ";"}
 _ENDING_MARK = re.compile("(?:>[dagury]*?(?:i[dru]+)?i|(?P<last>f)[Su](?P<is>[mM][an]*[b6]))[DE#]+(?P<mark>C)")
 
 
@@ -165,15 +163,13 @@ def endings(clause: Clause) -> Iterator[Found]:
     """A last mark by its name: "End with a question mark", "The last character must be a question mark"."""
     for match in _ENDING_MARK.finditer(clause.symbols):
         name, subject = clause.words[match.start("mark")], bool(match["last"])
-        mark = next((sign for start, sign in _MARKS.items() if name.startswith(start)), "")
-        if mark and not (subject and clause.words[match.start()] != "last"):
+        mark = (THINGS[thing_at(clause, match.start("mark"))].spec or {}).get("letters", "")
+        if len(mark) == 1 and not (subject and clause.words[match.start()] != "last"):
             article, denied = "an" if name[0] == "e" else "a", regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0)
             asked, refused = (f"Does the response end with {other}{article} {name}?" for other in ("", _ELSE))
-            check, negations = {"type": "ends", "phrase": mark}, len(re.findall("[nM]", match["is"] or ""))
-            start = match.start() + (not subject)
-            yield Found(
-                start, match.end(), check, denied, asked, refused, verbs=">", subject=subject, negations=negations
-            )
+            check: Spec = {"type": "ends", "phrase": mark}
+            found = Found(match.start() + (not subject), match.end(), check, denied, asked, refused, verbs=">")
+            yield found._replace(subject=subject, negations=negations_in(match["is"] or ""))
 
 
 _PARAGRAPH = re.compile(
@@ -189,7 +185,7 @@ def paragraph_starts(clause: Clause) -> Iterator[Found]:
         paragraph = ORDINALS.get(named[0]) if nth == "fS" else number(named[1])
         if paragraph and "paragraph" in named and " " not in word and word.lower() not in ("a", "an", "the"):
             check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": word}
-            yield Found(match.start() + (not verb), match.end(), check, every=False, subject=bool(verb), verbs="<")
+            yield Found(match.start() + (not verb), match.end(), check, subject=bool(verb), verbs="<")
 
 
 _POSTSCRIPT = re.compile("I(?:[^,]*?(?P<marker>[IQ]))?")
@@ -202,11 +198,12 @@ def postscripts(clause: Clause) -> Iterator[Found]:
         marker = clause.given(match.end() - 1).values[0]
         if _MARKER.fullmatch(marker):
             check: Spec = {"type": "postscript", "marker": marker}
-            yield Found(match.start(), match.end(), check, every=False, counts=False, verbs="otiw<>")
+            yield Found(match.start(), match.end(), check, verbs="otiw<>")
 
 
+_REPEATING = ("repeat", "copy", "restate", "rewrite", "reproduce")
 _REPEAT = re.compile(
-    r"\b(?:repeat|copy|restate|rewrite|reproduce)\s+(?:back\s+)?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|below"
+    rf"\b(?:{'|'.join(_REPEATING)})\s+(?:back\s+)?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|below"
     r"|entire|whole|exact|same|full|complete|user's|original|following)\s+)*(?P<what>request|prompt|question|query"
     r"|instructions?|sentence|text)\b)[^.\n]{0,120}"
 )
@@ -219,7 +216,7 @@ _FIRST = re.compile(
 def repeated(clause: Clause) -> Iterator[Found]:
     """The request repeated first: the text above this instruction, or below it."""
     view = clause.view
-    match = _REPEAT.search(clause.text)
+    match = None if view.words.isdisjoint(_REPEATING) else _REPEAT.search(clause.text)
     if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
         return
     verb = clause.at(match.start())
@@ -242,41 +239,49 @@ def repeated(clause: Clause) -> Iterator[Found]:
         if below and not text:
             return
     check |= {"prompt": text} if text else {}
-    yield Found(verb + 1, len(clause.words), check, every=False, counts=False, verbs="t")
+    yield Found(verb + 1, len(clause.words), check, verbs="t")
 
 
 _JSON = re.compile("J(?:[^Q,]*(?P<keys>Q))?")
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
 _TITLE = re.compile("(?:(?P<title>[pW])[^pe&]*|(?<=6i))&")
 _QUOTES = re.compile('(?:d+[gur]*r|y)i"|i"|"~d+[gu]*r')
-_STARS = re.compile(
-    r"\bseparat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)"
-)
+_STARS = re.compile(r"separat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)")
 _MORE_THAN_TWO = re.compile(r"\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b")
 
 
-def shapes(clause: Clause) -> Iterator[Found]:
-    """JSON, a title in angle brackets, the response in quotation marks, two responses between six asterisks."""
-    symbols, text = clause.symbols, clause.view.text
-    for match in _JSON.finditer(symbols):
+def json_objects(clause: Clause) -> Iterator[Found]:
+    """JSON, perhaps with its keys."""
+    for match in _JSON.finditer(clause.symbols):
         at, keys = match.start(), clause.given(match.end() - 1)
-        if match["keys"] and not keys.either and _KEYS.search(text, clause.starts[at], keys.start):
+        if match["keys"] and not keys.either and _KEYS.search(clause.view.text, clause.starts[at], keys.start):
             check: Spec = {"type": "json", "keys": list(keys.values)}
             asked = f"Is the response a JSON object with the keys {' and '.join(map(_in_quotes, keys.values))}?"
-            yield Found(at, match.end(), check, question=asked, every=False, counts=False)
+            yield Found(at, match.end(), check, question=asked)
         else:
-            yield Found(at, at + 1, {"type": "json"}, every=False, counts=False)
-    for match in _TITLE.finditer(symbols):
+            yield Found(at, at + 1, {"type": "json"})
+
+
+def titles(clause: Clause) -> Iterator[Found]:
+    """A title in angle brackets."""
+    for match in _TITLE.finditer(clause.symbols):
         if not match["title"] or re.match("title|name|entitled", clause.words[match.start()]):
-            check = {"type": "title", "style": "angled"}
-            yield Found(match.start(), match.end(), check, every=False, counts=False)
-    if quotes := _QUOTES.search(symbols):
-        yield Found(quotes.start(), quotes.end(), {"type": "quoted"}, counts=False, verbs="otb6")
+            yield Found(match.start(), match.end(), {"type": "title", "style": "angled"})
+
+
+def quotation(clause: Clause) -> Iterator[Found]:
+    """The response in quotation marks."""
+    if quotes := _QUOTES.search(clause.symbols):
+        yield Found(quotes.start(), quotes.end(), {"type": "quoted"}, verbs="otb6")
+
+
+def two_responses(clause: Clause) -> Iterator[Found]:
+    """Two responses with six asterisks between them."""
     for match in _STARS.finditer(clause.text):
         verb = clause.at(match.start())
         end = max(clause.at(match.end()), verb + 2)
-        if not _MORE_THAN_TWO.search(text, max(clause.start - 150, 0), clause.start + match.end()):
-            yield Found(verb + 1, end, {"type": "two_responses"}, every=False, counts=False)
+        if not _MORE_THAN_TWO.search(clause.view.text, max(clause.start - 150, 0), clause.start + match.end()):
+            yield Found(verb + 1, end, {"type": "two_responses"})
 
 
 _ANSWERS = re.compile(
@@ -288,6 +293,8 @@ _ANSWERS = re.compile(
 
 def answers(clause: Clause) -> Iterator[Found]:
     """Yes or no, or only a number: "Answer with yes or no.", "Give only the number."."""
+    if clause.view.words.isdisjoint(("yes", "true", "number", "integer")):
+        return
     for match in _ANSWERS.finditer(clause.text):
         start, end = clause.at(match.start()), clause.at(match.end())
         if match["number"]:
@@ -309,7 +316,10 @@ RULES = (
     (repeated, "t5"),
     (paragraph_starts, "S"),
     (postscripts, "I"),
-    (shapes, 'J&"*C'),
+    (json_objects, "J"),
+    (titles, "&"),
+    (quotation, '"'),
+    (two_responses, "*C"),
     (answers, "t"),
     (endings, ">f"),
     (without, "CKZ"),
