@@ -43,8 +43,29 @@ _STRAIGHT = str.maketrans(
 _BLOCKS = {
     "```": re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
     ">": re.compile(r"^>[ \t]*[^\s\d].*", re.MULTILINE),
+    "</": re.compile(r"(?is)<((?:document|text|article|input|context|email|review|message|transcript)s?)>.*?</\1"),
 }
-"""Code blocks, and lines that quote a message."""
+"""Code blocks, lines that quote a message, and texts in tags."""
+_TREATING = (
+    "fix correct translate improve proofread edit summarize summarise classify convert paraphrase rephrase rewrite "
+    "reword rate evaluate analyze analyse critique check review shorten simplify".split()
+)
+"""Verbs of tasks whose object is a text that is given."""
+_TREATS = re.compile(
+    rf"(?i)\W*(?:(?:please|kindly|can you|could you) )*(?:{'|'.join(_TREATING)}|make|tell me|which of)\b"
+)
+_SENTENCE = re.compile(r"[.!?:]\s+")
+_ANNOUNCES = re.compile(
+    r"(?i)\b(?:this|these|following|below|my|it|them|here are|paste)\b|:\s*$|^\W*\w+ (?:in)?to \w+\W*$"
+)
+_INLINE = re.compile(rf"{_TREATS.pattern} (?:this|the following|my) [^\n:.]*:[ \t]+(?-i:[A-Z])")
+_TEXT_LABEL = re.compile(
+    r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment)s?\W{0,3}(?::|$)"
+)
+_TASK_LABEL = re.compile(
+    r"(?i)\W{0,6}(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b"
+)
+_OF_RESPONSE = re.compile(r"(?i)\byour (?:\w+ )?(?:response|answer|reply)\b")
 # Each starts with its quotation mark, so that a search skips to it.
 _CURLY = re.compile(r"“([^“”]{1,400})”")
 _QUOTED = {
@@ -170,6 +191,10 @@ class PromptText:
         for mark, block in _BLOCKS.items():
             if mark in cased:
                 cased = block.sub(lambda match: CODE * len(match.group()), cased)
+        self.words = frozenset(cased.lower().encode("ascii", "replace").translate(_APART).decode().split())
+        """The words of the text, for a quick test whether an expression can match."""
+        if "\n" in cased or not self.words.isdisjoint(_TREATING):
+            cased = "".join(_without_material(cased))
         for mark, quotation in _QUOTED.items():
             if mark in cased:
                 cased = _masked(quotation, cased, quoted)
@@ -185,8 +210,6 @@ class PromptText:
         self.text = cased.lower()
         if len(self.text) != len(prompt):  # a few letters have no lower case of the same length
             self.text = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
-        self.words = frozenset(self.text.encode("ascii", "replace").translate(_APART).decode().split())
-        """The words of the text, for a quick test whether an expression can match."""
         self.ends = self._ends_of_clauses(cased, outer)
         """The ends of the clauses, without that of the text."""
         self._found: dict[int, re.Match[str] | None] = {}
@@ -218,6 +241,27 @@ class PromptText:
             end for _, end, value in quoted if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end)
         ]
         return sorted(ends)
+
+
+def _without_material(text: str) -> Iterator[str]:
+    """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
+    a label such as "Input:", up to a label such as "Task:" or a later paragraph about the response."""
+    inside = later = False
+    for line in text.splitlines(keepends=True):
+        labelled = ":" in line or line[0] in "#*"
+        if labelled and _TEXT_LABEL.match(line):
+            inside, later = True, False
+        elif inside and ((labelled and _TASK_LABEL.match(line)) or (later and _OF_RESPONSE.search(line))):
+            inside = False
+        if inside and line.strip():
+            yield re.sub(".", CODE, line)
+            inside, later = line.strip()[0] != '"', True
+        elif labelled and not inside and (inline := _INLINE.match(line)) and not _OF_RESPONSE.search(line):
+            yield line[: inline.end() - 1] + re.sub(".", CODE, line[inline.end() - 1 :])
+        else:
+            yield line
+            treats = not inside and '"' not in line and any(map(_TREATS.match, _SENTENCE.split(line)))
+            inside = inside or bool(treats and _ANNOUNCES.search(line))
 
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
