@@ -45,6 +45,8 @@ _IN_EVERY_LANGUAGE = frozenset(
     "hashtags emojis".split()
 )
 """Types of checks that count no words or letters, which some languages separate otherwise."""
+_SIZES = ("words", "sentences", "paragraphs", "characters", "non-empty lines", "bullets")
+"""What is counted of a whole text."""
 _OF_TEXT = ("language", "casing")
 """Types of checks about the form of the text that a task asks for."""
 
@@ -119,7 +121,7 @@ _PASSIVE = re.compile(r"[a,]*(?P<how>[mMnb6vka]*)(?P<what>[234]|i(?:y|d+r))")
 # what may follow a thing
 _NEXT = re.compile(r"$|[,:kaiw~^hNsQ\-y*@6l8qz]|e6|Ld*r|E(?=$|[,:k])")
 # what may follow a string: not "on its own", "to begin", "not both"
-_NEXT_STRING = re.compile(rf"(?!,k?n[ud]|i[dD]*[<>]|~)(?:{_NEXT.pattern})")
+_NEXT_STRING = re.compile(rf"(?!,?kno?[du]?(?:$|[,:])|,k?n[ud]|i[dD]*[<>]|~|6[dD]|,?u~)(?:{_NEXT.pattern})")
 # a part of the response: "each title", "in the conclusion, use", "in the second stanza", "per page", "on it"
 _PART = re.compile("e(?!6)|[pfT]")
 _PART_FIRST = re.compile(r"[ak#\-]*[i~][^,]*[pfeT][^,]*,")
@@ -131,6 +133,11 @@ _AND_PART = re.compile("[,k]+[dDg]*p")
 """Another part: "and a title of"."""
 _OTHER_TEXT = re.compile(r"[j!]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]")
 """A report, another task, a text after a colon."""
+_OTHER_SUBJECT = re.compile(r"(?:[a,#1:\-]*[dDgeuRp@i~]*[uRp@][mMv]|.*p\^)[^:]*[,k][^rys]*$")
+"""Another subject of the verbs before and after "and": "Applicants must write English and use no"."""
+_LATER = re.compile(r"\bwill be (?:\w+ )?(?:\w+ed|read|shown|sent|sung)\b")
+"""What others do with the response."""
+_ELSEWHERE = re.compile("[i~][dDgy]*[uR@]")
 _SAYS = re.compile(",[dD@iy]*[ur]{0,2}j")
 _OF_PLACE = re.compile(r"\b(?:a|an|the|any|some) (?:[a-z'-]+ ){1,3}where\b")
 """A relative clause about the topic: "a town where people speak in"."""
@@ -159,6 +166,21 @@ _CODE_WORDS = frozenset(
 _OF_RESPONSE = re.compile(
     r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
+_TAKEN_BACK_WORDS = (
+    "take strict hard firm hurt matter sweat kidding can't happy okay ok fine alright acceptable".split()
+)
+_TAKEN_BACK = re.compile(
+    r"\b(?:give or take|if you can't|happy with|sweat it|just kidding|not (?:a |an |so )?(?:strict|hard|firm))\b"
+    r"|(?:won't|doesn't) (?:hurt|matter)|(?:\b(?:is|are|be)|'s) (?:also )?(?:okay|ok|fine|alright|acceptable)\b"
+)
+"""What another sentence says of a limit that is none."""
+_SEVERAL_WORDS = "then followed afterwards after also version versions time plus".split()
+_SEVERAL = re.compile(
+    r"\b(?:followed by|afterwards|after that|at a time|plus an?|(?:and|or) an? \w+-\w+ version|then (?:an?|in|another)"
+    r"|(?:then|also) (?:re)?(?:write|translate|explain|justify|tell|list|describe|summari[sz]e|make|give me))\b"
+    r"|\bversions?\b[^\n]*\bversions?\b"
+)
+"""Another text than the one whose size is required."""
 _UNCOUNTED = (
     "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
     "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
@@ -277,13 +299,17 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     for symbol, reason in (("z", PERMITTED), ("q", CONDITIONAL)):
         if symbol in left or symbol in right or symbol in clause.header:
             return _without(clause, found, reason)
-    if _asks(clause) or _OTHER_TEXT.search(left) or _SAYS.search(right):
+    if _asks(clause) or _OTHER_TEXT.search(left) or _OTHER_SUBJECT.match(left) or _SAYS.search(right):
+        return None
+    if "will be " in clause.text and _LATER.search(clause.text):
         return None
     passive = _PASSIVE.match(right)
     if passive and (passive["how"].strip("a") or ("s" in left and passive["what"] in "234")):
         refused = negations_in(passive["how"]) + (passive["what"] == "3")
         found = found._replace(subject=True, end=found.end + passive.end(), negations=found.negations + refused)
         right = symbols[found.end :]
+        if _ELSEWHERE.match(right):
+            return None  # "is banned in our office"
     right = _OWN_NOUN.sub("", right)  # "a 300-word magazine article"
     form = _form(clause, found)
     following = _NEXT_STRING if found.verbs.startswith(INCLUDES) else _NEXT
@@ -313,18 +339,15 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
 
 def _reason(clause: Clause, found: Found, form: _Form, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
-    if (
-        not clause.view.words.isdisjoint(_CODE_WORDS)
-        and clause.view.search(_CODE)
-        and not _OF_RESPONSE.search(clause.text)
-    ):
+    view = clause.view
+    if view.search(_CODE, _CODE_WORDS) and not _OF_RESPONSE.search(clause.text):
         return OF_CODE
-    if (
-        found.kind not in _IN_EVERY_LANGUAGE
-        and not clause.view.words.isdisjoint(_UNCOUNTED_WORDS)
-        and clause.view.search(_IN_UNCOUNTED)
-    ):
+    if found.kind not in _IN_EVERY_LANGUAGE and view.search(_IN_UNCOUNTED, _UNCOUNTED_WORDS):
         return OTHER_LANGUAGE
+    if found.kind in _SIZES and view.search(_TAKEN_BACK, _TAKEN_BACK_WORDS):
+        return CONDITIONAL
+    if found.kind in _SIZES and "rm" not in clause.symbols and view.search(_SEVERAL, _SEVERAL_WORDS):
+        return A_PART
     left = clause.symbols[: found.start]
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,7 +139,7 @@ def _header(text: str, first: int) -> str:
 
 _NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")
 """A letter between other people."""
-_NO_VERB = re.compile(r"(?<=[dDgurW\-])[t5jo<>z6c]")
+_NO_VERB = re.compile(r"(?<=[dDguW\-])[t5jo<>z6c]|(?<=r)[t5joz6c]")
 """A verb after a determiner: "the answer", "his use"."""
 
 
@@ -214,8 +214,10 @@ class PromptText:
         """The ends of the clauses, without that of the text."""
         self._found: dict[int, re.Match[str] | None] = {}
 
-    def search(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        """The first match of a pattern in the masked text, which is searched once."""
+    def search(self, expression: re.Pattern[str], words: Iterable[str] = ()) -> re.Match[str] | None:
+        """The first match of a pattern in the masked text, which is searched once, if it has one of the words."""
+        if words and self.words.isdisjoint(words):
+            return None
         key = id(expression)  # the hash of a pattern takes as long as a search
         if key not in self._found:
             self._found[key] = expression.search(self.text)

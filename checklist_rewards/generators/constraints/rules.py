@@ -100,6 +100,8 @@ def _target(clause: Clause, match: re.Match[str]) -> Iterator[Spec]:
     last = match.end("what") - 1
     if what[0] == "K":
         yield from ({"type": "letters", "letters": letter} for letter in _letters(clause, last))
+    elif what[-1] == "Q" and clause.given(last).either:
+        return  # one of them is enough
     elif what[-1] == "Q":
         yield from ({"type": "keyword_count", "word": word} for word in clause.given(last).values)
     elif what[0] == "W":

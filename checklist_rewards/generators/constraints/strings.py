@@ -242,7 +242,7 @@ def repeated(clause: Clause) -> Iterator[Found]:
     yield Found(verb + 1, len(clause.words), check, verbs="t")
 
 
-_JSON = re.compile("J(?:[^Q,]*(?P<keys>Q))?")
+_JSON = re.compile("J(?!-|[,k]iu|l|~d[rf>])(?:[^Q,]*(?P<keys>Q))?")
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
 _TITLE = re.compile("(?:(?P<title>[pW])[^pe&]*|(?<=6i))&")
 _QUOTES = re.compile('(?:d+[gur]*r|y)i"|i"|"~d+[gu]*r')
