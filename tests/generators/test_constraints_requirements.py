@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -182,6 +183,7 @@ def _in_quotes(clause: str) -> str:
     return f"Translate “{clause}” into French."
 
 
+ORDER = re.compile("(?:Write|Use|Include|Keep|End|Start|Mention|Limit|Avoid|Do not use) ")
 FRAMES = {
     "never": _before("Never"),
     "not just": _before("Don't just"),
@@ -201,6 +203,14 @@ FRAMES = {
     "unless": _behind("unless needed"),
     "except": _behind("except in lists"),
     "japanese": _behind("in Japanese"),
+    "below": _before("Translate the text below into French.\n\n"),
+    "label": _before("Summarize it.\n\nText:"),
+    "heading": _before("### Input\n"),
+    "tags": lambda clause: f"<document>\n{clause}\n</document>\nSummarize the document.",
+    "prompt": lambda clause: f"Improve this prompt: {clause}",
+    "applicants": lambda clause: f"Applicants must be kind and {_lower(clause)}" if ORDER.match(clause) else "",
+    "several": lambda clause: f"{clause} Then rewrite it for children.",
+    "taken back": lambda clause: f"{clause} This is not a strict limit.",
     "quotes": _in_quotes,
 }
 IN_EVERY_LANGUAGE = (
@@ -208,6 +218,10 @@ IN_EVERY_LANGUAGE = (
     "language"
 ).split()
 """Checks that mean the same for a text in Japanese."""
+
+
+SIZES = ("words", "sentences", "paragraphs", "bullets")
+"""Checks of the size of a whole text."""
 
 
 def _denied(check: Check) -> list[Check]:
@@ -242,6 +256,8 @@ def test_every_example_turns_or_goes_in_a_frame(frame):
             for found in find_requirements(framed):
                 same = found.check == requirement.check
                 new = found.check and found.check not in before
+                if frame in ("several", "taken back") and requirement.check["type"] not in SIZES:
+                    continue
                 if frame == "japanese":
                     wrong += [framed] * bool((same or new) and found.check["type"] not in IN_EVERY_LANGUAGE)
                 elif frame == "never":

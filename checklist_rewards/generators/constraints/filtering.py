@@ -133,11 +133,12 @@ _AND_PART = re.compile("[,k]+[dDg]*p")
 """Another part: "and a title of"."""
 _OTHER_TEXT = re.compile(r"[j!]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]")
 """A report, another task, a text after a colon."""
-_OTHER_SUBJECT = re.compile(r"(?:[a,#1:\-]*[dDgeuRp@i~]*[uRp@][mMv]|.*p\^)[^:]*[,k][^rys]*$")
+_OTHER_SUBJECT = re.compile(r"(?:[a,#1:\-]*[dDgeuRp@i~]*[uRp@][mMv]|.*p\^)[^:]*[,k]a*n*[otc5<>bvmM][^,k]*$")
 """Another subject of the verbs before and after "and": "Applicants must write English and use no"."""
 _LATER = re.compile(r"\bwill be (?:\w+ )?(?:\w+ed|read|shown|sent|sung)\b")
 """What others do with the response."""
 _ELSEWHERE = re.compile("[i~][dDgy]*[uR@]")
+_NOT_ONLY = re.compile(r"(?:\bnot|n't|\bnever|\bcannot) (?:\w+ )?(?:just|only|merely|simply|always|necessarily)\b")
 _SAYS = re.compile(",[dD@iy]*[ur]{0,2}j")
 _OF_PLACE = re.compile(r"\b(?:a|an|the|any|some) (?:[a-z'-]+ ){1,3}where\b")
 """A relative clause about the topic: "a town where people speak in"."""
@@ -174,11 +175,12 @@ _TAKEN_BACK = re.compile(
     r"|(?:won't|doesn't) (?:hurt|matter)|(?:\b(?:is|are|be)|'s) (?:also )?(?:okay|ok|fine|alright|acceptable)\b"
 )
 """What another sentence says of a limit that is none."""
+_WHOLE_TEXT = re.compile(r"\b(?:entire|whole|total|altogether)\b")
 _SEVERAL_WORDS = "then followed afterwards after also version versions time plus".split()
 _SEVERAL = re.compile(
-    r"\b(?:followed by|afterwards|after that|at a time|plus an?|(?:and|or) an? \w+-\w+ version|then (?:an?|in|another)"
-    r"|(?:then|also) (?:re)?(?:write|translate|explain|justify|tell|list|describe|summari[sz]e|make|give me))\b"
-    r"|\bversions?\b[^\n]*\bversions?\b"
+    r"(?<!being )(?<!is )(?<!was )\bfollowed by\b|\b(?:afterwards|after that|at a time|plus an?)\b"
+    r"|\b(?:(?:and|or) an? \w+-\w+ version|then (?:an?|in|another)|(?:then|also) (?:re)?(?:write|translate|explain"
+    r"|justify|tell|list|describe|summari[sz]e|make|give me))\b|\bversions?\b[^\n]*\bversions?\b"
 )
 """Another text than the one whose size is required."""
 _UNCOUNTED = (
@@ -280,7 +282,7 @@ def _of_another(clause: Clause, form: _Form, found: Found) -> bool:
     if _OF_PLACE.search(clause.text, 0, clause.starts[found.start] - clause.start):
         return True
     relative, last = "^" in seg, topic[-1:]
-    if re.fullmatch("[dDga#y]*[gur]*ra*y?", topic):  # a text and nothing else
+    if re.fullmatch("[dDga#y]*[gurRY]*ra*y?", topic):  # a text and nothing else
         return relative and "d" in topic
     if relative or link == "of":
         return not re.match("[Dgak#y]*[gu]*r", topic) or last in "rRpSW," or (link == "of" and "iD" in topic)
@@ -296,6 +298,8 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     requires nothing."""
     symbols = clause.symbols
     left, right = symbols[: found.start], symbols[found.end :]
+    if ("E" in symbols or "just" in clause.text or "always" in clause.text) and _NOT_ONLY.search(clause.text):
+        return _without(clause, found, PERMITTED)
     for symbol, reason in (("z", PERMITTED), ("q", CONDITIONAL)):
         if symbol in left or symbol in right or symbol in clause.header:
             return _without(clause, found, reason)
@@ -346,7 +350,7 @@ def _reason(clause: Clause, found: Found, form: _Form, right: str) -> str:
         return OTHER_LANGUAGE
     if found.kind in _SIZES and view.search(_TAKEN_BACK, _TAKEN_BACK_WORDS):
         return CONDITIONAL
-    if found.kind in _SIZES and "rm" not in clause.symbols and view.search(_SEVERAL, _SEVERAL_WORDS):
+    if found.kind in _SIZES and not _WHOLE_TEXT.search(clause.text) and view.search(_SEVERAL, _SEVERAL_WORDS):
         return A_PART
     left = clause.symbols[: found.start]
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):

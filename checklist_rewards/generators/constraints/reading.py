@@ -55,9 +55,7 @@ _TREATS = re.compile(
     rf"(?i)\W*(?:(?:please|kindly|can you|could you) )*(?:{'|'.join(_TREATING)}|make|tell me|which of)\b"
 )
 _SENTENCE = re.compile(r"[.!?:]\s+")
-_ANNOUNCES = re.compile(
-    r"(?i)\b(?:this|these|following|below|my|it|them|here are|paste)\b|:\s*$|^\W*\w+ (?:in)?to \w+\W*$"
-)
+_ANNOUNCES = re.compile(r"(?i)\b(?:this|these|following|below|my|here are|paste)\b|:\s*$|^\W*\w+ (?:in)?to \w+\W*$")
 _INLINE = re.compile(rf"{_TREATS.pattern} (?:this|the following|my) [^\n:.]*:[ \t]+(?-i:[A-Z])")
 _TEXT_LABEL = re.compile(
     r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment)s?\W{0,3}(?::|$)"
@@ -248,22 +246,23 @@ class PromptText:
 def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
     a label such as "Input:", up to a label such as "Task:" or a later paragraph about the response."""
-    inside = later = False
+    inside = begun = later = False
     for line in text.splitlines(keepends=True):
         labelled = ":" in line or line[0] in "#*"
         if labelled and _TEXT_LABEL.match(line):
-            inside, later = True, False
+            inside, begun = True, False
         elif inside and ((labelled and _TASK_LABEL.match(line)) or (later and _OF_RESPONSE.search(line))):
             inside = False
+        later = begun and not line.strip()
         if inside and line.strip():
             yield re.sub(".", CODE, line)
-            inside, later = line.strip()[0] != '"', True
+            inside, begun = line.strip()[0] != '"', begun or not _TEXT_LABEL.fullmatch(line.strip())
         elif labelled and not inside and (inline := _INLINE.match(line)) and not _OF_RESPONSE.search(line):
             yield line[: inline.end() - 1] + re.sub(".", CODE, line[inline.end() - 1 :])
         else:
             yield line
             treats = not inside and '"' not in line and any(map(_TREATS.match, _SENTENCE.split(line)))
-            inside = inside or bool(treats and _ANNOUNCES.search(line))
+            inside, begun = inside or bool(treats and _ANNOUNCES.search(line)), inside and begun
 
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
