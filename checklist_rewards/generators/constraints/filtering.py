@@ -75,8 +75,8 @@ class Found(NamedTuple):
     @property
     def kind(self) -> str:
         """The type of its check, or the name of what its check counts with a pattern."""
-        check = self.check or self.denied or {"type": ""}
-        return NAMES.get(check.get("pattern", ""), check["type"])
+        check: Spec = self.check or self.denied or {"type": ""}
+        return NAMES.get(check.get("pattern", ""), str(check["type"]))
 
 
 # Parts of the forms. `seg` is the part of a clause whose negations count, `verb` what governs the thing.
@@ -273,7 +273,7 @@ def _asks(clause: Clause) -> bool:
     return clause.symbols[first] != "s" and clause.words[first].split()[0] in _QUESTIONS
 
 
-def _of_another(clause: Clause, form: _Form, found: Found) -> bool:
+def _of_another(clause: Clause, form: _Form, found: Found, kind: str) -> bool:
     """Whether a thing after a topic belongs to something that the topic names: "a poem about a letter with"."""
     topic, seg = form.topic or "", clause.symbols[form.segment : found.start]
     link = clause.words[form.verb] if 0 <= form.verb < found.start else ""
@@ -286,9 +286,9 @@ def _of_another(clause: Clause, form: _Form, found: Found) -> bool:
         return relative and "d" in topic
     if relative or link == "of":
         return not re.match("[Dgak#y]*[gu]*r", topic) or last in "rRpSW," or (link == "of" and "iD" in topic)
-    if found.kind in _OF_TEXT and "6" in seg:
+    if kind in _OF_TEXT and "6" in seg:
         return True
-    if seg[:1] == "," or re.search("#[dga]*.$", topic) or (link in ("in", "using") and found.kind not in _OF_TEXT):
+    if seg[:1] == "," or re.search("#[dga]*.$", topic) or (link in ("in", "using") and kind not in _OF_TEXT):
         return False
     return last in ("r", "R", "p", "W") or (last == "S" and link in ("with", "of"))
 
@@ -315,13 +315,17 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         if _ELSEWHERE.match(right):
             return None  # "is banned in our office"
     right = _OWN_NOUN.sub("", right)  # "a 300-word magazine article"
-    form = _form(clause, found)
+    form, kind = _form(clause, found), found.kind
     following = _NEXT_STRING if found.verbs.startswith(INCLUDES) else _NEXT
-    if form is None or not following.match(right) or (form.topic is not None and _of_another(clause, form, found)):
-        return _without(clause, found, A_PART) if found.kind not in _WHOLE and _PART.search(left + right) else None
+    if (
+        form is None
+        or not following.match(right)
+        or (form.topic is not None and _of_another(clause, form, found, kind))
+    ):
+        return _without(clause, found, A_PART) if kind not in _WHOLE and _PART.search(left + right) else None
     negations = form.negations + found.negations
     check, question = (found.denied, found.denied_question) if negations == 1 else (found.check, found.question)
-    reason = _reason(clause, found, form, right) or found.reason
+    reason = _reason(clause, found, form, kind, right) or found.reason
     if not reason and passive and passive["what"] == "4" and not negations:
         reason = PERMITTED
     if not reason and (
@@ -334,30 +338,30 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         reason = UNCLEAR
     if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
         return _without(clause, found, reason or NO_BOUND)
-    verb = form.verb if found.verbs != ANY_VERB or symbols[form.verb] == "o" and found.kind in _OF_TEXT else -1
+    verb = form.verb if found.verbs != ANY_VERB or symbols[form.verb] == "o" and kind in _OF_TEXT else -1
     negation = max(symbols.rfind(symbol, form.segment, found.start) for symbol in "nNM") if negations else -1
     start = next((at for at in (negation, verb) if at >= 0), found.start)
     first, last = clause.starts[start], clause.ends[found.end - 1]
     return Requirement(first, last, check, question or question_of(check))
 
 
-def _reason(clause: Clause, found: Found, form: _Form, right: str) -> str:
+def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
     view = clause.view
     if view.search(_CODE, _CODE_WORDS) and not _OF_RESPONSE.search(clause.text):
         return OF_CODE
-    if found.kind not in _IN_EVERY_LANGUAGE and view.search(_IN_UNCOUNTED, _UNCOUNTED_WORDS):
+    if kind not in _IN_EVERY_LANGUAGE and view.search(_IN_UNCOUNTED, _UNCOUNTED_WORDS):
         return OTHER_LANGUAGE
-    if found.kind in _SIZES and view.search(_TAKEN_BACK, _TAKEN_BACK_WORDS):
+    if kind in _SIZES and view.search(_TAKEN_BACK, _TAKEN_BACK_WORDS):
         return CONDITIONAL
-    if found.kind in _SIZES and not _WHOLE_TEXT.search(clause.text) and view.search(_SEVERAL, _SEVERAL_WORDS):
+    if kind in _SIZES and not _WHOLE_TEXT.search(clause.text) and view.search(_SEVERAL, _SEVERAL_WORDS):
         return A_PART
     left = clause.symbols[: found.start]
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
     before = (clause.header + left[form.task :]).rpartition(",")[2]
     aside = "o" in left and clause.words[found.start - 1] == "("  # "include descriptions (20 words)"
-    if found.kind not in _WHOLE and (
+    if kind not in _WHOLE and (
         aside
         or _PART.search(before)
         or (_THEN.match(right) and set("t5") & set(left))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from checklist_rewards.backends import Messages, Progress
@@ -18,7 +18,7 @@ from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
 from checklist_rewards.generators.constraints.filtering import Found, decide
-from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec
+from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement
 from checklist_rewards.generators.constraints.strings import RULES
 from checklist_rewards.images import words_of
 from checklist_rewards.version import __version__
@@ -68,7 +68,7 @@ _ONE_VALUE = {"casing": "casing", "language": "language", "starts": "phrase", "e
 """Checks of which a response passes only one, with the argument that tells them apart."""
 
 
-def _contradictions(checks: Sequence[Spec | None]) -> dict[int, int]:
+def _contradictions(checks: Sequence[Mapping[str, Any] | None]) -> dict[int, int]:
     """The places of the checks that no response passes together with another one, each with the place of that one."""
     ranges: dict[Any, list[tuple[float, float, int]]] = {}
     values: dict[str, list[tuple[str, int]]] = {}
@@ -94,7 +94,7 @@ def _contradictions(checks: Sequence[Spec | None]) -> dict[int, int]:
     return against
 
 
-def _ranges(check: Spec) -> Iterator[tuple[Any, float, float]]:
+def _ranges(check: Mapping[str, Any]) -> Iterator[tuple[Any, float, float]]:
     """What a check counts, with the smallest and the largest number that passes it."""
     low = max(check.get("at_least", -math.inf), check.get("exactly", -math.inf))
     high = min(check.get("at_most", math.inf), check.get("exactly", math.inf))
