@@ -63,7 +63,6 @@ class Found(NamedTuple):
     check: Spec | None = None
     denied: Spec | None = None
     question: str = ""
-    denied_question: str = ""
     reason: str = ""
     verbs: str = ANY_VERB
     """Symbols of the verbs or links that can govern it."""
@@ -324,7 +323,10 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     ):
         return _without(clause, found, A_PART) if kind not in _WHOLE and _PART.search(left + right) else None
     negations = form.negations + found.negations
-    check, question = (found.denied, found.denied_question) if negations == 1 else (found.check, found.question)
+    check, question = found.check, found.question
+    if negations == 1:
+        check = found.denied
+        question = question.replace(" with ", " with something else than ", 1) if found.check else question
     reason = _reason(clause, found, form, kind, right) or found.reason
     if not reason and passive and passive["what"] == "4" and not negations:
         reason = PERMITTED

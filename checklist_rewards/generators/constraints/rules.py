@@ -63,19 +63,13 @@ def _amount(clause: Clause, match: re.Match[str]) -> Amount:
     return found
 
 
-def _bounded(start: int, end: int, spec: Spec, found: Amount, **settings: Any) -> Found:
-    """A check with its bounds, and with those under a negation."""
+def _bounded(start: int, end: int, name: str, found: Amount, spec: Spec | None = None, **settings: Any) -> Found:
+    """The check of a thing with its bounds, and with those under a negation."""
+    if (spec := spec or THINGS[name].spec) is None:
+        return Found(start, end, reason=f"code does not count {name}")
     if found.how == "A":
         return Found(start, end, reason=APPROXIMATE)
     return Found(start, end, {**spec, **found.bounds}, found.denied and {**spec, **found.denied}, **settings)
-
-
-def _counted(start: int, end: int, name: str, found: Amount, **others: Any) -> Found:
-    """A thing with its bounds."""
-    thing = THINGS[name]
-    if thing.spec is None:
-        return Found(start, end, reason=f"code does not count {name}")
-    return _bounded(start, end, thing.spec, found, **others)
 
 
 def times(clause: Clause) -> Iterator[Found]:
@@ -89,7 +83,7 @@ def times(clause: Clause) -> Iterator[Found]:
         found = found if found.how else found._replace(high=None)
         verb, negations = bool(set("mMb6v2n") & set(match["mid"])), negations_in(match["mid"])
         for spec in _target(clause, match):
-            yield _bounded(match.start(), match.end(), spec, found, subject=verb, negations=negations,
+            yield _bounded(match.start(), match.end(), "", found, spec, subject=verb, negations=negations,
                            verbs="otwbvi")  # fmt: skip
 
 
@@ -131,7 +125,7 @@ def measures(clause: Clause) -> Iterator[Found]:
             found = amount(how, found.low or 0)
         if name in THINGS and found.how:
             negations = negations_in(match["mid"])
-            yield _counted(match.start(), match.end(), name, found, subject=True, negations=negations)
+            yield _bounded(match.start(), match.end(), name, found, subject=True, negations=negations)
 
 
 _LEFT_OUT = re.compile(
@@ -155,15 +149,15 @@ def counts(clause: Clause) -> Iterator[Found]:
         near = clause.words[max(start - 3, before.rfind(",") + 1, before.rfind("k") + 1) : end_of]
         if any(word.startswith(_EMPHASIS) for word in near) and view.search(_MARKDOWN):
             if name in ("parts", "sentences", "words", "bullet points", "highlighted passages"):
-                yield _counted(
+                yield _bounded(
                     start, end_of, "highlighted passages", found if found.how else found._replace(high=None)
                 )
         elif name == "words" and (capital := re.match(r"(?:lW)?[\^imb6dr]*Z", after)):
-            yield _counted(start, end + capital.end(), "words in capital letters", found)
+            yield _bounded(start, end + capital.end(), "words in capital letters", found)
         elif set("ur6") & set(match["what"]) or "c" not in THINGS[name].uses:
             continue
         elif name in ("parts", "paragraphs") and view.search(_DIVIDER):
-            yield _bounded(start, end, {"type": "paragraphs", "separator": "***"}, found)
+            yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
         elif name == "parts":
             continue
         elif found.how == "" and (reason := _unclear(clause, match, name, found.low or 0)) is not None:
@@ -174,7 +168,7 @@ def counts(clause: Clause) -> Iterator[Found]:
         elif name == "words" and view.search(_LEFT_OUT):
             yield Found(start, end, reason="a part of the response does not count")
         else:
-            yield _counted(start, end, name, found)
+            yield _bounded(start, end, name, found)
 
 
 _MARKDOWN = re.compile(r"\*|markdown|asterisk|italic")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from checklist_rewards.generators.constraints.amounts import number
-from checklist_rewards.generators.constraints.filtering import INCLUDES, Found, negations_in
+from checklist_rewards.generators.constraints.filtering import ANY_VERB, INCLUDES, Found, negations_in
 from checklist_rewards.generators.constraints.lexicon import ORDINALS
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
 from checklist_rewards.generators.constraints.rules import counts, language, measures, times, without
@@ -51,7 +51,6 @@ def quoted_strings(clause: Clause) -> Iterator[Found]:
             yield from _keywords(clause, at, given)
 
 
-_ELSE = "something else than "
 _NAMED = re.compile(r"(?:[dDgE]*[WSK](?:i[dr]*)?)?[dDgE:,]*\Z")
 
 
@@ -65,12 +64,12 @@ def _at(at: int, given: Strings, kind: str, word: bool) -> Found:
     """The start or the end of the response."""
     any_of = "|".join(re.escape(value) for value in given.values)
     expression = rf"(?i)\A\W*(?:{any_of})(?!\w)" if kind == "starts" else rf"(?i)(?<!\w)(?:{any_of})\W*\Z"
-    named, denied = " or ".join(f'"{value}"' for value in given.values), regex_check(expression, exactly=0)
-    refused = f"Does the response {kind[:-1]} with {_ELSE}{named}?"
+    asked, denied = f"Does the response {kind[:-1]} with", regex_check(expression, exactly=0)
     if len(given.values) > 1:
-        return Found(at, at + 1, None, denied, denied_question=refused)
+        named = " or ".join(map(_in_quotes, given.values))
+        return Found(at, at + 1, None, denied, f"{asked} something else than {named}?")
     check: Spec = regex_check(expression, exactly=1) if word else {"type": kind, "phrase": given.values[0]}
-    return Found(at, at + 1, check, denied, f"Does the response {kind[:-1]} with {named}?", refused)
+    return Found(at, at + 1, check, denied, f"{asked} {_in_quotes(given.values[0])}?")
 
 
 _SAY = r"\b(?:answer|respond|reply|output|return|say)"
@@ -101,7 +100,7 @@ def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
         if all(len(word) == 1 for word in words):
             none: Spec = {"type": "letters", "letters": "".join(words), "exactly": 0}
             asked = f"Does the response do without {' and '.join(map(_in_quotes, words))}?"
-            yield Found(start, at + 1, None, none, denied_question=asked, verbs="owt")
+            yield Found(start, at + 1, None, none, asked, verbs="owt")
         return
     check: Spec | None = {"type": "keywords", "words": words}
     if len(words) > 1 and (given.either or _ANY.search(text, max(clause.start, given.start - 60), given.start)):
@@ -166,9 +165,8 @@ def endings(clause: Clause) -> Iterator[Found]:
         mark = (THINGS[thing_at(clause, match.start("mark"))].spec or {}).get("letters", "")
         if len(mark) == 1 and not (subject and clause.words[match.start()] != "last"):
             article, denied = "an" if name[0] == "e" else "a", regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0)
-            asked, refused = (f"Does the response end with {other}{article} {name}?" for other in ("", _ELSE))
-            check: Spec = {"type": "ends", "phrase": mark}
-            found = Found(match.start() + (not subject), match.end(), check, denied, asked, refused, verbs=">")
+            check, asked = {"type": "ends", "phrase": mark}, f"Does the response end with {article} {name}?"
+            found = Found(match.start() + (not subject), match.end(), check, denied, asked, verbs=">")
             yield found._replace(subject=subject, negations=negations_in(match["is"] or ""))
 
 
@@ -244,8 +242,10 @@ def repeated(clause: Clause) -> Iterator[Found]:
 
 _JSON = re.compile("J(?!-|[,k]iu|l|~d[rf>])(?:[^Q,]*(?P<keys>Q))?")
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
-_TITLE = re.compile("(?:(?P<title>[pW])[^pe&]*|(?<=6i))&")
-_QUOTES = re.compile('(?:d+[gur]*r|y)i"|i"|"~d+[gu]*r')
+_SHAPES = (
+    (re.compile("(?:[pW][^pe&]*|(?<=6i))&"), {"type": "title", "style": "angled"}, ANY_VERB),
+    (re.compile('(?:d+[gur]*r|y)i"|i"|"~d+[gu]*r'), {"type": "quoted"}, "otb6"),
+)
 _STARS = re.compile(r"separat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)")
 _MORE_THAN_TWO = re.compile(r"\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b")
 
@@ -262,17 +262,11 @@ def json_objects(clause: Clause) -> Iterator[Found]:
             yield Found(at, at + 1, {"type": "json"})
 
 
-def titles(clause: Clause) -> Iterator[Found]:
-    """A title in angle brackets."""
-    for match in _TITLE.finditer(clause.symbols):
-        if not match["title"] or re.match("title|name|entitled", clause.words[match.start()]):
-            yield Found(match.start(), match.end(), {"type": "title", "style": "angled"})
-
-
-def quotation(clause: Clause) -> Iterator[Found]:
-    """The response in quotation marks."""
-    if quotes := _QUOTES.search(clause.symbols):
-        yield Found(quotes.start(), quotes.end(), {"type": "quoted"}, verbs="otb6")
+def shapes(clause: Clause) -> Iterator[Found]:
+    """A title in angle brackets, the response in quotation marks."""
+    for expression, check, verbs in _SHAPES:
+        if match := expression.search(clause.symbols):
+            yield Found(match.start(), match.end(), check, verbs=verbs)
 
 
 def two_responses(clause: Clause) -> Iterator[Found]:
@@ -317,8 +311,7 @@ RULES = (
     (paragraph_starts, "S"),
     (postscripts, "I"),
     (json_objects, "J"),
-    (titles, "&"),
-    (quotation, '"'),
+    (shapes, '&"'),
     (two_responses, "*C"),
     (answers, "t"),
     (endings, ">f"),
