@@ -124,12 +124,13 @@ _NEXT_STRING = re.compile(rf"(?!,?kno?[du]?(?:$|[,:])|,k?n[ud]|i[dD]*[<>]|~|6[dD
 # a part of the response: "each title", "in the conclusion, use", "in the second stanza", "per page", "on it"
 _PART = re.compile("e(?!6)|[pfT]")
 _PART_FIRST = re.compile(r"[ak#\-]*[i~][^,]*[pfeT][^,]*,")
-_PART_AFTER = re.compile("(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDg]*[ur]?[fpTS#]|-?a*[pfT]|[^,k]*~y")
+_PART_AFTER = re.compile("(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDg]*[ur]?[fpTSC#]|-?a*[pfT]|[^,k]*~y")
 _OWN_NOUN = re.compile("^[ug]{0,3}r")
+_EXPLAINED = re.compile("[,k]+a*5")
 _THEN = re.compile("[a,k]*5(?:[yia@]|$)")
 """Another task after a task: "and explain it"; but not the only one: "In two sentences, explain it"."""
-_AND_PART = re.compile("[,k]+[dDg]*p")
-"""Another part: "and a title of"."""
+_AND_PART = re.compile("[,k]+[dDg]*p|[^:]*k(?:[D#][gu]{0,2}[rp]|#~)")
+"""Another part or text: "and a title of", "and 3 about dogs"."""
 _OTHER_TEXT = re.compile(r"[j!]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]")
 """A report, another task, a text after a colon."""
 _OTHER_SUBJECT = re.compile(r"(?:[a,#1:\-]*[dDgeuRp@i~]*[uRp@][mMv]|.*p\^)[^:]*[,k]a*n*[otc5<>bvmM][^,k]*$")
@@ -167,18 +168,19 @@ _OF_RESPONSE = re.compile(
     r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
 _TAKEN_BACK_WORDS = (
-    "take strict hard firm hurt matter sweat kidding can't happy okay ok fine alright acceptable".split()
+    "if take strict hard firm hurt matter sweat kidding can't happy okay ok fine alright acceptable".split()
 )
 _TAKEN_BACK = re.compile(
-    r"\b(?:give or take|if you can't|happy with|sweat it|just kidding|not (?:a |an |so )?(?:strict|hard|firm))\b"
-    r"|(?:won't|doesn't) (?:hurt|matter)|(?:\b(?:is|are|be)|'s) (?:also )?(?:okay|ok|fine|alright|acceptable)\b"
+    r"\bif [^.;\n]{0,60}\b(?:use|up to|longer)\b|\b(?:if you can't|give or take|happy with|sweat it|just kidding)\b"
+    r"|\bnot (?:a |an |so )?(?:strict|hard|firm)\b|(?:won't|doesn't) (?:hurt|matter)"
+    r"|(?:\b(?:is|are|be)|'s) (?:also )?(?:okay|ok|fine|alright|acceptable)\b"
 )
 """What another sentence says of a limit that is none."""
 _WHOLE_TEXT = re.compile(r"\b(?:entire|whole|total|altogether)\b")
 _SEVERAL_WORDS = "then followed afterwards after also version versions time plus".split()
 _SEVERAL = re.compile(
     r"(?<!being )(?<!is )(?<!was )\bfollowed by\b|\b(?:afterwards|after that|at a time|plus an?)\b"
-    r"|\b(?:(?:and|or) an? \w+-\w+ version|then (?:an?|in|another)|(?:then|also) (?:re)?(?:write|translate|explain"
+    r"|\b(?:(?:and|or) an? \w+-\w+ version|then,? (?:an?|in|another)|(?:then|also),? (?:re)?(?:write|translate|explain"
     r"|justify|tell|list|describe|summari[sz]e|make|give me))\b|\bversions?\b[^\n]*\bversions?\b"
 )
 """Another text than the one whose size is required."""
@@ -359,6 +361,8 @@ def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) ->
     if kind in _SIZES and not _WHOLE_TEXT.search(clause.text) and view.search(_SEVERAL, _SEVERAL_WORDS):
         return A_PART
     left = clause.symbols[: found.start]
+    if kind == "json" and _EXPLAINED.search(right):
+        return A_PART
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
     before = (clause.header + left[form.task :]).rpartition(",")[2]
@@ -369,6 +373,7 @@ def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) ->
         or (_THEN.match(right) and set("t5") & set(left))
         or _AND_PART.match(right)
         or clause.words[form.task] == "add"
+        or (kind == "words" and right[:2] == "iY" and left[form.task] == "o")
     ):
         return A_PART
     return ""

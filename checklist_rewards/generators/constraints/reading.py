@@ -51,12 +51,21 @@ _TREATING = (
     "reword rate evaluate analyze analyse critique check review shorten simplify".split()
 )
 """Verbs of tasks whose object is a text that is given."""
-_TREATS = re.compile(
-    rf"(?i)\W*(?:(?:please|kindly|can you|could you) )*(?:{'|'.join(_TREATING)}|make|tell me|which of)\b"
-)
+_REQUEST = rf"\W*(?:(?:please|kindly|can you|could you) )*(?:{'|'.join(_TREATING)}|make|tell me|which of)\b"
+_TREATS = re.compile(_REQUEST, re.IGNORECASE)
 _SENTENCE = re.compile(r"[.!?:]\s+")
-_ANNOUNCES = re.compile(r"(?i)\b(?:this|these|following|below|my|here are|paste)\b|:\s*$|^\W*\w+ (?:in)?to \w+\W*$")
-_INLINE = re.compile(rf"{_TREATS.pattern} (?:this|the following|my) [^\n:.]*:[ \t]+(?-i:[A-Z])")
+_ANNOUNCES = re.compile(
+    r"(?i)\b(?:this|these|following|below|my|here are|paste)\b(?P<colon>[^\n]*:\s*$)?|:\s*$|^\W*\w+ (?:in)?to \w+\W*$"
+    r"|\bthe (?:conversation|transcript|chat|story)\W*$"
+)
+_RULES = re.compile(
+    r"(?i)\b(?:rule|requirement|constraint|instruction|guideline|criteri|format|(?:key)?word|phrase|must|should|follow\b"
+    r"|us(?:e|ing)\b|includ|response|answer|reply|question|style|structure|section|separat|like\b)"
+)
+"""Words of a line that announces requirements, not material."""
+_INLINE = re.compile(
+    rf"(?i)(?:{_REQUEST} (?:this|the following|my)|here(?:'s| is| are)|below is) [^\n:.]*:[ \t]+(?-i:[A-Z])"
+)
 _TEXT_LABEL = re.compile(
     r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment)s?\W{0,3}(?::|$)"
 )
@@ -191,7 +200,7 @@ class PromptText:
                 cased = block.sub(lambda match: CODE * len(match.group()), cased)
         self.words = frozenset(cased.lower().encode("ascii", "replace").translate(_APART).decode().split())
         """The words of the text, for a quick test whether an expression can match."""
-        if "\n" in cased or not self.words.isdisjoint(_TREATING):
+        if "\n" in cased or not self.words.isdisjoint((*_TREATING, "here", "here's", "below")):
             cased = "".join(_without_material(cased))
         for mark, quotation in _QUOTED.items():
             if mark in cased:
@@ -261,8 +270,10 @@ def _without_material(text: str) -> Iterator[str]:
             yield line[: inline.end() - 1] + re.sub(".", CODE, line[inline.end() - 1 :])
         else:
             yield line
-            treats = not inside and '"' not in line and any(map(_TREATS.match, _SENTENCE.split(line)))
-            inside, begun = inside or bool(treats and _ANNOUNCES.search(line)), inside and begun
+            if not inside and '"' not in line and (announced := _ANNOUNCES.search(line)):
+                given = announced["colon"] and not _RULES.search(line)
+                inside = bool(given) or any(map(_TREATS.match, _SENTENCE.split(line)))
+                begun = False
 
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
