@@ -133,10 +133,13 @@ _AND_PART = re.compile("[,k]+[dDg]*p|[^:]*k(?:[D#][gu]{0,2}[rp]|#~)")
 """Another part or text: "and a title of", "and 3 about dogs"."""
 _OTHER_TEXT = re.compile(r"[j!]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]")
 """A report, another task, a text after a colon."""
-_OTHER_SUBJECT = re.compile(r"(?:[a,#1:\-]*[dDgeuRp@i~]*[uRp@][mMv]|.*p\^)[^:]*[,k]a*n*[otc5<>bvmM][^,k]*$")
+_OTHER_SUBJECT = re.compile(
+    r"(?:[a,#1:\-]*[dDgeuRp@i~]*[uRp@][mMv]|[a,]*u[i~][dDgy]*u|.*(?:p\^|[uR]\^m))[^:]*[,k]a*n*[otc5<>bvmM][^,k]*$"
+)
 """Another subject of the verbs before and after "and": "Applicants must write English and use no"."""
 _LATER = re.compile(r"\bwill be (?:\w+ )?(?:\w+ed|read|shown|sent|sung)\b")
 """What others do with the response."""
+_FOLLOWED = re.compile(r"\W*followed by\b")
 _ELSEWHERE = re.compile("[i~][dDgy]*[uR@]")
 _NOT_ONLY = re.compile(r"(?:\bnot|n't|\bnever|\bcannot) (?:\w+ )?(?:just|only|merely|simply|always|necessarily)\b")
 _SAYS = re.compile(",[dD@iy]*[ur]{0,2}j")
@@ -168,20 +171,23 @@ _OF_RESPONSE = re.compile(
     r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
 _TAKEN_BACK_WORDS = (
-    "if take strict hard firm hurt matter sweat kidding can't happy okay ok fine alright acceptable".split()
+    "if take strict hard firm hurt matter sweat kidding happy seriously okay ok fine alright acceptable".split()
 )
 _TAKEN_BACK = re.compile(
     r"\bif [^.;\n]{0,60}\b(?:use|up to|longer)\b|\b(?:if you can't|give or take|happy with|sweat it|just kidding)\b"
-    r"|\bnot (?:a |an |so )?(?:strict|hard|firm)\b|(?:won't|doesn't) (?:hurt|matter)"
-    r"|(?:\b(?:is|are|be)|'s) (?:also )?(?:okay|ok|fine|alright|acceptable)\b"
+    r"|\bnot (?:a |an |so )?(?:strict|hard|firm)\b|(?:won't|doesn't) (?:hurt|matter)|too seriously"
+    r"|\b(?:\d+|more|longer|shorter|less|fewer)\b[^.;\n]{0,25}(?:\b(?:is|are|be)|'s) (?:also )?"
+    r"(?:okay|ok|fine|alright|acceptable)\b|\b(?:okay|ok|fine|alright) (?:if|to)\b[^.;\n]{0,40}\b(?:more|longer|less"
+    r"|shorter|fewer|over|exceed)\b"
 )
 """What another sentence says of a limit that is none."""
 _WHOLE_TEXT = re.compile(r"\b(?:entire|whole|total|altogether)\b")
 _SEVERAL_WORDS = "then followed afterwards after also version versions time plus".split()
 _SEVERAL = re.compile(
-    r"(?<!being )(?<!is )(?<!was )\bfollowed by\b|\b(?:afterwards|after that|at a time|plus an?)\b"
-    r"|\b(?:(?:and|or) an? \w+-\w+ version|then,? (?:an?|in|another)|(?:then|also),? (?:re)?(?:write|translate|explain"
-    r"|justify|tell|list|describe|summari[sz]e|make|give me))\b|\bversions?\b[^\n]*\bversions?\b"
+    r"(?<!being )(?<!is )(?<!was )\bfollowed by\b|\b(?:afterwards(?! i\b)|after that|at a time|plus an?)\b"
+    r"|\b(?:(?:and|or) an? \w+-\w+ version|then,? (?:an?|in|another))\b|\bversions?\b[^\n]*\bversions?\b"
+    r"|(?P<task>\b(?:then|also),? (?:re)?(?:write|translate|explain|justify|tell|list|describe|summari[sz]e|make"
+    r"|give (?:me|an?))\b)"
 )
 """Another text than the one whose size is required."""
 _UNCOUNTED = (
@@ -308,6 +314,8 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         return None
     if "will be " in clause.text and _LATER.search(clause.text):
         return None
+    if _FOLLOWED.match(clause.view.text, clause.ends[found.end - 1]):
+        return None
     passive = _PASSIVE.match(right)
     if passive and (passive["how"].strip("a") or ("s" in left and passive["what"] in "234")):
         refused = negations_in(passive["how"]) + (passive["what"] == "3")
@@ -329,7 +337,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     if negations == 1:
         check = found.denied
         question = question.replace(" with ", " with something else than ", 1) if found.check else question
-    reason = _reason(clause, found, form, kind, right) or found.reason
+    reason = _reason(clause, found, form, kind, right) or found.reason or ("A" in right[:2] and APPROXIMATE)
     if not reason and passive and passive["what"] == "4" and not negations:
         reason = PERMITTED
     if not reason and (
@@ -358,8 +366,10 @@ def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) ->
         return OTHER_LANGUAGE
     if kind in _SIZES and view.search(_TAKEN_BACK, _TAKEN_BACK_WORDS):
         return CONDITIONAL
-    if kind in _SIZES and not _WHOLE_TEXT.search(clause.text) and view.search(_SEVERAL, _SEVERAL_WORDS):
-        return A_PART
+    if kind in _SIZES and not _WHOLE_TEXT.search(clause.text):
+        several = view.search(_SEVERAL, _SEVERAL_WORDS)
+        if several and (several["task"] is None or several.start() > clause.starts[found.start]):
+            return A_PART
     left = clause.symbols[: found.start]
     if kind == "json" and _EXPLAINED.search(right):
         return A_PART

@@ -60,8 +60,8 @@ WORDS = {
     "V": "word_count word_limit length_limit character_limit sentence_limit length",
     # how many
     "G": "at_least a_minimum_of minimum minimum_of min no_fewer_than no_less_than >= ≥ nothing_less_than",
-    "L": "at_most at_the_most a_maximum_of maximum maximum_of max up_to no_more_than not_more_than no_longer_than "
-    "nothing_longer_than within <= ≤ a_limit_of limit_of",
+    "L": "at_most at_the_most a_maximum_of a_maximum_length_of maximum maximum_of max up_to no_more_than "
+    "not_more_than no_longer_than nothing_longer_than within <= ≤ a_limit_of limit_of",
     "O": "more_than greater_than longer_than over above exceed exceeds exceeding >",
     "U": "fewer_than less_than shorter_than under below <",
     "E": "exactly precisely exact just only nothing_but",
@@ -162,10 +162,10 @@ WORDS = {
     "g": "such short brief concise different distinct unique main key detailed simple clear specific given own "
     "following valid plain numbered unordered funny poetic formal proper raw strict polite single_spaced markdown "
     "descriptive informative catchy creative american brazilian british canadian european latin mexican",
-    "a": "let help_me very long use_markdown_to please also then now finally additionally lastly kindly again simply "
-    "really ok okay thanks hi hello however plus moreover furthermore strictly always absolutely exclusively "
-    "entirely completely fully somewhere anywhere together throughout here too in_total in_length me us at_all "
-    "hey dear solely further explicitly well yes importantly itself",
+    "a": "altogether collectively let help_me very long use_markdown_to please also then now finally additionally "
+    "lastly kindly again simply really ok okay thanks hi hello however plus moreover furthermore strictly "
+    "always absolutely exclusively entirely completely fully somewhere anywhere together throughout here too "
+    "in_total in_length me us at_all hey dear solely further explicitly well yes importantly itself",
     "i": "as_a_list_of in_a_list_of in with of to as into inside",
     "~": "by about at for on regarding concerning describing around during after before against among named called "
     "titled entitled through toward towards asking_for",

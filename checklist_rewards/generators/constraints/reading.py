@@ -44,14 +44,20 @@ _BLOCKS = {
     "```": re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
     ">": re.compile(r"^>[ \t]*[^\s\d].*", re.MULTILINE),
     "</": re.compile(r"(?is)<((?:document|text|article|input|context|email|review|message|transcript)s?)>.*?</\1"),
+    '"""': re.compile(r'"""\n.*?\n"""', re.DOTALL),
+    "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
+    "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]*\].*?\[END"),
 }
-"""Code blocks, lines that quote a message, and texts in tags."""
+"""Code blocks, lines that quote a message, texts in tags and between lines."""
 _TREATING = (
     "fix correct translate improve proofread edit summarize summarise classify convert paraphrase rephrase rewrite "
-    "reword rate evaluate analyze analyse critique check review shorten simplify".split()
+    "reword rate evaluate analyze analyse critique check review shorten simplify rank judge grade parse turn "
+    "continue compare".split()
 )
 """Verbs of tasks whose object is a text that is given."""
-_REQUEST = rf"\W*(?:(?:please|kindly|can you|could you) )*(?:{'|'.join(_TREATING)}|make|tell me|which of)\b"
+_REQUEST = (
+    rf"\W*(?:(?:please|kindly|can you|could you) )*(?:{'|'.join(_TREATING)}|make|tell me|which (?:of|one)|is the)\b"
+)
 _TREATS = re.compile(_REQUEST, re.IGNORECASE)
 _SENTENCE = re.compile(r"[.!?:]\s+")
 _ANNOUNCES = re.compile(
@@ -64,7 +70,9 @@ _RULES = re.compile(
 )
 """Words of a line that announces requirements, not material."""
 _INLINE = re.compile(
-    rf"(?i)(?:{_REQUEST} (?:this|the following|my)|here(?:'s| is| are)|below is) [^\n:.]*:[ \t]+(?-i:[A-Z])"
+    rf"(?i)(?:{_REQUEST} (?:this|the following|my) (?:prompt|request|instruction|requirement|rule|command)s?[^\n:.]*:"
+    rf"|(?:{_REQUEST} (?:this|the following|my)|\W*(?:here(?:'s| is| are)|below is)|(?:\w+ ){{1,3}}(?:texted|wrote"
+    r"|emailed|sent))[^\n:.]*:(?=[ \t]+(?-i:[A-Z])))[ \t]+"
 )
 _TEXT_LABEL = re.compile(
     r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment)s?\W{0,3}(?::|$)"
@@ -200,7 +208,7 @@ class PromptText:
                 cased = block.sub(lambda match: CODE * len(match.group()), cased)
         self.words = frozenset(cased.lower().encode("ascii", "replace").translate(_APART).decode().split())
         """The words of the text, for a quick test whether an expression can match."""
-        if "\n" in cased or not self.words.isdisjoint((*_TREATING, "here", "here's", "below")):
+        if "\n" in cased or ":" in cased:
             cased = "".join(_without_material(cased))
         for mark, quotation in _QUOTED.items():
             if mark in cased:
@@ -256,8 +264,13 @@ def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
     a label such as "Input:", up to a label such as "Task:" or a later paragraph about the response."""
     inside = begun = later = False
-    for line in text.splitlines(keepends=True):
+    lines = text.splitlines(keepends=True)
+    above = [n for n, line in enumerate(lines) if "above" in line and any(map(_TREATS.match, _SENTENCE.split(line)))]
+    for n, line in enumerate(lines):
         labelled = ":" in line or line[0] in "#*"
+        if n < max(above, default=0):
+            yield re.sub(".", CODE, line)
+            continue
         if labelled and _TEXT_LABEL.match(line):
             inside, begun = True, False
         elif inside and ((labelled and _TASK_LABEL.match(line)) or (later and _OF_RESPONSE.search(line))):
@@ -267,7 +280,7 @@ def _without_material(text: str) -> Iterator[str]:
             yield re.sub(".", CODE, line)
             inside, begun = line.strip()[0] != '"', begun or not _TEXT_LABEL.fullmatch(line.strip())
         elif labelled and not inside and (inline := _INLINE.match(line)) and not _OF_RESPONSE.search(line):
-            yield line[: inline.end() - 1] + re.sub(".", CODE, line[inline.end() - 1 :])
+            yield line[: inline.end()] + re.sub(".", CODE, line[inline.end() :])
         else:
             yield line
             if not inside and '"' not in line and (announced := _ANNOUNCES.search(line)):

@@ -240,7 +240,7 @@ def repeated(clause: Clause) -> Iterator[Found]:
     yield Found(verb + 1, len(clause.words), check, verbs="t")
 
 
-_JSON = re.compile("J(?!-|[,k]iu|l|~d[rf>])(?:[^Q,]*(?P<keys>Q))?")
+_JSON = re.compile("J(?!-|[,k]iu|l|iD|~d[rf>])(?:[^Q,]*(?P<keys>Q))?")
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
 _SHAPES = (
     (re.compile("(?:[pW][^pe&]*|(?<=6i))&"), {"type": "title", "style": "angled"}, ANY_VERB),
