@@ -104,7 +104,8 @@ WORDS = {
     "ensure ensure_that ensure_to be_sure be_sure_to i_want i_need i_want_you_to i_would_like "
     "i_would_like_you_to i'd_like i_need_you_to remember_to remember_that we_want we_need i'd_love can_you "
     "could_you would_you will_you do_not_forget_to don't_forget_to do_not_fail_to making_sure making_sure_to "
-    "i_expect are_required_to is_required_to you_are_to try_to let's mark_sure_you",
+    "i_expect are_required_to is_required_to you_are_to try_to let's mark_sure_you don't_fail_to "
+    "never_forget_to never_fail_to",
     "y": "you it there everything this yourself this_question this_request the_question the_request",
     "@": "i we he she they nobody people someone anyone everyone them his her their him i'm i've we're others "
     "somebody",
