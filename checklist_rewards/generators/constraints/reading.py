@@ -61,8 +61,8 @@ _REQUEST = (
 _TREATS = re.compile(_REQUEST, re.IGNORECASE)
 _SENTENCE = re.compile(r"[.!?:]\s+")
 _ANNOUNCES = re.compile(
-    r"(?i)\b(?:this|these|following|below|my|here are|paste)\b(?P<colon>[^\n]*:\s*$)?|:\s*$|^\W*\w+ (?:in)?to \w+\W*$"
-    r"|\bthe (?:conversation|transcript|chat|story)\W*$"
+    r"(?i)\b(?:this|these|following|below|my|here are|paste)\b"
+    r"|\bthe (?:conversation|transcript|chat|story|user)\W*$|^\W*\w+ (?:in)?to \w+\W*$"
 )
 _RULES = re.compile(
     r"(?i)\b(?:rule|requirement|constraint|instruction|guideline|criteri|format|(?:key)?word|phrase|must|should|follow\b"
@@ -263,30 +263,35 @@ class PromptText:
 def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
     a label such as "Input:", up to a label such as "Task:" or a later paragraph about the response."""
-    inside = begun = later = False
     lines = text.splitlines(keepends=True)
-    above = [n for n, line in enumerate(lines) if "above" in line and any(map(_TREATS.match, _SENTENCE.split(line)))]
+    above = max((n for n, line in enumerate(lines) if "above" in line and _treats(line)), default=0)
+    inside = begun = later = False
     for n, line in enumerate(lines):
         labelled = ":" in line or line[0] in "#*"
-        if n < max(above, default=0):
-            yield re.sub(".", CODE, line)
-            continue
         if labelled and _TEXT_LABEL.match(line):
             inside, begun = True, False
         elif inside and ((labelled and _TASK_LABEL.match(line)) or (later and _OF_RESPONSE.search(line))):
             inside = False
         later = begun and not line.strip()
-        if inside and line.strip():
-            yield re.sub(".", CODE, line)
+        kept = 0 if n < above or (inside and line.strip()) else len(line)
+        if labelled and kept and (inline := _INLINE.match(line)) and not _OF_RESPONSE.search(line):
+            kept = inline.end()
+        yield line[:kept] + re.sub(".", CODE, line[kept:])
+        if inside and not kept:
             inside, begun = line.strip()[0] != '"', begun or not _TEXT_LABEL.fullmatch(line.strip())
-        elif labelled and not inside and (inline := _INLINE.match(line)) and not _OF_RESPONSE.search(line):
-            yield line[: inline.end()] + re.sub(".", CODE, line[inline.end() :])
-        else:
-            yield line
-            if not inside and '"' not in line and (announced := _ANNOUNCES.search(line)):
-                given = announced["colon"] and not _RULES.search(line)
-                inside = bool(given) or any(map(_TREATS.match, _SENTENCE.split(line)))
-                begun = False
+        elif kept == len(line) and not inside and n + 1 < len(lines) and '"' not in line:
+            inside, begun = _announces(line), False
+
+
+def _treats(line: str) -> bool:
+    return any(map(_TREATS.match, _SENTENCE.split(line)))
+
+
+def _announces(line: str) -> bool:
+    """Whether a line says that the next one is material: "Translate this text.", "Rank these taglines:"."""
+    if not (line.rstrip().endswith(":") and not _RULES.search(line)) and not _treats(line):
+        return False
+    return bool(_ANNOUNCES.search(line))
 
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
