@@ -141,7 +141,8 @@ _LATER = re.compile(r"\bwill be (?:\w+ )?(?:\w+ed|read|shown|sent|sung)\b")
 """What others do with the response."""
 _FOLLOWED = re.compile(r"\W*followed by\b")
 _ELSEWHERE = re.compile("[i~][dDgy]*[uR@]")
-_NOT_ONLY = re.compile(r"(?:\bnot|n't|\bnever|\bcannot) (?:\w+ )?(?:just|only|merely|simply|always|necessarily)\b")
+_ONLY = ("just", "only", "merely", "simply", "always", "necessarily")
+_NOT_ONLY = re.compile(rf"n(?:ot|'t|ever) (?:\w+ )?(?:{'|'.join(_ONLY)})\b")
 _SAYS = re.compile(",[dD@iy]*[ur]{0,2}j")
 _OF_PLACE = re.compile(r"\b(?:a|an|the|any|some) (?:[a-z'-]+ ){1,3}where\b")
 """A relative clause about the topic: "a town where people speak in"."""
@@ -305,7 +306,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     requires nothing."""
     symbols = clause.symbols
     left, right = symbols[: found.start], symbols[found.end :]
-    if ("E" in symbols or "just" in clause.text or "always" in clause.text) and _NOT_ONLY.search(clause.text):
+    if not clause.view.words.isdisjoint(_ONLY) and _NOT_ONLY.search(clause.text):
         return _without(clause, found, PERMITTED)
     for symbol, reason in (("z", PERMITTED), ("q", CONDITIONAL)):
         if symbol in left or symbol in right or symbol in clause.header:
@@ -314,7 +315,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         return None
     if "will be " in clause.text and _LATER.search(clause.text):
         return None
-    if _FOLLOWED.match(clause.view.text, clause.ends[found.end - 1]):
+    if "followed" in clause.view.words and _FOLLOWED.match(clause.view.text, clause.ends[found.end - 1]):
         return None
     passive = _PASSIVE.match(right)
     if passive and (passive["how"].strip("a") or ("s" in left and passive["what"] in "234")):

@@ -41,7 +41,7 @@ def find_requirements(prompt: str) -> list[Requirement]:
     ordered = sorted(found.values(), key=lambda one: one.start)
     kinds = {one.check["type"] for one in ordered if one.check and one.check not in _WEAK}
     kept = [one for one in ordered if one.check not in _WEAK or one.check["type"] not in kinds]
-    against = _contradictions([one.check for one in kept])
+    against = _contradictions([one.check for one in kept]) if len(kept) > 1 else {}
     for n, other in against.items():
         reason = f"it contradicts {prompt[kept[other].start : kept[other].end]!r}"
         kept[n] = Requirement(kept[n].start, kept[n].end, None, reason=reason)
@@ -57,11 +57,11 @@ def _things(clause: Clause) -> Iterator[Found]:
     used: set[int] = set()
     symbols = set(clause.symbols)
     for rule, needed in RULES:
-        if symbols.isdisjoint(needed):
-            continue
-        things = [thing for thing in rule(clause) if used.isdisjoint(range(thing.start, thing.end))]
-        used.update(at for thing in things for at in range(thing.start, thing.end))
-        yield from things
+        if not symbols.isdisjoint(needed):
+            things = [thing for thing in rule(clause) if used.isdisjoint(range(thing.start, thing.end))]
+            for thing in things:
+                used.update(range(thing.start, thing.end))
+            yield from things
 
 
 _ONE_SIZE = ("words", "sentences", "paragraphs", "bullets")

@@ -196,7 +196,6 @@ PHRASES: dict[tuple[str, str], list[tuple[list[str], str, str]]] = {}
 """Phrases by their first two words, each with its symbol and its name; longest first."""
 TRIGGERS = set("yes true number integer repeat copy restate rewrite reproduce p mark".split())
 """Words of which a clause must contain one to be read; `learn` adds to them."""
-_COMMON = frozenset("list table case script points point items count limit length".split())
 
 
 def learn(symbol: str, phrases: list[str], trigger: bool = False) -> None:
@@ -211,8 +210,7 @@ def learn(symbol: str, phrases: list[str], trigger: bool = False) -> None:
         else:
             SYMBOLS.setdefault(first, symbol)
         if trigger:
-            last = (rest or [first])[-1]
-            TRIGGERS.update({first if rest and last in _COMMON else last} - {"all", "list", "post"})
+            TRIGGERS.add(max((first, *rest), key=len))
 
 
 PHRASES.update({(first, second): [] for first in VALUES for second in (*VALUES, "-", "and")})

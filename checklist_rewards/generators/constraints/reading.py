@@ -125,7 +125,8 @@ class Clause:
         self.text = view.text[start:end]
         self.symbols, self.words, self.starts, self.ends = symbols_of(view.text, start, end)
         """One symbol for each word or phrase; the words in lower case; where each starts and ends in the prompt."""
-        self.header = _header(view.text, start + len(self.text) - len(self.text.lstrip()))
+        first = start + len(self.text) - len(self.text.lstrip())
+        self.header = _header(view.text, first) if "\n" in view.text else ""
         """The symbols of the line that introduces the list item of the clause ("Each tweet should:")."""
 
     def at(self, place: int) -> int:
