@@ -191,21 +191,17 @@ _SEVERAL = re.compile(
     r"|give (?:me|an?))\b)"
 )
 """Another text than the one whose size is required."""
-_UNCOUNTED = (
+_UNCOUNTED_WORDS = (
     "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
     "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
-    "amharic georgian armenian"
+    "amharic georgian armenian".split()
 )
 _IN_UNCOUNTED = re.compile(
-    rf"\b(?:in|into|to|use|using|only)\s+(?:the |only |just |entirely )*(?:{_UNCOUNTED.replace(' ', '|')})\b"
-    rf"|\b(?:{_UNCOUNTED.replace(' ', '|')})\s+(?:[a-z]+ )?(?:language|poem|essay|text|story|letter|email)\b"
+    rf"\b(?:in|into|to|use|using|only)\s+(?:the |only |just |entirely )*(?:{'|'.join(_UNCOUNTED_WORDS)})\b"
+    rf"|\b(?:{'|'.join(_UNCOUNTED_WORDS)})\s+(?:[a-z]+ )?(?:language|poem|essay|text|story|letter|email)\b"
 )
-_UNCOUNTED_WORDS = frozenset(_UNCOUNTED.split())
 _WRITTEN = re.compile("[dDgawib6ryHEot5nNv]*")
-_QUESTIONS = frozenset(
-    "is are was were do does did should would could can may must has have what why how which who whose whom when "
-    "where am will shall".split()
-)
+_QUESTIONS = ("do", "does", "did", "was", "were", "have", "which", "when", "am")
 
 
 class _Form(NamedTuple):
@@ -243,12 +239,6 @@ def _form_of(clause: Clause, found: Found, left: str) -> _Form | None:
     for expression in _GOVERNED:
         if (match := expression.fullmatch(left)) and (not match["verb"] or match["verb"] in found.verbs):
             verb, seg = match.start("verb") if match["verb"] else -1, match.start("seg")
-            if (
-                match["verb"] in tuple("<>")
-                and clause.words[verb].endswith("s")
-                and not set("smM") & set(match["seg"])
-            ):
-                return None  # "a word that starts with this and ends with that"
             return _Form(seg, max(verb, seg), verb, negations_in(match["seg"]))
     if clause.words[found.start] in ("within", "under"):
         left += "i"
@@ -259,8 +249,6 @@ def _form_of(clause: Clause, found: Found, left: str) -> _Form | None:
     if match := _BARE.fullmatch(left):
         seg, negations = match.start("seg"), negations_in(match["seg"])
         thing = clause.symbols[found.start : found.end]
-        if not negations and set("nM") & set(match["head"] or ""):
-            return None
         if thing[0] == "Y" and not match["head"] and _STATES.match(clause.symbols, found.end):
             return None
         if negations or thing[0] not in "CQWZYJdDg" or set("iw") & set(match["seg"]) or set("#x") & set(thing):
@@ -278,7 +266,7 @@ def _asks(clause: Clause) -> bool:
     if not clause.text.rstrip().endswith("?"):
         return False
     first = next((n for n, symbol in enumerate(clause.symbols) if symbol not in "a,k"), 0)
-    return clause.symbols[first] != "s" and clause.words[first].split()[0] in _QUESTIONS
+    return clause.symbols[first] in "hbjzm" or clause.words[first] in _QUESTIONS
 
 
 def _of_another(clause: Clause, form: _Form, found: Found, kind: str) -> bool:
