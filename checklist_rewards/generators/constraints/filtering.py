@@ -131,10 +131,10 @@ _THEN = re.compile("[a,k]*5(?:[yia@]|$)")
 """Another task after a task: "and explain it"; but not the only one: "In two sentences, explain it"."""
 _AND_PART = re.compile("[,k]+[dDg]*p|[^:]*k(?:[D#][gu]{0,2}[rp]|#~)")
 """Another part or text: "and a title of", "and 3 about dogs"."""
-_OTHER_TEXT = re.compile(r"[j!]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]")
+_OTHER_TEXT = re.compile(r"[j!]|[nNM][^:]*l[^,:]*[otcwvb<>]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]")
 """A report, another task, a text after a colon."""
 _OTHER_SUBJECT = re.compile(
-    r"(?:[a,#1:\-]*[dDgeuRp@i~]*[uRp@][mMv]|[a,]*u[i~][dDgy]*u|.*(?:p\^|[uR]\^m))[^:]*[,k]a*n*[otc5<>bvmM][^,k]*$"
+    r"(?:[a,#1:\-]*[dDgeuRp@i~]*[uRp@][mMv]|[a,]*u[i~][dDgy]*u|.*(?:p\^|[uR]\^m|h[^,k]*[<>]))[^:]*[,k]a*n*[otc5<>bvmM][^,k]*$"
 )
 """Another subject of the verbs before and after "and": "Applicants must write English and use no"."""
 _LATER = re.compile(r"\bwill be (?:\w+ )?(?:\w+ed|read|shown|sent|sung)\b")
@@ -183,10 +183,12 @@ _TAKEN_BACK = re.compile(
 )
 """What another sentence says of a limit that is none."""
 _WHOLE_TEXT = re.compile(r"\b(?:entire|whole|total|altogether)\b")
-_SEVERAL_WORDS = "then followed afterwards after also version versions time plus".split()
+_READ = re.compile(r"\b(?:read|think|look|consider)\b")
+_SEVERAL_WORDS = "title headline then followed afterwards after also version versions time plus".split()
 _SEVERAL = re.compile(
     r"(?<!being )(?<!is )(?<!was )\bfollowed by\b|\b(?:afterwards(?! i\b)|after that|at a time|plus an?)\b"
     r"|\b(?:(?:and|or) an? \w+-\w+ version|then,? (?:an?|in|another))\b|\bversions?\b[^\n]*\bversions?\b"
+    r"|\b(?:title|headline) and (?:an? )?(?:description|post|text|article|summary)\b"
     r"|(?P<task>\b(?:then|also),? (?:re)?(?:write|translate|explain|justify|tell|list|describe|summari[sz]e|make"
     r"|give (?:me|an?))\b)"
 )
@@ -249,6 +251,8 @@ def _form_of(clause: Clause, found: Found, left: str) -> _Form | None:
     if match := _BARE.fullmatch(left):
         seg, negations = match.start("seg"), negations_in(match["seg"])
         thing = clause.symbols[found.start : found.end]
+        if not negations and set("nM") & set(match["head"] or ""):
+            return None
         if thing[0] == "Y" and not match["head"] and _STATES.match(clause.symbols, found.end):
             return None
         if negations or thing[0] not in "CQWZYJdDg" or set("iw") & set(match["seg"]) or set("#x") & set(thing):
@@ -357,7 +361,7 @@ def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) ->
         return CONDITIONAL
     if kind in _SIZES and not _WHOLE_TEXT.search(clause.text):
         several = view.search(_SEVERAL, _SEVERAL_WORDS)
-        if several and (several["task"] is None or several.start() > clause.starts[found.start]):
+        if several and not (several["task"] and _READ.search(view.text, 0, several.start())):
             return A_PART
     left = clause.symbols[: found.start]
     if kind == "json" and _EXPLAINED.search(right):
@@ -365,7 +369,7 @@ def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) ->
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
     before = (clause.header + left[form.task :]).rpartition(",")[2]
-    aside = "o" in left and clause.words[found.start - 1] == "("  # "include descriptions (20 words)"
+    aside = clause.words[found.start - 1] == "(" and ("o" in left or clause.text.count("(") > 1)  # "a tip (20 words)"
     if kind not in _WHOLE and (
         aside
         or _PART.search(before)

@@ -70,9 +70,9 @@ _RULES = re.compile(
 )
 """Words of a line that announces requirements, not material."""
 _INLINE = re.compile(
-    rf"(?i)(?:{_REQUEST} (?:this|the following|my) (?:prompt|request|instruction|requirement|rule|command)s?[^\n:.]*:"
-    rf"|(?:{_REQUEST} (?:this|the following|my)|\W*(?:here(?:'s| is| are)|below is)|(?:\w+ ){{1,3}}(?:texted|wrote"
-    r"|emailed|sent))[^\n:.]*:(?=[ \t]+(?-i:[A-Z])))[ \t]+"
+    rf"(?i)(?:{_REQUEST} (?:this|these|the following|my) (?:prompt|request|instruction|requirement|rule|constraint)s?"
+    rf"[^\n:.]*:|(?:{_REQUEST} (?:this|the following|my)|\W*(?:here(?:'s| is| are)|below is)|(?:\w+ ){{1,3}}(?:texted"
+    r"|wrote|emailed|sent))[^\n:.]*:(?=[ \t]+(?-i:[A-Z])))[ \t]+"
 )
 _TEXT_LABEL = re.compile(
     r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment)s?\W{0,3}(?::|$)"

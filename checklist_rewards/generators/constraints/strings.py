@@ -91,7 +91,7 @@ def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
     between = clause.symbols[start:at]
     governor = clause.words[start - 1] if start else ""
     noun = "W" in between or "S" in between
-    if "K" in between or between.endswith("Wi") or governor in _LINKS:
+    if "K" in between or between.endswith("Wi") or governor in _LINKS or clause.symbols[start - 1 : start] == "f":
         return
     if not noun and not governor.startswith(_REQUIRING + _FORBIDDING):
         return
