@@ -131,10 +131,12 @@ _THEN = re.compile("[a,k]*5(?:[yia@]|$)")
 """Another task after a task: "and explain it"; but not the only one: "In two sentences, explain it"."""
 _AND_PART = re.compile("[,k]+[dDg]*p|[^:]*k(?:[D#][gu]{0,2}[rp]|#~)")
 """Another part or text: "and a title of", "and 3 about dogs"."""
-_OTHER_TEXT = re.compile(r"[j!]|[nNM][^:]*l[^,:]*[otcwvb<>]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]")
+_OTHER_TEXT = re.compile(
+    r"[j!]|5[dDg]*[u@y]i[otcn]|[nNM][^:]*l[^,:]*[otcwvb<>]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]"
+)
 """A report, another task, a text after a colon."""
 _OTHER_SUBJECT = re.compile(
-    r"(?:[a,#1:\-]*[dDgeuRp@i~]*[uRp@][mMv]|[a,]*u[i~][dDgy]*u|.*(?:p\^|[uR]\^m|h[^,k]*[<>]))[^:]*[,k]a*n*[otc5<>bvmM][^,k]*$"
+    r"(?:[a,#1:\-]*[dDgeuRp@i~]*(?:[uRp@]|S[#,k]*)[mMv]|[a,]*u[i~][dDgy]*u|.*(?:p\^|[uR]\^m|h[^,k]*[<>]))[^:]*[,k]a*n*[otc5<>bvmM][^,k]*$"
 )
 """Another subject of the verbs before and after "and": "Applicants must write English and use no"."""
 _LATER = re.compile(r"\bwill be (?:\w+ )?(?:\w+ed|read|shown|sent|sung)\b")

@@ -52,7 +52,7 @@ _BLOCKS = {
 _TREATING = (
     "fix correct translate improve proofread edit summarize summarise classify convert paraphrase rephrase rewrite "
     "reword rate evaluate analyze analyse critique check review shorten simplify rank judge grade parse turn "
-    "continue compare".split()
+    "continue compare add choose".split()
 )
 """Verbs of tasks whose object is a text that is given."""
 _REQUEST = (
@@ -61,7 +61,7 @@ _REQUEST = (
 _TREATS = re.compile(_REQUEST, re.IGNORECASE)
 _SENTENCE = re.compile(r"[.!?:]\s+")
 _ANNOUNCES = re.compile(
-    r"(?i)\b(?:this|these|following|below|my|here are|paste)\b"
+    r"(?i)\b(?:this|these|following|below|my|here are|paste|best|correct)\b"
     r"|\bthe (?:conversation|transcript|chat|story|user)\W*$|^\W*\w+ (?:in)?to \w+\W*$"
 )
 _RULES = re.compile(
