@@ -186,11 +186,11 @@ _TAKEN_BACK = re.compile(
 """What another sentence says of a limit that is none."""
 _WHOLE_TEXT = re.compile(r"\b(?:entire|whole|total|altogether)\b")
 _READ = re.compile(r"\b(?:read|think|look|consider)\b")
-_SEVERAL_WORDS = "title headline then followed afterwards after also version versions time plus".split()
+_SEVERAL_WORDS = "title headline second then followed afterwards after also version versions time plus".split()
 _SEVERAL = re.compile(
     r"(?<!being )(?<!is )(?<!was )\bfollowed by\b|\b(?:afterwards(?! i\b)|after that|at a time|plus an?)\b"
-    r"|\b(?:(?:and|or) an? \w+-\w+ version|then,? (?:an?|in|another))\b|\bversions?\b[^\n]*\bversions?\b"
-    r"|\b(?:title|headline) and (?:an? )?(?:description|post|text|article|summary)\b"
+    r"|\b(?:(?:and|or) an? \w+-\w+ version|then,? (?:an?|in|another)|in (?:a|the) second)\b"
+    r"|\bversions?\b[^\n]*\bversions?\b|\b(?:title|headline) and (?:an? )?(?:description|post|text|article|summary)\b"
     r"|(?P<task>\b(?:then|also),? (?:re)?(?:write|translate|explain|justify|tell|list|describe|summari[sz]e|make"
     r"|give (?:me|an?))\b)"
 )
@@ -332,7 +332,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     if negations == 1:
         check = found.denied
         question = question.replace(" with ", " with something else than ", 1) if found.check else question
-    reason = _reason(clause, found, form, kind, right) or found.reason or ("A" in right[:2] and APPROXIMATE)
+    reason = _reason(clause, found, form, kind, right) or found.reason or (APPROXIMATE if "A" in right[:2] else "")
     if not reason and passive and passive["what"] == "4" and not negations:
         reason = PERMITTED
     if not reason and (

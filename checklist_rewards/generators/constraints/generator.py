@@ -83,7 +83,7 @@ def _contradictions(checks: Sequence[Mapping[str, Any] | None]) -> dict[int, int
     pairs: list[tuple[int, int]] = []
     for its in ranges.values():
         lowest, highest = min(its, key=lambda one: one[1]), max(its)
-        if checks[lowest[2]]["type"] in _ONE_SIZE:  # "at most 50 words on cats, at most 100 on dogs"
+        if (checks[lowest[2]] or {}).get("type") in _ONE_SIZE:  # "at most 50 words on cats, at most 100 on dogs"
             pairs += [(n, lowest[2]) for _, high, n in its if lowest[1] < high < math.inf]
             pairs += [(n, highest[2]) for low, _, n in its if -math.inf < low < highest[0]]
         pairs += [(n, lowest[2]) for low, _, n in its if low > lowest[1]]

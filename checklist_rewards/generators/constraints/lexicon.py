@@ -130,7 +130,7 @@ WORDS = {
     "asserted ask asking decided means swears swore promised learned requiring whose who whom pretend imagine "
     "proofread check mark count replace remove delete underline sort detect printing prints verify swap fix "
     "clause statute tips complained suggested in_which find reminder system_prompt asks_that want_you_to_help "
-    "guess remind warn advise instruct urge encourage convince",
+    "guess remind warn advise instruct urge encourage convince telling informing instructing advising",
     "u": "made_of mark_of check_out in_may",
     "%": "percent more fewer additional extra",
     "h": "how why what where when_to",

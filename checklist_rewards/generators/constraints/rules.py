@@ -112,6 +112,10 @@ def _letters(clause: Clause, at: int) -> tuple[str, ...]:
     return given if all(len(letter) == 1 for letter in given) else ()
 
 
+_NAMED_LIMIT = re.compile(r"\b(?:mention|include|state) (?:the |a )?$")
+"""A limit that is named, not set: "mention the word limit of"."""
+
+
 def measures(clause: Clause) -> Iterator[Found]:
     """Limits: "the number of words should be less than 50", "word limit: 50"."""
     for match in _MEASURE.finditer(clause.symbols):
@@ -123,7 +127,11 @@ def measures(clause: Clause) -> Iterator[Found]:
         if match["limit0"] and not found.how:
             how = how or ("L" if "limit" in clause.words[match.start("limit0")] else "")
             found = amount(how, found.low or 0)
-        if name in THINGS and found.how:
+        if (
+            name in THINGS
+            and found.how
+            and not _NAMED_LIMIT.search(clause.text, 0, clause.starts[match.start()] - clause.start)
+        ):
             negations = negations_in(match["mid"])
             yield _bounded(match.start(), match.end(), name, found, subject=True, negations=negations)
 

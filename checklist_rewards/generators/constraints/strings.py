@@ -117,7 +117,8 @@ def _in_quotes(word: str) -> str:
 
 _FUNCTION = frozenset(
     "that which of in with for to you and or like such as the a an is are be used should must can at on from by if "
-    "it count limit counts limits choice order per length range number appears appear more no not only than".split()
+    "it itself count limit counts limits choice order per length range number appears appear more no not only "
+    "than".split()
 )
 _UNQUOTED = re.compile(
     r"(?P<colon>\s*:)?\s*[\[(]?\s*(?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)"
