@@ -8,8 +8,9 @@ the words after it must be known; otherwise the clause requires nothing:
 - a task with its topic and a link: "write a poem about the sea in";
 - nothing but known words at the start of a clause, or after a comma behind an order.
 
-A permission, a condition, a report, a part of the response, code, or a language in which the checks cannot count
-leaves no check. One negation in the form forbids the thing; two are not understood.
+A permission, a condition, a report, a part of the response, a second text, code, or a language in which the checks
+cannot count leaves no check, and neither does a limit that another sentence takes back. One negation in the form
+forbids the thing; two are not understood.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from checklist_rewards.generators.constraints.reading import Clause, Requirement, Spec
+from checklist_rewards.generators.constraints.reading import OF_RESPONSE, Clause, Requirement, Spec
 from checklist_rewards.generators.constraints.things import NAMES, question_of
 
 A_PART = "it is about a part of the response"
@@ -45,7 +46,7 @@ _IN_EVERY_LANGUAGE = frozenset(
     "hashtags emojis".split()
 )
 """Types of checks that count no words or letters, which some languages separate otherwise."""
-_SIZES = ("words", "sentences", "paragraphs", "characters", "non-empty lines", "bullets")
+SIZES = ("words", "sentences", "paragraphs", "characters", "non-empty lines", "bullets")
 """What is counted of a whole text."""
 _OF_TEXT = ("language", "casing")
 """Types of checks about the form of the text that a task asks for."""
@@ -169,9 +170,6 @@ _CODE_WORDS = frozenset(
     "function functions script scripts program programs code macro macros method methods query queries "
     "regex algorithm algorithms python python3 java javascript typescript c php ruby rust golang bash sql perl html "
     "test tests parser linter liner component class hook".split()
-)
-_OF_RESPONSE = re.compile(
-    r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
 _TAKEN_BACK_WORDS = (
     "if take strict hard firm hurt matter sweat kidding happy seriously okay ok fine alright acceptable".split()
@@ -355,13 +353,13 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
 def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
     view = clause.view
-    if view.search(_CODE, _CODE_WORDS) and not _OF_RESPONSE.search(clause.text):
+    if view.search(_CODE, _CODE_WORDS) and not OF_RESPONSE.search(clause.text):
         return OF_CODE
     if kind not in _IN_EVERY_LANGUAGE and view.search(_IN_UNCOUNTED, _UNCOUNTED_WORDS):
         return OTHER_LANGUAGE
-    if kind in _SIZES and view.search(_TAKEN_BACK, _TAKEN_BACK_WORDS):
+    if kind in SIZES and view.search(_TAKEN_BACK, _TAKEN_BACK_WORDS):
         return CONDITIONAL
-    if kind in _SIZES and not _WHOLE_TEXT.search(clause.text):
+    if kind in SIZES and not _WHOLE_TEXT.search(clause.text):
         several = view.search(_SEVERAL, _SEVERAL_WORDS)
         if several and not (several["task"] and _READ.search(view.text, 0, several.start())):
             return A_PART

@@ -17,7 +17,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
 from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
-from checklist_rewards.generators.constraints.filtering import Found, decide
+from checklist_rewards.generators.constraints.filtering import SIZES, Found, decide
 from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement
 from checklist_rewards.generators.constraints.strings import RULES
 from checklist_rewards.images import words_of
@@ -64,8 +64,6 @@ def _things(clause: Clause) -> Iterator[Found]:
             yield from things
 
 
-_ONE_SIZE = ("words", "sentences", "paragraphs", "bullets")
-"""Checks of a size: two upper or two lower bounds are about two texts."""
 _ONE_VALUE = {"casing": "casing", "language": "language", "starts": "phrase", "ends": "phrase", "title": "style"}
 """Checks of which a response passes only one, with the argument that tells them apart."""
 
@@ -83,7 +81,7 @@ def _contradictions(checks: Sequence[Mapping[str, Any] | None]) -> dict[int, int
     pairs: list[tuple[int, int]] = []
     for its in ranges.values():
         lowest, highest = min(its, key=lambda one: one[1]), max(its)
-        if (checks[lowest[2]] or {}).get("type") in _ONE_SIZE:  # "at most 50 words on cats, at most 100 on dogs"
+        if (checks[lowest[2]] or {}).get("type") in SIZES:  # "at most 50 words on cats, at most 100 on dogs"
             pairs += [(n, lowest[2]) for _, high, n in its if lowest[1] < high < math.inf]
             pairs += [(n, highest[2]) for low, _, n in its if -math.inf < low < highest[0]]
         pairs += [(n, lowest[2]) for low, _, n in its if low > lowest[1]]

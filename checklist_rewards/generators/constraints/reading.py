@@ -3,7 +3,8 @@
 [`PromptText`] keeps positions: its `text` has the length of the prompt, in lower case, with every quoted string and
 code block masked. So no rule reads an instruction inside quotation marks, and the position of a match is the evidence
 in the prompt. A clause ends at the end of a sentence, a list item or a semicolon. Of nested quotations only the outer
-one is a string. Clauses that are too long to be read are left out.
+one is a string. Texts that a request or a label announces as material ("Translate the text below.") are masked too.
+Clauses that are too long to be read are left out.
 
 [`Clause.symbols`] has one letter for each word or phrase of the clause; see `lexicon.py`.
 """
@@ -80,7 +81,9 @@ _TEXT_LABEL = re.compile(
 _TASK_LABEL = re.compile(
     r"(?i)\W{0,6}(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b"
 )
-_OF_RESPONSE = re.compile(r"(?i)\byour (?:\w+ )?(?:response|answer|reply)\b")
+OF_RESPONSE = re.compile(
+    r"(?i)\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
+)
 # Each starts with its quotation mark, so that a search skips to it.
 _CURLY = re.compile(r"“([^“”]{1,400})”")
 _QUOTED = {
@@ -271,11 +274,11 @@ def _without_material(text: str) -> Iterator[str]:
         labelled = ":" in line or line[0] in "#*"
         if labelled and _TEXT_LABEL.match(line):
             inside, begun = True, False
-        elif inside and ((labelled and _TASK_LABEL.match(line)) or (later and _OF_RESPONSE.search(line))):
+        elif inside and ((labelled and _TASK_LABEL.match(line)) or (later and OF_RESPONSE.search(line))):
             inside = False
         later = begun and not line.strip()
         kept = 0 if n < above or (inside and line.strip()) else len(line)
-        if labelled and kept and (inline := _INLINE.match(line)) and not _OF_RESPONSE.search(line):
+        if labelled and kept and (inline := _INLINE.match(line)) and not OF_RESPONSE.search(line):
             kept = inline.end()
         yield line[:kept] + re.sub(".", CODE, line[kept:])
         if inside and not kept:
