@@ -158,6 +158,13 @@ def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named)
         "Add a postscript. ",
         "advertise all of the " * 30 + "5 words. ",
         "1: " * 220 + "each 5 sentences. ",
+        "<text> </b> Use 5 words. ",
+        "[BEGIN A] Use 5 words. ",
+        'a"""\nUse 5 words. ',
+        "---\nUse 5 words. ---\n",
+        "cats must and " * 45 + "use 5 words. ",
+        "Use 5 words in this version, if you can. ",
+        "Translate the above: ",
     ],
 )
 def test_long_prompts_are_read(part):

@@ -44,10 +44,12 @@ _STRAIGHT = str.maketrans(
 _BLOCKS = {
     "```": re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
     ">": re.compile(r"^>[ \t]*[^\s\d].*", re.MULTILINE),
-    "</": re.compile(r"(?is)<((?:document|text|article|input|context|email|review|message|transcript)s?)>.*?</\1"),
-    '"""': re.compile(r'"""\n.*?\n"""', re.DOTALL),
+    "</": re.compile(
+        r"(?is)<((?:document|text|article|input|context|email|review|message|transcript)s?)>.*?(?:</\1|\Z)"
+    ),
+    '"""': re.compile(r'(?ms)^"""\n.*?\n"""'),
     "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
-    "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]*\].*?\[END"),
+    "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]{0,40}\].*?(?:\[END|\Z)"),
 }
 """Code blocks, lines that quote a message, texts in tags and between lines."""
 _TREATING = (
