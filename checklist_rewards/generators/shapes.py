@@ -56,7 +56,7 @@ from checklist_rewards.chat import strip_thinking
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import describe, parse_check
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
-from checklist_rewards.generators.constraints.amounts import number, numbers
+from checklist_rewards.generators.constraints.reading import numbers
 from checklist_rewards.judges.faults import AUXILIARY, is_empty, is_question, question_fault
 from checklist_rewards.validation import in_reply
 
@@ -155,7 +155,7 @@ def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], lis
     earlier one does not; and the fault of each that is left out."""
     text = input.casefold()
     copied = f" {' '.join(_WORD.findall(text))} "
-    values = {number(found.group()) for found in numbers(text)}
+    values = numbers(text)
     kept: dict[str, frozenset[str]] = {}
     faults: list[str] = []
     for question in questions:
@@ -169,7 +169,7 @@ def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], lis
             faults.append("asks only for a text or a sentence")
         elif f" {' '.join(words)} " in copied:
             faults.append("copied from the input")
-        elif not {number(found.group()) for found in numbers(asked)} - {1} <= values:
+        elif not numbers(asked) - {1} <= values:
             faults.append("names a number that the input does not have")
         elif not all(string in text for string in strings):
             faults.append("quotes what the input does not have")

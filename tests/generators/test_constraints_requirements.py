@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -157,6 +158,13 @@ def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named)
         "Add a postscript. ",
         "advertise all of the " * 30 + "5 words. ",
         "1: " * 220 + "each 5 sentences. ",
+        "<text> </b> Use 5 words. ",
+        "[BEGIN A] Use 5 words. ",
+        'a"""\nUse 5 words. ',
+        "---\nUse 5 words. ---\n",
+        "cats must and " * 45 + "use 5 words. ",
+        "Use 5 words in this version, if you can. ",
+        "Translate the above: ",
     ],
 )
 def test_long_prompts_are_read(part):
@@ -182,6 +190,7 @@ def _in_quotes(clause: str) -> str:
     return f"Translate “{clause}” into French."
 
 
+ORDER = re.compile("(?:Write|Use|Include|Keep|End|Start|Mention|Limit|Avoid|Do not use) ")
 FRAMES = {
     "never": _before("Never"),
     "not just": _before("Don't just"),
@@ -201,6 +210,14 @@ FRAMES = {
     "unless": _behind("unless needed"),
     "except": _behind("except in lists"),
     "japanese": _behind("in Japanese"),
+    "below": _before("Translate the text below into French.\n\n"),
+    "label": _before("Summarize it.\n\nText:"),
+    "heading": _before("### Input\n"),
+    "tags": lambda clause: f"<document>\n{clause}\n</document>\nSummarize the document.",
+    "prompt": lambda clause: f"Improve this prompt: {clause}",
+    "applicants": lambda clause: f"Applicants must be kind and {_lower(clause)}" if ORDER.match(clause) else "",
+    "several": lambda clause: f"{clause} Then rewrite it for children.",
+    "taken back": lambda clause: f"{clause} This is not a strict limit.",
     "quotes": _in_quotes,
 }
 IN_EVERY_LANGUAGE = (
@@ -208,6 +225,10 @@ IN_EVERY_LANGUAGE = (
     "language"
 ).split()
 """Checks that mean the same for a text in Japanese."""
+
+
+SIZES = ("words", "sentences", "paragraphs", "bullets")
+"""Checks of the size of a whole text."""
 
 
 def _denied(check: Check) -> list[Check]:
@@ -232,9 +253,9 @@ def test_every_example_turns_or_goes_in_a_frame(frame):
     for prompt, _ in PLAIN:
         plain = [requirement for requirement in find_requirements(prompt) if requirement.check]
         for requirement in plain:
-            ends = [0, *(clause.end for clause in PromptText(prompt).clauses)]
+            ends = [0, *PromptText(prompt).ends, len(prompt)]
             start = max(end for end in ends if end <= requirement.start)
-            end = min(end for end in ends if end >= requirement.end) if max(ends) >= requirement.end else len(prompt)
+            end = min(end for end in ends if end >= requirement.end)
             if ", and" in prompt[start : requirement.start] or ", but" in prompt[start : requirement.start]:
                 continue  # a frame before a clause does not reach over these
             framed = f"{prompt[:start]}\n{FRAMES[frame](prompt[start:end].strip())}\n{prompt[end:]}".strip()
@@ -242,6 +263,8 @@ def test_every_example_turns_or_goes_in_a_frame(frame):
             for found in find_requirements(framed):
                 same = found.check == requirement.check
                 new = found.check and found.check not in before
+                if frame in ("several", "taken back") and requirement.check["type"] not in SIZES:
+                    continue
                 if frame == "japanese":
                     wrong += [framed] * bool((same or new) and found.check["type"] not in IN_EVERY_LANGUAGE)
                 elif frame == "never":

@@ -1,4 +1,4 @@
-"""Whole numbers in a prompt, in digits and words, and the bounds that the words around them give."""
+"""Whole numbers in digits and words, and the bounds that the words around them give."""
 
 from __future__ import annotations
 
@@ -11,62 +11,48 @@ _UNITS = (
     "eighteen nineteen"
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_FACTORS = {"dozen": 12, "hundred": 100, "thousand": 1000}
 VALUES = {
     **{word: n for n, word in enumerate(_UNITS)},
     **{word: 10 * n for n, word in enumerate(_TENS, start=2)},
-    **{"single": 1, "a single": 1, "one single": 1, "once": 1, "twice": 2, "thrice": 3},
-    **{"hundred": 100, "thousand": 1000, "a hundred": 100, "a thousand": 1000},
-    **{"a dozen": 12, "one dozen": 12, "half a dozen": 6, "two dozen": 24},
+    **_FACTORS,
+    "single": 1,
+    "half a dozen": 6,
 }
 """Words for numbers."""
-_NUMBER = re.compile(
-    r"\b(?<![.,$€£#/'])(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,7}(?![\d,.]\d|\d)"
-    rf"|(?:(?:{'|'.join(sorted(VALUES, key=len, reverse=True))})(?:[ -]and)?[ -]?)+)(?!\w|[.,]\d|%)"
-)
-_WHOLE = re.compile(r"\d{1,7}|\d{1,3}(?:,\d{3})+")
+TIMES = {"once": 1, "twice": 2, "thrice": 3}
+"""Words for a number of times."""
+DIGITS = re.compile(r"\d{1,7}|\d{1,3}(?:,\d{3})+")
 
 
-def numbers(text: str) -> list[re.Match[str]]:
-    """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
-    return list(_NUMBER.finditer(text))
-
-
-def number(text: str) -> int:
+def number(words: str) -> int:
     """The value of a whole number in digits or words.
 
-    >>> number("1,200"), number("twenty-five"), number("two hundred and fifty"), number("a dozen"), number("twice")
-    (1200, 25, 250, 12, 2)
+    >>> number("1,200"), number("twenty-five"), number("two hundred and fifty"), number("two dozen"), number("twice")
+    (1200, 25, 250, 24, 2)
     """
-    text = text.strip(" -")
-    if text in VALUES or (value := whole(text)) is None:
-        words = [(word, 0, 0) for word in re.split(r"[ -]", text) if word in VALUES or word == "and"]
-        return VALUES[text] if text in VALUES else joined(words, 0, 0, words[0][0])[0]
-    return value
+    if DIGITS.fullmatch(words):
+        return int(words.replace(",", ""))
+    return TIMES.get(words) or VALUES.get(words) or number_at(re.findall(r"\w+|-", words), 0)[0]
 
 
-def whole(word: str) -> int | None:
-    """The value of a number in digits, None for another word."""
-    return int(word.replace(",", "")) if word[0].isdigit() and _WHOLE.fullmatch(word) else None
-
-
-def joined(words: Sequence[tuple[str, int, int]], first: int, last: int, text: str) -> tuple[int, int]:
-    """The value of a number in several words ("two hundred and fifty"), and its last word."""
-    value = VALUES[text]
-    while last + 1 < len(words):
-        at = last + 1
-        if words[at][0] == "-" or (words[at][0] == "and" and value % 100 == 0 and value):
-            at += 1
-        part = VALUES.get(words[at][0]) if at < len(words) else None
-        if part is None or words[at][0] in ("single", "once", "twice", "thrice"):
-            break
-        if part in (100, 1000) and value < 100:
+def number_at(words: Sequence[str], at: int) -> tuple[int, int]:
+    """The value of the number that begins with the word at a place, and the place after its last word."""
+    value, at = VALUES[words[at]], at + 1
+    while at < len(words):
+        last = at + (words[at] == "-" or (words[at] == "and" and value > 0 and value % 100 == 0))
+        word = words[last] if last < len(words) else ""
+        part = VALUES.get(word, 0)
+        if word in _FACTORS and value < 100:
             value *= part
-        elif (value >= 100 and value % 100 == 0 and part < 100) or (value >= 20 and value % 10 == 0 and 0 < part < 10):
+        elif part < 10 and value % 1000 == 0 and words[last + 1 : last + 2] == ["hundred"]:
+            value, last = value + 100 * part, last + 1
+        elif 0 < part < (100 if value >= 100 and value % 100 == 0 else 10 if value >= 20 and value % 10 == 0 else 0):
             value += part
         else:
             break
-        last = at
-    return value, last
+        at = last + 1
+    return value, at
 
 
 Bounds = dict[str, int]

@@ -6,11 +6,10 @@ the rules, tells the model which parts of the input they cover, and adds its que
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from checklist_rewards.backends import Messages, Progress
@@ -18,8 +17,8 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
 from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
-from checklist_rewards.generators.constraints.filtering import Found, decide
-from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec
+from checklist_rewards.generators.constraints.filtering import SIZES, Found, decide
+from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement
 from checklist_rewards.generators.constraints.strings import RULES
 from checklist_rewards.images import words_of
 from checklist_rewards.version import __version__
@@ -33,13 +32,24 @@ def find_requirements(prompt: str) -> list[Requirement]:
     "[image]" for an image."""
     prompt = words_of(prompt)
     found: dict[str, Requirement] = {}
-    for clause in PromptText(prompt).triggered():
+    for clause in PromptText(prompt).clauses():
         for thing in _things(clause):
             if (requirement := decide(clause, thing)) is not None:
                 check = requirement.check or {}
                 key = check if check.get("type") != "repeats_prompt" else "repeats_prompt"
                 found.setdefault(repr(key or (requirement.start, requirement.reason)), requirement)
-    return _without_contradictions(prompt, _without_weaker(sorted(found.values(), key=lambda one: one.start)))
+    ordered = sorted(found.values(), key=lambda one: one.start)
+    kinds = {one.check["type"] for one in ordered if one.check and one.check not in _WEAK}
+    kept = [one for one in ordered if one.check not in _WEAK or one.check["type"] not in kinds]
+    against = _contradictions([one.check for one in kept]) if len(kept) > 1 else {}
+    for n, other in against.items():
+        reason = f"it contradicts {prompt[kept[other].start : kept[other].end]!r}"
+        kept[n] = Requirement(kept[n].start, kept[n].end, None, reason=reason)
+    return kept
+
+
+_WEAK = ({"type": "json"}, {"type": "bullets", "at_least": 1})
+"""Checks that another one of their type includes."""
 
 
 def _things(clause: Clause) -> Iterator[Found]:
@@ -47,79 +57,58 @@ def _things(clause: Clause) -> Iterator[Found]:
     used: set[int] = set()
     symbols = set(clause.symbols)
     for rule, needed in RULES:
-        if symbols.isdisjoint(needed):
-            continue
-        things = [thing for thing in rule(clause) if used.isdisjoint(range(thing.start, thing.end))]
-        used.update(at for thing in things for at in range(thing.start, thing.end))
-        yield from things
-
-
-_WEAK = ({"type": "json"}, {"type": "bullets", "at_least": 1})
-
-
-def _without_weaker(found: list[Requirement]) -> list[Requirement]:
-    """Without "at least one bullet point" where a number of bullet points is required too, and the like."""
-    kinds = {one.check["type"] for one in found if one.check and one.check not in _WEAK}
-    return [one for one in found if one.check not in _WEAK or one.check["type"] not in kinds]
-
-
-def _without_contradictions(prompt: str, found: list[Requirement]) -> list[Requirement]:
-    """Without the checks of which two cannot hold at once."""
-    checks = {n: dict(one.check) for n, one in enumerate(found) if one.check}
-    ranges: dict[str, dict[int, tuple[float, float]]] = {}
-    values: dict[str, list[int]] = {}
-    for n, check in checks.items():
-        for subject, bounds in _ranges(check).items():
-            ranges.setdefault(subject, {})[n] = bounds
-        if check["type"] in _ONE_VALUE:
-            values.setdefault(check["type"], []).append(n)
-    pairs: list[Iterator[tuple[int, int]]] = [itertools.combinations(group, 2) for group in values.values()]
-    for its in ranges.values():  # each range is compared with the tightest two
-        tightest = max(its, key=lambda n: its[n][0]), min(its, key=lambda n: its[n][1])
-        pairs.append(itertools.product(its, tightest))
-    against: dict[int, int] = {}
-    for n, m in itertools.chain.from_iterable(pairs):
-        if not (n in against and m in against) and _contradict(checks[n], checks[m]):
-            against.setdefault(n, m)
-            against.setdefault(m, n)
-    named = {n: repr(prompt[found[m].start : found[m].end]) for n, m in against.items()}
-    return [
-        Requirement(one.start, one.end, None, reason=f"it contradicts {named[n]}") if n in named else one
-        for n, one in enumerate(found)
-    ]
+        if not symbols.isdisjoint(needed):
+            things = [thing for thing in rule(clause) if used.isdisjoint(range(thing.start, thing.end))]
+            for thing in things:
+                used.update(range(thing.start, thing.end))
+            yield from things
 
 
 _ONE_VALUE = {"casing": "casing", "language": "language", "starts": "phrase", "ends": "phrase", "title": "style"}
 """Checks of which a response passes only one, with the argument that tells them apart."""
 
 
-def _ranges(check: Spec) -> dict[str, tuple[float, float]]:
+def _contradictions(checks: Sequence[Mapping[str, Any] | None]) -> dict[int, int]:
+    """The places of the checks that no response passes together with another one, each with the place of that one."""
+    ranges: dict[Any, list[tuple[float, float, int]]] = {}
+    values: dict[str, list[tuple[str, int]]] = {}
+    for n, check in enumerate(checks):
+        if check and (argument := _ONE_VALUE.get(check["type"])):
+            values.setdefault(check["type"], []).append((check[argument].lower(), n))
+        elif check:
+            for subject, low, high in _ranges(check):
+                ranges.setdefault(subject, []).append((low, high, n))
+    pairs: list[tuple[int, int]] = []
+    for its in ranges.values():
+        lowest, highest = min(its, key=lambda one: one[1]), max(its)
+        if (checks[lowest[2]] or {}).get("type") in SIZES:  # "at most 50 words on cats, at most 100 on dogs"
+            pairs += [(n, lowest[2]) for _, high, n in its if lowest[1] < high < math.inf]
+            pairs += [(n, highest[2]) for low, _, n in its if -math.inf < low < highest[0]]
+        pairs += [(n, lowest[2]) for low, _, n in its if low > lowest[1]]
+        pairs += [(n, highest[2]) for _, high, n in its if high < highest[0]]
+    for kind, phrases in values.items():
+        longest, other = max(phrases, key=lambda one: len(one[0]))
+        fits = longest.endswith if kind == "ends" else longest.startswith
+        pairs += [(n, other) for phrase, n in phrases if not fits(phrase)]
+    against: dict[int, int] = {}
+    for n, other in pairs:
+        against.setdefault(n, other)
+        against.setdefault(other, n)
+    return against
+
+
+def _ranges(check: Mapping[str, Any]) -> Iterator[tuple[Any, float, float]]:
     """What a check counts, with the smallest and the largest number that passes it."""
-    low = max((check[name] for name in ("at_least", "exactly") if name in check), default=-math.inf)
-    high = min((check[name] for name in ("at_most", "exactly") if name in check), default=math.inf)
+    low = max(check.get("at_least", -math.inf), check.get("exactly", -math.inf))
+    high = min(check.get("at_most", math.inf), check.get("exactly", math.inf))
     if check["type"] == "keyword_count":
-        return {check["word"].lower(): (low, high)}
-    if check["type"] in ("keywords", "forbidden"):
+        yield check["word"].lower(), low, high
+    elif check["type"] in ("keywords", "forbidden"):
         bounds = (1, math.inf) if check["type"] == "keywords" else (0, 0)
-        return {} if check.get("need") == "any" else {word.lower(): bounds for word in check["words"]}
-    counted = {name: value for name, value in check.items() if name not in ("at_least", "at_most", "exactly")}
-    return {repr(sorted(counted.items())): (low, high)}
-
-
-def _contradict(one: Spec, other: Spec) -> bool:
-    """Whether no response passes both checks, as far as their arguments show it."""
-    ranges, others = _ranges(one), _ranges(other)
-    for subject in ranges.keys() & others.keys():
-        lows, highs = zip(ranges[subject], others[subject], strict=True)
-        if max(lows) > min(highs):
-            return True
-    argument = _ONE_VALUE.get(one["type"])
-    if argument is None or one["type"] != other["type"]:
-        return False
-    shorter, longer = sorted((one[argument].lower(), other[argument].lower()), key=len)
-    if one["type"] == "starts":
-        return not longer.startswith(shorter)
-    return shorter != longer if one["type"] != "ends" else not longer.endswith(shorter)
+        yield from ((word.lower(), *bounds) for word in check["words"] if check.get("need") != "any")
+    else:
+        counted = (one for one in check.items() if one[0] not in ("at_least", "at_most", "exactly"))
+        yield frozenset((name, repr(value)) for name, value in counted), low, high
 
 
 class ConstraintsGenerator:
@@ -163,28 +152,22 @@ class ConstraintsGenerator:
 def constraint_items(input: str) -> list[ChecklistItem]:
     """The items of the requirements of an input that code can check, with their evidence."""
     input = words_of(input)
-    return _items(input, find_requirements(input))
-
-
-def _items(input: str, requirements: Sequence[Requirement]) -> list[ChecklistItem]:
     return [
         ChecklistItem(
             question=found.question,
             check=found.check,  # type: ignore[arg-type]  # a mapping is stored as JSON
             evidence=Evidence(start=found.start, end=found.end, text=input[found.start : found.end]),
         )
-        for found in requirements
+        for found in find_requirements(input)
         if found.check is not None
     ]
 
 
 def _checklist(input: str) -> Checklist | GenerationError:
-    input = words_of(input)
-    requirements = find_requirements(input)
-    items = _items(input, requirements)
-    if items:
+    if items := constraint_items(input):
         return Checklist(items=tuple(items), source=SOURCE)
-    others = [f"{input[found.start : found.end]!r}: {found.reason}" for found in requirements]
+    input = words_of(input)
+    others = [f"{input[found.start : found.end]!r}: {found.reason}" for found in find_requirements(input)]
     without = f" Without a check: {'; '.join(others)}." if others else ""
     return GenerationError(f"no requirement of the input can be checked by code.{without}")
 
@@ -216,12 +199,14 @@ def rule_faults(items: Sequence[ChecklistItem]) -> Iterator[tuple[ChecklistItem,
     """The items that repeat the check of another item as a question, or contradict another item. A fault is the end of
     a sentence that starts with "it". Penalties have none: a response should fail them."""
     rules = [(item, rule) for item in items if item.weight > 0 and (rule := _rule_of(item)) is not None]
-    for item, rule in rules:
+    against = _contradictions([rule for _, rule in rules])
+    for n, (item, rule) in enumerate(rules):
         for other, its in rules:
             if item.check is None and other.check is not None and rule == its:
                 yield item, f"repeats the check of item {other.id}; omit it, because code answers it"
-            elif _contradict(rule, its):
-                yield item, f"contradicts item {other.id} ({other.question!r:.80}); no response meets both"
+        if n in against:
+            other = rules[against[n]][0]
+            yield item, f"contradicts item {other.id} ({other.question!r:.80}); no response meets both"
 
 
 _FRAME = frozenset(

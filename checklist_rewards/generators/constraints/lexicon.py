@@ -23,7 +23,7 @@ adjective of a noun, nothing else. A phrase is written with underscores.
 
 from __future__ import annotations
 
-from checklist_rewards.generators.constraints.amounts import VALUES
+from checklist_rewards.generators.constraints.amounts import DIGITS, TIMES, VALUES
 
 LANGUAGES = {
     "afrikaans": "af", "arabic": "ar", "bulgarian": "bg", "bengali": "bn", "catalan": "ca", "czech": "cs",
@@ -44,9 +44,9 @@ ORDINALS = {
 
 WORDS = {
     # what a requirement counts or names; `things.py` adds the things of its table
-    "#": " ".join(word.replace(" ", "_") for word in VALUES if word not in ("once", "twice", "thrice")),
-    "X": "time times separate_times",
-    "x": "once twice thrice",
+    "#": " ".join(word.replace(" ", "_") for word in VALUES),
+    "X": "time times",
+    "x": " ".join(TIMES),
     "W": "keyword keywords key_word key_words phrase phrases term terms name",
     "K": "letter letters symbol symbols punctuation_mark",
     "Y": " ".join(LANGUAGES),
@@ -57,18 +57,14 @@ WORDS = {
     '"': "quotation_marks double_quotation_marks double_quotes quotes double_quotation_mark",
     "*": "*** ****** ******* six_asterisks 6_asterisks 6_asterisk_marks asterisk_symbols 3_asterisks",
     "H": "number_of total_number_of",
-    "V": "word_count word_limit word_length length_limit character_limit sentence_limit length",
+    "V": "word_count word_limit length_limit character_limit sentence_limit length",
     # how many
-    "G": "at_least at_the_very_least at_the_least a_minimum_of minimum minimum_of min no_fewer_than no_less_than "
-    "not_fewer_than not_less_than not_below >= ≥ minimum_length_of not_shorter_than a_minimum_length_of "
-    "nothing_shorter_than nothing_less_than the_minimum_is",
-    "L": "at_most at_the_most at_the_very_most a_maximum_of maximum maximum_of max up_to no_more_than not_more_than "
-    "no_longer_than not_longer_than nothing_longer_than nothing_more_than not_over within not_exceeding not_to_exceed "
-    "<= ≤ an_upper_limit_of a_limit_of limit_of the_limit_is within_a_limit_of never_more_than a_maximum_length_of",
-    "O": "more_than greater_than longer_than larger_than over above exceed exceeds exceeding in_excess_of upwards_of "
-    "higher_than >",
-    "U": "fewer_than less_than shorter_than smaller_than lower_than under below <",
-    "E": "exactly precisely exact an_exact_total_of just only nothing_but nothing_else_but",
+    "G": "at_least a_minimum_of minimum minimum_of min no_fewer_than no_less_than >= ≥ nothing_less_than",
+    "L": "at_most at_the_most a_maximum_of a_maximum_length_of maximum maximum_of max up_to no_more_than "
+    "not_more_than no_longer_than nothing_longer_than within <= ≤ a_limit_of limit_of",
+    "O": "more_than greater_than longer_than over above exceed exceeds exceeding >",
+    "U": "fewer_than less_than shorter_than under below <",
+    "E": "exactly precisely exact just only nothing_but",
     "B": "between from anywhere_between somewhere_between in_the_range_of ranging_from",
     "A": "approximately roughly nearly almost circa approx ~ close_to on_average an_average_of",
     "P": "or_more + or_above or_longer or_over or_higher or_greater",
@@ -91,55 +87,50 @@ WORDS = {
     "w": "saying stating using containing including featuring mentioning having incorporating composed_of "
     "consisting_of consisting comprising totaling",
     "m": "needs should must shall will has_to have_to needs_to need_to ought_to is_to are_to to_be",
-    "M": "should_not must_not shall_not will_not cannot can_not can't mustn't shouldn't may_not won't should_never "
-    "must_never are_not_allowed_to aren't_allowed_to is_not_allowed_to are_not_permitted_to is_not_to are_not_to "
-    "are_forbidden_to",
+    "M": "should_not must_not shall_not will_not cannot can't mustn't shouldn't may_not won't should_never must_never "
+    "are_not_allowed_to aren't_allowed_to is_not_allowed_to",
     "n": "i_don't_want i_do_not_want not do_not don't dont doesn't does_not never avoid avoids avoiding refrain_from "
-    "refraining_from omit isn't aren't exclude leave_out skip abstain_from steer_clear_of be_careful_not_to "
-    "make_sure_not_to not_to",
+    "refraining_from omit isn't aren't exclude leave_out skip make_sure_not_to not_to",
     "N": "no without free_of devoid_of excluding leaving_out omitting neither",
     "b": "is are has",
-    "6": "italic printed typed be been being written made divided composed kept presented formatted structured "
-    "organized wrapped enclosed separated answered rendered expressed represented indicated returned delivered "
-    "surrounded marked highlighted italicized",
+    "6": "printed typed be been being written made divided composed kept presented formatted structured organized "
+    "wrapped enclosed separated answered rendered expressed represented indicated returned delivered surrounded "
+    "marked highlighted italicized",
     "2": "used show_up shows_up included appear appears appearing mentioned occur occurs contained featured "
     "incorporated shown found part_of_it part_of_your_answer",
-    "3": "forbidden banned prohibited avoided excluded omitted off_limits off_-_limits",
+    "3": "forbidden banned prohibited avoided excluded omitted off_limits",
     "4": "allowed permitted",
-    "s": "so_that such_that ensuring ensuring_that making_sure_you make_sure_you ensure_you make_sure make_sure_to "
-    "make_sure_that ensure ensure_that ensure_to be_sure be_sure_to be_sure_that i_want i_need i_want_you_to "
-    "i_would_like i_would_like_you_to i'd_like i'd_like_you_to i_need_you_to remember_to remember_that we_want "
-    "we_need i'd_love can_you could_you would_you will_you do_not_forget_to don't_forget_to do_not_fail_to "
-    "don't_fail_to never_forget_to never_fail_to making_sure making_sure_that making_sure_to it_is_important_that "
-    "i_expect without_fail are_required_to is_required_to you_are_to mark_sure_you try_to can_i_get can_i_have "
-    "could_i_get could_i_have is_supposed_to are_supposed_to let's",
+    "s": "so_that such_that ensuring ensuring_that make_sure_you ensure_you make_sure make_sure_to make_sure_that "
+    "ensure ensure_that ensure_to be_sure be_sure_to i_want i_need i_want_you_to i_would_like "
+    "i_would_like_you_to i'd_like i_need_you_to remember_to remember_that we_want we_need i'd_love can_you "
+    "could_you would_you will_you do_not_forget_to don't_forget_to do_not_fail_to making_sure making_sure_to "
+    "i_expect are_required_to is_required_to you_are_to try_to let's mark_sure_you don't_fail_to "
+    "never_forget_to never_fail_to",
     "y": "you it there everything this yourself this_question this_request the_question the_request",
     "@": "i we he she they nobody people someone anyone everyone them his her their him i'm i've we're others "
     "somebody",
     # what is not required as it stands
     "q": "if when whenever unless whether except excepting apart_from aside_from other_than besides save_for "
     "with_the_exception_of in_case assuming provided provided_that where_needed where_necessary where_possible "
-    "where_appropriate where_it where_they wherever as_needed instead instead_of rather rather_than depending outside "
-    "outside_of barring suppose supposing until once_you once_i once_we once_they as_long_as otherwise had even_if "
-    "though although except_for sparingly overuse as_few_as as_many_as more_or_less usually often sometimes mostly "
-    "former no_longer",
+    "where_appropriate where_it where_they wherever as_needed instead instead_of rather rather_than depending "
+    "outside outside_of barring suppose supposing until once_you once_i once_we once_they as_long_as otherwise "
+    "had even_if though although except_for sparingly overuse as_few_as as_many_as more_or_less usually often "
+    "sometimes mostly former no_longer",
     "z": "welcome_to feel_free might may could can would wouldn't maybe perhaps fine acceptable alright optional "
-    "optionally no_need need_not needn't not_necessary not_required not_mandatory not_needed not_necessarily "
-    "don't_have_to do_not_have_to don't_need_to do_not_need_to doesn't_have_to does_not_have_to does_not_need_to "
-    "doesn't_need_to don't_need do_not_need prefer preferably preferred preferable consider ideally afraid hesitate "
-    "worry ignore disregard regardless mind possible possibly allowed_to permitted_to up_to_you lovely not_just "
-    "not_only don't_just don't_only do_not_just do_not_only not_always do_not_always don't_always not_simply "
-    "never_just never_only must_not_just should_not_just not_merely must_not_only should_not_be_only hate don't_care "
-    "do_not_care matter obliged try bother don't_limit do_not_limit do_not_stop don't_stop wish stop do_not_want "
-    "don't_want is_fine is_ok is_okay ok_if",
+    "optionally no_need need_not needn't not_necessary not_required not_mandatory not_needed don't_have_to "
+    "do_not_have_to don't_need_to do_not_need_to doesn't_have_to does_not_have_to does_not_need_to "
+    "doesn't_need_to don't_need do_not_need prefer preferably preferred preferable consider ideally afraid "
+    "hesitate worry ignore disregard regardless mind possible possibly allowed_to permitted_to up_to_you hate "
+    "don't_care do_not_care matter try bother wish stop do_not_want don't_want is_fine is_ok is_okay ok_if",
     "j": "i_want_you_to_help_me i_need_to i_want_to i_have_to we_need_to i_would_like_to i'd_like_to said says told "
-    "tells asked asks taught claims claimed believes you_think they_think people_think thinks wants wanted wrote "
-    "heard hears argues requested requests insists insisted expects requires require required forbids demands "
-    "demanded ordered accepts allows allow supposed vowed asserts reminds reminded reminding according guideline "
-    "guidelines policy instruction prompt checks rejects feedback_on me_feedback claim states asserted ask asking "
-    "decided means swears swore promised learned requiring whose who whom pretend imagine proofread check mark count "
-    "replace remove delete underline sort detect printing prints verify swap fix clause statute tips complained "
-    "suggested in_which find reminder system_prompt asks_that want_you_to_help guess",
+    "tells asked asks taught claims claimed believes you_think they_think people_think thinks wants wanted "
+    "wrote heard hears argues requested requests insists insisted expects requires require required forbids "
+    "demands demanded ordered accepts allows allow supposed vowed asserts reminds reminded reminding according "
+    "guideline guidelines policy instruction prompt checks rejects feedback_on me_feedback claim states "
+    "asserted ask asking decided means swears swore promised learned requiring whose who whom pretend imagine "
+    "proofread check mark count replace remove delete underline sort detect printing prints verify swap fix "
+    "clause statute tips complained suggested in_which find reminder system_prompt asks_that want_you_to_help "
+    "guess remind warn advise instruct urge encourage convince telling informing instructing advising",
     "u": "made_of mark_of check_out in_may",
     "%": "percent more fewer additional extra",
     "h": "how why what where when_to",
@@ -148,23 +139,23 @@ WORDS = {
     "e": "each every per apiece respectively none_of respective",
     "f": " ".join(ORDINALS) + " last opening closing next previous half introductory",
     "p": "title titles subtitle headline headlines heading headings subject subject_line introduction intro "
-    "conclusion chorus refrain scene acts slide slides descriptions summaries biographies bios definitions "
-    "explanations step steps item chapter example examples stories poems essays tweets posts books articles messages "
-    "emails slogans jokes riddles haikus songs reviews captions caption dialogue greeting greetings narration names "
-    "signature footer header body questions rows columns entries table tables field teaser labels recipes reports "
-    "texts",
-    "r": "e_-_mail content response answer reply output essay text story poem email mail article blog post blog_post "
-    "summary description message review speech script song report writing tweet rap haiku limerick joke riddle note "
-    "proposal resume cv explanation translation document piece submission completion dialogue conversation monologue "
-    "memo ad slogan product advertisement advert pitch bio biography outline plan guide recipe narrative passage "
-    "composition analysis itinerary lyrics announcement rubric quiz template brochure statement verse thread flyer "
-    "invitation card toast obituary abstract poster blurb thing newsletter notice fable tale critique rant motto "
-    "tagline paper version result play sonnet ode profile complaint comment press_release cover_letter job_ad eulogy "
-    "wish entry job_description short_story fairy_tale job_posting solution letter list answers apology listing",
+    "conclusion chorus refrain scene acts slide slides descriptions summaries definitions explanations step "
+    "steps item chapter example examples stories poems essays tweets posts books articles messages emails "
+    "slogans jokes riddles haikus songs reviews caption dialogue greeting greetings names signature footer "
+    "header body questions rows columns entries table tables field labels recipes reports texts",
+    "r": "e_mail content response answer reply output essay text story poem email mail article blog post blog_post "
+    "summary description message review speech script song report writing tweet rap haiku limerick joke riddle "
+    "note proposal resume explanation translation document piece submission completion dialogue conversation "
+    "monologue memo ad slogan product advertisement advert pitch bio biography outline plan guide recipe "
+    "narrative passage composition analysis itinerary lyrics announcement rubric quiz template brochure statement "
+    "verse thread flyer invitation card toast obituary abstract poster blurb thing newsletter notice fable tale "
+    "critique rant motto tagline paper version result play sonnet ode profile complaint comment press_release "
+    "cover_letter job_ad eulogy wish entry job_description short_story fairy_tale job_posting solution letter "
+    "list answers apology listing",
     "R": "keyboard keypad typewriter language alphabet font website web password sign logo country book novel page "
-    "tattoo film movie newspaper magazine law treaty contract form file menu banner plaque inscription manuscript "
-    "diary spell prayer test exam class course lesson journal novels laws contracts signs cake corpus study rulebook "
-    "rules instructions",
+    "tattoo film movie newspaper magazine law treaty contract form file menu banner plaque inscription "
+    "manuscript diary spell prayer test exam class course lesson journal novels laws contracts signs cake "
+    "corpus study rulebook rules instructions",
     # the rest of a clause
     "d": "total a_total_of the your my our its entire whole full final overall all these both those same",
     "D": "in_the_style_of in_the_form_of in_form_of in_a_format_of in_the_format_of a an any some either one_of "
@@ -172,11 +163,10 @@ WORDS = {
     "g": "such short brief concise different distinct unique main key detailed simple clear specific given own "
     "following valid plain numbered unordered funny poetic formal proper raw strict polite single_spaced markdown "
     "descriptive informative catchy creative american brazilian british canadian european latin mexican",
-    "a": "let i_think help_me very long use_markdown_to in_other_words please also then now finally additionally "
-    "lastly kindly again simply really ok okay thanks hi hello however plus moreover furthermore strictly always "
-    "absolutely exclusively entirely completely fully somewhere anywhere together throughout here too in_total "
-    "in_length me us at_all hey dear solely further explicitly first_of_all firstly well yes collectively importantly "
-    "altogether itself",
+    "a": "altogether collectively let help_me very long use_markdown_to please also then now finally additionally "
+    "lastly kindly again simply really ok okay thanks hi hello however plus moreover furthermore strictly "
+    "always absolutely exclusively entirely completely fully somewhere anywhere together throughout here too "
+    "in_total in_length me us at_all hey dear solely further explicitly well yes importantly itself",
     "i": "as_a_list_of in_a_list_of in with of to as into inside",
     "~": "by about at for on regarding concerning describing around during after before against among named called "
     "titled entitled through toward towards asking_for",
@@ -188,19 +178,24 @@ WORDS = {
     "-": "-",
 }
 """Symbols with their words."""
-SYMBOLS: dict[str, str] = {}
-PHRASES: dict[str, dict[str, list[tuple[tuple[str, ...], str]]]] = {}
-"""By the first and the second word: the words after the first, and the symbol; longest first."""
-TRIGGERS = set(
-    "yes true number integer"
-    " numeral repeat copy restate reproduce answer respond reply choose pick select output return "
-    "say classify label categorize categorise rate p end ending conclude finish close once twice highlight italicize "
-    "emphasize angle yaml yml xml csv html latex toml markdown quotations mark".split()
-)
-"""Words of which a clause must contain one to be read."""
+QUOTE, CODE = "\x01", "\x02"
+"""Masks of quoted strings (with their quotation marks) and of code blocks and quoted lines."""
 
 
-_COMMON = frozenset("list table case script points point items count limit length".split())
+class _Symbols(dict[str, str]):
+    """The symbols of single words."""
+
+    def __missing__(self, word: str) -> str:
+        if len(word) == 1 and word.isalpha():
+            return "1"
+        return "Q" if word[0] == QUOTE else "&" if word[:2] == "<<" else "#" if DIGITS.fullmatch(word) else "u"
+
+
+SYMBOLS = _Symbols()
+PHRASES: dict[tuple[str, str], list[tuple[list[str], str, str]]] = {}
+"""Phrases by their first two words, each with its symbol and its name; longest first."""
+TRIGGERS = set("yes true number integer repeat copy restate rewrite reproduce p mark".split())
+"""Words of which a clause must contain one to be read; `learn` adds to them."""
 
 
 def learn(symbol: str, phrases: list[str], trigger: bool = False) -> None:
@@ -208,17 +203,17 @@ def learn(symbol: str, phrases: list[str], trigger: bool = False) -> None:
     for phrase in phrases:
         first, *rest = phrase.split("_")
         if rest:
-            for glue in (rest, [part for word in rest for part in ("-", word)]) if trigger else (rest,):
-                others = PHRASES.setdefault(first, {}).setdefault(glue[0], [])
-                others.append((tuple(glue), symbol))
+            for parts in ([first, *rest], [first, "-", *rest]):
+                others = PHRASES.setdefault((parts[0], parts[1]), [])
+                others.append((parts, symbol, phrase.replace("_", " ")))
                 others.sort(key=lambda one: -len(one[0]))
         else:
             SYMBOLS.setdefault(first, symbol)
         if trigger:
-            last = (rest or [first])[-1]
-            TRIGGERS.update({first if rest and last in _COMMON else last} - {"all", "list", "post"})
+            TRIGGERS.add(max((first, *rest), key=len))
 
 
+PHRASES.update({(first, second): [] for first in VALUES for second in (*VALUES, "-", "and")})
 for _symbol, _words in WORDS.items():
     learn(_symbol, _words.split(), trigger=_symbol in 'YJI&"*VWK')
 SYMBOLS["\n"] = ","

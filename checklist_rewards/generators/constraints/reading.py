@@ -3,22 +3,23 @@
 [`PromptText`] keeps positions: its `text` has the length of the prompt, in lower case, with every quoted string and
 code block masked. So no rule reads an instruction inside quotation marks, and the position of a match is the evidence
 in the prompt. A clause ends at the end of a sentence, a list item or a semicolon. Of nested quotations only the outer
-one is a string. Clauses that are too long to be read are left out.
+one is a string. Texts that a request or a label announces as material ("Translate the text below.") are masked too.
+Clauses that are too long to be read are left out.
 
 [`Clause.symbols`] has one letter for each word or phrase of the clause; see `lexicon.py`.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
-from checklist_rewards.generators.constraints.amounts import joined, whole
-from checklist_rewards.generators.constraints.lexicon import NOUNS, PHRASES, SYMBOLS, TRIGGERS
+from checklist_rewards.generators.constraints.amounts import VALUES, number, number_at
+from checklist_rewards.generators.constraints.lexicon import CODE, NOUNS, PHRASES, QUOTE, SYMBOLS, TRIGGERS
 
 Spec = dict[str, Any]
 
@@ -37,16 +38,54 @@ class Requirement:
     reason: str = ""
 
 
-QUOTE, CODE = "\x01", "\x02"
-"""Masks of quoted strings (with their quotation marks) and of code blocks and quoted lines."""
 _STRAIGHT = str.maketrans(
     {**dict.fromkeys("“”„‟«»", '"'), **dict.fromkeys("‘’‚", "'"), **dict.fromkeys("–—‑−", "-"), "\xa0": " "}
 )
 _BLOCKS = {
     "```": re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
     ">": re.compile(r"^>[ \t]*[^\s\d].*", re.MULTILINE),
+    "</": re.compile(
+        r"(?is)<((?:document|text|article|input|context|email|review|message|transcript)s?)>.*?(?:</\1|\Z)"
+    ),
+    '"""': re.compile(r'(?ms)^"""\n.*?\n"""'),
+    "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
+    "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]{0,40}\].*?(?:\[END|\Z)"),
 }
-"""Code blocks, and lines that quote a message."""
+"""Code blocks, lines that quote a message, texts in tags and between lines."""
+_TREATING = (
+    "fix correct translate improve proofread edit summarize summarise classify convert paraphrase rephrase rewrite "
+    "reword rate evaluate analyze analyse critique check review shorten simplify rank judge grade parse turn "
+    "continue compare add choose".split()
+)
+"""Verbs of tasks whose object is a text that is given."""
+_REQUEST = (
+    rf"\W*(?:(?:please|kindly|can you|could you) )*(?:{'|'.join(_TREATING)}|make|tell me|which (?:of|one)|is the)\b"
+)
+_TREATS = re.compile(_REQUEST, re.IGNORECASE)
+_SENTENCE = re.compile(r"[.!?:]\s+")
+_ANNOUNCES = re.compile(
+    r"(?i)\b(?:this|these|following|below|my|here are|paste|best|correct)\b"
+    r"|\bthe (?:conversation|transcript|chat|story|user)\W*$|^\W*\w+ (?:in)?to \w+\W*$"
+)
+_RULES = re.compile(
+    r"(?i)\b(?:rule|requirement|constraint|instruction|guideline|criteri|format|(?:key)?word|phrase|must|should|follow\b"
+    r"|us(?:e|ing)\b|includ|response|answer|reply|question|style|structure|section|separat|like\b)"
+)
+"""Words of a line that announces requirements, not material."""
+_INLINE = re.compile(
+    rf"(?i)(?:{_REQUEST} (?:this|these|the following|my) (?:prompt|request|instruction|requirement|rule|constraint)s?"
+    rf"[^\n:.]*:|(?:{_REQUEST} (?:this|the following|my)|\W*(?:here(?:'s| is| are)|below is)|(?:\w+ ){{1,3}}(?:texted"
+    r"|wrote|emailed|sent))[^\n:.]*:(?=[ \t]+(?-i:[A-Z])))[ \t]+"
+)
+_TEXT_LABEL = re.compile(
+    r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment)s?\W{0,3}(?::|$)"
+)
+_TASK_LABEL = re.compile(
+    r"(?i)\W{0,6}(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b"
+)
+OF_RESPONSE = re.compile(
+    r"(?i)\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
+)
 # Each starts with its quotation mark, so that a search skips to it.
 _CURLY = re.compile(r"“([^“”]{1,400})”")
 _QUOTED = {
@@ -58,15 +97,15 @@ _JOINED = re.compile(
     r"\s*(?:[,;/&|]\s*)?(?:\n\s*)?(?:[-*•]\s+|\d+[.)]\s+)?(?:(?:and/or|and|or|nor|as well as)\s+)?"
     r"(?:(?:also|then)\s+)?(?:the\s+)?(?:(?:key)?(?:word|phrase|letter|term)\s+)?"
 )
-_END = re.compile(r"[.!?;](?=[\s\x01\"')]|$)|\n(?!\s?[a-z])|(?<=P\.S)\s(?=[A-Z])")
+_END = re.compile(r"[.!?;\n](?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))")
 _ABBREVIATED = re.compile(r"\b(?:e\.g|i\.e|p\.s|p\.p\.s|max|min|approx|etc|vs|ca|no)\Z")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
 _APART = bytes(n if n < 128 and (chr(n).isalnum() or n in (1, 39)) else 32 for n in range(256))
 """Every character that no word contains becomes a space."""
 _TOKEN = re.compile(
-    r"(?!(?:e\.g|i\.e|p\.\s?[ps])\b)[^\W\d_][\w'#]*(?:\+\+)?|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
-    r"|<<[^<>\n]{0,60}>>|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[<>=]=?|[-,:;()\n+≤≥/~\[\]]"
+    r"((?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_][\w'#]*|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
+    r"|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥/~\[\]])"
 )
 LONGEST_CLAUSE = 700
 """Number of characters of a clause that rules read. A longer one gives no item, so prompts take linear time."""
@@ -83,102 +122,80 @@ class Strings(NamedTuple):
     """The strings are joined by "or"."""
 
 
-class Token(NamedTuple):
-    """A word or phrase of a clause, or an enumeration of quoted strings: from `start` to `end` of the prompt."""
-
-    start: int
-    end: int
-    value: Any
-    """Its text, the value of a number, or the [`Strings`]."""
-
-
 class Clause:
-    """A clause of a prompt, from `start` to `end`."""
+    """A clause of a prompt, from `start` to `end`: its words and phrases, each with a symbol and a place."""
 
     def __init__(self, view: PromptText, start: int, end: int):
         self.view, self.start, self.end = view, start, end
         self.text = view.text[start:end]
-        self.words = frozenset(self.text.encode("ascii", "replace").translate(_APART).decode().split())
-
-        self.tokens: list[Token] = []
-        """The words and phrases, of a clause that [`PromptText.triggered`] returned."""
-        self.symbols = ""
-        """One letter for each token."""
+        self.symbols, self.words, self.starts, self.ends = symbols_of(view.text, start, end)
+        """One symbol for each word or phrase; the words in lower case; where each starts and ends in the prompt."""
+        first = start + len(self.text) - len(self.text.lstrip())
+        self.header = _header(view.text, first) if "\n" in view.text else ""
+        """The symbols of the line that introduces the list item of the clause ("Each tweet should:")."""
 
     def at(self, place: int) -> int:
-        """The number of the first token at or after a place of the clause."""
-        return bisect_left(self.tokens, self.start + place, key=lambda token: token.start)
+        """The number of the first word at or after a place of the clause."""
+        return bisect_left(self.starts, self.start + place)
 
-    def given(self, at: int) -> str:
-        """A token as it stands in the prompt, without quotation marks."""
-        token = self.tokens[at]
-        return token.value.values[0] if isinstance(token.value, Strings) else self.view.prompt[token.start : token.end]
+    def given(self, at: int) -> Strings:
+        """The enumeration at a place; a word that is not quoted is one of a single string."""
+        start, end = self.starts[at], self.ends[at]
+        return self.view.quoted.get(start) or Strings((self.view.prompt[start:end],), start, end)
 
-    @cached_property
-    def header(self) -> str:
-        """The symbols of the line that introduces the list item of this clause ("Each tweet should:")."""
-        text = self.view.text
-        line = text.rfind("\n", 0, self.start + len(self.text) - len(self.text.lstrip())) + 1
-        if line == 0 or not _LIST_ITEM.match(text, line):
-            return ""
-        end = line
-        while line and self.start - line < _LONGEST_HEADER and (_LIST_ITEM.match(text, line) or text[line] == "\n"):
-            end = line - 1
-            line = text.rfind("\n", 0, end) + 1
-        header = text[line:end].rstrip()
-        if not header.endswith(":"):
-            return ""
-        return tokens_of(self.view, line + max(header.rfind(". "), 0), line + len(header))[1]
+
+def _header(text: str, first: int) -> str:
+    """The symbols of the line that introduces the list item with a character of a masked text, "" for none."""
+    end = line = text.rfind("\n", 0, first) + 1
+    if not _LIST_ITEM.match(text, line):
+        return ""
+    while line and first - line < _LONGEST_HEADER and (_LIST_ITEM.match(text, line) or text[line] == "\n"):
+        end = line - 1
+        line = text.rfind("\n", 0, end) + 1
+    header = text[line:end].rstrip()
+    if not header.endswith(":"):
+        return ""
+    return symbols_of(text, line + max(header.rfind(". "), 0), line + len(header))[0]
 
 
 _NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")
 """A letter between other people."""
+_NO_VERB = re.compile(r"(?<=[dDguW\-])[t5jo<>z6c]|(?<=r)[t5joz6c]")
+"""A verb after a determiner: "the answer", "his use"."""
 
 
-def tokens_of(view: PromptText, start: int, end: int) -> tuple[list[Token], str]:
-    """The tokens of a part of a prompt, and their symbols."""
-    text, quoted = view.text, view.quoted
-    found: list[tuple[str, int, int]] = []
-    skip = start
-    for match in _TOKEN.finditer(text, start, end):
-        at, stop = match.span()
-        if at >= skip:
-            if text[at] == QUOTE and at in quoted:
-                skip = stop = quoted[at].end
-            found.append((text[at:stop], at, stop))
-    tokens: list[Token] = []
-    symbols: list[str] = []
-    n, size = 0, len(found)
-    while n < size:
-        word, at, stop = found[n]
-        value: Any = word
-        last, symbol = n, SYMBOLS.get(word, "u")
-        if (seconds := PHRASES.get(word)) and n + 1 < size and (phrases := seconds.get(found[n + 1][0])):
-            for rest, phrase in phrases:
-                after = n + 1 + len(rest)
-                if [one[0] for one in found[n + 1 : after]] == list(rest):
-                    last, symbol, value = after - 1, phrase, " ".join((word, *rest))
-                    break
-        if symbol == "u":
-            if word[0] == QUOTE:
-                symbol, value = ("Q", quoted[at]) if at in quoted else ("u", word)
-            elif len(word) == 1 and word.isalpha():
-                symbol = "1"
-            elif word[:2] == "<<":
-                symbol = "&"
-            elif (number := whole(word)) is not None:
-                symbol, value = "#", number
-        elif symbol == "#":
-            value, last = joined(found, n, last, value)
-        elif last == n and word in NOUNS and symbol in "t5jo<>z6c" and symbols and symbols[-1] in "dDgurW-":
-            symbol = "r"
-        tokens.append(Token(at, found[last][2], value))
-        symbols.append(symbol)
-        n = last + 1
-    joint = "".join(symbols)
+def symbols_of(text: str, start: int, end: int) -> tuple[str, list[str], list[int], list[int]]:
+    """The words and phrases of a part of a masked text: their symbols, the words, and where they start and end."""
+    parts = _TOKEN.split(text[start:end])
+    places = list(itertools.accumulate(map(len, parts), initial=start))
+    words, starts, ends = parts[1::2], places[1:-1:2], places[2::2]
+    symbols = list(map(SYMBOLS.__getitem__, words))
+    phrases: list[tuple[int, int, str, str]] = []
+    after = 0
+    for n in [n for n, pair in enumerate(itertools.pairwise(words)) if pair in PHRASES]:
+        if n < after:
+            continue
+        for phrase, symbol, name in PHRASES[words[n], words[n + 1]]:
+            if words[n : n + len(phrase)] == phrase:
+                after = n + len(phrase)
+                phrases.append((n, after, symbol, name))
+                break
+        else:
+            if words[n] in VALUES:
+                _, after = number_at(words, n)
+                phrases.append((n, after, "#", " ".join(words[n:after])))
+    for n, after, symbol, name in reversed(phrases):
+        words[n:after], symbols[n:after], starts[n + 1 : after], ends[n : after - 1] = [name], [symbol], [], []
+    joint = _NO_VERB.sub(lambda one: "r" if words[one.start()] in NOUNS else one.group(), "".join(symbols))
     if "K" in joint:
-        joint = _NO_LETTER.sub(lambda one: "p" if tokens[one.start()].value == "letters" else "r", joint)
-    return tokens, joint
+        joint = _NO_LETTER.sub(lambda one: "p" if words[one.start()] == "letters" else "r", joint)
+    return joint, words, starts, ends
+
+
+def numbers(text: str) -> set[int]:
+    """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
+    symbols, words, _, _ = symbols_of(text, 0, len(text))
+    return {number(word) for symbol, word in zip(symbols, words, strict=True) if symbol in "#x"}
 
 
 class PromptText:
@@ -195,79 +212,111 @@ class PromptText:
         for mark, block in _BLOCKS.items():
             if mark in cased:
                 cased = block.sub(lambda match: CODE * len(match.group()), cased)
+        self.words = frozenset(cased.lower().encode("ascii", "replace").translate(_APART).decode().split())
+        """The words of the text, for a quick test whether an expression can match."""
+        if "\n" in cased or ":" in cased:
+            cased = "".join(_without_material(cased))
         for mark, quotation in _QUOTED.items():
             if mark in cased:
                 cased = _masked(quotation, cased, quoted)
-        lower = cased.lower()
-        if len(lower) != len(prompt):  # a few letters have no lower case of the same length
-            lower = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
-        self.text = lower
-        self._cased = cased
-        self._found: dict[int, re.Match[str] | None] = {}
         outer: list[tuple[int, int, str]] = []
         for start, end in sorted(quoted, key=lambda span: (span[0], -span[1])):
-            value = prompt[start + 1 : end - 1].strip().rstrip(",;")
-            if value and not (outer and start < outer[-1][1]):
+            if not (outer and start < outer[-1][1]):
+                value = prompt[start + 1 : end - 1].strip().rstrip(",;")
                 outer.append((start, end, value))
-        self.quoted = {strings.start: strings for strings in self._enumerations(outer)}
-        self._ends = self._ends_of_clauses(outer)
+        self.quoted = {strings.start: strings for strings in _enumerations(cased, outer)}
+        for strings in self.quoted.values():
+            mask = QUOTE if strings.values[0] else CODE
+            cased = cased[: strings.start] + mask * (strings.end - strings.start) + cased[strings.end :]
+        self.text = cased.lower()
+        if len(self.text) != len(prompt):  # a few letters have no lower case of the same length
+            self.text = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
+        self.ends = self._ends_of_clauses(cased, outer)
+        """The ends of the clauses, without that of the text."""
+        self._found: dict[int, re.Match[str] | None] = {}
 
-    def search(self, expression: re.Pattern[str], words: frozenset[str] = frozenset()) -> re.Match[str] | None:
-        """The first match of a pattern in the masked text, which is searched once, if one of the words occurs."""
+    def search(self, expression: re.Pattern[str], words: Iterable[str] = ()) -> re.Match[str] | None:
+        """The first match of a pattern in the masked text, which is searched once, if it has one of the words."""
+        if words and self.words.isdisjoint(words):
+            return None
         key = id(expression)  # the hash of a pattern takes as long as a search
         if key not in self._found:
-            occurs = not words or any(not words.isdisjoint(clause.words) for clause in self.clauses)
-            self._found[key] = expression.search(self.text) if occurs else None
+            self._found[key] = expression.search(self.text)
         return self._found[key]
 
-    @cached_property
-    def clauses(self) -> list[Clause]:
-        """The clauses that can be read, in order."""
-        starts = [0, *self._ends]
-        ends = [*self._ends, len(self.text)]
-        return [
-            Clause(self, start, end)
-            for start, end in zip(starts, ends, strict=True)
-            if 1 < end - start <= LONGEST_CLAUSE
-        ]
-
-    def triggered(self) -> Iterator[Clause]:
+    def clauses(self) -> Iterator[Clause]:
         """The clauses that contain a word with which a requirement can start."""
-        for clause in self.clauses:
-            if not TRIGGERS.isdisjoint(clause.words) or (
-                QUOTE in clause.text or "**" in clause.text or "<<" in clause.text
-            ):
-                clause.tokens, clause.symbols = tokens_of(self, clause.start, clause.end)
-                yield clause
+        triggers = (*(TRIGGERS & self.words), QUOTE, "**", "<<")
+        for start, end in zip([0, *self.ends], [*self.ends, len(self.text)], strict=True):
+            if 1 < end - start <= LONGEST_CLAUSE and any(self.text.find(one, start, end) >= 0 for one in triggers):
+                yield Clause(self, start, end)
 
-    def _ends_of_clauses(self, quoted: list[tuple[int, int, str]]) -> list[int]:
+    def _ends_of_clauses(self, cased: str, quoted: list[tuple[int, int, str]]) -> list[int]:
         ends = [
             match.end()
-            for match in _END.finditer(self._cased)
+            for match in _END.finditer(cased)
             if match.group() != "."
             or not (short := _ABBREVIATED.search(self.text, max(match.start() - 6, 0), match.start()))
-            or (short.group() not in ("e.g", "i.e", "vs") and _NEW_SENTENCE.match(self._cased, match.end()))
+            or (short.group() not in ("e.g", "i.e", "vs") and _NEW_SENTENCE.match(cased, match.end()))
         ]
         # A sentence may end inside a quotation.
-        ends += [end for _, end, value in quoted if value[-1] in ".!?" and _NEW_SENTENCE.match(self._cased, end)]
+        ends += [
+            end for _, end, value in quoted if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end)
+        ]
         return sorted(ends)
 
-    def _enumerations(self, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
-        values: list[str] = []
-        first = last = 0
-        either = False
-        for start, end, value in quoted:
-            between = self.text[last:start] if values else ""
-            if not between.strip() or not _JOINED.fullmatch(between):
-                if values:
-                    yield Strings(tuple(values), first, last, either)
-                values, first, either = [], start, False
-            elif re.search(r"\bn?or\b", between):
-                either = True
-            values.append(value)
-            last = end
-        if values:
-            yield Strings(tuple(values), first, last, either)
+
+def _without_material(text: str) -> Iterator[str]:
+    """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
+    a label such as "Input:", up to a label such as "Task:" or a later paragraph about the response."""
+    lines = text.splitlines(keepends=True)
+    above = max((n for n, line in enumerate(lines) if "above" in line and _treats(line)), default=0)
+    inside = begun = later = False
+    for n, line in enumerate(lines):
+        labelled = ":" in line or line[0] in "#*"
+        if labelled and _TEXT_LABEL.match(line):
+            inside, begun = True, False
+        elif inside and ((labelled and _TASK_LABEL.match(line)) or (later and OF_RESPONSE.search(line))):
+            inside = False
+        later = begun and not line.strip()
+        kept = 0 if n < above or (inside and line.strip()) else len(line)
+        if labelled and kept and (inline := _INLINE.match(line)) and not OF_RESPONSE.search(line):
+            kept = inline.end()
+        yield line[:kept] + re.sub(".", CODE, line[kept:])
+        if inside and not kept:
+            inside, begun = line.strip()[0] != '"', begun or not _TEXT_LABEL.fullmatch(line.strip())
+        elif kept == len(line) and not inside and n + 1 < len(lines) and '"' not in line:
+            inside, begun = _announces(line), False
+
+
+def _treats(line: str) -> bool:
+    return any(map(_TREATS.match, _SENTENCE.split(line)))
+
+
+def _announces(line: str) -> bool:
+    """Whether a line says that the next one is material: "Translate this text.", "Rank these taglines:"."""
+    if not (line.rstrip().endswith(":") and not _RULES.search(line)) and not _treats(line):
+        return False
+    return bool(_ANNOUNCES.search(line))
+
+
+def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
+    """The quoted strings, with those that a comma, "and" or "or" joins as one."""
+    values: list[str] = []
+    first = last = 0
+    either = False
+    for start, end, value in quoted:
+        between = text[last:start].lower() if values else ""
+        if not between.strip() or not _JOINED.fullmatch(between) or "" in (value, values[-1]):
+            if values:
+                yield Strings(tuple(values), first, last, either)
+            values, first, either = [], start, False
+        elif re.search(r"\bn?or\b", between):
+            either = True
+        values.append(value)
+        last = end
+    if values:
+        yield Strings(tuple(values), first, last, either)
 
 
 def _masked(quotation: re.Pattern[str], text: str, quoted: list[tuple[int, int]]) -> str:

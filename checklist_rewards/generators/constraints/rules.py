@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from checklist_rewards.generators.constraints.amounts import VALUES, Amount, amount
-from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found
+from checklist_rewards.generators.constraints.amounts import TIMES, Amount, amount, number
+from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found, negations_in
 from checklist_rewards.generators.constraints.lexicon import LANGUAGES
-from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
+from checklist_rewards.generators.constraints.reading import Clause, Spec
 from checklist_rewards.generators.constraints.things import THINGS, thing_at
 
 _AMOUNT = (
@@ -39,15 +39,15 @@ def _amount(clause: Clause, match: re.Match[str]) -> Amount:
     """The bounds that a match of `_AMOUNT` states."""
     groups = match.groupdict()
 
-    def value(name: str) -> Any:
-        return clause.tokens[match.start(name)].value
+    def value(name: str) -> str:
+        return clause.words[match.start(name)]
 
     how = (groups["how"] or "")[-1:]
     if (groups["how"] or "")[:1] == "A" or (how == "~" and value("how") in ("about", "around")):
         return Amount(None, None, "A")
-    first = int(value("n"))
+    first = number(value("n"))
     if groups["m"] is not None:
-        last, to = int(value("m")), str(value("to"))
+        last, to = number(value("m")), value("to")
         if last <= first or to not in ("-", "to", "and", "or") or (to == "or" and last != first + 1):
             return Amount(None, None, "A")
         return Amount(first, last, "R" if how in ("", "B", "E") and (to != "and" or how == "B") else "A")
@@ -59,37 +59,31 @@ def _amount(clause: Clause, match: re.Match[str]) -> Amount:
         found = amount({"P": "G", "F": "L"}.get(post, post), first)
     for n in "23":
         if groups.get(f"n{n}") is not None:
-            found = found.joined(amount(groups[f"how{n}"], int(value(f"n{n}"))))
+            found = found.joined(amount(groups[f"how{n}"], number(value(f"n{n}"))))
     return found
 
 
-def _bounded(start: int, end: int, spec: Spec, found: Amount, **settings: Any) -> Found:
-    """A check with its bounds, and with those under a negation."""
+def _bounded(start: int, end: int, name: str, found: Amount, spec: Spec | None = None, **settings: Any) -> Found:
+    """The check of a thing with its bounds, and with those under a negation."""
+    if (spec := spec or THINGS[name].spec) is None:
+        return Found(start, end, reason=f"code does not count {name}")
     if found.how == "A":
         return Found(start, end, reason=APPROXIMATE)
     return Found(start, end, {**spec, **found.bounds}, found.denied and {**spec, **found.denied}, **settings)
-
-
-def _counted(start: int, end: int, name: str, found: Amount, **others: Any) -> Found:
-    """A thing with its bounds."""
-    thing = THINGS[name]
-    if thing.spec is None:
-        return Found(start, end, reason=f"code does not count {thing.name}")
-    return _bounded(start, end, thing.spec, found, **{"every": thing.every, "counts": thing.text, **others})
 
 
 def times(clause: Clause) -> Iterator[Found]:
     """How often a word, a letter or a mark occurs."""
     for match in _TIMES.finditer(clause.symbols):
         if match["x"]:
-            n = VALUES[str(clause.tokens[match.start("x")].value)]
+            n = TIMES[clause.words[match.start("x")]]
             found = amount({"P": "G", "F": "L"}.get(match["xpost"] or "", match["xhow"] or ""), n)
         else:
             found = _amount(clause, match)
         found = found if found.how else found._replace(high=None)
-        verb, negations = bool(set("mMb6v2n") & set(match["mid"])), sum(match["mid"].count(n) for n in "nM")
+        verb, negations = bool(set("mMb6v2n") & set(match["mid"])), negations_in(match["mid"])
         for spec in _target(clause, match):
-            yield _bounded(match.start(), match.end(), spec, found, every=False, subject=verb, negations=negations,
+            yield _bounded(match.start(), match.end(), "", found, spec, subject=verb, negations=negations,
                            verbs="otwbvi")  # fmt: skip
 
 
@@ -98,19 +92,28 @@ def _target(clause: Clause, match: re.Match[str]) -> Iterator[Spec]:
     what = match["what"].lstrip("dDg")
     at = match.end("what") - len(what)
     last = match.end("what") - 1
-    value = clause.tokens[last].value
     if what[0] == "K":
-        given = value.values if isinstance(value, Strings) else (clause.view.text[clause.tokens[last].start],)
-        if all(len(letter) == 1 for letter in given):
-            yield from ({"type": "letters", "letters": letter} for letter in given)
-    elif isinstance(value, Strings):
-        yield from ({"type": "keyword_count", "word": word} for word in value.values)
+        yield from ({"type": "letters", "letters": letter} for letter in _letters(clause, last))
+    elif what[-1] == "Q" and clause.given(last).either:
+        return  # one of them is enough
+    elif what[-1] == "Q":
+        yield from ({"type": "keyword_count", "word": word} for word in clause.given(last).values)
     elif what[0] == "W":
         first = at + 1 + (what[1] in ",:")
-        word = clause.view.prompt[clause.tokens[first].start : clause.tokens[last].end]
+        word = clause.view.prompt[clause.starts[first] : clause.ends[last]]
         yield {"type": "keyword_count", "word": word}
     elif "c" in THINGS[thing_at(clause, last)].uses:
         yield THINGS[thing_at(clause, last)].spec or {}
+
+
+def _letters(clause: Clause, at: int) -> tuple[str, ...]:
+    """The letters that stand at a place, () if one of them is longer than a letter."""
+    given = clause.given(at).values if clause.symbols[at] == "Q" else (clause.words[at],)
+    return given if all(len(letter) == 1 for letter in given) else ()
+
+
+_NAMED_LIMIT = re.compile(r"\b(?:mention|include|state) (?:the |a )?$")
+"""A limit that is named, not set: "mention the word limit of"."""
 
 
 def measures(clause: Clause) -> Iterator[Found]:
@@ -120,13 +123,17 @@ def measures(clause: Clause) -> Iterator[Found]:
         if match["unit"] or match["unit2"]:
             name = thing_at(clause, match.start("unit" if match["unit"] else "unit2"))
         else:
-            name = str(clause.tokens[match.start("limit0")].value).split()[0] + "s"
+            name = clause.words[match.start("limit0")].split()[0] + "s"
         if match["limit0"] and not found.how:
-            how = how or ("L" if "limit" in clause.tokens[match.start("limit0")].value else "")
+            how = how or ("L" if "limit" in clause.words[match.start("limit0")] else "")
             found = amount(how, found.low or 0)
-        if name in THINGS and found.how:
-            negations = sum(match["mid"].count(n) for n in "nM")
-            yield _counted(match.start(), match.end(), name, found, subject=True, negations=negations)
+        if (
+            name in THINGS
+            and found.how
+            and not _NAMED_LIMIT.search(clause.text, 0, clause.starts[match.start()] - clause.start)
+        ):
+            negations = negations_in(match["mid"])
+            yield _bounded(match.start(), match.end(), name, found, subject=True, negations=negations)
 
 
 _LEFT_OUT = re.compile(
@@ -147,16 +154,18 @@ def counts(clause: Clause) -> Iterator[Found]:
         before, after = symbols[:start], symbols[end:]
         passive = re.match("[mMb]*6+|", after)
         end_of = end + len(passive.group() if passive else "")
-        near = clause.tokens[max(start - 3, before.rfind(",") + 1, before.rfind("k") + 1) : end_of]
-        if any(str(token.value).startswith(_EMPHASIS) for token in near) and view.search(_MARKDOWN):
-            if name in ("parts", "sentences", "words", "bullets", "highlights"):
-                yield _counted(start, end_of, "highlights", found if found.how else found._replace(high=None))
+        near = clause.words[max(start - 3, before.rfind(",") + 1, before.rfind("k") + 1) : end_of]
+        if any(word.startswith(_EMPHASIS) for word in near) and view.search(_MARKDOWN):
+            if name in ("parts", "sentences", "words", "bullet points", "highlighted passages"):
+                yield _bounded(
+                    start, end_of, "highlighted passages", found if found.how else found._replace(high=None)
+                )
         elif name == "words" and (capital := re.match(r"(?:lW)?[\^imb6dr]*Z", after)):
-            yield _counted(start, end + capital.end(), "capital_words", found)
+            yield _bounded(start, end + capital.end(), "words in capital letters", found)
         elif set("ur6") & set(match["what"]) or "c" not in THINGS[name].uses:
             continue
         elif name in ("parts", "paragraphs") and view.search(_DIVIDER):
-            yield _bounded(start, end, {"type": "paragraphs", "separator": "***"}, found, counts=False)
+            yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
         elif name == "parts":
             continue
         elif found.how == "" and (reason := _unclear(clause, match, name, found.low or 0)) is not None:
@@ -167,7 +176,7 @@ def counts(clause: Clause) -> Iterator[Found]:
         elif name == "words" and view.search(_LEFT_OUT):
             yield Found(start, end, reason="a part of the response does not count")
         else:
-            yield _counted(start, end, name, found)
+            yield _bounded(start, end, name, found)
 
 
 _MARKDOWN = re.compile(r"\*|markdown|asterisk|italic")
@@ -181,9 +190,9 @@ def _unclear(clause: Clause, match: re.Match[str], name: str, low: int) -> str |
         if low <= 10 and re.search("(?:[iw]|[mM][b6])[dDa]*$", before) and re.match("$|[,:k]|a?$", after):
             return None
         return f'a number of {name} without "at least" or "at most" may be approximate' if low >= 20 else ""
-    if name == "lines":
+    if name == "non-empty lines":
         return "code cannot tell these lines from the other lines of the response"
-    if match["dash"] and name != "bullets":
+    if match["dash"] and name != "bullet points":
         return None if re.match("[a,]*(?:s|s?[at]+)[aDd]*$", before) else A_PART
     return None
 
@@ -199,9 +208,7 @@ def without(clause: Clause) -> Iterator[Found]:
         for one in _ONE.finditer(clause.symbols, start, end):
             name = thing_at(clause, one.start())
             if one.group()[0] == "K":
-                token = clause.tokens[one.end() - 1]
-                given = token.value.values if isinstance(token.value, Strings) else (clause.view.text[token.start],)
-                if all(len(letter) == 1 for letter in given):
+                if given := _letters(clause, one.end() - 1):
                     yield Found(start, end, None, {"type": "letters", "letters": "".join(given), "exactly": 0})
             elif one.group() == "Z":
                 if end - start <= 3:
@@ -210,19 +217,20 @@ def without(clause: Clause) -> Iterator[Found]:
                 thing = THINGS[name]
                 some = {**thing.spec, "at_least": 1} if "s" in thing.uses else None  # type: ignore[dict-item]
                 none = {**thing.spec, "exactly": 0} if "n" in thing.uses else None  # type: ignore[dict-item]
-                yield Found(start, end, some, none, every=thing.every, counts=thing.text)
+                if some or none:
+                    yield Found(start, end, some, none)
 
 
 def _cased(clause: Clause, start: int, end: int, name: str) -> Iterator[Found]:
     """Capital or small letters only, or none of them."""
     before, after = clause.symbols[:start], clause.symbols[end:]
-    if re.search("[WKQ][^,k]*$", before):
+    if set("WKQ") & set(before[max(before.rfind(","), before.rfind("k")) + 1 :]):
         return  # the casing of a word
-    if after[:1] == "~" and clause.tokens[end].value in ("for", "by"):
+    if after[:1] == "~" and clause.words[end] in ("for", "by"):
         yield Found(start, end, reason=A_PART)
         return
     denied = None if re.search("i[aEdg]*$", before) else THINGS[name].spec
-    yield Found(start, end, {"type": "casing", "casing": name}, denied, form=True)
+    yield Found(start, end, {"type": "casing", "casing": name}, denied)
 
 
 _LANGUAGE = re.compile("[iow](?P<only>[aEdgL]*)(?P<name>Y)R?")
@@ -230,7 +238,7 @@ _LANGUAGE = re.compile("[iow](?P<only>[aEdgL]*)(?P<name>Y)R?")
 
 def language(clause: Clause) -> Iterator[Found]:
     """The language of the response: "in German", "using only the Kannada language"."""
-    names = {str(clause.tokens[n].value) for n, symbol in enumerate(clause.symbols) if symbol == "Y"}
+    names = {clause.words[n] for n, symbol in enumerate(clause.symbols) if symbol == "Y"}
     match = _LANGUAGE.search(clause.symbols)
     if match is None or len(names) > 1 or re.search("(?:plain|simple) english", clause.text):
         return
@@ -238,8 +246,8 @@ def language(clause: Clause) -> Iterator[Found]:
     only = set("aE") & set(match["only"] + right[:1] + left[-2:]) or "no other language" in clause.text
     if not only and (set("RpWSQ") & set(left) or ("#" in left and "r" not in left)):
         return  # "the title in German", "five words in German"
-    if right[:1] == "~" and right[1:2] != "D" and clause.tokens[match.end()].value in ("for", "by"):
+    if right[:1] == "~" and right[1:2] != "D" and clause.words[match.end()] in ("for", "by"):
         return  # "French for the dialogue"
     check = {"type": "language", "language": LANGUAGES[name]}
     asked = f"Is the response in {name.capitalize()}?"
-    yield Found(match.start() + 1, match.end(), check, question=asked, counts=False, form=not only)
+    yield Found(match.start() + 1, match.end(), check, question=asked)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from checklist_rewards.generators.constraints.filtering import INCLUDES, Found
+from checklist_rewards.generators.constraints.amounts import number
+from checklist_rewards.generators.constraints.filtering import ANY_VERB, INCLUDES, Found, negations_in
 from checklist_rewards.generators.constraints.lexicon import ORDINALS
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
 from checklist_rewards.generators.constraints.rules import counts, language, measures, times, without
-from checklist_rewards.generators.constraints.things import regex_check
+from checklist_rewards.generators.constraints.things import THINGS, regex_check, thing_at
 
 _PLACED = re.compile(r"(?P<verb>[<>])[dagryWf]*?(?:i[dry]+?)?i[dDgaEW,:SKrtbyi]*$")
 _LAST = re.compile(r"[ga]*(?P<f>f)[WSut](?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*|6)[gda,:]*$")
@@ -18,8 +19,10 @@ _LAST = re.compile(r"[ga]*(?P<f>f)[WSut](?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*|6)[gd
 def quoted_strings(clause: Clause) -> Iterator[Found]:
     """The requirements about the quoted strings of a clause."""
     for at, symbol in enumerate(clause.symbols):
-        given = clause.tokens[at].value
-        if symbol != "Q" or any(len(value) > 300 or "\n" in value for value in given.values):
+        if symbol != "Q":
+            continue
+        given = clause.given(at)
+        if any(len(value) > 300 or "\n" in value for value in given.values):
             continue
         before = clause.symbols[:at]
         if placed := _PLACED.search(before):
@@ -28,11 +31,10 @@ def quoted_strings(clause: Clause) -> Iterator[Found]:
             found = _at(at, given, "starts" if placed["verb"] == "<" else "ends", False)
             yield found._replace(start=_named_from(clause, at), verbs=placed["verb"])
         elif last := _LAST.search(before):
-            word = str(clause.tokens[last.start("f") + 1].value).startswith("word")
-            first = clause.tokens[last.start("f")].value in ("first", "opening")
-            negations = sum(last["is"].count(n) for n in "nM")
+            word = clause.words[last.start("f") + 1].startswith("word")
+            first = clause.words[last.start("f")] in ("first", "opening")
             found = _at(at, given, "starts" if first else "ends", word)
-            yield found._replace(start=last.start(), subject=True, negations=negations)
+            yield found._replace(start=last.start(), subject=True, negations=negations_in(last["is"]))
         elif (alone := _ALONE.search(clause.text, 0, given.start - clause.start)) and _LAST_WORD.match(
             clause.symbols, at + 1
         ):
@@ -49,7 +51,6 @@ def quoted_strings(clause: Clause) -> Iterator[Found]:
             yield from _keywords(clause, at, given)
 
 
-_ELSE = "something else than "
 _NAMED = re.compile(r"(?:[dDgE]*[WSK](?:i[dr]*)?)?[dDgE:,]*\Z")
 
 
@@ -63,12 +64,12 @@ def _at(at: int, given: Strings, kind: str, word: bool) -> Found:
     """The start or the end of the response."""
     any_of = "|".join(re.escape(value) for value in given.values)
     expression = rf"(?i)\A\W*(?:{any_of})(?!\w)" if kind == "starts" else rf"(?i)(?<!\w)(?:{any_of})\W*\Z"
-    named, denied = " or ".join(f'"{value}"' for value in given.values), regex_check(expression, exactly=0)
-    refused = f"Does the response {kind[:-1]} with {_ELSE}{named}?"
+    asked, denied = f"Does the response {kind[:-1]} with", regex_check(expression, exactly=0)
     if len(given.values) > 1:
-        return Found(at, at + 1, None, denied, denied_question=refused)
+        named = " or ".join(map(_in_quotes, given.values))
+        return Found(at, at + 1, None, denied, f"{asked} something else than {named}?")
     check: Spec = regex_check(expression, exactly=1) if word else {"type": kind, "phrase": given.values[0]}
-    return Found(at, at + 1, check, denied, f"Does the response {kind[:-1]} with {named}?", refused)
+    return Found(at, at + 1, check, denied, f"{asked} {_in_quotes(given.values[0])}?")
 
 
 _SAY = r"\b(?:answer|respond|reply|output|return|say)"
@@ -88,9 +89,9 @@ def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
     """Keywords and forbidden words."""
     start, text = _named_from(clause, at), clause.view.text
     between = clause.symbols[start:at]
-    governor = str(clause.tokens[start - 1].value) if start else ""
+    governor = clause.words[start - 1] if start else ""
     noun = "W" in between or "S" in between
-    if "K" in between or between.endswith("Wi") or governor in _LINKS:
+    if "K" in between or between.endswith("Wi") or governor in _LINKS or clause.symbols[start - 1 : start] == "f":
         return
     if not noun and not governor.startswith(_REQUIRING + _FORBIDDING):
         return
@@ -99,7 +100,7 @@ def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
         if all(len(word) == 1 for word in words):
             none: Spec = {"type": "letters", "letters": "".join(words), "exactly": 0}
             asked = f"Does the response do without {' and '.join(map(_in_quotes, words))}?"
-            yield Found(start, at + 1, None, none, denied_question=asked, verbs="owt")
+            yield Found(start, at + 1, None, none, asked, verbs="owt")
         return
     check: Spec | None = {"type": "keywords", "words": words}
     if len(words) > 1 and (given.either or _ANY.search(text, max(clause.start, given.start - 60), given.start)):
@@ -107,7 +108,7 @@ def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
     if not noun and governor.startswith(_FORBIDDING):
         check = None
     verbs = INCLUDES + "t" if governor in ("say", "write", "output") else INCLUDES
-    yield Found(start, at + 1, check, {"type": "forbidden", "words": words}, verbs=verbs, every=False)
+    yield Found(start, at + 1, check, {"type": "forbidden", "words": words}, verbs=verbs)
 
 
 def _in_quotes(word: str) -> str:
@@ -116,7 +117,8 @@ def _in_quotes(word: str) -> str:
 
 _FUNCTION = frozenset(
     "that which of in with for to you and or like such as the a an is are be used should must can at on from by if "
-    "it count limit counts limits choice order per length range number appears appear more no not only than".split()
+    "it itself count limit counts limits choice order per length range number appears appear more no not only "
+    "than".split()
 )
 _UNQUOTED = re.compile(
     r"(?P<colon>\s*:)?\s*[\[(]?\s*(?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)"
@@ -130,10 +132,10 @@ _COMMA = re.compile(r"\s*,\s*(?:and\s+|or\s+)?|\s+(?:and|or)\s+")
 def unquoted(clause: Clause) -> Iterator[Found]:
     """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
     for at, symbol in enumerate(clause.symbols):
-        noun = str(clause.tokens[at].value)
-        if symbol != "W" or clause.symbols[at + 1 : at + 2] == "Q" or noun == "name":
+        noun = clause.words[at]
+        if symbol != "W" or "Q" == clause.symbols[at + 1 : at + 2] or "#" == clause.symbols[at - 1] or noun == "name":
             continue
-        match = _UNQUOTED.match(clause.text, clause.tokens[at].end - clause.start)
+        match = _UNQUOTED.match(clause.text, clause.ends[at] - clause.start)
         words = [word.strip() for word in _COMMA.split(match["list"]) if word.strip()] if match else []
         if not match or not words:
             continue
@@ -151,26 +153,22 @@ def unquoted(clause: Clause) -> Iterator[Found]:
         check: Spec = {"type": "keywords", "words": values, **({"need": "any"} if either else {})}
         forbidden: Spec = {"type": "forbidden", "words": values}
         last = clause.at(match.end())
-        yield Found(_named_from(clause, at + 1), last, check, forbidden, verbs=INCLUDES, every=False)
+        yield Found(_named_from(clause, at + 1), last, check, forbidden, verbs=INCLUDES)
 
 
-_MARKS = {"question": "?", "exclamation": "!", "period": ".", "full stop": ".", "colon": ":", "semicolon": ";"}
 _ENDING_MARK = re.compile("(?:>[dagury]*?(?:i[dru]+)?i|(?P<last>f)[Su](?P<is>[mM][an]*[b6]))[DE#]+(?P<mark>C)")
 
 
 def endings(clause: Clause) -> Iterator[Found]:
     """A last mark by its name: "End with a question mark", "The last character must be a question mark"."""
     for match in _ENDING_MARK.finditer(clause.symbols):
-        name, subject = str(clause.tokens[match.start("mark")].value), bool(match["last"])
-        mark = next((sign for start, sign in _MARKS.items() if name.startswith(start)), "")
-        if mark and not (subject and clause.tokens[match.start()].value != "last"):
+        name, subject = clause.words[match.start("mark")], bool(match["last"])
+        mark = (THINGS[thing_at(clause, match.start("mark"))].spec or {}).get("letters", "")
+        if len(mark) == 1 and not (subject and clause.words[match.start()] != "last"):
             article, denied = "an" if name[0] == "e" else "a", regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0)
-            asked, refused = (f"Does the response end with {other}{article} {name}?" for other in ("", _ELSE))
-            check, negations = {"type": "ends", "phrase": mark}, len(re.findall("[nM]", match["is"] or ""))
-            start = match.start() + (not subject)
-            yield Found(
-                start, match.end(), check, denied, asked, refused, verbs=">", subject=subject, negations=negations
-            )
+            check, asked = {"type": "ends", "phrase": mark}, f"Does the response end with {article} {name}?"
+            found = Found(match.start() + (not subject), match.end(), check, denied, asked, verbs=">")
+            yield found._replace(subject=subject, negations=negations_in(match["is"] or ""))
 
 
 _PARAGRAPH = re.compile(
@@ -181,12 +179,12 @@ _PARAGRAPH = re.compile(
 def paragraph_starts(clause: Clause) -> Iterator[Found]:
     """The first word of a paragraph: "Paragraph 2 must start with"."""
     for match in _PARAGRAPH.finditer(clause.symbols):
-        nth, verb, word = match["nth"] or match["nth2"], match["verb"], clause.given(match.end() - 1)
-        named = [clause.tokens[match.start() + match.group().index(nth) + n].value for n in (0, 1)]
-        number = ORDINALS.get(named[0]) if nth == "fS" else named[1]
-        if number and "paragraph" in named and " " not in word and word.lower() not in ("a", "an", "the"):
-            check: Spec = {"type": "paragraph_start", "paragraph": number, "word": word}
-            yield Found(match.start() + (not verb), match.end(), check, every=False, subject=bool(verb), verbs="<")
+        nth, verb, word = match["nth"] or match["nth2"], match["verb"], clause.given(match.end() - 1).values[0]
+        named = [clause.words[match.start() + match.group().index(nth) + n] for n in (0, 1)]
+        paragraph = ORDINALS.get(named[0]) if nth == "fS" else number(named[1])
+        if paragraph and "paragraph" in named and " " not in word and word.lower() not in ("a", "an", "the"):
+            check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": word}
+            yield Found(match.start() + (not verb), match.end(), check, subject=bool(verb), verbs="<")
 
 
 _POSTSCRIPT = re.compile("I(?:[^,]*?(?P<marker>[IQ]))?")
@@ -196,14 +194,15 @@ _MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
 def postscripts(clause: Clause) -> Iterator[Found]:
     """A postscript with its marker: "Add a postscript starting with P.S."."""
     if match := _POSTSCRIPT.search(clause.symbols):
-        marker = clause.given(match.end() - 1)
+        marker = clause.given(match.end() - 1).values[0]
         if _MARKER.fullmatch(marker):
             check: Spec = {"type": "postscript", "marker": marker}
-            yield Found(match.start(), match.end(), check, every=False, counts=False, verbs="otiw<>")
+            yield Found(match.start(), match.end(), check, verbs="otiw<>")
 
 
+_REPEATING = ("repeat", "copy", "restate", "rewrite", "reproduce")
 _REPEAT = re.compile(
-    r"\b(?:repeat|copy|restate|rewrite|reproduce)\s+(?:back\s+)?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|below"
+    rf"\b(?:{'|'.join(_REPEATING)})\s+(?:back\s+)?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|below"
     r"|entire|whole|exact|same|full|complete|user's|original|following)\s+)*(?P<what>request|prompt|question|query"
     r"|instructions?|sentence|text)\b)[^.\n]{0,120}"
 )
@@ -216,7 +215,7 @@ _FIRST = re.compile(
 def repeated(clause: Clause) -> Iterator[Found]:
     """The request repeated first: the text above this instruction, or below it."""
     view = clause.view
-    match = _REPEAT.search(clause.text)
+    match = None if view.words.isdisjoint(_REPEATING) else _REPEAT.search(clause.text)
     if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
         return
     verb = clause.at(match.start())
@@ -239,41 +238,45 @@ def repeated(clause: Clause) -> Iterator[Found]:
         if below and not text:
             return
     check |= {"prompt": text} if text else {}
-    yield Found(verb + 1, len(clause.tokens), check, every=False, counts=False, verbs="t")
+    yield Found(verb + 1, len(clause.words), check, verbs="t")
 
 
-_JSON = re.compile("J(?:[^Q,]*(?P<keys>Q))?")
+_JSON = re.compile("J(?!-|[,k]iu|l|iD|~d[rf>])(?:[^Q,]*(?P<keys>Q))?")
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
-_TITLE = re.compile("(?:(?P<title>[pW])[^pe&]*|(?<=6i))&")
-_QUOTES = re.compile('(?:d+[gur]*r|y)i"|i"|"~d+[gu]*r')
-_STARS = re.compile(
-    r"\bseparat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)"
+_SHAPES = (
+    (re.compile("(?:[pW][^pe&]*|(?<=6i))&"), {"type": "title", "style": "angled"}, ANY_VERB),
+    (re.compile('(?:d+[gur]*r|y)i"|i"|"~d+[gu]*r'), {"type": "quoted"}, "otb6"),
 )
+_STARS = re.compile(r"separat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)")
 _MORE_THAN_TWO = re.compile(r"\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b")
 
 
-def shapes(clause: Clause) -> Iterator[Found]:
-    """JSON, a title in angle brackets, the response in quotation marks, two responses between six asterisks."""
-    symbols, text = clause.symbols, clause.view.text
-    for match in _JSON.finditer(symbols):
-        at, keys = match.start(), clause.tokens[match.end() - 1]
-        if match["keys"] and not keys.value.either and _KEYS.search(text, clause.tokens[at].start, keys.start):
-            check: Spec = {"type": "json", "keys": list(keys.value.values)}
-            asked = f"Is the response a JSON object with the keys {' and '.join(map(_in_quotes, keys.value.values))}?"
-            yield Found(at, match.end(), check, question=asked, every=False, counts=False)
+def json_objects(clause: Clause) -> Iterator[Found]:
+    """JSON, perhaps with its keys."""
+    for match in _JSON.finditer(clause.symbols):
+        at, keys = match.start(), clause.given(match.end() - 1)
+        if match["keys"] and not keys.either and _KEYS.search(clause.view.text, clause.starts[at], keys.start):
+            check: Spec = {"type": "json", "keys": list(keys.values)}
+            asked = f"Is the response a JSON object with the keys {' and '.join(map(_in_quotes, keys.values))}?"
+            yield Found(at, match.end(), check, question=asked)
         else:
-            yield Found(at, at + 1, {"type": "json"}, every=False, counts=False)
-    for match in _TITLE.finditer(symbols):
-        if not match["title"] or re.match("title|name|entitled", str(clause.tokens[match.start()].value)):
-            check = {"type": "title", "style": "angled"}
-            yield Found(match.start(), match.end(), check, every=False, counts=False)
-    if quotes := _QUOTES.search(symbols):
-        yield Found(quotes.start(), quotes.end(), {"type": "quoted"}, counts=False, verbs="otb6")
+            yield Found(at, at + 1, {"type": "json"})
+
+
+def shapes(clause: Clause) -> Iterator[Found]:
+    """A title in angle brackets, the response in quotation marks."""
+    for expression, check, verbs in _SHAPES:
+        if match := expression.search(clause.symbols):
+            yield Found(match.start(), match.end(), check, verbs=verbs)
+
+
+def two_responses(clause: Clause) -> Iterator[Found]:
+    """Two responses with six asterisks between them."""
     for match in _STARS.finditer(clause.text):
         verb = clause.at(match.start())
         end = max(clause.at(match.end()), verb + 2)
-        if not _MORE_THAN_TWO.search(text, max(clause.start - 150, 0), clause.start + match.end()):
-            yield Found(verb + 1, end, {"type": "two_responses"}, every=False, counts=False)
+        if not _MORE_THAN_TWO.search(clause.view.text, max(clause.start - 150, 0), clause.start + match.end()):
+            yield Found(verb + 1, end, {"type": "two_responses"})
 
 
 _ANSWERS = re.compile(
@@ -285,6 +288,8 @@ _ANSWERS = re.compile(
 
 def answers(clause: Clause) -> Iterator[Found]:
     """Yes or no, or only a number: "Answer with yes or no.", "Give only the number."."""
+    if clause.view.words.isdisjoint(("yes", "true", "number", "integer")):
+        return
     for match in _ANSWERS.finditer(clause.text):
         start, end = clause.at(match.start()), clause.at(match.end())
         if match["number"]:
@@ -306,7 +311,9 @@ RULES = (
     (repeated, "t5"),
     (paragraph_starts, "S"),
     (postscripts, "I"),
-    (shapes, 'J&"*C'),
+    (json_objects, "J"),
+    (shapes, '&"'),
+    (two_responses, "*C"),
     (answers, "t"),
     (endings, ">f"),
     (without, "CKZ"),

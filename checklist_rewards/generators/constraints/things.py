@@ -33,101 +33,96 @@ def _letters(letters: str) -> Spec:
 class Thing(NamedTuple):
     """What can be counted or left out."""
 
-    symbol: str
     words: str
     """Its names, as in `lexicon.py`."""
     spec: Spec | None
     """The check without bounds; None if no check counts it."""
-    name: str
-    uses: str = "c"
+    uses: str = "cn"
     """How it can be required: `c` counted, `n` none of it, `s` some of it."""
-    every: bool = False
-    """Each part of a response has it too."""
-    text: bool = True
-    """It cannot be counted in every language."""
+    symbol: str = "C"
 
 
+def _cased(cases: str) -> str:
+    return " ".join(
+        f"{before}{case}{letters}"
+        for before in ("", "all_", "english_")
+        for case in cases.split()
+        for letters in ("", "_letters", "_letter")
+        if letters or case not in ("small", "english")
+    )
+
+
+_UPPER = f"{_cased('capital uppercase upper_case capitalized')} capitals caps all_capitals all_caps"
+_CAPITAL = " ".join(f"{case}_word {case}_words words_in_{case} words_with_{case}" for case in _UPPER.split())
 THINGS = {
-    "words": Thing("W", "word words", {"type": "words"}, "words", every=True),
-    "sentences": Thing("S", "sentence sentences", {"type": "sentences"}, "sentences", every=True),
-    "paragraphs": Thing("S", "paragraph paragraphs", {"type": "paragraphs"}, "paragraphs", text=False),
-    "characters": Thing("S", "character characters", regex_check(r"\X"), "characters", every=True),
-    "lines": Thing("S", "line lines", regex_check(r"(?m)^.*\S.*$"), "non-empty lines", every=True),
-    "capital_words": Thing(
-        "C", "capital_words all_caps_words all_capital_words capitalized_words uppercase_words words_in_all_caps "
-        "words_in_all_capital_letters words_in_capital_letters words_with_all_capital_letters words_in_all_capitals "
-        "words_with_all_caps words_using_all_caps words_in_uppercase fully_capitalized_words words_in_all_uppercase "
-        "all_-_caps_words words_with_capital_letters all_capitalized_words all_caps_word capitalized_word "
-        "words_in_caps all_cap_words capital_letter_words words_in_all_uppercase_letters",
-        {"type": "capital_words"}, "words in capital letters"),
-    "highlights": Thing(
-        "C", "highlighted_sections highlighted_parts highlighted_section highlighted_phrases highlighted_words "
-        "highlighted_passages highlighted_text_sections highlights italicized_sections italic_sections "
-        "highlighted_segments highlighted_areas highlighted_portions",
-        {"type": "highlights"}, "highlighted passages", text=False),
-    "bullets": Thing("C", "bullet_points bullet_point bullets bulletpoints bullet bullet_point_list bullet_list "
-                     "bullet_lists bulleted_list bulleted_lists bulleted_points bullet_items bulleted_items "
-                     "bullet_points_list list_of_bullet_points", {"type": "bullets"}, "bullet points", "cns",
-                     every=True, text=False),
-    "placeholders": Thing("C", "placeholder placeholders place_holders", {"type": "placeholders"}, "placeholders",
-                          text=False),
-    "hashtags": Thing("C", "hashtag hashtags hash_tags", regex_check(r"(?<![\w#])#\w+"), "hashtags", "cn", text=False),
-    "exclamation": Thing("C", "exclamation_mark exclamation_marks exclamation_point exclamation_points", _letters("!"),
-                         "exclamation marks", "cn"),
-    "question": Thing("C", "question_mark question_marks", _letters("?"), "question marks", "cn"),
-    "commas": Thing("C", "comma commas", _letters(","), "commas", "cn"),
-    "semicolons": Thing("C", "semicolon semicolons semi_colons", _letters(";"), "semicolons", "cn"),
-    "colons": Thing("C", "colon colons", _letters(":"), "colons", "cn"),
-    "hyphens": Thing("C", "hyphen hyphens", _letters("-"), "hyphens", "cn"),
-    "dashes": Thing("C", "dash dashes em_dash em_dashes en_dashes", regex_check(DASH), "dashes", "cn"),
-    "emojis": Thing("C", "emoji emojis emoticons", regex_check(EMOJI), "emojis", "cn", text=False),
-    "digits": Thing("C", "digit digits numerals numbers numeral", _letters("0123456789"), "digits", "n"),
-    "parentheses": Thing("C", "parentheses parenthesis", _letters("()"), "parentheses", "n"),
-    "periods": Thing("C", "period periods full_stop full_stops", _letters("."), "full stops", "n"),
-    "asterisks": Thing("C", "asterisk asterisks", _letters("*"), "asterisks", "n"),
-    "punctuation": Thing("C", "punctuation punctuation_marks", regex_check(r"\p{P}"), "punctuation marks", "n"),
-    "headings": Thing("C", "markdown_headings markdown_heading headings heading", regex_check(r"(?m)^\s*#{1,6}\s"),
-                      "headings", "n"),
-    "upper": Thing("Z", "capital_letters capital_letter capitals caps uppercase upper_case uppercase_letters "
-                   "upper_case_letters uppercase_letter all_caps all_capital_letters all_capitals all_uppercase "
-                   "all_uppercase_letters all_upper_case fully_capitalized all_capital capitalized_letters "
-                   "all_capitalized capital english_capital_letters "
-                   "all_upper_case_letters",
-                   {"type": "casing", "casing": "lower"}, "", "n"),
-    "lower": Thing("Z", "lowercase lower_case lowercase_letters lower_case_letters all_lowercase "
-                   "all_lowercase_letters all_lower_case small_letters all_lower_case_letters "
-                   "english_lowercase_letters all_small_letters "
-                   "lowercase_english_letters ",
-                   {"type": "casing", "casing": "upper"}, "", "n"),
-    "parts": Thing("T", "sections section parts part points ideas items chapters scenes "
-                   "segments areas segment area idea portion portions passage passages item point key_points "
-                   "key_point",
-                   None, "parts"),
-    "pages": Thing("T", "page pages", None, "pages"),
-    "syllables": Thing("T", "syllable syllables", None, "syllables"),
-    "stanzas": Thing("T", "stanza stanzas verses", None, "stanzas"),
-}  # fmt: skip
-"""The things, by name."""
-_NAMES: dict[str, str] = {}
+    "words": Thing("word words", {"type": "words"}, "c", "W"),
+    "sentences": Thing("sentence sentences", {"type": "sentences"}, "c", "S"),
+    "paragraphs": Thing("paragraph paragraphs", {"type": "paragraphs"}, "c", "S"),
+    "characters": Thing("character characters", regex_check(r"\X"), "c", "S"),
+    "non-empty lines": Thing("line lines", regex_check(r"(?m)^.*\S.*$"), "c", "S"),
+    "words in capital letters": Thing(_CAPITAL, {"type": "capital_words"}, "c"),
+    "highlighted passages": Thing("highlighted_section highlighted_sections highlights", {"type": "highlights"}, "c"),
+    "bullet points": Thing(
+        "bullet_points bullet_point bullets bullet bulletpoints bullet_list bullet_lists bulleted_list bulleted_lists "
+        "bullet_point_list bullet_points_list list_of_bullet_points",
+        {"type": "bullets"},
+        "cns",
+    ),
+    "placeholders": Thing("placeholder placeholders", {"type": "placeholders"}, "c"),
+    "hashtags": Thing("hashtag hashtags", regex_check(r"(?<![\w#])#\w+")),
+    "exclamation marks": Thing(
+        "exclamation_mark exclamation_marks exclamation_point exclamation_points", _letters("!")
+    ),
+    "question marks": Thing("question_mark question_marks", _letters("?")),
+    "commas": Thing("comma commas", _letters(",")),
+    "semicolons": Thing("semicolon semicolons", _letters(";")),
+    "colons": Thing("colon colons", _letters(":")),
+    "hyphens": Thing("hyphen hyphens", _letters("-")),
+    "dashes": Thing("dash dashes em_dash em_dashes en_dashes", regex_check(DASH)),
+    "emojis": Thing("emoji emojis emoticons", regex_check(EMOJI)),
+    "digits": Thing("digit digits numeral numerals numbers", _letters("0123456789"), "n"),
+    "parentheses": Thing("parenthesis parentheses", _letters("()"), "n"),
+    "full stops": Thing("period periods full_stop full_stops", _letters("."), "n"),
+    "asterisks": Thing("asterisk asterisks", _letters("*"), "n"),
+    "punctuation marks": Thing("punctuation punctuation_marks", regex_check(r"\p{P}"), "n"),
+    "headings": Thing("heading headings markdown_heading markdown_headings", regex_check(r"(?m)^\s*#{1,6}\s"), "n"),
+    "upper": Thing(_UPPER, {"type": "casing", "casing": "lower"}, "n", "Z"),
+    "lower": Thing(_cased("lowercase lower_case small"), {"type": "casing", "casing": "upper"}, "n", "Z"),
+    "parts": Thing(
+        "section sections part parts point points key_point key_points idea ideas item items chapters scenes segment "
+        "segments area areas portion portions passage passages",
+        None,
+        "c",
+        "T",
+    ),
+    "pages": Thing("page pages", None, "c", "T"),
+    "syllables": Thing("syllable syllables", None, "c", "T"),
+    "stanzas": Thing("stanza stanzas verses", None, "c", "T"),
+}
+"""The things, by the name that a question gives them; casing by what is required."""
+_PHRASES: dict[str, str] = {}
 for _name, _row in reversed(THINGS.items()):
     for _phrase in _row.words.split():
-        _NAMES[_phrase.replace("_", " ").strip()] = _name
+        _PHRASES[_phrase.replace("_", " ")] = _name
     learn(_row.symbol, _row.words.split(), trigger=True)
 
 
 def thing_at(clause: Clause, at: int) -> str:
     """The name of the thing at a place, "" for none."""
-    return _NAMES.get(str(clause.tokens[at].value).replace(" - ", " "), "")
+    return _PHRASES.get(clause.words[at], "")
+
+
+NAMES = {str(list(thing.spec.values())[-1]): name for name, thing in THINGS.items() if thing.spec}
+"""The names of what checks count, by their letters or pattern, or by their type alone."""
 
 
 def question_of(check: Mapping[str, Any]) -> str:
     """The question that a check answers."""
     bounds = {name: value for name, value in check.items() if name in ("at_least", "at_most", "exactly")}
-    spec = {name: value for name, value in check.items() if name not in bounds}
-    name = next((thing.name for thing in THINGS.values() if thing.spec == spec), "")
-    if bounds == {"exactly": 0} and (name or spec["type"] == "letters"):
-        without = name or f'the letter "{spec["letters"]}"'
+    name = NAMES.get(check.get("letters") or check.get("pattern") or check["type"], "")
+    if bounds == {"exactly": 0} and (name or check["type"] == "letters"):
+        without = name or f'the letter "{check["letters"]}"'
         return f"Does the response do without {without}?"
-    if name and spec["type"] in ("letters", "regex"):
+    if name and check["type"] in ("letters", "regex"):
         return f"Does the response have {quantity(bounds, name)}?"
     return question_of_instruction(check)
