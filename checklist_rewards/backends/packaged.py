@@ -201,9 +201,12 @@ def _build_smollm2(name: str, folder: Path) -> None:
 
 @contextmanager
 def _parsed_once() -> Iterator[None]:
-    """Parse a GGUF file and make its table of tensor names once. transformers parses it anew for the configuration, the
-    weights and the tokenizer, which takes ten seconds each, and makes the table for each part of the model. The
-    progress bar of the conversion becomes one of transformers, which can be hidden."""
+    """Parse a GGUF file once, and make its table of tensor names once.
+
+    transformers parses it anew for the configuration, the weights and the tokenizer, which takes ten seconds each, and
+    makes the table anew for each part of the model. The progress bar of the conversion becomes one of transformers,
+    which can be hidden.
+    """
     gguf: Any = import_module("gguf")
     conversion: Any = import_module("transformers.modeling_gguf_pytorch_utils")
     reader, names, bar = gguf.GGUFReader, gguf.get_tensor_name_map, conversion.tqdm
