@@ -60,6 +60,10 @@ def test_the_yaml_file_may_shape_the_reward(config):
         ),
         ("model: pocket\nthinking_tags: 5\n", "reward.yaml:2: thinking_tags=5 is not allowed; it must be two strings"),
         (
+            "model: pocket\nthinking_tags: ab\n",
+            "reward.yaml:2: thinking_tags='ab' is not allowed; it must be two string",
+        ),
+        (
             "model: pocket\nthinking_tags: {<r>: 1, </r>: 2}\n",
             "reward.yaml:2: thinking_tags={.*} is not allowed; it must",
         ),
