@@ -80,10 +80,12 @@ lint: $(VENV)/.installed-test
 clean:
 	rm -rf $(VENV) .venv-frameworks .venv-versions runs site .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
+# pip first: that of Python 3.11 compares the tags of all wheels of a package, for a minute of a core in all.
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "checklist-rewards needs Python 3.11 or newer; name one: make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
+	-$(PIP) --upgrade pip
 
 # torch first: the pinned version takes the CPU build where one is offered, and nothing after it asks for another.
 $(VENV)/.torch: | $(RUN)

@@ -14,7 +14,7 @@ from checklist_rewards.judges.remote import RewardServer
 from checklist_rewards.pipelines import register_custom_pipeline
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.validation import finite, fraction, one_of, one_sentence, string, whole_number
+from checklist_rewards.validation import finite, fraction, nearest, one_of, one_sentence, string, whole_number
 
 POINT = Point(0.5, 0.1, 0.1, 0.9, 1.0)
 UNKNOWN = "unknown key (did you mean 'size'?); allowed: name, size, few."
@@ -148,3 +148,8 @@ def test_a_misspelled_argument_is_one_sentence_with_the_nearest_name(call, says)
         call(ChecklistReward(store=False))
     said = str(refused.value)
     assert says in said and ("allowed: " in said or "; see help(" in said) and "primary_metric" not in said
+
+
+def test_at_most_two_names_are_suggested():
+    assert nearest("timout", ["timeout", "timeouts", "timer", "size"]) == " (did you mean 'timeout' or 'timeouts'?)"
+    assert nearest("timout", ["size"]) == ""

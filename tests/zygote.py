@@ -15,6 +15,7 @@ process that has such a program run in a fork, passes signals on to it, and ends
 import atexit
 import contextlib
 import fcntl
+import functools
 import gc
 import json
 import os
@@ -209,6 +210,8 @@ def serve(listening: socket.socket) -> None:
             with contextlib.suppress(ImportError, RuntimeError):
                 getattr(sys.modules[module], name)
     warnings.resetwarnings()
+    if accelerate := sys.modules.get("accelerate.utils.imports"):  # as in conftest.py
+        accelerate._is_package_available = functools.cache(accelerate._is_package_available)
     gc.collect()
     gc.freeze()  # else every collection of a fork copies what the imports have made
     gc.enable()

@@ -203,17 +203,21 @@ def _build_smollm2(name: str, folder: Path) -> None:
 
 @contextmanager
 def _parsed_once() -> Iterator[None]:
-    """Parse a GGUF file once: transformers does it anew for the configuration, the weights and the tokenizer, and each
-    takes ten seconds. The progress bar of the conversion becomes one of transformers, which can be hidden."""
+    """Parse a GGUF file once, and make its table of tensor names once.
+
+    transformers parses it anew for the configuration, the weights and the tokenizer, which takes ten seconds each, and
+    makes the table anew for each part of the model. The progress bar of the conversion becomes one of transformers,
+    which can be hidden.
+    """
     gguf: Any = import_module("gguf")
     conversion: Any = import_module("transformers.modeling_gguf_pytorch_utils")
-    reader, bar = gguf.GGUFReader, conversion.tqdm
-    gguf.GGUFReader = lru_cache(1)(reader)
+    reader, names, bar = gguf.GGUFReader, gguf.get_tensor_name_map, conversion.tqdm
+    gguf.GGUFReader, gguf.get_tensor_name_map = lru_cache(1)(reader), lru_cache(1)(names)
     conversion.tqdm = import_module("transformers.utils.logging").tqdm
     try:
         yield
     finally:
-        gguf.GGUFReader, conversion.tqdm = reader, bar
+        gguf.GGUFReader, gguf.get_tensor_name_map, conversion.tqdm = reader, names, bar
 
 
 def packaged_key(name: str) -> str:

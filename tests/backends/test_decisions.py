@@ -109,7 +109,7 @@ def test_a_server_without_decisions_is_one_sentence_that_names_the_alternative(f
     scorer = ChecklistScorer("valid", backend="decisions", base_url=fault_server, store=False)
     with pytest.raises(ModelError, match=r"does not answer decisions for 'valid' at .* use backend='openai'"):
         scorer.score(["Is it fine (yes)?"], "A text.")
-    with pytest.raises(ModelError, match=r"status 501.*use backend='openai'"):
+    with pytest.raises(ModelError, match=r"at [/a-z ]+ \(status 501.*use backend='openai'"):
         DecisionsBackend("501", both(fault_server), **SETTINGS).read([group("A text.")])
 
 

@@ -218,8 +218,7 @@ def step(model, names) -> None:
             weight.requires_grad_(True).add_(0.01 * torch.randn_like(weight))
 
 
-@pytest.mark.parametrize("ask", ["read", "generate"])
-@pytest.mark.parametrize("trainable", [True, False], ids=["trainable from the start", "later"])
+@pytest.mark.parametrize(("ask", "trainable"), [("read", True), ("generate", False)], ids=["read", "generate, later"])
 @pytest.mark.parametrize(
     ("adapter", "trained", "refused"),
     [
@@ -232,6 +231,7 @@ def step(model, names) -> None:
     ],
 )
 def test_a_judge_that_is_trained_is_refused_at_its_next_use(ask, trainable, adapter, trained, refused):
+    """Whether its weights are trainable from the start or become so later."""
     model = policy()
     model.add_adapter("ref", model.peft_config["default"])
     for name, weight in model.named_parameters():

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image as Pillow
 
 from checklist_rewards.backends.openai.client import Connection
-from checklist_rewards.backends.openai.limits import Limiter, Permit
+from checklist_rewards.backends.openai.limits import Limiter, Permit, estimated_tokens
 from checklist_rewards.backends.openai.wire import Failure, no_connection
 from checklist_rewards.backends.servers import Settings
+from checklist_rewards.images import image_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from tests.backends.test_openai_replicas import detector
 from tests.clock import run
@@ -522,3 +524,8 @@ def test_a_request_to_one_replica_waits_as_long_as_that_replica_asks():
         return outcome
 
     assert run(asked()) == {} and attempts == [(0.0, 1), (pytest.approx(WAIT), 1)]
+
+
+def test_an_image_counts_by_its_pixels():
+    image = image_of(Pillow.new("RGB", (750, 100), "red"))
+    assert (estimated_tokens(f"What is {image.mark}?"), estimated_tokens("What is it?")) == (104, 2)

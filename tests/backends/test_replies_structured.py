@@ -6,7 +6,14 @@ import pytest
 from pydantic import BaseModel
 
 from checklist_rewards.backends import Engine, Reply, Sampling
-from checklist_rewards.backends.replies import NoReply, ask, extract_json, json_values, sample_values
+from checklist_rewards.backends.replies import (
+    NoReply,
+    _parsed,
+    ask,
+    extract_json,
+    json_values,
+    sample_values,
+)
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from tests.generators.fakes import Replies
@@ -155,3 +162,10 @@ def test_brackets_that_cannot_begin_a_value_are_not_tried(text, monkeypatch):
     monkeypatch.setattr(json.JSONDecoder, "raw_decode", lambda self, s, at: tried.append(at) or ({}, at + 1))
     assert json_values(text) == [] and not tried
     assert len(json_values(text + '{"a": 1}')) == 1 and len(tried) == 1
+
+
+@pytest.mark.parametrize(("reason", "cut"), [("length", "; it was cut off at max_tokens=20."), ("stop", ".")])
+def test_an_unreadable_reply_is_called_cut_off_only_if_it_was(reason, cut):
+    with pytest.raises(GenerationError) as failed:
+        _parsed(Reply("no value", reason), Names, 20)
+    assert str(failed.value) == f"the reply cannot be read: there is no JSON object in it{cut}"

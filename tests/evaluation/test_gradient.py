@@ -38,6 +38,19 @@ def test_figures_by_hand():
     )
 
 
+def test_an_item_that_was_answered_once_has_no_pass_rate():
+    forecast = GradientForecast()
+    read = [Verdict({"yes": 0.9, "no": 0.1}), *[Verdict(unanswered="timeout")] * 2]
+    once = score_checklist(CHECKLIST, read, Aggregation(min_answered=0.0))
+    for scores in (once, score(0.1, 0.9, 0.9), score(0.9, 0.9, 0.9)):
+        forecast.add("a", scores, 10)
+    for scores in (once, once):
+        forecast.add("b", scores, 10)
+    forecast.add("b", score(0.9, 0.1, 0.9), 10)
+    report = forecast.report()
+    assert (report.all_pass, report.none_pass, report.varying) == pytest.approx((3 / 4, 0, 1 / 4))
+
+
 def test_smaller_groups_than_were_sampled():
     forecast = GradientForecast(size=2)
     for number in range(40):

@@ -76,9 +76,10 @@ def install(home: Path, steps: Sequence[str]) -> str | None:
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
         return None
     shutil.rmtree(home, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", home], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     for step in (*steps, "pytest==9.2.0", f"--editable {REPO}"):
-        command = [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command: list[str | Path] = [sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install"]
+        command += ["--quiet", "--disable-pip-version-check"]
         try:
             done = subprocess.run(
                 [*command, *step.split()], capture_output=True, text=True, timeout=STEP_SECONDS, env=environment()

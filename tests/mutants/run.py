@@ -4,7 +4,8 @@ A mutant is one change by an operator of cosmic-ray (another comparison, a numbe
 copy of this repository. It is *killed* if a test of the module fails or does not end, and *survived* otherwise: then a
 wrong program would pass. Some survivors are equivalent to the original; that is for a reader to decide. The tests of
 `scores/tally.py` are `tests/scores/test_tally.py` or, if that does not exist, the files of `tests/scores` that name
-the module. A mutant that survives them meets all tests of the folder. Slow tests do not run.
+the module. A mutant that survives them, or that only slow tests of the module could kill, meets all tests of the
+folder. Slow tests do not run. Beside other work, a run of tests that is slow may count as a hang, which is printed.
 
     python tests/mutants/run.py --number 30 --seed 1
     python tests/mutants/run.py --number 30 --seed 1 scores judges/panel.py
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mutant in mutants:
             if mutant.module not in seconds:
                 started = time.monotonic()
-                passes = tested(copy, tests_of(mutant.module), 10 * LIMIT) == "survived"
+                passes = tested(copy, tests_of(mutant.module), 10 * LIMIT) != "killed"
                 seconds[mutant.module] = time.monotonic() - started if passes else None
             result, change = "undecided", "the tests of this module fail without a mutant"
             if (unchanged := seconds[mutant.module]) is not None:
@@ -158,7 +159,7 @@ def outcome(copy: Path, mutant: Mutant, limit: float) -> tuple[str, str]:
     lines = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[:2] in ("- ", "+ ")]
     others = tuple(sorted(set(folder_of(mutant.module)) - set(tests_of(mutant.module))))
     result = survives(copy, mutant.module, after, tests_of(mutant.module), limit)
-    if result == "survived" and others and (unchanged := seconds_of(copy, others)) is not None:
+    if result != "killed" and others and (unchanged := seconds_of(copy, others)) is not None:
         result = survives(copy, mutant.module, after, others, max(LIMIT, TIMES * unchanged))
     return result, "\n".join(lines)
 
@@ -191,6 +192,7 @@ def tested(copy: Path, names: Sequence[str], limit: float) -> str:
             [*command, *names], cwd=copy, env=settings, timeout=limit, capture_output=True
         ).returncode
     except subprocess.TimeoutExpired:
+        print(f"no end after {limit:.0f} s:", *names, flush=True)
         return "killed"
     return {0: "survived", 5: "undecided"}.get(status, "killed")
 

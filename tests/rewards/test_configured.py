@@ -52,6 +52,7 @@ def test_the_yaml_file_may_shape_the_reward(config):
         ("shaping: clipped\n", "reward.yaml: shaping must be a list of steps"),
         ("shaping: [{name: gate, how: add}]\n", "reward.yaml: shaping, step 1 .gate.: how: .* got 'add'"),
         ("retries: -1\n", "reward.yaml:1: retries=-1 is not allowed"),
+        ("name: ''\n", "reward.yaml(:1)?: name='' is not allowed; use a string other than"),
         ("keep_thinking: 'no'\n", "reward.yaml:1: keep_thinking='no' is not known; allowed: False, True"),
         ("thinking_opened: 1\n", "reward.yaml:1: thinking_opened=1 is not allowed"),
         (
@@ -59,6 +60,10 @@ def test_the_yaml_file_may_shape_the_reward(config):
             r"reward.yaml:2: thinking_tags=\['<r>'\] is not allowed; it must be two",
         ),
         ("model: pocket\nthinking_tags: 5\n", "reward.yaml:2: thinking_tags=5 is not allowed; it must be two strings"),
+        (
+            "model: pocket\nthinking_tags: ab\n",
+            "reward.yaml:2: thinking_tags='ab' is not allowed; it must be two string",
+        ),
         (
             "model: pocket\nthinking_tags: {<r>: 1, </r>: 2}\n",
             "reward.yaml:2: thinking_tags={.*} is not allowed; it must",
