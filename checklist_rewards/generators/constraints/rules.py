@@ -181,7 +181,7 @@ def counts(clause: Clause) -> Iterator[Found]:
             continue
         elif found.how == "" and (reason := _unclear(clause, match, name, found.low or 0)) is not None:
             if reason:
-                yield Found(start, end, reason=reason)
+                yield _bounded(start, end, name, found, reason=reason)
         elif name == "characters" and max(found.low or 0, found.high or 0) < 20:
             continue
         elif name == "words" and view.search(_LEFT_OUT):
