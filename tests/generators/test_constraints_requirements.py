@@ -116,6 +116,34 @@ def test_the_evidence_is_in_the_prompt_and_the_check_is_valid():
                 assert found.reason
 
 
+COMPARISONS = {
+    "at_least": "at the least, at the very least, at a minimum, as a minimum, minimum, or more, +, or longer",
+    "at_most": "at the most, at the very most, at a maximum, as a maximum, max., tops, or fewer, or less, or under",
+    "": "give or take, give or take one, or so, or thereabouts, -ish, - or six -, plus or minus one, +/- 1, ± 1, "
+    "ideally, preferably, if possible, if you can, or ten, up to ten, ballpark, roughly, more or less, on average, "
+    "and up, and above, and counting, as a guideline, as a rule of thumb, as an upper limit, as a floor, at best, "
+    "at a stretch, at the outside, at the absolute most, at a time, to start with, for starters, so to speak, "
+    "no less, no more, and no fewer, but not more, and nothing more, plus a few, (max), (at least), "
+    "(or more), [min], - max",
+}
+"""Comparisons after a number, with the bound that they may give it."""
+BOUNDS = {"at_least", "at_most", "exactly"}
+COUNTED = ("sentences", "paragraphs", "bullet points", "emojis", "commas", "hashtags", "placeholders", "words")
+
+
+@pytest.mark.parametrize("bound", COMPARISONS)
+@pytest.mark.parametrize("link", [" ", ", "])
+def test_a_number_with_a_comparison_is_never_exact(bound, link):
+    counted = [f"Write a story with five {thing}{{}}." for thing in COUNTED]
+    counted += ['Use the word "sea" five times{}.', "Use commas twice{}.", "The number of sentences should be 5{}."]
+    wrong = []
+    for phrase in COMPARISONS[bound].split(", "):
+        for prompt in (text.format(f"{'' if phrase == '-ish' else link}{phrase}") for text in counted):
+            checks = [found.check for found in find_requirements(prompt) if found.check]
+            wrong += [prompt for check in checks if any(name in check for name in BOUNDS - {bound})]
+    assert wrong == []
+
+
 @pytest.mark.parametrize(
     ("prompt", "passes", "fails"),
     [
@@ -160,6 +188,8 @@ def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named)
         "1: " * 220 + "each 5 sentences. ",
         "<text> </b> Use 5 words. ",
         "[BEGIN A] Use 5 words. ",
+        "A) Use 5 words. B) ",
+        "Essay: The essay must have 5 words. ",
         'a"""\nUse 5 words. ',
         "---\nUse 5 words. ---\n",
         "cats must and " * 45 + "use 5 words. ",

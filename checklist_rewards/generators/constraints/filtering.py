@@ -133,7 +133,7 @@ _THEN = re.compile("[a,k]*5(?:[yia@]|$)")
 _AND_PART = re.compile("[,k]+[dDg]*p|[^:]*k(?:[D#][gu]{0,2}[rp]|#~)")
 """Another part or text: "and a title of", "and 3 about dogs"."""
 _OTHER_TEXT = re.compile(
-    r"[j!]|5[dDg]*[u@y]i[otcn]|[nNM][^:]*l[^,:]*[otcwvb<>]|[RSg][^:]*:|\^b,|[nM],|^[ak,#\-]*n[dry]"
+    r"[j!]|5[dDg]*[u@y]i[otcn]|[nNM][^:]*l[^,:]*[otcwvb<>]|[RSg][^:]*:|Q[ka]+:|\^b,|[nM],|^[ak,#\-]*n[dry]"
 )
 """A report, another task, a text after a colon."""
 _OTHER_SUBJECT = re.compile(
@@ -172,16 +172,17 @@ _CODE_WORDS = frozenset(
     "test tests parser linter liner component class hook".split()
 )
 _TAKEN_BACK_WORDS = (
-    "if take strict hard firm hurt matter sweat kidding happy seriously okay ok fine alright acceptable".split()
+    "if strict hard firm hurt matter sweat kidding happy seriously okay ok fine alright acceptable".split()
 )
 _TAKEN_BACK = re.compile(
-    r"\bif [^.;\n]{0,60}\b(?:use|up to|longer)\b|\b(?:if you can't|give or take|happy with|sweat it|just kidding)\b"
+    r"\bif [^.;\n]{0,60}\b(?:use|up to|longer)\b|\b(?:if you can't|happy with|sweat it|just kidding)\b"
     r"|\bnot (?:a |an |so )?(?:strict|hard|firm)\b|(?:won't|doesn't) (?:hurt|matter)|too seriously"
     r"|\b(?:\d+|more|longer|shorter|less|fewer)\b[^.;\n]{0,25}(?:\b(?:is|are|be)|'s) (?:also )?"
     r"(?:okay|ok|fine|alright|acceptable)\b|\b(?:okay|ok|fine|alright) (?:if|to)\b[^.;\n]{0,40}\b(?:more|longer|less"
     r"|shorter|fewer|over|exceed)\b"
 )
 """What another sentence says of a limit that is none."""
+_SUBJECT = re.compile("dr(?=a*[mMbv])")
 _WHOLE_TEXT = re.compile(r"\b(?:entire|whole|total|altogether)\b")
 _READ = re.compile(r"\b(?:read|think|look|consider)\b")
 _SEVERAL_WORDS = "title headline second then followed afterwards after also version versions time plus".split()
@@ -364,8 +365,17 @@ def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) ->
         if several and not (several["task"] and _READ.search(view.text, 0, several.start())):
             return A_PART
     left = clause.symbols[: found.start]
+    subject = _SUBJECT.search(left)
+    if subject and clause.words[subject.start()] in ("the", "this") and clause.words[subject.end() - 1] in view.named:
+        return A_PART
     if kind == "json" and _EXPLAINED.search(right):
         return A_PART
+    if (
+        kind == "paragraphs"
+        and "at_least" not in (found.check or ())
+        and (re.search("#g*C[,k]+$", left) or re.match("[,k]+#g*C", right))
+    ):
+        return A_PART  # a block of bullet points is one more
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
     before = (clause.header + left[form.task :]).rpartition(",")[2]

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from checklist_rewards.backends import Messages, Progress
@@ -17,7 +18,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
 from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
-from checklist_rewards.generators.constraints.filtering import SIZES, Found, decide
+from checklist_rewards.generators.constraints.filtering import A_PART, SIZES, Found, decide
 from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement
 from checklist_rewards.generators.constraints.strings import RULES
 from checklist_rewards.images import words_of
@@ -33,8 +34,16 @@ def find_requirements(prompt: str) -> list[Requirement]:
     prompt = words_of(prompt)
     found: dict[str, Requirement] = {}
     for clause in PromptText(prompt).clauses():
-        for thing in _things(clause):
-            if (requirement := decide(clause, thing)) is not None:
+        decided = [(thing, decide(clause, thing)) for thing in _things(clause)]
+        checks = [requirement.check for _, requirement in decided if requirement]
+        parts: set[tuple[str, str]] = set()
+        for thing, requirement in decided:
+            sides = _sides(thing)
+            if not requirement or not requirement.check:
+                parts |= sides
+            elif sides and (sides & parts or checks.count(requirement.check) > 1):
+                requirement = replace(requirement, check=None, question="", reason=A_PART)
+            if requirement is not None:
                 check = requirement.check or {}
                 key = check if check.get("type") != "repeats_prompt" else "repeats_prompt"
                 found.setdefault(repr(key or (requirement.start, requirement.reason)), requirement)
@@ -46,6 +55,15 @@ def find_requirements(prompt: str) -> list[Requirement]:
         reason = f"it contradicts {prompt[kept[other].start : kept[other].end]!r}"
         kept[n] = Requirement(kept[n].start, kept[n].end, None, reason=reason)
     return kept
+
+
+def _sides(thing: Found) -> set[tuple[str, str]]:
+    """What the check of a size counts, with the sides on which it is bounded. A second bound on the same side of a
+    clause is about another text: "a headline of at most 8 words and a text of at most 50"."""
+    check = thing.check or {}
+    if thing.kind not in SIZES or check in _WEAK or check.get("exactly") == 0:
+        return set()
+    return {(thing.kind, side) for side in ("at_least", "at_most") if side in check or "exactly" in check}
 
 
 _WEAK = ({"type": "json"}, {"type": "bullets", "at_least": 1})

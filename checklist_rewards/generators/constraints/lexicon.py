@@ -59,14 +59,19 @@ WORDS = {
     "H": "number_of total_number_of",
     "V": "word_count word_limit length_limit character_limit sentence_limit length",
     # how many
-    "G": "at_least a_minimum_of minimum minimum_of min no_fewer_than no_less_than >= ≥ nothing_less_than",
-    "L": "at_most at_the_most a_maximum_of a_maximum_length_of maximum maximum_of max up_to no_more_than "
-    "not_more_than no_longer_than nothing_longer_than within <= ≤ a_limit_of limit_of",
-    "O": "more_than greater_than longer_than over above exceed exceeds exceeding >",
-    "U": "fewer_than less_than shorter_than under below <",
+    "G": "at_least at_the_least at_the_very_least at_minimum at_a_minimum at_the_minimum as_a_minimum a_minimum_of "
+    "minimum minimum_of min min_of no_fewer_than no_less_than more_than_or_equal_to greater_than_or_equal_to >= ≥ "
+    "nothing_less_than",
+    "L": "at_most at_the_most at_the_very_most at_maximum at_a_maximum as_a_maximum a_maximum_of a_maximum_length_of "
+    "maximum maximum_of max max_of up_to no_more_than not_more_than no_longer_than nothing_longer_than within "
+    "inside_of less_than_or_equal_to fewer_than_or_equal_to <= ≤ a_limit_of limit_of",
+    "O": "more_than greater_than longer_than over above exceed exceeds exceeding in_excess_of upwards_of upward_of "
+    "north_of >",
+    "U": "fewer_than less_than shorter_than under below south_of <",
     "E": "exactly precisely exact just only nothing_but",
     "B": "between from anywhere_between somewhere_between in_the_range_of ranging_from",
-    "A": "approximately roughly nearly almost circa approx ~ close_to on_average an_average_of",
+    "A": "approximately roughly nearly almost circa approx ~ ≈ ± +_/_- close_to on_average an_average_of ish or_so "
+    "or_thereabouts give_or_take plus_or_minus so_to_speak for_starters ballpark a_ballpark_of",
     "P": "or_more + or_above or_longer or_over or_higher or_greater",
     "F": "or_fewer or_less or_below or_under or_shorter tops",
     # who does what
@@ -132,7 +137,7 @@ WORDS = {
     "clause statute tips complained suggested in_which find reminder system_prompt asks_that want_you_to_help "
     "guess remind warn advise instruct urge encourage convince telling informing instructing advising",
     "u": "made_of mark_of check_out in_may",
-    "%": "percent more fewer additional extra",
+    "%": "percent more fewer less additional extra",
     "h": "how why what where when_to",
     "!": "how_to where_to",
     "8": "such_as like e.g. i.e. e.g i.e for_example for_instance namely",

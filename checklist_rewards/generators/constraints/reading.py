@@ -16,6 +16,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from checklist_rewards.generators.constraints.amounts import VALUES, number, number_at
@@ -50,12 +51,15 @@ _BLOCKS = {
     '"""': re.compile(r'(?ms)^"""\n.*?\n"""'),
     "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
     "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]{0,40}\].*?(?:\[END|\Z)"),
+    "B": re.compile(
+        r"(?ms)(?:\bA\)|^A\.) .{0,300}?(?:\bB\)|^B\.) [^\n.?!]*(?:[.?!]?\s*(?:\(?[C-H]\)|^[C-H]\.) [^\n.?!]*)*"
+    ),
 }
-"""Code blocks, lines that quote a message, texts in tags and between lines."""
+"""Code blocks, lines that quote a message, texts in tags and between lines, options of a question."""
 _TREATING = (
     "fix correct translate improve proofread edit summarize summarise classify convert paraphrase rephrase rewrite "
     "reword rate evaluate analyze analyse critique check review shorten simplify rank judge grade parse turn "
-    "continue compare add choose".split()
+    "continue compare add".split()
 )
 """Verbs of tasks whose object is a text that is given."""
 _REQUEST = (
@@ -64,7 +68,7 @@ _REQUEST = (
 _TREATS = re.compile(_REQUEST, re.IGNORECASE)
 _SENTENCE = re.compile(r"[.!?:]\s+")
 _ANNOUNCES = re.compile(
-    r"(?i)\b(?:this|these|following|below|my|here are|paste|best|correct)\b"
+    r"(?i)\b(?:this|these|following|below|my|here are|paste)\b"
     r"|\bthe (?:conversation|transcript|chat|story|user)\W*$|^\W*\w+ (?:in)?to \w+\W*$"
 )
 _RULES = re.compile(
@@ -80,6 +84,11 @@ _INLINE = re.compile(
 _TEXT_LABEL = re.compile(
     r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment)s?\W{0,3}(?::|$)"
 )
+_NAMED = re.compile(
+    r"(?mi)^\W{0,6}\w+\W{0,3}:(?=\s*\S)"
+    r"|\b(?:grade|rate|judge|evaluate|score|assess|classify) (?:the|this|my) (?:[\w-]+ ?){1,3}"
+)
+_KEYS = {"json", "key", "keys", "field", "fields", "column", "columns", "property", "properties"}
 _TASK_LABEL = re.compile(
     r"(?i)\W{0,6}(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b"
 )
@@ -105,7 +114,7 @@ _APART = bytes(n if n < 128 and (chr(n).isalnum() or n in (1, 39)) else 32 for n
 """Every character that no word contains becomes a space."""
 _TOKEN = re.compile(
     r"((?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_][\w'#]*|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
-    r"|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥/~\[\]])"
+    r"|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]])"
 )
 LONGEST_CLAUSE = 700
 """Number of characters of a clause that rules read. A longer one gives no item, so prompts take linear time."""
@@ -234,6 +243,13 @@ class PromptText:
         self.ends = self._ends_of_clauses(cased, outer)
         """The ends of the clauses, without that of the text."""
         self._found: dict[int, re.Match[str] | None] = {}
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """Names of texts that are not the response: those of labels, of what a task judges, and of keys."""
+        found = " ".join(match.group() for match in _NAMED.finditer(self.prompt)).lower()
+        keys = [] if _KEYS.isdisjoint(self.words) else [value for one in self.quoted.values() for value in one.values]
+        return frozenset([*re.findall(r"\w+", found), *map(str.lower, keys)])
 
     def search(self, expression: re.Pattern[str], words: Iterable[str] = ()) -> re.Match[str] | None:
         """The first match of a pattern in the masked text, which is searched once, if it has one of the words."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from checklist_rewards.generators.constraints.amounts import TIMES, Amount, amount, number
+from checklist_rewards.generators.constraints.amounts import Amount, amount, number
 from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found, negations_in
 from checklist_rewards.generators.constraints.lexicon import LANGUAGES
 from checklist_rewards.generators.constraints.reading import Clause, Spec
@@ -19,19 +19,25 @@ from checklist_rewards.generators.constraints.things import THINGS, thing_at
 
 _AMOUNT = (
     r"(?P<limit>c[dgryH]*i)?(?P<how>[GLOUEAB](?:a?[EGLOU])?|~(?=[dD]?#))?[dD]?(?P<n>#)(?:(?P<to>[-ikl]|a)(?P<m>#))?"
-    r"(?P<post>[PFL])?(?:,?k?(?P<how2>[GLOU])(?P<n2>#))?"
+    r"(?P<post>[PFGL])?(?:,?k?(?P<how2>[GLOU])(?P<n2>#))?"
 )
+_OPEN = re.compile("[,k-]*(?:l|[nN]?[dD#]*[%GLOUPFA](?![adD]*(?:x|#-?[gurfd6WSCKTX]))|i[<>]|(?P<word>[i~ua6]))")
+_OPENING = ("at", "as", "up", "counting", "nothing", "being", "plus")
+"""What follows a number that is not meant exactly: a comparison of no other number, "as a rule of thumb"."""
+_ROUGH = {"some", "inside"}
+_ABOUT = Amount(None, None, "A")
 _TIMES = re.compile(
     r"(?P<what>[dDg]*(?:W[,:]?(?:Q|[u1]u?)|K[,:]?[Q1D@]|Q|C))(?P<mid>[mMnb6vaidgry2~,]*?)"
-    rf"(?:(?P<xhow>[GLOUEA])?(?P<x>x)(?P<xpost>[PFL])?|{_AMOUNT}g?X(?P<post2>[PFL])?)e?"
+    + _AMOUNT.replace("#", "[#x]")
+    + r"(?:g?X(?P<post2>[PFGL](?![dD]?#))?|(?<=x)|(?<=x[PFGL]))e?"
 )
 _MEASURE = re.compile(
     r"(?:H[dg]*(?P<unit>[WSC])|(?P<how0>[GL]?)-?(?P<limit0>V))(?P<mid>[:idDgrmMnb6tav,y]*)"
     rf"{_AMOUNT}(?:-?(?P<unit2>[WS]))?"
 )
 _COUNT = re.compile(
-    _AMOUNT + r"(?P<dash>-?)(?P<what>[gdfur6]*?)(?P<unit>[WSCKT])(?P<post2>[PFLG])?"
-    r"(?:,?k?(?P<how3>[GLOU])(?P<n3>#)(?!-?[guCWSKT]))?"
+    _AMOUNT + r"(?P<dash>-?)(?P<what>[gdfur6]*?)(?P<unit>[WSCKT])(?P<post2>[PFGL](?![dD]?#))?"
+    r"(?:,?k?(?:(?P<how3>[GLOU])(?P<n3>#)|(?P<n4>#)(?P<how4>[GL]))(?!-?[guCWSKT]))?"
 )
 
 
@@ -44,23 +50,32 @@ def _amount(clause: Clause, match: re.Match[str]) -> Amount:
 
     how = (groups["how"] or "")[-1:]
     if (groups["how"] or "")[:1] == "A" or (how == "~" and value("how") in ("about", "around")):
-        return Amount(None, None, "A")
+        return _ABOUT
     first = number(value("n"))
     if groups["m"] is not None:
         last, to = number(value("m")), value("to")
         if last <= first or to not in ("-", "to", "and", "or") or (to == "or" and last != first + 1):
-            return Amount(None, None, "A")
+            return _ABOUT
         return Amount(first, last, "R" if how in ("", "B", "E") and (to != "and" or how == "B") else "A")
-    found = amount("" if how in "B~" else how, first)
     if groups.get("limit") and not how:
-        found = amount("L", first)
+        how = "L"
     post = groups.get("post") or groups.get("post2")
     if post and how in ("", "E"):
-        found = amount({"P": "G", "F": "L"}.get(post, post), first)
-    for n in "23":
+        how = {"P": "G", "F": "L"}.get(post, post)
+    found = amount(how.strip("~"), first)
+    for n in "234":
         if groups.get(f"n{n}") is not None:
             found = found.joined(amount(groups[f"how{n}"], number(value(f"n{n}"))))
-    return found
+    return _ABOUT if how == "B" or (not found.how and _open(clause, match)) else found
+
+
+def _open(clause: Clause, match: re.Match[str]) -> bool:
+    """Whether words around a number without a comparison may be one."""
+    start, after = match.start(), _OPEN.match(clause.symbols, match.end())
+    if after and (after["word"] is None or clause.words[after.start("word")] in _OPENING):
+        return True
+    before = clause.words[max(start - 1, 0) : match.start("n")]
+    return not _ROUGH.isdisjoint(before) or re.search("B#[gu]*[WSC][ik]$", clause.symbols[:start]) is not None
 
 
 def _bounded(start: int, end: int, name: str, found: Amount, spec: Spec | None = None, **settings: Any) -> Found:
@@ -75,11 +90,7 @@ def _bounded(start: int, end: int, name: str, found: Amount, spec: Spec | None =
 def times(clause: Clause) -> Iterator[Found]:
     """How often a word, a letter or a mark occurs."""
     for match in _TIMES.finditer(clause.symbols):
-        if match["x"]:
-            n = TIMES[clause.words[match.start("x")]]
-            found = amount({"P": "G", "F": "L"}.get(match["xpost"] or "", match["xhow"] or ""), n)
-        else:
-            found = _amount(clause, match)
+        found = _amount(clause, match)
         found = found if found.how else found._replace(high=None)
         verb, negations = bool(set("mMb6v2n") & set(match["mid"])), negations_in(match["mid"])
         for spec in _target(clause, match):
@@ -170,7 +181,7 @@ def counts(clause: Clause) -> Iterator[Found]:
             continue
         elif found.how == "" and (reason := _unclear(clause, match, name, found.low or 0)) is not None:
             if reason:
-                yield Found(start, end, reason=reason)
+                yield _bounded(start, end, name, found, reason=reason)
         elif name == "characters" and max(found.low or 0, found.high or 0) < 20:
             continue
         elif name == "words" and view.search(_LEFT_OUT):

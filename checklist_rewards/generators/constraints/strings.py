@@ -12,6 +12,8 @@ from checklist_rewards.generators.constraints.reading import Clause, Spec, Strin
 from checklist_rewards.generators.constraints.rules import counts, language, measures, times, without
 from checklist_rewards.generators.constraints.things import THINGS, regex_check, thing_at
 
+_NOT_LITERAL = re.compile(r"\n|\.\.\.|…|\[[^\]]*[a-z]|__")
+"""Several lines, or places that a response fills: "In conclusion, ...", "Dear [name]"."""
 _PLACED = re.compile(r"(?P<verb>[<>])[dagryWf]*?(?:i[dry]+?)?i[dDgaEW,:SKrtbyi]*$")
 _LAST = re.compile(r"[ga]*(?P<f>f)[WSut](?:i[dg]*r)?(?P<is>[mM]+[an]*[b6]*|6)[gda,:]*$")
 
@@ -22,7 +24,7 @@ def quoted_strings(clause: Clause) -> Iterator[Found]:
         if symbol != "Q":
             continue
         given = clause.given(at)
-        if any(len(value) > 300 or "\n" in value for value in given.values):
+        if any(len(value) > 300 or _NOT_LITERAL.search(value) for value in given.values):
             continue
         before = clause.symbols[:at]
         if placed := _PLACED.search(before):
@@ -141,6 +143,8 @@ def unquoted(clause: Clause) -> Iterator[Found]:
             continue
         if any(not _WORD.fullmatch(word) or set(word.split()) & _FUNCTION for word in words):
             continue
+        if clause.symbols[clause.at(match.start("list"))] == "#":
+            continue  # "words: 50"
         either = " or " in match["list"]
         unclear = any(" " in word for word in words) or (not either and (len(words) > 1) != noun.endswith("s"))
         if unclear and not match["colon"]:
