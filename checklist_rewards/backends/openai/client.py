@@ -367,6 +367,7 @@ class Connection:
         left, attempt = request.patience * settings.deadline, 0
         failed: set[int] = set()
         odd: set[int] = set()  # replicas that reject what another one may accept
+        for_one = request.place is not None and len(self.addresses) > 1  # it cannot tell whether the others are down
         while True:
             permit = await limiter.admit(left)
             if isinstance(permit, Failure):
@@ -376,7 +377,7 @@ class Connection:
             sent: Sent | None = None
             resumes: float | None = None
             try:
-                if (gone := await self._available(session)) is not None:
+                if not for_one and (gone := await self._available(session)) is not None:
                     return self._warn(gone, None)
                 if not await limiter.spend(request.tokens):  # the server asked for a pause meanwhile
                     continue
@@ -398,7 +399,8 @@ class Connection:
                     replicas.released(sent)
                     session.wake()
                 limiter.done(permit, outcome, resumes)
-            if isinstance(outcome, Failure) and outcome.down and sent.probe and replicas.down_since is not None:
+            is_probe = sent.probe and replicas.down_since is not None and not for_one
+            if isinstance(outcome, Failure) and outcome.down and is_probe:
                 continue  # the time of a probe does not count against the request's deadline
             left -= now - sent.at
             if not isinstance(outcome, Failure):
