@@ -615,8 +615,9 @@ def _proxy(address: str) -> str | None:
     if not proxy or proxy_bypass(url.netloc) or _is_excepted(url.hostname or "", proxies.get("no", "")):
         return None
     proxy = proxy if "://" in proxy else f"http://{proxy}"
-    if urlsplit(proxy).scheme not in ("http", "https"):
-        name = next((name for name in os.environ if name.lower() == f"{kind}_proxy"), f"{kind.upper()}_PROXY")
+    if proxy.partition("://")[0].strip().lower() not in ("http", "https"):
+        names = sorted(os.environ, reverse=True)  # of HTTP_PROXY and http_proxy, the latter counts
+        name = next((name for name in names if name.lower() == f"{kind}_proxy"), f"{kind.upper()}_PROXY")
         raise ModelError(
             f"{name}={proxy!r} is not an HTTP proxy, and no other kind is supported; give the address of an HTTP "
             f"proxy, or set NO_PROXY={url.hostname} to connect to {address} directly."
