@@ -3,6 +3,7 @@
 import asyncio
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -324,7 +325,7 @@ FAULTS = {
 
 
 def sent_by(
-    faults, requests: int, *, to_each: bool = False, answer: float = 0.1, **settings
+    faults, requests: int, *, to_each: bool = False, answer: float = 0.1, check=None, **settings
 ) -> tuple[list, list[tuple[float, int]]]:
     """The outcomes of concurrent requests, and the time and replica of each attempt. `faults`: for each replica, which
     fault it has until when; then it answers, in `answer` seconds. A fault takes 0.1 s, and of a slow replica 5 s.
@@ -341,6 +342,7 @@ def sent_by(
     async def all_of_them():
         addresses = [f"http://127.0.0.1:{9 + place}/v1" for place in range(len(faults))]
         connection = Scripted(addresses, "EMPTY", Settings(**{"concurrency": 4, "pause": 0.5} | settings))
+        connection.check = check
         outcomes = await asyncio.gather(
             *(
                 connection.get("/models", None, n) if to_each else connection.post("/chat", {}, prefix=str(n))
@@ -371,13 +373,16 @@ def test_a_server_that_always_limits_its_rate_is_waited_for_once(fault, replicas
     assert max(time for time, _ in attempts) < Settings().deadline + 1
 
 
+@pytest.mark.parametrize("check", [None, lambda models: None])
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_a_server_that_asks_for_no_pause_at_all_gets_one(replicas):
-    """`Retry-After: 0`."""
-    outcomes, attempts = sent_by([[("429 now", 60)]] * replicas, 16)
+def test_a_server_that_asks_for_no_pause_at_all_gets_one(replicas, check):
+    """`Retry-After: 0`, also if the list of models is what a replica is probed with."""
+    outcomes, attempts = sent_by([[("429 now", 60)]] * replicas, 16, check=check)
     assert outcomes == [{}] * 16
-    refused = [time for time, _ in attempts if time < 60]
-    assert len(refused) <= replicas * (4 * replicas * 3 + 60 / 0.25)
+    assert len([time for time, _ in attempts if time < 5]) <= replicas * (4 * replicas * 3 + 5 / 0.25)
+    for replica in range(replicas):
+        times = [time for time, place in attempts if place == replica and 5 < time < 60]
+        assert all(second - first >= 0.25 for first, second in pairwise(times))
 
 
 def test_if_all_replicas_limit_their_rate_all_requests_wait_together():

@@ -488,6 +488,7 @@ class Connection:
         return aside
 
     async def _attempt(self, sent: Sent, request: _Request, seconds: float) -> dict[str, Any] | Failure:
+        outcome: dict[str, Any] | Failure | None = None
         if sent.probe and self.check is not None and len(self.addresses) > 1:
             models = await self._once(sent.place, _Request("/models", None, "data"), _CHECK_SECONDS)
             complaint = None if isinstance(models, Failure) else self.check(models)
@@ -495,8 +496,9 @@ class Connection:
                 why = Unanswered(Reason.BACKEND_ERROR, complaint)
                 models = Failure(why, retry=True, down=True, status=0)
             if isinstance(models, Failure) and models.status in UNAVAILABLE:
-                return models
-        outcome = await self._once(sent.place, request, seconds)
+                outcome = models
+        if outcome is None:
+            outcome = await self._once(sent.place, request, seconds)
         if isinstance(outcome, Failure) and outcome.wait is not None:
             return replace(outcome, wait=max(outcome.wait, min(_SHORTEST_PAUSE, self.settings.pause)))
         return outcome
