@@ -85,7 +85,11 @@ def server_address(base_url: str | None = None) -> str:
         base_url = os.environ.get("OPENAI_BASE_URL") or OPENAI
     if base_url in SERVERS:
         return SERVERS[base_url][0]
-    if not base_url.startswith(("http://", "https://")) or not urlsplit(base_url).netloc:
+    try:
+        is_url = base_url.startswith(("http://", "https://")) and bool(urlsplit(base_url).netloc)
+    except ValueError:  # such as one bracket of an IPv6 address
+        is_url = False
+    if not is_url:
         raise ModelError(
             f"base_url={base_url!r} is not a URL; give one such as 'http://localhost:8000/v1', or "
             f"{' or '.join(map(repr, SERVERS))}."

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import time
 
 import pytest
@@ -282,8 +283,8 @@ def test_known_servers_go_by_name_and_want_their_key(monkeypatch):
         OpenAIBackend("org/model", "openrouter")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert engine_identity("gpt", "openai") == engine_identity("gpt", base_url="https://api.openai.com/v1/")
-    for address in ("localhost", "http://"):
-        with pytest.raises(ModelError, match=f"base_url='{address}' is not a URL"):
+    for address in ("localhost", "http://", "http://[::1:8000/v1", "http://[x]/v1"):
+        with pytest.raises(ModelError, match=re.escape(f"base_url='{address}' is not a URL")):
             engine_identity("gpt", base_url=address)
 
 

@@ -70,6 +70,19 @@ def test_a_proxy_of_another_kind_is_refused_with_its_variable_unless_it_is_not_u
     assert read.unanswered is None
 
 
+def test_of_two_variables_of_one_proxy_the_one_that_counts_is_named(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", DEAD)
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
+    with pytest.raises(ModelError, match="^http_proxy='socks5://127.0.0.1:9' is not an HTTP proxy"):
+        OpenAIBackend(SERVED_NAME, "http://far.example/v1")
+
+
+def test_the_address_of_a_proxy_that_is_no_url_is_in_the_error(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://[::1:9")
+    with pytest.raises(ModelError, match=r"no OpenAI-compatible server responds .*http://\[::1:9"):
+        OpenAIBackend(SERVED_NAME, "http://far.example/v1", attempts=1)
+
+
 @pytest.mark.parametrize("key", ["secret\n", "sec\rret", "\x00"])
 def test_a_key_that_no_header_can_have_is_refused_without_being_shown(key):
     with pytest.raises(ModelError, match="the API key has a character that cannot be sent") as raised:

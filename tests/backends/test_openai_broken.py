@@ -303,6 +303,22 @@ def test_any_value_in_a_decision_is_an_answer_or_a_reason(odd, data, protocol):
     assert (answer.logprobs is None) == (answer.unanswered is not None)
 
 
+@pytest.mark.parametrize("text", ["Cut in an emoji: \ud83d", "\udc80"])
+def test_a_text_with_an_unpaired_surrogate_is_read_and_sampled_from(odd, of_lists, text):
+    ids = sorted({*of_lists.tokens.label_ids("yes"), *of_lists.tokens.label_ids("no")})
+    chats, group = engine(odd), ReadGroup(text, f"{text}. ", (f"{text}?",))
+    odd.odd = {"choices": listed([0], ids)}
+    assert of_lists.read([group], ("yes", "no"))[0][0].unanswered is None
+    odd.odd = CHAT
+    assert chats.read([group], ("yes", "no"))[0][0].label == "yes"
+    [[reply]] = chats.generate([[{"role": "user", "content": text}]], Sampling())
+    assert reply.text == "yes"
+    odd.odd = DECISIONS
+    decisions = DecisionsBackend(MODEL, odd.base_url, protocol="decisions", **ONCE)
+    question = DecisionQuestion("predicate", f"{text}?").text()
+    assert decisions.read([ReadGroup(None, text, (question,))])[0][0].unanswered is None
+
+
 JUDGE = {"judge": "j", "identity": "1"}
 
 

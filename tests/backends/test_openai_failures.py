@@ -72,7 +72,8 @@ def test_a_server_may_ask_for_a_pause_in_seconds_or_by_date():
     assert meaning(429, {}).wait is None
     assert meaning(429, {}, **{"retry-after": "3"}).wait == 3
     assert meaning(503, {}, **{"retry-after-ms": "250"}).wait == 0.25
-    assert meaning(429, {}, **{"retry-after": "soon"}).wait is None
+    for odd in ("soon", "nan", f"Mon, 01 Jan {9**30} 00:00:00 GMT"):
+        assert meaning(429, {}, **{"retry-after": odd}).wait is None
     date = format_datetime(datetime.now(UTC) + timedelta(days=2), usegmt=True)
     assert 86_400 < meaning(429, {}, **{"retry-after": date}).wait <= 2 * 86_400
     past = format_datetime(datetime.now(UTC) - timedelta(seconds=30), usegmt=True)

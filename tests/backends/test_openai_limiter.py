@@ -3,6 +3,7 @@
 import asyncio
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -325,22 +326,31 @@ FAULTS = {
 }
 
 
-def sent_by(faults, requests: int, **settings) -> tuple[list, list[tuple[float, int]]]:
+def sent_by(
+    faults, requests: int, *, to_each: bool = False, answer: float = 0.1, check=None, **settings
+) -> tuple[list, list[tuple[float, int]]]:
     """The outcomes of concurrent requests, and the time and replica of each attempt. `faults`: for each replica, which
-    fault it has until when; then it answers. An attempt takes 0.1 s, and of a slow replica 5 s."""
+    fault it has until when; then it answers, in `answer` seconds. A fault takes 0.1 s, and of a slow replica 5 s.
+    `to_each`: the requests are those of the first call, one to each replica."""
     attempts = []
 
     class Scripted(Connection):
         async def _once(self, place, request, seconds):
             attempts.append((round(now(), 3), place))
             fault = next((fault for fault, until in faults[place] if now() < until), None)
-            await asyncio.sleep(5.0 if fault == "slow" else 0.1)
+            await asyncio.sleep({"slow": 5.0, None: answer}.get(fault, 0.1))
             return FAULTS.get(fault, {})
 
     async def all_of_them():
         addresses = [f"http://127.0.0.1:{9 + place}/v1" for place in range(len(faults))]
         connection = Scripted(addresses, "EMPTY", Settings(**{"concurrency": 4, "pause": 0.5} | settings))
-        outcomes = await asyncio.gather(*(connection.post("/chat", {}, prefix=str(n)) for n in range(requests)))
+        connection.check = check
+        outcomes = await asyncio.gather(
+            *(
+                connection.get("/models", None, n) if to_each else connection.post("/chat", {}, prefix=str(n))
+                for n in range(requests)
+            )
+        )
         session = connection._session
         assert session.limiter.under_way == 0
         assert not any(replica.reads or replica.probing for replica in session.replicas._replicas)
@@ -365,13 +375,16 @@ def test_a_server_that_always_limits_its_rate_is_waited_for_once(fault, replicas
     assert max(time for time, _ in attempts) < Settings().deadline + 1
 
 
+@pytest.mark.parametrize("check", [None, lambda models: None])
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_a_server_that_asks_for_no_pause_at_all_gets_one(replicas):
-    """`Retry-After: 0`."""
-    outcomes, attempts = sent_by([[("429 now", 60)]] * replicas, 16)
+def test_a_server_that_asks_for_no_pause_at_all_gets_one(replicas, check):
+    """`Retry-After: 0`, also if the list of models is what a replica is probed with."""
+    outcomes, attempts = sent_by([[("429 now", 60)]] * replicas, 16, check=check)
     assert outcomes == [{}] * 16
-    refused = [time for time, _ in attempts if time < 60]
-    assert len(refused) <= replicas * (4 * replicas * 3 + 60 / 0.25)
+    assert len([time for time, _ in attempts if time < 5]) <= replicas * (4 * replicas * 3 + 5 / 0.25)
+    for replica in range(replicas):
+        times = [time for time, place in attempts if place == replica and 5 < time < 60]
+        assert all(second - first >= 0.25 for first, second in pairwise(times))
 
 
 def test_if_all_replicas_limit_their_rate_all_requests_wait_together():
@@ -449,6 +462,21 @@ def test_a_server_that_does_not_return_is_given_up_once_for_all_requests_when_th
     said = f"the server at .* is down \\(no response for {patience:g} s; last failure: backend_error: status 503\\)"
     gone = [outcome for outcome in outcomes if re.search(said, str(outcome.unanswered))]
     assert len(gone) == 64 and patience <= max(time for time, _ in attempts) < patience + 1
+
+
+@pytest.mark.parametrize("patience", [10.0, 120.0])
+def test_a_replica_that_returns_within_the_patience_ends_the_wait_although_another_does_not(patience):
+    """Both get their last probe when it ends, and that of the other replica fails first."""
+    outcomes, _ = sent_by([[("503", 10**6)], [("503", patience - 1)]], 64, answer=2.0, failures=4, patience=patience)
+    assert outcomes == [{}] * 64
+
+
+@pytest.mark.parametrize("replicas", [2, 8])
+@pytest.mark.parametrize("failures", [3, 32])
+def test_before_the_first_read_each_replica_gets_a_few_requests_whether_or_not_all_are_down(replicas, failures):
+    outcomes, attempts = sent_by([[("503", 10**6)]] * replicas, replicas, to_each=True, failures=failures)
+    assert all(isinstance(outcome, Failure) for outcome in outcomes)
+    assert len(attempts) == 5 * replicas and max(time for time, _ in attempts) < 10
 
 
 def test_a_failed_probe_is_no_attempt_of_the_request_that_it_was():

@@ -165,6 +165,26 @@ def test_a_server_that_is_gone_is_probed_with_longer_and_longer_pauses_then_give
     assert replicas.failed(replicas.send_to(0, 21.0), 21.0, reason="status 500") and replicas.due() == 22.0
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_server_is_given_up_only_after_the_last_probe_of_each_replica(together):
+    replicas = detector(ADDRESSES[:2], failures=1, patience=10.0)
+    for now in (0.0, 1.0, 3.0, 7.0):
+        for place in (0, 1):
+            replicas.failed(replicas.send_to(place, now), now, reason="status 500")
+    for ends in (10.0, 20.0):  # the patience, and the time in which the server counts as gone
+        first = replicas.choose("key", ends)
+        second = replicas.choose("key", ends) if together else None
+        replicas.failed(first, ends, reason="status 500")
+        assert not replicas.is_gone(ends)
+        second = second or replicas.choose("key", ends)
+        assert {first.place, second.place} == {0, 1}
+        if ends == 10.0:
+            replicas.failed(second, ends, reason="status 500")
+            assert replicas.is_gone(19.9) and replicas.choose("key", 19.9) is None
+    replicas.answered(second)
+    assert replicas.up() == {second.place} and replicas.down_since is None
+
+
 def test_requests_that_were_in_flight_when_a_server_broke_down_do_not_put_off_its_probes():
     replicas = detector(ADDRESSES[:1], failures=1, patience=10.0)
     first, late = replicas.send_to(0, 0.0), replicas.send_to(0, 0.0)

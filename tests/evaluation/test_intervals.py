@@ -216,6 +216,7 @@ def test_few_answers_of_the_rarer_kind_move_the_end_on_the_side_of_the_middle():
     assert ends(300, 15) == [by_wilson(14, 300)[0], by_wilson(5 * 300 / 285, 300)[1]]  # six of them, and at least 5
     assert ends(500, 50) == [by_wilson(49, 500)[0], by_wilson(8 * 500 / 450, 500)[1]]  # ten of them
     assert ends(5000, 50) == list(by_wilson(49, 5000))
+    assert rate_interval(0.02, math.sqrt(0.02 * 0.98 / 300), 15) == pytest.approx(ends(300, 15))
     mirrored = share_interval(0.98, 300, 15, lambda degrees: stats.t.ppf(0.975, degrees))
     assert [1 - end for end in mirrored][::-1] == pytest.approx(ends(300, 15))
     short = share_interval(0.02, 300, 15)  # without scipy

@@ -367,6 +367,7 @@ class Connection:
         left, attempt = request.patience * settings.deadline, 0
         failed: set[int] = set()
         odd: set[int] = set()  # replicas that reject what another one may accept
+        for_one = request.place is not None and len(self.addresses) > 1  # it cannot tell whether the others are down
         while True:
             permit = await limiter.admit(left)
             if isinstance(permit, Failure):
@@ -376,7 +377,7 @@ class Connection:
             sent: Sent | None = None
             resumes: float | None = None
             try:
-                if (gone := await self._available(session)) is not None:
+                if not for_one and (gone := await self._available(session)) is not None:
                     return self._warn(gone, None)
                 if not await limiter.spend(request.tokens):  # the server asked for a pause meanwhile
                     continue
@@ -398,7 +399,8 @@ class Connection:
                     replicas.released(sent)
                     session.wake()
                 limiter.done(permit, outcome, resumes)
-            if isinstance(outcome, Failure) and outcome.down and sent.probe and replicas.down_since is not None:
+            is_probe = sent.probe and replicas.down_since is not None and not for_one
+            if isinstance(outcome, Failure) and outcome.down and is_probe:
                 continue  # the time of a probe does not count against the request's deadline
             left -= now - sent.at
             if not isinstance(outcome, Failure):
@@ -486,6 +488,7 @@ class Connection:
         return aside
 
     async def _attempt(self, sent: Sent, request: _Request, seconds: float) -> dict[str, Any] | Failure:
+        outcome: dict[str, Any] | Failure | None = None
         if sent.probe and self.check is not None and len(self.addresses) > 1:
             models = await self._once(sent.place, _Request("/models", None, "data"), _CHECK_SECONDS)
             complaint = None if isinstance(models, Failure) else self.check(models)
@@ -493,8 +496,9 @@ class Connection:
                 why = Unanswered(Reason.BACKEND_ERROR, complaint)
                 models = Failure(why, retry=True, down=True, status=0)
             if isinstance(models, Failure) and models.status in UNAVAILABLE:
-                return models
-        outcome = await self._once(sent.place, request, seconds)
+                outcome = models
+        if outcome is None:
+            outcome = await self._once(sent.place, request, seconds)
         if isinstance(outcome, Failure) and outcome.wait is not None:
             return replace(outcome, wait=max(outcome.wait, min(_SHORTEST_PAUSE, self.settings.pause)))
         return outcome
@@ -613,8 +617,9 @@ def _proxy(address: str) -> str | None:
     if not proxy or proxy_bypass(url.netloc) or _is_excepted(url.hostname or "", proxies.get("no", "")):
         return None
     proxy = proxy if "://" in proxy else f"http://{proxy}"
-    if urlsplit(proxy).scheme not in ("http", "https"):
-        name = next((name for name in os.environ if name.lower() == f"{kind}_proxy"), f"{kind.upper()}_PROXY")
+    if proxy.partition("://")[0].strip().lower() not in ("http", "https"):
+        names = sorted(os.environ, reverse=True)  # of HTTP_PROXY and http_proxy, the latter counts
+        name = next((name for name in names if name.lower() == f"{kind}_proxy"), f"{kind.upper()}_PROXY")
         raise ModelError(
             f"{name}={proxy!r} is not an HTTP proxy, and no other kind is supported; give the address of an HTTP "
             f"proxy, or set NO_PROXY={url.hostname} to connect to {address} directly."

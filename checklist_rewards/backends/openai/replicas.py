@@ -15,9 +15,9 @@ reads in flight than 1.25 times the mean (consistent hashing with bounded loads;
              wait. A response ends this.
     down     All replicas are aside, and there was no valid response to `failures` requests in a row. Then nothing is
              sent but the probes. A response of any replica ends this.
-    gone     No probe was answered for `patience` seconds, and a last one, sent at their end, was not either. All
-             waiting requests fail, and so do all new requests within the next `patience` seconds. Then probes are
-             sent again.
+    gone     No probe was answered for `patience` seconds, and a last one of each replica, sent at their end, was not
+             either. All waiting requests fail, and so do all new requests within the next `patience` seconds. Then
+             probes are sent again.
 
 A dead server therefore delays a run only once. Then the run ends and lists all missing reads.
 """
@@ -38,7 +38,7 @@ _LONGEST_PAUSE = 15.0
 
 def prefix_key(*parts: str | None) -> str:
     """The key of a prefix: a short hash of its parts."""
-    return blake2b("\0".join(part or "" for part in parts).encode(), digest_size=12).hexdigest()
+    return blake2b("\0".join(part or "" for part in parts).encode(errors="surrogatepass"), digest_size=12).hexdigest()
 
 
 class Sent(NamedTuple):
@@ -221,12 +221,13 @@ class Replicas:
             self.down_since = now
         if self.down_since is None:
             return
-        gives_up = self.down_since + self.patience
-        if probe and now >= gives_up:
-            self._gone_until = now + self.patience
-            for replica in self._replicas:
-                replica.until = self._gone_until
-        elif now < gives_up:
+        gives_up = max(self.down_since + self.patience, self._gone_until)
+        if now >= gives_up:
+            if probe and not any(replica.probing or replica.until <= gives_up for replica in self._replicas):
+                self._gone_until = now + self.patience
+                for replica in self._replicas:
+                    replica.until = self._gone_until
+        else:
             for replica in self._replicas:  # the last probes are sent when the patience ends, and not after it
                 replica.until = min(replica.until, gives_up)
 

@@ -240,7 +240,7 @@ def _wait(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         try:
             seconds = (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
