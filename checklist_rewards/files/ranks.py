@@ -32,12 +32,14 @@ class Starts:
 
     def __init__(self) -> None:
         self._first: dict[str, int] = {}
-        """The first step of each start."""
+        """The first step of each start in training."""
 
     def add(self, row: Row) -> bool:
         """Add a row; returns whether another row may no longer count because of it."""
         step, started = row.data.get("step"), row.data.get("started")
-        if not isinstance(step, int) or not isinstance(started, str) or step >= self._first.get(started, step + 1):
+        if row.data.get("evaluation") or not isinstance(step, int) or not isinstance(started, str):
+            return False
+        if step >= self._first.get(started, step + 1):
             return False
         self._first[started] = step
         return len(self._first) > 1

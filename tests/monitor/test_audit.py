@@ -92,6 +92,17 @@ def test_a_step_of_a_run_that_was_started_again_counts_as_it_was_done_last(tmp_p
     assert [(one.step, [seen.reward for seen in one.seen]) for one in found] == [(n, [r, r]) for n, r in steps]
 
 
+def test_an_evaluation_in_a_process_that_trains_nothing_is_no_start_of_the_run(tmp_path):
+    """`trainer.evaluate()` after the run, in a new process: its state is at step 0."""
+    rows = [log_row(step, 0.1, started="09:00") for step in range(3)]
+    write_jsonl(tmp_path / "rewards.jsonl", *rows, log_row(0, 0.9, started="10:00", evaluation=True))
+    found = observations([tmp_path / "rewards.jsonl"])
+    assert [(one.step, [seen.reward for seen in one.seen]) for one in found] == [(step, [0.1]) for step in range(3)]
+    write_jsonl(tmp_path / "evaluated.jsonl", log_row(0, 0.9, started="10:00", evaluation=True))
+    with pytest.raises(SampleError, match="evaluated.jsonl: no rows of training."):
+        audit([tmp_path / "evaluated.jsonl"])
+
+
 def test_what_has_data_and_no_size_is_not_said_to_have_too_few_steps(tmp_path):
     train(tmp_path, hacked=False, monitor=False, steps=12)
     settings = MonitorConfig(**QUICK | {"start": 3}, max_length_bias=2.0)
