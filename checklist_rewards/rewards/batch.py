@@ -173,9 +173,9 @@ class Call:
         folder = getattr(getattr(self.trainer, "args", None), "output_dir", None)
         if folder is not None:
             functions = getattr(self.trainer, "reward_funcs", None) or ()
-            names = [
-                one.__name__ for one in functions if getattr(getattr(one, "reward", one), stage, None) is not None
-            ]
+            rewards = [getattr(one, "reward", one) for one in functions]  # of a coroutine
+            rewards = [getattr(one, "source", one) for one in rewards]  # of a part
+            names = [one.__name__ for one in rewards if getattr(one, stage, None) is not None]
             path, own_name = Path(folder) / name, re.sub(r"[^\w-]", "_", reward)
             shared = bool(names) and reward != names[0]
             return path.with_suffix(f".{own_name}{path.suffix}") if shared else path

@@ -117,6 +117,17 @@ def test_two_rewards_of_a_trainer_write_files_of_their_own(tmp_path):
     assert starts == ["checklist_reward"]
 
 
+def test_two_split_rewards_of_a_trainer_write_files_of_their_own(tmp_path):
+    scorer = ChecklistScorer(backend=OptionsBackend(finds), store=False)
+    rewards = [ChecklistReward(scorer, name=name, monitor={}) for name in ("first", "second")]
+    parts = [part for reward in rewards for part in reward.split(lambda item: "all", names=["all"])]
+    trainer = Trainer(tmp_path, *parts)
+    for part in parts:
+        step(part, trainer)
+    for name, file in (("first", "monitor.jsonl"), ("second", "monitor.second.jsonl")):
+        assert [one["reward"] for one in read_jsonl(tmp_path / file) if one["kind"] == "start"] == [name]
+
+
 def test_a_trainer_that_passes_its_hooks_and_no_state_is_one_run(tmp_path):
     reward, trainer = both(), Trainer(tmp_path)
     trainer.state = None
