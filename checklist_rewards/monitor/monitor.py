@@ -286,11 +286,11 @@ class Monitor:
             return
         if self.log.path is None:
             self.log = RewardLog(call.file(self.stats.path, _FILE, self.name, "monitor"))
+        if rank() == 0:
+            self.log.write([start_record(self.name, call.step or 0, self._watch)])
         saved = (call.saved or {}).get(self.key)
         if saved:
             self._guard("restore", lambda: self.restore(saved), None)
-        if rank() == 0:
-            self.log.write([start_record(self.name, call.step or 0, self._watch)])
         trainer = call.trainer
         handler = getattr(trainer, "callback_handler", None)
         if trainer is not None and handler is not None and self.callback not in handler.callbacks:

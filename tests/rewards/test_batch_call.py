@@ -13,6 +13,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.batch import trainer_of
 from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.ui.report import read_monitor
 from tests.evolving.fakes import finds
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl
@@ -104,6 +105,14 @@ def test_a_trainer_that_goes_on_from_a_checkpoint_in_the_same_process_restores_i
     again.state.stateful_callbacks |= saved
     step(reward, again)
     assert reward.monitor.state["calls"] == reward.evolving.state["calls"] == 2
+
+
+def test_a_state_that_cannot_be_restored_is_a_failure_of_the_run_that_begins(tmp_path):
+    reward, trainer = both(), Trainer(tmp_path)
+    trainer.state.stateful_callbacks |= {reward.monitor.key: {"watch": None}}
+    step(reward, trainer)
+    [failure] = read_monitor(tmp_path / "monitor.jsonl")["failures"]
+    assert failure["part"] == "restore"
 
 
 def test_two_rewards_of_a_trainer_write_files_of_their_own(tmp_path):
