@@ -107,6 +107,19 @@ def test_a_trainer_that_goes_on_from_a_checkpoint_in_the_same_process_restores_i
     assert reward.monitor.state["calls"] == reward.evolving.state["calls"] == 2
 
 
+def test_a_run_continues_from_states_that_were_restored_by_hand(tmp_path):
+    first, second = both(), both()
+    step(first, Trainer(tmp_path / "first"))
+    second.restore(json.loads(json.dumps(first.state)))
+    assert second.state == first.state
+    for calls, folder in ((2, "second"), (1, "third")):  # the run after that begins anew
+        trainer = Trainer(tmp_path / folder)
+        step(second, trainer)
+        assert second.monitor.state["calls"] == second.evolving.state["calls"] == calls
+        assert trainer.callback_handler.callbacks == [second.callback]
+        assert [one["kind"] for one in read_jsonl(tmp_path / folder / "monitor.jsonl")][0] == "start"
+
+
 def test_a_state_that_cannot_be_restored_is_a_failure_of_the_run_that_begins(tmp_path):
     reward, trainer = both(), Trainer(tmp_path)
     trainer.state.stateful_callbacks |= {reward.monitor.key: {"watch": None}}
