@@ -358,9 +358,13 @@ def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_las
 
 
 def test_a_log_of_evaluations_alone_has_no_training(tmp_path):
-    path = write(tmp_path / "r.jsonl", ({**row, "evaluation": True} for row in reward_rows(2)))
-    [file] = data_of(tmp_path, path)["files"]
-    assert file["training"] is None and file["total"] == 16
+    paths = [
+        write(tmp_path / name, ({**row, "evaluation": True} for row in reward_rows(2)))
+        for name in ("one.jsonl", "other.jsonl")
+    ]
+    data = data_of(tmp_path, *paths)
+    assert [(file["training"], file["total"]) for file in data["files"]] == [(None, 16)] * 2
+    assert data["notes"] == [f"{paths[0]} has no scored rows of training."]
 
 
 def test_a_prompt_with_two_checklists_in_the_dataset_interrupts_the_curves_once(tmp_path):
