@@ -629,7 +629,7 @@ class RewardLog:
         if self.path is None or self._broken:
             return
         try:
-            rank = os.environ.get("RANK", "0")
+            rank = _rank()
             path = self.path if rank == "0" else self.path.with_suffix(f".rank{rank}{self.path.suffix}")
             lines = "".join(json.dumps(record) + "\n" for record in records).encode()
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -647,6 +647,10 @@ class RewardLog:
             )
 
 
+def _rank() -> str:
+    return os.environ.get("RANK", "0")
+
+
 def log_records(call: Call) -> Iterator[dict[str, Any]]:
     """The records of the completions for [`RewardLog.write`], with further fields last. `completion` is the text that
     was judged; `written`, what the trainer passed, is added where that has no answer."""
@@ -658,6 +662,7 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
         yield {
             "step": call.step,
             "started": call.started,
+            **({} if (rank := _rank()) == "0" else {"rank": rank}),
             "prompt": described(prompt),
             **({"images": list(map(_logged, images))} if images else {}),
             "completion": None if sample is None else shown(sample.target),
