@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from checklist_rewards.files.rows import Row, read_rows
 
@@ -33,7 +32,7 @@ class Starts:
     file that was made of the logs of several ranks has those of each rank."""
 
     def __init__(self) -> None:
-        self._first: dict[Any, dict[str, int]] = {}
+        self._first: dict[str, dict[str, int]] = {}
         """The first step of each start in training, by rank."""
 
     def add(self, row: Row) -> bool:
@@ -41,7 +40,7 @@ class Starts:
         step, started = row.data.get("step"), row.data.get("started")
         if row.data.get("evaluation") or not isinstance(step, int) or not isinstance(started, str):
             return False
-        first = self._first.setdefault(row.data.get("rank"), {})
+        first = self._first.setdefault(str(row.data.get("rank")), {})
         if step >= first.get(started, step + 1):
             return False
         first[started] = step
@@ -54,7 +53,7 @@ class Starts:
             return False
         if not isinstance(step, int) or not isinstance(started, str):
             return True
-        starts = self._first.get(row.data.get("rank"), {})
+        starts = self._first.get(str(row.data.get("rank")), {})
         return not any(later > started and first <= step for later, first in starts.items())
 
 
