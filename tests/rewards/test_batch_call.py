@@ -118,6 +118,10 @@ def test_a_run_continues_from_states_that_were_restored_by_hand(tmp_path):
         assert second.monitor.state["calls"] == second.evolving.state["calls"] == calls
         assert trainer.callback_handler.callbacks == [second.callback]
         assert [one["kind"] for one in read_jsonl(tmp_path / folder / "monitor.jsonl")][0] == "start"
+    second.restore(second.state)
+    trainer.state = TrainerState()  # train() once more
+    step(second, trainer)
+    assert second.monitor.state["calls"] == second.evolving.state["calls"] == 2
 
 
 def test_a_state_that_cannot_be_restored_is_a_failure_of_the_run_that_begins(tmp_path):
