@@ -319,17 +319,19 @@ def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
 
 
 def hidden_trainer() -> str | None:
-    """The class of a trainer among the callers that passes its hooks to rewards; None if there is none."""
-    return next((type(one).__name__ for one in _callers() if hasattr(one, "_log_metric")), None)
+    """The class of a trainer of TRL among the callers that passes its hooks to rewards; None if there is none."""
+    return next((type(one).__name__ for one in _callers("trl.") if hasattr(one, "_log_metric")), None)
 
 
-def _callers() -> Iterator[Any]:
-    """The objects with a tokenizer whose methods are being called, innermost first."""
+def _callers(package: str = "") -> Iterator[Any]:
+    """The objects with a tokenizer whose methods, in modules of a package, are being called, innermost first."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        owner = frame.f_locals.get("self")
-        if hasattr(owner, "processing_class"):
-            yield owner
+        # Up to Python 3.12, `f_locals` keeps all variables of a function alive until it returns.
+        if frame.f_code.co_varnames[:1] == ("self",) and str(frame.f_globals.get("__name__")).startswith(package):
+            owner = frame.f_locals.get("self")
+            if hasattr(owner, "processing_class"):
+                yield owner
         frame = frame.f_back
 
 

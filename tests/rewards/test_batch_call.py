@@ -4,7 +4,7 @@ import asyncio
 import gc
 import json
 import weakref
-from types import MethodType, SimpleNamespace
+from types import FunctionType, MethodType, SimpleNamespace
 
 import pytest
 from transformers import TrainerState
@@ -182,12 +182,28 @@ def test_a_function_that_hides_the_trainer_from_the_reward_is_reported_once(tmp_
 
     trainer = Trainer(tmp_path, wrapped)
     trainer.processing_class, trainer._log_metric = None, trainer.log_metric  # as in TRL
-    trainer.calculate_rewards = MethodType(lambda self: step(self.reward_funcs[0], self), trainer)
+    calls = (lambda self: step(self.reward_funcs[0], self)).__code__
+    trainer.calculate_rewards = MethodType(FunctionType(calls, {"__name__": "trl.trainer", "step": step}), trainer)
     for _ in range(2):
         assert trainer.calculate_rewards() == [0.5, 0.5]
     said = [message for message in caplog.messages if "a function between Trainer and this reward" in message]
     assert len(said) == (not passes)
     assert reward(["A"], ["x"], [["Is it?"]]) == [0.5], "a call without a trainer"
+
+
+def test_a_variable_of_a_loop_that_is_deleted_after_a_call_is_freed():
+    """Up to Python 3.12, whoever looks at the variables of a function keeps them until it returns."""
+    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(), store=False))
+
+    class Loop:
+        def run(self):
+            logits = Loop()
+            freed = weakref.ref(logits)
+            reward(["A"], ["x"], [["Is it?"]])
+            del logits
+            return freed() is None
+
+    assert Loop().run()
 
 
 @pytest.mark.parametrize("value", [5, 0.5, float("nan"), ["a", "b"], {"role": "assistant", "content": "a"}])
