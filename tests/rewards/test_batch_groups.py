@@ -15,6 +15,7 @@ from trl.trainer.utils import RepeatSampler
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor.audit import observations
+from checklist_rewards.monitor.watch import Watch
 from checklist_rewards.rewards import batch as batches
 from checklist_rewards.rewards.batch import Call, groups_of
 from checklist_rewards.rewards.sdpo import ChecklistSDPOTrainer
@@ -84,11 +85,11 @@ def test_a_lost_completion_takes_its_group_along_where_the_trainer_sums(tmp_path
 
 
 @pytest.mark.slow
-def test_a_monitor_and_evolving_checklists_take_the_groups_of_the_trainer(tmp_path):
+def test_a_monitor_and_evolving_checklists_take_the_groups_of_the_trainer(tmp_path, monkeypatch):
     judge = ChecklistScorer(backend=FakeBackend(finds), store=False)
     watched = ChecklistReward(judge, judged="transcript", monitor={})
     seen = []
-    watched.monitor._watch.update = lambda observation: seen.append(observation) or ({}, [])
+    monkeypatch.setattr(Watch, "update", lambda self, observation: seen.append(observation) or ({}, []))
     played(ROLLOUTS, tmp_path, watched, Dice, word="plum")
     assert [[one.text.split()[-1] for one in group] for group in seen[0].groups.values()] == [
         ["plum.", "up."],
