@@ -153,7 +153,8 @@ class Evolution:
         self.buffer.restore(state)
 
     def _begin(self, call: Call) -> None:
-        """At the first call in training: continue from the checkpoint, or without a trainer's state, from the file."""
+        """At the first call in training: continue from the checkpoint, or without a trainer's state, from the file,
+        unless a state was restored by hand."""
         if self._begun:
             return
         self._begun = True
@@ -162,7 +163,7 @@ class Evolution:
         saved = (call.saved or {}).get(self.key)
         if saved:
             self.restore(saved)
-        elif call.trainer_state is None and self.path is not None and self.path.is_file():
+        elif call.trainer_state is None and not self.buffer.calls and self.path is not None and self.path.is_file():
             self.restore(read_buffer(self.path))
             logger.warning("%s: continuing with the checklists of %s.", self.name, self.path)
 

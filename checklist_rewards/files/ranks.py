@@ -28,19 +28,23 @@ def other_ranks(log: Path) -> list[Path]:
 
 
 class Starts:
-    """The starts of a run in one of its files, by the column `started`, which logs of earlier versions do not have."""
+    """The starts of a run in one of its files, by the column `started`, which logs of earlier versions do not have. A
+    file that was made of the logs of several ranks has those of each rank."""
 
     def __init__(self) -> None:
-        self._first: dict[str, int] = {}
-        """The first step of each start."""
+        self._first: dict[str, dict[str, int]] = {}
+        """The first step of each start in training, by rank."""
 
     def add(self, row: Row) -> bool:
         """Add a row; returns whether another row may no longer count because of it."""
         step, started = row.data.get("step"), row.data.get("started")
-        if not isinstance(step, int) or not isinstance(started, str) or step >= self._first.get(started, step + 1):
+        if row.data.get("evaluation") or not isinstance(step, int) or not isinstance(started, str):
             return False
-        self._first[started] = step
-        return len(self._first) > 1
+        first = self._first.setdefault(str(row.data.get("rank")), {})
+        if step >= first.get(started, step + 1):
+            return False
+        first[started] = step
+        return len(first) > 1
 
     def count(self, row: Row) -> bool:
         """Whether a row is part of the run: not of an evaluation, nor of a step that a later start did again."""
@@ -49,7 +53,8 @@ class Starts:
             return False
         if not isinstance(step, int) or not isinstance(started, str):
             return True
-        return not any(later > started and first <= step for later, first in self._first.items())
+        starts = self._first.get(str(row.data.get("rank")), {})
+        return not any(later > started and first <= step for later, first in starts.items())
 
 
 def starts_in(path: Path) -> Starts:

@@ -377,10 +377,9 @@ class LogprobJudge(Judge):
 
 def _checked(read: Answer) -> Answer:
     """The answer of an engine; unanswered and not stored, if its numbers are no log-probabilities."""
-    logprobs = read.logprobs or ()
-    if (reason := not_logprobs(logprobs, distinct=False)) is None:
+    if read.logprobs is None or (reason := not_logprobs(read.logprobs, distinct=False)) is None:
         return read
-    finite = all(logprob < math.inf for logprob in logprobs)  # False for NaN, also of numpy
+    finite = all(logprob < math.inf for logprob in read.logprobs)  # False for NaN, also of numpy
     return Answer(None, reason if finite else Unanswered(Reason.NOT_FINITE), keep=False)
 
 

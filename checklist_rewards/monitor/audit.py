@@ -75,7 +75,7 @@ def audit(
         [`Audit`]
 
     Raises:
-        SampleError: If a file is not a reward log; names the file and the row.
+        SampleError: If a file is not a reward log; names the file and the row. Also if no file has rows of training.
     """
     watch = Watch(settings or MonitorConfig(), attacks=attacks)
     if record is not None:
@@ -92,7 +92,7 @@ def audit(
             for alarm in raised:
                 record(alarm_record(alarm))
     if not watch.steps:
-        raise SampleError(f"{', '.join(map(str, paths))}: no rows.")
+        raise SampleError(f"{', '.join(map(str, paths))}: no rows of training.")
     return Audit(watch.steps, completions, watch.readings, tuple(alarms), *watch.not_evaluated())
 
 

@@ -196,6 +196,7 @@ class Monitor:
             "retests": Sampler(self.settings.retest_share),
             "shadow": Sampler(self.settings.shadow_share),
         }
+        self._begun = False
         self._calls = 0
         self._step = 0
         self._last_canaries: int | None = None
@@ -282,15 +283,16 @@ class Monitor:
 
     def _begin(self, call: Call) -> None:
         """Prepare the first call in training: find the file, continue from the checkpoint, add the callback."""
-        if self._calls:
+        if self._begun:
             return
+        self._begun = True
         if self.log.path is None:
             self.log = RewardLog(call.file(self.stats.path, _FILE, self.name, "monitor"))
+        if rank() == 0:
+            self.log.write([start_record(self.name, self._step, self._watch)])
         saved = (call.saved or {}).get(self.key)
         if saved:
             self._guard("restore", lambda: self.restore(saved), None)
-        if rank() == 0:
-            self.log.write([start_record(self.name, call.step or 0, self._watch)])
         trainer = call.trainer
         handler = getattr(trainer, "callback_handler", None)
         if trainer is not None and handler is not None and self.callback not in handler.callbacks:

@@ -173,9 +173,9 @@ class Call:
         folder = getattr(getattr(self.trainer, "args", None), "output_dir", None)
         if folder is not None:
             functions = getattr(self.trainer, "reward_funcs", None) or ()
-            names = [
-                one.__name__ for one in functions if getattr(getattr(one, "reward", one), stage, None) is not None
-            ]
+            rewards = [getattr(one, "reward", one) for one in functions]  # of a coroutine
+            rewards = [getattr(one, "source", one) for one in rewards]  # of a part
+            names = [one.__name__ for one in rewards if getattr(one, stage, None) is not None]
             path, own_name = Path(folder) / name, re.sub(r"[^\w-]", "_", reward)
             shared = bool(names) and reward != names[0]
             return path.with_suffix(f".{own_name}{path.suffix}") if shared else path
@@ -319,17 +319,19 @@ def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
 
 
 def hidden_trainer() -> str | None:
-    """The class of a trainer among the callers that passes its hooks to rewards; None if there is none."""
-    return next((type(one).__name__ for one in _callers() if hasattr(one, "_log_metric")), None)
+    """The class of a trainer of TRL among the callers that passes its hooks to rewards; None if there is none."""
+    return next((type(one).__name__ for one in _callers("trl.") if hasattr(one, "_log_metric")), None)
 
 
-def _callers() -> Iterator[Any]:
-    """The objects with a tokenizer whose methods are being called, innermost first."""
+def _callers(package: str = "") -> Iterator[Any]:
+    """The objects with a tokenizer whose methods, in modules of a package, are being called, innermost first."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        owner = frame.f_locals.get("self")
-        if hasattr(owner, "processing_class"):
-            yield owner
+        # Up to Python 3.12, `f_locals` keeps all variables of a function alive until it returns.
+        if frame.f_code.co_varnames[:1] == ("self",) and str(frame.f_globals.get("__name__")).startswith(package):
+            owner = frame.f_locals.get("self")
+            if hasattr(owner, "processing_class"):
+                yield owner
         frame = frame.f_back
 
 
@@ -629,7 +631,7 @@ class RewardLog:
         if self.path is None or self._broken:
             return
         try:
-            rank = os.environ.get("RANK", "0")
+            rank = _rank()
             path = self.path if rank == "0" else self.path.with_suffix(f".rank{rank}{self.path.suffix}")
             lines = "".join(json.dumps(record) + "\n" for record in records).encode()
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -647,6 +649,10 @@ class RewardLog:
             )
 
 
+def _rank() -> str:
+    return os.environ.get("RANK", "0")
+
+
 def log_records(call: Call) -> Iterator[dict[str, Any]]:
     """The records of the completions for [`RewardLog.write`], with further fields last. `completion` is the text that
     was judged; `written`, what the trainer passed, is added where that has no answer."""
@@ -658,6 +664,7 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
         yield {
             "step": call.step,
             "started": call.started,
+            **({} if (rank := _rank()) == "0" else {"rank": rank}),
             "prompt": described(prompt),
             **({"images": list(map(_logged, images))} if images else {}),
             "completion": None if sample is None else shown(sample.target),

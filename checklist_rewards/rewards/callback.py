@@ -141,6 +141,7 @@ class ChecklistEvalCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Evaluate before the first step if `at_start` is set."""
+        self._done_at = None  # in this training
         if self.at_start and state.global_step == 0:
             self.evaluate()
 

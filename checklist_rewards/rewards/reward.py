@@ -163,6 +163,8 @@ class ChecklistReward:
         self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
         self._calls = 0
         self._started = _PROCESS
+        self._restored: Mapping[str, Any] = {}
+        """States that were restored by hand, until a run begins."""
         self.last: Call | None = None
         """The last call, with samples and scores."""
         self._judges = [scorer.judge]  # and that of the shadow, if the monitor has one
@@ -295,13 +297,16 @@ class ChecklistReward:
 
     def _in_run(self, state: Any) -> None:
         """Let the monitor and the checklists begin anew in another run: a trainer makes a state for each. Calls by
-        hand before are no part of one."""
+        hand before are no part of one. States that were restored by hand count as those of its checkpoint."""
         started = vars(state).setdefault(_STARTED, _now())  # the same for all rewards of the trainer
         if started != self._started:
+            saved = getattr(state, "stateful_callbacks", None)
             for stage in (self.monitor, self.evolving):
                 if stage is not None:
                     stage.begin()
-            self._started = started
+                    if saved is not None and stage.key in self._restored:
+                        saved.setdefault(stage.key, self._restored[stage.key])
+            self._started, self._restored = started, {}
 
     def judge(self, call: Call) -> Call:
         """The call with its scores."""
@@ -374,6 +379,7 @@ class ChecklistReward:
 
     def restore(self, states: Mapping[str, Any]) -> None:
         """Continue from states, such as the `stateful_callbacks` of `trainer_state.json`. Other names are ignored."""
+        self._restored = dict(states)
         for stage in (self.monitor, self.evolving):
             if stage is not None and stage.key in states:
                 stage.restore(states[stage.key])

@@ -116,9 +116,14 @@ class RewardPart:
         """The call with the rewards of this part. How they were made stays with the reward of the whole checklist."""
         return replace(call, rewards=self._shared.rewards(self.part, call))
 
+    @property
+    def source(self) -> TrainerReward:
+        """The reward of the whole checklist."""
+        return self._shared.source
+
     def exchanges(self, call: Call) -> bool:
         """Whether a call communicates between ranks."""
-        return self._shared.source.exchanges(call)
+        return self.source.exchanges(call)
 
     def as_async(self) -> AsyncReward:
         """The same reward as a coroutine; see [`ChecklistReward.as_async`]."""

@@ -131,7 +131,7 @@ def read_log(file: ScoredFile) -> list[tuple[ScoredText, Keys]]:
             keys[match] = f"{key}#{seen[key]}"
         rows.append((replace(text, group=_hash(text.group), data={}), keys))
     if not rows:
-        raise SampleError(f"{file.path} has no scored rows.")
+        raise SampleError(f"{file.path} has no scored rows of training.")
     return rows
 
 

@@ -417,11 +417,13 @@ def _part(
     count = file.count()
     threshold = _sampled(file, count, max_rows, seed)
     figures, training = FileFigures(), TrainingFigures()
+    trained = False
     advance = None if progress is None else progress(file.path.name, count)
     for record in file:
         figures.add(record)
         if kind == "rewards" and record.counts:
             training.add(record)
+            trained = True
         if threshold is None or draw(record.group, seed) <= threshold:
             table.add(record, labels.get(record.id, ()), evidence)
         if advance is not None:
@@ -441,7 +443,7 @@ def _part(
         "sections": of_overview(facts),
         "attention": attention(facts, analysis, alarms),
         "analysis": analysis,
-        "training": training.as_json() if kind == "rewards" else None,
+        "training": training.as_json() if trained else None,
         "table": table.as_json(),
     }
 

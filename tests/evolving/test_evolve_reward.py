@@ -203,6 +203,17 @@ def test_without_a_trainer_the_file_is_where_a_run_goes_on(tmp_path):
     assert call(fresh, TEXTS, trainer_state=state(0)) == pytest.approx([0.9] * 4), "a new training starts anew"
 
 
+def test_without_a_trainer_a_state_that_was_restored_by_hand_is_not_replaced_by_a_later_file(tmp_path):
+    first = evolving(lambda group: ["Is it blue?"], buffer=tmp_path / "b.jsonl")
+    call(first, TEXTS, trainer_state=None)
+    checkpoint = json.loads(json.dumps(first.state))
+    call(first, TEXTS, trainer_state=None)
+    second = evolving(lambda group: [], buffer=tmp_path / "b.jsonl")
+    second.restore(checkpoint)
+    call(second, TEXTS, trainer_state=None)
+    assert second.evolving.state["calls"] == 2
+
+
 def test_a_monitor_watches_it(tmp_path):
     monitor = {"log": tmp_path / "m.jsonl", "held_out": 0, "retest_share": 0, "max_canary": None}
     settings = {"log": tmp_path / "r.jsonl", "monitor": monitor}

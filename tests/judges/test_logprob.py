@@ -56,6 +56,15 @@ def test_a_read_that_is_not_finite_is_unanswered_and_not_stored(logprobs, tmp_pa
     assert len(backend.asked) == 2
 
 
+def test_an_engine_may_return_an_array():
+    class Arrays(FakeBackend):
+        def _read(self, prefix, tail):
+            return Answer(np.array(super()._read(prefix, tail).logprobs))
+
+    [verdict] = LogprobJudge(backend=Arrays(lambda prefix, tail: 0.75)).answer([Ask(SHORT, "Hi.")])[0]
+    assert verdict.probabilities == {"yes": pytest.approx(0.75), "no": pytest.approx(0.25)}
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_seconds_of_the_engine_are_those_of_its_reads(broken, monkeypatch):
     now = [100.0]

@@ -6,11 +6,12 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.monitor import MonitorConfig, audit
 from checklist_rewards.monitor.audit import observations
 from checklist_rewards.monitor.signals import SIGNALS
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.jsonl import write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.monitor.fakes import OptionsBackend, call, monitored
 from tests.monitor.test_monitor import QUICK, by_color, records, texts
 
@@ -90,6 +91,30 @@ def test_a_step_of_a_run_that_was_started_again_counts_as_it_was_done_last(tmp_p
     found = list(observations([tmp_path / "rewards.jsonl"]))
     steps = [(step, 0.1 if step < first else 0.9) for step in range(8)]
     assert [(one.step, [seen.reward for seen in one.seen]) for one in found] == [(n, [r, r]) for n, r in steps]
+
+
+def test_the_ranks_of_a_replayed_log_are_one_run(tmp_path, monkeypatch):
+    """`replay` writes the rows of all ranks into one file. Their clocks differ."""
+    for rank in "01":
+        monkeypatch.setenv("RANK", rank)
+        train(tmp_path, hacked=False, monitor=False, steps=2)
+        monkeypatch.setattr("checklist_rewards.rewards.reward._PROCESS", "2099-01-01T00:00:00.000+00:00")
+    merged = [row for name in ("rewards.jsonl", "rewards.rank1.jsonl") for row in read_jsonl(tmp_path / name)]
+    assert len({row["started"] for row in merged}) == 2
+    write_jsonl(tmp_path / "merged.jsonl", *merged)
+    assert [text.counts for text in ScoredFile(tmp_path / "merged.jsonl")] == [True] * 32
+    assert sum(len(one.seen) for one in observations([tmp_path / "merged.jsonl"])) == 32
+
+
+def test_an_evaluation_in_a_process_that_trains_nothing_is_no_start_of_the_run(tmp_path):
+    """`trainer.evaluate()` after the run, in a new process: its state is at step 0."""
+    rows = [log_row(step, 0.1, started="09:00") for step in range(3)]
+    write_jsonl(tmp_path / "rewards.jsonl", *rows, log_row(0, 0.9, started="10:00", evaluation=True))
+    found = observations([tmp_path / "rewards.jsonl"])
+    assert [(one.step, [seen.reward for seen in one.seen]) for one in found] == [(step, [0.1]) for step in range(3)]
+    write_jsonl(tmp_path / "evaluated.jsonl", log_row(0, 0.9, started="10:00", evaluation=True))
+    with pytest.raises(SampleError, match="evaluated.jsonl: no rows of training."):
+        audit([tmp_path / "evaluated.jsonl"])
 
 
 def test_what_has_data_and_no_size_is_not_said_to_have_too_few_steps(tmp_path):

@@ -478,3 +478,16 @@ def test_the_signals_of_attacks_are_turned_off_together_and_bad_files_are_refuse
     (tmp_path / "a.json").write_text("{}")
     with pytest.raises(SampleError, match="a.json is not a file of `attack`"):
         monitored(by_color, attacks=tmp_path / "a.json")
+
+
+def test_a_loop_that_restores_the_state_goes_on_in_the_same_file(tmp_path):
+    first, second = (monitored(by_color, reward={"log": tmp_path / "rewards.jsonl"}, **QUICK) for _ in range(2))
+    batch = dict(prompts=["A"] * 2, completions=["red", "blue"], checklist=[["Is it red?"]] * 2)
+    for reward in (first, second):
+        for _ in range(2):
+            reward(**batch)
+        second.restore(json.loads(json.dumps(first.state)))
+    lines = [(one["kind"], one["step"]) for one in read_jsonl(tmp_path / "rewards.monitor.jsonl")]
+    assert [one for one in lines if one[0] in ("start", "step")] == [
+        ("start", 0), ("step", 0), ("step", 1), ("start", 2), ("step", 2), ("step", 3),
+    ]  # fmt: skip

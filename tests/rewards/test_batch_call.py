@@ -4,7 +4,7 @@ import asyncio
 import gc
 import json
 import weakref
-from types import MethodType, SimpleNamespace
+from types import FunctionType, MethodType, SimpleNamespace
 
 import pytest
 from transformers import TrainerState
@@ -13,6 +13,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.batch import trainer_of
 from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.ui.report import read_monitor
 from tests.evolving.fakes import finds
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl
@@ -106,6 +107,31 @@ def test_a_trainer_that_goes_on_from_a_checkpoint_in_the_same_process_restores_i
     assert reward.monitor.state["calls"] == reward.evolving.state["calls"] == 2
 
 
+def test_a_run_continues_from_states_that_were_restored_by_hand(tmp_path):
+    first, second = both(), both()
+    step(first, Trainer(tmp_path / "first"))
+    second.restore(json.loads(json.dumps(first.state)))
+    assert second.state == first.state
+    for calls, folder in ((2, "second"), (1, "third")):  # the run after that begins anew
+        trainer = Trainer(tmp_path / folder)
+        step(second, trainer)
+        assert second.monitor.state["calls"] == second.evolving.state["calls"] == calls
+        assert trainer.callback_handler.callbacks == [second.callback]
+        assert [one["kind"] for one in read_jsonl(tmp_path / folder / "monitor.jsonl")][0] == "start"
+    second.restore(second.state)
+    trainer.state = TrainerState()  # train() once more
+    step(second, trainer)
+    assert second.monitor.state["calls"] == second.evolving.state["calls"] == 2
+
+
+def test_a_state_that_cannot_be_restored_is_a_failure_of_the_run_that_begins(tmp_path):
+    reward, trainer = both(), Trainer(tmp_path)
+    trainer.state.stateful_callbacks |= {reward.monitor.key: {"watch": None}}
+    step(reward, trainer)
+    [failure] = read_monitor(tmp_path / "monitor.jsonl")["failures"]
+    assert failure["part"] == "restore"
+
+
 def test_two_rewards_of_a_trainer_write_files_of_their_own(tmp_path):
     rewards = both(), both("my/reward")
     trainer = Trainer(tmp_path, lambda completions, **columns: [0.0], rewards[0].as_async(), rewards[1])
@@ -115,6 +141,17 @@ def test_two_rewards_of_a_trainer_write_files_of_their_own(tmp_path):
         assert (tmp_path / f"{first}.jsonl").is_file() and (tmp_path / f"{second}.jsonl").is_file()
     starts = [one["reward"] for one in read_jsonl(tmp_path / "monitor.jsonl") if one["kind"] == "start"]
     assert starts == ["checklist_reward"]
+
+
+def test_two_split_rewards_of_a_trainer_write_files_of_their_own(tmp_path):
+    scorer = ChecklistScorer(backend=OptionsBackend(finds), store=False)
+    rewards = [ChecklistReward(scorer, name=name, monitor={}) for name in ("first", "second")]
+    parts = [part for reward in rewards for part in reward.split(lambda item: "all", names=["all"])]
+    trainer = Trainer(tmp_path, *parts)
+    for part in parts:
+        step(part, trainer)
+    for name, file in (("first", "monitor.jsonl"), ("second", "monitor.second.jsonl")):
+        assert [one["reward"] for one in read_jsonl(tmp_path / file) if one["kind"] == "start"] == [name]
 
 
 def test_a_trainer_that_passes_its_hooks_and_no_state_is_one_run(tmp_path):
@@ -145,12 +182,28 @@ def test_a_function_that_hides_the_trainer_from_the_reward_is_reported_once(tmp_
 
     trainer = Trainer(tmp_path, wrapped)
     trainer.processing_class, trainer._log_metric = None, trainer.log_metric  # as in TRL
-    trainer.calculate_rewards = MethodType(lambda self: step(self.reward_funcs[0], self), trainer)
+    calls = (lambda self: step(self.reward_funcs[0], self)).__code__
+    trainer.calculate_rewards = MethodType(FunctionType(calls, {"__name__": "trl.trainer", "step": step}), trainer)
     for _ in range(2):
         assert trainer.calculate_rewards() == [0.5, 0.5]
     said = [message for message in caplog.messages if "a function between Trainer and this reward" in message]
     assert len(said) == (not passes)
     assert reward(["A"], ["x"], [["Is it?"]]) == [0.5], "a call without a trainer"
+
+
+def test_a_variable_of_a_loop_that_is_deleted_after_a_call_is_freed():
+    """Up to Python 3.12, whoever looks at the variables of a function keeps them until it returns."""
+    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(), store=False))
+
+    class Loop:
+        def run(self):
+            logits = Loop()
+            freed = weakref.ref(logits)
+            reward(["A"], ["x"], [["Is it?"]])
+            del logits
+            return freed() is None
+
+    assert Loop().run()
 
 
 @pytest.mark.parametrize("value", [5, 0.5, float("nan"), ["a", "b"], {"role": "assistant", "content": "a"}])

@@ -1,6 +1,7 @@
 """Held-out prompts during training: the pocket policy in TRL's trainers, a fake engine as judge."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -209,6 +210,20 @@ def test_an_answer_to_a_prompt_that_opens_the_thinking_block_is_thinking_until_i
 def test_what_cannot_be_evaluated_is_refused_when_it_is_made(data, options, error, words):
     with pytest.raises(error, match=words):
         ChecklistEvalCallback(None, ChecklistScorer(store=False), data, **{"every": 1, **options})
+
+
+def test_a_second_training_is_evaluated_at_the_step_at_which_the_first_was_last(monkeypatch):
+    state = SimpleNamespace(global_step=5)
+    trainer = SimpleNamespace(state=state, accelerator=SimpleNamespace(is_main_process=True))
+    scorer = ChecklistScorer(backend=FakeBackend(), store=False)
+    callback, done = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=5, at_start=False), []
+    monkeypatch.setattr(callback, "_answers", list)
+    monkeypatch.setattr(callback, "_judged", lambda answers: done.append(state.global_step))
+    for _ in range(2):
+        callback.on_train_begin(None, SimpleNamespace(global_step=0), None)
+        callback.on_step_end(None, state, None)
+        callback.on_step_end(None, state, None)
+    assert done == [5, 5]
 
 
 def test_a_win_counts_one_a_tie_half_and_a_missing_score_nothing():

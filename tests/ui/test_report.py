@@ -357,6 +357,16 @@ def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_las
     assert data_of(tmp_path, tmp_path / "r.jsonl")["files"][0]["training"]["steps"] == [0, 1, 2]
 
 
+def test_a_log_of_evaluations_alone_has_no_training(tmp_path):
+    paths = [
+        write(tmp_path / name, ({**row, "evaluation": True} for row in reward_rows(2)))
+        for name in ("one.jsonl", "other.jsonl")
+    ]
+    data = data_of(tmp_path, *paths)
+    assert [(file["training"], file["total"]) for file in data["files"]] == [(None, 16)] * 2
+    assert data["notes"] == [f"{paths[0]} has no scored rows of training."]
+
+
 def test_a_prompt_with_two_checklists_in_the_dataset_interrupts_the_curves_once(tmp_path):
     scorer = ChecklistScorer(backend=FakeBackend(), store=False)
     reward = ChecklistReward(scorer, log=tmp_path / "rewards.jsonl")

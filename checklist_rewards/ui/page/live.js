@@ -58,7 +58,7 @@ export async function live(main, project) {
   function draw(found) {
     const { steps } = found.training, last = steps.at(-1);
     state.textContent = `${plural(found.rows, "completion")}, ${steps.length ? `step ${count(last)}` : "no step yet"}; updated at ${new Date().toLocaleTimeString()}`;
-    if (!steps.length) return view.replaceChildren(note("The log has no rows yet."));
+    if (!steps.length) return view.replaceChildren(note("The log has no rows of training yet."));
     keeping(view, () => view.replaceChildren(
       el("div", { class: "columns" }, found.monitor && watched(found.monitor), isQuiet() && ended()),
       section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(found.training))),
