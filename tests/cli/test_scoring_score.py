@@ -207,7 +207,7 @@ def test_a_prompt_in_a_column_of_another_name_is_warned_of(
     assert [f"rows.jsonl, line 1, {warned!r}: " in message for message in found] == [True] * (warned is not None)
 
 
-@pytest.mark.parametrize("command", ["score", "rerank", "pairs", "attack"])
+@pytest.mark.parametrize("command", ["score", "rerank", "pairs", "attack", "refine", "run --checklist one.json"])
 def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_of(run, engine, caplog, command):
     fake = engine(by_word)
     rows = [
@@ -215,6 +215,7 @@ def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_o
         for n in range(4)
     ]
     write_jsonl("rows.jsonl", *rows)
+    Path("one.json").write_text('["Is it?"]')
     Path("weights.json").write_text('{"Is itt?": 2, "tone": 1}')
     words = (
         f"{command} rows.jsonl -o out.{'json' if command == 'attack' else 'jsonl'} --weights weights.json --no-store"
@@ -237,7 +238,7 @@ def test_a_key_twice_in_a_checklist_file_is_refused(run, no_engine):
     run("score rows.jsonl -o out.jsonl --checklist c.json", refused="c.json: not valid JSON (duplicate key 'question'")
 
 
-@pytest.mark.parametrize("command", ["score", "run", "rerank", "pairs"])
+@pytest.mark.parametrize("command", ["score", "run", "rerank", "pairs", "refine"])
 def test_a_fault_of_the_checklist_of_all_rows_is_not_of_a_row(run, no_engine, command):
     write_jsonl("rows.jsonl", {"prompt": "Write.", "target": "hm", "candidates": ["hm", "ho"]})
     Path("c.json").write_text('[{"question": "Is it?", "check": {"type": "words"}}]')
