@@ -114,7 +114,7 @@ def rerank(
 
     ```
     checklist-rewards rerank candidates.jsonl -o ranked.jsonl --gold-key human --model org/judge
-    checklist-rewards rerank prompts.jsonl -o ranked.jsonl \
+    checklist-rewards rerank checklists.jsonl -o ranked.jsonl \
         --model org/judge --policy.model org/policy --n 16 --ties first
     ```
     """
