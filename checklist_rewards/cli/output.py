@@ -253,7 +253,8 @@ def check_outputs(
         written.append((option, path))
     for option, path in written:
         if not path.parent.exists():
-            logger.warning("%s %s: the folder %s does not exist; it is created with the file.", option, path, path.parent)
+            said = "%s %s: the folder %s does not exist; it is created with the file."
+            logger.warning(said, option, path, path.parent)
 
 
 running: ContextVar[typer.Context | None] = ContextVar("running", default=None)

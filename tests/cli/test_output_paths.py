@@ -72,7 +72,8 @@ def test_only_reward_logs_have_ranks(files):
 
 def test_a_folder_that_is_missing_is_told(files, caplog):
     check_outputs([], folders={"--plots": Path("plots")}, output=Path("here.jsonl"), json=Path("new/deep/x.json"))
-    assert caplog.messages == ["--json new/deep/x.json: the folder new/deep does not exist; it is created with the file."]
+    said = "the folder new/deep does not exist; it is created with the file."
+    assert caplog.messages == [f"--json new/deep/x.json: {said}"]
 
 
 # --- every command, every output, every kind of path -----------------------------------------------------------------
