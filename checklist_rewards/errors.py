@@ -20,8 +20,8 @@ _LOGIN = re.compile(r"(?<=://)[^/\s@]{1,200}@")
 
 
 def warn_once(where: str, key: str, what: str) -> None:
-    """Warn of a column, at the first row of a file ("data.jsonl, line 3") with this problem."""
-    of = (where.partition(",")[0], key, what)
+    """Warn of a column, at the first row of a file ("data.jsonl, line 3") or data set ("row 3") with this problem."""
+    of = (where.rpartition(", ")[0], key, what)
     if of not in _warned:
         _warned.add(of)
         logger.warning("%s, %r: %s.", where, key, what)

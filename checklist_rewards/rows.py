@@ -405,10 +405,12 @@ class Columns:
                 f"column{advice}."
             )
 
-    def _check_seen(self, row: Mapping[str, Any], where: str, input: str | None) -> None:
-        """Warn of what may be the input, if the judge sees none: the messages before an answer, or another column."""
-        if input is not None or self.named:
+    def _check_seen(self, row: Mapping[str, Any], where: str, input: str | None, checklist: Any) -> None:
+        """Warn of what may be the input, if a judge sees none: the messages before an answer, or another column."""
+        judged = not isinstance(checklist, Checklist) or any(item.check is None for item in checklist.items)
+        if input is not None or self.named or not judged:
             return
+        read = {self.target, self.checklist, self.reference, self.history, *self.writer.values()}
         if "user" in speakers(row.get(self.target))[:-1]:
             warn_once(
                 where,
@@ -418,7 +420,7 @@ class Columns:
             )
         for key, value in row.items():
             is_text = isinstance(value, list) or (isinstance(value, str) and " " in value.strip())
-            if is_text and key != self.target and key.strip().lower() in PROMPT_COLUMNS:
+            if is_text and key not in read and key.strip().lower() in PROMPT_COLUMNS:
                 warn_once(where, key, "the judge sees no input; if this is the prompt, name it with --input-key")
 
     def request_of(self, row: Mapping[str, Any], where: str) -> Request:
@@ -480,15 +482,15 @@ class Columns:
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
         input, history, images = self.context_of(row, where)
         target, reference = self.target_of(row, where), self.reference_of(row, where)
-        self._check_seen(row, where, input)
+        self._check_seen(row, where, input, checklist)
         return Sample.of(checklist, target, input, reference, history, images)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
         """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""
         input, history, images = self.context_of(row, where)
-        self._check_seen(row, where, input)
-        reference = self.reference_of(row, where)
-        return Pool(self.checklist_of(row, where), candidates, input, reference, history, images=images)
+        checklist, reference = self.checklist_of(row, where), self.reference_of(row, where)
+        self._check_seen(row, where, input, checklist)
+        return Pool(checklist, candidates, input, reference, history, images=images)
 
     def target_of(self, row: Mapping[str, Any], where: str) -> Target:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""

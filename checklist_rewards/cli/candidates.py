@@ -114,7 +114,7 @@ def rerank(
 
     ```
     checklist-rewards rerank candidates.jsonl -o ranked.jsonl --gold-key human --model org/judge
-    checklist-rewards rerank prompts.jsonl -o ranked.jsonl \
+    checklist-rewards rerank checklists.jsonl -o ranked.jsonl \
         --model org/judge --policy.model org/policy --n 16 --ties first
     ```
     """
@@ -552,19 +552,23 @@ def refine(
     named = keys.columns(checklist, checklist=checklist_key)
     run = RowRun("refine", work, files, named, checklist, store_options.store)
     columns, report = run.columns, run.report
-    total = 0
+    total = written = 0
     for row in run.file:
         task = _task(columns, row, checklist_key)
         images = images_of(task.prompt)
         engine.check_images(images, f"{row.where}: the prompt")
+        if task.checklist is not None:
+            work.pipeline.check_checklist(task.checklist, columns.checklist_place(row.where))
         work.pipeline.check_sample(Sample(task.checklist or (), "an answer", images=images), row.where)
+        written += task.checklist is None
         total += 1
     sampling = Sampling(policy.max_tokens, policy.temperature, seed=policy.seed)
     if dry.dry_run:
         tasks = [_task(columns, row, checklist_key) for row in run.file]
         return forecast_refine(work, engine, tasks, rounds=rounds, method=method, sampling=sampling)
     pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
-    pipe.validate()
+    pipe.check_writers()
+    work.check_judge(True, None if written else files.rows)
     totals = _RefineTotals()
     with write_rows_of(files.rows, files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))

@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.budget import Prices
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Line, Work
@@ -145,10 +146,12 @@ def forecast_refine(
 
 
 def _checked(work: Work) -> Pipeline:
-    """The pipeline, after a check that the models of its counters exist."""
+    """The pipeline, after a check that the models of its counters exist. Code checks alone need none; a read without a
+    model is refused."""
     pipe = work.pipeline
     for line in work.lines:
-        _ = line.counter.identity
+        if line.model != UNNAMED:
+            _ = line.counter.identity
     return pipe
 
 
@@ -244,7 +247,7 @@ _HEADS = ("for", "model", "calls", "prompt tokens, at most", "reply tokens, at m
 
 def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str]) -> None:
     """Print the table of calls, tokens and costs, and the notes; as JSON if [`FORECAST_VARIABLE`] asks for it."""
-    lines = sorted(lines, key=lambda line: PURPOSES.index(line.purpose))
+    lines = sorted((one for one in lines if one.model != UNNAMED), key=lambda line: PURPOSES.index(line.purpose))
     table = []
     for line in lines:
         cost = line.cost(prices)

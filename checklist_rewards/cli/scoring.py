@@ -399,7 +399,7 @@ def run(
         requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
         samples = (columns.sample_of(row.data, row.where, file_checklist) for row in file)
         return forecast(command, requests=requests, samples=samples, source=loaded_source)
-    pipe.scorer.validate()
+    command.check_judge(True, None if file_checklist is None else files.rows)
     if file_checklist is None:
         pipe.check_writers()
     if loaded_source is not None:

@@ -298,9 +298,10 @@ class Work:
 
     def check_judge(self, asks: bool, rows: object) -> None:
         """Refuse a judge that cannot work, unless no item `asks` it, and weights that no item of these rows has, whose
-        checklists have been checked. Warn of single weights that none has."""
+        checklists have been checked. Warn of single weights that none has. `rows` is None if checklists are not
+        written yet."""
         weights = getattr(self.pipeline.scorer, "weights", None)
-        if weights is not None:
+        if weights is not None and rows is not None:
             weights.check_used(rows)
         if asks:
             self.pipeline.scorer.validate()

@@ -40,6 +40,7 @@ from checklist_rewards.datasets.texts import (
 )
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at, decoded, messages_in, places
+from checklist_rewards.files.rows import SCORE_COLUMN
 
 _ALIKE = re.compile(
     r"rubric|criteri|checklist|requirement|pitfall|penalt|deduct|violation|demerit|must_?not|forbidden|hard_?rule|bonus",
@@ -321,10 +322,11 @@ def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
 
 
 def alike(row: Mapping[str, Any], key: str, value: Any) -> list[str]:
-    """The other columns of a row that sound like criteria, and have some that are not those of `key`."""
+    """The other columns of a row that sound like criteria, and have some that are not those of `key`. A score of this
+    package has answers, not criteria."""
     found = []
     for name, other in row.items():
-        if _sounds_alike(str(name)) and not f"{key}.".startswith(f"{name}."):
+        if name != SCORE_COLUMN and _sounds_alike(str(name)) and not f"{key}.".startswith(f"{name}."):
             other = decoded(other)
             if isinstance(other, list | Mapping) and other not in ([], {}, value):
                 found.append(str(name))

@@ -255,12 +255,11 @@ class RowWork:
         if checklist is Source.COLUMN:
             checklist = self.columns.checklist_of(data, where)
         if self.scores:
-            sample = self.columns.sample_of(data, where, ())
+            sample = self.columns.sample_of(data, where, checklist if isinstance(checklist, Checklist) else ())
             if isinstance(checklist, Checklist):
                 self.pipe.check_checklist(checklist, self.columns.checklist_place(where))
             if (sample.images or sample.target_images) and (self.keeps or checklist is not None):
-                asked = replace(sample, checklist=checklist) if isinstance(checklist, Checklist) else sample
-                self.pipe.check_sample(asked, where)
+                self.pipe.check_sample(sample, where)
         return request, sample, checklist if isinstance(checklist, Checklist) else None
 
     def process(

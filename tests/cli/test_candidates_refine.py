@@ -136,6 +136,11 @@ def test_a_dry_run_counts_the_checklists_to_write_and_not_what_the_store_has(run
         ({"text": "x"}, [], "column 'prompt' not found"),
         ({"prompt": " "}, [], "rows.jsonl, line 1: the input is empty"),
         ({"prompt": "A", "checklist": []}, [], "empty"),
+        (
+            {"prompt": "A", "checklist": [{"question": "B?", "check": {"type": "wrds"}}]},
+            [],
+            "rows.jsonl, line 1, item",
+        ),
         ({"prompt": "A"}, ["--checklist-key", "items"], "column 'items' not found"),
         ({"prompt": "A"}, ["--policy.base-url", "http://x"], "requires --policy.model"),
         ({"prompt": "A"}, ["--pipeline", "checkeval"], "checkeval writes one checklist for all rows"),

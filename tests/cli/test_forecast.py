@@ -66,6 +66,15 @@ def test_the_tokenizer_of_a_model_on_this_machine_counts_the_prompts_exactly(run
     assert f"does: about {scorer.receipt.floor_tokens:,} prompt tokens are computed then." in shown.stdout
 
 
+def test_code_checks_alone_are_forecast_without_a_model(run, no_engine):
+    checked = {"question": "Is it short?", "check": {"type": "words", "at_most": 9}}
+    write_jsonl("rows.jsonl", *[row | {"checklist": [checked]} for row in ROWS])
+    shown = run("score rows.jsonl -o out.jsonl --no-store --dry-run", with_model=False)
+    assert table(shown.stdout) == [] and "3 rows. Dry run: no request was sent" in shown.stdout
+    write_jsonl("rows.jsonl", *[row | {"checklist": [checked, *row["checklist"]]} for row in ROWS])
+    run("score rows.jsonl -o out.jsonl --no-store --dry-run", refused="no model is named", with_model=False)
+
+
 @pytest.mark.parametrize("samples", [1, 3])
 @pytest.mark.parametrize("per", ["item", "target"])
 def test_thoughts_and_the_reads_after_them_are_forecast(run, pocket, per, samples):

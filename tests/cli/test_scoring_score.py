@@ -10,6 +10,7 @@ from checklist_rewards.backends import Reply
 from checklist_rewards.files.rows import read_rows
 from tests.jsonl import read_jsonl, write_jsonl
 
+NUMBERED = {"question": "Is it short?", "check": {"type": "words", "at_most": 9}}
 QUESTIONS = ["Does the response end with a question mark?", "Does the response contain a digit?"]
 ROWS = [
     {"id": 1, "input": "Write a note.", "target": "the 3 lamo is old?", "checklist": QUESTIONS},
@@ -188,6 +189,10 @@ def test_a_conversation_with_its_answer_is_warned_of_once(run, engine, caplog, m
         ({"instruction": "Write a note."}, "--input-key instruction", None),
         ({"prompt": "Write.", "instruction": "Write a note."}, "", None),
         ({"task": "summaries", "id": "a b", "label": "very good"}, "", None),
+        ({"conversation": "Who is it?"}, "--history-key conversation", None),
+        ({"question": ["Is it?"]}, "--checklist-key question", None),
+        ({"question": "Who is it?", "checklist": [NUMBERED]}, "", None),
+        ({"question": "Who is it?", "checklist": ["Is it?", NUMBERED]}, "", "question"),
     ],
 )
 @pytest.mark.parametrize("command", ["score", "rerank"])
@@ -196,13 +201,13 @@ def test_a_prompt_in_a_column_of_another_name_is_warned_of(
 ):
     monkeypatch.setattr("checklist_rewards.errors._warned", set())
     engine(by_word)
-    write_jsonl("rows.jsonl", *[{**row, "target": "hm", "candidates": ["hm"], "checklist": ["Is it?"]}] * 2)
+    write_jsonl("rows.jsonl", *[{"target": "hm", "candidates": ["hm"], "checklist": ["Is it?"], **row}] * 2)
     run(f"{command} rows.jsonl -o out.jsonl --no-store", *options.split())
     found = [message for message in caplog.messages if "the judge sees no input" in message]
     assert [f"rows.jsonl, line 1, {warned!r}: " in message for message in found] == [True] * (warned is not None)
 
 
-@pytest.mark.parametrize("command", ["score", "rerank", "pairs", "attack"])
+@pytest.mark.parametrize("command", ["score", "rerank", "pairs", "attack", "refine", "run --checklist one.json"])
 def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_of(run, engine, caplog, command):
     fake = engine(by_word)
     rows = [
@@ -210,6 +215,7 @@ def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_o
         for n in range(4)
     ]
     write_jsonl("rows.jsonl", *rows)
+    Path("one.json").write_text('["Is it?"]')
     Path("weights.json").write_text('{"Is itt?": 2, "tone": 1}')
     words = (
         f"{command} rows.jsonl -o out.{'json' if command == 'attack' else 'jsonl'} --weights weights.json --no-store"
@@ -232,7 +238,7 @@ def test_a_key_twice_in_a_checklist_file_is_refused(run, no_engine):
     run("score rows.jsonl -o out.jsonl --checklist c.json", refused="c.json: not valid JSON (duplicate key 'question'")
 
 
-@pytest.mark.parametrize("command", ["score", "run", "rerank", "pairs"])
+@pytest.mark.parametrize("command", ["score", "run", "rerank", "pairs", "refine"])
 def test_a_fault_of_the_checklist_of_all_rows_is_not_of_a_row(run, no_engine, command):
     write_jsonl("rows.jsonl", {"prompt": "Write.", "target": "hm", "candidates": ["hm", "ho"]})
     Path("c.json").write_text('[{"question": "Is it?", "check": {"type": "words"}}]')

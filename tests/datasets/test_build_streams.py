@@ -41,6 +41,17 @@ def test_nothing_is_written_before_a_stream_is_read():
     assert next(iter(built))["prompt"] == "Write one." and len(backend.sampled) == 1
 
 
+@pytest.mark.parametrize("kind", ["dataset", "stream"])
+def test_a_prompt_that_the_judge_does_not_see_is_warned_of_once_per_column(caplog, monkeypatch, kind):
+    monkeypatch.setattr("checklist_rewards.errors._warned", set())
+    rows = [{"question": f"Write {n}.", "target": "a b", "checklist": ["Is it?"]} for n in range(3)]
+    dataset = Dataset.from_list(rows)
+    scorer = ChecklistScorer("m", backend=FakeBackend(lambda prefix, tail: 0.5), store=False)
+    list(score_dataset(dataset if kind == "dataset" else dataset.to_iterable_dataset(), scorer))
+    found = [message for message in caplog.messages if "the judge sees no input" in message]
+    assert [message.startswith("row 1, 'question': ") for message in found] == [True]
+
+
 def test_rows_without_a_checklist_are_reported_with_their_chunk(caplog):
     with pytest.raises(GenerationError, match=r"1 of 3 prompts got no checklist \(row 2\)"):
         list(build(stream("Write one.", "BAD", "Write two.")))

@@ -13,6 +13,7 @@ from checklist_rewards.checks import parse_check
 from checklist_rewards.datasets import import_checklists
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.files.rows import read_rows, write_rows
+from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl, write_jsonl
 
 SHORT = {"question": "Is it short?"}
@@ -163,3 +164,14 @@ def written(path, checklists):
 
 def with_checks(checklist):
     return [(item.question, item.weight, parse_check(item.check, "here")) for item in checklist.items]
+
+
+def test_a_scored_file_is_imported_with_its_checklists_and_its_scores(tmp_path):
+    score = ChecklistScorer("m", backend=FakeBackend(lambda prefix, tail: 0.9), store=False).score(
+        [SHORT], target="Hm."
+    )
+    row = {"prompt": "Write.", "target": "Hm.", "checklist": [SHORT], "checklist_score": score.model_dump()}
+    write_jsonl(tmp_path / "scored.jsonl", row)
+    [found] = import_checklists(tmp_path / "scored.jsonl")
+    assert Checklist.parse(found["checklist"]) == Checklist.parse([SHORT])
+    assert found["checklist_score"]["primary_score"] == score.primary_score
