@@ -5,7 +5,7 @@ copy of this repository. It is *killed* if a test of the module fails or does no
 wrong program would pass. Some survivors are equivalent to the original; that is for a reader to decide. The tests of
 `scores/tally.py` are `tests/scores/test_tally.py` or, if that does not exist, the files of `tests/scores` that name
 the module. A mutant that survives them, or that only slow tests of the module could kill, meets all tests of the
-folder. Slow tests do not run. Beside other work, a run of tests that is slow may count as a hang, which is printed.
+folder. Slow tests do not run. On a busy machine a slow run may count as a hang, which is printed.
 
     python tests/mutants/run.py --number 30 --seed 1
     python tests/mutants/run.py --number 30 --seed 1 scores judges/panel.py

@@ -192,7 +192,7 @@ def test_a_function_that_hides_the_trainer_from_the_reward_is_reported_once(tmp_
 
 
 def test_a_variable_of_a_loop_that_is_deleted_after_a_call_is_freed():
-    """Up to Python 3.12, whoever looks at the variables of a function keeps them until it returns."""
+    """Up to Python 3.12, reading the variables of a frame keeps them alive until its function returns."""
     reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(), store=False))
 
     class Loop:
