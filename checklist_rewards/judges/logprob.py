@@ -376,7 +376,7 @@ class LogprobJudge(Judge):
 
 
 def _checked(read: Answer) -> Answer:
-    """The answer of an engine; unanswered and not stored, if its numbers are no log-probabilities."""
+    """The answer of an engine. Numbers that are not log-probabilities make it unanswered, and it is not stored."""
     if read.logprobs is None or (reason := not_logprobs(read.logprobs, distinct=False)) is None:
         return read
     finite = all(logprob < math.inf for logprob in read.logprobs)  # False for NaN, also of numpy

@@ -296,8 +296,9 @@ class ChecklistReward:
         return replace(call, samples=samples, groups=groups, started=self._started)
 
     def _in_run(self, state: Any) -> None:
-        """Let the monitor and the checklists begin anew in another run: a trainer makes a state for each. Calls by
-        hand before are no part of one. States that were restored by hand count as those of its checkpoint."""
+        """Reset the monitor and the checklists at the first call of a run. Every `train()` has a trainer state of its
+        own, which marks the run. Earlier calls by hand do not belong to it. States that were passed to [`restore`] are
+        used like those of a checkpoint."""
         started = vars(state).setdefault(_STARTED, _now())  # the same for all rewards of the trainer
         if started != self._started:
             saved = getattr(state, "stateful_callbacks", None)

@@ -51,7 +51,7 @@ def test_correlations_and_errors():
             "bias": 0.0,
             "emd": 0.0,  # the same numbers, in another order
             "ks": 0.0,
-            "auc": None,  # the other side is no yes and no
+            "auc": None,  # the other side has values other than yes and no
         },
         abs=1e-9,
     )

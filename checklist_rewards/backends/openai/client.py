@@ -190,8 +190,8 @@ logger = logging.getLogger(__name__)
 _PREFIX_HEADER = "X-Session-ID"
 """Requests with the same value share a prefix. A router in front of replicas can hash it."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
-"""Seconds: the least that a server may ask for (`Retry-After: 0` is no pause), and the most before an attempt that no
-server asked for."""
+"""Seconds. The shortest pause after a response with `Retry-After`, which may be 0; and the longest after a failure
+without it."""
 _TEXT_SECONDS = 2.0
 _CHECK_SECONDS = 5.0
 _SILENT_SECONDS = 30.0
