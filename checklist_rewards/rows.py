@@ -12,11 +12,9 @@ no row may have one. Chat messages are handled as in training (`chat.py`).
 Of a target, the answer is judged, without its thought. Text that a person has written (inputs, histories, references)
 is never changed. An input that a chat template has rendered to a string is split into its messages.
 
-The images of a prompt are in its messages, in the columns `image` and `images`, or both (`with_images`). A sample
-holds the images of its texts in memory.
+The images of a prompt are in its messages, in the columns `image` and `images`, or both (`with_images`).
 
-Further fields of a writer prompt (reference, candidates, ...) are read from columns of the same name. They are
-optional, unless the user named the column.
+Further fields of a writer prompt (reference, candidates, ...) are in columns of the same name, optional unless named.
 """
 
 from __future__ import annotations
@@ -62,7 +60,8 @@ MEDIA = ("audio", "video", "videos")
 """Columns in which data sets have other media of a prompt."""
 _PATHS = ("path", "url", "image", "image_url")
 """Keys of a cell whose value may be the path of an image."""
-_TEXT = "a string or chat messages"
+ANSWERS = ("filtered_resps", "resps", "output", "response", "generated_text", "prediction")
+"""Columns in which evaluation tools have the answer of a model; their `target` is the gold answer."""
 _READERS = {images: CompletionReader(images=images) for images in get_args(Images)}
 
 
@@ -281,6 +280,8 @@ class Columns:
     """Where relative paths of images of a prompt begin; None if paths are refused. Those of a target always are."""
     named: bool = False
     """Whether the user named the input columns. Otherwise a row is refused if a part of its prompt is elsewhere."""
+    target_named: bool = True
+    """Whether the user named the target column. Otherwise a row is refused if `target` may be its gold answer."""
 
     @classmethod
     def of(
@@ -317,6 +318,7 @@ class Columns:
             images,
             row.folder if isinstance(row, Row) else Path(),
             bool(inputs),
+            target is not None,
         )
 
     @classmethod
@@ -429,8 +431,9 @@ class Columns:
             self.get(row, PROMPT, "--input-key", where)
         input, history, images = self.context_of(row, where)
         if input is None or not input.strip():
-            keys = ", ".join(self.inputs)
-            raise SampleError(f"{where}: the input ({keys}) is blank; a checklist requires an input.")
+            raise SampleError(
+                f"{where}: the input ({', '.join(self.inputs)}) is blank; a checklist requires an input."
+            )
         values = {
             name: (self.list_of if name == CANDIDATES else self.get)(row, key, f"--{name}-key", where)
             for name, key in self.writer.items()
@@ -457,8 +460,7 @@ class Columns:
         return chat_messages(value) if input or history else None
 
     def asked_of(self, row: Mapping[str, Any], where: str) -> Any:
-        """[`messages_of`] with the images of the row, for a model that answers the prompt. With `images="ignore"`,
-        without them."""
+        """[`messages_of`] with the images of the row, unless they are ignored, for a model that answers the prompt."""
         if self.images == "show" and (len(self.inputs) != 1 or row.get(self.inputs[0]) is None):
             input, _, images = self.context_of(row, where)
             if images:
@@ -480,6 +482,12 @@ class Columns:
         if self.blank_is_null and self.inputs and all(isinstance(c, str) and not c.strip() for c in cells):
             names = ", ".join(map(repr, (*self.inputs, self.target)))
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
+        other = next((key for key in ANSWERS if not _is_blank(row.get(key))), None)
+        if other and self.target == TARGETS[0] and not self.target_named:
+            raise SampleError(
+                f"{where}: the row has an answer in {other!r} too, so {self.target!r} may be the gold answer; name "
+                f"the column to score: --target-key {other} or --target-key {self.target}."
+            )
         input, history, images = self.context_of(row, where)
         target, reference = self.target_of(row, where), self.reference_of(row, where)
         self._check_seen(row, where, input, checklist)
@@ -498,14 +506,13 @@ class Columns:
         try:
             if self.images == "show":
                 target = with_images(target, what="a completion", folder=None)  # a policy may read no files
-            return self._reader.read(target, opened=opened)
+            return _READERS[self.images].read(target, opened=opened)
         except SampleError as error:
             raise _unread(where, self.target, target, error) from None
 
     def answer_of(self, row: Mapping[str, Any], completion: Any) -> Target:
-        """What a completion answers to the prompt of a row. Raises [`SampleError`] unless it is a string or a list of
-        messages."""
-        return self._reader.read(completion, opened=self._opened(row))
+        """What a completion answers to the prompt of a row. Raises [`SampleError`] unless it is text or messages."""
+        return _READERS[self.images].read(completion, opened=self._opened(row))
 
     def checklist_of(self, row: Mapping[str, Any], where: str) -> Checklist | None:
         """The row's checklist; None if the column is null, for example after a failed generation."""
@@ -548,10 +555,6 @@ class Columns:
             columns = ", ".join(map(repr, row)) or "no columns"
             raise SampleError(f"{where}: column {key!r} not found; the row has {columns} (set it with {option}).")
         return row[key]
-
-    @property
-    def _reader(self) -> CompletionReader:
-        return _READERS[self.images]
 
     def _opened(self, row: Mapping[str, Any]) -> Any:
         """Whether the prompt of a row opens the thought of its completion."""
@@ -611,9 +614,7 @@ def images_of_row(
 def image_column(row: Mapping[str, Any]) -> tuple[str | None, list[Any]]:
     """The column of a row that has its images, and these images, as [`image_of`] accepts them."""
     column = next((name for name in IMAGE_COLUMNS if not _is_blank(row.get(name))), None)
-    if column is None:
-        return None, []
-    value = decoded(row[column])
+    value = [] if column is None else decoded(row[column])
     return column, list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -693,7 +694,7 @@ def _unread(where: str, key: str, value: Any, error: SampleError) -> SampleError
     """The error of a value that is no text: its type, or what is wrong with its messages."""
     if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
         return SampleError(f"{where}, {key!r}: {error}")
-    return SampleError(f"{where}: {key!r} must be {_TEXT}, got {_shown(value)}.")
+    return SampleError(f"{where}: {key!r} must be a string or chat messages, got {_shown(value)}.")
 
 
 def _is_blank(value: Any) -> bool:
@@ -725,8 +726,7 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
         try:
             fields[name] = (value if value is None or isinstance(value, str) else completion_text(value)) or None
         except SampleError as error:
-            got = f"{type(value).__name__} {value!r:.60}"
-            must = f"{where}: {key!r} must be a string or chat messages with roles, got {got}"
+            must = f"{where}: {key!r} must be a string or chat messages with roles, got {_shown(value)}"
             raise SampleError(f"{must} ({str(error).rstrip('.')}).") from None
     return fields
 

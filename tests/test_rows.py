@@ -1,0 +1,34 @@
+"""The columns of rows: which text is judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rows import ANSWERS, Columns
+
+GOLD = {"prompt": "What is 2 + 2?", "target": "4"}
+
+
+@pytest.mark.parametrize("answers", ANSWERS)
+def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers):
+    row = GOLD | {answers: ["It is four."]}
+    with pytest.raises(SampleError) as error:
+        Columns.of(row).sample_of(row, "samples.jsonl, line 1", ["Is it right?"])
+    assert str(error.value) == (
+        f"samples.jsonl, line 1: the row has an answer in {answers!r} too, so 'target' may be the gold answer; name the "
+        f"column to score: --target-key {answers} or --target-key target."
+    )
+
+
+@pytest.mark.parametrize(
+    "row, named, judged",
+    [
+        (GOLD | {"output": None, "response": ""}, None, "4"),
+        (GOLD | {"output": "four"}, "output", "four"),
+        (GOLD | {"output": "four"}, "target", "4"),
+        ({"prompt": "What is 2 + 2?", "completion": "four", "output": "It is four."}, None, "four"),
+    ],
+)
+def test_a_named_column_or_the_only_one_is_judged(row, named, judged):
+    assert Columns.of(row, target=named).sample_of(row, "line 1", ["Is it right?"]).target == judged
