@@ -175,10 +175,10 @@ def _control_strings(tokenizer: Any) -> frozenset[str]:
     return frozenset(name for name in names if len(name.strip()) > 1)
 
 
-_WORD_AFTER_SPACE = re.compile(r"(?<=\S) (?=[^\W\d_])")
+_TO_LAST_SEAM = re.compile(r".*(?<=\S)(?= [^\W\d_])", re.DOTALL)
 _SEAM_WITHIN = 400
 """Number of characters at the end of a prefix that are searched for the seam."""
-_CONTEXT = re.compile(r"\S{1,16}\Z")
+_LONGEST_CONTEXT = 16
 _CHECKED_BEFORE = 200
 _MOST_SEAMS = 4096
 
@@ -339,11 +339,11 @@ class ChatTokenizer:
     def _parts(self, group: ReadGroup, frame: Frame) -> _Parts | None:
         """Split a group at its seam. None if it has no seam, or if splitting there would change a token."""
         prefix = group.prefix.lstrip() if frame.strips else group.prefix
-        places = [match.start() for match in _WORD_AFTER_SPACE.finditer(prefix, max(0, len(prefix) - _SEAM_WITHIN))]
-        if not places or not group.tails:
+        found = _TO_LAST_SEAM.match(prefix, max(0, len(prefix) - _SEAM_WITHIN))
+        if found is None or not group.tails:
             return None
-        before, seam = prefix[: places[-1]], prefix[places[-1] :]
-        context = before[_CONTEXT.search(before).start() :]  # type: ignore[union-attr]  # `before` ends without a space
+        before, seam = prefix[: found.end()], prefix[found.end() :]
+        context = before[-_LONGEST_CONTEXT:].split()[-1]
         texts = [tail.rstrip() for tail in group.tails] if frame.strips else group.tails
         feet = self._feet(frame, group)
         tails = [_Tail(context, seam + text, foot) for text, foot in zip(texts, feet, strict=True)]

@@ -290,7 +290,7 @@ class Connection:
     async def post(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: Mapping[str, Any] | bytes,
         *,
         key: str = "choices",
         tokens: int = 0,
@@ -302,7 +302,7 @@ class Connection:
 
         Args:
             path (`str`): The path relative to the address, such as "/chat/completions".
-            body (mapping): The JSON object to send.
+            body (mapping or `bytes`): The JSON object to send.
             key (`str`, *optional*, defaults to `"choices"`): The list that the response must contain.
             tokens (`int`, *optional*, defaults to `0`): Estimated number of tokens, for the rate limit.
             patience (`float`, *optional*, defaults to `1.0`): Factor by which timeout and deadline are multiplied.
@@ -312,7 +312,8 @@ class Connection:
         Returns:
             `dict` or [`Failure`]: The response, or the reason why the request failed.
         """
-        return await self._send(_Request(path, serialized(body), key, tokens, patience, prefix, reads))
+        content = body if isinstance(body, bytes) else serialized(body)
+        return await self._send(_Request(path, content, key, tokens, patience, prefix, reads))
 
     async def texts(self, path: str) -> list[str | None]:
         """Get a text that is not essential from every replica, in one attempt and without waiting for a slot. `path`
