@@ -71,7 +71,7 @@ from checklist_rewards.backends.openai.served import (
     served_prompt,
     takes_no_images,
 )
-from checklist_rewards.backends.openai.wire import Failure, ListedPrompt, neutral
+from checklist_rewards.backends.openai.wire import NO_ANSWER, NO_TOKENS, Failure, ListedPrompt, neutral
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, server_addresses, server_key
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer, local_tokenizer
@@ -89,7 +89,6 @@ BY_PROMPT = 10
 """Replicas from which on lists are routed by prompt."""
 _READS_PER_REQUEST = 256
 _PATIENCE = 4.0
-_NO_ANSWER = Unanswered(Reason.EMPTY_CHOICES)
 
 
 def list_keys(groups: Sequence[ReadGroup], replicas: int) -> list[str]:
@@ -297,7 +296,7 @@ class OpenAIBackend(Backend):
             answer = wire.list_answers(choices, ids, 1)[0]
             if isinstance(answer, dict):
                 answer = not_logprobs(list(answer.values())) or answer
-            if isinstance(answer, Unanswered) and answer != wire.NO_TOKENS:
+            if isinstance(answer, Unanswered) and answer not in (NO_ANSWER, NO_TOKENS):
                 return Failure(answer)  # it says nothing about lists: an aborted request, or logits
             self._supports_lists = isinstance(answer, dict)
             if not self._supports_lists:
@@ -312,18 +311,15 @@ class OpenAIBackend(Backend):
     ) -> tuple[list[TokenAnswer], int | None]:
         """The answers to prompts, each with its routing key, in order, and the number of computed prompt tokens, None
         if unknown."""
-        before = await self._cache.counts()
-        answers: list[TokenAnswer] = [_NO_ANSWER] * len(prompts)
-
-        async def ask(places: list[int]) -> None:
-            found = await self._read_list([prompts[place] for place in places], ids, keys[places[0]])
-            for place, answer in zip(places, found, strict=True):
-                answers[place] = answer
-
-        await together(map(ask, self._lists(keys)))
+        before, lists = await self._cache.counts(), self._lists(keys)
+        found = await together(
+            self._read_list([prompts[place] for place in places], ids, keys[places[0]]) for places in lists
+        )
+        by_place = dict(zip(chain.from_iterable(lists), chain.from_iterable(found), strict=True))
+        answers = [by_place[place] for place in range(len(prompts))]
         if any(isinstance(answer, str) for answer in answers):
             return answers, None
-        return answers, await self._cache.computed(before, sum([prompt.tokens for prompt in prompts]))
+        return answers, await self._cache.computed(before, sum([tokens for _, tokens in prompts]))
 
     def _lists(self, keys: Sequence[str]) -> list[list[int]]:
         """The prompts of each request, by their index."""
@@ -347,19 +343,18 @@ class OpenAIBackend(Backend):
             response = await self.connection.post(
                 "/completions",
                 wire.list_body(self.model, batch, ids),
-                tokens=sum([prompt.tokens for prompt in batch]) + len(batch),
+                tokens=sum([tokens for _, tokens in batch]) + len(batch),
                 patience=_PATIENCE,
                 prefix=key,
                 reads=len(batch),
             )
             if not isinstance(response, Failure):
-                answers = wire.list_answers(response["choices"], ids, len(batch))
-                return [_NO_ANSWER if answer is None else answer for answer in answers]
+                return wire.list_answers(response["choices"], ids, len(batch))
             if response.fatal:
                 raise self._error(response)
             return response
 
-        return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is _NO_ANSWER)
+        return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is NO_ANSWER)
 
     async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         prompts = [

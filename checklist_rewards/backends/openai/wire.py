@@ -688,25 +688,21 @@ def _without_text(choice: dict[str, Any]) -> Unanswered:
     return Unanswered(Reason.NULL_CONTENT, took)
 
 
+NO_ANSWER = Unanswered(Reason.EMPTY_CHOICES)
+"""Of a prompt in a list to which the response has no answer, or several."""
 NO_TOKENS = Unanswered(Reason.BACKEND_ERROR, "the server gave no log-probability of the label")
 
 
-class ListedPrompt(NamedTuple):
-    """A prompt in a list: its token ids as JSON."""
-
-    prefix: bytes
-    """Serialized once for all prompts that share it; ends with a comma, unless it is empty."""
-    tail: bytes
-    tokens: int
-    """Number of token ids."""
+ListedPrompt = tuple[bytes, int]
+"""The token ids of a prompt as JSON without brackets, and their number."""
 
 
 def listed(branches: Sequence[Branch[Any]]) -> list[ListedPrompt]:
-    """Serialize prompts. Their tails must not be empty."""
+    """Serialize prompts, each prefix once. Their tails must not be empty."""
     prompts = []
     for prefix, tails in branches:
         start = to_json(prefix)[1:-1] + b"," if prefix else b""
-        prompts += [ListedPrompt(start, to_json(tail)[1:-1], len(prefix) + len(tail)) for tail, _ in tails]
+        prompts += [(start + to_json(tail)[1:-1], len(prefix) + len(tail)) for tail, _ in tails]
     return prompts
 
 
@@ -720,20 +716,20 @@ def list_body(model: str, prompts: Sequence[ListedPrompt], ids: Sequence[int]) -
         "logprob_token_ids": ids,
         "return_tokens_as_token_ids": True,
     }
-    lists = b"],[".join([prompt.prefix + prompt.tail for prompt in prompts])
+    lists = b"],[".join([ids_of_prompt for ids_of_prompt, _ in prompts])
     return b'{"model":%b,"prompt":[[%b]],%b' % (serialized(model), lists, to_json(settings)[1:])
 
 
-def list_answers(choices: Sequence[dict[str, Any]], ids: Sequence[int], count: int) -> list[TokenAnswer | None]:
-    """Parse the answers to `count` prompts by their index in the response. An answer that is missing or duplicated
-    is None. Whether the values can be log-probabilities is checked with those of all engines."""
+def list_answers(choices: Sequence[dict[str, Any]], ids: Sequence[int], count: int) -> list[TokenAnswer]:
+    """Parse the answers to `count` prompts by their index in the response. Whether the values can be log-probabilities
+    is checked with those of all engines."""
     by_index: dict[int | None, dict[str, Any] | None] = {}
     for choice in choices:
         index = _number(choice.get("index"))
         by_index[index] = None if index in by_index else choice
     names = [f"token_id:{token}" for token in ids]
     found = [by_index.get(place) for place in range(count)]
-    return [None if choice is None else _answer(choice, ids, names) for choice in found]
+    return [NO_ANSWER if choice is None else _answer(choice, ids, names) for choice in found]
 
 
 def _answer(choice: dict[str, Any], ids: Sequence[int], names: Sequence[str]) -> TokenAnswer:
