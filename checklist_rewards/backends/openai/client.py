@@ -159,13 +159,6 @@ def close(work: Callable[[], Coroutine[Any, Any, None]], pid: int) -> None:
             future.result(1)
 
 
-def keep_forever(resource: object) -> None:
-    """In a forked child, never free a resource of the parent's loop, not even when Python exits. Parent and child
-    share the kernel's event notification for sockets: if the child closed its copies, the parent would get no more
-    events."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(resource))
-
-
 def _loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if os.getpid() not in _loops:
@@ -548,7 +541,10 @@ class Connection:
         the background loop only: aiohttp needs a running loop."""
         if self._session is None or self._session.pid != os.getpid():
             if self._session is not None:
-                keep_forever(self._session)
+                # The parent's session is never freed here, not even when Python exits. Parent and child share the
+                # kernel's event notification for sockets: if the child closed its copies, the parent would get no
+                # more events.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._session))
             settings = self.settings
             http = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
