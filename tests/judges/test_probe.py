@@ -37,10 +37,8 @@ def test_the_items_about_form_are_true_by_code():
 def test_a_judge_that_knows_passes():
     report = probe("fake", backend=FakeBackend(truth, mass=0.95, replies=["Yes."]))
     assert report.refusal is None and report.require() is report
-    assert report.accuracy == 1.0 and report.margin == pytest.approx(0.8)
-    assert (report.yes_mean, report.no_mean) == (pytest.approx(0.9), pytest.approx(0.1))
-    assert report.mass == pytest.approx(0.95)
-    assert report.label_first == 12
+    assert report.accuracy == 1.0 and report.margin == pytest.approx(0.8) and report.mass == pytest.approx(0.95)
+    assert (report.yes_mean, report.no_mean) == (pytest.approx(0.9), pytest.approx(0.1)) and report.label_first == 12
     assert report.labels is None and report.tail is None and report.thinking is None  # this backend has no tokenizer
 
 
@@ -76,17 +74,24 @@ def test_an_open_thinking_block_is_named():
     assert report.thinking == "open" and "thinking off" in report.refusal
 
 
+class Parsed(FakeBackend):
+    """Behind a reasoning parser, which takes all of each reply."""
+
+    def __init__(self, reply, **settings):
+        super().__init__(truth, **settings)
+        self.reply = reply
+
+    def generate(self, prompts, sampling, arrived=None):
+        return [[self.reply] for _ in prompts]
+
+
 @pytest.mark.parametrize(("finish", "thought"), [("stop", "Yes."), ("length", "Okay, the question is whether")])
 def test_a_reasoning_parser_that_takes_the_replies_is_named(finish, thought):
-    class Parsed(FakeBackend):
-        def generate(self, prompts, sampling, arrived=None):
-            return [[Reply(None, finish, thought=thought)] for _ in prompts]
-
-    report = probe("fake", backend=Parsed(truth))
+    reply = Reply(None, finish, thought=thought)
+    report = probe("fake", backend=Parsed(reply))
     assert report.refusal is None and (report.taken, report.label_first) == (12, 0)
     assert "12 of 12 replies" in report.advice and "--reasoning-parser" in report.advice
-    refused = probe("fake", backend=Parsed(truth, mass=0.01))
-    assert report.advice in refused.refusal
+    assert report.advice in probe("fake", backend=Parsed(reply, mass=0.01)).refusal
     assert probe("fake", backend=FakeBackend(truth, replies=["Yes."])).advice is None
 
 
@@ -166,16 +171,12 @@ def test_a_judge_that_answers_with_words_is_measured_by_them(right, refused):
 
         def read(self, groups, labels):
             _, usage = super().read(groups, labels)
-            answers = []
-            for group in groups:
-                for tail in group.tails:
-                    [place] = [
-                        n
-                        for n, item in enumerate(PROBE_ITEMS)
-                        if item.question in tail and f"\n{item.target}\n" in group.prefix
-                    ]
-                    answers.append("yes" if PROBE_ITEMS[place].holds == (place < right) else "no")
+            answers = [self._word(group.prefix, tail) for group in groups for tail in group.tails]
             return [Answer(label=answer) for answer in answers], usage
+
+        def _word(self, prefix, tail):
+            place = next(n for n, i in enumerate(PROBE_ITEMS) if i.question in tail and f"\n{i.target}\n" in prefix)
+            return "yes" if PROBE_ITEMS[place].holds == (place < right) else "no"
 
     report = probe("fake", backend=Words(truth, replies=["yes"]))
     assert (report.accuracy, report.words, report.answered) == (right / 12, 12, 12)
