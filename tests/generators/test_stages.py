@@ -46,15 +46,11 @@ def test_a_text_cannot_pose_as_another_line():
 # --- stages one by one: the requests of `generate`, and edits between stages are used --------------------------------
 
 
-ALIKE, APART = deductive.same_when_equal_but_for_case, inductive.apart
+FILTERING = {"filtering": True, "embedder": deductive.same_when_equal_but_for_case}
+UNREFINED = {"refine": False, "embedder": inductive.apart}
 WRITERS = {
-    "deductive": (
-        DeductiveGenerator,
-        lambda: deductive.usual,
-        deductive.SOURCE,
-        {"filtering": True, "embedder": ALIKE},
-    ),
-    "inductive": (InductiveGenerator, lambda: inductive.usual, inductive.SOURCE, {"refine": False, "embedder": APART}),
+    "deductive": (DeductiveGenerator, lambda: deductive.usual, deductive.SOURCE, FILTERING),
+    "inductive": (InductiveGenerator, lambda: inductive.usual, inductive.SOURCE, UNREFINED),
     "interactive": (InteractiveGenerator, interactive.script, interactive.SOURCE, {}),
 }
 
@@ -116,12 +112,7 @@ THEME = {"name": "Flow", "meaning": "Order.", "attributes": ["In order."]}
         ("interactive", "assign", {"themes": []}, "each component needs a name of its own; got none"),
         ("interactive", "assign", {"themes": [THEME, THEME | {"name": "flow"}]}, "a name of its own"),
         ("interactive", "sub_questions", {"themes": [THEME]}, "'Flow' has no key question"),
-        (
-            "interactive",
-            "validate",
-            {"themes": [THEME | {"key_question": "Order"}]},
-            "'Order' is not a yes/no question",
-        ),
+        ("interactive", "validate", {"themes": [THEME | {"key_question": "It is"}]}, "'It is' is not a yes/no"),
     ],
 )
 def test_a_draft_that_cannot_be_used_is_refused_before_anything_is_asked(name, stage, draft, reason):
@@ -139,7 +130,7 @@ def test_a_draft_that_cannot_be_used_is_refused_before_anything_is_asked(name, s
         (
             "inductive",
             {"questions": [{"question": "Is it?", "sources": [99]}]},
-            "names observation 99; the numbers are 0 to",
+            "names observation 99; the numbers are",
         ),
     ],
 )

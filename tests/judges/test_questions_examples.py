@@ -221,7 +221,7 @@ ROW = {"target": "t", "question": "q?", "label": "yes"}
         (ROW | {"question": 3}, "line 1: 'question' must be a string, got int 3"),
         ({"target": "t", "checklist": ["q?"], "labels": []}, "line 1: 'labels' has 0 labels for 1 items"),
         (
-            {"target": "t", "checklist": ["q?"], "labels": {"x": "yes"}},
+            {"target": "t", "checklist": ["q?"], "labels": {"x": 1}},
             "line 1: 'labels' labels an item 'x' that is not in",
         ),
         ({"target": "t", "checklist": [], "labels": []}, "line 1, 'checklist': the checklist is empty"),

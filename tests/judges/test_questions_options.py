@@ -282,11 +282,7 @@ def test_a_json_answer_names_a_label_or_none(item, label, given):
     ("item", "label", "replies"),
     [
         (SHORT, "yes", ["Yes.", "Answer: **yes**"]),
-        (
-            SHORT,
-            "no",
-            ["No. It does not say yes anywhere.", "The answer is no.", "<think>No, wait ... yes?</think>\nno"],
-        ),
+        (SHORT, "no", ["No. It does not say yes.", "The answer is no.", "<think>No, wait ... yes?</think>\nno"]),
         (SHORT, None, ["<think>it says yes", "Yes and no", "Yesterday it was short.", "The response is short."]),
         (STEPS, "10", ["10"]),
         (STEPS, "85", ["85: nearly perfect"]),
