@@ -42,6 +42,9 @@ def test_a_check_answers_and_the_judge_is_asked_the_rest():
     assert score.expected_score == pytest.approx((1 + 0.7) / 2) and score.pass_rate == 1.0
     assert [tail for _, tail in backend.asked if "short" in tail] == [] and len(backend.asked) == 1
     assert scorer.receipt.reads == scorer.receipt.asked == 1  # only what went to the engine
+    outage = scorer_on(FakeBackend(fails=lambda prefix, tail: True))
+    short, kind = outage.score([SHORT, KIND], "a").items  # named by the judge, and not by the check
+    assert short.answer == "yes" and kind.unanswered.startswith("backend_error")
 
 
 def test_checks_alone_need_no_engine(no_model):
@@ -217,13 +220,9 @@ def test_a_deadline_ends_the_wait_for_code(slow):
     with deadline(0.5):
         score = scorer.score([slow, KIND], "a")
     assert [line.unanswered for line in score.items] == ["deadline", None]
-    assert scorer.score([{**SHORT}], "a").items[0].answer == "yes"
-
-
-def test_no_check_runs_after_the_deadline():
-    with deadline(1e-9):
-        score = scorer_on().score([SHORT], "a")
-    assert score.items[0].unanswered == "deadline"
+    assert scorer.score([SHORT], "a").items[0].answer == "yes"
+    with deadline(1e-9):  # no check runs after it
+        assert scorer_on().score([SHORT], "a").items[0].unanswered == "deadline"
 
 
 def test_a_penalty_and_a_gate_by_code():
@@ -250,8 +249,3 @@ def test_a_stored_score_is_scored_again_without_checks_or_engine():
     checklist = Checklist.parse([SHORT, KIND])
     score = scorer_on(p=0.7, checks="mean").score(checklist, "a")
     assert rescore(checklist, type(score).model_validate_json(score.model_dump_json())) == score
-
-
-def test_an_outage_is_named_by_the_judge_and_not_by_the_check():
-    short, kind = scorer_on(FakeBackend(fails=lambda prefix, tail: True)).score([SHORT, KIND], "a").items
-    assert short.answer == "yes" and kind.unanswered.startswith("backend_error")

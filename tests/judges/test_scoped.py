@@ -161,23 +161,16 @@ def test_a_reward_passes_the_messages_of_a_completion():
     assert values == [pytest.approx(0.1)] and len(backend.seen) == 3
 
 
-def test_scales_and_abstentions_leave_items_with_a_scope_alone():
-    items = [{"question": "Is it?", "scope": "any_turn"}, "Is it clear?"]
-    for changed in (on_scale(items, ordinal_scale(5)), with_abstention(items)):
-        scoped, plain = changed.items
-        assert scoped.options is None and plain.options is not None
-
-
 def test_a_scope_is_part_of_the_id_and_options_are_refused():
     plain, scoped = ChecklistItem(question="Is it?"), ChecklistItem(question="Is it?", scope="any_turn")
-    assert plain.id != scoped.id
+    assert plain.id != scoped.id and "scope" not in Checklist(items=(plain,)).id
     assert Checklist.parse([scoped.model_dump()]).items[0] == scoped
-    assert "scope" not in Checklist(items=(plain,)).id
     options = [{"label": "a", "value": 1}, {"label": "b", "value": 0}]
-    with pytest.raises(ChecklistError, match="an item with a scope is answered by yes or no"):
-        Checklist.parse([{"question": "?", "scope": "final", "options": options}])
-    with pytest.raises(ChecklistError, match="any_turn"):
-        Checklist.parse([{"question": "Is it?", "scope": "turns"}])
+    for scope, message in (("final", "an item with a scope is answered by yes or no"), ("turns", "any_turn")):
+        with pytest.raises(ChecklistError, match=message):
+            Checklist.parse([{"question": "Is it?", "scope": scope, "options": options}])
+    for changed in (on_scale([scoped, plain], ordinal_scale(5)), with_abstention([scoped, plain])):
+        assert [item.options is None for item in changed.items] == [True, False]  # items with a scope are left alone
 
 
 # ----- longer than the context -----

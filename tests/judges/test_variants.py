@@ -39,17 +39,11 @@ def test_every_variant_is_another_question_with_the_same_meaning_for_the_score()
     for variant in variants:
         assert POLITE.question in variant.question
         assert variant.model_dump(exclude={"question"}) == POLITE.model_dump(exclude={"question"})
-
-
-def test_every_second_variant_changes_the_order_of_the_labels():
-    assert ["No or yes" in variant_of(POLITE, number).question for number in range(4)] == [False, True, False, True]
+    assert ["No or yes" in variant.question for variant in variants[:4]] == [False, True, False, True]
     assert [list(variant_of(GRADED, number).values) for number in (1, 2)] == [["2", "1", "0"], ["0", "1", "2"]]
-
-
-def test_braces_are_plain_text_and_a_code_check_is_not_reworded():
     assert "Is {question} in it?" in variant_of(ChecklistItem(question="Is {question} in it?"), 3).question
     checked = ChecklistItem(question="Short?", check='{"kind": "max_words", "value": 3}')
-    assert variant_of(checked, 5) is checked
+    assert variant_of(checked, 5) is checked  # a code check is not reworded
 
 
 @pytest.mark.parametrize("number", [-1, MOST_REPEATS, 1.5])
@@ -75,7 +69,7 @@ def test_probabilities_come_back_in_the_order_of_the_item():
     assert verdict.probabilities["polite"] == pytest.approx(0.8)
 
 
-def test_a_judge_that_samples_is_repeated_with_another_seed():
+def test_a_judge_that_samples_is_repeated_with_another_seed_and_others_are_reworded():
     engine = Script(lambda messages: "yes")
     judge = ReasonedJudge(Engine("fake", engine), reasoning=False, temperature=0.7)
     assert how_repeated(judge) == "resampled"
@@ -85,12 +79,8 @@ def test_a_judge_that_samples_is_repeated_with_another_seed():
     assert len({sampling.seed for sampling in engine.samplings}) == 3
     assert len({str(prompt) for prompt in engine.prompts}) == 1
     assert scorer.receipt.asked == 3
-
-
-def test_a_greedy_judge_and_a_panel_are_reworded():
     greedy = ReasonedJudge(Engine("fake", Script(["no"])), reasoning=False)
-    panel = PanelJudge([greedy, one_token()])
-    assert how_repeated(greedy) == how_repeated(panel) == "reworded"
+    assert how_repeated(greedy) == how_repeated(PanelJudge([greedy, one_token()])) == "reworded"
 
 
 def test_calibration_applies_to_every_repeat():
