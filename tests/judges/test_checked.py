@@ -173,7 +173,11 @@ def test_bad_specs_are_refused_before_anything_is_asked():
 def test_equal_checks_of_one_text_are_made_once_and_progress_counts_every_read(monkeypatch):
     made = []
     whole = CHECKS["words"].holds
-    noted = lambda self, text, input=None: made.append(text) or whole(self, text)  # noqa: E731
+
+    def noted(self, text, input=None):
+        made.append(text)
+        return whole(self, text)
+
     monkeypatch.setattr(CHECKS["words"], "holds", noted)
     samples = [Sample([SHORT, KIND], "a"), Sample([SHORT], "a"), Sample([SHORT], "b")]
     for checks in ("only", "mean"):

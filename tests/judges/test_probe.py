@@ -78,7 +78,9 @@ def test_a_judge_that_cannot_separate_is_refused(answer):
 
 
 def test_the_margin_is_the_users_choice():
-    hardly = lambda p, t: 0.55 + 0.1 * (truth(p, t) > 0.5)  # noqa: E731
+    def hardly(prefix, tail):
+        return 0.55 + 0.1 * (truth(prefix, tail) > 0.5)
+
     assert judged(hardly).refusal is not None and judged(hardly, margin=0.05).refusal is None
 
 
