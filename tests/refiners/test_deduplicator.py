@@ -11,7 +11,7 @@ from checklist_rewards.backends import Reply
 from checklist_rewards.errors import PromptError, SampleError
 from checklist_rewards.refiners import Deduplicator
 from tests.generators.fakes import Replies
-from tests.refiners.vectors import at_angles
+from tests.refiners.vectors import at_angles, questions
 
 SHORT = {"Is it short?": 0, "Is it brief?": 10, "Does it name a city?": 90, "Is it concise?": 20}
 CITIES = SHORT | {"Does it mention a city?": 95}
@@ -22,10 +22,6 @@ def merges(reply, angles=SHORT, **settings):
     backend = Replies(reply if callable(reply) else lambda text, sampling: reply)
     made = {"backend": backend, "embedder": at_angles(angles), "store": False} | settings
     return Deduplicator("fake", **made), backend
-
-
-def questions(checklist):
-    return [item.question for item in checklist.items]
 
 
 def reasons(refiner):

@@ -6,15 +6,11 @@ from hypothesis import strategies as st
 from checklist_rewards import Checklist, __version__
 from checklist_rewards.errors import SampleError
 from checklist_rewards.refiners import Selector
-from tests.refiners.vectors import Vectors, at_angles, orthogonal
+from tests.refiners.vectors import Vectors, at_angles, orthogonal, questions
 
 WORDS = "short polite clear exact complete honest fluent calm".split()
 QUESTIONS = [f"Is it {word}?" for word in WORDS]
 PENALTIES = (0, 0.0005, 0.01, 0.03, 0.1, 0.5, 50)
-
-
-def questions(checklist):
-    return [item.question for item in checklist.items]
 
 
 def sizes(embedder, checklist, **settings):

@@ -8,6 +8,7 @@ from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
 from checklist_rewards.refiners import QUALITIES, Tagger
 from tests.generators.fakes import Replies
+from tests.refiners.vectors import questions
 
 CHECKLIST = Checklist.parse(["Is it short?", "Does it name Anna?", "Is it good?"])
 
@@ -31,10 +32,6 @@ def by_question(replies, fallback=GOOD):
 
 def tagger(backend, **settings):
     return Tagger("fake", **{"backend": backend, "store": False} | settings)
-
-
-def questions(checklist):
-    return [item.question for item in checklist.items]
 
 
 def test_items_stay_that_have_every_quality():

@@ -9,6 +9,7 @@ from checklist_rewards.errors import BackendError, ChecklistError, ModelError, S
 from checklist_rewards.refiners import UnitTester
 from checklist_rewards.refiners.unit_tester import failing_answers
 from tests.generators.fakes import Replies
+from tests.refiners.vectors import questions
 
 LETTERS = {"Is there an A?": "A", "Is there a B?": "B", "Is there a C?": "C"}
 CHECKLIST = Checklist.parse(list(LETTERS))
@@ -44,10 +45,6 @@ def tries(rewrite=without_letter, judge=says, **settings):
 
 def on(*targets):
     return [Sample(None, target, input="Write letters.") for target in targets]
-
-
-def questions(checklist):
-    return [item.question for item in checklist.items]
 
 
 def test_items_stay_that_a_broken_text_is_seen_to_fail():
