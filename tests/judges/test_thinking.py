@@ -166,6 +166,7 @@ def test_what_is_missing_has_no_part_in_the_mean(thoughts, outcome, reasons):
         assert (item.unanswered, item.probabilities) == (outcome, None)
     else:
         assert item.probabilities["yes"] == pytest.approx(outcome) and item.spread == pytest.approx(0.1)
+        assert item.reasoning == "0.9"  # the thought that is surest of the answer
 
 
 def test_a_thought_that_is_missing_makes_the_read_unanswered_with_the_reason(tmp_path):
