@@ -107,7 +107,7 @@ class ReadGroup:
     @property
     def sees(self) -> bool:
         """Whether a text of the prompts has an image."""
-        return any(map(has_images, (self.system, self.prefix, *self.tails)))
+        return has_images("\n".join([self.system or "", self.prefix, *self.tails]))
 
 
 @dataclass(slots=True)

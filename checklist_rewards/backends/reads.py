@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 from checklist_rewards.backends.base import Answer, ReadGroup, Usage, not_logprobs
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup
-from checklist_rewards.backends.trees import branches_of, floor_tokens
+from checklist_rewards.backends.trees import Branch, branches_of, floor_tokens
 from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -24,9 +25,9 @@ TokenAnswer = Mapping[int, float] | Unanswered
 """ln P of each requested token id, from the softmax over the full vocabulary; or why there is no
 answer."""
 
-Send = Callable[[list[list[int]], list[int], list[int]], tuple[list[TokenAnswer], int | None]]
-"""Called with prompts, token ids, and the index of each prompt's group. Returns an answer per prompt, and the number
-of computed prompt tokens (None if unknown)."""
+Send = Callable[[list[Branch[int]], list[int]], tuple[list[TokenAnswer], int | None]]
+"""Called with prompts, each with its place among all reads, and token ids. Returns an answer per prompt, and the
+number of computed prompt tokens (None if unknown)."""
 
 
 def read_prompts(
@@ -64,17 +65,15 @@ def read_prompts(
             f"vocabulary, and at most {MAX_LABEL_TOKENS} are possible."
         )
     tokenized = tokens.groups(groups) if tokenized is None else tokenized
-    numbers = [number for number, group in enumerate(tokenized) for _ in group.tails]
-    reads = [over_limit] * len(numbers)
+    reads = [over_limit] * sum(len(group.tails) for group in tokenized)
     branches = branches_of(tokenized, limit)
-    prompts = [[*prefix, *tail] for prefix, tails in branches for tail, _ in tails]
+    answers, computed = ask(branches, ids) if branches else ([], 0)
     places = [place for _, tails in branches for _, place in tails]
-    answers, computed = ask(prompts, ids, [numbers[place] for place in places]) if prompts else ([], 0)
-    found = dict(zip(places, answers, strict=True))
-    for place, answer in found.items():
+    for place, answer in zip(places, answers, strict=True):
         reads[place] = _answer(answer, forms)
+    lost = {place for place, answer in zip(places, answers, strict=True) if isinstance(answer, str)}
     prompt_tokens, floor = floor_tokens(
-        (prefix, [tail for tail in tails if not isinstance(found[tail[1]], str)]) for prefix, tails in branches
+        (prefix, [tail for tail in tails if tail[1] not in lost] if lost else tails) for prefix, tails in branches
     )
     return reads, Usage(prompt_tokens, computed, floor)
 
@@ -82,9 +81,10 @@ def read_prompts(
 def _answer(answer: TokenAnswer, forms: Sequence[tuple[int, ...]]) -> Answer:
     if isinstance(answer, str):
         return Answer(None, answer)
-    if (reason := not_logprobs([answer[token] for group in forms for token in group])) is not None:
+    values = [[answer[token] for token in group] for group in forms]
+    if (reason := not_logprobs(list(chain.from_iterable(values)))) is not None:
         return Answer(None, reason)
-    return Answer(tuple(logsumexp([answer[token] for token in group]) for group in forms))
+    return Answer(tuple([logsumexp(group) for group in values]))
 
 
 def logsumexp(values: Sequence[float]) -> float:
@@ -92,4 +92,4 @@ def logsumexp(values: Sequence[float]) -> float:
     top = max(values, default=-math.inf)
     if not math.isfinite(top):
         return top
-    return top + math.log(math.fsum(math.exp(value - top) for value in values))
+    return top + math.log(math.fsum([math.exp(value - top) for value in values]))

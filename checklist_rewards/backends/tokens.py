@@ -91,7 +91,7 @@ class TextEncoder:
 
     def whole(self, texts: Sequence[str]) -> list[Ids]:
         """Ids of each text as returned by the tokenizer, including control tokens, without added special tokens."""
-        texts = [encodable(text) for text in texts]
+        texts = [text if text.isascii() else encodable(text) for text in texts]
         if self._rust is not None:
             return [encoding.ids for encoding in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
         with self._lock:
@@ -175,10 +175,10 @@ def _control_strings(tokenizer: Any) -> frozenset[str]:
     return frozenset(name for name in names if len(name.strip()) > 1)
 
 
-_WORD_AFTER_SPACE = re.compile(r"(?<=\S) (?=[^\W\d_])")
+_TO_LAST_SEAM = re.compile(r".*(?<=\S)(?= [^\W\d_])", re.DOTALL)
 _SEAM_WITHIN = 400
 """Number of characters at the end of a prefix that are searched for the seam."""
-_CONTEXT = re.compile(r"\S{1,16}\Z")
+_LONGEST_CONTEXT = 16
 _CHECKED_BEFORE = 200
 _MOST_SEAMS = 4096
 
@@ -254,23 +254,20 @@ class ChatTokenizer:
     def framed_groups(self, groups: Sequence[ReadGroup], frames: Sequence[Frame]) -> list[TokenGroup]:
         """As [`groups`], with the text around each group's user message."""
         parts = [self._parts(group, frame) for group, frame in zip(groups, frames, strict=True)]
+        tails = self._tails([tail for part in parts if part is not None for tail in part.tails])
+        parts = [None if part is None or any(tail not in tails for tail in part.tails) else part for part in parts]
         heads = [part.head for part in parts if part is not None]
         prefixes = iter(self.encoder.data([head.text for head in heads], [head.data for head in heads]))
-        tails = self._tails([tail for part in parts if part is not None for tail in part.tails])
         out = []
         for group, frame, part in zip(groups, frames, parts, strict=True):
             if part is None:
                 out.append(shared_prefix(self._whole_prompts(group, frame)))
                 continue
-            prefix, tail_ids = next(prefixes), [tails[tail] for tail in part.tails]
-            separable = [ids for ids in tail_ids if ids is not None]
-            if len(separable) < len(tail_ids):
-                out.append(shared_prefix(self._whole_prompts(group, frame)))
-                continue
-            shared = _common(separable)
+            tail_ids = [tails[tail] for tail in part.tails]
+            shared = _common(tail_ids)
             if len({written.thought for written in group.written}) != 1:
                 shared = min(shared, part.seam_tokens)
-            out.append(TokenGroup(prefix + separable[0][:shared], [ids[shared:] for ids in separable]))
+            out.append(TokenGroup(next(prefixes) + tail_ids[0][:shared], [ids[shared:] for ids in tail_ids]))
         return out
 
     def groups_ahead(self, groups: Sequence[ReadGroup]) -> list[TokenGroup]:
@@ -339,11 +336,11 @@ class ChatTokenizer:
     def _parts(self, group: ReadGroup, frame: Frame) -> _Parts | None:
         """Split a group at its seam. None if it has no seam, or if splitting there would change a token."""
         prefix = group.prefix.lstrip() if frame.strips else group.prefix
-        places = [match.start() for match in _WORD_AFTER_SPACE.finditer(prefix, max(0, len(prefix) - _SEAM_WITHIN))]
-        if not places or not group.tails:
+        found = _TO_LAST_SEAM.match(prefix, max(0, len(prefix) - _SEAM_WITHIN))
+        if found is None or not group.tails:
             return None
-        before, seam = prefix[: places[-1]], prefix[places[-1] :]
-        context = before[_CONTEXT.search(before).start() :]  # type: ignore[union-attr]  # `before` ends without a space
+        before, seam = prefix[: found.end()], prefix[found.end() :]
+        context = before[-_LONGEST_CONTEXT:].split()[-1]
         texts = [tail.rstrip() for tail in group.tails] if frame.strips else group.tails
         feet = self._feet(frame, group)
         tails = [_Tail(context, seam + text, foot) for text, foot in zip(texts, feet, strict=True)]
@@ -363,14 +360,14 @@ class ChatTokenizer:
         left, whole = self.encoder.data(
             [before, text + tail.foot.text], [[(0, len(before))], tail.foot.after(len(text))]
         )
-        after = self._tails([tail])[tail]
+        after = self._tails([tail]).get(tail)
         if after is None or left + after != whole:
             return None
         context, both = self.encoder.data([tail.context, tail.context + seam])
         return max(0, len(both) - len(context))
 
-    def _tails(self, tails: Sequence[_Tail]) -> dict[_Tail, Ids | None]:
-        """Ids of each distinct tail without those of its context. None if they share a token."""
+    def _tails(self, tails: Sequence[_Tail]) -> dict[_Tail, Ids]:
+        """Ids of each distinct tail without those of its context. Those that share a token with it are left out."""
         distinct = list(dict.fromkeys(tails))
         names = list(dict.fromkeys(tail.context for tail in distinct))
         contexts = dict(zip(names, self.encoder.whole(names), strict=True))
@@ -378,11 +375,12 @@ class ChatTokenizer:
             [tail.context + tail.text + tail.foot.text for tail in distinct],
             [tail.foot.after(len(tail.context) + len(tail.text)) for tail in distinct],
         )
-        tail_ids: dict[_Tail, Ids | None] = {}
+        separable = {}
         for tail, both in zip(distinct, ids, strict=True):
             context = contexts[tail.context]
-            tail_ids[tail] = both[len(context) :] if both[: len(context)] == context else None
-        return tail_ids
+            if both[: len(context)] == context:
+                separable[tail] = both[len(context) :]
+        return separable
 
     def _whole_prompts(self, group: ReadGroup, frame: Frame) -> list[Ids]:
         """Ids of every prompt of a group, each tokenized whole."""

@@ -366,10 +366,10 @@ class Eyes:
     def _splits(self, messages: Messages, think: bool, views: Views) -> bool:
         """Whether a prompt with images may be tokenized here: its kind has the ids that the processor gives."""
         sight = views.of(images_in(*(message["content"] for message in messages)))
-        texts = iter(sight.texts)
+        edges = ((text[:_EDGE], text[-_EDGE:]) for text in sight.texts)
         shown = [[isinstance(part, Image) for part in parts(message["content"])] for message in messages]
         roles = tuple(message["role"] for message in messages)
-        orders = tuple(tuple(_edges(next(texts)) if image else None for image in order) for order in shown)
+        orders = tuple(tuple(next(edges) if image else None for image in order) for order in shown)
         if (kind := (think, roles, orders)) not in self._agrees:
             marks = iter([image.mark for image in sight.images])
             contents = ["".join(next(marks) if image else _WORDS for image in order) or _WORDS for order in shown]
@@ -428,11 +428,6 @@ class Eyes:
         for string in self.tokens.encoder.control:
             part = part.replace(string, string[0] + _BREAK + string[1:])
         return part
-
-
-def _edges(text: str) -> tuple[str, str]:
-    """How the tokens of an image begin and end."""
-    return text[:_EDGE], text[-_EDGE:]
 
 
 def _same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:

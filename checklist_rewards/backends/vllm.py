@@ -65,6 +65,7 @@ from checklist_rewards.backends.models import (
 )
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.tokens import TokenGroup, load_chat_tokenizer
+from checklist_rewards.backends.trees import Branch
 from checklist_rewards.backends.vision import (
     Eyes,
     ImageError,
@@ -249,7 +250,10 @@ class VLLMBackend(Backend):
             send = partial(self.eyes.send, views=views)
             found = apart(groups, self.tokens.groups, partial(tokenized_apart, tokenize=send))
         tokenized = [group for group in found if not isinstance(group, Unanswered)]
-        ask = partial(self._ask, views=views)
+
+        def ask(branches: list[Branch[int]], ids: list[int]) -> tuple[list[TokenAnswer], int]:
+            return self._ask([[*prefix, *tail] for prefix, tails in branches for tail, _ in tails], ids, views)
+
         read, usage = read_prompts(
             self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized
         )
@@ -361,7 +365,7 @@ class VLLMBackend(Backend):
         ]
 
     def _ask(
-        self, prompts: list[list[int]], ids: list[int], groups: Sequence[int] = (), views: Views | None = None
+        self, prompts: list[list[int]], ids: list[int], views: Views | None = None
     ) -> tuple[list[TokenAnswer], int]:
         from vllm import SamplingParams
 
@@ -374,7 +378,7 @@ class VLLMBackend(Backend):
             if len(prompts) == 1:
                 return [Unanswered(Reason.BACKEND_ERROR, str(error))], 0
             half = len(prompts) // 2
-            halves = [self._ask(some, ids, views=views) for some in (prompts[:half], prompts[half:])]
+            halves = [self._ask(some, ids, views) for some in (prompts[:half], prompts[half:])]
             return [answer for answers, _ in halves for answer in answers], sum(computed for _, computed in halves)
         answers = [_answer(output.outputs[0], ids) for output in outputs]
         cached = sum(output.num_cached_tokens or 0 for output in outputs)

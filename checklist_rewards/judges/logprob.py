@@ -35,15 +35,15 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from itertools import chain, groupby
-from operator import itemgetter
+from operator import add, itemgetter
 from pathlib import Path
 
 from typing_extensions import override
 
 from checklist_rewards.backends import Answer, Backend, Engine, Progress, is_kept
-from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, not_logprobs, time_left
+from checklist_rewards.backends.base import MISSED, ReadGroup, Written, not_logprobs, time_left
 from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.encoder_rows import context_of, context_texts
 from checklist_rewards.backends.models import UNNAMED, config_of
@@ -237,23 +237,22 @@ class LogprobJudge(Judge):
         """As [`Judge.answer`]. Equal reads are computed once; stored reads are reused."""
         rendered = self._render(asks)
         verdicts, asked, spent = self._answered(rendered, progress)
-        unanswered = sum([verdict.unanswered is not None for verdict in verdicts.values()])
-        duplicates, stored = len(asks) - len(verdicts), len(verdicts) - len(asked)
         found = [(verdicts[asked.key], read.item) for asked, read in zip(rendered, asks, strict=True)]
         in_order = [verdict if item.options is None else as_declared(verdict, item) for verdict, item in found]
         return in_order, replace(
             spent,
             reads=len(asks),
-            deduplicated=duplicates,
-            stored=stored,
+            deduplicated=len(asks) - len(verdicts),
+            stored=len(verdicts) - len(asked),
             asked=len(asked),
-            unanswered=unanswered,
+            unanswered=sum([verdict.unanswered is not None for verdict in verdicts.values()]),
         )
 
     def _answered(
         self, rendered: Sequence[Read], progress: Progress | None = None
     ) -> tuple[dict[Key, Verdict], set[Key], Receipt]:
-        """The verdict of every distinct read by its key, the keys that were not in the store, and the cost."""
+        """The verdict of every distinct read by its key, the keys that were not in the store, and the cost. Answers of
+        the engine are stored after each chunk."""
         distinct = {read.key: read for read in rendered}
         answers: dict[Key, Answer] = {}
         if self.store is not None:
@@ -261,8 +260,25 @@ class LogprobJudge(Judge):
         missing = [read for key, read in distinct.items() if key not in answers]
         if progress is not None:
             progress(len(rendered) - len(missing))
-        spent = self._ask(missing, answers, progress) if missing else Receipt()
-        judge = self.name
+        # The engine is asked in small chunks if answers are stored after each, or if time may run out between them.
+        pace = None if self.store is None and time_left() is None else self._pace
+        by_labels: dict[tuple[str, ...], list[Read]] = {}
+        for read in missing:
+            by_labels.setdefault(tuple(read.labels) if self._labels_apart else (), []).append(read)
+        costs: list[Receipt] = []
+        for labels, alike in by_labels.items():
+            for chunk in chunks(group_by_prefix(alike), self.engine.chunk_reads, pace):
+                fresh, cost = self._read(chunk, labels)
+                costs.append(cost)
+                if any(answer.unanswered is None for answer in fresh.values()):
+                    self._pace.took(len(fresh), cost.engine_seconds)
+                answers.update(fresh)
+                if self.store is not None:
+                    self.store.put((key, _dumped(answer)) for key, answer in fresh.items() if is_kept(answer))
+                if progress is not None:
+                    progress(len(fresh))
+        spent = reduce(add, costs) if costs else Receipt()
+        judge = self.engine.name
         verdicts = {key: self._verdict(answer, distinct[key].labels, judge) for key, answer in answers.items()}
         used = spent.prompt_tokens, spent.completion_tokens
         return verdicts, {read.key for read in missing}, replace(spent, tokens={judge: used} if any(used) else {})
@@ -296,7 +312,7 @@ class LogprobJudge(Judge):
     def _questions(self, asks: Sequence[Ask]) -> list[tuple[str, Labels]]:
         """The question of each read, and its labels."""
         questions: list[tuple[str, Labels]] = []
-        judge = self.name
+        judge = self.engine.name
         for read in asks:
             question, labels = question_for_reads(read.item, read.target, judge)
             if self.examples is not None:
@@ -309,31 +325,10 @@ class LogprobJudge(Judge):
             questions.append((question, labels))
         return questions
 
-    def _ask(self, missing: Sequence[Read], answers: dict[Key, Answer], progress: Progress | None) -> Receipt:
-        """Ask the engine, add what it answers to `answers` and to the store, and return the cost."""
-        spent = Receipt()
-        # The engine is asked in small chunks if answers are stored after each, or if time may run out between them.
-        pace = None if self.store is None and time_left() is None else self._pace
-        by_labels: dict[tuple[str, ...], list[Read]] = {}
-        for read in missing:
-            by_labels.setdefault(tuple(read.labels) if self._labels_apart else (), []).append(read)
-        for labels, alike in by_labels.items():
-            for chunk in chunks(group_by_prefix(alike), self.engine.chunk_reads, pace):
-                fresh, cost = self._read(chunk, labels)
-                spent += cost
-                if any(answer.unanswered is None for answer in fresh.values()):
-                    self._pace.took(len(fresh), cost.engine_seconds)
-                answers.update(fresh)
-                if self.store is not None:
-                    self.store.put((key, _dumped(answer)) for key, answer in fresh.items() if is_kept(answer))
-                if progress is not None:
-                    progress(len(fresh))
-        return spent
-
     def _read(self, chunk: Sequence[Sequence[Read]], labels: tuple[str, ...]) -> tuple[dict[Key, Answer], Receipt]:
         started = time.perf_counter()
         keys = [read.key for reads in chunk for read in reads]
-        if is_over():
+        if time_left() == 0:
             return dict.fromkeys(keys, Answer(None, MISSED)), Receipt()
         groups = [
             replace(

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -205,7 +205,8 @@ class ThinkingJudge(LogprobJudge):
             return Verdict(unanswered=reasons.most_common(1)[0][0], judge=self.name, votes=tuple(votes))
         if (missed := missed_quorum(votes, voters="thoughts")) is not None:
             return Verdict(unanswered=missed, judge=self.name, votes=tuple(votes))
-        mean = {label: _mean(p) for label, p in _by_label(answered)}
+        given = [vote.probabilities for vote in answered if vote.probabilities is not None]
+        mean = {label: _mean([probabilities[label] for probabilities in given]) for label in given[0]}
         best = max(mean, key=mean.__getitem__)
         masses = [vote.mass for vote in answered if vote.mass is not None]
         return Verdict(
@@ -235,11 +236,6 @@ def _together(asks: Sequence[Ask], put: Sequence[tuple[str, Labels]]) -> list[tu
         for place in places:
             together[place] = text, put[place][1]
     return together
-
-
-def _by_label(votes: Sequence[Verdict]) -> Iterator[tuple[str, list[float]]]:
-    for label in votes[0].probabilities or ():
-        yield label, [vote.probabilities[label] for vote in votes]  # type: ignore[index]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -749,8 +749,5 @@ class QualityJudge(BatchJudge):
 
 
 def _grade(value: Any) -> int | None:
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value in _GRADES else None
+    grade = _index(int(value) if isinstance(value, float) and value.is_integer() else value)
+    return grade if grade in _GRADES else None

@@ -18,13 +18,17 @@ def read(ask, groups=GROUPS, **arguments):
     return read_prompts(CHAT, groups, ["yes", "no"], ask, **{"limit": 100} | arguments)
 
 
-def all_equal(prompts, ids, groups):
-    return [dict.fromkeys(ids, math.log(0.2)) for _ in prompts], 7
+def prompts_of(branches):
+    return [[*prefix, *tail] for prefix, tails in branches for tail, _ in tails]
+
+
+def all_equal(branches, ids):
+    return [dict.fromkeys(ids, math.log(0.2)) for _ in prompts_of(branches)], 7
 
 
 def test_prompts_that_share_a_prefix_stand_together():
     asked = []
-    read(lambda prompts, ids, groups: (asked.extend(prompts), all_equal(prompts, ids, groups))[1])
+    read(lambda branches, ids: (asked.extend(prompts_of(branches)), all_equal(branches, ids))[1])
     assert [CHAT.tokenizer.decode(prompt) for prompt in asked] == [
         "[bos] text is it long",
         "[bos] text text is it short",
@@ -39,13 +43,13 @@ def test_a_label_is_the_sum_of_its_surface_forms():
 
 
 def test_a_label_without_any_probability_is_minus_infinity():
-    answers, _ = read(lambda prompts, ids, groups: ([dict.fromkeys(ids, -math.inf) for _ in prompts], 0))
+    answers, _ = read(lambda branches, ids: ([dict.fromkeys(ids, -math.inf) for _ in prompts_of(branches)], 0))
     assert answers[2] == Answer((-math.inf, -math.inf))
 
 
 def test_one_failed_prompt_costs_one_read():
-    def ask(prompts, ids, groups):
-        answers, computed = all_equal(prompts, ids, groups)
+    def ask(branches, ids):
+        answers, computed = all_equal(branches, ids)
         return [answers[0], answers[1], "backend_error: gone"], computed
 
     answers, usage = read(ask)
@@ -58,7 +62,7 @@ def test_what_is_over_the_limit_is_not_asked_and_says_so():
     assert long == [Answer(None, "too_long")] * 2
     assert short.logprobs is not None
     [nothing, *_], _ = read(
-        lambda prompts, ids, groups: pytest.fail("asked"),
+        lambda branches, ids: pytest.fail("asked"),
         limit=2,
         over_limit=Answer(None, "too_long: small engine", keep=False),
     )

@@ -42,10 +42,7 @@ REFUSED = [
     ("[1]", "a code check must be a JSON object with a 'type'; got [1]"),
     ('{"at_least": 1}', "a code check must be a JSON object with a 'type'; got {'at_least': 1}"),
     ("[" * 100_000, "a code check must be a JSON object with a 'type'; got '[[["),
-    (
-        '{"type": "word"}',
-        "unknown check type 'word'; the nearest are words, ",
-    ),
+    ('{"type": "word"}', "unknown check type 'word'; the nearest are words, "),
     ('{"type": 3}', "unknown check type 3; the nearest are "),
     ('{"type": "words"}', "check 'words': one of 'at_least', 'at_most', 'exactly' is required."),
     ('{"type": "words", "min": 1}', "check 'words': unknown field 'min'; allowed: at_least, at_most, exactly."),
@@ -56,29 +53,17 @@ REFUSED = [
     ('{"type": "words", "at_least": 3, "at_most": 2}', "check 'words': at_least=3 is greater than at_most=2."),
     ('{"type": "words", "exactly": 3, "at_most": 5}', "check 'words': 'exactly' cannot be combined"),
     ('{"type": "sections", "exactly": 3}', "check 'sections': the field 'marker' is missing."),
-    (
-        '{"type": "casing", "casing": "title"}',
-        "check 'casing': casing: Input should be 'upper' or 'lower', got 'title'",
-    ),
+    ('{"type": "casing", "casing": "no"}', "check 'casing': casing: Input should be 'upper' or 'lower', got 'no'"),
     ('{"type": "keywords", "words": []}', "check 'keywords': words: Tuple should have at least 1 item"),
     ('{"type": "keywords", "words": ["a", ""]}', "check 'keywords': words.1: String should have at least 1 character"),
-    (
-        '{"type": "regex", "pattern": "(", "at_least": 1}',
-        "check 'regex': pattern: not a valid regular expression (missing )",
-    ),
-    (
-        '{"type": "language", "language": "English"}',
-        "check 'language': language: unknown language; allowed",
-    ),
+    ('{"type": "regex", "pattern": "("}', "check 'regex': pattern: not a valid regular expression (missing )"),
+    ('{"type": "language", "language": "English"}', "check 'language': language: unknown language; allowed"),
     ('{"type": "number", "value": "4"}', "check 'number': value: Input should be a valid number, got '4'."),
     ('{"type": "number", "value": NaN}', "check 'number': value: Input should be a finite number, got nan."),
     ('{"type": "code", "seconds": 900}', "check 'code': seconds: Input should be less than or equal to 60, got 900"),
     ('{"type": "all", "checks": [{"type": "wrds"}]}', "check 'all': checks.0: unknown check type 'wrds'"),
     ('{"type": "quoted", "x": 1}', "check 'quoted': unknown field 'x'; allowed: none."),
-    (
-        '{"type": "words", "at_most": ' + "9" * 5000 + "}",
-        "a code check must be a JSON object with a 'type'; got '{\"type",
-    ),
+    (f'{{"type": "words", "at_most": {"9" * 5000}}}', "a code check must be a JSON object with a 'type'; got '{"),
     ('{"type": "all", "checks": [' * 300 + '{"type": "quoted"}' + "]}" * 300, "check 'all'"),
 ]
 
@@ -148,29 +133,26 @@ def test_what_cannot_be_registered():
         summary = "Something else."
         type: Literal["words"] = "words"
 
-    with pytest.raises(ChecklistError, match="the check type 'words' already exists"):
-        register_check(Words)
-
     class Silent(Check):
         type: Literal["silent"] = "silent"
-
-    with pytest.raises(ChecklistError, match="Silent: a check needs a summary"):
-        register_check(Silent)
 
     class Wrong(Check):
         summary = "Its example is none."
         example = {"colour": "red"}
         type: Literal["wrong"] = "wrong"
 
-    with pytest.raises(ChecklistError, match="the example of Wrong: check 'wrong': unknown field 'colour'"):
-        register_check(Wrong)
-    assert not {"silent", "wrong"} & set(CHECKS)
-
     class Nameless(Check):
         summary = "No name."
 
-    with pytest.raises(ChecklistError, match="Nameless: name the check type with a field"):
-        register_check(Nameless)
+    for check, message in (
+        (Words, "the check type 'words' already exists"),
+        (Silent, "Silent: a check needs a summary"),
+        (Wrong, "the example of Wrong: check 'wrong': unknown field 'colour'"),
+        (Nameless, "Nameless: name the check type with a field"),
+    ):
+        with pytest.raises(ChecklistError, match=message):
+            register_check(check)
+    assert not {"silent", "wrong"} & set(CHECKS)
 
 
 def test_a_check_inside_another_that_runs_code_makes_it_one_that_does():

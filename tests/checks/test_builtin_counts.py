@@ -23,29 +23,6 @@ def test_words_as_ifeval_counts_them():
     assert holds("Don't over-think", type="words", exactly=4, ifeval=True)
 
 
-SENTENCES = {
-    "One. Two! Three?": ["One.", "Two!", "Three?"],
-    "no mark at all": ["no mark at all"],
-    "": [],
-    "Really?! Yes...": ["Really?!", "Yes..."],
-    "Dr. Lee came at 5 p.m. on Monday. He left.": ["Dr. Lee came at 5 p.m. on Monday.", "He left."],
-    "It costs 3.50 at example.com. Cheap.": ["It costs 3.50 at example.com.", "Cheap."],
-    'He said "Stop." Then he left.': ['He said "Stop."', "Then he left."],
-    "“Where are you?” he asked.": ["“Where are you?” he asked."],
-    "J. K. Rowling wrote it.": ["J. K. Rowling wrote it."],
-    "So did I. You too.": ["So did I.", "You too."],
-    "**Bold.** Plain.": ["**Bold.**", "Plain."],
-    "A title\n\nA sentence. Another": ["A title\n\nA sentence.", "Another"],
-    "1. First.\n2. Second.": ["1. First.", "2. Second."],
-    "In 1990. Then.": ["In 1990.", "Then."],
-}
-
-
-@pytest.mark.parametrize("text", SENTENCES)
-def test_sentences(text):
-    assert sentences_of(text) == SENTENCES[text]
-
-
 def test_the_number_of_a_list_item_is_a_sentence_only_on_request():
     text = "1. Wash it.\n2. Dry it\n3. go"
     assert sentences_of(text) == ["1. Wash it.", "2. Dry it\n3. go"]
@@ -58,35 +35,49 @@ def test_no_sentence_loses_or_adds_a_character(text):
     assert "".join("".join(sentences_of(text)).split()) == "".join(text.split())
 
 
-def test_paragraphs():
+BULLETS = "Intro\n- one\n  * two\n+ three\n• four\n-five\n---\n* * *\n - - -\n**bold**\n*italic* start\n1. no"
+PARTS = {"type": "paragraphs", "separator": "***"}
+COUNTS = [
+    (2, "a\n\nb\n\n\n", {"type": "paragraphs"}),
+    (2, "a\n***\nb", PARTS),
+    (2, "***\na\n***\nb\n***", PARTS),
+    (4, BULLETS, {"type": "bullets"}),
+    (4, BULLETS.replace("\n", "\r\n"), {"type": "bullets"}),
+    (7, BULLETS, {"type": "bullets", "loose": True}),  # two of them are rules
+    (2, "*a* and **b c** but not * * nor ** ** nor a*b", {"type": "highlights"}),
+    (2, "Section 1\nx\nSection2\ny\nsection 3", {"type": "sections", "marker": "Section"}),
+    (1, "SECTION. 1", {"type": "sections", "marker": "SECTION."}),
+    (3, "Dear [name], [[street]] [a\nb] []", {"type": "placeholders"}),
+    (2, "STOP! no, STOP", {"type": "capital_words"}),
+    (2, "Buffalo buffalo Buffaloes.", {"type": "keyword_count", "word": "buffalo"}),
+    (3, "Buffalo buffalo Buffaloes.", {"type": "keyword_count", "word": "buffalo", "whole_words": False}),
+]
+LETTERS = [
+    (4, "Anna, and a", "a"),
+    (0, "no comma", ","),
+    (3, "a1b22", "0123456789"),
+    (2, "aA", "Aa"),  # named twice, counted once
+    (2, "café, cafe\u0301", "é"),  # composed and decomposed
+    (2, "café, cafe\u0301", "e\u0301"),
+    (1, "café, cafe\u0301, cafe", "e"),
+    (1, "Ελλάδα", "α"),  # ά is another letter
+    (1, "שָׁלוֹם", "ש"),  # a vowel sign is not
+    (2, "कि का", "क"),
+    (2, "ÀÉ", "àé"),
+    (1, "👍🏽 👍", "👍🏽"),
+    (1, "🇫🇷🇺🇸", "🇫🇷"),
+    (2, "一二，三，", "，"),
+]
+COUNTS += [(count, text, {"type": "letters", "letters": letters}) for count, text, letters in LETTERS]
+
+
+@pytest.mark.parametrize(("count", "text", "spec"), COUNTS)
+def test_counts(count, text, spec):
+    assert holds(text, exactly=count, **spec) and not holds(text, at_least=count + 1, **spec)
+
+
+def test_parts_and_words_of_a_text():
     assert [part.strip() for part in parts_of("a\nb\n \nc\n\n\n\nd\n")] == ["a\nb", "c", "d"]
-    assert holds("a\n\nb\n\n\n", type="paragraphs", exactly=2)
-    assert holds("a\n***\nb", type="paragraphs", exactly=2, separator="***")
-    assert holds("***\na\n***\nb\n***", type="paragraphs", exactly=2, separator="***")
-    assert not holds("a\n***\n\n***\nb", type="paragraphs", at_most=9, separator="***")  # nothing between two of them
-
-
-def test_bullets():
-    text = "Intro\n- one\n  * two\n+ three\n• four\n-five\n---\n* * *\n - - -\n**bold**\n*italic* start\n1. no"
-    assert holds(text, type="bullets", exactly=4)
-    assert holds(text.replace("\n", "\r\n"), type="bullets", exactly=4)
-    assert holds(text, type="bullets", exactly=7, loose=True)  # two of them are rules
-
-
-def test_highlights():
-    assert holds("*a* and **b c** but not * * nor ** ** nor a*b", type="highlights", exactly=2)
-
-
-def test_sections_and_placeholders():
-    assert holds("Section 1\nx\nSection2\ny\nsection 3", type="sections", marker="Section", exactly=2)
-    assert holds("SECTION. 1", type="sections", marker="SECTION.", exactly=1)
-    assert holds("Dear [name], [[street]] [a\nb] []", type="placeholders", exactly=3)
-
-
-def test_capital_words():
+    assert not holds("a\n***\n\n***\nb", at_most=9, **PARTS)  # nothing between two of them
     assert capitals_in("An HTML-page, NASA's 3D (WOW!) I 42 Ok") == ["3D", "WOW", "I"]
-    assert holds("STOP! no, STOP", type="capital_words", exactly=2)
-
-
-def test_first_words():
     assert first_word(' "Once upon') == "once" and first_word("Well, then") == "well" and first_word("  ") == ""

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from checklist_rewards.errors import CheckError
 from tests.checks.holds import holds
 
+QUOTED = {"type": "quoted"}
+RIVER = {"type": "keywords", "words": ["river"]}
+NO_JSON = ["NaN", "Infinity", "-Infinity", '{"a": NaN}', "[1, -Infinity]", "[1,]", "'a'"]
 YES_AND_NO = [
     ({"type": "casing", "casing": "upper"}, "HELLO, 3!", ["Hello", "123", ""]),
     ({"type": "casing", "casing": "lower"}, "hello, 3!", ["Hello", "123", ""]),
@@ -16,12 +19,14 @@ YES_AND_NO = [
     ({"type": "starts", "phrase": "Dear", "ignore_case": False}, "Dear Bob", ["dear Bob"]),
     ({"type": "ends", "phrase": "Bye."}, '"So bye." \n', ["Bye. P.S.", ""]),
     ({"type": "ends", "phrase": "Bye.", "ignore_case": False}, "Bye.", ["So bye."]),
-    (
-        {"type": "paragraph_start", "paragraph": 2, "word": "Once"},
-        'Hi.\n\n"Once, he said',
-        ["Once.\n\nHi.", "Once", ""],
-    ),
-    ({"type": "quoted"}, ' "All of it" ', ['"', '"Some" of it', ""]),
+    ({"type": "paragraph_start", "paragraph": 2, "word": "So"}, 'Hi.\n\n"So, he said', ["So.\n\nHi.", "So", ""]),
+    (RIVER, "The RIVER.", ["The rivers.", ""]),
+    (RIVER | {"whole_words": False}, "The rivers.", ["The stream."]),
+    (RIVER | {"ignore_case": False}, "The river.", ["The River."]),
+    ({"type": "keywords", "words": ["river", "old mill"]}, "The River by the old mill.", ["The river.", "old mill"]),
+    ({"type": "keywords", "words": ["river", "sea"], "need": "any"}, "sea", ["seaside"]),
+    ({"type": "forbidden", "words": ["very", "thing"]}, "Everything is fine.", ["Very fine.", "a thing"]),
+    (QUOTED, ' "All of it" ', ['"', '"Some" of it', ""]),
     ({"type": "json"}, '```json\n{"a": [1]}\n```', ["```json\n{'a'}\n```", 'Here: {"a": 1}', "", "[" * 100_000]),
     ({"type": "json", "kind": "array"}, "[1, 2]", ['{"a": 1}', "1"]),
     ({"type": "json", "keys": ["a", "b"]}, '{"a": 1, "b": null}', ['{"a": 1}', '["a", "b"]']),
@@ -30,20 +35,8 @@ YES_AND_NO = [
     ({"type": "postscript", "marker": "P.S."}, "Bye.\np. s. Call!", ["PS call", ""]),
     ({"type": "postscript", "marker": "P. P. S"}, "Bye.\nP.P.S Call!", ["P.S. Call!"]),
     ({"type": "repeats_prompt", "prompt": "Say hello. "}, "say HELLO. Hello.", ["Hello. Say hello."]),
-    (
-        {"type": "two_responses"},
-        "Yes.\n******\nNo.",
-        ["Yes.", "Yes.******Yes. ", "a******b******c", "a****** ******b"],
-    ),
-    (
-        {"type": "all", "checks": [{"type": "quoted"}, {"type": "words", "at_most": 2}]},
-        '"two words"',
-        ["two words", '"more than two"'],
-    ),
-]
-
-
-YES_AND_NO += [
+    ({"type": "two_responses"}, "Yes.\n******\nNo.", ["a", "a******a ", "a******b******c", "a****** ******b"]),
+    ({"type": "all", "checks": [QUOTED, {"type": "words", "at_most": 2}]}, '"two words"', ["a b", '"more than two"']),
     ({"type": "casing", "casing": "lower"}, "今天下雨", ["今天 OK", "١٢٣"]),  # no letter is a capital
     ({"type": "casing", "casing": "upper"}, "ÉCOLE ΣΟΦΟΣ", ["今天", "مرحبا", "ÉCOLe"]),
     ({"type": "casing", "casing": "lower"}, "e\u0301cole", ["E\u0301cole"]),
@@ -62,15 +55,11 @@ YES_AND_NO += [
     ({"type": "paragraph_start", "word": "今天"}, "「今天下雨。」", ["下雨今天"]),
     ({"type": "paragraph_start", "word": "école"}, "**E\u0301cole** x", ["ecole"]),
     ({"type": "paragraph_start", "word": "Once"}, "_Once_ upon", ["Onces", "upon once"]),
-    ({"type": "quoted"}, "“All of it”", ["“Some” of it", "‘All of it’", "“"]),
-    ({"type": "quoted"}, "„Alles“", ["«Alles“"]),
-    ({"type": "quoted"}, "「全部」", ["「全部"]),
+    (QUOTED, "“All of it”", ["“Some” of it", "‘All of it’", "“"]),
+    (QUOTED, "„Alles“", ["«Alles“"]),
+    (QUOTED, "「全部」", ["「全部"]),
     ({"type": "repeats_prompt", "prompt": "Say “it’s\nlate”."}, 'say "it\'s late". It is.', ["it is"]),
-    (
-        {"type": "json"},
-        f"[{'1' * 5000}]",
-        ["NaN", "Infinity", "-Infinity", '{"a": NaN}', "[1, -Infinity]", "[1,]", "'a'"],
-    ),
+    ({"type": "json"}, f"[{'1' * 5000}]", NO_JSON),
     ({"type": "json", "ifeval": True}, '{"a": NaN}', ["{'a'}"]),
 ]
 

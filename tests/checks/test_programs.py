@@ -15,15 +15,29 @@ def ran(source, tests="", seconds=0.5, memory_mb=256):
     return run_code(source, tests, seconds=seconds, memory_mb=memory_mb)
 
 
-def test_the_python_of_a_text():
-    assert python_of(ADD) == "def add(a, b):\n    return a + b\n"
-    assert python_of("```\na = 1\n```\n```js\nlet b\n```\n```py\nc = a\n```") == "a = 1\n\nc = a\n"
-    assert python_of("x = 1") == "x = 1"
-    in_a_list = "1. So:\n   ```python\n   def f():\n       return 1\n   ```\n2. Done."
-    assert python_of(in_a_list) == "def f():\n    return 1\n"
-    assert python_of("~~~python\na = 1\n~~~\n~~~js\nlet b\n~~~") == "a = 1\n"
-    assert python_of("````python\na = '''\n```\n'''\n````") == "a = '''\n```\n'''\n", "a longer fence"
-    assert python_of("```python\na = '''\n   ```\n'''\n```") == "a = '''\n   ```\n'''\n", "further in than its start"
+IN_A_LIST = "1. So:\n   ```python\n   def f():\n       return 1\n   ```\n2. Done."
+LONGER = "````python\na = '''\n```\n'''\n````"
+FURTHER_IN = "```python\na = '''\n   ```\n'''\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (ADD, "def add(a, b):\n    return a + b\n"),
+        ("```\na = 1\n```\n```js\nlet b\n```\n```py\nc = a\n```", "a = 1\n\nc = a\n"),
+        ("x = 1", "x = 1"),
+        (IN_A_LIST, "def f():\n    return 1\n"),
+        ("~~~python\na = 1\n~~~\n~~~js\nlet b\n~~~", "a = 1\n"),
+        (LONGER, "a = '''\n```\n'''\n"),
+        (FURTHER_IN, "a = '''\n   ```\n'''\n"),
+        # Blocks without an end.
+        ("```python\na = 1\n", "```python\na = 1\n"),
+        ("text\n```", "text\n```"),
+        ("```js\nx\n``` \n```py\nb = 2\n```\nmore", "b = 2\n"),
+    ],
+)
+def test_the_python_of_a_text(text, code):
+    assert python_of(text) == code
 
 
 def test_code_that_passes_its_tests():
@@ -31,11 +45,8 @@ def test_code_that_passes_its_tests():
     assert not holds(ADD, type="code", tests="assert add(2, 3) == 6")
     assert holds(ADD, type="code") and not holds("```python\ndef add(:\n```", type="code")
     assert not holds("```js\nlet a\n```", type="code")  # no Python in it
-
-
-def test_code_cannot_hide_its_tests_or_leave_before_them():
-    for text in ('x = """', "import os; os._exit(0)", "import sys; sys.exit(0)", "if False:\n    pass\nelse: exit()"):
-        assert not holds(f"```python\n{text}\n```", type="code", tests="assert add(1) == 2"), text
+    assert not holds('```python\nx = """\n```', type="code", tests="assert add(1) == 2")  # hides no tests
+    assert not holds("if False:\n    pass\nelse: exit()", type="code", tests="assert add(1) == 2")
 
 
 def test_the_fences_of_a_hostile_text_are_found_in_linear_time(monkeypatch):
@@ -53,9 +64,7 @@ def test_the_fences_of_a_hostile_text_are_found_in_linear_time(monkeypatch):
         assert sum(steps) <= len(text), "each character is looked at once"
 
 
-@pytest.mark.parametrize("text", ["```python\na = 1\n", "text\n```", "```js\nx\n``` \n```py\nb = 2\n```\nmore"])
-def test_blocks_without_an_end(text):
-    assert python_of(text) == ("b = 2\n" if "py\n" in text and "js" in text else text)
+REPORTS = "import os\nfor fd in range(32):\n    try: os.write(fd, b'{\"value\": true}\\n')\n    except OSError: pass\n"
 
 
 def test_a_program_answers():
@@ -75,6 +84,7 @@ def test_a_program_answers():
         ("def holds(text, more): return True", "the program failed (TypeError"),
         ("import nltk\ndef holds(text): return True", "the program failed (ModuleNotFoundError"),
         ("import os; os._exit(0)", "the program failed (left early)"),
+        (f"{REPORTS}os._exit(0)", "the program failed"),
     ],
 )
 def test_a_program_that_fails_gives_no_answer(source, words):
@@ -83,25 +93,17 @@ def test_a_program_that_fails_gives_no_answer(source, words):
     assert words in str(failed.value)
 
 
-def test_a_text_on_which_a_program_raises_fails_the_check_unless_the_checklist_says_otherwise():
-    source = "def holds(text): return text.split(':')[1] > '' if ':' in text or len(text) > 30 else False"
-    assert holds("a: b", type="program", source=source) and not holds("", type="program", source=source)
-    text = "no colon in this text, to have the item dropped"
-    assert not holds(text, type="program", source=source)
-    with pytest.raises(CheckError, match="the program failed .IndexError"):
-        holds(text, type="program", source=source, on_error="unanswered")
-
-
 RAISING = {
     "an error": ("import json\ndef holds(text): return bool(json.loads(text))", '{"a": 1}', "plain"),
     "another error": ("import json\ndef holds(text): return json.loads(text)['a'] > 0", '{"a": 1}', "[1]"),
     "no match": ("import re\ndef holds(text): return re.search(r'\\d+', text).group() > '1'", "7", "none"),
     "no result": ("def holds(text):\n    if '(' in text:\n        return True", "(", "none"),
+    "only on this text": ("def holds(text): return len(text) < 9 or text.split(':')[1] > ''", "", "to be dropped"),
 }
 
 
 @pytest.mark.parametrize(("source", "right", "wrong"), RAISING.values(), ids=RAISING)
-def test_a_program_that_raises_on_every_plain_text_cannot_be_dropped_by_one(source, right, wrong):
+def test_a_text_on_which_a_program_raises_fails_the_check_unless_the_checklist_says_otherwise(source, right, wrong):
     assert holds(right, type="program", source=source)
     assert not holds(wrong, type="program", source=source)
     with pytest.raises(CheckError, match="the program"):
@@ -138,11 +140,8 @@ def test_time_and_memory_end():
 WAITS = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"
 
 
-def test_waiting_for_ever_is_the_codes_own_failure():
-    assert ran(WAITS) == Execution(failure="out of time")
-
-
 def test_waiting_for_ever_is_the_codes_own_failure_and_a_busy_machine_is_not(monkeypatch):
+    assert ran(WAITS) == Execution(failure="out of time")
     monkeypatch.setattr(guests, "WAIT_SECONDS", 2)
     with unsafe(True):
         assert ran(WAITS, seconds=0.1) == Execution(failure="out of time")
@@ -151,25 +150,15 @@ def test_waiting_for_ever_is_the_codes_own_failure_and_a_busy_machine_is_not(mon
             ran(WAITS, seconds=0.1)
 
 
-def test_it_may_print_what_it_likes():
-    assert ran("for _ in range(10**3): print('x' * 1000)") == Execution()
-    assert (
-        ran("from collections import namedtuple\nimport dataclasses, datetime, math, re, random, json") == Execution()
-    )
+def test_it_may_print_what_it_likes_and_import_the_standard_library():
+    modules = "from collections import namedtuple\nimport dataclasses, datetime, math, re, random, json\n"
+    assert ran(f"{modules}for _ in range(10**3): print('x' * 1000)") == Execution()
 
 
 def test_it_may_write_a_little_in_a_plain_process():
     with unsafe(True):
         assert ran("open('a', 'w').write('x' * 1000)\nassert len(open('a').read()) == 1000") == Execution()
         assert "File too large" in (ran("open('a', 'w').write('x' * 10**6)").failure or "")
-
-
-def test_a_printed_report_is_none():
-    forged = (
-        "import os\nfor fd in range(32):\n    try: os.write(fd, b'{\"value\": true}\\n')\n    except OSError: pass\n"
-    )
-    with pytest.raises(CheckError, match="returned False|left early|the program failed|KeyError"):
-        holds("x", type="program", source=forged + "os._exit(0)")
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -197,10 +186,8 @@ def area(r):
 MBPP_TESTS = """
 import math
 assert set(similar_elements((3, 4, 5, 6), (5, 7, 4, 10))) == set((4, 5))
-assert is_prime(13) == True
-assert not is_prime(9)
-assert math.isclose(area(10), 314.15, rel_tol=0.001)
-assert abs(area(1) - 3.14) < 0.1
+assert is_prime(13) == True and not is_prime(9)
+assert math.isclose(area(10), 314.15, rel_tol=0.001) and abs(area(1) - 3.14) < 0.1
 cases = [(2, True), (9, False)]
 assert all(is_prime(n) == prime for n, prime in cases)
 """

@@ -11,78 +11,36 @@ from checklist_rewards.checks.text import occurrence_bounds, sentence_bounds, se
 from checklist_rewards.errors import CheckError
 from tests.checks.holds import holds
 
-WORDS = {
-    "": 0,
-    "Don't": 1,
-    "Don’t": 1,
-    "don´t": 1,
-    "Jean-Paul": 1,
-    "co‑op": 1,  # a non-breaking hyphen
-    "3.5": 1,
-    "1,250": 1,
-    "1\u202f250": 1,
-    "2024-11-21": 1,
-    "10:30": 1,
-    "3/4": 1,
-    "½": 1,
-    "m²": 1,
-    "10%": 1,
-    "$5": 1,
-    "C++": 1,
-    "U.S.": 1,
-    "U.K.-based firms": 2,
-    "the U.S.'s army": 3,
-    "'the U.S.' it": 3,
-    "e.g. this": 2,
-    "AT&T": 1,
-    "rock 'n' roll": 3,
-    "state-of-the-art": 1,
-    "well--known": 2,
-    "a—b": 2,
-    "and/or": 2,
-    "It rains.It stops": 4,
-    "— – ! & *": 0,
-    "___": 0,
-    "_italic_ **bold**": 2,
-    "x_1s": 1,
-    "see https://example.com/a?b=c, now": 3,
-    "user@example.com": 1,
-    "cafés": 1,
-    "cafe\u0301s": 1,
-    "naïve café": 2,
-    "Привет, мир": 2,
-    "Ελλάδα είναι": 2,
-    "l·l": 1,
-    "Tôi là sinh viên": 4,
-    "बारिश हो रही है": 4,
-    "আমি ভাত খাই": 3,
-    "நான் வீட்டுக்கு போகிறேன்": 3,
-    "مرحبا بالعالم": 2,
-    "مَرْحَبًا": 1,
-    "می‌خواهم بروم": 2,  # with a zero-width non-joiner
-    "שלום עליכם": 2,
-    "שָׁלוֹם עֲלֵיכֶם": 2,
-    'צה"ל ניצח': 2,
-    "오늘은 비가 온다": 3,
-    "ሰላም፡ዓለም": 2,
-    "今天下雨了": 5,
-    "今天下雨。": 4,
-    "コーヒーを飲む": 7,
-    "ｶﾞｽ": 2,
-    "AI技術": 3,
-    "第3章": 3,
-    "Hi🙂there": 2,
-    "I ❤️ NY": 2,
-    "👍🏽 🇫🇷 👩‍💻": 0,
-    "1️⃣ First": 1,
-    "🅰": 0,
-}
+
+def counted(rows):
+    """Text and number, of rows with a number and the texts that have it."""
+    return [(text, count) for count, *texts in rows for text in texts]
+
+
+WORDS = [
+    (0, "", "— – ! & *", "___", "👍🏽 🇫🇷 👩‍💻", "🅰"),
+    (1, "Don't", "Don’t", "don´t", "Jean-Paul", "co‑op", "state-of-the-art", "l·l", "x_1s"),  # with signs inside
+    (1, "3.5", "1,250", "1\u202f250", "2024-11-21", "10:30", "3/4", "½", "m²", "10%", "$5", "C++", "U.S.", "AT&T"),
+    (1, "user@example.com", "cafés", "cafe\u0301s", "1️⃣ First"),
+    (2, "U.K.-based firms", "e.g. this", "well--known", "a—b", "and/or", "_italic_ **bold**", "naïve café"),
+    (3, "the U.S.'s army", "'the U.S.' it", "rock 'n' roll", "see https://example.com/a?b=c, now"),
+    (2, "Привет, мир", "Ελλάδα είναι", "ሰላም፡ዓለም", "Hi🙂there"),
+    (4, "It rains.It stops", "Tôi là sinh viên", "बारिश हो रही है"),
+    (3, "আমি ভাত খাই", "நான் வீட்டுக்கு போகிறேன்", "오늘은 비가 온다"),
+    (1, "مَرْحَبًا"),
+    (2, "مرحبا بالعالم", "می‌خواهم بروم", "שלום עליכם", "שָׁלוֹם עֲלֵיכֶם", 'צה"ל ניצח'),  # one with a non-joiner
+    (5, "今天下雨了"),
+    (4, "今天下雨。"),
+    (7, "コーヒーを飲む"),
+    (2, "ｶﾞｽ", "I ❤️ NY"),
+    (3, "AI技術", "第3章"),
+]
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-@pytest.mark.parametrize("text", WORDS)
-def test_words(text, form):
-    text, count = unicodedata.normalize(form, text), WORDS[text]
+@pytest.mark.parametrize(("text", "count"), counted(WORDS))
+def test_words(text, count, form):
+    text = unicodedata.normalize(form, text)
     assert word_bounds(text) == (count, count), words_of(text)
     assert holds(text, type="words", exactly=count) and not holds(text, type="words", at_least=count + 1)
 
@@ -100,70 +58,41 @@ def test_words_that_only_a_dictionary_can_count_are_not_guessed(text):
     assert not holds(f"one two three {text}", type="words", at_most=3)
 
 
-SENTENCES = {
-    "今天下雨。我在家。你呢？": 3,
-    "今天下雨！😀我在家。": 2,
-    "“你好。”他说。": 2,
-    "「行こう。」と彼は言った。": 1,
-    "今日は雨です。家にいます。": 2,
-    "मैं घर जाता हूँ। तुम आओ।": 2,
-    "کیا حال ہے؟ میں ٹھیک ہوں۔": 2,
-    "هل تمطر؟ نعم.": 2,
-    "Πού είσαι; Εδώ.": 2,
-    "Բարև։ Ողջույն։": 2,
-    "អរុណ។ សួស្តី។": 2,
-    "비가 온다. 집에 있다.": 2,
-    "It rains… It stops.": 2,
-    "Wait… what?": 1,
-    "Well... maybe.": 1,
-    "My answer is no. It rains.": 2,
-    "My answer is no. Rain falls.": 2,
-    "See no. 5. It is good.": 2,
-    "No. 5 is alive.": 1,
-    "He lives in the U.S. It is big.": 2,
-    "The U.S. Senate met.": 1,
-    "He came at 5 p.m. Rain fell.": 2,
-    "At 5 p.m. Monday we go.": 1,
-    "Apples, pears, etc. They are good.": 2,
-    "Acme Inc. The firm grew.": 2,
-    "e.g. The Beatles.": 1,
-    "Mr. Smith came. He left.": 2,
-    "Mme. Roux rit. Oui.": 2,
-    "Sra. Gómez vino. Se fue.": 2,
-    "George W. Bush won.": 1,
-    "Take vitamin C. Eat fruit.": 2,
-    "Plan B. It works.": 2,
-    "Fig. 3 shows it. See p. 5.": 2,
-    "It is 3.5 m. Good.": 2,
-    "z. B. heute.": 1,
-    "Er kam am 3. Mai. Gut.": 2,
-    "это т. е. да. Нет.": 2,
-    "1. Wash it.\n2. Dry it.": 2,
-    "a. Wash it.\nb. Dry it.": 2,
-    "**1. Wash it.** Now.": 2,
-    "We ate etc.\n\nThen we left.": 2,
-    "The U.S.\n\n- One\n- Two": 2,
-    "(It rains.) It stops.": 2,
-    "It rains.[1] It stops.": 2,
-    "He said “Stop.” Then he left.": 2,
-    "‘Why?’ he asked.": 1,
-    "Il pleut. « Vraiment ? » dit-il.": 2,
-    "¿Qué tal? ¡Bien!": 2,
-    "It rains. 🌧 It stops. 🌞": 2,
-    "It rains.🌧 It stops.🌞": 2,
-    "Hi! 🇫🇷 Bye! 👍🏽": 2,
-    "It works. :) Yes. :)": 2,
-    "Wow. !!!": 1,
-    "!!! It rains.": 1,
-    "Yes.No": 1,
-    "": 0,
-}
+SENTENCES = [
+    ("One. |Two! |Three?", "no mark at all", "Really?! |Yes...", "**Bold.** |Plain.", "Yes.No", "In 1990. |Then."),
+    ("Wait… what?", "It rains… |It stops.", "Well... maybe.", "Wow. !!!", "!!! It rains.", "So did I. |You too."),
+    ("(It rains.) |It stops.", "It rains.[1] |It stops.", "It costs 3.50 at example.com. |Cheap."),
+    ("He said “Stop.” |Then he left.", 'He said "Stop." |Then he left.', "“Where are you?” he asked."),
+    ("‘Why?’ he asked.", "Il pleut. |« Vraiment ? » dit-il.", "¿Qué tal? |¡Bien!"),
+    # Numbers and abbreviations.
+    ("No. 5 is alive.", "See no. 5. |It is good.", "My answer is no. |It rains.", "My answer is no. |Rain falls."),
+    ("The U.S. Senate met.", "He lives in the U.S. |It is big.", "George W. Bush won.", "J. K. Rowling wrote it."),
+    ("At 5 p.m. Monday we go.", "He came at 5 p.m. |Rain fell.", "Dr. Lee came at 5 p.m. on Monday. |He left."),
+    ("Apples, pears, etc. |They are good.", "Acme Inc. |The firm grew.", "e.g. The Beatles.", "Plan B. |It works."),
+    ("Mr. Smith came. |He left.", "Mme. Roux rit. |Oui.", "Sra. Gómez vino. |Se fue.", "Take vitamin C. |Eat fruit."),
+    ("Fig. 3 shows it. |See p. 5.", "It is 3.5 m. |Good."),
+    ("z. B. heute.", "Er kam am 3. Mai. |Gut.", "это т. е. да. |Нет."),
+    # Lists and lines.
+    ("1. Wash it.\n|2. Dry it.", "a. Wash it.\n|b. Dry it.", "**1. Wash it.** |Now.", "We ate etc.\n\n|Then we left."),
+    ("The U.S.\n\n|- One\n- Two", "A title\n\nA sentence. |Another"),
+    # Emoji.
+    ("It rains. 🌧 |It stops. 🌞", "It rains.🌧 |It stops.🌞", "Hi! 🇫🇷 |Bye! 👍🏽", "It works. |:) Yes. :)"),
+    # Other scripts.
+    ("「行こう。」と彼は言った。", "今天下雨！😀|我在家。", "“你好。”|他说。", "今日は雨です。|家にいます。"),
+    ("今天下雨。|我在家。|你呢？", "비가 온다. |집에 있다.", "मैं घर जाता हूँ। |तुम आओ।", "អរុណ។ |សួស្តី។"),
+    ("کیا حال ہے؟ |میں ٹھیک ہوں۔", "هل تمطر؟ |نعم.", "Πού είσαι; |Εδώ.", "Բարև։ |Ողջույն։"),
+]
 
 
-@pytest.mark.parametrize("text", SENTENCES)
-def test_sentences(text):
-    assert sentence_bounds(text) == (SENTENCES[text],) * 2, sentences_of(text)
-    assert holds(text, type="sentences", exactly=SENTENCES[text])
+@pytest.mark.parametrize("marked", [marked for row in SENTENCES for marked in row])
+def test_sentences(marked):
+    text, sentences = marked.replace("|", ""), [sentence.strip() for sentence in marked.split("|")]
+    assert sentences_of(text) == sentences and sentence_bounds(text) == (len(sentences),) * 2
+    assert holds(text, type="sentences", exactly=len(sentences))
+
+
+def test_no_text_has_no_sentence():
+    assert sentences_of("") == [] and sentence_bounds("") == (0, 0)
 
 
 @given(st.lists(st.sampled_from(["It rains", "दिन है", "今天下雨", "비가 온다", "Идёт дождь"]), max_size=5), st.data())
@@ -181,63 +110,34 @@ def test_sentences_of_a_script_without_marks_are_not_guessed():
 
 
 OCCURRENCES = [
-    ("a—b", "—", 1),
-    ("Hi🙂there", "🙂", 1),
-    ("今天下雨了", "雨", 1),
-    ("今天下雨了", "下雨", 1),
-    ("生成AIは", "AI", 1),
-    ("I like C++ and C#.", "C", 0),
-    ("I like C.", "C", 1),
-    ("C/C++", "C++", 1),
-    ("don’t", "don't", 1),
-    ("don't", "don’t", 1),
-    ("don't", "don", 0),
-    ("can't", "can", 0),
-    ("it’s", "s", 0),
-    ("I'm", "I", 1),
-    ("the river’s edge", "river", 1),
-    ("The rivers", "river", 0),
-    ("_river_ **river**", "river", 2),
-    ("my_river", "river", 0),
-    ("l’eau", "eau", 1),
-    ("the old\nmill, the old  mill", "old mill", 2),
-    ("the old\u00a0mill", "old mill", 1),
-    ("cafe\u0301", "café", 1),
-    ("café", "cafe\u0301", 1),
-    ("cafe\u0301", "cafe", 0),
-    ("Straße", "STRASSE", 1),
-    ("ΣΊΣΥΦΟΣ", "σίσυφος", 1),
-    ("3.5", "3", 0),
-    ("3.5", "5", 0),
-    ("1,250", "250", 0),
-    ("$5, 5.", "5", 2),
-    ("2,3", "3", 1),
-    ("👩‍💻", "👩", 0),
-    ("👍🏽", "👍", 1),
-    ("❤️", "❤", 1),
-    ("1️⃣", "1", 0),
-    ("비가 온다", "비", 1),
-    ("비행기", "비", 0),
-    ("AI는", "AI", 1),
-    ("नमस्ते दुनिया", "दुनिया", 1),
-    ("कि", "क", 0),
-    ("for\u00adbid\u200bden", "forbidden", 1),
-    ("well-known", "well", 1),
-    ("שָׁלוֹם", "שלום", 1),
-    ("שלום", "שָׁלוֹם", 1),
-    ("مُحَمَّد", "محمد", 1),
-    ("ＧＯ now", "go", 1),
-    ("İstanbul'da", "istanbul", 1),
-    ("서울에서", "서울", 1),
-    ("Müller", "Muller", 0),
-    ("Say “yes”", '"yes"', 1),
-    ("“yes”", '"', 0),  # a single mark is meant as it is
-    ("วันนี้", "ฝน", 0),
-    ("มี ฝน มาก", "ฝน", 1),
+    (0, [("I like C++ and C#.", "C"), ("3.5", "3"), ("3.5", "5"), ("1,250", "250"), ("👩‍💻", "👩"), ("1️⃣", "1")]),
+    (0, [("don't", "don"), ("can't", "can"), ("it’s", "s"), ("The rivers", "river"), ("my_river", "river")]),
+    (0, [("cafe\u0301", "cafe"), ("비행기", "비"), ("कि", "क"), ("Müller", "Muller"), ("วันนี้", "ฝน")]),
+    (0, [("“yes”", '"')]),  # a single mark is meant as it is
+    (1, [("a—b", "—"), ("Hi🙂there", "🙂"), ("👍🏽", "👍"), ("❤️", "❤")]),
+    (1, [("I like C.", "C"), ("C/C++", "C++"), ("2,3", "3")]),
+    (1, [("don’t", "don't"), ("don't", "don’t"), ("I'm", "I"), ("the river’s edge", "river"), ("l’eau", "eau")]),
+    (1, [("the old\u00a0mill", "old mill"), ("well-known", "well"), ("Say “yes”", '"yes"')]),
+    (1, [("cafe\u0301", "café"), ("café", "cafe\u0301"), ("Straße", "STRASSE"), ("ΣΊΣΥΦΟΣ", "σίσυφος")]),
+    (1, [("今天下雨了", "雨"), ("今天下雨了", "下雨"), ("生成AIは", "AI"), ("ＧＯ now", "go")]),
+    (1, [("비가 온다", "비"), ("AI는", "AI"), ("서울에서", "서울"), ("नमस्ते दुनिया", "दुनिया"), ("มี ฝน มาก", "ฝน")]),
+    (1, [("שָׁלוֹם", "שלום"), ("שלום", "שָׁלוֹם"), ("مُحَمَّد", "محمد"), ("İstanbul'da", "istanbul")]),
+    (1, [("for\u00adbid\u200bden", "forbidden")]),
+    (
+        2,
+        [
+            ("_river_ **river**", "river"),
+            ("the old\nmill, the old  mill", "old mill"),
+            ("$5, 5.", "5"),
+            ("a b c", " "),
+        ],
+    ),
 ]
 
 
-@pytest.mark.parametrize(("text", "phrase", "count"), OCCURRENCES)
+@pytest.mark.parametrize(
+    ("text", "phrase", "count"), [(*pair, count) for count, pairs in OCCURRENCES for pair in pairs]
+)
 def test_occurrences(text, phrase, count):
     assert occurrence_bounds(text, phrase) == (count, count)
     assert holds(text, type="keyword_count", word=phrase, exactly=count)
@@ -256,6 +156,25 @@ def test_whether_a_part_of_a_thai_text_is_a_word_is_unknown(kind):
     assert not holds("วันนี้ฝนตก", type="keywords", words=["ฝน", "rain"])
 
 
+@pytest.mark.parametrize("phrase", ["C++", "a.b", "(x)", "$5", "o'clock", "[note]"])
+def test_a_phrase_is_no_pattern(phrase):
+    assert holds(f"It is {phrase} here", type="keyword_count", word=phrase, exactly=1)
+    assert not holds("It is Cxx or aXb, x, 5 or oXclock, note", type="keywords", words=[phrase])
+
+
+@given(st.lists(st.sampled_from(["cat", "cats", "dog", "Cat"]), max_size=20))
+def test_whole_words_are_counted_as_words(words):
+    count = sum(word.lower() == "cat" for word in words)
+    assert occurrence_bounds(" ".join(words), "cat") == (count, count)
+
+
+@given(st.text(max_size=50), st.text(min_size=1, max_size=3))
+def test_what_is_there_is_not_missing(text, word):
+    there = holds(text, type="keywords", words=[word])
+    assert there is not holds(text, type="forbidden", words=[word])
+    assert there is holds(text, type="keyword_count", word=word, at_least=1)
+
+
 _LATIN = st.text(st.sampled_from("aB1 .,'’-—–…!?“”()&@:/_\n\u00a0\u202fé\u00ad%") | st.sampled_from("http://x.y"))
 
 
@@ -269,12 +188,31 @@ def test_the_faster_patterns_are_equal(text):
         texts._is_latin = fast
 
 
-@pytest.mark.parametrize(
-    "char",
-    ["a", "a.", "'", "-", " ", "\n ", ". ", "…", "雨", "🙂", "ก", "가", "1,", "“", "http://", "a'", "\u0301", "…\n"],
-)
+CHARS = [
+    "a",
+    "a.",
+    "'",
+    "-",
+    " ",
+    "\n ",
+    ". ",
+    "…",
+    "雨",
+    "🙂",
+    "ก",
+    "가",
+    "1,",
+    "“",
+    "http://",
+    "a'",
+    "\u0301",
+    "…\n",
+]
+
+
+@pytest.mark.parametrize("char", CHARS)
 def test_no_text_takes_more_than_linear_time(char):
-    text = char * (200_000 // len(char))
+    text = char * (60_000 // len(char))
     for phrase in ("old mill", "a", "雨", "ก", "가"):
         occurrence_bounds(text, phrase)
     assert word_bounds(text) and sentence_bounds(text)

@@ -18,42 +18,28 @@ FORMS = {
     "a class": "class TestAdd:\n    def test_it(self):\n        assert add(2, 3) == 5",
     "a class with set-up": """
 class TestAdd:
-    def setup_method(self, method):
-        self.two = 2
-
-    def test_it(self):
-        assert add(self.two, 3) == 5
-""",
-    "a class with setup_class": """
-class TestAdd:
     @classmethod
     def setup_class(cls):
         cls.two = 2
 
+    def setup_method(self, method):
+        self.three = 3
+
     def test_it(self):
-        assert add(self.two, 3) == 5
+        assert add(self.two, self.three) == 5
 """,
     "inside a statement": "if True:\n    def test_add():\n        assert add(2, 3) == 5",
     "check with a default": "def check(candidate, n=2):\n    assert candidate(n, 3) == 5\n",
-    "unittest with a base class": """
-import unittest
-
-class Base(unittest.TestCase):
-    two = 2
-
-class AddTest(Base):
-    def test_it(self):
-        self.assertEqual(add(self.two, 3), 5)
-""",
     "check": "METADATA = {}\n\n\ndef check(candidate):\n    assert candidate(2, 3) == 5\n",
     "check, called": "def check(candidate):\n    assert candidate(2, 3) == 5\n\ncheck(add)",
     "unittest": """
 import unittest
 
-class AddTest(unittest.TestCase):
+class Base(unittest.TestCase):
     def setUp(self):
         self.two = 2
 
+class AddTest(Base):
     def test_it(self):
         for three in (3, 3):
             with self.subTest(three=three):
@@ -83,21 +69,14 @@ if __name__ == "__main__":
     main()
 """,
 }
+ASYNC_CASE = "import unittest\nclass T(unittest.IsolatedAsyncioTestCase):\n"
+ASYNC_MAIN = "import asyncio\nasync def main():\n"
 VACUOUS = {
     "async": ("async def test_add():\n    assert add(2, 3) == 5", "'test_add' is async"),
     "generator": ("def test_add():\n    yield add(2, 3) == 5", "'test_add' is async, a generator"),
-    "fixture": (
-        "class TestAdd:\n    def test_it(self, two):\n        assert add(two, 3) == 5",
-        "'TestAdd.test_it' is",
-    ),
-    "an asyncio test case": (
-        "import unittest\nclass T(unittest.IsolatedAsyncioTestCase):\n    async def test(self):\n        assert 0",
-        "'T' is async",
-    ),
-    "asyncio.run": (
-        "import asyncio\nasync def main():\n    assert await add(2, 3) == 5\nasyncio.run(main())",
-        "'asyncio.run' is async",
-    ),
+    "fixture": ("class TestAdd:\n    def test(self, two):\n        assert add(two, 3) == 5", "'TestAdd.test' is"),
+    "an asyncio test case": (f"{ASYNC_CASE}    async def test(self):\n        assert 0", "'T' is async"),
+    "asyncio.run": (f"{ASYNC_MAIN}    assert await add(2, 3) == 5\nasyncio.run(main())", "'asyncio.run' is async"),
     "comments": ("# assert add(2, 3) == 5\n", "nothing in the tests is ever run"),
     "a name that no runner knows": ("def verify():\n    assert add(2, 3) == 5", "nothing in the tests is ever run"),
     "print": ("print(add(2, 3) == 5)", "the tests assert nothing"),
@@ -113,16 +92,11 @@ def test_what_a_test_runner_calls_is_called(tests):
     assert not holds(STUB, type="code", tests=tests, seconds=1, memory_mb=256)
 
 
-@pytest.mark.parametrize("form", ["a function", "check", "a doctest", "unittest"])
-def test_code_without_a_function_fails(form):
-    assert not holds("x = 1", type="code", tests=FORMS[form], seconds=1, memory_mb=256)
-
-
 _CHECK = "def check(candidate):\n    assert candidate([1, 2]) == 31 and candidate([]) == 1\n"
 _BUILTINS = [name for name in dir(builtins) if not keyword.iskeyword(name) and name != "__debug__"]
 _OF_THE_HARNESS = (
     "check candidate test test_add main run unittest _checklist_run _checklist_entry _Something names __main__ "
-    "__name__ __builtins__ sum max print"
+    "__name__ __builtins__"
 ).split()
 
 
@@ -143,12 +117,11 @@ def test_every_name_can_be_that_of_the_solution():
         assert entry_point(_honest(name)) == name
 
 
-def test_a_function_with_the_name_of_a_builtin_that_solves_the_task_is_tested():
+def test_code_without_a_function_fails_and_one_with_the_name_of_a_builtin_is_tested():
     tests = "def check(candidate):\n    assert candidate([1, 2]) == 3\n"
-    assert not holds("def sum(values):\n    return 0\n", type="code", tests=tests, seconds=1, memory_mb=256)
-    assert holds(
-        "def sum(values):\n    return values[0] + values[1]\n", type="code", tests=tests, seconds=1, memory_mb=256
-    )
+    assert not holds("x = 1", type="code", tests=tests)
+    assert not holds("def sum(values):\n    return 0\n", type="code", tests=tests)
+    assert holds("def sum(values):\n    return values[0] + values[1]\n", type="code", tests=tests)
 
 
 def test_what_the_tests_call_themselves_is_not_called_again():
@@ -202,31 +175,31 @@ def test_code_without_tests_and_invalid_tests_have_other_words():
     assert holds(RIGHT, type="code")
 
 
-def test_the_entry_point_is_the_last_function_that_is_no_helper():
-    assert (
-        entry_point("import math\ndef helper(): ...\ndef solve(x):\n    def inner(): ...\nclass Late: ...\n")
-        == "solve"
-    )
-    assert entry_point("class Stack: ...\nx = 1") == "Stack"
-    assert entry_point("def add(a, b):\n    return plus(a, b)\ndef plus(a, b): ...") == "add", "not its helper"
-    assert entry_point("def add(a, b): ...\ndef main():\n    add(1, 2)") == "add"
-    assert entry_point("def add(a, b): ...\ndef test_add(): ...\ndef check(candidate): ...") == "add"
-    assert entry_point("if True:\n    def add(a, b): ...\nelse:\n    def main(): ...") == "add"
-    assert entry_point("def one(n): return two(n)\ndef two(n): return one(n)") == "two", "each calls the other"
-    assert entry_point("def main(): ...") == "main"
-    assert entry_point(f"def add(a={'-' * 900}1): ...") in ("add", "None"), "as deep as the parser takes it"
-    assert entry_point("x = 1") == entry_point("def (") == "None"
+ENTRY_POINTS = [
+    ("import math\ndef helper(): ...\ndef solve(x):\n    def inner(): ...\nclass Late: ...\n", "solve"),
+    ("class Stack: ...\nx = 1", "Stack"),
+    ("def add(a, b):\n    return plus(a, b)\ndef plus(a, b): ...", "add"),  # not its helper
+    ("def add(a, b): ...\ndef main():\n    add(1, 2)", "add"),
+    ("def add(a, b): ...\ndef test_add(): ...\ndef check(candidate): ...", "add"),
+    ("if True:\n    def add(a, b): ...\nelse:\n    def main(): ...", "add"),
+    ("def one(n): return two(n)\ndef two(n): return one(n)", "two"),  # each calls the other
+    ("def main(): ...", "main"),
+    ("x = 1", "None"),
+    ("def (", "None"),
+]
 
 
-def test_lint_refuses_tests_that_would_pass_any_code(tmp_path, monkeypatch):
-    from typer.testing import CliRunner
+@pytest.mark.parametrize(("code", "name"), ENTRY_POINTS)
+def test_the_entry_point_is_the_last_function_that_is_no_helper(code, name):
+    assert entry_point(code) == name
 
-    from checklist_rewards.cli import app
 
-    monkeypatch.chdir(tmp_path)
-    check = {"type": "code", "tests": "def verify():\n    assert add(2, 3) == 5"}
+def test_the_entry_point_of_code_as_deep_as_the_parser_takes_it():
+    assert entry_point(f"def add(a={'-' * 900}1): ...") in ("add", "None")
+
+
+def test_lint_refuses_tests_that_would_pass_any_code(run):
+    check = {"type": "code", "tests": VACUOUS["a name that no runner knows"][0]}
     Path("checks.json").write_text(json.dumps([{"question": "Does it add?", "check": check}]))
-    result = CliRunner().invoke(app, ["lint", "checks.json"])
-    assert result.exit_code == 2 and "its check is broken: nothing in the tests is ever run" in " ".join(
-        result.stderr.split()
-    )
+    result = run("lint checks.json", code=2)
+    assert "its check is broken: nothing in the tests is ever run" in " ".join(result.stderr.split())

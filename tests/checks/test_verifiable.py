@@ -4,40 +4,41 @@ import json
 
 import pytest
 
-from checklist_rewards.checks import describe, parse_check
+from checklist_rewards.checks import parse_check
 from checklist_rewards.checks.ifeval import KINDS, check_of_instruction, question_of_instruction, spec_of_instruction
 from checklist_rewards.checks.verifiable import VERIFIABLE
 from checklist_rewards.errors import ChecklistError
 
 ASK = "Name the capital."
+HOUSE = "the old red house"
+COMPOSED = "It is. He is. *** We are. You are. *** They are. I am."
+PRODUCTS = "ProductID,Category,Brand,Price,Stock\n"
+STUDENTS = '"StudentID"\t"Subject"\t"Grade"\t"Semester"\t"Score"\n' + '"1"\t"a"\t"b"\t"c"\t"2"\n' * 3
+MULTIPLE = "w1 " + "w2 " * 2 + "w3 " * 3 + "w4 " * 5 + "w5 " * 7
+CHOICES = "A) it\nB) it\nC) it\nD) it\nE) it"
+QUESTIONS = "\n".join(f"Question {n}. {'Why' * n}?\n{CHOICES}" for n in range(1, 5))
+COUNTRIES = "\n".join(["Zimbabwe", *(f"Land {n:02}" for n in range(51, -1, -1))])
+CAPITALS = (
+    "Reykjavík, Helsinki, Oslo, Tallinn, Stockholm, Riga, Moscow, Copenhagen, Vilnius, Minsk, Dublin, Berlin, "
+    "Amsterdam, Warsaw, London, Brussels, Prague, Luxembourg, Paris, Vienna, Bratislava, Budapest, Vaduz, "
+    "Chișinău, Bern, Ljubljana, Zagreb"
+)
 CASES = {
     "keywords:no_adjacent_consecutive": ({}, "zebra cat eats", "a big cat"),
     "detectable_format:sentence_hyphens": ({}, "One is here.-Two is there.", "One is here. Two is there."),
     "detectable_format:bigram_wrapping": ({}, "<<I am>> <<at home>>", "<<I am at>> home"),
     "detectable_format:square_brackets": ({}, "[I] [am]", "[I] am"),
-    "copy:repeat_phrase": (
-        {"phrase": "the old red house", "small_n": 2},
-        "I saw the old blue house and the old green house today",
-        "the old red house",
-    ),
+    "copy:repeat_phrase": ({"phrase": HOUSE, "small_n": 2}, "the old blue house and the old green house", HOUSE),
     "copy:copying_multiple": ({"prompt_to_repeat": ASK, "N": 2}, f"{ASK}\n******\n{ASK}", ASK),
     "copy:copying_simple": ({"prompt_to_repeat": ASK}, f" {ASK.upper()}\n", f"{ASK} Bamako."),
     "copy:copy": ({"prompt_to_repeat": ASK}, ASK, "Bamako."),
     "new:copy_span_idx": ({"prompt_to_repeat": ASK, "n_start": 5, "n_end": 8}, "the", "the capital"),
-    "count:counting_composition": (
-        {"n_sent": 2, "n_words": 3},
-        "It is. He is. *** We are. You are. *** They are. I am.",
-        "It is. *** We are. *** I am.",
-    ),
+    "count:counting_composition": ({"n_sent": 2, "n_words": 3}, COMPOSED, "It is. *** We are. *** I am."),
     "count:count_unique": ({}, "every word differs", "the cat and the dog"),
     "count:lowercase_counting": ({"N": 2}, "THE cat SAT down", "the cat sat down"),
     "count:count_increment_word": ({"keyword1": "sun", "keyword2": "moon"}, "sun moon moon", "sun moon"),
     "keywords:palindrome": ({}, "a level field", "Bamako lies there"),
-    "keywords:keyword_specific_position": (
-        {"keyword": "lies", "n": 2, "m": 2},
-        "It is far. Bamako lies there.",
-        "Bamako lies there. It is far.",
-    ),
+    "keywords:keyword_specific_position": ({"keyword": "sun", "n": 2, "m": 2}, "It is. The sun!", "The sun! It is."),
     "keywords:start_end": ({}, "Bamako is called bamako", "Bamako is called bamako."),
     "keywords:word_once": ({"keyword": "sun"}, "The Sun.", "sun and sun"),
     "keywords:word_count_different_numbers": (
@@ -92,43 +93,17 @@ CASES = {
     "format:sub-bullets": ({}, "* a\n  - b", "* a"),
     "format:no_bullets_bullets": ({}, "It is. We are.\n* a\n* b", "* a\n* b"),
     "custom:multiples": ({}, "14,21,28, 35 42 49", "14, 21"),
-    "custom:mcq_count_length": (
-        {},
-        "\n".join(f"Question {n}. {'Why' * n}?\n" + "\n".join(f"{x}) it" for x in "ABCDE") for n in range(1, 5)),
-        "Question 1. Why?\nA) it",
-    ),
-    "custom:reverse_newline": (
-        {},
-        "\n".join(["Zimbabwe", *sorted((f"Land {n:02}" for n in range(52)), reverse=True)]),
-        "Zambia\nZimbabwe",
-    ),
+    "custom:mcq_count_length": ({}, QUESTIONS, "Question 1. Why?\nA) it"),
+    "custom:reverse_newline": ({}, COUNTRIES, "Zambia\nZimbabwe"),
     "custom:word_reverse": ({}, "eagle bald the is it", "it is the bald eagle"),
     "custom:character_reverse": ({}, ".elgae dlab eht", "the bald eagle"),
     "custom:sentence_alphabet": ({}, " ".join(f"{chr(65 + n)}nd so it is." for n in range(26)), "And so. But so."),
-    "custom:european_capitals_sort": (
-        {},
-        "Reykjavík, Helsinki, Oslo, Tallinn, Stockholm, Riga, Moscow, Copenhagen, Vilnius, Minsk, Dublin, Berlin, "
-        "Amsterdam, Warsaw, London, Brussels, Prague, Luxembourg, Paris, Vienna, Bratislava, Budapest, Vaduz, "
-        "Chișinău, Bern, Ljubljana, Zagreb",
-        "Oslo, Helsinki",
-    ),
+    "custom:european_capitals_sort": ({}, CAPITALS, "Oslo, Helsinki"),
     "custom:csv_city": ({}, "ID,Country,City,Year,Count\n" + "1,Mali,Bamako,2020,3\n" * 7, "ID,Country\n1,Mali"),
-    "custom:csv_special_character": (
-        {},
-        "ProductID,Category,Brand,Price,Stock\n" + '1,a,"b&c",2,3\n' * 14,
-        "ProductID,Category,Brand,Price,Stock\n" + "1,a,bc,2,3\n" * 14,
-    ),
-    "custom:csv_quotes": (
-        {},
-        '"StudentID"\t"Subject"\t"Grade"\t"Semester"\t"Score"\n' + '"1"\t"a"\t"b"\t"c"\t"2"\n' * 3,
-        "StudentID\tSubject\tGrade\tSemester\tScore\n" + "1\ta\tb\tc\t2\n" * 3,
-    ),
+    "custom:csv_special_character": ({}, PRODUCTS + '1,a,"b&c",2,3\n' * 14, PRODUCTS + "1,a,bc,2,3\n" * 14),
+    "custom:csv_quotes": ({}, STUDENTS, STUDENTS.replace('"', "")),
     "custom:date_format_list": ({}, "1796-04-12, 1805-12-02", "1805-13-02"),
-    "count:keywords_multiple": (
-        {f"keyword{n}": f"w{n}" for n in range(1, 6)},
-        "w1 " + "w2 " * 2 + "w3 " * 3 + "w4 " * 5 + "w5 " * 7,
-        "w1 w2 w3 w4 w5",
-    ),
+    "count:keywords_multiple": ({f"keyword{n}": f"w{n}" for n in range(1, 6)}, MULTIPLE, "w1 w2 w3 w4 w5"),
     "words:keywords_specific_position": ({"keyword": "Sun", "n": 2, "m": 2}, "It is. The sun!", "The sun."),
     "words:words_position": ({"keyword": "sun"}, "The sun and the Sun shine.", "The sun shines now."),
     "repeat:repeat_change": ({"prompt_to_repeat": ASK}, "Say the capital.", ASK),
@@ -172,7 +147,6 @@ def test_all_of_them_are_tested():
         ("first_word:first_word_sent", {}, "the argument 'first_word' is missing"),
         ("copy:copying_multiple", {"prompt_to_repeat": ASK, "N": "two"}, "the argument 'N' must be a whole number"),
         ("verify_keywords", {}, "the argument 'keyword_list' is missing"),
-        ("validate_word_constraint", {"N": 3, "quantifier": "some"}, "unknown relation 'some'; allowed: at least"),
     ],
 )
 def test_wrong_arguments_are_named(name, arguments, message):
@@ -184,7 +158,3 @@ def test_wrong_arguments_are_named(name, arguments, message):
 def test_no_text_breaks_a_rule(text):
     for name in VERIFIABLE:
         assert check_of_instruction(name, CASES[name][0]).holds(text) in (True, False), name
-
-
-def test_writers_are_not_offered_them():
-    assert "verifiable" not in describe()

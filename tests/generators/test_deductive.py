@@ -58,20 +58,22 @@ def asked(checklist, category):
     return [item.question for item in checklist.items if item.category == category]
 
 
+def seeded(*names, seeds=()):
+    return {"dimensions": [{"name": name, "definition": "x", "seed_questions": list(seeds)} for name in names]}
+
+
+def done(generator):
+    return [(stage.name, stage.asked, stage.kept) for stage in generator.stages]
+
+
 def test_seeds_are_elaborated_and_diversified_and_the_dimension_is_the_category():
     generator, backend = writes()
     checklist = generator.generate(SOURCE)
     assert asked(checklist, "fluency") == [f"Is fluency right in {s} {i}?" for s in generator.counts for i in (1, 2)]
-    assert asked(checklist, "relevance") == [
-        "Is the main point there?",
-        *(f"Is relevance right in {s} {i}?" for s in ("elaborate", "diversify") for i in (1, 2)),
-    ]
+    written = [f"Is relevance right in {stage} {i}?" for stage in ("elaborate", "diversify") for i in (1, 2)]
+    assert asked(checklist, "relevance") == ["Is the main point there?", *written]
     assert (checklist.source, checklist.model) == (f"checkeval/{__version__}", "fake")
-    assert [(s.name, s.asked, s.kept) for s in generator.stages] == [
-        ("seed", 1, 3),
-        ("elaborate", 2, 7),
-        ("diversify", 2, 11),
-    ]
+    assert done(generator) == [("seed", 1, 3), ("elaborate", 2, 7), ("diversify", 2, 11)]
     assert len(backend.sampled) == 3  # all dimensions of a stage in one call
 
 
@@ -88,12 +90,8 @@ def test_a_prompt_says_what_the_source_says():
 
 @pytest.mark.parametrize(
     ("augmentation", "stages"),
-    [
-        ("elaboration", ["seed", "elaborate"]),
-        ("diversification", ["seed", "diversify"]),
-        ("none", ["seed"]),
-        (None, ["seed"]),
-    ],
+    [("elaboration", ["seed", "elaborate"]), ("diversification", ["seed", "diversify"])]
+    + [("none", ["seed"]), (None, ["seed"])],
 )
 def test_augmentation_is_what_was_asked_for(augmentation, stages):
     generator, backend = writes(augmentation=augmentation)
@@ -101,17 +99,12 @@ def test_augmentation_is_what_was_asked_for(augmentation, stages):
     assert [stage.name for stage in generator.stages] == stages and len(backend.sampled) == len(stages)
 
 
-def test_given_seeds_without_augmentation_cost_nothing():
+def test_given_seeds_cost_nothing_and_no_question_is_there_twice():
     generator, backend = writes(augmentation="none")
-    source = {"dimensions": [{"name": "a", "definition": "b", "seed_questions": ["One?", "Two?", "one?"]}]}
-    assert asked(generator.generate(source), "a") == ["One?", "Two?"]
+    assert asked(generator.generate(seeded("a", seeds=["One?", "Two?", "one?"])), "a") == ["One?", "Two?"]
     assert backend.sampled == []
-
-
-def test_a_question_that_is_there_already_is_not_added():
     generator, _ = writes(lambda text, s: questions("is it GOOD?", "Is it new?"), augmentation="elaboration")
-    source = {"dimensions": [{"name": "a", "definition": "b", "seed_questions": ["Is it good?"]}]}
-    assert asked(generator.generate(source), "a") == ["Is it good?", "Is it new?"]
+    assert asked(generator.generate(seeded("a", seeds=["Is it good?"])), "a") == ["Is it good?", "Is it new?"]
 
 
 def test_the_filter_keeps_what_is_aligned_and_belongs_and_then_deduplicates():
@@ -125,11 +118,7 @@ def test_the_filter_keeps_what_is_aligned_and_belongs_and_then_deduplicates():
     checklist = generator.generate(SOURCE)
     assert asked(checklist, "fluency") == ["Is it good?", "Is it clear?"]
     assert asked(checklist, "relevance") == ["Is the main point there?"]
-    assert [(s.name, s.asked, s.kept) for s in generator.stages] == [
-        ("seed", 1, 5),
-        ("filter", 5, 3),
-        ("deduplicate", 3, 3),
-    ]
+    assert done(generator) == [("seed", 1, 5), ("filter", 5, 3), ("deduplicate", 3, 3)]
     assert len(backend.sampled) == 2  # the questions of all dimensions are filtered in one call
 
 
@@ -142,20 +131,17 @@ def test_near_duplicates_are_merged_within_a_dimension_and_keep_it_as_category()
     def alike(texts):
         return [[0.0, 1.0] if "long" in text else [1.0, 0.0] for text in texts]
 
-    source = {"dimensions": [{"name": name, "definition": "x"} for name in "ab"]}
-    checklist = writes(rule, filtering=True, augmentation="none", embedder=alike)[0].generate(source)
+    checklist = writes(rule, filtering=True, augmentation="none", embedder=alike)[0].generate(seeded("a", "b"))
     assert asked(checklist, "a") == asked(checklist, "b") == ["Is it good and clear?", "Is it long?"]
 
 
 def test_a_dimension_of_which_the_filter_leaves_nothing_is_named():
-    generator, _ = writes(
-        lambda t, s: questions("Is it Bad?") if stage_of(t) != "filter" else usual(t, s),
-        filtering=True,
-        augmentation="none",
-    )
-    with pytest.raises(
-        StageError, match=r"the stage 'filter' failed for 1 of 2 \(fluency\). fluency: None of"
-    ) as broke:
+    def rule(text, sampling):
+        return usual(text, sampling) if stage_of(text) == "filter" else questions("Is it Bad?")
+
+    generator, _ = writes(rule, filtering=True, augmentation="none")
+    message = r"the stage 'filter' failed for 1 of 2 \(fluency\). fluency: None of"
+    with pytest.raises(StageError, match=message) as broke:
         generator.generate(SOURCE)
     assert (broke.value.stage, broke.value.parts) == ("filter", ("fluency",))
     assert [stage.name for stage in generator.stages] == ["seed"]
@@ -220,11 +206,8 @@ def test_after_a_broken_engine_a_rerun_pays_only_for_what_is_missing(tmp_path, n
     [
         ({"dimensions": []}, "dimensions: .*at least 1 item"),
         ({"dimensions": [{"name": "a"}]}, "dimensions.0.definition is missing"),
-        ({"dimensions": [{"name": "a", "definition": "b"}, {"name": "A", "definition": "b"}]}, "share a name"),
-        (
-            {"dimensions": [{"name": "a", "definition": "b", "seed_questions": ["Good."]}]},
-            "the seed 'Good.' is not a yes",
-        ),
+        (seeded("a", "A"), "share a name"),
+        (seeded("a", seeds=["Good."]), "the seed 'Good.' is not a yes"),
     ],
 )
 def test_a_source_that_cannot_be_used_is_refused_before_anything_is_asked(source, reason):

@@ -32,59 +32,40 @@ def test_the_prompt_carries_what_there_is():
     assert "Reference answer" not in bare and "Conversation" not in bare
 
 
-def test_an_unusable_reply_is_asked_for_again_with_another_seed():
-    generator, backend = writes(lambda text, sampling: GOOD if sampling.seed == 7 else "no list", seed=5)
-    assert isinstance(generator.generate("a"), Checklist)
-    assert [sampling.seed for _, sampling in backend.sampled] == [5, 6, 7]
+@pytest.mark.parametrize(
+    ("reply", "settings", "seeds", "message"),
+    [
+        (lambda text, sampling: GOOD if sampling.seed == 7 else "no list", {"seed": 5}, [5, 6, 7], None),
+        (lambda text, sampling: f"no list {sampling.seed}", {}, [0, 1, 2], "0 different questions"),
+        ("no list", {"temperature": 0.0}, [0], "0 different questions"),  # another greedy reply is the same
+        (Reply(GOOD, "length"), {"max_tokens": 20}, [0, 1, 2], "cut off at max_tokens=20"),
+        (Reply(None, unanswered="too_long"), {}, [0], "too_long"),  # another sample is as long
+    ],
+)
+def test_an_unusable_reply_is_asked_for_again_where_that_may_help(reply, settings, seeds, message):
+    generator, backend = writes(reply, **settings)
+    if message is None:
+        assert isinstance(generator.generate("a"), Checklist)
+    else:
+        with pytest.raises(GenerationError, match=message) as failed:
+            generator.generate("a")
+        last = reply("a", backend.sampled[-1][1]) if callable(reply) else reply
+        assert failed.value.raw == (last if isinstance(last, str) else last.text or "")
+    assert [sampling.seed for _, sampling in backend.sampled] == seeds
 
 
-def test_after_the_last_attempt_there_is_an_error_with_the_reply():
-    generator, backend = writes(lambda text, sampling: f"no list {sampling.seed}")
-    with pytest.raises(GenerationError, match="0 different questions") as failed:
-        generator.generate("a")
-    assert failed.value.raw == "no list 2"
-    assert len(backend.sampled) == 3
-
-
-def test_one_unusable_reply_costs_one_checklist_and_only_it_is_asked_again():
-    generator, backend = writes(lambda text, sampling: "no list" if "BAD" in text else GOOD)
-    first, failed, last = generator.generate_batch(["good", "BAD", "better"])
-    assert isinstance(first, Checklist) and isinstance(last, Checklist)
-    assert isinstance(failed, GenerationError) and failed.raw == "no list"
-    assert [len(texts) for texts, _ in backend.sampled] == [3, 1, 1]
-
-
-def test_greedy_replies_are_not_asked_for_again():
-    generator, backend = writes("no list", temperature=0.0)
-    with pytest.raises(GenerationError):
-        generator.generate("a")
-    assert len(backend.sampled) == 1
-
-
-def test_a_reply_that_was_cut_off_is_no_checklist():
-    generator, _ = writes(Reply(GOOD, "length"), max_tokens=20)
-    with pytest.raises(GenerationError, match="cut off at max_tokens=20") as failed:
-        generator.generate("a")
-    assert failed.value.raw == GOOD
-
-
-def test_what_another_sample_cannot_mend_is_not_tried_again():
-    generator, backend = writes(Reply(None, unanswered="too_long"))
-    with pytest.raises(GenerationError, match="too_long"):
-        generator.generate("a")
-    assert len(backend.sampled) == 1
-
-
-def test_a_rerun_finds_every_attempt_in_the_store(tmp_path):
+def test_one_unusable_reply_costs_one_checklist_and_a_rerun_finds_every_attempt_in_the_store(tmp_path):
     def rule(text, sampling):
-        return "no list" if "BAD" in text or not sampling.seed else GOOD
+        return "no list" if "BAD" in text else GOOD
 
-    generator, backend = writes(rule, store=tmp_path / "store.sqlite")
-    checklist, error = generator.generate_batch(["good", "BAD"])
-    again, unused = writes(rule, store=tmp_path / "store.sqlite")
-    same, still = again.generate_batch(["good", "BAD"])
-    assert (same, still.raw) == (checklist, error.raw)
-    assert len(backend.sampled) == 3 and unused.sampled == []
+    made = []
+    for calls in ([3, 1, 1], []):  # only the unusable one is asked for again, and none by the rerun
+        generator, backend = writes(rule, store=tmp_path / "store.sqlite")
+        first, failed, last = generator.generate_batch(["good", "BAD", "better"])
+        assert isinstance(failed, GenerationError) and failed.raw == "no list"
+        assert [len(texts) for texts, _ in backend.sampled] == calls
+        made.append((first, last))
+    assert made[0] == made[1] and all(isinstance(checklist, Checklist) for checklist in made[0])
 
 
 def test_progress_counts_every_request_once():
@@ -110,23 +91,18 @@ def test_a_request_that_cannot_be_used_is_refused_before_anything_is_asked(reque
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "error", "message"),
     [
-        ({"max_attempts": 0}, "max_attempts=0"),
-        ({"min_items": 3, "max_items": 2}, "max_items=2"),
-        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"max_attempts": 0}, SampleError, "max_attempts=0"),
+        ({"min_items": 3, "max_items": 2}, SampleError, "max_items=2"),
+        ({"temperature": float("nan")}, SampleError, "temperature=nan"),
+        ({"prompt": "generators/none"}, PromptError, "prompt not found: 'generators/none'"),
+        ({"model": "/no/such/model"}, ModelError, "/no/such/model"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_refused(settings, message):
-    with pytest.raises(SampleError, match=message):
-        DirectGenerator(store=False, **settings)
-
-
-def test_a_prompt_or_a_model_that_is_not_there_is_refused():
-    with pytest.raises(PromptError, match="prompt not found: 'generators/none'"):
-        DirectGenerator(prompt="generators/none", store=False)
-    with pytest.raises(ModelError, match="/no/such/model"):
-        DirectGenerator("/no/such/model", store=False).generate("a")
+def test_a_setting_that_cannot_be_used_is_refused(settings, error, message):
+    with pytest.raises(error, match=message):
+        DirectGenerator(store=False, **settings).generate("a")
 
 
 def test_a_prompt_of_ones_own_names_the_source(tmp_path):

@@ -46,54 +46,57 @@ def found(checklist):
     return [(item.question, list(item.sources)) for item in checklist.items]
 
 
+def about_each(text, sampling=None):
+    """A question about each observation in a prompt."""
+    return questions(*((f"Is it {n}?", [int(n)]) for n in re.findall(r"^(\d+): ", text, re.MULTILINE)))
+
+
+SEVEN = {"observations": [f"remark {n}" for n in range(7)]}
+TWO = {"observations": ["a", "b"]}
+
+
 def test_observations_become_questions_that_know_where_they_are_from():
     generator, backend = writes()
     watched = []
     checklist = generator.generate(SOURCE, progress=watched.append)
     assert found(checklist) == WRITTEN
     assert checklist.source.startswith(f"feedback/{__version__}") and checklist.model == "fake"
-    assert [(s.name, s.asked, s.kept) for s in generator.stages] == [
-        ("questions", 1, 3),
-        ("deduplicate", 3, 3),
-        ("tag", 3, 3),
-    ]
+    stages = [("questions", 1, 3), ("deduplicate", 3, 3), ("tag", 3, 3)]
+    assert [(s.name, s.asked, s.kept) for s in generator.stages] == stages
     assert watched == generator.stages
     assert "letters" in backend.sampled[0][0][0]
     assert "0: Too long.\n1: Names a wrong city.\n2: Far too long!\n3: Kind words." in backend.sampled[0][0][0]
 
 
 def test_all_batches_are_asked_in_one_call_and_numbered_through():
-    def rule(text, sampling):
-        numbers = [int(n) for n in re.findall(r"^(\d+): ", text, re.MULTILINE)]
-        return questions(*((f"Is it {n}?", [n]) for n in numbers))
-
-    generator, backend = writes(rule, batch_size=3, refine=False)
-    checklist = generator.generate({"observations": [f"remark {n}" for n in range(7)]})
-    assert found(checklist) == [(f"Is it {n}?", [n]) for n in range(7)]
+    generator, backend = writes(about_each, batch_size=3, refine=False)
+    assert found(generator.generate(SEVEN)) == [(f"Is it {n}?", [n]) for n in range(7)]
     [(texts, _)] = backend.sampled
     assert len(texts) == 3 and generator.stages[0].asked == 3
 
 
 def test_a_batch_that_is_too_long_for_the_model_is_halved():
-    def rule(text, sampling):
-        numbers = [int(n) for n in re.findall(r"^(\d+): ", text, re.MULTILINE)]
-        if len(numbers) > 2:
-            return Reply(None, unanswered="too_long")
-        return questions(*((f"Is it {n}?", [n]) for n in numbers))
-
-    generator, backend = writes(rule, refine=False)
-    checklist = generator.generate({"observations": [f"remark {n}" for n in range(7)]})
-    assert [item.sources for item in checklist.items] == [(n,) for n in range(7)]
+    long = Reply(None, unanswered="too_long")
+    generator, backend = writes(lambda text, s: long if text.count(": remark") > 2 else about_each(text), refine=False)
+    assert [item.sources for item in generator.generate(SEVEN).items] == [(n,) for n in range(7)]
     with pytest.raises(StageError, match="observations 0-0: .*too_long"):
-        writes(lambda text, s: Reply(None, unanswered="too_long"))[0].generate({"observations": ["a", "b"]})
+        writes(lambda text, s: long)[0].generate(TWO)
 
 
-def test_equal_questions_of_several_batches_are_one_with_the_sources_of_all():
-    rule = {"0: ": questions(("Is it short?", [0])), "1: ": questions(("is it SHORT?", [1]), ("Is it kind?", [1]))}
-    generator, _ = writes(
-        lambda text, s: next(r for mark, r in rule.items() if f"\n{mark}" in text), batch_size=1, refine=False
-    )
-    assert found(generator.generate({"observations": ["a", "b"]})) == [("Is it short?", [0, 1]), ("Is it kind?", [1])]
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (
+            questions(("Is it short?", [0])),
+            questions(("is it SHORT?", [1]), ("Is it kind?", [1])),
+            [("Is it short?", [0, 1]), ("Is it kind?", [1])],  # equal questions are one
+        ),
+        (questions(("Is it a?", [0])), questions(), [("Is it a?", [0])]),  # none is an answer
+    ],
+)
+def test_questions_of_several_batches(first, second, expected):
+    generator, _ = writes(lambda text, s: second if "\n1: " in text else first, batch_size=1, refine=False)
+    assert found(generator.generate(TWO)) == expected
 
 
 def test_more_than_max_items_are_selected_by_what_they_cover():
@@ -151,13 +154,6 @@ def test_one_bad_batch_is_named():
         generator.generate(SOURCE)
 
 
-def test_a_batch_without_any_question_is_an_answer():
-    generator, _ = writes(
-        lambda text, s: questions() if "\n1: " in text else questions(("Is it a?", [0])), batch_size=1, refine=False
-    )
-    assert found(generator.generate({"observations": ["a", "b"]})) == [("Is it a?", [0])]
-
-
 def test_when_a_refiner_leaves_nothing_its_stage_is_named():
     def rule(text, sampling):
         no = json.dumps({"reason": "too vague", "general": True, "specific": False})
@@ -208,7 +204,6 @@ def test_the_pocket_model_judges_the_unit_tests(scorer):
         return usual(text, sampling)
 
     generator, _ = writes(rule, scorer=scorer)
-    checklist = generator.generate(
-        {"observations": ["Give a number.", "Do not shout."]}, [Sample([digit], "the red funbu sees 3 bako.")]
-    )
+    observations = {"observations": ["Give a number.", "Do not shout."]}
+    checklist = generator.generate(observations, [Sample([digit], "the red funbu sees 3 bako.")])
     assert found(checklist) == [(digit, [0])]

@@ -16,21 +16,30 @@ SOURCE = ThinkAloud(
     model=["Events are told in order.", "Pronouns must be clear."],
 )
 COMPONENTS = {"components": [{"name": "Flow", "meaning": "Order."}, {"name": "Reference", "meaning": "Who is who."}]}
-ASSIGNED = {
-    "assignments": [{"component": "flow", "attributes": [0, 2]}, {"component": "Reference", "attributes": [1]}]
-}
-KEYS = {
-    "questions": [
-        {"component": "Reference", "question": "Is it clear who is meant?"},
-        {"component": "Flow", "question": "Is the order natural?"},
-    ]
-}
+FLOW = {"component": "flow", "attributes": [0, 2]}
+REFERENCE = {"component": "Reference", "attributes": [1]}
+KEYS = [
+    {"component": "Reference", "question": "Is it clear who is meant?"},
+    {"component": "Flow", "question": "Is the order natural?"},
+]
+
+
+def questions(*texts):
+    return {"questions": [{"question": text} for text in texts]}
+
+
 SUBS = {
-    "Flow": {"questions": [{"question": "Are events in order?"}, {"question": "Does each sentence follow?"}]},
-    "Reference": {"questions": [{"question": "Has each pronoun a noun?"}, {"question": "Is each name introduced?"}]},
+    "Flow": questions("Are events in order?", "Does each sentence follow?"),
+    "Reference": questions("Has each pronoun a noun?", "Is each name introduced?"),
 }
-FINAL = {"questions": [{"question": "Is the order natural?"}, {"question": "Is it clear who is meant?"}]}
-STAGES = ["components", "assign", "key_questions", "sub_questions", "validate"]
+FINAL = questions("Is the order natural?", "Is it clear who is meant?")
+USUAL = {
+    "components": COMPONENTS,
+    "assign": {"assignments": [FLOW, REFERENCE]},
+    "key_questions": {"questions": KEYS},
+    "sub_questions": SUBS,
+    "validate": FINAL,
+}
 
 
 def stage_of(text):
@@ -55,11 +64,8 @@ def script(**changes):
         if stage in changes:
             reply = changes[stage]
             return reply if isinstance(reply, str | Reply) else json.dumps(reply)
-        if stage == "sub_questions":
-            return json.dumps(SUBS["Flow" if "\nFlow: Order." in text else "Reference"])
-        return json.dumps(
-            {"components": COMPONENTS, "assign": ASSIGNED, "key_questions": KEYS, "validate": FINAL}[stage]
-        )
+        reply = USUAL[stage]
+        return json.dumps(SUBS["Flow" if "\nFlow: Order." in text else "Reference"] if reply is SUBS else reply)
 
     return rule
 
@@ -72,72 +78,51 @@ def writes(rule=None, breaks_at=(), **settings):
 def test_five_stages_make_one_checklist():
     generator, backend = writes()
     watched = []
-    checklist = generator.generate(SOURCE, progress=watched.append)
-    assert [(i.question, i.category) for i in checklist.items] == [
-        ("Is the order natural?", "coherence"),
-        ("Is it clear who is meant?", "coherence"),
-    ]
+    checklist = generator.generate(SOURCE.model_dump(), progress=watched.append)
+    assert [item.question for item in checklist.items] == ["Is the order natural?", "Is it clear who is meant?"]
+    assert {item.category for item in checklist.items} == {"coherence"}
     assert (checklist.source, checklist.model) == (f"interacteval/{__version__}", "fake")
     assert [(s.name, s.asked, s.kept) for s in generator.stages] == [
-        ("components", 1, 2),
-        ("assign", 1, 2),
-        ("key_questions", 1, 2),
-        ("sub_questions", 2, 4),
-        ("validate", 1, 2),
+        (stage, 2 if stage == "sub_questions" else 1, 4 if stage == "sub_questions" else 2) for stage in USUAL
     ]
     assert watched == generator.stages
-    assert len(backend.sampled) == 5  # one engine call per stage
-
-
-def test_key_questions_are_passed_on_to_the_sub_questions_and_to_the_validation():
-    generator, backend = writes()
-    generator.generate(SOURCE)
-    sub, validated = backend.sampled[3][0], backend.sampled[4][0][0]
-    assert "Is the order natural?" in sub[0] and "Is it clear who is meant?" in sub[1]
+    [given], _, _, (flow, reference), [validated] = (texts for texts, _ in backend.sampled)  # a call per stage
+    # Attributes of people and models are numbered and shown once, and each theme is asked about with its own.
+    assert "0: Each sentence follows" in given and "1: Pronouns" in given and "2: Events" in given
+    assert "3:" not in given
+    assert "Events are told" in flow and "Pronouns" not in flow
+    assert "Pronouns" in reference and "Events are told" not in reference
+    # Key questions are passed on to the sub-questions and to the validation.
+    assert "Is the order natural?" in flow and "Is it clear who is meant?" in reference
     assert "Is the order natural?\n- Are events in order?\n- Does each sentence follow?" in validated
 
 
-def test_attributes_of_people_and_models_are_numbered_and_shown_once():
-    generator, backend = writes()
-    generator.generate(SOURCE.model_dump())
-    text = backend.sampled[0][0][0]
-    assert "0: Each sentence follows" in text and "1: Pronouns" in text and "2: Events" in text and "3:" not in text
+def assigned(**changed):
+    return {"assignments": [FLOW | changed, REFERENCE]}
 
 
-def test_each_theme_is_asked_about_with_its_own_attributes():
-    generator, backend = writes()
-    generator.generate(SOURCE)
-    flow, reference = backend.sampled[3][0]
-    assert "Events are told" in flow and "Pronouns" not in flow
-    assert "Pronouns" in reference and "Events are told" not in reference
-
-
-def without(assignments, **changed):
-    return {"assignments": [dict(entry, **changed) if i == 0 else entry for i, entry in enumerate(assignments)]}
+def components(*names):
+    return {"components": [{"name": name, "meaning": ""} for name in names]}
 
 
 @pytest.mark.parametrize(
     ("stage", "reply", "reason"),
     [
         ("components", "no idea", "there is no JSON object"),
-        ("components", {"components": []}, "0 components; 1 to 5"),
-        ("components", {"components": [{"name": f"n{i}", "meaning": ""} for i in range(6)]}, "6 components; 1 to 5"),
-        ("components", {"components": [{"name": "A", "meaning": ""}, {"name": "a ", "meaning": ""}]}, "of its own"),
+        ("components", components(), "0 components; 1 to 5"),
+        ("components", components(*"abcdef"), "6 components; 1 to 5"),
+        ("components", components("A", "a "), "of its own"),
         ("assign", "{}", "assignments: Field required"),
-        ("assign", without(ASSIGNED["assignments"], attributes=[0]), r"the attributes \[2\] are assigned to no"),
-        ("assign", without(ASSIGNED["assignments"], attributes=[0, 2, 7]), r"there are no attributes \[7\]"),
-        ("assign", without(ASSIGNED["assignments"], component="Style"), "wanted once, by its name: 'Flow', 'Refer"),
-        ("key_questions", {"questions": KEYS["questions"][:1]}, "each component is wanted once"),
-        ("key_questions", {"questions": [KEYS["questions"][0]] * 2}, "each component is wanted once"),
-        (
-            "key_questions",
-            {"questions": [{"component": "Flow", "question": "Order."}]},
-            "'Order.' is not a yes/no question",
-        ),
-        ("sub_questions", {"questions": [{"question": "One?"}]}, "1 questions; 2 to 3"),
+        ("assign", assigned(attributes=[0]), r"the attributes \[2\] are assigned to no"),
+        ("assign", assigned(attributes=[0, 2, 7]), r"there are no attributes \[7\]"),
+        ("assign", assigned(component="Style"), "wanted once, by its name: 'Flow', 'Refer"),
+        ("key_questions", {"questions": KEYS[:1]}, "each component is wanted once"),
+        ("key_questions", {"questions": [KEYS[0]] * 2}, "each component is wanted once"),
+        ("key_questions", {"questions": [KEYS[1] | {"question": "Order."}]}, "'Order.' is not a yes/no question"),
+        ("sub_questions", questions("One?"), "1 questions; 2 to 3"),
         ("sub_questions", Reply(None, unanswered="too_long"), "too_long"),
-        ("validate", {"questions": [{"question": "One?"}]}, "1 questions; 2 to 15"),
-        ("validate", {"questions": [{"question": f"Is it {i}?"} for i in range(16)]}, "16 questions; 2 to 15"),
+        ("validate", questions("One?"), "1 questions; 2 to 15"),
+        ("validate", questions(*(f"Is it {i}?" for i in range(16))), "16 questions; 2 to 15"),
         ("validate", '{"questions": [{"question": "cut o', "there is no JSON object"),
     ],
 )
@@ -146,19 +131,17 @@ def test_a_stage_that_breaks_is_named_and_the_stages_before_it_are_reported(stag
     with pytest.raises(StageError, match=reason) as broke:
         generator.generate(SOURCE)
     assert broke.value.stage == stage and f"the stage '{stage}' failed" in str(broke.value)
-    assert [done.name for done in generator.stages] == STAGES[: STAGES.index(stage)]
-    assert broke.value.raw == (
-        "" if isinstance(reply, Reply) else reply if isinstance(reply, str) else json.dumps(reply)
-    )
+    stages = list(USUAL)
+    assert [done.name for done in generator.stages] == stages[: stages.index(stage)]
+    raw = "" if isinstance(reply, Reply) else reply
+    assert broke.value.raw == (raw if isinstance(raw, str) else json.dumps(raw))
 
 
 def test_a_complaint_is_shown_and_the_mended_reply_used():
-    bad = json.dumps(without(ASSIGNED["assignments"], attributes=[0]))
-
     def rule(text, sampling):
         if "Every remark belongs" in text:
-            return bad
-        return json.dumps(ASSIGNED) if "[2] are assigned to no component" in text else script()(text, sampling)
+            return json.dumps(assigned(attributes=[0]))
+        return json.dumps(assigned()) if "[2] are assigned to no component" in text else script()(text, sampling)
 
     generator, backend = writes(rule)
     assert len(generator.generate(SOURCE)) == 2
@@ -166,11 +149,8 @@ def test_a_complaint_is_shown_and_the_mended_reply_used():
 
 
 def test_a_theme_to_which_nothing_belongs_is_left_out():
-    assigned = {
-        "assignments": [{"component": "Flow", "attributes": [0, 1, 2]}, {"component": "Reference", "attributes": []}]
-    }
-    keys = {"questions": [{"component": "Flow", "question": "Is the order natural?"}]}
-    generator, backend = writes(script(assign=assigned, key_questions=keys))
+    all_to_flow = {"assignments": [FLOW | {"attributes": [0, 1, 2]}, REFERENCE | {"attributes": []}]}
+    generator, backend = writes(script(assign=all_to_flow, key_questions={"questions": KEYS[1:]}))
     generator.generate(SOURCE)
     assert generator.stages[1].kept == 1 and len(backend.sampled[3][0]) == 1
 
@@ -198,12 +178,13 @@ def test_a_prompt_of_ones_own_for_one_stage(tmp_path):
     generator, backend = writes(prompts={"components": mine})
     generator.generate(SOURCE)
     assert backend.sampled[0][0][0].startswith("Give at most 5 themes of <dimension-")
-    mine.write_text("# User\n\nGive at most {count} themes: {attribute}")
-    with pytest.raises(PromptError, match="unknown placeholder {attribute}; allowed: {dimension}, {defi"):
-        writes(prompts={"components": mine})
-    mine.write_text("# User\n\nGive at most {count} themes of {dimension}, {definition}.")
-    with pytest.raises(PromptError, match="the placeholder {attributes} is missing"):
-        writes(prompts={"components": mine})
+    for text, reason in (
+        ("themes: {attribute}", "unknown placeholder {attribute}; allowed: {dimension}, {defi"),
+        ("themes of {dimension}, {definition}.", "the placeholder {attributes} is missing"),
+    ):
+        mine.write_text(f"# User\n\nGive at most {{count}} {text}")
+        with pytest.raises(PromptError, match=reason):
+            writes(prompts={"components": mine})
     with pytest.raises(SampleError, match="the stage 'themes' is not known; allowed: components, assign"):
         writes(prompts={"themes": mine})
 

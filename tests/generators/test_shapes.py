@@ -4,7 +4,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from checklist_rewards import Checklist, __version__
+from checklist_rewards import __version__
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.generators import DirectGenerator, Questions, WeightedQuestions
 from checklist_rewards.generators.shapes import (
@@ -44,13 +44,14 @@ def writes(rule, shape, **settings):
     return DirectGenerator("fake", backend=backend, **settings), backend
 
 
+def asked(checklist, *fields):
+    return [tuple(getattr(item, field) for field in fields) for item in checklist.items]
+
+
 def test_weights_become_the_weights_of_the_items():
     generator, backend = writes(WEIGHTED, WeightedQuestions)
     checklist = generator.generate("Say hello.", reference="Hello!")
-    assert [(item.question, item.weight) for item in checklist.items] == [
-        ("Is it short?", 90.0),
-        ("Is it kind?", 25.0),
-    ]
+    assert asked(checklist, "question", "weight") == [("Is it short?", 90.0), ("Is it kind?", 25.0)]
     assert (checklist.source, checklist.model) == (f"rlcf_direct/{__version__}", "fake")
     [((text,), sampling)] = backend.sampled
     assert json.loads(sampling.schema)["title"] == "WeightedQuestions"
@@ -58,14 +59,9 @@ def test_weights_become_the_weights_of_the_items():
 
 
 def test_a_shape_of_ones_own_needs_only_a_list():
-    reply = '{"thoughts": "hm", "ideas": [{"why": "x", "question": "Is it short?", "required": true}, \
-{"why": "y", "question": "Is it kind?"}]}'
-    generator, _ = writes(reply, Ideas)
-    assert [(i.question, i.required) for i in generator.generate("a").items] == [
-        ("Is it short?", True),
-        ("Is it kind?", False),
-    ]
-    generator, _ = writes('{"lines": ["1. Is it short?", "**Is it kind?**"]}', Lines)
+    ideas = [{"why": "x", "question": "Is it short?", "required": True}, {"why": "y", "question": "Is it kind?"}]
+    generator, _ = writes(json.dumps({"thoughts": "hm", "ideas": ideas}), Ideas)
+    assert asked(generator.generate("a"), "question", "required") == [("Is it short?", True), ("Is it kind?", False)]
     with pytest.raises(GenerationError, match="at least 3"):
         writes('{"lines": ["Is it short?", "Is it kind?"]}', Lines, min_items=3)[0].generate("a")
 
@@ -109,19 +105,14 @@ def test_a_reply_that_is_not_what_was_asked_for_is_refused(reply, reason):
     assert len(backend.sampled) == 3
 
 
-def test_more_than_max_items_are_not_cut_but_asked_for_again_with_the_reason():
-    many = json.dumps({"questions": [{"question": f"Is it number {i}?"} for i in range(9)]})
-    few = json.dumps({"questions": [{"question": f"Is it number {i}?"} for i in range(8)]})
-    generator, backend = writes(lambda text, s: few if "9 different questions; at most 8" in text else many, Questions)
-    assert len(generator.generate("a")) == 8
-    assert [sampling.seed for _, sampling in backend.sampled] == [0, 1]
+def test_a_shape_is_asked_for_again_with_the_reason_even_without_warmth():
+    def numbered(count):
+        return json.dumps({"questions": [{"question": f"Is it number {i}?"} for i in range(count)]})
 
-
-def test_a_shape_is_asked_for_again_even_without_warmth_because_the_error_is_shown():
     generator, backend = writes(
-        lambda text, s: WEIGHTED if "cannot be used" in text else "hm", WeightedQuestions, temperature=0
+        lambda text, s: numbered(8 if "9 different questions; at most 8" in text else 9), Questions, temperature=0
     )
-    assert isinstance(generator.generate("a"), Checklist)
+    assert len(generator.generate("a")) == 8  # more than max_items are not cut
     assert len(backend.sampled) == 2
 
 
@@ -135,10 +126,8 @@ def test_the_context_is_shown_where_the_prompt_has_a_place_for_it(tmp_path):
 
 
 def test_equal_questions_are_one_with_the_sources_of_all():
-    value = SourcedQuestions(
-        questions=[{"question": "Is it short?", "sources": [3, 1]}, {"question": "is it short?", "sources": [2]}]
-    )
-    [item] = items_of(value)
+    questions = [{"question": "Is it short?", "sources": [3, 1]}, {"question": "is it short?", "sources": [2]}]
+    [item] = items_of(SourcedQuestions(questions=questions))
     assert (item.question, item.sources) == ("Is it short?", (1, 2, 3))
 
 
@@ -170,30 +159,22 @@ def test_a_shape_that_cannot_be_used_is_refused(shape, reason):
 
 
 def test_shapes_in_words():
-    assert list_field(Ideas) == "ideas"
-    assert list_field(ShortLines) == "lines"
-    assert shape_in_words(Ideas).splitlines()[-1] == (
-        '{"thoughts": <thoughts>, "ideas": [{"why": <why>, "question": <question>, "required": true or false}, ...]}'
-    )
+    assert list_field(Ideas) == "ideas" and list_field(ShortLines) == "lines"
+    idea = '{"why": <why>, "question": <question>, "required": true or false}'
+    assert shape_in_words(Ideas).splitlines()[-1] == f'{{"thoughts": <thoughts>, "ideas": [{idea}, ...]}}'
     assert shape_in_words(Lines).splitlines()[-1] == '{"lines": [<lines>, ...]}'
 
 
 def test_checks_are_shown_to_choose_from_and_kept_as_text():
     form = shape_in_words(CheckedQuestions)
     assert '{"questions": [{"question": <question>, "check": <the check, or null>}, ...]}' in form
-    assert (
-        '- words: The text has the required number of words. Example: {"type": "words"' in form
-        and "- code:" not in form
-    )
-    reply = {
-        "questions": [
-            {"question": "Is it short?", "check": {"type": "words", "at_most": 9}},
-            {"question": "Is it kind?", "check": None},
-            {"question": "Is it clear?"},
-        ]
-    }
-    items = items_of(CheckedQuestions.model_validate_json(json.dumps(reply)))
+    assert '- words: The text has the required number of words. Example: {"type": "words"' in form
+    assert "- code:" not in form
+    check = {"type": "words", "at_most": 9}
+    questions = [{"question": "Is it short?", "check": check}, {"question": "Is it kind?", "check": None}]
+    questions.append({"question": "Is it clear?"})
+    items = items_of(CheckedQuestions.model_validate_json(json.dumps({"questions": questions})))
     assert [item.check for item in items] == ['{"type": "words", "at_most": 9}', None, None]
-    reply["questions"][0]["check"]["at_most"] = "nine"
+    check["at_most"] = "nine"
     with pytest.raises(ValidationError, match="check 'words': at_most: Input should be a valid integer, got 'nine'"):
-        CheckedQuestions.model_validate_json(json.dumps(reply))
+        CheckedQuestions.model_validate_json(json.dumps({"questions": questions}))

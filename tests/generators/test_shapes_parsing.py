@@ -8,80 +8,58 @@ from checklist_rewards.generators import parse_questions
 from checklist_rewards.judges.faults import NO_MARK, is_empty, question_fault
 
 BOTH = ("Is it short?", "Does it name a city?")
+FORMS = [
+    "1. {}\n2. {}",
+    "1) {}\r\n2) {}\r\n",
+    "(1) {}\n(2) {}",
+    "[1] {}\n[2] {}",
+    "Q1: {}\nQ2: {}",
+    "Question 1: {}\n\nQuestion 2: {}",
+    "- {}\n- {}",
+    "* {}\n* {}",
+    "• {}\n• {}",
+    "- [ ] {}\n- [x] {}",
+    "- 1. {}\n- 2. {}",
+    "### 1. {}\n### 2. {}",
+    "{}\n{}",
+    "1\\. {}\n2\\. {}",
+    "1 - {}\n2 - {}",
+    "1、{}\n2、{}",
+    # The dress of a question is taken off.
+    "1. **{}**\n2. **{}**",
+    "**1. {}**\n**2. {}**",
+    "**1.** {}\n**2.** {}",
+    "1. **Length**: {}\n2. **City:** {}",
+    '1. "{}"\n2. "{}"',
+    "1. {} (Yes/No)\n2. {} (yes or no)",
+    "1. **{}** (Yes/No)\n2. **{} (Y/N)**",
+    "1. {} Yes/No\n2. {} [yes or no]",
+    "1. {} [ ] Yes [ ] No\n2. {} [ ] Yes [ ] No",
+    "1. **Length**\n   {}\n2. **City:**\n   {}",
+    "```\n1. {}\n2. {}\n```",
+    # JSON is read.
+    '["{}", "{}"]',
+    '[{{"question": "{}"}}, {{"question": "{}", "weight": 3}}]',
+    '{{"analysis": "What is asked?", "questions": ["{}", "{}"]}}',
+    'Here it is:\n```json\n[\n  "{}",\n  "{}"\n]\n```\nShall I go on?',
+    # What is said around the list is left out.
+    "What does the user want? A short text.\n\n1. {}\n2. {}\n\nAnything else?",
+    "Analysis: two things are asked.\n1. A short text\n2. A city\n\nAnswer:\n{}\n{}",
+    "Analysis: short, and a city. What else?\nAnswer: {}\n{}",
+    "## Checklist\n- {}\n  - It should be.\n- {}\n\nLet me know!",
+    "<think>\n1. Is it this?\n2. Is it that?\n</think>\n1. {}\n2. {}",
+    "1. Is it this?\n2. Is it that?\n</think>\n1. {}\n2. {}",
+    "1. {}\n2. {}\n3. is it  short?",  # equal questions are one
+]
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "1. Is it short?\n2. Does it name a city?",
-        "1) Is it short?\r\n2) Does it name a city?\r\n",
-        "(1) Is it short?\n(2) Does it name a city?",
-        "[1] Is it short?\n[2] Does it name a city?",
-        "Q1: Is it short?\nQ2: Does it name a city?",
-        "Question 1: Is it short?\n\nQuestion 2: Does it name a city?",
-        "- Is it short?\n- Does it name a city?",
-        "* Is it short?\n* Does it name a city?",
-        "• Is it short?\n• Does it name a city?",
-        "- [ ] Is it short?\n- [x] Does it name a city?",
-        "- 1. Is it short?\n- 2. Does it name a city?",
-        "### 1. Is it short?\n### 2. Does it name a city?",
-        "Is it short?\nDoes it name a city?",
-        "1\\. Is it short?\n2\\. Does it name a city?",
-        "1 - Is it short?\n2 - Does it name a city?",
-        "1、Is it short?\n2、Does it name a city?",
-    ],
-)
-def test_every_usual_way_of_numbering_is_read(reply):
-    assert parse_questions(reply).questions == BOTH
+@pytest.mark.parametrize("form", FORMS)
+def test_every_usual_form_of_a_list_is_read(form):
+    assert parse_questions(form.format(*BOTH)).questions == BOTH
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "1. **Is it short?**\n2. **Does it name a city?**",
-        "**1. Is it short?**\n**2. Does it name a city?**",
-        "**1.** Is it short?\n**2.** Does it name a city?",
-        "1. **Length**: Is it short?\n2. **City:** Does it name a city?",
-        '1. "Is it short?"\n2. "Does it name a city?"',
-        "1. Is it short? (Yes/No)\n2. Does it name a city? (yes or no)",
-        "1. **Is it short?** (Yes/No)\n2. **Does it name a city? (Y/N)**",
-        "1. Is it short? Yes/No\n2. Does it name a city? [yes or no]",
-        "1. Is it short? [ ] Yes [ ] No\n2. Does it name a city? [ ] Yes [ ] No",
-        "1. **Length**\n   Is it short?\n2. **City:**\n   Does it name a city?",
-        "1. Is it  short?\n2. Does it name\n   a city?",
-        "```\n1. Is it short?\n2. Does it name a city?\n```",
-    ],
-)
-def test_the_dress_of_a_question_is_taken_off(reply):
-    assert parse_questions(reply).questions == BOTH
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        '["Is it short?", "Does it name a city?"]',
-        '[{"question": "Is it short?"}, {"question": "Does it name a city?", "weight": 3}]',
-        '{"analysis": "What is asked?", "questions": ["Is it short?", "Does it name a city?"]}',
-        'Here it is:\n```json\n[\n  "Is it short?",\n  "Does it name a city?"\n]\n```\nShall I go on?',
-    ],
-)
-def test_json_is_read(reply):
-    assert parse_questions(reply).questions == BOTH
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "What does the user want? A short text.\n\n1. Is it short?\n2. Does it name a city?\n\nAnything else?",
-        "Analysis: two things are asked.\n1. A short text\n2. A city\n\nAnswer:\nIs it short?\nDoes it name a city?",
-        "Analysis: short, and a city. What else?\nAnswer: Is it short?\nDoes it name a city?",
-        "## Checklist\n- Is it short?\n  - It should be.\n- Does it name a city?\n\nLet me know!",
-        "<think>\n1. Is it this?\n2. Is it that?\n</think>\n1. Is it short?\n2. Does it name a city?",
-        "1. Is it this?\n2. Is it that?\n</think>\n1. Is it short?\n2. Does it name a city?",
-    ],
-)
-def test_what_is_said_around_the_list_is_left_out(reply):
-    assert parse_questions(reply).questions == BOTH
+def test_a_question_may_go_over_two_lines():
+    assert parse_questions("1. Is it  short?\n2. Does it name\n   a city?").questions == BOTH
 
 
 def test_questions_of_other_scripts_end_with_their_own_marks():
@@ -93,10 +71,6 @@ def test_questions_of_other_scripts_end_with_their_own_marks():
 def test_what_only_looks_like_a_mark_or_a_number_stays():
     asked = ("Is the last word yes or no?", "3 - 4 sentences: does it have them?")
     assert parse_questions("\n".join(asked)).questions == asked
-
-
-def test_equal_questions_are_one():
-    assert parse_questions("1. Is it short?\n2. Does it name a city?\n3. is it  short?").questions == BOTH
 
 
 def test_marks_that_belong_to_a_question_stay():
@@ -121,10 +95,7 @@ def test_marks_that_belong_to_a_question_stay():
         ("1. Is it short?\n2. It names a city.", "'It names a city.' is not a yes/no question"),
         ("2. Is it short?\n3. Does it name a city?", "starts at number 2"),
         ('["Is it short?", "a city"]', "'a city' is not a yes/no question"),
-        (
-            '[{"q": "Is it short?"}, {"q": "Does it name a city?"}]',
-            "the 'question' of an entry is missing or not a string",
-        ),
+        ('[{"q": "Is it short?"}, {"q": "Is it red?"}]', "the 'question' of an entry is missing or not a string"),
     ],
 )
 def test_a_reply_that_is_no_whole_checklist_is_refused_with_the_reply(reply, reason):
@@ -139,28 +110,21 @@ def test_a_reply_gone_wild_ends_in_an_error(reply):
         parse_questions(reply)
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("What do you think about rain?", "cannot be answered"),
-        ("How well does it read?", "cannot be answered"),
-        ("In which tone is it written?", "cannot be answered"),
-        ("And why?", "cannot be answered"),
-        ("Is it good and is it short?", "two questions"),
-        ("Is the tone polite, or does the text insult?", "two questions"),
-        ("Is it polite? Does it end?", "two questions"),
-        ("It is polite.", "question mark"),
-        ("When the user asks for code, does it give code?", None),
-        ("Where applicable, are the sources named?", None),
-        ("Does it say who won and what they won?", None),
-        ("Does it explain what is done and is not done?", None),
-        ('Does it ask "Why? How?"?', None),
-        ("Is it short (what is short and is it so)?", None),
-        ("Wird gesagt, was passiert?", None),
-        ("是否简短?", None),
-    ],
-)
-def test_what_is_not_one_yes_no_question(text, fault):
+FAULTS = [
+    ("cannot be answered", "What do you think about rain?", "How well does it read?", "And why?"),
+    ("cannot be answered", "In which tone is it written?"),
+    ("two questions", "Is it good and is it short?", "Is it polite? Does it end?"),
+    ("two questions", "Is the tone polite, or does the text insult?"),
+    ("question mark", "It is polite."),
+    (None, "When the user asks for code, does it give code?", "Where applicable, are the sources named?"),
+    (None, "Does it say who won and what they won?", "Does it explain what is done and is not done?"),
+    (None, 'Does it ask "Why? How?"?', "Is it short (what is short and is it so)?"),
+    (None, "Wird gesagt, was passiert?", "是否简短?"),
+]
+
+
+@pytest.mark.parametrize(("fault", "text"), [(fault, text) for fault, *texts in FAULTS for text in texts])
+def test_what_is_not_one_yes_no_question(fault, text):
     found = question_fault(text)
     assert found is None if fault is None else fault in found
 
@@ -188,34 +152,36 @@ def test_faults_are_left_out_if_asked_for():
     }
     with pytest.raises(GenerationError, match="'Write about a city.' is not a yes/no question"):
         parse_questions(FAULTY)
+    with pytest.raises(GenerationError, match="the reply has 2 different questions, but at least 3 are required"):
+        parse_questions(FAULTY, min_items=3, drop_faults_of="Is rain in it?")
+
+
+def listed(questions):
+    return "\n".join(f"{n}. {question}" for n, question in enumerate(questions, start=1))
+
+
+NUMBER, QUOTE = "names a number that the input does not have", "quotes what the input does not have"
 
 
 def test_what_the_input_does_not_have_is_left_out():
-    asked = [
-        "Is it about rain?", "Is it at most 40 words long?", "Is it at most 30 words long?", 'Does it say "snow"?',
-        "Does it say 'rain'?", "A new image?", "Is it about rain in May?", "Is it about May?",
-        "If it rains, is it wet?",
-    ]  # fmt: skip
-    reply = "\n".join(f"{n}. {question}" for n, question in enumerate(asked, start=1))
-    parsed = parse_questions(reply, drop_faults_of="Write forty words about rain in May.")
-    assert parsed.questions == (asked[0], asked[1], asked[4], asked[6], asked[8])
-    assert parsed.left_out[:2] == (
-        "names a number that the input does not have",
-        "quotes what the input does not have",
-    )
+    kept = ["Is it about rain?", "Is it at most 40 words long?", "Does it say 'rain'?", "Is it about rain in May?"]
+    kept.append("If it rains, is it wet?")
+    faulty = ["Is it at most 30 words long?", 'Does it say "snow"?', "A new image?", "Is it about May?"]
+    mixed = [*kept[:2], *faulty[:2], kept[2], faulty[2], kept[3], faulty[3], kept[4]]
+    parsed = parse_questions(listed(mixed), drop_faults_of="Write forty words about rain in May.")
+    assert list(parsed.questions) == kept and parsed.left_out[:2] == (NUMBER, QUOTE)
 
 
 def test_what_asks_only_for_a_text_is_left_out():
-    asked = [
+    asked = (
         "Does the response contain a text only?",
         "Is the response in the form of a sentence?",
         "Is it about rain?",
-    ]
-    reply = "\n".join(f"{n}. {question}" for n, question in enumerate(asked, start=1))
-    parsed = parse_questions(reply, min_items=1, drop_faults_of="Write about rain.")
-    assert parsed.questions == (asked[2],) and set(parsed.left_out) == {"asks only for a text or a sentence"}
-    assert parse_questions(reply, drop_faults_of="Rain, in a sentence.").questions == tuple(asked[1:])
-    assert parse_questions(reply).questions == tuple(asked)  # another writer's reply is not changed
+    )
+    parsed = parse_questions(listed(asked), min_items=1, drop_faults_of="Write about rain.")
+    assert parsed.questions == asked[2:] and set(parsed.left_out) == {"asks only for a text or a sentence"}
+    assert parse_questions(listed(asked), drop_faults_of="Rain, in a sentence.").questions == asked[1:]
+    assert parse_questions(listed(asked)).questions == asked  # another writer's reply is not changed
 
 
 @pytest.mark.parametrize(
@@ -235,30 +201,25 @@ def test_a_list_of_words_is_asked_for_only_where_the_input_names_it(question, na
     assert is_empty("Is the response a piece of text?")
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Is the response a list of fruits?",
-        "Does the response contain a list?",
-        "Does the response avoid text?",
-        "Does the response summarize the text?",
-        "Are all numbers written in words?",
-        "Is the email a reply?",
-        "Does the response contain only the answer?",
-        "Does the response provide an answer?",
-        "Does it omit any content?",
-        "Does the response use simple words?",
-        "Is the response written in plain sentences?",
-        "Is it a simple sentence?",
-    ],
-)
+SUBSTANTIAL = """
+Is the response a list of fruits?
+Does the response contain a list?
+Does the response avoid text?
+Does the response summarize the text?
+Are all numbers written in words?
+Is the email a reply?
+Does the response contain only the answer?
+Does the response provide an answer?
+Does it omit any content?
+Does the response use simple words?
+Is the response written in plain sentences?
+Is it a simple sentence?
+"""
+
+
+@pytest.mark.parametrize("question", SUBSTANTIAL.strip().splitlines())
 def test_what_a_response_may_lack_is_asked(question):
     assert not is_empty(question) and not is_empty(question, "Write about rain.")
-
-
-def test_too_few_questions_without_faults_are_refused():
-    with pytest.raises(GenerationError, match="the reply has 2 different questions, but at least 3 are required"):
-        parse_questions(FAULTY, min_items=3, drop_faults_of="Is rain in it?")
 
 
 def test_words_that_differ_are_no_repetition():

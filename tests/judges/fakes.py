@@ -4,11 +4,28 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from checklist_rewards import ChecklistItem, Option
 from checklist_rewards.backends import Answer, Arrived, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.errors import BackendError
+from checklist_rewards.judges import Ask, Judge
+from checklist_rewards.scores import Verdict
 from tests.fakes import FakeBackend, half
 
 Said = str | Reply | Sequence[str | Reply]
+
+
+def options(**values: float | None) -> tuple[Option, ...]:
+    """Options with these values; None is an abstention."""
+    return tuple(Option(label=label, value=value, na=value is None) for label, value in values.items())
+
+
+SHORT, POLITE = ChecklistItem(question="Is it short?"), ChecklistItem(question="Is it polite?")
+TONE = ChecklistItem(question="Tone?", options=options(rude=0, kind=1, cannot_assess=None))
+
+
+def answers(judge: Judge, *items: ChecklistItem, target: str = "Hi.") -> list[Verdict]:
+    """The verdicts of a judge on items about one target."""
+    return judge.answer([Ask(item, target) for item in items])[0]
 
 
 class Labels(FakeBackend):

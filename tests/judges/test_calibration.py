@@ -1,5 +1,6 @@
 """Calibration as pure arithmetic: each map by hand, what stays as it is, and the file."""
 
+import json
 import math
 import re
 
@@ -7,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends import is_transient
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ChecklistError, ModelError, SampleError
+from checklist_rewards.files.store import Store
+from checklist_rewards.judges import Judge, LogprobJudge, Member
 from checklist_rewards.judges.calibration import (
     Calibration,
     CalibrationMap,
@@ -16,20 +21,28 @@ from checklist_rewards.judges.calibration import (
     kind_of,
     reliability,
 )
+from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.scores import Verdict, rescore, score_checklist
+from tests.fakes import FakeBackend
+from tests.judges.voters import Voter
 
 RED = ChecklistItem(question="Is it red?")
 GRADED = ChecklistItem(question="How?", options=[{"label": label, "value": i / 2} for i, label in enumerate("abc")])
-HOT = CalibrationMap(method="temperature", temperature=2, reads=10)
+HOT = CalibrationMap(method="temperature", temperature=2, reads=10, threshold=0.3)
+COLD = CalibrationMap(method="temperature", temperature=0.5, reads=1)
+SAME = CalibrationMap(method="temperature", temperature=1, reads=1)
+MOVED = CalibrationMap(method="platt", slope=1, intercept=math.log(3), reads=1)
 KNOTS = ((-1.0, 0.2), (1.0, 0.6), (3.0, 0.9))
+ISOTONIC = CalibrationMap(method="isotonic", knots=KNOTS, reads=1)
 
 
 def yes(p: float, **more) -> Verdict:
-    return Verdict({"yes": p, "no": 1 - p}, mass=0.7, judge="j", method="logprobs", **more)
+    return Verdict({"yes": p, "no": 1 - p}, mass=0.7, judge="fake", method="logprobs", **more)
 
 
-def calibration(map=HOT, **more) -> Calibration:
-    return Calibration(judge="j", read_by="logprobs", maps={"yes/no": map}, **more)
+def calibration(map=HOT, judge="fake", read_by="logprobs", **more) -> Calibration:
+    return Calibration(judge=judge, read_by=read_by, maps={"yes/no": map}, **more)
 
 
 def p_yes(map: CalibrationMap, p: float, empty: float | None = None) -> float:
@@ -37,55 +50,54 @@ def p_yes(map: CalibrationMap, p: float, empty: float | None = None) -> float:
     return calibrated_probabilities(map, {"yes": p, "no": 1 - p}, bias)["yes"]
 
 
-def test_temperature_divides_the_log_odds():
-    assert p_yes(HOT, 0.9) == pytest.approx(3 / (3 + 1))  # odds 9 become their square root
-    cold = CalibrationMap(method="temperature", temperature=0.5, reads=1)
-    assert p_yes(cold, 0.75) == pytest.approx(9 / 10)  # odds 3 become 9
-    assert p_yes(cold, 0.5) == 0.5
-
-
-def test_platt_moves_and_stretches_the_log_odds():
-    moved = CalibrationMap(method="platt", slope=1, intercept=math.log(3), reads=1)
-    assert p_yes(moved, 0.5) == pytest.approx(0.75) and p_yes(moved, 0.25) == pytest.approx(0.5)
+@pytest.mark.parametrize(
+    ("map", "p", "empty", "expected"),
+    [
+        (HOT, 0.9, None, 0.75),  # odds 9 become their square root
+        (COLD, 0.75, None, 0.9),  # odds 3 become 9
+        (COLD, 0.5, None, 0.5),
+        (MOVED, 0.5, None, 0.75),
+        (MOVED, 0.25, None, 0.5),
+        (SAME, 0.75, 0.75, 0.5),  # it says what it says of nothing
+        (SAME, 0.75, 0.25, 0.9),  # odds 3 over odds 1/3
+    ],
+)
+def test_maps_change_the_log_odds_and_the_empty_target_is_taken_away(map, p, empty, expected):
+    assert p_yes(map, p, empty) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("odds", "expected"), [(-9, 0.2), (-1, 0.2), (0, 0.4), (1, 0.6), (2, 0.75), (3, 0.9), (9, 0.9)]
 )
 def test_isotonic_goes_through_its_knots_and_is_flat_beyond(odds, expected):
-    map = CalibrationMap(method="isotonic", knots=KNOTS, reads=1)
-    assert p_yes(map, 1 / (1 + math.exp(-odds))) == pytest.approx(expected)
+    assert p_yes(ISOTONIC, 1 / (1 + math.exp(-odds))) == pytest.approx(expected)
 
 
-def test_options_are_tempered_together():
-    raw = {"a": 0.64, "b": 0.32, "c": 0.04}
-    roots = 0.8 + math.sqrt(0.32) + 0.2
-    expected = {"a": 0.8 / roots, "b": math.sqrt(0.32) / roots, "c": 0.2 / roots}
-    assert calibrated_probabilities(HOT, raw) == pytest.approx(expected)
+ROOTS = 0.8 + math.sqrt(0.32) + 0.2
 
 
-def test_the_empty_target_is_taken_away():
-    same = CalibrationMap(method="temperature", temperature=1, reads=1)
-    assert p_yes(same, 0.75, empty=0.75) == pytest.approx(0.5)  # it says what it says of nothing
-    assert p_yes(same, 0.75, empty=0.25) == pytest.approx(0.9)  # odds 3 over odds 1/3
-    # Zhao et al.: p / p_empty, renormalised: 3 : 1 : 1.
-    found = calibrated_probabilities(same, {"a": 0.6, "b": 0.2, "c": 0.2}, {"a": 0.2, "b": 0.2, "c": 0.2})
-    assert found == pytest.approx({"a": 0.6, "b": 0.2, "c": 0.2})
-    found = calibrated_probabilities(same, {"a": 0.6, "b": 0.2, "c": 0.2}, {"a": 0.6, "b": 0.2, "c": 0.2})
-    assert found == pytest.approx(dict.fromkeys("abc", 1 / 3))
+@pytest.mark.parametrize(
+    ("map", "raw", "empty", "expected"),
+    [
+        (HOT, (0.64, 0.32, 0.04), None, (0.8 / ROOTS, math.sqrt(0.32) / ROOTS, 0.2 / ROOTS)),
+        # Zhao et al.: p / p_empty, renormalised.
+        (SAME, (0.6, 0.2, 0.2), (0.2, 0.2, 0.2), (0.6, 0.2, 0.2)),
+        (SAME, (0.6, 0.2, 0.2), (0.6, 0.2, 0.2), (1 / 3, 1 / 3, 1 / 3)),
+    ],
+)
+def test_options_are_calibrated_together(map, raw, empty, expected):
+    bias = empty and dict(zip("abc", empty, strict=True))
+    found = calibrated_probabilities(map, dict(zip("abc", raw, strict=True)), bias)
+    assert tuple(found.values()) == pytest.approx(expected)
 
 
 PROBABILITIES = st.floats(0, 1)
+TEMPERED = st.builds(CalibrationMap, method=st.just("temperature"), temperature=st.floats(0.05, 20), reads=st.just(1))
+SLOPES, INTERCEPTS = st.floats(0.01, 50), st.floats(-20, 20)
 MAPS = st.one_of(
-    st.builds(CalibrationMap, method=st.just("temperature"), temperature=st.floats(0.05, 20), reads=st.just(1)),
-    st.builds(
-        CalibrationMap,
-        method=st.just("platt"),
-        slope=st.floats(0.01, 50),
-        intercept=st.floats(-20, 20),
-        reads=st.just(1),
-    ),
-    st.just(CalibrationMap(method="isotonic", knots=KNOTS, reads=1)),
+    TEMPERED,
+    st.builds(CalibrationMap, method=st.just("platt"), slope=SLOPES, intercept=INTERCEPTS, reads=st.just(1)),
+    st.just(ISOTONIC),
 )
 
 
@@ -103,22 +115,24 @@ def test_certainty_stays_finite(p):
         assert 0 <= p_yes(map, p, empty=0.5) <= 1
 
 
-def test_only_probabilities_change_and_the_raw_ones_are_kept():
+def test_only_probabilities_change_and_the_raw_ones_are_kept_through_scoring_again():
     done = calibration().apply(RED, yes(0.9))
-    assert done.probabilities["yes"] == pytest.approx(0.75) and done.uncalibrated == {
-        "yes": 0.9,
-        "no": pytest.approx(0.1),
-    }
-    assert (done.mass, done.judge, done.method) == (0.7, "j", "logprobs")
+    assert done.probabilities["yes"] == pytest.approx(0.75)
+    assert done.uncalibrated == {"yes": 0.9, "no": pytest.approx(0.1)}
+    assert (done.mass, done.judge, done.method) == (0.7, "fake", "logprobs")
+    checklist = Checklist(items=(RED,))
+    score = score_checklist(checklist, [done])
+    assert score.items[0].confidence == pytest.approx(0.75) and score.items[0].uncalibrated["yes"] == 0.9
+    assert rescore(checklist, score).items[0] == score.items[0]
 
 
 @pytest.mark.parametrize(
     "verdict",
     [
-        Verdict(unanswered="backend_error: gone", judge="j", method="logprobs"),
+        Verdict(unanswered="backend_error: gone", judge="fake", method="logprobs"),
         yes(0.9, unanswered="off_label"),
-        Verdict(answer="yes", judge="j", method="word"),
-        Verdict({"yes": 2 / 3, "no": 1 / 3}, answer="yes", judge="j", method="votes"),
+        Verdict(answer="yes", judge="fake", method="word"),
+        Verdict({"yes": 2 / 3, "no": 1 / 3}, answer="yes", judge="fake", method="votes"),
     ],
 )
 def test_what_was_not_answered_or_not_read_this_way_stays_as_it_is(verdict):
@@ -126,7 +140,7 @@ def test_what_was_not_answered_or_not_read_this_way_stays_as_it_is(verdict):
 
 
 def test_without_the_empty_target_there_is_no_answer_rather_than_a_biased_one():
-    lost = Verdict(unanswered="too_long", judge="j", method="logprobs")
+    lost = Verdict(unanswered="too_long", judge="fake", method="logprobs")
     done = calibration(contextual=True).apply(RED, yes(0.9), lost)
     assert done.unanswered == "uncalibrated: the empty target has no probabilities (too_long)"
     assert done.probabilities is None and done.uncalibrated["yes"] == 0.9
@@ -134,26 +148,19 @@ def test_without_the_empty_target_there_is_no_answer_rather_than_a_biased_one():
     assert calibration(contextual=True).apply(RED, yes(0.9), off_label).probabilities["yes"] == pytest.approx(0.5)
 
 
-def test_a_score_keeps_the_raw_probabilities_through_scoring_again():
-    checklist = Checklist(items=(RED,))
-    score = score_checklist(checklist, [calibration().apply(RED, yes(0.9))])
-    assert score.items[0].confidence == pytest.approx(0.75) and score.items[0].uncalibrated["yes"] == 0.9
-    assert rescore(checklist, score).items[0] == score.items[0]
-
-
 def test_the_file_gives_back_what_was_saved(tmp_path):
+    isotonic = CalibrationMap(method="isotonic", knots=KNOTS, threshold=0.4, reads=30)
     saved = Calibration(
-        judge="org/judge",
+        judge="org/judgé",
         read_by="logprobs",
         contextual=True,
-        maps={
-            "yes/no": CalibrationMap(method="isotonic", knots=KNOTS, threshold=0.4, reads=30),
-            "3 options": CalibrationMap(method="temperature", temperature=1.5, reads=12),
-        },
+        maps={"yes/no": isotonic, "3 options": HOT},
         figures={"yes/no": {"reads": 30}},
     )
     saved.save(tmp_path / "map.json")
     assert Calibration.load(tmp_path / "map.json") == saved
+    (tmp_path / "bom.json").write_text((tmp_path / "map.json").read_text("utf-8"), "utf-8-sig")
+    assert Calibration.load(tmp_path / "bom.json") == saved
     assert saved.threshold == 0.4 and [kind_of(item) for item in (RED, GRADED)] == ["yes/no", "3 options"]
 
 
@@ -162,33 +169,25 @@ def test_the_file_gives_back_what_was_saved(tmp_path):
     [
         ("{", "Invalid JSON"),
         ('{"judge": "j", "maps": {}}', "maps: "),
-        (
-            '{"judge": "j", "maps": {"yes/no": {"method": "platt", "slope": 1, "reads": 1}}}',
-            "a platt map requires intercept",
-        ),
-        ('{"judge": "j", "maps": {"yes/no": {"method": "platt", "slope": -1, "intercept": 0, "reads": 1}}}', "slope"),
-        (
-            '{"judge": "j", "maps": {"yes/no": {"method": "isotonic", "knots": [[1, 0.5], [2, 0.4]], "reads": 1}}}',
-            "the knots of an isotonic map must increase",
-        ),
         ('{"judge": "j", "format": "calibration-9", "maps": {}}', "format"),
+        ({"method": "platt", "slope": 1}, "a platt map requires intercept"),
+        ({"method": "platt", "slope": -1, "intercept": 0}, "slope"),
+        ({"method": "isotonic", "knots": [[1, 0.5], [2, 0.4]]}, "the knots of an isotonic map must increase"),
     ],
 )
 def test_a_file_that_is_no_calibration_is_refused(tmp_path, text, words):
+    if isinstance(text, dict):
+        text = json.dumps({"judge": "j", "maps": {"yes/no": text | {"reads": 1}}})
     (tmp_path / "map.json").write_text(text)
     with pytest.raises(SampleError, match=rf"map.json is not a calibration file: .*{re.escape(words)}"):
         Calibration.load(tmp_path / "map.json")
 
 
-def test_a_file_with_a_byte_order_mark_is_read(tmp_path):
-    text = '{"judge": "é", "maps": {"yes/no": {"method": "temperature", "temperature": 1, "reads": 1}}}'
-    (tmp_path / "map.json").write_text(text, "utf-8-sig")
-    assert Calibration.load(tmp_path / "map.json").judge == "é"
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path):
+def test_a_file_that_cannot_be_read_or_written_is_refused(tmp_path):
     with pytest.raises(SampleError, match="nowhere.json: cannot be read"):
         Calibration.load(tmp_path / "nowhere.json")
+    with pytest.raises(SampleError, match="cannot be written, it is a folder"):
+        calibration().save(tmp_path)
 
 
 def test_reliability_in_ten_bins():
@@ -197,6 +196,120 @@ def test_reliability_in_ten_bins():
     assert (bins[9].confidence, bins[9].frequency) == (pytest.approx(0.975), 0.5)
 
 
-def test_saving_where_no_file_can_be_written_is_one_sentence(tmp_path):
-    with pytest.raises(SampleError, match="cannot be written, it is a folder"):
-        Calibration(judge="j", maps={"yes/no": {"method": "temperature", "temperature": 1, "reads": 1}}).save(tmp_path)
+# --- a judge with a calibration: what is asked, and what comes out ---------------------------------------------------
+
+
+def says(prefix: str, tail: str) -> float:
+    """Of a rose 0.9, of nothing 0.75."""
+    return 0.9 if "rose" in prefix else 0.75
+
+
+def fake() -> LogprobJudge:
+    return LogprobJudge("fake", backend=FakeBackend(says))
+
+
+def scorer(engine=None, **options) -> ChecklistScorer:
+    return ChecklistScorer("fake", backend=engine or FakeBackend(says), store=False, **options)
+
+
+def verdict_of(judge: Judge, calibration: Calibration, **settings) -> Verdict:
+    """What a scorer with a judge and its calibration finds about a red rose."""
+    scorer = ChecklistScorer(judge=Member(judge, calibration))
+    [score] = scorer.score_batch([Sample([RED.question], "a rose")], **settings)
+    return score.items[0].verdict()
+
+
+def test_a_scorer_answers_with_calibrated_probabilities():
+    score = scorer(calibration=calibration()).score(["Is it red?"], "a rose")
+    assert score.expected_score == pytest.approx(0.75)  # odds 9, temperature 2
+    assert score.items[0].uncalibrated == pytest.approx({"yes": 0.9, "no": 0.1}) and score.items[0].mass == 1.0
+
+
+def test_the_fitted_threshold_stands_unless_another_is_given(tmp_path):
+    calibration().save(tmp_path / "map.json")
+    assert scorer(calibration=tmp_path / "map.json").aggregation.threshold == 0.3
+    assert scorer(calibration=tmp_path / "map.json", threshold=0.8).aggregation.threshold == 0.8
+    assert scorer(calibration=calibration(SAME)).aggregation.threshold == 0.6 == scorer().aggregation.threshold
+
+
+def test_a_calibration_of_another_judge_is_refused_before_anything_is_asked():
+    engine = FakeBackend(says)
+    with pytest.raises(ModelError, match="fitted on reads of 'org/other', but the judge is 'fake'"):
+        scorer(engine, calibration=calibration(judge="org/other")).score(["Is it red?"], "a rose")
+    assert not engine.asked
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mode": "batch"}, "needs mode='item'"),
+        ({"capture_reasoning": True}, "read by logprobs, and these are read by votes"),
+        ({"judge": Member(fake(), calibration())}, "cannot be combined with a judge that has a calibration"),
+    ],
+)
+def test_a_calibration_of_answers_read_in_another_way_is_refused(settings, words):
+    with pytest.raises(SampleError, match=words):
+        ChecklistScorer(
+            **({"model": "fake"} if "judge" not in settings else {}), calibration=calibration(), **settings
+        )
+
+
+def test_an_item_without_a_map_is_refused_and_a_code_check_needs_none():
+    graded = {"question": "How?", "options": [{"label": label, "value": i} for i, label in enumerate("ab")]}
+    with pytest.raises(ChecklistError, match="no map for 2 options items; it has yes/no"):
+        scorer(calibration=calibration()).score([graded], "a rose")
+    item = {"question": "Is it short?", "check": '{"type": "words", "at_most": 3}'}
+    score = scorer(calibration=calibration()).score([item, "Is it red?"], "a rose")
+    assert score.items[0].uncalibrated is None and score.items[1].uncalibrated is not None
+
+
+def test_the_empty_target_is_read_once_for_all_targets_of_an_input():
+    engine, done = FakeBackend(says), []
+    scorer = ChecklistScorer(judge=Member(LogprobJudge("fake", backend=engine), calibration(SAME, contextual=True)))
+    samples = [Sample([RED.question], f"rose {n}", "Describe it.") for n in range(3)]
+    scores = scorer.score_batch(samples, progress=done.append)
+    assert [score.items[0].probabilities["yes"] for score in scores] == [pytest.approx(0.75)] * 3  # odds 9 over odds 3
+    assert len(engine.asked) == 4 and scorer.receipt.asked == 4 and sum(done) == 3  # progress counts no empty targets
+
+
+@pytest.mark.parametrize(
+    ("empty", "transient"), [("timeout", True), ("backend_error: gone", True), ("refused", False)]
+)
+def test_what_the_engine_lost_of_the_empty_target_is_asked_for_again(empty, transient):
+    def rule(read):
+        return Verdict({"yes": 0.9, "no": 0.1}, method="logprobs") if read.target else Verdict(unanswered=empty)
+
+    judge = Voter(rule, "fake")
+    verdict = verdict_of(judge, calibration(SAME, contextual=True), retries=1)
+    assert len(judge.asked) == (3 if transient else 2)
+    reason = f"{empty.partition(':')[0]}: " if transient else ""
+    assert verdict.unanswered == f"uncalibrated: {reason}the empty target has no probabilities ({empty})"
+    assert is_transient(verdict.unanswered) == transient
+
+
+@pytest.mark.parametrize(("method", "p"), [("logprobs", 0.75), ("top_logprobs", 0.75), ("votes", 0.9)])
+def test_a_calibration_holds_for_answers_that_were_read_alike(method, p):
+    judge = Voter(Verdict({"yes": 0.9, "no": 0.1}, "yes", method=method), "fake")
+    verdict = verdict_of(judge, calibration())
+    assert verdict.probabilities["yes"] == pytest.approx(p)
+
+
+def test_another_calibration_asks_nothing_again(tmp_path):
+    engine, store = FakeBackend(says), Store(tmp_path / "store.sqlite")
+    for each in (None, calibration(), calibration(SAME)):
+        ChecklistScorer("fake", backend=engine, store=store, calibration=each).score(["Is it red?"], "a rose")
+    assert len(engine.asked) == 1
+
+
+def test_a_panel_of_calibrated_judges_keeps_their_raw_probabilities():
+    panel = PanelJudge([LogprobJudge("other", backend=FakeBackend(says)), Member(fake(), calibration())])
+    score = ChecklistScorer(judge=panel).score(["Is it red?"], "a rose")
+    assert score.expected_score == pytest.approx((0.9 + 0.75) / 2)
+    assert [vote.uncalibrated for vote in score.items[0].votes] == [None, pytest.approx({"yes": 0.9, "no": 0.1})]
+
+
+def test_a_pipeline_config_has_a_place_for_it(tmp_path):
+    calibration(judge="org/judge").save(tmp_path / "map.json")
+    (tmp_path / "config.yaml").write_text("scorer: {calibration: map.json}\n")
+    config = PipelineConfig.load(tmp_path / "config.yaml")  # whose judge it is not, is not known yet
+    assert config.scorer.settings() == {"calibration": str(tmp_path / "map.json")}

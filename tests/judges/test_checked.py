@@ -10,13 +10,14 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.base import deadline
-from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.checks import CHECKS, Check, register_check
 from checklist_rewards.checks.sandbox import guests
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges import Ask, LogprobJudge, Receipt
 from checklist_rewards.judges.checked import CheckSettings, check_and_ask
 from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.scores import rescore
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
@@ -26,8 +27,9 @@ KIND = {"question": "Is it kind?"}
 CODE = {"question": "Does the code run?", "check": '{"type": "code"}'}
 
 
-def scorer_on(backend, **options):
-    return ChecklistScorer(backend=backend, store=False, **options)
+def scorer_on(backend=None, p=0.9, **settings):
+    """A scorer on an engine, or on one that answers with this P(yes)."""
+    return ChecklistScorer(backend=backend or FakeBackend(lambda prefix, tail: p), store=False, **settings)
 
 
 def test_a_check_answers_and_the_judge_is_asked_the_rest():
@@ -40,6 +42,9 @@ def test_a_check_answers_and_the_judge_is_asked_the_rest():
     assert score.expected_score == pytest.approx((1 + 0.7) / 2) and score.pass_rate == 1.0
     assert [tail for _, tail in backend.asked if "short" in tail] == [] and len(backend.asked) == 1
     assert scorer.receipt.reads == scorer.receipt.asked == 1  # only what went to the engine
+    outage = scorer_on(FakeBackend(fails=lambda prefix, tail: True))
+    short, kind = outage.score([SHORT, KIND], "a").items  # named by the judge, and not by the check
+    assert short.answer == "yes" and kind.unanswered.startswith("backend_error")
 
 
 def test_checks_alone_need_no_engine(no_model):
@@ -54,26 +59,23 @@ def no_model(monkeypatch):
 
 
 def test_the_mean_of_both_is_the_probability():
-    backend = FakeBackend(lambda prefix, tail: 0.4)
-    [yes], [no] = (scorer_on(backend, checks="mean").score([SHORT], text).items for text in ("a", "a b c d"))
+    [yes], [no] = (scorer_on(p=0.4, checks="mean").score([SHORT], text).items for text in ("a", "a b c d"))
     assert (yes.confidence, yes.answer) == (pytest.approx(0.7), "yes")  # (0.4 + 1) / 2
     assert (no.probabilities["yes"], no.answer) == (pytest.approx(0.2), "no")  # (0.4 + 0) / 2
     assert (yes.method, yes.judge) == ("check", "code+pocket")
     assert [(vote.judge, vote.answer) for vote in yes.votes] == [("code", "yes"), ("pocket", "no")]
-
-
-def test_the_mean_with_a_judge_of_words_is_half_where_they_differ():
-    scorer = scorer_on(Script(lambda messages: "No"), checks="mean", use_logprobs=False)
-    [line] = scorer.score([SHORT], "a").items
+    words = scorer_on(Script(lambda messages: "No"), checks="mean", use_logprobs=False)
+    [line] = words.score([SHORT], "a").items
     assert (line.confidence, line.answer) == (0.5, "no")
+    judge = LogprobJudge(backend=FakeBackend(lambda prefix, tail: 0.2))
+    [line] = ChecklistScorer(judge=judge, checks="mean").score([SHORT], "a").items
+    assert line.confidence == pytest.approx(0.6)
 
 
 def test_the_judge_alone_is_asked_as_if_there_were_no_check():
-    backend = FakeBackend(lambda prefix, tail: 0.9)
-    scorer = scorer_on(backend, checks="judge")
-    [line] = scorer.score([SHORT], "a b c d").items
+    backend, plain = FakeBackend(lambda prefix, tail: 0.9), FakeBackend()
+    [line] = scorer_on(backend, checks="judge").score([SHORT], "a b c d").items
     assert (line.answer, line.method) == ("yes", "logprobs")
-    plain = FakeBackend(lambda prefix, tail: 0.9)
     scorer_on(plain).score([SHORT["question"]], "a b c d")
     assert backend.asked == plain.asked
 
@@ -95,13 +97,15 @@ def broken():
 
 
 def test_a_check_that_breaks_is_no_answer_and_no_neighbours_loss(broken, caplog):
-    scorer = scorer_on(FakeBackend(lambda prefix, tail: 0.9))
+    scorer = scorer_on()
     with caplog.at_level(logging.WARNING):
         lost, fine = scorer.score_batch([Sample([broken, SHORT], "what?"), Sample([broken, SHORT], "fine")])
     whole, short = lost.items
     assert whole.unanswered == "check_error: ZeroDivisionError: division by zero" and whole.value is None
     assert short.answer == "yes" and (lost.lower, lost.upper) == (0.5, 1.0) and lost.answered == 1
     assert fine.primary_score == 1.0 and "broken" in caplog.text
+    reward = ChecklistReward(scorer)
+    assert reward(["p", "p"], ["what?", "fine"], checklist=[[broken], [broken]]) == [None, 1.0]
 
 
 @pytest.mark.parametrize("check_breaks", [True, False])
@@ -113,43 +117,34 @@ def test_in_a_mean_no_failure_lets_the_other_stand_alone(broken, check_breaks):
     assert {vote.unanswered is None for vote in line.votes} == {True, False}  # what was answered is kept
 
 
-def test_a_failed_check_gives_no_reward_in_place_of_a_score(broken):
-    reward = ChecklistReward(scorer_on(FakeBackend()))
-    assert reward(["p", "p"], ["what?", "fine"], checklist=[[broken], [broken]]) == [None, 1.0]
-
-
 def test_code_is_off_until_it_is_allowed():
-    with pytest.raises(
-        ChecklistError, match=r"sample 1, item \w+ \('Does the code run\?'\): its check runs code, .*allow"
-    ):
-        scorer_on(FakeBackend()).score([CODE], "x = 1")
+    message = r"sample 1, item \w+ \('Does the code run\?'\): its check runs code, .*allow"
+    with pytest.raises(ChecklistError, match=message):
+        scorer_on().score([CODE], "x = 1")
     inside = {"question": "Both?", "check": json.dumps({"type": "all", "checks": [{"type": "code"}]})}
     with pytest.raises(ChecklistError, match="runs code"):
-        scorer_on(FakeBackend(), checks="mean").score([inside], "x = 1")
-    allowed = scorer_on(FakeBackend(), allow_code=True)
-    good, bad = allowed.score_batch([Sample([CODE], "x = 1"), Sample([CODE], "x = y")])
+        scorer_on(checks="mean").score([inside], "x = 1")
+    good, bad = scorer_on(allow_code=True).score_batch([Sample([CODE], "x = 1"), Sample([CODE], "x = y")])
     assert (good.primary_score, bad.primary_score) == (1.0, 0.0)
-    # The judge reads it; nothing is run.
-    assert scorer_on(FakeBackend(lambda prefix, tail: 0.9), checks="judge").score([CODE], "x = y").pass_rate == 1.0
+    assert scorer_on(checks="judge").score([CODE], "x = y").pass_rate == 1.0  # the judge reads it; nothing is run
 
 
 def test_code_that_cannot_be_isolated_is_refused_unless_the_user_accepts_a_plain_process(monkeypatch):
     monkeypatch.setattr(guests, "_load", guests._load.__wrapped__)
     monkeypatch.setitem(sys.modules, "wasmtime", None)  # as if it were not installed
-    with pytest.raises(
-        ChecklistError, match=r"'Does the code run\?'\): .* wasmtime is not installed; run pip install"
-    ):
-        scorer_on(FakeBackend(), allow_code=True).score([CODE], "x = 1")
-    assert scorer_on(FakeBackend(), allow_code="unsafe").score([CODE], "x = 1").pass_rate == 1.0
+    message = r"'Does the code run\?'\): .* wasmtime is not installed; run pip install"
+    with pytest.raises(ChecklistError, match=message):
+        scorer_on(allow_code=True).score([CODE], "x = 1")
+    assert scorer_on(allow_code="unsafe").score([CODE], "x = 1").pass_rate == 1.0
     with pytest.raises(SampleError, match="allow_code='yes' is not known; allowed: False, True, 'unsafe'"):
-        scorer_on(FakeBackend(), allow_code="yes")
+        scorer_on(allow_code="yes")
 
 
 def test_hostile_code_is_answered_no():
     item = {"question": "Does it add?", "check": '{"type": "code", "tests": "assert add(2, 3) == 5"}'}
     forged = "class Any:\n    def __eq__(self, other): return True\ndef add(a, b): return Any()"
     for text in (forged, "import os\nos._exit(0)", "import os\nos.abort()"):
-        [line] = scorer_on(FakeBackend(), allow_code=True).score([item], text).items
+        [line] = scorer_on(allow_code=True).score([item], text).items
         assert (line.answer, line.unanswered) == ("no", None), text
 
 
@@ -178,16 +173,17 @@ def test_bad_specs_are_refused_before_anything_is_asked():
 def test_equal_checks_of_one_text_are_made_once_and_progress_counts_every_read(monkeypatch):
     made = []
     whole = CHECKS["words"].holds
-    monkeypatch.setattr(
-        CHECKS["words"], "holds", lambda self, text, input=None: made.append(text) or whole(self, text)
-    )
-    seen = []
+
+    def noted(self, text, input=None):
+        made.append(text)
+        return whole(self, text)
+
+    monkeypatch.setattr(CHECKS["words"], "holds", noted)
     samples = [Sample([SHORT, KIND], "a"), Sample([SHORT], "a"), Sample([SHORT], "b")]
-    scorer_on(FakeBackend()).score_batch(samples, seen.append)
-    assert made == ["a", "b"] and sum(seen) == 4 and min(seen) >= 0
-    seen.clear()
-    scorer_on(FakeBackend(), checks="mean").score_batch(samples, seen.append)
-    assert sum(seen) == 4 and min(seen) >= 0
+    for checks in ("only", "mean"):
+        seen, made[:] = [], []
+        scorer_on(checks=checks).score_batch(samples, seen.append)
+        assert made == ["a", "b"] and sum(seen) == 4 and min(seen) >= 0
 
 
 class Slow(Check):
@@ -224,25 +220,21 @@ def test_code_runs_while_the_judge_answers(slow):
 
 
 def test_a_deadline_ends_the_wait_for_code(slow):
-    scorer = scorer_on(FakeBackend(lambda prefix, tail: 0.9), allow_code="unsafe")
+    scorer = scorer_on(allow_code="unsafe")
     with deadline(0.5):
         score = scorer.score([slow, KIND], "a")
     assert [line.unanswered for line in score.items] == ["deadline", None]
-    assert scorer.score([{**SHORT}], "a").items[0].answer == "yes"
-
-
-def test_no_check_runs_after_the_deadline():
-    with deadline(1e-9):
-        score = scorer_on(FakeBackend()).score([SHORT], "a")
-    assert score.items[0].unanswered == "deadline"
+    assert scorer.score([SHORT], "a").items[0].answer == "yes"
+    with deadline(1e-9):  # no check runs after it
+        assert scorer_on().score([SHORT], "a").items[0].unanswered == "deadline"
 
 
 def test_a_penalty_and_a_gate_by_code():
     rude = {"question": "Does it say shut up?", "weight": -1, "check": '{"type": "keywords", "words": ["shut up"]}'}
     required = SHORT | {"required": True}
-    score = scorer_on(FakeBackend(lambda prefix, tail: 1.0)).score([rude, KIND], "Shut up.")
+    score = scorer_on(p=1.0).score([rude, KIND], "Shut up.")
     assert (score.raw_score, score.weighted_score) == (0.0, 0.0)
-    assert scorer_on(FakeBackend(lambda prefix, tail: 1.0)).score([required, KIND], "a b c d").primary_score == 0.0
+    assert scorer_on(p=1.0).score([required, KIND], "a b c d").primary_score == 0.0
 
 
 @pytest.mark.parametrize("mode", ["batch", "quality"])
@@ -257,23 +249,7 @@ def test_the_judges_of_whole_checklists_are_asked_what_is_left(mode):
     assert (short.answer, short.judge) == ("yes", "code")
 
 
-def test_the_checks_of_a_scorer_are_those_of_a_judge_object_too():
-    judge = LogprobJudge(backend=FakeBackend(lambda prefix, tail: 0.2))
-    [line] = ChecklistScorer(judge=judge, checks="mean").score([SHORT], "a").items
-    assert line.confidence == pytest.approx(0.6)
-
-
 def test_a_stored_score_is_scored_again_without_checks_or_engine():
-    from checklist_rewards.checklists import Checklist
-    from checklist_rewards.scores import rescore
-
     checklist = Checklist.parse([SHORT, KIND])
-    score = scorer_on(FakeBackend(lambda prefix, tail: 0.7), checks="mean").score(checklist, "a")
-    again = rescore(checklist, type(score).model_validate_json(score.model_dump_json()))
-    assert again == score
-
-
-def test_an_outage_is_named_by_the_judge_and_not_by_the_check():
-    backend = FakeBackend(fails=lambda prefix, tail: True)
-    short, kind = scorer_on(backend).score([SHORT, KIND], "a").items
-    assert short.answer == "yes" and kind.unanswered.startswith("backend_error")
+    score = scorer_on(p=0.7, checks="mean").score(checklist, "a")
+    assert rescore(checklist, type(score).model_validate_json(score.model_dump_json())) == score

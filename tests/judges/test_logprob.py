@@ -1,7 +1,6 @@
 """The one-token judge over an engine that answers at once: mass floor, dedupe, store, failures."""
 
 import math
-import pickle
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,60 +8,65 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Option
-from checklist_rewards.backends import Answer, Usage
+from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer
+from checklist_rewards.backends import Answer, ReadGroup, Usage
 from checklist_rewards.errors import ChecklistError, ModelError
-from checklist_rewards.files.store import Store
+from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.judges import Ask, LogprobJudge, Receipt
+from checklist_rewards.judges.logprob import Pace, Read, chunks, group_by_prefix
 from checklist_rewards.judges.questions import in_order
 from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.scores.scales import ordinal_scale
 from tests.fakes import FakeBackend
-from tests.judges.fakes import Labels, Lettered
+from tests.judges.fakes import POLITE, SHORT, TONE, Labels, Lettered, answers
 
-SHORT, POLITE = ChecklistItem(question="Is it short?"), ChecklistItem(question="Is it polite?")
+CLEAR = ChecklistItem(question="How clear is it?", options=ordinal_scale(3))
+KIND = ChecklistItem(question="Is it kind?")
+
+
+def sure(**settings) -> FakeBackend:
+    return FakeBackend(lambda prefix, tail: 0.9, **settings)
+
+
+class Given(FakeBackend):
+    """Gives these log-probabilities."""
+
+    def __init__(self, logprobs):
+        super().__init__()
+        self.logprobs = logprobs
+
+    def _read(self, prefix, tail):
+        return Answer(self.logprobs)
 
 
 @pytest.mark.parametrize("p", [0.75, 0.0, 1.0])  # also if one label is impossible
 def test_p_yes_is_the_labels_share_and_mass_their_sum(p):
-    [verdict] = LogprobJudge(backend=FakeBackend(lambda prefix, tail: p, mass=0.8)).answer([Ask(SHORT, "Hi.")])[0]
+    [verdict] = answers(LogprobJudge(backend=FakeBackend(lambda prefix, tail: p, mass=0.8)), SHORT)
     assert verdict.probabilities == {"yes": pytest.approx(p), "no": pytest.approx(1 - p)}
-    assert verdict.mass == pytest.approx(0.8)
-    assert verdict.unanswered is None
-
-
-@pytest.mark.parametrize(
-    "logprobs",
-    [
-        (-1.0, math.nan),
-        (math.nan, -1.0),
-        (math.nan, math.nan),
-        (math.inf, -1.0),
-        (np.float32(-1.0), np.float32("nan")),  # not a float: comparisons of `float` say nothing about it
-    ],
-)
-def test_a_read_that_is_not_finite_is_unanswered_and_not_stored(logprobs, tmp_path):
-    class Broken(FakeBackend):
-        def _read(self, prefix, tail):
-            return Answer(logprobs)
-
-    backend = Broken()
-    for _ in range(2):
-        [verdict] = LogprobJudge(backend=backend, store=Store(tmp_path / "s.sqlite")).answer([Ask(SHORT, "Hi.")])[0]
-        assert verdict.unanswered == "not_finite" and verdict.probabilities is None
-        score = score_checklist(Checklist(items=(SHORT,)), [verdict])
-        assert score.primary_score is None
-    assert len(backend.asked) == 2
+    assert verdict.mass == pytest.approx(0.8) and verdict.unanswered is None
 
 
 def test_an_engine_may_return_an_array():
-    class Arrays(FakeBackend):
-        def _read(self, prefix, tail):
-            return Answer(np.array(super()._read(prefix, tail).logprobs))
-
-    [verdict] = LogprobJudge(backend=Arrays(lambda prefix, tail: 0.75)).answer([Ask(SHORT, "Hi.")])[0]
+    [verdict] = answers(LogprobJudge(backend=Given(np.log([0.75, 0.25]))), SHORT)
     assert verdict.probabilities == {"yes": pytest.approx(0.75), "no": pytest.approx(0.25)}
+
+
+NAN, FLOAT = math.nan, np.float32  # of a float32, comparisons of `float` say nothing
+
+
+@pytest.mark.parametrize(
+    "logprobs", [(-1.0, NAN), (NAN, -1.0), (NAN, NAN), (math.inf, -1.0), (FLOAT(-1.0), FLOAT("nan"))]
+)
+def test_a_read_that_is_not_finite_is_unanswered_and_not_stored(logprobs, tmp_path):
+    backend = Given(logprobs)
+    for _ in range(2):
+        [verdict] = answers(LogprobJudge(backend=backend, store=Store(tmp_path / "s.sqlite")), SHORT)
+        assert verdict.unanswered == "not_finite" and verdict.probabilities is None
+        assert score_checklist(Checklist(items=(SHORT,)), [verdict]).primary_score is None
+    assert len(backend.asked) == 2
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -79,63 +83,53 @@ def test_the_seconds_of_the_engine_are_those_of_its_reads(broken, monkeypatch):
 
 
 def test_under_the_mass_floor_a_read_is_unanswered_not_half():
-    [verdict] = LogprobJudge(backend=FakeBackend(mass=0.3)).answer([Ask(SHORT, "Hi.")])[0]
+    [verdict] = answers(LogprobJudge(backend=FakeBackend(mass=0.3)), SHORT)
     assert (verdict.unanswered, verdict.mass) == ("off_label", pytest.approx(0.3))
     assert verdict.probabilities is not None  # what was read is kept
-    [verdict] = LogprobJudge(backend=FakeBackend(mass=0.3), mass_floor=0.2).answer([Ask(SHORT, "Hi.")])[0]
-    assert verdict.unanswered is None
+    assert answers(LogprobJudge(backend=FakeBackend(mass=0.3), mass_floor=0.2), SHORT)[0].unanswered is None
 
 
-def test_equal_reads_are_asked_once_and_answered_each():
+def test_equal_reads_are_asked_once_and_answered_each_and_those_of_a_target_share_one_prefix():
     backend = FakeBackend()
-    judge = LogprobJudge(backend=backend)
-    verdicts, spent = judge.answer([Ask(SHORT, "Hi."), Ask(SHORT, "Hi."), Ask(POLITE, "Hi."), Ask(SHORT, "Ho.")])
-    assert len(verdicts) == 4 and len(backend.asked) == 3
-    assert (spent.reads, spent.deduplicated, spent.asked) == (4, 1, 3)
-
-
-def test_reads_of_a_target_share_one_prefix():
-    backend = FakeBackend()
-    LogprobJudge(backend=backend).answer([Ask(item, text) for item in (SHORT, POLITE) for text in ("Hi.", "Ho.")])
+    reads = [Ask(SHORT, "Hi."), Ask(SHORT, "Hi."), Ask(POLITE, "Hi."), Ask(SHORT, "Ho."), Ask(POLITE, "Ho.")]
+    verdicts, spent = LogprobJudge(backend=backend).answer(reads)
+    assert len(verdicts) == 5 and (spent.reads, spent.deduplicated, spent.asked) == (5, 1, 4)
     [groups] = backend.calls
     assert [len(group.tails) for group in groups] == [2, 2]
 
 
-def test_a_rerun_asks_nothing_and_a_changed_word_asks_for_that_item_alone(tmp_path):
-    first, second = FakeBackend(lambda p, t: 0.9), FakeBackend(lambda p, t: 0.1)
-    before = LogprobJudge(backend=first, store=Store(tmp_path / "s")).answer([Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")])[
-        0
-    ]
-    judge = LogprobJudge(backend=second, store=Store(tmp_path / "s"))
-    kind = ChecklistItem(question="Is it kind?")
-    after, spent = judge.answer([Ask(SHORT, "Hi."), Ask(POLITE, "Hi."), Ask(kind, "Hi.")])
-    assert after[:2] == before
+def test_a_rerun_asks_nothing_and_what_has_changed_is_another_read(tmp_path):
+    def reads(*items, backend, target="Hi.", **settings):
+        judge = LogprobJudge(backend=backend, store=Store(tmp_path / "s"), **settings)
+        return judge.answer([Ask(item, target) for item in items])
+
+    before, _ = reads(SHORT, POLITE, backend=sure())
+    second = FakeBackend()
+    after, spent = reads(SHORT, POLITE, KIND, backend=second)
+    assert after[:2] == before and (spent.stored, spent.asked) == (2, 1)
     assert [tail.splitlines()[0] for _, tail in second.asked] == ["Is it kind?"]
-    assert (spent.stored, spent.asked) == (2, 1)
-
-
-def test_another_model_or_another_prompt_is_another_read(tmp_path):
-    store = Store(tmp_path / "s")
-    LogprobJudge(backend=FakeBackend(identity="one"), store=store).answer([Ask(SHORT, "Hi.")])
-    other_model = FakeBackend(identity="two")
-    LogprobJudge(backend=other_model, store=store).answer([Ask(SHORT, "Hi.")])
-    other_prompt = FakeBackend(identity="one")
     custom = tmp_path / "judge.md"
     custom.write_text("{target}\n{question}\nYes or no?")
-    LogprobJudge(backend=other_prompt, store=store, prompt=custom).answer([Ask(SHORT, "Hi.")])
-    assert len(other_model.asked) == len(other_prompt.asked) == 1
+    for backend, settings in ((FakeBackend(identity="two"), {}), (FakeBackend(), {"prompt": custom})):
+        reads(SHORT, backend=backend, **settings)
+        assert len(backend.asked) == 1
+
+    first, _ = reads(CLEAR, backend=Labels({"0": 0.1, "1": 0.3, "2": 0.6}))
+    again = Labels({})
+    assert reads(CLEAR, backend=again)[0] == first and again.read_calls == []
+    reads(ChecklistItem(question=CLEAR.question, options=ordinal_scale(5)), backend=again)
+    assert [labels for labels, _ in again.read_calls] == [("0", "1", "2", "3", "4")]
 
 
 def test_a_broken_chunk_costs_its_own_reads_and_is_asked_again(tmp_path):
     store = Store(tmp_path / "s")
     reads = [Ask(item, text) for text in ("good", "bad", "fine") for item in (SHORT, POLITE)]
-    flaky = FakeBackend(lambda p, t: 0.9, fails=lambda prefix, tail: "bad" in prefix, chunk_reads=2)
+    flaky = sure(fails=lambda prefix, tail: "bad" in prefix, chunk_reads=2)
     verdicts = LogprobJudge(backend=flaky, store=store).answer(reads)[0]
     assert [v.unanswered for v in verdicts] == [None, None, *["backend_error: the engine broke"] * 2, None, None]
-    mended = FakeBackend(lambda p, t: 0.9)
-    verdicts = LogprobJudge(backend=mended, store=store).answer(reads)[0]
-    assert [v.unanswered for v in verdicts] == [None] * 6
-    assert len(mended.asked) == 2
+    repaired = sure()
+    verdicts = LogprobJudge(backend=repaired, store=store).answer(reads)[0]
+    assert [v.unanswered for v in verdicts] == [None] * 6 and len(repaired.asked) == 2
 
 
 class Dies(FakeBackend):
@@ -169,36 +163,27 @@ def test_a_run_that_is_killed_again_and_again_reaches_its_end(tmp_path, judges):
     assert {verdict.unanswered for verdict in verdicts} == {None}
 
 
-def test_without_a_store_an_engine_gets_whole_chunks():
-    backend = FakeBackend(chunk_reads=6)
-    LogprobJudge(backend=backend).answer([Ask(item, f"text {n}") for n in range(6) for item in (SHORT, POLITE)])
+def test_without_a_store_an_engine_gets_whole_chunks_and_progress_adds_up_to_the_reads():
+    backend, seen = FakeBackend(chunk_reads=6), []
+    reads = [Ask(item, f"text {n % 6}") for n in range(7) for item in (SHORT, POLITE)]
+    LogprobJudge(backend=backend).answer(reads, seen.append)
     assert [len(groups) for groups in backend.calls] == [3, 3]
+    assert sum(seen) == len(reads) and seen == [2, 6, 6]  # two are equal to others
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "",
-        "7",
-        "{}",
-        '{"logprobs": [-0.1]}',
-        '{"logprobs": [-0.1, "x"]}',
-        '{"logprobs": [-0.1, NaN]}',
-        '{"logprobs": 5}',
-        '{"answer": "maybe"}',
-        '{"unanswered": null}',
-        b"\x00\x01",
-    ],
-)
+LOGPROBS = ["[-0.1]", '[-0.1, "x"]', "[-0.1, NaN]", "5"]
+DAMAGED = ["", "7", "{}", '{"answer": "maybe"}', '{"unanswered": null}', b"\x00\x01"]
+
+
+@pytest.mark.parametrize("value", DAMAGED + [f'{{"logprobs": {listed}}}' for listed in LOGPROBS])
 def test_a_damaged_answer_is_asked_again_and_replaced(tmp_path, value):
     store = Store(tmp_path / "s")
-    reads = [Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")]
-    expected = LogprobJudge(backend=FakeBackend(lambda p, t: 0.9), store=store).answer(reads)[0]
+    expected = answers(LogprobJudge(backend=sure(), store=store), SHORT, POLITE)
     with sqlite3.connect(store.path) as connection:
         connection.execute("UPDATE answers SET value = ? WHERE key = (SELECT max(key) FROM answers)", (value,))
     for asked in (1, 0):
-        backend = FakeBackend(lambda p, t: 0.9)
-        assert LogprobJudge(backend=backend, store=store).answer(reads)[0] == expected
+        backend = sure()
+        assert answers(LogprobJudge(backend=backend, store=store), SHORT, POLITE) == expected
         assert len(backend.asked) == asked
 
 
@@ -231,23 +216,9 @@ def test_a_read_that_is_too_long_says_so_and_spoils_no_neighbour(tmp_path):
     backend = FakeBackend(lambda prefix, tail: None if "polite" in tail else 0.9)
     store = Store(tmp_path / "s")
     for _ in range(2):  # from the engine, then from the store
-        verdicts = LogprobJudge(backend=backend, store=store).answer([Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")])[0]
+        verdicts = answers(LogprobJudge(backend=backend, store=store), SHORT, POLITE)
         assert [v.unanswered for v in verdicts] == [None, "too_long"]
     assert len(backend.asked) == 2
-
-
-def test_progress_adds_up_to_the_reads(tmp_path):
-    seen: list[int] = []
-    reads = [Ask(item, text) for text in ("a", "b", "a") for item in (SHORT, POLITE)]
-    LogprobJudge(backend=FakeBackend(chunk_reads=2)).answer(reads, seen.append)
-    assert sum(seen) == len(reads) and min(seen) > 0 and len(seen) == 3
-
-
-CLEAR = ChecklistItem(question="How clear is it?", options=ordinal_scale(3))
-TONE = ChecklistItem(
-    question="What is its tone?",
-    options=(Option(label="rude", value=0), Option(label="kind", value=1), Option(label="cannot_assess", na=True)),
-)
 
 
 def test_options_are_read_exactly_each_set_of_labels_in_calls_of_its_own():
@@ -265,24 +236,13 @@ def test_options_are_read_exactly_each_set_of_labels_in_calls_of_its_own():
 def test_labels_that_are_no_single_characters_are_lettered_in_the_question():
     shares = {"rude": 0.2, "kind": 0.1, "cannot_assess": 0.7}
     backend = Lettered(lambda shown: {letter: shares[label] for letter, label in shown.items()})
-    [verdict] = LogprobJudge(backend=backend).answer([Ask(TONE, "Hi.")])[0]
+    [verdict] = answers(LogprobJudge(backend=backend), TONE)
     assert verdict.probabilities == pytest.approx(shares)
     assert list(verdict.probabilities) == ["rude", "kind", "cannot_assess"]  # as the item has them
     [(_, tail)] = backend.asked
-    assert tail.startswith("What is its tone?\n\nPossible answers:\nA. ") and "\n\nReply with one" in tail
+    assert tail.startswith("Tone?\n\nPossible answers:\nA. ") and "\n\nReply with one" in tail
     score = score_checklist(Checklist(items=(TONE, SHORT)), [verdict, Verdict(answer="yes")])
     assert score.items[0].answer == "cannot_assess" and score.answered == 2
-
-
-def test_an_option_read_is_stored_and_other_labels_are_another_read(tmp_path):
-    store = Store(tmp_path / "s")
-    first = LogprobJudge(backend=Labels({"0": 0.1, "1": 0.3, "2": 0.6}), store=store).answer([Ask(CLEAR, "Hi.")])[0]
-    again = Labels({})
-    assert LogprobJudge(backend=again, store=store).answer([Ask(CLEAR, "Hi.")])[0] == first
-    assert again.read_calls == []
-    wider = ChecklistItem(question=CLEAR.question, options=ordinal_scale(5))
-    LogprobJudge(backend=again, store=store).answer([Ask(wider, "Hi.")])
-    assert [labels for labels, _ in again.read_calls] == [("0", "1", "2", "3", "4")]
 
 
 def test_a_server_without_logprobs_answers_in_a_word_and_the_verdict_says_so(tmp_path):
@@ -291,7 +251,7 @@ def test_a_server_without_logprobs_answers_in_a_word_and_the_verdict_says_so(tmp
             return [Answer(label=labels[0]) for group in groups for _ in group.tails], Usage()
 
     for backend in (Word(), FakeBackend(fails=lambda *_: True)):  # asked, then from the store
-        [verdict] = LogprobJudge(backend=backend, store=Store(tmp_path / "s")).answer([Ask(TONE, "Hi.")])[0]
+        [verdict] = answers(LogprobJudge(backend=backend, store=Store(tmp_path / "s")), TONE)
         first = in_order(TONE, "Hi.", "pocket", lettered=True)[0]
         assert (verdict.answer, verdict.method) == (first, "word")
         assert verdict.probabilities is verdict.mass is verdict.unanswered is None
@@ -323,27 +283,106 @@ def test_a_receipt_counts_calls_and_tokens_and_what_they_cost(tmp_path):
     both = receipt + Receipt.of("other", prompt_tokens=10, completion_tokens=5)
     assert both.tokens == {"judge-1": (1000, 2), "other": (10, 5)}
     assert both.cost({"judge-1": (2.0, 8.0)}) is None
+    plain = "3 reads: 3 asked, 0 from the store, 0 duplicates"
+    assert str(Receipt(reads=3, asked=3)) == plain
+    assert str(Receipt(reads=3, asked=3, unanswered=2)) == f"{plain}, 2 unanswered"
 
 
 def test_the_pocket_judge_reads_a_scale_in_one_token(pocket):
     judge = LogprobJudge("pocket", backend=pocket, mass_floor=0)
-    [verdict] = judge.answer([Ask(ChecklistItem(question="Is it short?", options=ordinal_scale(10)), "Hi.")])[0]
+    [verdict] = answers(judge, ChecklistItem(question="Is it short?", options=ordinal_scale(10)))
     assert list(verdict.probabilities) == list("0123456789")
     assert math.fsum(verdict.probabilities.values()) == pytest.approx(1)
 
 
-def test_a_model_that_is_not_there_is_refused_before_anything_is_asked():
-    for name in ("./no/such/model", "/no/such/model", "a/b/c", "nonsense"):
-        with pytest.raises(ModelError, match="model not found"):
-            LogprobJudge(name).validate()
+@pytest.mark.parametrize("name", ["./no/such/model", "/no/such/model", "a/b/c", "nonsense"])
+def test_a_model_that_is_not_there_is_refused_before_anything_is_asked(name):
+    with pytest.raises(ModelError, match="model not found"):
+        LogprobJudge(name).validate()
 
 
-def test_a_judge_pickles_as_configuration(tmp_path):
-    judge = pickle.loads(pickle.dumps(LogprobJudge("pocket", backend="transformers", store=Store(tmp_path / "s"))))
-    assert judge.prompt.name.endswith("item.md") and judge.store.path == tmp_path / "s"
+# --- the planner: equal reads once, one group per prefix, chunks of a few seconds ------------------------------------
 
 
-def test_a_receipt_says_what_was_left_unanswered_and_only_then():
-    plain = "3 reads: 3 asked, 0 from the store, 0 duplicates"
-    assert str(Receipt(reads=3, asked=3)) == plain
-    assert str(Receipt(reads=3, asked=3, unanswered=2)) == f"{plain}, 2 unanswered"
+YES_NO = {"yes": "yes", "no": "no"}
+
+
+def read(prefix: str, tail: str, context: tuple[tuple[str, str], ...] = ()) -> Read:
+    return Read(key_of(prefix, tail, repr(context)), YES_NO, ReadGroup(None, prefix, context=context), tail)
+
+
+def test_reads_are_grouped_by_prefix():
+    reads = [read("A", "1"), read("B", "1"), read("A", "2")]
+    assert group_by_prefix(reads) == [[reads[0], reads[2]], [reads[1]]]
+
+
+def test_a_target_with_another_reference_is_another_group():
+    red, blue = (("reference", word) for word in ("red", "blue"))
+    reads = [read("A", "1", (red,)), read("A", "1", (blue,)), read("A", "1")]
+    assert group_by_prefix(reads) == [[reads[2]], [reads[1]], [reads[0]]]
+
+
+def test_completions_of_one_input_stand_together_however_a_trainer_mixed_them():
+    tiled = [read(f"{prompt}: {completion}", "?") for completion in "xyz" for prompt in "AB"]
+    assert [group[0].about.prefix[0] for group in group_by_prefix(tiled)] == ["A", "A", "A", "B", "B", "B"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABCD"), st.sampled_from("123456"))), st.integers(1, 9))
+def test_a_chunk_never_cuts_a_group_and_every_read_is_in_one_chunk(pairs, size):
+    reads = [read(*pair) for pair in dict.fromkeys(pairs)]
+    planned = group_by_prefix(reads)
+    cut = list(chunks(planned, size))
+    assert [group for chunk in cut for group in chunk] == planned
+    for chunk in cut:
+        assert len(chunk) == 1 or sum(map(len, chunk)) <= size
+    assert sorted(r.key for group in planned for r in group) == sorted(r.key for r in reads)
+
+
+def started(start: int, completions: int, questions: int = 2) -> list[list[Read]]:
+    reads = [read(f"{start}: {c}", str(q)) for c in range(completions) for q in range(questions)]
+    return group_by_prefix([replace(one, about=replace(one.about, start=bytes([start]))) for one in reads])
+
+
+def test_chunks_are_cut_between_prompts_where_these_fit():
+    groups = [group for prompt in range(4) for group in started(prompt, 3)]
+    assert [sum(map(len, chunk)) for chunk in chunks(groups, 14)] == [12, 12]
+    assert [sum(map(len, chunk)) for chunk in chunks(groups, 8)] == [6, 6, 6, 6]
+    assert [sum(map(len, chunk)) for chunk in chunks(groups, 4)] == [4, 4, 4, 4, 4, 4]  # no prompt fits
+
+
+def test_the_first_chunk_is_one_group_also_if_its_prompt_has_more():
+    pace, found = Pace(), []
+    for chunk in chunks([group for prompt in range(3) for group in started(prompt, 4)], 512, pace):
+        found.append(len(chunk))
+        pace.took(2 * len(chunk), len(chunk))
+    assert found == [1, 3, 4, 4]
+
+
+def sizes(engine_seconds, chunk_reads=4096, groups=1000) -> list[int]:
+    """Reads per chunk for an engine that takes `engine_seconds(reads)`, where each group has eight."""
+    pace, found = Pace(), []
+    planned = group_by_prefix([read(f"{group:05}", tail) for group in range(groups) for tail in "12345678"])
+    for chunk in chunks(planned, chunk_reads, pace):
+        found.append(sum(map(len, chunk)))
+        pace.took(found[-1], engine_seconds(found[-1]))
+    return found
+
+
+def test_a_fast_engine_gets_whole_chunks_after_three_small_ones():
+    assert sizes(lambda reads: reads / 10_000) == [8, 64, 512, 4096, 3320]
+
+
+def test_a_slow_engine_gets_what_it_answers_in_five_seconds():
+    assert sizes(lambda reads: reads / 40, groups=120)[:4] == [8, 64, 200, 200]
+    assert sizes(lambda reads: reads * 2.0, groups=10)[:4] == [8, 16, 16, 16]  # one group takes 16 s
+
+
+def test_an_engine_that_answers_many_at_once_but_late_is_kept_busy():
+    assert sizes(lambda reads: 10.0 * -(-reads // 128), groups=500)[:5] == [8, 16, 128, 1024, 1024]
+
+
+def test_an_engine_that_becomes_slow_keeps_its_chunks():
+    pace = Pace()
+    pace.took(8, 0.01)
+    pace.took(64, 30.0)
+    assert pace.reads == 64

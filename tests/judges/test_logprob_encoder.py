@@ -2,26 +2,35 @@
 
 import json
 import math
+import shutil
+from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoTokenizer
+from torch.nn.functional import logsigmoid
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, choose_backend, is_encoder, load_backend
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends import Engine, choose_backend, encoder, is_encoder, load_backend
 from checklist_rewards.backends.base import ReadGroup, Sampling
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.encoder import EncoderBackend
 from checklist_rewards.backends.encoder_rows import WINDOW, EncoderTexts, rows_of
 from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.distill.folds import read_pairs
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
 from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.judges import Ask, EncoderJudge
 from checklist_rewards.judges.settings import JudgeConfig
 from tests.encoders import WORDS, compared, mentions, tiny_bert
+from tests.judges.fakes import answers
 
 YES_NO = ("yes", "no")
+
+
+IT = ChecklistItem(question="does it mention it ?")
+TARGET = "red cat dog tree river"
 
 
 @pytest.fixture(scope="module", params=["packed", "matched"])
@@ -29,13 +38,22 @@ def layout(request):
     return request.param
 
 
+def trained(place, pairs, epochs, layout="packed"):
+    """The folder of a judge, trained for a few seconds, and what was recorded of it."""
+    training = Training(epochs, learning_rate=5e-3, targets=16, layout=layout, freeze_embeddings=False, bf16=False)
+    record = train_encoder(pairs, place / "judge", base=tiny_bert(place / "base"), training=training)
+    return str(place / "judge"), record
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, layout):
-    """A judge, trained for a few seconds."""
-    place = tmp_path_factory.mktemp("encoder")
-    training = Training(6, learning_rate=1e-2, targets=16, layout=layout, freeze_embeddings=False, bf16=False)
-    train_encoder(mentions(80), place / "judge", base=tiny_bert(place / "base"), training=training)
-    return str(place / "judge")
+def judge(tmp_path_factory, layout):
+    """A judge of two tasks, of which one has a reference."""
+    return trained(tmp_path_factory.mktemp("encoder"), compared(200) + mentions(60), 8, layout)
+
+
+@pytest.fixture(scope="module")
+def folder(judge):
+    return judge[0]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +65,17 @@ def asked(word):
     return ChecklistItem(question=f"does it mention {word} ?")
 
 
+def read(engine, *groups):
+    """ln P(yes) of every question."""
+    return [read.logprobs and read.logprobs[0] for read in engine.read(groups, YES_NO)[0]]
+
+
 def p_yes(engine, target, *words):
-    reads, _ = engine.read([ReadGroup(None, target, tuple(asked(word).question for word in words))], YES_NO)
-    return [read.logprobs and read.logprobs[0] for read in reads]
+    return read(engine, ReadGroup(None, target, tuple(asked(word).question for word in words)))
+
+
+def given(target, reference, *questions, input="lamp"):
+    return ReadGroup(None, target, questions or (IT.question,), (("input", input), ("reference", reference)))
 
 
 def test_the_identity_of_a_judge_is_the_same_before_and_after_its_first_use(folder):
@@ -61,9 +87,8 @@ def test_the_identity_of_a_judge_is_the_same_before_and_after_its_first_use(fold
 
 def test_it_has_learned_what_a_text_mentions_and_says_it_of_texts_it_has_not_seen(folder):
     pairs = mentions(60, seed=1)
-    judge = EncoderJudge(folder)
-    verdicts = judge.answer([Ask(ChecklistItem(question=pair.question), pair.target) for pair in pairs])[0]
-    right = [(verdict.probabilities["yes"] > 0.5) == (pair.label > 0.5) for verdict, pair in zip(verdicts, pairs)]  # noqa: B905
+    verdicts = EncoderJudge(folder).answer([Ask(ChecklistItem(question=p.question), p.target) for p in pairs])[0]
+    right = [(v.probabilities["yes"] > 0.5) == (p.label > 0.5) for v, p in zip(verdicts, pairs, strict=True)]
     assert sum(right) / len(right) > 0.95
     assert {verdict.method for verdict in verdicts} == {"logprobs"} and verdicts[0].judge == folder
     assert all(sum(verdict.probabilities.values()) == pytest.approx(1) for verdict in verdicts)
@@ -71,23 +96,16 @@ def test_it_has_learned_what_a_text_mentions_and_says_it_of_texts_it_has_not_see
 
 def test_a_folder_is_known_for_an_encoder_and_scored_with_like_any_model(folder):
     assert is_encoder(folder) and choose_backend(folder) == "encoder"
+    assert load_backend(folder) is load_backend(folder, "encoder")
     scorer = ChecklistScorer(folder, store=False)
     assert isinstance(scorer.judge, EncoderJudge)
-    score = scorer.score([asked("red"), asked("lamp")], target="red cat dog tree river")
-    assert [line.answer for line in score.items] == ["yes", "no"]
+    score = scorer.score([asked("red"), asked("lamp"), asked("red ? " * 90)], target=TARGET)
+    assert [line.answer or line.unanswered for line in score.items] == ["yes", "no", "too_long"]
     assert score.pass_rate == 0.5
-    assert load_backend(folder) is load_backend(folder, "encoder")
-
-
-def test_an_answer_does_not_depend_on_what_else_is_asked(engine):
-    together = p_yes(engine, "red cat dog tree river", *WORDS)
-    alone = [p_yes(engine, "red cat dog tree river", word)[0] for word in WORDS]
-    assert together == pytest.approx(alone, abs=1e-4)
-    assert p_yes(engine, "red cat dog tree river", *reversed(WORDS)) == pytest.approx(together[::-1], abs=1e-4)
 
 
 def test_packed_each_target_is_read_once_for_all_its_questions(engine, layout):
-    target = ReadGroup(None, "red cat dog tree river", tuple(asked(word).question for word in WORDS[:4]))
+    target = ReadGroup(None, TARGET, tuple(asked(word).question for word in WORDS[:4]))
     _, cost = engine.read([target], YES_NO)
     assert cost.floor_tokens == (5 + 2) + 4 * (5 + 2)
     if layout == "packed":
@@ -106,27 +124,23 @@ def test_the_tokens_that_both_have_are_marked_on_either_side(engine, layout):
         assert row.kinds is None  # marked when the row is computed, in the questions
 
 
-def test_a_long_target_is_read_in_windows_and_the_most_certain_one_counts(engine):
+def test_a_long_target_is_read_in_windows_and_the_most_certain_one_counts(engine, monkeypatch):
+    windows, real, found = [], encoder.logits, []
+    monkeypatch.setattr(encoder, "logits", lambda model, rows: windows.append(real(model, rows)) or windows[-1])
     filler = "cat dog " * WINDOW
-    early, late = p_yes(engine, "red " + filler, "red")[0], p_yes(engine, filler + "red", "red")[0]
-    assert min(early, late) > p_yes(engine, filler, "red")[0]
-    room = WINDOW - 2
-    [part] = [p_yes(engine, " ".join((filler + "red").split()[-(room):]), "red")[0]]
-    assert late == pytest.approx(part, abs=1e-3) or late > part  # some window sees it, and none takes it back
+    for target in (filler, "red " + filler, filler + "red"):
+        windows.clear()
+        found += p_yes(engine, target, "red")
+        logits = torch.cat(windows).float()
+        assert len(logits) > 2 and found[-1] == pytest.approx(float(logsigmoid(logits.max())), abs=1e-4)
+    without, early, late = found
+    assert min(early, late) > without
 
 
-def test_equal_reads_are_made_once_and_a_rerun_makes_none(folder, tmp_path):
-    reads = [Ask(asked(word), "red cat dog tree river") for word in ("red", "lamp", "red")]
-    first = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
-    found, spent = first.answer(reads)
-    assert (spent.asked, spent.deduplicated) == (2, 1)
-    again = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
-    verdicts, spent = again.answer([*reads, Ask(asked("dog"), "red cat dog tree river")])
-    assert verdicts[:3] == found and (spent.asked, spent.stored) == (1, 2)
-
-
-def test_input_and_reference_do_not_change_what_it_sees_unless_it_was_trained_with_them(folder, tmp_path):
-    judge = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
+def test_input_and_reference_do_not_change_what_a_judge_sees_that_was_trained_without_them(tmp_path):
+    plain, record = trained(tmp_path, mentions(10), 1)
+    assert record["context"] == {}
+    judge = EncoderJudge(plain, store=Store(tmp_path / "store.sqlite"))
     reads = [Ask(asked("red"), "red cat"), Ask(asked("red"), "red cat", input="Paint.", reference="blue")]
     assert judge.answer(reads)[1].deduplicated == 1 and judge.context == ()
     # Answers stored by earlier versions are found.
@@ -135,8 +149,6 @@ def test_input_and_reference_do_not_change_what_it_sees_unless_it_was_trained_wi
 
 
 def test_a_retrained_folder_is_another_judge(folder, tmp_path):
-    import shutil
-
     copy = shutil.copytree(folder, tmp_path / "copy")
     assert EncoderJudge(str(copy)).engine.identity == EncoderJudge(folder).engine.identity
     config = json.loads((copy / "config.json").read_text())
@@ -148,25 +160,17 @@ def test_half_precision_gives_nearly_the_same_answers_and_is_another_judge(folde
     half = EncoderJudge(Engine(folder, settings={"dtype": "bfloat16"}))
     assert half.engine.identity != EncoderJudge(folder).engine.identity
     assert {weight.dtype for weight in half.engine.load().model.parameters()} == {torch.bfloat16}
-    for target in ("red cat dog tree river", "cat dog " * WINDOW + "red"):
+    for target in (TARGET, "cat dog " * WINDOW + "red"):
         found = half.answer([Ask(asked(word), target) for word in WORDS])[0]
         exact = [math.exp(logprob) for logprob in p_yes(engine, target, *WORDS)]
         assert [verdict.probabilities["yes"] for verdict in found] == pytest.approx(exact, abs=0.05)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float16", None])
-def test_other_precisions_are_refused(folder, dtype):
-    with pytest.raises(ModelError) as refused:
-        EncoderBackend(folder, dtype=dtype)
-    assert str(refused.value) == f"dtype={dtype!r} is not supported by an encoder; use 'float32' or 'bfloat16'."
-
-
-def test_what_does_not_fit_is_unanswered_and_its_neighbours_are_not(folder):
-    score = ChecklistScorer(folder, store=False).score(
-        [ChecklistItem(question="does it mention red ? " * 40), asked("red")], target="red cat"
-    )
-    assert [line.unanswered for line in score.items] == ["too_long", None]
-    assert score.answered == 1
+def test_other_precisions_are_refused(dtype):
+    message = f"^dtype={dtype!r} is not supported by an encoder; use 'float32' or 'bfloat16'.$"
+    with pytest.raises(ModelError, match=message):
+        EncoderBackend("any", dtype=dtype)
 
 
 def test_an_engine_that_breaks_leaves_reads_unanswered_and_out_of_the_store(folder, tmp_path, monkeypatch):
@@ -174,7 +178,7 @@ def test_an_engine_that_breaks_leaves_reads_unanswered_and_out_of_the_store(fold
     judge = EncoderJudge(folder, backend=engine, store=Store(tmp_path / "store.sqlite"))
     monkeypatch.setattr(engine.model, "forward", None)
     monkeypatch.setattr(engine.model.base_model, "forward", _out_of_memory)
-    [verdict] = judge.answer([Ask(asked("red"), "red")])[0]
+    [verdict] = answers(judge, asked("red"))
     assert verdict.unanswered == "backend_error: the encoder failed: out of memory" and verdict.probabilities is None
     assert len(judge.store) == 0
     with pytest.raises(BackendError, match="out of memory"):
@@ -189,13 +193,11 @@ def test_weights_that_give_no_number_give_no_answer(folder):
     engine = EncoderBackend(folder)
     with torch.no_grad():
         engine.model.classifier.bias.fill_(float("nan"))
-    [verdict] = EncoderJudge(folder, backend=engine).answer([Ask(asked("red"), "red")])[0]
+    [verdict] = answers(EncoderJudge(folder, backend=engine), asked("red"))
     assert verdict.unanswered == "not_finite"
 
 
 def test_a_window_without_a_number_is_not_hidden_by_one_with(folder, monkeypatch):
-    from checklist_rewards.backends import encoder
-
     engine = EncoderBackend(folder)
     real = encoder.logits
 
@@ -215,9 +217,8 @@ def test_an_empty_target_is_read(engine):
 
 def test_items_that_are_not_answered_by_yes_or_no_are_refused(folder):
     graded = {"question": "how red is it ?", "options": [{"label": "1", "value": 0}, {"label": "2", "value": 1}]}
-    with pytest.raises(
-        ChecklistError, match="sample 1, item .* it has options, but an encoder only answers yes or no"
-    ):
+    message = "sample 1, item .* it has options, but an encoder only answers yes or no"
+    with pytest.raises(ChecklistError, match=message):
         ChecklistScorer(folder, store=False).score([graded], target="red")
 
 
@@ -240,8 +241,6 @@ def test_it_writes_nothing_and_other_engines_do_not_read_it(folder, engine):
 
 
 def test_a_model_that_is_no_judge_is_refused(tmp_path):
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
-
     base = tiny_bert(tmp_path / "base")
     config = AutoConfig.from_pretrained(base, num_labels=3)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "three")
@@ -258,13 +257,12 @@ def test_an_encoder_that_is_no_bert_is_trained_and_read_in_pairs(tmp_path):
     base = tiny_bert(tmp_path / "base", "electra")
     record = train_encoder(compared(15) + mentions(30), tmp_path / "judge", base=base, training=training)
     engine = EncoderBackend(str(tmp_path / "judge"))
-    assert not {"checklist_layout", "checklist_context"} & set(
-        json.loads((tmp_path / "judge/config.json").read_text())
-    )
+    config = json.loads((tmp_path / "judge/config.json").read_text())
+    assert not {"checklist_layout", "checklist_context"} & set(config)
     assert record["context"] == {}  # such an encoder reads the target and the question only, and its card says so
-    found = p_yes(engine, "red cat dog tree river", *WORDS)
+    found = p_yes(engine, TARGET, *WORDS)
     # Pairs are padded together, which changes no answer.
-    alone = [p_yes(engine, "red cat dog tree river", word)[0] for word in WORDS]
+    alone = [p_yes(engine, TARGET, word)[0] for word in WORDS]
     assert found == pytest.approx(alone, abs=1e-4)
     assert p_yes(engine, "cat dog " * 600 + "red", "red")[0] is not None
 
@@ -282,15 +280,8 @@ def test_a_separator_in_a_text_is_a_text_about_one(tmp_path, kind):
 def test_pairs_are_those_of_the_tokenizer_where_no_text_holds_a_control_string(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(tiny_bert(tmp_path))
     question, target = "does it mention red ?", " ".join(WORDS * 4)
-    expected = tokenizer(
-        question,
-        target,
-        truncation="only_second",
-        max_length=32,
-        stride=8,
-        return_overflowing_tokens=True,
-        return_token_type_ids=True,
-    )
+    cut = {"truncation": "only_second", "max_length": 32, "stride": 8, "return_overflowing_tokens": True}
+    expected = tokenizer(question, target, return_token_type_ids=True, **cut)
     texts = EncoderTexts(tokenizer)
     pairs = list(texts.pairs(*texts.tokens([question, target]), 32))
     assert pairs == list(zip(expected["input_ids"], expected["token_type_ids"], strict=True))
@@ -299,6 +290,84 @@ def test_pairs_are_those_of_the_tokenizer_where_no_text_holds_a_control_string(t
 
 def test_a_budget_does_not_hide_a_cross_encoder():
     limited = Budget(1.0, {"org/encoder": (0, 0)}).limited(Engine("org/encoder", "encoder"))
-    assert limited.backend_name == "encoder" and isinstance(
-        JudgeConfig(model=limited).build(store=False), EncoderJudge
-    )
+    assert limited.backend_name == "encoder"
+    assert isinstance(JudgeConfig(model=limited).build(store=False), EncoderJudge)
+
+
+# --- the reference ---------------------------------------------------------------------------------------------------
+
+
+def accuracy(engine, pairs):
+    found = read_pairs(engine, pairs)
+    return sum((value > 0.5) == (pair.label > 0.5) for pair, value in zip(pairs, found, strict=True)) / len(pairs)
+
+
+def test_one_judge_answers_from_the_reference_and_without_one(engine):
+    pairs = compared(200, seed=1)
+    assert accuracy(engine, pairs) > 0.95
+    # Without the reference the question cannot be answered, and the input does not take its place.
+    assert accuracy(engine, [replace(pair, reference=None) for pair in pairs]) < 0.7
+    swapped = [replace(pair, input=pair.reference, reference=pair.input) for pair in pairs]
+    assert accuracy(engine, swapped) < 0.7
+
+
+def test_the_folder_tells_what_it_was_trained_with(judge, engine):
+    folder, record = judge
+    assert record["context"] == {"input": 200, "reference": 200} and record["pairs"] == 200 + 360
+    with open(f"{folder}/config.json") as file:
+        assert json.load(file)["checklist_context"] == ["input", "reference"]
+    assert EncoderJudge(folder).context == EncoderJudge("any name", backend=engine).context == ("input", "reference")
+    limited = Budget(1.0, {folder: (0, 0)}).limited(Engine(folder))
+    assert EncoderJudge(limited).context == ("input", "reference")
+    reads = [Ask(IT, TARGET, "lamp", word) for word in ("red", "blue")]
+    assert EncoderJudge(limited).answer(reads)[0] == EncoderJudge(folder).answer(reads)[0]
+
+
+def test_an_answer_depends_neither_on_other_questions_nor_on_other_rows(engine):
+    questions = [IT.question, *(f"does it mention {word} ?" for word in ("red", "blue", "lamp"))]
+    groups = [
+        given(TARGET, "red", *questions),
+        given(TARGET, "blue", *questions),
+        given("cat dog " * WINDOW, "lamp " * 200, *questions),
+        ReadGroup(None, TARGET, tuple(questions)),
+    ]
+    together = read(engine, *groups)
+    alone = [read(engine, replace(group, tails=(tail,)))[0] for group in groups for tail in group.tails]
+    assert together == pytest.approx(alone, abs=1e-4)
+    turned = [replace(group, tails=group.tails[::-1]) for group in groups[::-1]]
+    assert read(engine, *turned)[::-1] == pytest.approx(together, abs=1e-4)
+
+
+def test_every_window_of_a_long_target_is_compared_with_the_reference(engine):
+    filler = "cat dog " * WINDOW
+    groups = [given(target, "red") for target in (filler, "red " + filler, filler + "red")]
+    without, early, late = read(engine, *groups)
+    assert min(early, late) > without
+
+
+def test_the_reference_is_part_of_the_key_of_a_stored_answer(folder, tmp_path):
+    reads = [Ask(IT, TARGET, "lamp", word) for word in ("red", "blue", "red")]
+    reads += [Ask(IT, TARGET), Ask(IT, TARGET, "")]
+    first = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
+    found, spent = first.answer(reads)
+    assert (spent.asked, spent.deduplicated) == (3, 2)
+    assert found[0] == found[2] != found[1] and found[3] == found[4]
+    again = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
+    verdicts, spent = again.answer([*reads, Ask(IT, TARGET, "tree", "red"), Ask(IT, TARGET, None, "red")])
+    assert verdicts[:5] == found and (spent.asked, spent.stored) == (2, 3)
+
+
+def test_a_served_row_gives_what_the_call_gives(folder):
+    testclient = pytest.importorskip("fastapi.testclient")
+    pytest.importorskip("httpx")
+    from checklist_rewards.server import build_app
+
+    scorer = ChecklistScorer(folder, store=False)
+    references = ["red", "blue", None]
+    expected = scorer.score_batch([Sample([IT], TARGET, "lamp", reference) for reference in references])
+    rows = [{"checklist": [IT.question], "target": TARGET, "input": "lamp", "reference": word} for word in references]
+    with testclient.TestClient(build_app(scorer)) as client:
+        answer = client.post("/score", json={"samples": rows})
+    served = [score["items"][0]["probabilities"]["yes"] for score in answer.json()["scores"]]
+    assert served == pytest.approx([score.items[0].probabilities["yes"] for score in expected], abs=1e-6)
+    assert served[0] > 0.5 > max(served[1:])

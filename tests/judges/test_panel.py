@@ -4,18 +4,18 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import is_transient
-from checklist_rewards.checklists import Checklist, ChecklistItem, Option
+from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
-from checklist_rewards.judges import Ask, PanelJudge
-from checklist_rewards.judges.panel import combine
+from checklist_rewards.judges import Ask, CascadeJudge, PanelJudge
+from checklist_rewards.judges.panel import combine, margin_of
 from checklist_rewards.scores import Aggregation, Verdict, answer_of, rescore, score_checklist
+from tests.judges.fakes import options
 from tests.judges.voters import DEAD, Absent, Voter, sure
 
 PLAIN = ChecklistItem(question="Is it short?")
 PENALTY = ChecklistItem(question="Is it rude?", weight=-1)
-GRADES = tuple(Option(label=label, value=value) for label, value in (("bad", 0.0), ("fair", 0.5), ("good", 1.0)))
-GRADED = ChecklistItem(question="How clear is it?", options=(*GRADES, Option(label="n/a", na=True)))
-GRADED_PENALTY = ChecklistItem(question="How rude is it?", weight=-2, options=GRADES)
+GRADED = ChecklistItem(question="How clear is it?", options=options(bad=0, fair=0.5, good=1, **{"n/a": None}))
+GRADED_PENALTY = ChecklistItem(question="How rude is it?", weight=-2, options=options(bad=0, fair=0.5, good=1))
 
 
 def said(label: str) -> Verdict:
@@ -29,23 +29,21 @@ def outcome(item, votes, **settings):
 
 
 @pytest.mark.parametrize(
-    ("rule", "p_yes"),
-    [("mean", (0.9 + 0.8 + 0.1) / 3), ("median", 0.8), ("min", 0.1), ("max", 0.9)],
+    ("votes", "settings", "p_yes"),
+    [
+        ([sure(0.9), sure(0.1), sure(0.8)], {"rule": "mean"}, 0.6),
+        ([sure(0.9), sure(0.1), sure(0.8)], {"rule": "median"}, 0.8),
+        ([sure(0.9), sure(0.1), sure(0.8)], {"rule": "min"}, 0.1),
+        ([sure(0.9), sure(0.1), sure(0.8)], {"rule": "max"}, 0.9),
+        # Weights move the mean and nothing else.
+        ([sure(0.9), sure(0.3)], {"weights": [3, 1]}, 0.75),  # (2.7 + .3) / 4
+        ([sure(0.9), sure(0.3)], {"rule": "median", "weights": [3, 1]}, 0.6),
+        ([said("yes"), sure(0.4)], {}, 0.7),  # a judge without probabilities counts as certain
+    ],
 )
-def test_soft_rules_of_three(rule, p_yes):
-    verdict = combine(PLAIN, [sure(0.9), sure(0.1), sure(0.8)], rule=rule)
-    assert verdict.probabilities["yes"] == pytest.approx(p_yes)
-    assert sum(verdict.probabilities.values()) == pytest.approx(1)
-
-
-def test_weights_move_the_mean_and_nothing_else_moves_with_them():
-    votes = [sure(0.9), sure(0.3)]
-    assert combine(PLAIN, votes, weights=[3, 1]).probabilities["yes"] == pytest.approx(0.75)  # (2.7 + .3) / 4
-    assert combine(PLAIN, votes, rule="median", weights=[3, 1]).probabilities["yes"] == pytest.approx(0.6)
-
-
-def test_a_judge_without_probabilities_counts_as_certain():
-    assert combine(PLAIN, [said("yes"), sure(0.4)]).probabilities["yes"] == pytest.approx(0.7)
+def test_soft_rules(votes, settings, p_yes):
+    verdict = combine(PLAIN, votes, **settings)
+    assert verdict.probabilities == {"yes": pytest.approx(p_yes), "no": pytest.approx(1 - p_yes)}
 
 
 OUTCOMES = [
@@ -99,12 +97,10 @@ def test_the_probabilities_of_a_vote_are_the_shares_of_the_judges(rule, yes):
     assert verdict.method == "votes" and len(verdict.votes) == 3
 
 
-@pytest.mark.parametrize(
-    ("rule", "item", "refused"), [("any", GRADED, True), ("any", PLAIN, False), ("mean", GRADED, False)]
-)
-def test_only_the_rule_any_refuses_options(rule, item, refused):
+@pytest.mark.parametrize(("rule", "item"), [("any", PLAIN), ("mean", GRADED), ("any", GRADED)])
+def test_only_the_rule_any_refuses_options(rule, item):
     panel = PanelJudge([Voter(sure(0.9)), Voter(sure(0.8))], rule=rule)
-    if refused:
+    if (rule, item) == ("any", GRADED):
         with pytest.raises(ChecklistError, match="row 3: item .* has options, but the rule any supports"):
             panel.check_item(item, "row 3")
     else:
@@ -128,23 +124,19 @@ def test_dead_judges_never_vote(rule):
 
 
 @pytest.mark.parametrize(
-    ("failures", "reason", "transient"),
+    ("failures", "quorum", "reason", "transient"),
     [
-        (["timeout", "too_long"], "quorum: timeout: 1 of 3 judges answered", True),
-        (["too_long", "backend_error: status 500"], "quorum: backend_error: 1 of 3 judges answered", True),
-        (["quorum: timeout: 0 of 2 judges answered", "off_label"], "quorum: timeout: 1 of 3 judges answered", True),
-        (["too_long", "off_label"], "quorum: 1 of 3 judges answered", False),
+        (["timeout", "too_long"], 0.6, "timeout: ", True),
+        (["too_long", "backend_error: status 500"], 0.6, "backend_error: ", True),
+        (["quorum: timeout: 0 of 2 judges answered", "off_label"], 0.6, "timeout: ", True),
+        (["too_long", "off_label"], 0.6, "", False),
+        (["timeout", "too_long"], 1, "", False),  # permanent failures rule it out
     ],
 )
-def test_a_quorum_is_asked_for_again_where_that_may_help(failures, reason, transient):
+def test_a_quorum_is_asked_for_again_where_that_may_help(failures, quorum, reason, transient):
     votes = [said("yes"), *(Verdict(unanswered=failure) for failure in failures)]
-    found = combine(PLAIN, votes, quorum=0.6).unanswered
-    assert (found, is_transient(found)) == (reason, transient)
-
-
-def test_a_quorum_that_permanent_failures_rule_out_is_not():
-    votes = [said("yes"), Verdict(unanswered="timeout"), Verdict(unanswered="too_long")]
-    assert not is_transient(combine(PLAIN, votes, quorum=1).unanswered)
+    found = combine(PLAIN, votes, quorum=quorum).unanswered
+    assert (found, is_transient(found)) == (f"quorum: {reason}1 of 3 judges answered", transient)
 
 
 def test_a_reward_asks_a_panel_again_that_lost_its_quorum():
@@ -159,11 +151,8 @@ def test_a_judge_without_a_server_is_a_failure_while_there_is_a_quorum(caplog):
     panel = PanelJudge([Voter(sure(0.9), "a"), Absent("b"), Voter(sure(0.8), "c")])
     [score] = ChecklistScorer(judge=panel).score_batch([Sample([PLAIN, PENALTY], "text")], progress=seen.append)
     assert score.items[0].confidence == pytest.approx(0.85)
-    assert [vote.unanswered for vote in score.items[0].votes] == [
-        None,
-        "backend_error: no server answers for b",
-        None,
-    ]
+    reasons = [vote.unanswered for vote in score.items[0].votes]
+    assert reasons == [None, "backend_error: no server answers for b", None]
     assert "continuing without the judge b" in caplog.text and sum(seen) == 2 and min(seen) >= 0
 
 
@@ -178,24 +167,18 @@ def test_without_a_quorum_it_is_an_error(settings):
 def test_votes_and_agreement_are_in_the_score_and_survive_a_rescore():
     checklist = Checklist.parse([PLAIN, "Is it kind?"])
     judges = [Voter(sure(0.9), "a"), Voter(sure(0.2), "b"), Voter(lambda read: DEAD, "c")]
-    score = ChecklistScorer(judge=PanelJudge(judges)).score(checklist, "text")
+    panel = PanelJudge(judges)
+    score = ChecklistScorer(judge=panel).score(checklist, "text")
     line = score.items[0]
+    assert line.judge == panel.name == "mean of a, b, c"
     assert [vote.answer for vote in line.votes] == ["yes", "no", None]
     assert line.votes[2].unanswered == "backend_error: gone"
     assert (line.answer, line.agreement) == ("no", 0.5)  # .55 is under the threshold; one of two agrees
     again = rescore(checklist, score, Aggregation(threshold=0.5))
     assert (again.items[0].answer, again.items[0].agreement) == ("yes", 0.5)
     assert again.items[0].votes == line.votes
-
-
-def test_a_verdict_carries_the_name_of_its_panel():
-    panel = PanelJudge([Voter(sure(0.9), "a"), Voter(sure(0.2), "b")], rule="median")
-    assert [verdict.judge for verdict in panel.answer([Ask(PLAIN, "text")])[0]] == [panel.name] == ["median of a, b"]
-
-
-def test_a_lone_judge_has_no_agreement():
-    score = score_checklist(Checklist.parse(["Is it?"]), [sure(0.9)])
-    assert (score.items[0].votes, score.items[0].agreement) == (None, None)
+    alone = score_checklist(Checklist.parse(["Is it?"]), [sure(0.9)]).items[0]
+    assert (alone.votes, alone.agreement) == (None, None)
 
 
 def test_progress_counts_each_read_once():
@@ -227,3 +210,72 @@ def test_one_judge_is_no_panel():
     for judges in ([judge], [judge, judge]):
         with pytest.raises(SampleError, match="two or more different judges"):
             PanelJudge(judges)
+
+
+# --- cascades: what a cheap judge is unsure of goes on ---------------------------------------------------------------
+
+
+CHECKLIST = ["Is it sure?", "Is it unsure?", "Is it lost?"]
+
+
+def cheap(read):
+    return {"Is it sure?": sure(0.95), "Is it unsure?": sure(0.55), "Is it lost?": DEAD}[read.item.question]
+
+
+def judged(*judges, **settings):
+    """The lines of the checklist."""
+    cascade = CascadeJudge([judge if isinstance(judge, Voter) else Voter(judge) for judge in judges], **settings)
+    return ChecklistScorer(judge=cascade, min_answered=0).score(CHECKLIST, "text").items
+
+
+def test_only_the_unsure_and_the_unanswered_go_on():
+    strong = Voter(sure(0.1), "strong")
+    one, two, three = judged(cheap, strong)
+    assert [read.item.question for read in strong.asked] == CHECKLIST[1:]
+    assert [line.answer for line in (one, two, three)] == ["yes", "no", "no"] and one.votes is None
+    assert [vote.answer for vote in two.votes] == ["no", "no"]
+    assert [vote.unanswered for vote in three.votes] == [DEAD.unanswered, None]
+
+
+@pytest.mark.parametrize(
+    ("first", "settings", "asked"),
+    [
+        (cheap, {"margin": 0}, CHECKLIST[2:]),
+        (sure(0.99, mass=0.6), {"mass": 0.9}, CHECKLIST),
+        (Verdict(answer="no"), {}, []),  # a word is sure
+    ],
+)
+def test_margin_and_mass_decide_what_goes_on(first, settings, asked):
+    strong = Voter(sure(0.9))
+    judged(first, strong, **settings)
+    assert [read.item.question for read in strong.asked] == asked
+
+
+def test_where_a_judge_fails_the_others_answer_unless_none_is_left():
+    sure_, unsure, lost = judged(cheap, DEAD)
+    assert unsure.probabilities["yes"] == pytest.approx(0.55) and lost.unanswered == DEAD.unanswered
+    assert [line.answer for line in judged(cheap, Absent())] == ["yes", "no", None]
+    assert [line.answer for line in judged(Absent(), sure(0.9))] == ["yes", "yes", "yes"]
+    with pytest.raises(NoServerError, match="no server answers for one"):
+        judged(Absent("one"), Absent())
+
+
+def test_three_stages_and_the_progress_of_each_read_once():
+    seen: list[int] = []
+    last = Voter(sure(0.9), "last")
+    scorer = ChecklistScorer(judge=CascadeJudge([Voter(cheap), Voter(sure(0.6)), last]))
+    scorer.score_batch([Sample(CHECKLIST, "text")], progress=seen.append)
+    assert len(last.asked) == 2 and seen == [1, 0, 2]
+    assert scorer.receipt.reads == 3 + 2 + 2
+
+
+def test_the_margin_of_options_is_between_the_best_two():
+    assert margin_of(Verdict({"a": 0.5, "b": 0.3, "c": 0.2})) == pytest.approx(0.2)
+    assert margin_of(sure(0.2)) == pytest.approx(0.6)
+    assert margin_of(Verdict(answer="yes")) is None
+
+
+@pytest.mark.parametrize("settings", [{"margin": 1.5}, {"mass": -0.1}])
+def test_settings_of_a_cascade_are_refused(settings):
+    with pytest.raises(SampleError, match="a number from 0 to 1"):
+        CascadeJudge([Voter(DEAD), Voter(DEAD)], **settings)

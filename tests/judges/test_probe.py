@@ -34,14 +34,33 @@ def test_the_items_about_form_are_true_by_code():
         assert constraint.holds(item.target) is item.holds
 
 
+def judged(rule=truth, replies=("yes",), mass=1.0, **settings):
+    """What the probe of an engine reports."""
+    return probe("fake", backend=FakeBackend(rule, mass=mass, replies=replies), **settings)
+
+
+class Speaks(FakeBackend):
+    """Gives one reply to everything, or breaks with an error."""
+
+    def __init__(self, said, rule=truth, **settings):
+        super().__init__(rule, **settings)
+        self.said = said
+
+    def generate(self, prompts, sampling, arrived=None):
+        if isinstance(self.said, Exception):
+            raise self.said
+        return [[self.said] for _ in prompts]
+
+
 def test_a_judge_that_knows_passes():
-    report = probe("fake", backend=FakeBackend(truth, mass=0.95, replies=["Yes."]))
+    backend = FakeBackend(truth, mass=0.95, replies=["Yes."])
+    report = probe("fake", backend=backend)
     assert report.refusal is None and report.require() is report
-    assert report.accuracy == 1.0 and report.margin == pytest.approx(0.8)
-    assert (report.yes_mean, report.no_mean) == (pytest.approx(0.9), pytest.approx(0.1))
-    assert report.mass == pytest.approx(0.95)
-    assert report.label_first == 12
+    assert report.accuracy == 1.0 and report.margin == pytest.approx(0.8) and report.mass == pytest.approx(0.95)
+    assert (report.yes_mean, report.no_mean) == (pytest.approx(0.9), pytest.approx(0.1)) and report.label_first == 12
     assert report.labels is None and report.tail is None and report.thinking is None  # this backend has no tokenizer
+    probe("fake", backend=backend)
+    assert len(backend.asked) == 24  # the engine is asked and never the store
 
 
 @pytest.mark.parametrize(("model", "items"), [("english", CONTENT_ITEMS), ("smollm2", PROBE_ITEMS)])
@@ -52,42 +71,36 @@ def test_a_judge_of_content_is_asked_about_content(model, items):
 
 @pytest.mark.parametrize("answer", [lambda p, t: 0.99, lambda p, t: 0.01, lambda p, t: 1 - truth(p, t)])
 def test_a_judge_that_cannot_separate_is_refused(answer):
-    report = probe("fake", backend=FakeBackend(answer, replies=["yes"]))
+    report = judged(answer)
     assert report.margin <= 0
     with pytest.raises(ModelError, match="cannot tell yes from no: .* at least 0.30"):
         report.require()
 
 
 def test_the_margin_is_the_users_choice():
-    backend = FakeBackend(lambda p, t: 0.55 + 0.1 * (truth(p, t) > 0.5), replies=["yes"])
-    assert probe("fake", backend=backend).refusal is not None
-    assert probe("fake", backend=backend, margin=0.05).refusal is None
+    def hardly(prefix, tail):
+        return 0.55 + 0.1 * (truth(prefix, tail) > 0.5)
+
+    assert judged(hardly).refusal is not None and judged(hardly, margin=0.05).refusal is None
 
 
 def test_a_judge_that_says_something_else_is_refused_with_its_mass_and_what_it_says():
-    report = probe("fake", backend=FakeBackend(truth, mass=0.03, replies=["The answer is yes."]))
+    report = judged(mass=0.03, replies=["The answer is yes."])
     assert report.answered == 0 and report.accuracy == 0.0 and report.margin is None
     assert "off_label" in report.refusal and "3.0%" in report.refusal and "'The answer is yes.'" in report.refusal
     assert {line.label_at for line in report.lines} == {4} and report.label_first == 0
-
-
-def test_an_open_thinking_block_is_named():
-    report = probe("fake", backend=FakeBackend(truth, mass=0.01, replies=["<think>\nDoes it mention"]))
-    assert report.thinking == "open" and "thinking off" in report.refusal
+    thinks = judged(mass=0.01, replies=["<think>\nDoes it mention"])
+    assert thinks.thinking == "open" and "thinking off" in thinks.refusal
 
 
 @pytest.mark.parametrize(("finish", "thought"), [("stop", "Yes."), ("length", "Okay, the question is whether")])
 def test_a_reasoning_parser_that_takes_the_replies_is_named(finish, thought):
-    class Parsed(FakeBackend):
-        def generate(self, prompts, sampling, arrived=None):
-            return [[Reply(None, finish, thought=thought)] for _ in prompts]
-
-    report = probe("fake", backend=Parsed(truth))
+    reply = Reply(None, finish, thought=thought)
+    report = probe("fake", backend=Speaks(reply))
     assert report.refusal is None and (report.taken, report.label_first) == (12, 0)
     assert "12 of 12 replies" in report.advice and "--reasoning-parser" in report.advice
-    refused = probe("fake", backend=Parsed(truth, mass=0.01))
-    assert report.advice in refused.refusal
-    assert probe("fake", backend=FakeBackend(truth, replies=["Yes."])).advice is None
+    assert report.advice in probe("fake", backend=Speaks(reply, mass=0.01)).refusal
+    assert judged(replies=["Yes."]).advice is None
 
 
 def test_a_served_judge_behind_a_reasoning_parser_is_found():
@@ -101,20 +114,16 @@ def test_a_served_judge_behind_a_reasoning_parser_is_found():
 
 
 def test_a_judge_that_only_reads_is_a_judge():
-    class ReadsOnly(FakeBackend):
-        def generate(self, prompts, sampling, arrived=None):
-            raise BackendError("no generation here")
-
-    report = probe("fake", backend=ReadsOnly(truth))
+    report = probe("fake", backend=Speaks(BackendError("no generation here")))
     assert report.refusal is None and report.lines[0].opening is None
 
 
 def test_an_encoder_is_asked_the_questions_and_writes_nothing():
-    class Encoder(FakeBackend):
+    class Encoder(Speaks):
         name, writes = "encoder", False
 
-        def generate(self, prompts, sampling, arrived=None):
-            raise AssertionError("an encoder was asked to write")
+        def __init__(self, rule):
+            super().__init__(AssertionError("an encoder was asked to write"), rule)
 
     backend = Encoder(lambda target, question: 0.9 if (target, question) in holds else 0.1)
     holds = {(item.target, item.question) for item in PROBE_ITEMS if item.holds}
@@ -124,33 +133,25 @@ def test_an_encoder_is_asked_the_questions_and_writes_nothing():
     assert {line.opening for line in report.lines} == {None} and report.tail is None and report.thinking is None
     told = probe("fake", backend=Encoder(lambda target, question: 0.5)).refusal
     assert told.endswith("only what it was trained on: compare it with labels of such questions by `agree`.")
-    with pytest.raises(SampleError, match="prompt='judges/item' has no effect with the cross-encoder fake"):
-        probe("fake", backend=backend, prompt="judges/item")
-    with pytest.raises(SampleError, match="mass_floor=0.1 has no effect"):
-        probe("fake", backend=backend, mass_floor=0.1)
+    for settings, named in (
+        ({"prompt": "judges/item"}, "prompt='judges/item'"),
+        ({"mass_floor": 0.1}, "mass_floor=0.1"),
+    ):
+        with pytest.raises(SampleError, match=f"{named} has no effect with the cross-encoder fake"):
+            probe("fake", backend=backend, **settings)
 
 
 def test_labels_tail_and_thinking_are_read_off_the_tokenizer(pocket):
-    class Local(FakeBackend):
-        tokens = pocket.tokens
-
-    report = probe("fake", backend=Local(truth, replies=["yes"]))
+    local = FakeBackend(truth, replies=["yes"])
+    local.tokens = pocket.tokens
+    report = probe("fake", backend=local)
     assert {form.strip().casefold() for form in report.labels["yes"]} == {"yes"}
     assert report.tail.startswith(PROBE_ITEMS[0].question) and report.thinking == "none"
-
-    class Thinks(FakeBackend):
-        tokens = ChatTokenizer(pocket.tokens.tokenizer.__class__.from_pretrained(pocket.tokens.tokenizer.name_or_path))
-
-    Thinks.tokens.tokenizer.chat_template = "{{ messages[-1]['content'] }}\nassistant: <think>\n"
-    report = probe("fake", backend=Thinks(truth, replies=["yes"]))
+    tokenizer = pocket.tokens.tokenizer
+    local.tokens = ChatTokenizer(type(tokenizer).from_pretrained(tokenizer.name_or_path))
+    local.tokens.tokenizer.chat_template = "{{ messages[-1]['content'] }}\nassistant: <think>\n"
+    report = probe("fake", backend=local)
     assert report.thinking == "closed" and report.tail.rstrip().endswith("</think>")
-
-
-def test_the_engine_is_asked_and_never_the_store():
-    backend = FakeBackend(truth, replies=["yes"])
-    probe("fake", backend=backend)
-    probe("fake", backend=backend)
-    assert len(backend.asked) == 24
 
 
 def test_the_pocket_judge_passes(pocket):
@@ -166,16 +167,12 @@ def test_a_judge_that_answers_with_words_is_measured_by_them(right, refused):
 
         def read(self, groups, labels):
             _, usage = super().read(groups, labels)
-            answers = []
-            for group in groups:
-                for tail in group.tails:
-                    [place] = [
-                        n
-                        for n, item in enumerate(PROBE_ITEMS)
-                        if item.question in tail and f"\n{item.target}\n" in group.prefix
-                    ]
-                    answers.append("yes" if PROBE_ITEMS[place].holds == (place < right) else "no")
+            answers = [self._word(group.prefix, tail) for group in groups for tail in group.tails]
             return [Answer(label=answer) for answer in answers], usage
+
+        def _word(self, prefix, tail):
+            place = next(n for n, i in enumerate(PROBE_ITEMS) if i.question in tail and f"\n{i.target}\n" in prefix)
+            return "yes" if PROBE_ITEMS[place].holds == (place < right) else "no"
 
     report = probe("fake", backend=Words(truth, replies=["yes"]))
     assert (report.accuracy, report.words, report.answered) == (right / 12, 12, 12)

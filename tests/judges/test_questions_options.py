@@ -7,33 +7,31 @@ from statistics import fmean
 
 import pytest
 
-from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Option, Sample
+from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Sample
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Ask, BatchJudge, LogprobJudge, ReasonedJudge
-from checklist_rewards.judges.questions import in_order
+from checklist_rewards.judges.questions import in_order, leading_label, named
 from checklist_rewards.scores import Verdict, answer_of
 from checklist_rewards.scores.scales import ordinal_scale, with_abstention
-from tests.judges.fakes import Lettered, Script
-
-
-def options(**values: float | None) -> tuple[Option, ...]:
-    return tuple(Option(label=label, value=value, na=value is None) for label, value in values.items())
-
+from tests.judges.fakes import SHORT, Lettered, Script, answers, options
 
 CLEAR = ChecklistItem(question="How clear is it?", options=options(murky=0, fair=0.4, clear=0.5, lucid=1))
 TARGETS = [f"Text number {number}." for number in range(1000)]
+
+
+def scored(backend, targets=TARGETS, **settings):
+    scorer = ChecklistScorer(backend=backend, store=False, **settings)
+    return scorer.score_batch([Sample(Checklist(items=(CLEAR,)), target) for target in targets])
 
 
 # --- the place of an option ------------------------------------------------------------------------------------------
 
 
 def test_a_judge_that_always_says_a_gives_the_mean_of_the_options_over_targets():
-    scorer = ChecklistScorer(backend=Lettered(lambda shown: {"A": 1.0}), store=False)
-    scores = scorer.score_batch([Sample(Checklist(items=(CLEAR,)), target) for target in TARGETS])
-    soft = [score.expected_score for score in scores]
+    scores = scored(Lettered(lambda shown: {"A": 1.0}))
     # The options' mean is 0.475 and their standard deviation 0.356, so the mean of 1000 has an error of 0.0113.
-    assert fmean(soft) == pytest.approx(0.475, abs=4 * 0.0113)
+    assert fmean(score.expected_score for score in scores) == pytest.approx(0.475, abs=4 * 0.0113)
     chosen = Counter(score.items[0].answer for score in scores)
     assert all(count == pytest.approx(250, abs=4 * math.sqrt(1000 * 0.25 * 0.75)) for count in chosen.values())
     assert len(chosen) == 4
@@ -47,17 +45,13 @@ def first_listed(messages) -> str:
 
 @pytest.mark.parametrize("settings", [{"capture_reasoning": True}, {"mode": "batch"}])
 def test_so_does_a_judge_that_writes_and_always_names_what_stands_first(settings):
-    scorer = ChecklistScorer(backend=Script(first_listed), store=False, metric="weighted", **settings)
-    scores = scorer.score_batch([Sample(Checklist(items=(CLEAR,)), target) for target in TARGETS])
+    scores = scored(Script(first_listed), metric="weighted", **settings)
     assert fmean(score.primary_score for score in scores) == pytest.approx(0.475, abs=4 * 0.0113)
 
 
 def test_a_judge_that_knows_is_not_disturbed_by_the_order():
-    scorer = ChecklistScorer(
-        backend=Lettered(lambda shown: {letter: float(label == "fair") for letter, label in shown.items()}),
-        store=False,
-    )
-    scores = scorer.score_batch([Sample(Checklist(items=(CLEAR,)), target) for target in TARGETS[:50]])
+    knows = Lettered(lambda shown: {letter: float(label == "fair") for letter, label in shown.items()})
+    scores = scored(knows, TARGETS[:50])
     assert {score.items[0].answer for score in scores} == {"fair"}
     assert all(score.expected_score == pytest.approx(0.4) for score in scores)
 
@@ -69,21 +63,27 @@ def test_the_order_depends_on_question_target_and_judge_and_on_nothing_else():
     for target in TARGETS[:20]:
         assert in_order(backwards, target, "judge") == in_order(CLEAR, target, "judge")
     other_question = ChecklistItem(question="How clear?", options=CLEAR.options)
-    for differ in (
-        lambda target: in_order(CLEAR, target, "another judge"),
-        lambda target: in_order(other_question, target, "judge"),
-    ):
-        assert any(differ(target) != in_order(CLEAR, target, "judge") for target in TARGETS[:20])
+    for item, judge in ((CLEAR, "another judge"), (other_question, "judge")):
+        assert any(in_order(item, target, judge) != in_order(CLEAR, target, "judge") for target in TARGETS[:20])
+
+
+def orders(item, targets=TARGETS, **settings):
+    return {in_order(item, target, "judge", **settings) for target in targets}
 
 
 def test_grades_keep_their_order_unless_they_are_read_by_letters():
-    grades = ChecklistItem(question="How clear is it?", options=options(**{"10": 0, "20": 0.3, "30": 0.6, "40": 1}))
-    as_numbers = {in_order(grades, target, "judge") for target in TARGETS[:200]}
-    assert as_numbers == {("10", "20", "30", "40")}
-    lettered = [in_order(grades, target, "judge", lettered=True) for target in TARGETS[:200]]
-    assert {labels[0] for labels in lettered} == {"10", "20", "30", "40"} and len(set(lettered)) == math.factorial(4)
-    single = ChecklistItem(question="How clear is it?", options=options(**{"1": 0, "2": 1}))
-    assert {in_order(single, target, "judge", lettered=True) for target in TARGETS[:50]} == {("1", "2")}
+    grades = ChecklistItem(question="q?", options=options(**{"10": 0, "20": 0.3, "30": 0.6, "40": 1}))
+    assert orders(grades, TARGETS[:200]) == {("10", "20", "30", "40")}
+    lettered = orders(grades, TARGETS[:200], lettered=True)
+    assert {labels[0] for labels in lettered} == {"10", "20", "30", "40"} and len(lettered) == math.factorial(4)
+    single = ChecklistItem(question="q?", options=options(**{"1": 0, "2": 1}))
+    assert orders(single, TARGETS[:50], lettered=True) == {("1", "2")}
+    for steps in (10, 101):
+        item = ChecklistItem(question="q?", options=ordinal_scale(steps))
+        assert orders(item, ["Hi."]) == {tuple(item.values)}
+    mixed = with_abstention([ChecklistItem(question="q?", options=ordinal_scale(5))]).items[0]
+    assert orders(mixed, ["Hi."]) == {tuple(mixed.values)}  # in words
+    assert len(orders(mixed, lettered=True)) > 500  # as letters
 
 
 def test_the_order_is_part_of_the_question_and_the_prefix_stays_shared():
@@ -95,32 +95,22 @@ def test_the_order_is_part_of_the_question_and_the_prefix_stays_shared():
     assert all("murky" in tail for _, tail in backend.asked)
 
 
-def test_another_judge_or_another_order_is_another_read_and_the_same_one_is_stored(tmp_path):
-    store = Store(tmp_path / "s")
+def test_another_order_is_another_read_and_another_value_is_not(tmp_path):
+    def asked(backend, item, targets):
+        judge = LogprobJudge("one", backend=backend, store=Store(tmp_path / "s"))
+        return judge.answer([Ask(item, target) for target in targets])[0]
+
     first = Lettered(lambda shown: {letter: 0.7 if label == "lucid" else 0.1 for letter, label in shown.items()})
-    verdicts = LogprobJudge("one", backend=first, store=store).answer([Ask(CLEAR, target) for target in TARGETS[:9]])[
-        0
-    ]
+    verdicts = asked(first, CLEAR, TARGETS[:9])
     again = Lettered(lambda shown: {"A": 1.0})
-    assert LogprobJudge("one", backend=again, store=store).answer([Ask(CLEAR, t) for t in TARGETS[:9]])[0] == verdicts
-    assert again.asked == []
-    revalued = ChecklistItem(question=CLEAR.question, options=options(murky=1, fair=0, clear=0, lucid=0))
-    LogprobJudge("one", backend=again, store=store).answer([Ask(revalued, TARGETS[0])])
+    assert asked(again, CLEAR, TARGETS[:9]) == verdicts
+    asked(
+        again, ChecklistItem(question=CLEAR.question, options=options(murky=1, fair=0, clear=0, lucid=0)), TARGETS[:1]
+    )
     assert again.asked == []  # values change what an answer is worth, not what was asked
     renamed = ChecklistItem(question=CLEAR.question, options=options(murky=0, fair=0.4, clear=0.5, bright=1))
-    LogprobJudge("one", backend=again, store=store).answer([Ask(renamed, TARGETS[0])])
+    asked(again, renamed, TARGETS[:1])
     assert len(again.asked) == 1
-
-
-def test_grades_that_are_what_is_answered_keep_their_order():
-    for item in (
-        ChecklistItem(question="q?", options=ordinal_scale(10)),
-        ChecklistItem(question="q?", options=ordinal_scale(101)),
-    ):
-        assert in_order(item, "Hi.", "judge") == tuple(item.values)
-    mixed = with_abstention([ChecklistItem(question="q?", options=ordinal_scale(5))]).items[0]
-    assert in_order(mixed, "Hi.", "judge") == tuple(mixed.values)  # in words
-    assert len({in_order(mixed, target, "judge", lettered=True) for target in TARGETS}) > 500  # as letters
 
 
 def test_a_judge_that_writes_is_shown_the_same_order_and_answers_by_the_label():
@@ -152,8 +142,7 @@ def test_a_judge_of_whole_checklists_is_shown_it_too():
 def test_labels_with_commas_are_listed_line_by_line():
     item = ChecklistItem(question="q?", options=options(**{"yes, all of it": 1, "no": 0}))
     backend = Script([json.dumps({"reasoning": "so", "answer": "yes, all of it"})])
-    [verdict] = ReasonedJudge(backend=backend).answer([Ask(item, "Hi.")])[0]
-    assert verdict.answer == "yes, all of it"
+    assert answers(ReasonedJudge(backend=backend), item)[0].answer == "yes, all of it"
     assert "\n- yes, all of it" in backend.prompts[0][-1]["content"]
 
 
@@ -241,20 +230,65 @@ def test_an_abstention_counts_by_its_strategy_in_every_mode(mode, abstention, po
         assert score.lower == score.upper == score.primary_score
 
 
-@pytest.mark.parametrize("mode", ["reasoned", "batch"])
-def test_where_an_item_allows_none_an_abstention_is_no_answer(mode):
-    said = {
-        "reasoned": json.dumps({"reasoning": "so", "answer": "cannot assess"}),
-        "batch": json.dumps({"answers": [{"index": 1, "answer": "cannot assess"}]}),
-    }[mode]
-    options = {"capture_reasoning": True} if mode == "reasoned" else {"mode": "batch"}
-    scorer = ChecklistScorer(backend=Script(lambda messages: said), store=False, abstention="fail", **options)
-    score = scorer.score([PLAIN], "Hi.")
+@pytest.mark.parametrize(
+    ("settings", "reply"),
+    [
+        ({"capture_reasoning": True}, {"reasoning": "so", "answer": "cannot assess"}),
+        ({"mode": "batch"}, {"answers": [{"index": 1, "answer": "cannot assess"}]}),
+    ],
+)
+def test_where_an_item_allows_none_an_abstention_is_no_answer(settings, reply):
+    backend = Script(lambda messages: json.dumps(reply))
+    score = ChecklistScorer(backend=backend, store=False, abstention="fail", **settings).score([PLAIN], "Hi.")
     assert score.items[0].unanswered.startswith("unparsable") and score.primary_score is None
 
 
 def test_an_unknown_abstention_strategy_is_refused():
-    with pytest.raises(
-        SampleError, match="abstention='forgive' is not known; allowed: 'skip', 'zero', 'partial', 'fa"
-    ):
+    message = "abstention='forgive' is not known; allowed: 'skip', 'zero', 'partial', 'fa"
+    with pytest.raises(SampleError, match=message):
         ChecklistScorer(abstention="forgive", store=False)
+
+
+# --- which label the words of a judge name, without guessing ---------------------------------------------------------
+
+
+STEPS = ChecklistItem(question="How short?", options=ordinal_scale(101))
+KIND = ChecklistItem(question="Tone?", options=options(not_kind=0, kind=1, cannot_assess=None))
+CASE = ChecklistItem(question="a?", options=options(a=0, A=1))
+
+
+@pytest.mark.parametrize(
+    ("item", "label", "given"),
+    [
+        (SHORT, "yes", ["yes", "Yes", "true"]),
+        (SHORT, "no", [" **NO**. ", False]),
+        (SHORT, None, ["N/A", "maybe", "yes and no", "", None, 1, ["yes"], 10**400]),
+        (STEPS, "85", [85, 85.0]),
+        (STEPS, "100", ["100"]),
+        (STEPS, None, ["101", True]),
+        (KIND, "not_kind", ["Not kind"]),
+        (KIND, "cannot_assess", ["N/A", "cannot assess"]),
+        (KIND, None, ["true"]),
+        (CASE, "a", ["a"]),
+        (CASE, "A", ["A"]),
+        (CASE, None, [" A."]),
+    ],
+)
+def test_a_json_answer_names_a_label_or_none(item, label, given):
+    assert [named(answer, item) for answer in given] == [label] * len(given)
+
+
+@pytest.mark.parametrize(
+    ("item", "label", "replies"),
+    [
+        (SHORT, "yes", ["Yes.", "Answer: **yes**"]),
+        (SHORT, "no", ["No. It does not say yes.", "The answer is no.", "<think>No, wait ... yes?</think>\nno"]),
+        (SHORT, None, ["<think>it says yes", "Yes and no", "Yesterday it was short.", "The response is short."]),
+        (STEPS, "10", ["10"]),
+        (STEPS, "85", ["85: nearly perfect"]),
+        (STEPS, None, ["1.5"]),
+        (KIND, "kind", ["kind\nIt thanks the reader."]),
+    ],
+)
+def test_a_free_reply_says_the_label_it_begins_with(item, label, replies):
+    assert [leading_label(reply, item) for reply in replies] == [label] * len(replies)

@@ -3,9 +3,11 @@
 import json
 import pickle
 import sys
-import threading
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import ModuleType
 
 import pytest
@@ -14,6 +16,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
+from PIL import Image as Pillow
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine, Sampling, choose_backend
@@ -24,18 +27,16 @@ from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.images import image_of
-from checklist_rewards.judges import PanelJudge, RemoteJudge
+from checklist_rewards.judges import LogprobJudge, PanelJudge, RemoteJudge
 from checklist_rewards.judges.remote import ROWS, RewardServer
 from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.server import build_app
-from tests.conftest import HANG
+from checklist_rewards.server import build_app, rows
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Labels, Script
-from tests.rewards.integrations.test_queue import Held, knows
-from tests.serving import serving
+from tests.rewards.integrations.test_queue import knows
+from tests.serving import serving as served
 from tests.test_images import Seeing
-from tests.waiting import until
 
 CHECKLIST = [
     "Is red?",
@@ -59,9 +60,24 @@ def remote(url: str, store: Store | bool = False, **settings) -> ChecklistScorer
     return ChecklistScorer(backend=RewardServer(url, **FAST, **settings), store=store)
 
 
+def red(*numbers: int) -> list[Sample]:
+    return [Sample(["Is red?"], f"red {number}") for number in numbers]
+
+
+@contextmanager
+def serving(app) -> Iterator[str]:
+    """The address of an app, or of a scorer, while the block runs."""
+    with served(build_app(app) if isinstance(app, ChecklistScorer) else app) as address:
+        yield address
+
+
+def picture(colour: str | tuple[int, ...]):
+    return Pillow.new("RGB", (9, 9), colour)
+
+
 @pytest.fixture(scope="module")
 def url():
-    with serving(build_app(colours())) as address:
+    with serving(colours()) as address:
         yield address
 
 
@@ -69,8 +85,7 @@ def url():
 def test_every_verdict_and_every_number_is_that_of_the_scorer_that_is_served(url, metric):
     settings = dict(metric=metric, threshold=0.95, min_answered=0.2)
     here = ChecklistScorer(backend=FakeBackend(knows, fails=boom, chunk_reads=1), store=False, **settings)
-    there = ChecklistScorer(backend="remote", base_url=url, store=False, **settings)
-    scores = there.score_batch(SAMPLES)
+    scores = ChecklistScorer(backend="remote", base_url=url, store=False, **settings).score_batch(SAMPLES)
     assert scores == here.score_batch(SAMPLES)
     assert scores[3].items[0].unanswered.startswith("backend_error")
     assert scores[0].items[0].probabilities == pytest.approx({"yes": 0.9, "no": 0.1})
@@ -102,50 +117,42 @@ def test_a_target_without_an_answer_is_not_sent(url):
     assert (unscored.primary_score, unscored.state, unscored.no_answer) == (None, "empty", True)
 
 
+HOW_RED = [("a lot", {"value": 1}), ("not at all", {"value": 0}), ("none", {"na": True})]
+OPTIONS = {"question": "How red is it?", "options": [{"label": label} | value for label, value in HOW_RED]}
+
+
 def test_options_and_mass_come_through():
-    item = {
-        "question": "How red is it?",
-        "options": [
-            {"label": "a lot", "value": 1},
-            {"label": "not at all", "value": 0},
-            {"label": "none", "na": True},
-        ],
-    }
     backend = Labels({"A": 0.2, "B": 0.1, "C": 0.05, "yes": 0.2, "no": 0.1})
-    served = ChecklistScorer(backend=backend, store=False, mass_floor=0.33)
-    sample = Sample([item, "Is red?"], "red")
-    with serving(build_app(served)) as address:
+    scorer = ChecklistScorer(backend=backend, store=False, mass_floor=0.33)
+    sample = Sample([OPTIONS, "Is red?"], "red")
+    with serving(scorer) as address:
         (score,) = remote(address).score_batch([sample])
-    assert score == served.score_batch([sample])[0]
+    assert score == scorer.score_batch([sample])[0]
     options, yes_no = score.items
     assert set(options.probabilities) == {"a lot", "not at all", "none"} and options.mass == pytest.approx(0.35)
     assert yes_no.unanswered == "off_label" and yes_no.mass == pytest.approx(0.3) and yes_no.probabilities is not None
 
 
-def test_words_reasons_and_grades_come_through():
-    words = Script(lambda messages: json.dumps({"reasoning": "It is.", "answer": "yes"}))
-    reasoned = ChecklistScorer(backend=words, store=False, capture_reasoning=True)
-    reply = {"answers": [{"index": 1, "justification": "So it is.", "answer": "yes"}], "grade": 4}
-    graded = ChecklistScorer(backend=Script(lambda messages: json.dumps(reply)), store=False, mode="quality")
+def test_words_reasons_grades_and_votes_come_through():
+    words = {"reasoning": "It is.", "answer": "yes"}
+    graded = {"answers": [{"index": 1, "justification": "So it is.", "answer": "yes"}], "grade": 4}
     sample = Sample(["Is red?"], "red")
-    for served, settings in ((reasoned, {}), (graded, {"metric": "quality"})):
-        with serving(build_app(served)) as address:
-            found = ChecklistScorer(backend="remote", base_url=address, store=False, **settings).score_batch([sample])
-        assert found == served.score_batch([sample])
+    for reply, here, there in (
+        (words, {"capture_reasoning": True}, {}),
+        (graded, {"mode": "quality"}, {"metric": "quality"}),
+    ):
+        scorer = ChecklistScorer(backend=Script(lambda messages, reply=reply: json.dumps(reply)), store=False, **here)
+        with serving(scorer) as address:
+            found = ChecklistScorer(backend="remote", base_url=address, store=False, **there).score_batch([sample])
+        assert found == scorer.score_batch([sample]) and found[0].primary_score is not None
         assert found[0].items[0].reasoning and found[0].items[0].answer == "yes"
-        assert found[0].primary_score is not None
 
-
-def test_the_votes_of_a_panel_come_through():
-    def member(p: float, name: str) -> ChecklistScorer:
-        return ChecklistScorer(name, backend=FakeBackend(lambda prefix, tail: p), store=False)
-
-    judges = [member(0.9, "one").judge, member(0.2, "two").judge]
-    served = ChecklistScorer(judge=PanelJudge(judges, rule="majority"))
+    judges = [LogprobJudge(name, backend=FakeBackend(lambda *_, p=p: p)) for name, p in (("one", 0.9), ("two", 0.2))]
+    panel = ChecklistScorer(judge=PanelJudge(judges, rule="majority"))
     sample = Sample(["Is red?", {"question": "Is rude?", "weight": -1}], "red")
-    with serving(build_app(served)) as address:
+    with serving(panel) as address:
         found = remote(address).score_batch([sample])
-    assert found == served.score_batch([sample])
+    assert found == panel.score_batch([sample])
     assert [vote.judge for vote in found[0].items[0].votes] == ["one", "two"]
 
 
@@ -158,73 +165,60 @@ def test_many_rows_travel_in_a_few_requests_and_are_counted(url):
 
 
 def test_rewards_and_callers_in_many_threads_use_it(url):
-    reward = ChecklistReward(backend="remote", base_url=url, store=False)
-    assert reward(["Say."], ["a red thing"], [CHECKLIST]) == [colours().score_batch(SAMPLES[:1])[0].primary_score]
-    found: list = [None] * 16
-    scorer = remote(url)
-
-    def ask(number: int) -> None:
-        found[number] = scorer.score_batch([SAMPLES[number % 3]])[0]
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
     expected = colours().score_batch(SAMPLES[:3])
-    assert found == [expected[number % 3] for number in range(16)]
+    reward = ChecklistReward(backend="remote", base_url=url, store=False)
+    assert reward(["Say."], ["a red thing"], [CHECKLIST]) == [expected[0].primary_score]
+    scorer = remote(url)
+    with ThreadPoolExecutor(16) as threads:
+        found = list(threads.map(lambda sample: scorer.score_batch([sample])[0], SAMPLES[:3] * 5))
+    assert found == expected * 5
+
+
+SETTINGS = {
+    "mode": "batch",
+    "prompt": "judges/item",
+    "votes": 3,
+    "capture_reasoning": True,
+    "use_logprobs": False,
+    "mass_floor": 0.9,
+    "temperature": 0.5,
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_how_the_judge_is_asked_is_the_servers_to_say(name):
+    message = f"^{name}=.* has no effect with a reward server; set it when starting `checklist-rewards serve`"
+    with pytest.raises(SampleError, match=message):
+        ChecklistScorer(backend="remote", base_url="http://localhost:9", **{name: SETTINGS[name]})
 
 
 @pytest.mark.parametrize(
-    "setting",
-    [
-        {"mode": "batch"},
-        {"prompt": "judges/item"},
-        {"votes": 3},
-        {"capture_reasoning": True},
-        {"use_logprobs": False},
-        {"mass_floor": 0.9},
-        {"temperature": 0.5},
-    ],
+    ("base_url", "settings", "words"),
+    [(url, {}, "address of a reward server") for url in (None, "localhost:8090", "openai", "ftp://x")]
+    + [("http://localhost:9", {"typo": 1}, "unknown server setting 'typo'; allowed: concurrency, ")]
+    + [("http://localhost:9", {"timeout": "long"}, "timeout='l")],
 )
-def test_how_the_judge_is_asked_is_the_servers_to_say(setting):
-    name = next(iter(setting))
-    with pytest.raises(
-        SampleError,
-        match=f"^{name}=.* has no effect with a reward server; set it when starting `checklist-rewards serve`",
-    ):
-        ChecklistScorer(backend="remote", base_url="http://localhost:9", **setting)
-
-
-@pytest.mark.parametrize("base_url", [None, "localhost:8090", "openai", "ftp://x"])
-def test_an_address_is_needed(base_url):
-    with pytest.raises(ModelError, match="address of a reward server"):
-        ChecklistScorer(backend="remote", base_url=base_url)
-
-
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [({"typo": 1}, "unknown server setting 'typo'; allowed: concurrency, "), ({"timeout": "long"}, "timeout='l")],
-)
-def test_a_setting_that_there_is_not_is_refused_at_once(setting, words):
+def test_what_is_no_server_is_refused_at_once(base_url, settings, words):
     with pytest.raises(ModelError, match=words):
-        RewardServer("http://localhost:9", **setting)
+        ChecklistScorer(backend="remote", base_url=base_url, engine_args=settings or None)
 
 
 def test_a_reward_server_is_no_engine(url):
-    with pytest.raises(ModelError, match="neither writes nor reads prompts"):
-        choose_backend("pocket", "remote", url)
-    with pytest.raises(ModelError, match="neither writes nor reads prompts"):
-        DirectGenerator(backend="remote", base_url=url).generate("Say.")
-    with pytest.raises(ModelError, match="neither writes nor reads prompts"):
-        sample_replies(Engine("pocket", RewardServer(url)), [[{"role": "user", "content": "Hi"}]], Sampling())  # type: ignore[arg-type]
+    chats = [[{"role": "user", "content": "Hi"}]]
+    for use in (
+        lambda: choose_backend("pocket", "remote", url),
+        lambda: DirectGenerator(backend="remote", base_url=url).generate("Say."),
+        lambda: sample_replies(Engine("pocket", RewardServer(url)), chats, Sampling()),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ModelError, match="neither writes nor reads prompts"):
+            use()
 
 
 def test_a_model_that_is_named_must_be_the_servers(url):
     with pytest.raises(ModelError, match="judges with 'pocket', not 'org/judge'"):
         ChecklistScorer("org/judge", backend="remote", base_url=url, store=False).score_batch(SAMPLES[:1])
     named = ChecklistScorer("org/judge", backend=FakeBackend(knows), store=False)
-    with serving(build_app(named)) as address:
+    with serving(named) as address:
         scorer = ChecklistScorer("org/judge", backend="remote", base_url=address, store=False)
         assert scorer.score_batch(SAMPLES[:1]) == named.score_batch(SAMPLES[:1])
 
@@ -258,8 +252,7 @@ def scoped_sample() -> Sample:
 def test_items_about_single_messages_get_the_verdicts_of_a_local_judge():
     here = ChecklistScorer(backend=SmallContext(), store=False, min_answered=0.1)
     seen = []
-    app = build_app(ChecklistScorer(backend=SmallContext(), store=False))
-    with serving(app) as address:
+    with serving(ChecklistScorer(backend=SmallContext(), store=False)) as address:
         there = ChecklistScorer(backend=RewardServer(address, **FAST), store=False, min_answered=0.1)
         original = there.judge.server.score
         there.judge.server.score = lambda rows, received: seen.extend(rows) or original(rows, received)
@@ -270,8 +263,7 @@ def test_items_about_single_messages_get_the_verdicts_of_a_local_judge():
 
 
 def test_a_server_that_would_combine_messages_differently_gets_each_as_a_row():
-    served = ChecklistScorer(backend=FakeBackend(knows), store=False, threshold=0.7)
-    with serving(build_app(served)) as address:
+    with serving(ChecklistScorer(backend=FakeBackend(knows), store=False, threshold=0.7)) as address:
         [found] = remote(address).score_batch([scoped_sample()])
     [expected] = ChecklistScorer(backend=FakeBackend(knows), store=False).score_batch([scoped_sample()])
     assert found == expected and "message" in found.items[0].reasoning
@@ -295,37 +287,8 @@ def test_the_token_is_taken_from_the_environment_or_given(monkeypatch, token):
         assert ChecklistScorer(backend="remote", base_url=address, store=False).score_batch(SAMPLES[:1]) == expected
 
 
-def test_a_full_queue_is_waited_for():
-    held = Held()
-    with serving(build_app(held, max_wait=0, max_queue=1)) as address:
-        scorer = remote(address)
-        first = threading.Thread(target=scorer.score_batch, args=(SAMPLES[:1],))
-        first.start()
-        assert held.started.acquire(timeout=HANG)
-        second = threading.Thread(target=scorer.score_batch, args=(SAMPLES[1:2],))
-        second.start()
-        until(lambda: metrics(address).get("checklist_rewards_waiting"))
-
-        def go_on_once_one_was_refused():
-            until(lambda: metrics(address).get('checklist_rewards_requests_total{path="/score",status="429"}'))
-            held.go.set()
-
-        third = threading.Thread(target=go_on_once_one_was_refused)
-        third.start()
-        found = remote(address).score_batch(SAMPLES[4:])  # finds the queue full, and comes again
-        for thread in (first, second, third):
-            thread.join(HANG)
-    assert found == ChecklistScorer(backend=FakeBackend(knows), store=False).score_batch(SAMPLES[4:])
-
-
-def metrics(address: str) -> dict[str, float]:
-    with urllib.request.urlopen(f"{address}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
-
-
 def test_what_is_too_large_is_sent_in_smaller_requests_down_to_the_row_to_blame():
-    samples = [*(Sample(["Is red?"], f"red {n}") for n in range(7)), Sample(["Is red?"], "red " * 500)]
+    samples = [*red(*range(7)), Sample(["Is red?"], "red " * 500)]
     with serving(build_app(colours(), max_body=700)) as address:
         scores = remote(address).score_batch(samples)
     assert [score.primary_score for score in scores[:-1]] == [0.9] * 7
@@ -343,8 +306,8 @@ class Picky(ChecklistScorer):
 
 @pytest.mark.parametrize("good", [0, 3])
 def test_a_row_that_the_server_refuses_is_unanswered_with_its_reason_and_spares_the_others(good):
-    samples = [Sample(["Is red?"], f"red {n}") for n in range(good)] + [Sample(["Is it rain?"], "x")] * 3
-    with serving(build_app(Picky(backend=FakeBackend(knows), store=False))) as address:
+    samples = red(*range(good)) + [Sample(["Is it rain?"], "x")] * 3
+    with serving(Picky(backend=FakeBackend(knows), store=False)) as address:
         scores = remote(address).score_batch(samples)
     assert [score.primary_score for score in scores] == [0.9] * good + [None] * 3
     assert all(" no rain." in score.items[0].unanswered for score in scores[good:])
@@ -352,12 +315,11 @@ def test_a_row_that_the_server_refuses_is_unanswered_with_its_reason_and_spares_
 
 
 class Odd:
-    """A server that answers `/score` by a function over the request's rows, and counts."""
+    """A server that answers `/score` by a function over the request's rows and the number of the call."""
 
-    def __init__(self, answer, together: int = 1):
-        """`together`: the number of concurrent requests before it answers any of them."""
+    def __init__(self, answer):
         judge = {"judge": "odd", "identity": "1"}
-        self.calls = self.most = self.under_way = 0
+        self.calls = 0
         app = self.app = FastAPI()
 
         @app.get("/health")
@@ -366,17 +328,8 @@ class Odd:
 
         @app.post("/score")
         async def score(request: Request):
-            import asyncio
-
             self.calls += 1
-            self.under_way += 1
-            self.most = max(self.most, self.under_way)
-            rows = (await request.json())["samples"]
-            async with asyncio.timeout(HANG):
-                while self.most < together:
-                    await asyncio.sleep(0.01)
-            self.under_way -= 1
-            found = answer(rows, self.calls)
+            found = answer((await request.json())["samples"], self.calls)
             return {**judge, **found} if isinstance(found, dict) else found
 
 
@@ -430,17 +383,8 @@ def test_what_fails_for_a_while_is_asked_again():
     assert odd.calls == 3
 
 
-def test_at_most_so_many_requests_are_under_way():
-    odd = Odd(lambda rows, call: {"scores": scored(rows)}, together=3)
-    with serving(odd.app) as address:
-        samples = [Sample(["Is red?"], f"red {n}") for n in range(8 * ROWS)]
-        scores = remote(address, concurrency=3).score_batch(samples)
-    assert all(score.primary_score == 0.9 for score in scores)
-    assert odd.calls == 8 and odd.most == 3
-
-
 def test_a_server_that_dies_leaves_reads_unanswered():
-    with serving(build_app(colours())) as address:
+    with serving(colours()) as address:
         scorer = ChecklistScorer(backend=RewardServer(address, attempts=2, pause=0.01), store=False)
         assert scorer.score_batch(SAMPLES[:1])[0].primary_score is not None
     (score,) = scorer.score_batch(SAMPLES[:1])
@@ -476,30 +420,18 @@ class Other(FakeBackend):
         super().__init__(lambda prefix, tail: 0.1, identity="another")
 
 
-def judged_by(backend, **settings):
-    return build_app(ChecklistScorer(backend=backend, store=False, **settings))
-
-
-def changed(**settings):
-    """A judge that differs from `colours()` in one respect."""
-    backend = settings.pop("backend", None) or FakeBackend(knows)
-    return judged_by(backend, **settings)
+def judged_by(backend=None, name="pocket", **settings) -> ChecklistScorer:
+    return ChecklistScorer(name, backend=backend or FakeBackend(knows), store=False, **settings)
 
 
 CHANGES = {
-    "weights": lambda: changed(backend=Other()),
-    "mass floor": lambda: changed(mass_floor=0.1),
-    "prompt": lambda: changed(prompt="judges/options"),
-    "threshold": lambda: changed(threshold=0.7),
-    "mode": lambda: build_app(ChecklistScorer(backend=Script(lambda m: "{}"), store=False, mode="batch")),
-    "name": lambda: build_app(ChecklistScorer("other", backend=FakeBackend(knows), store=False)),
-    "a panel": lambda: build_app(
-        ChecklistScorer(
-            judge=PanelJudge(
-                [ChecklistScorer(name, backend=FakeBackend(knows), store=False).judge for name in ("pocket", "other")]
-            )
-        )
-    ),
+    "weights": lambda: judged_by(Other()),
+    "mass floor": lambda: judged_by(mass_floor=0.1),
+    "prompt": lambda: judged_by(prompt="judges/options"),
+    "threshold": lambda: judged_by(threshold=0.7),
+    "mode": lambda: judged_by(Script(lambda messages: "{}"), mode="batch"),
+    "name": lambda: judged_by(name="other"),
+    "a panel": lambda: ChecklistScorer(judge=PanelJudge([judged_by(name=name).judge for name in ("pocket", "other")])),
 }
 
 
@@ -507,9 +439,9 @@ class Restarted:
     """A server whose application a test exchanges, as a restart on the port does. `after`: requests until then."""
 
     def __init__(self, first, then, after=None):
-        self.first, self.then, self.after, self.scored = first, then, after, 0
+        self.first, self.then, self.after, self.scored = build_app(first), build_app(then), after, 0
         self.is_exchanged = False
-        self.state = first.state
+        self.state = self.first.state
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "http" and scope["path"] == "/score":
@@ -518,63 +450,57 @@ class Restarted:
         await (self.then if self.is_exchanged and scope["type"] == "http" else self.first)(scope, receive, send)
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_server_that_is_restarted_with_another_judge_is_refused_in_the_next_response(change):
-    server = Restarted(build_app(colours()), CHANGES[change]())
-    with serving(server) as address:
-        scorer = remote(address)
-        before = scorer.score_batch(SAMPLES[:2])
-        server.is_exchanged = True
-        with pytest.raises(ModelError, match=r"has changed its judge from 'pocket' \(identity .*\) to .*not mixed"):
-            scorer.score_batch(SAMPLES[:2])
-        copy = pickle.loads(pickle.dumps(scorer))  # a copy in another process knows the judge too
-        with pytest.raises(ModelError, match="has changed its judge"):
-            copy.score_batch(SAMPLES[:2])
-        server.is_exchanged = False
-        assert scorer.score_batch(SAMPLES[:2]) == before
+BY_PROTOCOL = {"decisions": ("weights", "prompt", "mode"), "systemone": ("weights", "mass floor", "threshold")}
 
 
 @pytest.mark.parametrize(
-    ("protocol", "change"),
-    [("decisions", "weights"), ("decisions", "prompt"), ("decisions", "mode"), ("systemone", "weights"),
-     ("systemone", "mass floor"), ("systemone", "threshold")],
-)  # fmt: skip
-def test_a_client_of_decisions_refuses_another_judge_under_the_same_name(protocol, change):
-    server = Restarted(build_app(colours()), CHANGES[change]())
+    ("client", "change"),
+    [("remote", change) for change in CHANGES]
+    + [(protocol, change) for protocol, changes in BY_PROTOCOL.items() for change in changes],
+)
+def test_a_server_that_is_restarted_with_another_judge_is_refused_in_the_next_response(client, change):
+    server = Restarted(colours(), CHANGES[change]())
     with serving(server) as address:
-        engine = {"protocol": protocol, "attempts": 2, "pause": 0.01}
-        scorer = ChecklistScorer(
-            "pocket", backend="decisions", base_url=f"{address}/v1", engine_args=engine, store=False
-        )
+        if client == "remote":
+            scorer = remote(address)
+            message = r"has changed its judge from 'pocket' \(identity .*\) to .*not mixed"
+        else:  # which names its model
+            settings = {"protocol": client, "attempts": 2, "pause": 0.01}
+            engine = {"backend": "decisions", "base_url": f"{address}/v1", "engine_args": settings}
+            scorer = ChecklistScorer("pocket", store=False, **engine)
+            message = "has changed its judge 'pocket' from identity .* to .*not mixed"
         before = scorer.score_batch(SAMPLES[:2])
         server.is_exchanged = True
-        with pytest.raises(ModelError, match="has changed its judge 'pocket' from identity .* to .*not mixed"):
-            scorer.score_batch(SAMPLES[:2])
+        copy = pickle.loads(pickle.dumps(scorer))  # in another process, it knows the judge too
+        for asking in (scorer, copy) if client == "remote" else (scorer,):
+            with pytest.raises(ModelError, match=message):
+                asking.score_batch(SAMPLES[:2])
         server.is_exchanged = False
         assert scorer.score_batch(SAMPLES[:2]) == before
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 def test_no_call_contains_verdicts_of_two_judges(after, tmp_path):
-    server = Restarted(build_app(colours()), judged_by(Other()), after)
-    samples = [Sample(["Is red?"], f"red {number}") for number in range(4 * ROWS)]
-    store = Store(tmp_path / "store.sqlite")
-    with serving(server) as address:
+    samples, store = red(*range(4 * ROWS)), Store(tmp_path / "store.sqlite")
+    with serving(Restarted(colours(), judged_by(Other()), after)) as address:
         scorer = remote(address, store, concurrency=1)
         with pytest.raises(ModelError, match="has changed its judge"):
             scorer.score_batch(samples)
-    with serving(build_app(colours())) as address:
+    with serving(colours()) as address:
         scores = remote(address, store).score_batch(samples)
     assert {score.primary_score for score in scores} == {0.9}
 
 
-def test_images_are_encoded_for_rows_that_are_sent_and_not_for_stored_ones(tmp_path):
-    from PIL import Image as Pillow
+def test_the_same_judge_after_a_restart_goes_on():
+    with serving(Restarted(colours(), colours(), 1)) as address:
+        scorer = remote(address)
+        assert scorer.score_batch(SAMPLES[:1]) == scorer.score_batch(SAMPLES[:1])
 
-    server, store = ChecklistScorer(backend=Seeing(), store=False), Store(tmp_path / "store.sqlite")
-    with serving(build_app(server)) as address:
-        scorer = remote(address, store)
-        image = image_of(Pillow.new("RGB", (9, 9), "khaki"))
+
+def test_images_are_encoded_for_rows_that_are_sent_and_not_for_stored_ones(tmp_path):
+    image = image_of(picture("khaki"))
+    with serving(ChecklistScorer(backend=Seeing(), store=False)) as address:
+        scorer = remote(address, Store(tmp_path / "store.sqlite"))
         for stored in (False, True):
             object.__setattr__(image, "_url", None)
             [score] = scorer.score_batch([Sample(["Is red?"], "red", "What?", images=[image])])
@@ -582,40 +508,22 @@ def test_images_are_encoded_for_rows_that_are_sent_and_not_for_stored_ones(tmp_p
 
 
 def test_rows_with_more_images_than_a_request_may_have_are_sent_in_parts(monkeypatch):
-    from PIL import Image as Pillow
-
-    from checklist_rewards.server import rows
-
     monkeypatch.setattr(rows, "MAX_IMAGES", 2)
     monkeypatch.setattr(rows, "MAX_IMAGE_PIXELS", 100)
-    images = [Pillow.new("RGB", (9, 9), (shade, 0, 0)) for shade in range(5)]
-    samples = [Sample(["Is red?"], "red", "What?", images=[image]) for image in images]
-    with serving(build_app(ChecklistScorer(backend=Seeing(), store=False))) as address:
+    samples = [Sample(["Is red?"], "red", "What?", images=[picture((shade, 0, 0))]) for shade in range(5)]
+    with serving(ChecklistScorer(backend=Seeing(), store=False)) as address:
         assert [score.primary_score for score in remote(address).score_batch(samples)] == [0.75] * 5
 
 
-def test_the_same_judge_after_a_restart_goes_on():
-    server = Restarted(build_app(colours()), build_app(colours()), 1)
-    with serving(server) as address:
-        scorer = remote(address)
-        assert scorer.score_batch(SAMPLES[:1]) == scorer.score_batch(SAMPLES[:1])
-
-
 def test_the_judge_is_named_in_every_response(url):
-    row = {"checklist": ["Is red?"], "target": "red"}
+    labels = json.dumps({"checklist": ["Is red?"]})
+    predicate = {"type": "predicate", "name": "a", "instructions": "Is red?"}
+    noul = {"type": "noul", "instructions": "Is red?"}
     bodies = {
-        "/score": {"samples": [row]},
-        "/reward": {"query": ["? red"], "prompts": ["? "], "labels": [json.dumps({"checklist": ["Is red?"]})]},
-        "/v1/decisions": {
-            "model": "pocket",
-            "input": "red",
-            "questions": [{"type": "predicate", "name": "a", "instructions": "Is red?"}],
-        },
-        "/v1/systemone": {
-            "model": "pocket",
-            "state": "red",
-            "questions": {"a": {"type": "noul", "instructions": "Is red?"}},
-        },
+        "/score": {"samples": [{"checklist": ["Is red?"], "target": "red"}]},
+        "/reward": {"query": ["? red"], "prompts": ["? "], "labels": [labels]},
+        "/v1/decisions": {"model": "pocket", "input": "red", "questions": [predicate]},
+        "/v1/systemone": {"model": "pocket", "state": "red", "questions": {"a": noul}},
     }
     named = set()
     for path, body in bodies.items():
@@ -629,47 +537,36 @@ def test_the_judge_is_named_in_every_response(url):
     assert named == {(health["judge"], health["identity"])}
 
 
-def test_answers_of_a_reward_server_are_stored_and_only_what_is_missing_is_asked(url, tmp_path):
-    store = Store(tmp_path / "store.sqlite")
-    samples = [Sample(CHECKLIST, f"red {number}") for number in range(2 * ROWS)]
-    first = remote(url, store)
-    expected = first.score_batch(samples[: ROWS + 5])
-    again = remote(url, store)
-    assert again.score_batch(samples)[: ROWS + 5] == expected
-    asked = 3 * (len(samples) - ROWS - 5)
-    assert (again.receipt.stored, again.receipt.asked) == (3 * (ROWS + 5), asked)
-    assert again.receipt.calls == 1
-
-
-def test_what_arrived_before_an_interruption_is_in_the_store(url, tmp_path):
-    store = Store(tmp_path / "store.sqlite")
-    samples = [Sample(CHECKLIST, f"red {number}") for number in range(4 * ROWS)]
+def test_answers_of_a_reward_server_are_stored_as_they_arrive_and_only_what_is_missing_is_asked(url, tmp_path):
+    store, samples = Store(tmp_path / "store.sqlite"), red(*range(4 * ROWS))
 
     def interrupt(reads):
         raise KeyboardInterrupt
 
-    scorer = remote(url, store, concurrency=1)
     with pytest.raises(KeyboardInterrupt):
-        scorer.score_batch(samples, interrupt)
+        remote(url, store, concurrency=1).score_batch(samples, interrupt)
     assert len(store) == ROWS
-    scorer.score_batch(samples)
-    assert scorer.receipt.stored == 3 * ROWS
+    first = remote(url, store)
+    expected = first.score_batch(samples[: 2 * ROWS + 5])
+    assert first.receipt.stored == ROWS
+    again = remote(url, store)
+    assert again.score_batch(samples)[: 2 * ROWS + 5] == expected
+    assert (again.receipt.stored, again.receipt.asked) == (2 * ROWS + 5, 2 * ROWS - 5)
+    assert again.receipt.calls == 2
 
 
 def test_failures_are_not_stored_and_neither_are_answers_of_another_judge(tmp_path):
     store = Store(tmp_path / "store.sqlite")
-    for app, value in ((build_app(colours()), 0.9), (judged_by(Other()), 0.1)):
-        with serving(app) as address:
-            scorer = remote(address, store)
-            good, failed = scorer.score_batch([Sample(["Is red?"], "red"), Sample(["Is red?"], "boom")])
+    for scorer, value in ((colours(), 0.9), (judged_by(Other()), 0.1)):
+        with serving(scorer) as address:
+            good, failed = remote(address, store).score_batch([Sample(["Is red?"], text) for text in ("red", "boom")])
         assert good.primary_score == pytest.approx(value)
         assert (failed.primary_score is None) == (value == 0.9)
     assert len(store) == 3
 
 
 def test_the_size_of_a_weight_changes_no_stored_answer_and_its_sign_does(url, tmp_path):
-    store = Store(tmp_path / "store.sqlite")
-    scorer = remote(url, store)
+    scorer = remote(url, Store(tmp_path / "store.sqlite"))
     for weight in (1, 3, 0.5, -1, -2):
         scorer.score([{"question": "Is red?", "weight": weight}, {"question": "Is blue?"}], "red")
     assert scorer.receipt.calls == 2

@@ -46,38 +46,38 @@ class Recording(FakeBackend):
         return 0.9 if tail.split("`")[1] in last else 0.1
 
 
-def scores(scope: str, word: str, backend=None, **options):
-    backend = backend or Recording()
-    scorer = ChecklistScorer(backend=backend, store=False, **options)
-    item = {"question": f"Does it contain `{word}`?", "scope": scope}
-    sample = Sample([item], TARGET.text, "Delete a.txt.", messages=TARGET.messages)
-    return scorer.score_batch([sample])[0], backend
+def episode(*items) -> Sample:
+    return Sample(list(items), TARGET.text, "Delete a.txt.", messages=TARGET.messages)
+
+
+def judged(backend, sample, **settings):
+    """The lines of a sample."""
+    return ChecklistScorer(backend=backend, store=False, **settings).score_batch([sample])[0].items
+
+
+def contains(word: str, scope: str) -> dict:
+    return {"question": f"Does it contain `{word}`?", "scope": scope}
 
 
 def test_each_message_is_read_after_those_before_it():
-    score, backend = scores("any_turn", "key")
-    assert score.items[0].answer == "yes" and score.items[0].reasoning == "message 3 of 3 decides"
-    transcripts = [prefix for prefix, _ in backend.seen]
-    assert len(transcripts) == 3
-    first, second, third = (text[text.index("assistant: May") :] for text in sorted(transcripts, key=len))
+    backend = Recording()
+    [line] = judged(backend, episode(contains("key", "any_turn")))
+    assert line.answer == "yes" and line.reasoning == "message 3 of 3 decides"
+    assert all(tail.count("Consider only the last message") == 1 for _, tail in backend.seen)
+    prefixes = sorted((prefix for prefix, _ in backend.seen), key=len)
+    assert len(prefixes) == 3 and all("secret is 7" not in prefix for prefix in prefixes)
+    first, second, third = (prefix[prefix.index("assistant: May") :] for prefix in prefixes)
     assert "Deleting" not in first and "locked" not in second and "key is 42" in third
     assert "assistant calls delete" in second and "tool delete: ERROR" in third
-    assert all("secret is 7" not in text for text in transcripts)
-    assert all(tail.count("Consider only the last message") == 1 for _, tail in backend.seen)
-
-
-def test_prompts_of_a_growing_conversation_start_with_each_other_and_cost_their_new_tokens():
-    _, backend = scores("any_turn", "key")
-    prefixes = sorted((prefix for prefix, _ in backend.seen), key=len)
+    # Prompts of a growing conversation start with each other, and cost their new tokens.
     closing = [prefix[: prefix.rindex("</target-")] for prefix in prefixes]
     assert closing[1].startswith(closing[0].rstrip()) and closing[2].startswith(closing[1].rstrip())
     scorer = ChecklistScorer("pocket", backend="transformers", store=False)
     items = [{"question": f"Does it contain the word {word}?", "scope": "any_turn"} for word in ("key", "sun")]
-    score = scorer.score_batch([Sample(items, TARGET.text, "Delete a.txt.", messages=TARGET.messages)])[0]
+    [score] = scorer.score_batch([episode(*items)])
     receipt = scorer.receipt
     assert receipt.computed_tokens == receipt.floor_tokens < 0.6 * receipt.prompt_tokens
-    texts = [prefix + tail for prefix, tail in backend.seen]
-    assert len(set(texts)) == 3 and all(line.answer is not None for line in score.items)
+    assert all(line.answer is not None for line in score.items)
 
 
 @pytest.mark.parametrize(
@@ -94,44 +94,35 @@ def test_prompts_of_a_growing_conversation_start_with_each_other_and_cost_their_
     ],
 )
 def test_scopes(scope, word, answer, reads):
-    score, backend = scores(scope, word)
-    assert (score.items[0].answer, len(backend.seen)) == (answer, reads)
-
-
-def test_a_judge_of_the_final_message_sees_it_alone():
-    _, backend = scores("final", "key")
-    [(prefix, tail)] = backend.seen
-    assert "It is locked, the key is 42." in prefix and "May I delete" not in prefix and "Consider" not in tail
+    backend = Recording()
+    [line] = judged(backend, episode(contains(word, scope)))
+    assert (line.answer, len(backend.seen)) == (answer, reads)
+    if scope == "final":  # the message alone
+        [(prefix, tail)] = backend.seen
+        assert "It is locked, the key is 42." in prefix
+        assert "May I delete" not in prefix and "Consider" not in tail
 
 
 def test_code_checks_see_the_text_of_each_message_alone():
-    checklist = [
-        {"question": "short?", "check": {"type": "words", "at_most": 4}, "scope": "every_turn"},
-        {"question": "short?", "check": {"type": "words", "at_most": 1}, "scope": "any_turn"},
-        {"question": "short?", "check": {"type": "words", "at_most": 4}},
-    ]
-    scorer = ChecklistScorer(backend=Recording(), store=False)
-    score = scorer.score_batch([Sample(checklist, TARGET.text, messages=TARGET.messages)])[0]
-    assert [line.answer for line in score.items] == ["no", "yes", "no"]
+    words = [({"at_most": 4}, "every_turn"), ({"at_most": 1}, "any_turn"), ({"at_most": 4}, None)]
+    checklist = [{"question": "short?", "check": {"type": "words", **bound}, "scope": scope} for bound, scope in words]
+    assert [line.answer for line in judged(Recording(), episode(*checklist))] == ["no", "yes", "no"]
+
+
+SCOPES = ("any_turn", "every_turn", "final", "any_tool_result", "every_tool_result")
 
 
 def test_a_target_without_messages_is_one_message():
     backend = Recording()
-    scorer = ChecklistScorer(backend=backend, store=False)
-    items = [
-        {"question": "Does it contain `key`?", "scope": scope}
-        for scope in ("any_turn", "every_turn", "final", "any_tool_result", "every_tool_result")
-    ]
-    score = scorer.score(items, "the key")
-    assert [line.answer for line in score.items] == ["yes", "yes", "yes", "no", "yes"]
+    lines = judged(backend, Sample([contains("key", scope) for scope in SCOPES], "the key"))
+    assert [line.answer for line in lines] == ["yes", "yes", "yes", "no", "yes"]
     assert len(backend.seen) == 1 and "Consider" not in backend.seen[0][1]  # one text, one question: one read
 
 
 def test_an_episode_that_ends_with_a_call_has_no_final_message():
     target = CompletionReader(part="transcript").read(EPISODE[:4])
-    scorer = ChecklistScorer(backend=Recording(), store=False, min_answered=0.1)
-    items = [{"question": "Does it contain `May`?", "scope": "final"}, {"question": "`May`?", "scope": "any_turn"}]
-    final, any_turn = scorer.score_batch([Sample(items, target.text, messages=target.messages)])[0].items
+    sample = Sample([contains("May", "final"), contains("May", "any_turn")], target.text, messages=target.messages)
+    final, any_turn = judged(Recording(), sample, min_answered=0.1)
     assert str(final.unanswered) == "no_answer: no final message" and any_turn.answer == "yes"
 
 
@@ -165,29 +156,21 @@ def test_an_unanswered_message_counts_only_if_it_could_change_the_answer(scope, 
 def test_a_reward_passes_the_messages_of_a_completion():
     backend = Recording()
     reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), judged="transcript")
-    items = [{"question": "Does it contain `key`?", "scope": "any_turn", "weight": -1}]
+    items = [contains("key", "any_turn") | {"weight": -1}]
     values = reward(prompts=[[{"role": "user", "content": "Delete."}]], completions=[EPISODE], checklist=[items])
     assert values == [pytest.approx(0.1)] and len(backend.seen) == 3
 
 
-def test_scales_and_abstentions_leave_items_with_a_scope_alone():
-    items = [{"question": "Is it?", "scope": "any_turn"}, "Is it clear?"]
-    for changed in (on_scale(items, ordinal_scale(5)), with_abstention(items)):
-        scoped, plain = changed.items
-        assert scoped.options is None and plain.options is not None
-
-
 def test_a_scope_is_part_of_the_id_and_options_are_refused():
     plain, scoped = ChecklistItem(question="Is it?"), ChecklistItem(question="Is it?", scope="any_turn")
-    assert plain.id != scoped.id
+    assert plain.id != scoped.id and "scope" not in Checklist(items=(plain,)).id
     assert Checklist.parse([scoped.model_dump()]).items[0] == scoped
-    assert "scope" not in Checklist(items=(plain,)).id
-    with pytest.raises(ChecklistError, match="an item with a scope is answered by yes or no"):
-        Checklist.parse(
-            [{"question": "?", "scope": "final", "options": [{"label": "a", "value": 1}, {"label": "b", "value": 0}]}]
-        )
-    with pytest.raises(ChecklistError, match="any_turn"):
-        Checklist.parse([{"question": "Is it?", "scope": "turns"}])
+    options = [{"label": "a", "value": 1}, {"label": "b", "value": 0}]
+    for scope, message in (("final", "an item with a scope is answered by yes or no"), ("turns", "any_turn")):
+        with pytest.raises(ChecklistError, match=message):
+            Checklist.parse([{"question": "Is it?", "scope": scope, "options": options}])
+    for changed in (on_scale([scoped, plain], ordinal_scale(5)), with_abstention([scoped, plain])):
+        assert [item.options is None for item in changed.items] == [True, False]  # items with a scope are left alone
 
 
 # ----- longer than the context -----
@@ -206,8 +189,7 @@ def conversation(turns: int, needle: int | None = None, number: str = "{turn}. "
 
 
 def sample(target, *scopes: str) -> Sample:
-    items = [{"question": "Does it contain `penguin`?", "scope": scope} for scope in scopes]
-    return Sample(items, target.text, "Look.", messages=target.messages)
+    return Sample([contains("penguin", scope) for scope in scopes], target.text, "Look.", messages=target.messages)
 
 
 class Small(Recording):
@@ -228,15 +210,14 @@ class Small(Recording):
 
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_long_conversation_is_read_in_windows(silent):
-    target, backend = conversation(300, needle=250), Small(silent=silent)
-    scorer = ChecklistScorer(backend=backend, store=False)
-    found, every, final = scorer.score_batch([sample(target, "any_turn", "every_turn", "final")])[0].items
-    assert len(target.text) > 300_000 and (found.answer, every.answer) == ("yes", "no")
-    assert re.fullmatch(r"message 251 of 300, read after the \d+ before it, decides", found.reasoning)
+    target, backend = conversation(120, needle=100), Small(silent=silent)
+    found, every, final = judged(backend, sample(target, "any_turn", "every_turn", "final"))
+    assert len(target.text) > 120_000 and (found.answer, every.answer) == ("yes", "no")
+    assert re.fullmatch(r"message 101 of 120, read after the \d+ before it, decides", found.reasoning)
     assert str(final.unanswered) == "no_answer: no final message"
     # Each window has the rules once, so what is sent grows with the conversation and not with its square.
     sent = {prefix for prefix, _ in backend.seen}
-    assert len(sent) == 300 and sum(map(len, sent)) < 12 * len(target.text)
+    assert len(sent) == 120 and sum(map(len, sent)) < 12 * len(target.text)
     assert backend.refused <= (2 * 8 if silent else 0)  # the two items at each step of a bisection
     assert "Earlier messages are left out" in max(sent, key=lambda prefix: prefix.count("penguin"))
 
@@ -250,17 +231,15 @@ def test_the_pocket_judge_reads_300000_characters():
     assert scorer.receipt.reads == 300 and scorer.receipt.unanswered == 0
 
 
-@pytest.mark.parametrize("scope", ["any_turn", "every_turn"])
-@pytest.mark.parametrize("backend", [Small(), Small(silent=True)], ids=["context known", "context unknown"])
-def test_a_message_longer_than_the_context_is_read_in_parts(backend, scope):
+@pytest.mark.parametrize("silent", [False, True], ids=["context known", "context unknown"])
+def test_a_message_longer_than_the_context_is_read_in_parts(silent):
     text = " ".join([SKY] * 40 + ["A penguin swims."] + [SKY] * 10)
-    line = ChecklistScorer(backend=backend, store=False).score(sample(conversation(1), scope).checklist, text).items[0]
-    if scope == "any_turn":
-        where = re.fullmatch(r"message 1 of 1, characters ([\d,]+) to ([\d,]+), decides", line.reasoning)
-        first, last = (int(number.replace(",", "")) for number in where.groups())
-        assert line.answer == "yes" and "penguin" in text[first - 1 : last] and last - first < 10_000
-    else:
-        assert line.answer == "no" and line.reasoning.endswith("decides")
+    items = [contains("penguin", scope) for scope in ("any_turn", "every_turn")]
+    some, every = judged(Small(silent=silent), Sample(items, text))
+    where = re.fullmatch(r"message 1 of 1, characters ([\d,]+) to ([\d,]+), decides", some.reasoning)
+    first, last = (int(number.replace(",", "")) for number in where.groups())
+    assert some.answer == "yes" and "penguin" in text[first - 1 : last] and last - first < 10_000
+    assert every.answer == "no" and every.reasoning.endswith("decides")
 
 
 def test_what_has_no_meaning_in_parts_is_unanswered_with_the_reason():
@@ -276,13 +255,11 @@ def test_what_has_no_meaning_in_parts_is_unanswered_with_the_reason():
 
 def test_reads_that_fit_are_those_of_a_judge_with_a_longer_context(tmp_path):
     store, target = Store(tmp_path / "store"), conversation(5, needle=2)
+    assert len(TOKENS.encoder.data([target.text])[0]) > 0.9 * 3300
     before = ChecklistScorer(backend=Small(10**6, silent=True), store=store)
-    expected = before.score_batch([sample(target, "any_turn", "every_turn")])
     after = ChecklistScorer(backend=Small(3300), store=store)
-    assert (
-        len(TOKENS.encoder.data([target.text])[0]) > 0.9 * 3300
-        and after.score_batch([sample(target, "any_turn", "every_turn")]) == expected
-    )
+    asked = [sample(target, "any_turn", "every_turn")]
+    assert before.score_batch(asked) == after.score_batch(asked)
     assert after.receipt.asked == 0 and before.receipt.asked == 5
     whole = Small(3300)
     ChecklistScorer(backend=whole, store=store).score_batch([sample(conversation(40, needle=2), "any_turn")])
@@ -323,25 +300,23 @@ def chat(handler, asked):
     ],
     ids=["reported", "in the error", "unknown"],
 )
-def test_a_served_judge_without_a_tokenizer_reads_300000_characters(monkeypatch, card, names, refused):
+def test_a_served_judge_without_a_tokenizer_reads_a_long_conversation(monkeypatch, card, names, refused):
     monkeypatch.setattr(BrokenServer, "chat", chat)
-    target = conversation(300, needle=250)
+    target = conversation(120, needle=100)
     with serving() as server:
         server.card, server.refuses = card, refusing(8192, names)
-        scorer = ChecklistScorer(backend=connect(server), store=False)
-        line = scorer.score_batch([sample(target, "any_turn")])[0].items[0]
+        [line] = judged(connect(server), sample(target, "any_turn"))
         asked = [bool(server.refuses(request)) for request in server.asked]
-    assert line.answer == "yes" and re.match(r"message 251 of 300, read after the \d+ before it", line.reasoning)
-    assert asked.count(False) == 300 and asked.count(True) <= refused
+    assert line.answer == "yes" and re.match(r"message 101 of 120, read after the \d+ before it", line.reasoning)
+    assert asked.count(False) == 120 and asked.count(True) <= refused
 
 
 def test_a_server_whose_tokenizer_is_here_gets_no_prompt_that_is_too_long():
-    target = conversation(300)
+    target = conversation(120)
     with serving() as server:  # reports a context of 2,048 tokens
-        scorer = ChecklistScorer(backend=connect(server), store=False)
-        line = scorer.score_batch([sample(target, "any_turn")])[0].items[0]
+        [line] = judged(connect(server), sample(target, "any_turn"))
         prompts = [prompt for request in server.asked for prompt in request["prompt"]]
-    assert line.answer == "no" and len(prompts) == 301 and max(map(len, prompts)) < 2048  # one is the probe
+    assert line.answer == "no" and len(prompts) == 121 and max(map(len, prompts)) < 2048  # one is the probe
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(8, 40))

@@ -6,13 +6,14 @@ from typing import Any, get_type_hints
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.errors import ConfigError, ModelError, SampleError
+from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
 from checklist_rewards.files.documents import load
-from checklist_rewards.judges import LogprobJudge, QualityJudge
+from checklist_rewards.judges import CascadeJudge, LogprobJudge, PanelJudge, QualityJudge, ReasonedJudge
 from checklist_rewards.judges.settings import JudgeConfig, ScorerConfig, ScorerKwargs, load_jury
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rewards.settings import EvolvingConfig, MonitorConfig, RewardConfig, RewardKwargs
 from checklist_rewards.writer import Writer
+from tests.jsonl import read_jsonl, write_jsonl
 
 
 @pytest.mark.parametrize(("config", "keywords"), [(ScorerConfig, ScorerKwargs), (RewardConfig, RewardKwargs)])
@@ -49,19 +50,14 @@ def test_a_whole_number_stays_one_so_that_stored_answers_are_found():
 
 
 def test_files_of_earlier_versions_are_read_under_the_names_of_today(tmp_path):
-    (tmp_path / "judge.yaml").write_text(
-        "{model: pocket, engine: {dtype: float32}, capture_reasoning: true, samples: 3}"
-    )
+    old = "{model: pocket, engine: {dtype: float32}, capture_reasoning: true, samples: 3}"
+    (tmp_path / "judge.yaml").write_text(old)
     judge = load_jury(tmp_path / "judge.yaml", store=False)
     assert judge.engine.settings == {"dtype": "float32"} and judge.sampling.n == 3
     part = PipelineConfig.parse({"scorer": {"primary_metric": "pass", "samples": 3}}).scorer
     assert (part.metric, part.votes) == ("pass", 3)
-    older = {
-        "engine": {"concurrency": 2},
-        "reference": "gold",
-        "target": "transcript",
-        "monitor": {"shadow": {"samples": 3}},
-    }
+    older = {"engine": {"concurrency": 2}, "reference": "gold", "target": "transcript"}
+    older["monitor"] = {"shadow": {"samples": 3}}
     reward = load(older, RewardConfig, "reward.yaml")
     assert (reward.engine_args, reward.reference_column, reward.judged) == ({"concurrency": 2}, "gold", "transcript")
     assert reward.monitor.shadow.votes == 3
@@ -71,11 +67,114 @@ def test_files_of_earlier_versions_are_read_under_the_names_of_today(tmp_path):
         JudgeConfig(engine={})
 
 
-def test_a_wrong_value_is_refused_before_anything_is_built():
-    with pytest.raises(SampleError, match="mode='both' is not known; allowed: 'item', 'batch', 'quality'"):
-        JudgeConfig(mode="both")
-    with pytest.raises(SampleError, match="mass_floor=2 is not allowed"):
-        JudgeConfig(mass_floor=2)
-    with pytest.raises(ModelError, match="engine_args='fp8' is not allowed"):
-        JudgeConfig(engine_args="fp8")
-    assert isinstance(JudgeConfig().build(store=False), LogprobJudge)
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"mode": "both"}, SampleError, "mode='both' is not known; allowed: 'item', 'batch', 'quality'"),
+        ({"mass_floor": 2}, SampleError, "mass_floor=2 is not allowed"),
+        ({"engine_args": "fp8"}, ModelError, "engine_args='fp8' is not allowed"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_anything_is_built(settings, error, message):
+    with pytest.raises(error, match=message):
+        JudgeConfig(**settings)
+
+
+# --- several judges from a file --------------------------------------------------------------------------------------
+
+
+PANEL = """
+panel: {rule: majority, weights: [2, 1], quorum: 0.6}
+judges:
+  - pocket
+  - {model: pocket, backend: transformers, capture_reasoning: true}
+"""
+CASCADE = """
+cascade: {margin: 0.3}
+judges:
+  - {model: pocket, mass_floor: 0.2}
+  - panel:
+    judges: [pocket, {model: pocket, votes: 3}]
+"""
+
+
+BOTH = "panel:\njudges: [{model: pocket, backend: transformers}, {model: pocket, backend: transformers}]"
+ONE = "{model: pocket, backend: transformers}"
+QUESTION, TARGET = "Does the response mention the word river?", "The river is long."
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text):
+        (tmp_path / "judges.yaml").write_text(text, encoding="utf-8")
+        return tmp_path / "judges.yaml"
+
+    return write
+
+
+def test_panels_cascades_and_single_judges(file):
+    panel = load_jury(file(PANEL), store=False)
+    assert isinstance(panel, PanelJudge)
+    assert (panel.rule, panel.weights, panel.quorum) == ("majority", [2, 1], 0.6)
+    assert [type(judge) for judge in panel.judges] == [LogprobJudge, ReasonedJudge]
+    cascade = load_jury(file(CASCADE), store=False)
+    assert isinstance(cascade, CascadeJudge) and cascade.margin == 0.3
+    first, last = cascade.judges
+    assert first.mass_floor == 0.2 and isinstance(last, PanelJudge) and last.rule == "mean"
+    assert isinstance(load_jury(file("{model: pocket, capture_reasoning: true}"), store=False), ReasonedJudge)
+
+
+def test_the_scorer_takes_the_file_and_a_judge_answers_twice_as_itself(file, scorer):
+    alone = scorer.score([QUESTION], TARGET)
+    assert ChecklistScorer(judge=file(ONE), store=False).score([QUESTION], TARGET) == alone
+    [line] = ChecklistScorer(judge=file(BOTH), store=False).score([QUESTION], TARGET).items
+    assert line.confidence == pytest.approx(alone.items[0].confidence)
+    assert line.agreement == 1 and len(line.votes) == 2
+
+
+MODLE = r"unknown key 'modle' \(did you mean 'mode' or 'model'\?\); allowed: model"
+
+
+def test_a_model_beside_the_file_is_refused(file):
+    with pytest.raises(ChecklistRewardsError, match=r"model='org/m' has no effect with judge="):
+        ChecklistScorer("org/m", judge=file(PANEL))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("panel: [", r"judges.yaml:1: not valid YAML"),
+        ("judges: [pocket, pocket]", "expected either 'panel' or 'cascade'"),
+        ("model: pocket\nthreshold: 0.5", "judges.yaml: 'threshold' is a setting of the scorer.*: --threshold on the"),
+        ("panel:\njudges: [pocket, pocket]\nmetric: pass", "judges.yaml: 'metric' is a setting of the scorer"),
+        ("panel:\njudges: [pocket, {min_answered: 1}]", "'min_answered' is a setting .*: --min-answered on"),
+        ("panel:\ncascade:\njudges: [pocket]", "expected either 'panel' or 'cascade'"),
+        ("panel:\njudges: pocket", "expected either 'panel' or 'cascade'"),
+        ("panel: {rule: best}\njudges: [pocket, pocket]", "judges.yaml, panel: rule='best' is not known"),
+        ("panel: {margin: 1}\njudges: [pocket, pocket]", "judges.yaml, panel: unknown key 'margin'; allowed: rule"),
+        ("panel:\njudges: [pocket]", "judges.yaml, panel: a panel requires two or more"),
+        ("panel:\njudges: [pocket, {modle: x}]", f"judges.yaml, judge 2: {MODLE}"),
+        ("{model: pocket, modle: x}", f"judges.yaml: {MODLE}"),
+        ("panel:\njudges: [pocket, {mode: many}]", "judges.yaml, judge 2: mode='many' is not known"),
+        ("panel:\njudges: [pocket, {calibration: 3}]", "judges.yaml, judge 2: calibration=3 is not allowed"),
+        ("panel:\njudges: [pocket, 3]", "judges.yaml, judge 2: expected a mapping, got 3"),
+        ("cascade: {margin: [1]}\njudges: [pocket, pocket]", "judges.yaml, cascade: margin=.* is not allowed"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(file, text, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        load_jury(file(text), store=False)
+
+
+def test_the_command_line_takes_it(file, run):
+    write_jsonl("rows.jsonl", {"prompt": "p", "target": TARGET, "checklist": [QUESTION]})
+    file(BOTH)
+    command = "score rows.jsonl -o out.jsonl --judge judges.yaml --no-store"
+    run(command)
+    [row] = read_jsonl("out.jsonl")
+    assert row["checklist_score"]["items"][0]["agreement"] == 1
+    run(f"{command} --concurrency 3", refused="has no effect on the judges in")
+    counted = run(f"{command} --dry-run").stdout
+    lines = [line for line in counted.splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in line.split("│")[1:4]] for line in lines] == [["scores", "pocket", "1"]] * 2
+    assert "Each judge of" in counted and "is counted with every read" in counted

@@ -4,23 +4,26 @@ import pytest
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Engine
-from checklist_rewards.checklists import Option
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import open_store
 from checklist_rewards.judges import FewShot, Labelled, LogprobJudge, Member, PanelJudge, ReasonedJudge
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated, variant_of
 from tests.fakes import FakeBackend
-from tests.judges.fakes import Lettered, Script
+from tests.judges.fakes import Lettered, Script, options
 
 POLITE = ChecklistItem(question="Is it polite?", weight=-2, category="tone", required=True)
-GRADED = ChecklistItem(
-    question="How polite is it?", options=tuple(Option(label=str(n), value=n / 2) for n in range(3))
-)
-SCALE = ChecklistItem(
-    question="How polite is it?",
-    options=(Option(label="rude", value=0), Option(label="neutral", value=0.5), Option(label="polite", value=1)),
-)
+GRADED = ChecklistItem(question="How polite is it?", options=options(**{"0": 0, "1": 0.5, "2": 1}))
+SCALE = ChecklistItem(question="How polite is it?", options=options(rude=0, neutral=0.5, polite=1))
+
+
+def one_token(backend=None, **settings):
+    return LogprobJudge(Engine("fake", backend or FakeBackend()), **settings)
+
+
+def turned(prefix, tail):
+    """P(yes) is 0.9 where the labels are turned around, and 0.2 otherwise."""
+    return 0.9 if "No or yes" in tail else 0.2
 
 
 def asked_again(judge, number, item=POLITE):
@@ -36,20 +39,11 @@ def test_every_variant_is_another_question_with_the_same_meaning_for_the_score()
     for variant in variants:
         assert POLITE.question in variant.question
         assert variant.model_dump(exclude={"question"}) == POLITE.model_dump(exclude={"question"})
-
-
-def test_every_second_variant_changes_the_order_of_the_labels():
-    assert ["No or yes" in variant_of(POLITE, number).question for number in range(4)] == [False, True, False, True]
+    assert ["No or yes" in variant.question for variant in variants[:4]] == [False, True, False, True]
     assert [list(variant_of(GRADED, number).values) for number in (1, 2)] == [["2", "1", "0"], ["0", "1", "2"]]
-
-
-def test_braces_in_a_question_are_plain_text():
     assert "Is {question} in it?" in variant_of(ChecklistItem(question="Is {question} in it?"), 3).question
-
-
-def test_a_code_check_is_not_reworded():
     checked = ChecklistItem(question="Short?", check='{"kind": "max_words", "value": 3}')
-    assert variant_of(checked, 5) is checked
+    assert variant_of(checked, 5) is checked  # a code check is not reworded
 
 
 @pytest.mark.parametrize("number", [-1, MOST_REPEATS, 1.5])
@@ -59,30 +53,23 @@ def test_an_unknown_variant_is_refused(number):
 
 
 def test_the_judge_reads_the_variant_and_answers_for_the_item(tmp_path):
-    engine = FakeBackend(lambda prefix, tail: 0.9 if "No or yes" in tail else 0.2)
-    judge = LogprobJudge(Engine("fake", engine), store=open_store(tmp_path / "store.sqlite"))
-    answers = [asked_again(judge, number).probabilities["yes"] for number in range(3)]
-    assert answers == pytest.approx([0.2, 0.9, 0.2])
-    asked = len(engine.asked)
-    assert asked_again(judge, 1).probabilities["yes"] == pytest.approx(0.9)
-    assert len(engine.asked) == asked == 3  # every variant has a key of its own, and repeat 0 that of the plain read
+    engine = FakeBackend(turned)
+    judge = one_token(engine, store=open_store(tmp_path / "store.sqlite"))
+    lines = [asked_again(judge, number) for number in (0, 1, 2, 1)]
+    assert [line.probabilities["yes"] for line in lines] == pytest.approx([0.2, 0.9, 0.2, 0.9])
+    assert len(engine.asked) == 3  # every variant has a key of its own, and repeat 0 that of the plain read
+    line = lines[1]
+    assert (line.id, line.question, line.weight, line.answer) == (POLITE.id, POLITE.question, -2, "yes")
 
 
 def test_probabilities_come_back_in_the_order_of_the_item():
-    judge = LogprobJudge(
-        Engine("fake", Lettered(lambda shown: {k: 0.8 if v == "polite" else 0.1 for k, v in shown.items()}))
-    )
+    judge = one_token(Lettered(lambda shown: {k: 0.8 if v == "polite" else 0.1 for k, v in shown.items()}))
     verdict = asked_again(judge, 1, SCALE)
     assert list(verdict.probabilities) == ["rude", "neutral", "polite"]
     assert verdict.probabilities["polite"] == pytest.approx(0.8)
 
 
-def test_a_repeat_keeps_the_items_of_the_checklist():
-    line = asked_again(LogprobJudge(Engine("fake", FakeBackend(lambda prefix, tail: 0.9))), 3)
-    assert (line.id, line.question, line.weight, line.answer) == (POLITE.id, POLITE.question, -2, "yes")
-
-
-def test_a_judge_that_samples_is_repeated_with_another_seed():
+def test_a_judge_that_samples_is_repeated_with_another_seed_and_others_are_reworded():
     engine = Script(lambda messages: "yes")
     judge = ReasonedJudge(Engine("fake", engine), reasoning=False, temperature=0.7)
     assert how_repeated(judge) == "resampled"
@@ -92,35 +79,27 @@ def test_a_judge_that_samples_is_repeated_with_another_seed():
     assert len({sampling.seed for sampling in engine.samplings}) == 3
     assert len({str(prompt) for prompt in engine.prompts}) == 1
     assert scorer.receipt.asked == 3
-
-
-def test_a_greedy_judge_and_a_panel_are_reworded():
     greedy = ReasonedJudge(Engine("fake", Script(["no"])), reasoning=False)
-    panel = PanelJudge([greedy, LogprobJudge(Engine("other", FakeBackend()))])
-    assert how_repeated(greedy) == how_repeated(panel) == "reworded"
+    assert how_repeated(greedy) == how_repeated(PanelJudge([greedy, one_token()])) == "reworded"
 
 
 def test_calibration_applies_to_every_repeat():
-    raw = LogprobJudge(Engine("fake", FakeBackend(lambda prefix, tail: 0.9 if "No or yes" in tail else 0.2)))
     cold = CalibrationMap(method="temperature", temperature=1e-3, reads=9)
-    judge = Member(raw, Calibration(judge="fake", read_by="logprobs", maps={"yes/no": cold}))
+    judge = Member(
+        one_token(FakeBackend(turned)), Calibration(judge="fake", read_by="logprobs", maps={"yes/no": cold})
+    )
     answers = [asked_again(judge, number) for number in (0, 1)]
     assert [verdict.probabilities["yes"] for verdict in answers] == pytest.approx([0, 1])
     assert answers[1].uncalibrated["yes"] == pytest.approx(0.9)
 
 
 def test_a_judge_with_examples_is_not_reworded():
-    rows = [{"target": "Thanks.", "question": "Is it polite?", "label": "yes"}]
-    shown = FewShot(
-        [Labelled(target=r["target"], label=r["label"], question=r["question"], where="here") for r in rows]
-    )
-    judge = LogprobJudge(Engine("fake", FakeBackend()), examples=shown)
+    shown = FewShot([Labelled(target="Thanks.", label="yes", question="Is it polite?", where="here")])
+    judge = one_token(examples=shown)
     assert ChecklistScorer(judge=judge).repeated(0).judge is judge
-    with pytest.raises(SampleError, match="omit `examples`"):
-        ChecklistScorer(judge=judge).repeated(1)
-    plain = [LogprobJudge(Engine("fake", FakeBackend())) for _ in range(2)]
-    with pytest.raises(SampleError, match="omit `examples`"):
-        ChecklistScorer(judge=PanelJudge([plain[0], PanelJudge([plain[1], judge])])).repeated(1)
+    for each in (judge, PanelJudge([one_token(), PanelJudge([one_token(), judge])])):
+        with pytest.raises(SampleError, match="omit `examples`"):
+            ChecklistScorer(judge=each).repeated(1)
 
 
 @pytest.mark.slow

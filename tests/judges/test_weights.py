@@ -16,7 +16,7 @@ MIXED = Checklist.parse(
     [
         {"question": "Is it safe?", "weight": 4, "category": "safety"},
         {"question": "Is it rude?", "weight": -2, "category": "safety"},
-        {"question": "Is it short?", "weight": 1, "category": "form"},
+        {"question": "Is it short?", "category": "form"},
     ]
 )
 

@@ -6,7 +6,7 @@ import random
 import pytest
 from pocket.world import FAMILIES, Constraint, sample_task, tasks, words_of, write_response
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample, __version__
+from checklist_rewards import Checklist, Sample, __version__
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import parse_check
 from checklist_rewards.errors import ModelError, SampleError
@@ -59,12 +59,7 @@ def test_checks_say_what_the_worlds_own_code_says(constraint):
     assert {True, False} == set(found)
 
 
-@pytest.fixture(scope="module")
-def judge(pocket):
-    return ChecklistScorer("pocket", backend="transformers", store=False)
-
-
-def test_right_checks_are_admitted_and_wrong_ones_demoted(judge):
+def test_right_checks_are_admitted_and_wrong_ones_demoted(scorer):
     """Every family once with its check, and once with the check of something else."""
     wrong = {
         "mention": {"type": "words", "at_least": 8},
@@ -74,13 +69,10 @@ def test_right_checks_are_admitted_and_wrong_ones_demoted(judge):
     }
     families = every_family()
     right_items = [ChecklistItem(question=c.question(), check=json.dumps(spec_of(c))) for c in families]
-    wrong_items = [
-        ChecklistItem(question=c.question(), weight=2, check=json.dumps(wrong[c.family]))
-        for c in families
-        if c.family in wrong
-    ]
+    pairs = [(c.question(), wrong[c.family]) for c in families if c.family in wrong]
+    wrong_items = [ChecklistItem(question=question, weight=2, check=json.dumps(spec)) for question, spec in pairs]
     samples = [Sample(None, text) for c in families for text in texts(c, 3)]
-    refiner = CheckAdmission("pocket", scorer=judge)
+    refiner = CheckAdmission("pocket", scorer=scorer)
     refined = refiner.refine(Checklist(items=(*right_items, *wrong_items)), samples)
     assert [item.question for item in refined.items] == [item.question for item in (*right_items, *wrong_items)]
     admitted, demoted = refined.items[: len(right_items)], refined.items[len(right_items) :]
@@ -119,7 +111,7 @@ def test_the_threshold_is_a_share_of_the_texts_that_both_answered(threshold, adm
         assert note.reason.startswith("its check and the judge agree on 3 of 4 texts (required: 80%)")
 
 
-def test_what_nobody_could_compare_is_not_admitted_and_said_to_be_unclear():
+def test_what_cannot_be_compared_is_not_admitted_and_said_to_be_unclear():
     refiner = admission(lambda prefix, tail: None)
     [item] = refiner.refine(Checklist.parse([ITEM]), on("A", "b")).items
     [note] = refiner.report.unclear
@@ -130,8 +122,8 @@ def test_what_nobody_could_compare_is_not_admitted_and_said_to_be_unclear():
 @pytest.mark.parametrize(
     ("check", "reason"),
     [
-        ('{"type": "keyword"}', "check_admission, item a1 ('Is there an A?'): unknown check type 'keyword'"),
-        ('{"type": "code"}', "check_admission, item a1 ('Is there an A?'): its check runs code"),
+        ('{"type": "keyword"}', "unknown check type 'keyword'"),
+        ('{"type": "code"}', "its check runs code"),
     ],
 )
 def test_a_check_that_cannot_be_used_is_demoted_without_asking(check, reason):
@@ -139,7 +131,7 @@ def test_a_check_that_cannot_be_used_is_demoted_without_asking(check, reason):
     refined = refiner.refine(Checklist.parse([ITEM | {"check": check}, "Is it kind?"]), on("A"))
     assert [item.check for item in refined.items] == [None, None]
     [note] = refiner.report.dropped
-    assert note.reason.startswith(reason)
+    assert note.reason.startswith(f"check_admission, item a1 ('Is there an A?'): {reason}")
 
 
 def test_code_that_is_allowed_is_compared_too():
@@ -148,13 +140,17 @@ def test_code_that_is_allowed_is_compared_too():
     assert item.check == program
 
 
-def test_what_cannot_be_tried():
-    with pytest.raises(SampleError, match="check_admission needs samples"):
-        admission().refine(Checklist.parse([ITEM]))
-    with pytest.raises(SampleError, match="check_admission: sample 1 must be a Sample"):
-        admission().refine(Checklist.parse([ITEM]), ["A"])
-    with pytest.raises(SampleError, match="threshold=2 is not allowed"):
-        admission(threshold=2)
+@pytest.mark.parametrize(
+    ("samples", "settings", "message"),
+    [
+        ([], {}, "check_admission needs samples"),
+        (["A"], {}, "check_admission: sample 1 must be a Sample"),
+        ([], {"threshold": 2}, "threshold=2 is not allowed"),
+    ],
+)
+def test_what_cannot_be_tried(samples, settings, message):
+    with pytest.raises(SampleError, match=message):
+        admission(**settings).refine(Checklist.parse([ITEM]), samples)
     with pytest.raises(ModelError, match="model not found: './gone'"):
         CheckAdmission("./gone", store=False).validate()
     assert admission().refine(Checklist.parse(["Is it kind?"])).items[0].question == "Is it kind?"  # nothing to try
@@ -172,15 +168,15 @@ def test_in_a_pipeline_the_candidates_are_the_texts():
         pipe.generate_batch([Request("Write letters.")])
 
 
-def test_gold_checks_of_real_tasks_are_worth_the_judge(judge):
+def test_gold_checks_of_real_tasks_are_worth_the_judge(scorer):
     """Over tasks with held-out words: where the check and the judge differ, the check is right."""
     differ = right = total = 0
     rng = random.Random(0)
     for task in tasks(12, seed=5, split="test"):
         items = [ChecklistItem(question=c.question(), check=json.dumps(spec_of(c))) for c in task.constraints]
         text = write_response(rng, task, violate=0.5, split="test")
-        judged = judge.score([item.question for item in items], text, task.instruction).items
-        checked = judge.score(Checklist(items=tuple(items)), text, task.instruction).items
+        judged = scorer.score([item.question for item in items], text, task.instruction).items
+        checked = scorer.score(Checklist(items=tuple(items)), text, task.instruction).items
         for constraint, line, code in zip(task.constraints, judged, checked, strict=True):
             total += 1
             differ += line.answer != code.answer

@@ -44,7 +44,8 @@ def merge(text, sampling):
     return json.dumps({"same": True, "question": f"Which of {name}?"})
 
 
-def asked(refiner, backend):
+def asked(backend):
+    """The number of prompts of each call."""
     return [len(texts) for texts, _ in backend.sampled]
 
 
@@ -52,10 +53,9 @@ def test_the_deduplicator_embeds_all_questions_once_and_merges_all_groups_in_one
     backend, embedder = Replies(merge), Counted()
     refiner = Deduplicator("fake", backend=backend, embedder=embedder, store=False)
     refined = refiner.refine_batch(lists())
-    assert embedder.calls == 1 and asked(refiner, backend) == [COUNT]
-    assert [[item.question for item in one.items] for one in refined] == [
-        [f"Which of {name.upper()}?", f"Z of {name.upper()}?"] for name in names()
-    ]
+    assert embedder.calls == 1 and asked(backend) == [COUNT]
+    expected = [[f"Which of {name}?", f"Z of {name}?"] for name in map(str.upper, names())]
+    assert [[item.question for item in one.items] for one in refined] == expected
     alone = Deduplicator("fake", backend=Replies(merge), embedder=Counted(), store=False)
     assert refined == [alone.refine(one) for one in lists()]
     assert [len(report.dropped) for report in refiner.reports] == [2] * COUNT and refiner.report is refiner.reports[-1]
@@ -67,7 +67,7 @@ def test_the_tagger_asks_about_all_items_in_one_call_and_an_empty_list_costs_its
 
     backend = Replies(rule)
     refined = Tagger("fake", backend=backend, store=False).refine_batch(lists())
-    assert [len(texts) for texts, _ in backend.sampled] == [3 * COUNT]
+    assert asked(backend) == [3 * COUNT]
     assert isinstance(refined[0], ChecklistError) and "no item is left of 3" in str(refined[0])
     assert [len(one) for one in refined[1:]] == [3] * (COUNT - 1)
 
@@ -79,11 +79,8 @@ def test_the_unit_tester_scores_rewrites_and_judges_in_one_call_each():
     refiner = UnitTester("fake", backend=backend, store=False)
     samples = [[Sample(None, f"text {n}")] for n in range(COUNT)]
     refined = refiner.refine_batch(lists(), samples)
-    assert refined == [
-        one.model_copy(update={"source": made.source, "model": "fake"})
-        for one, made in zip(lists(), refined, strict=True)
-    ]
-    assert len(backend.calls) == 2 and [len(texts) for texts, _ in backend.sampled] == [3 * COUNT]
+    assert [one.items for one in refined] == [one.items for one in lists()]
+    assert len(backend.calls) == 2 and asked(backend) == [3 * COUNT]
     with pytest.raises(SampleError, match="unit_tester needs samples"):
         refiner.refine_batch(lists(), [*samples[1:], []])
 

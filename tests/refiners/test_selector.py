@@ -6,15 +6,11 @@ from hypothesis import strategies as st
 from checklist_rewards import Checklist, __version__
 from checklist_rewards.errors import SampleError
 from checklist_rewards.refiners import Selector
-from tests.refiners.vectors import Vectors, at_angles, orthogonal
+from tests.refiners.vectors import Vectors, at_angles, orthogonal, questions
 
 WORDS = "short polite clear exact complete honest fluent calm".split()
 QUESTIONS = [f"Is it {word}?" for word in WORDS]
 PENALTIES = (0, 0.0005, 0.01, 0.03, 0.1, 0.5, 50)
-
-
-def questions(checklist):
-    return [item.question for item in checklist.items]
 
 
 def sizes(embedder, checklist, **settings):
@@ -29,25 +25,16 @@ def test_distinct_questions_all_stay_if_there_is_room():
     assert selector.report.dropped == ()
 
 
-def near_copies(copies=30):
-    """Many questions that are almost the same, and two others."""
-    angles = {f"Is it {'very ' * i}short?": i / 10 for i in range(copies)}
-    return angles | {"Does it name a city?": 90, "Is it polite?": 150}
-
-
-def test_near_duplicates_are_left_out():
-    angles = near_copies()
+@pytest.mark.parametrize("observed", [False, True])
+def test_near_duplicates_are_left_out_also_with_observations_of_their_own(observed):
+    angles = {f"Is it {'very ' * i}short?": i / 10 for i in range(30)}
+    angles |= {"Does it name a city?": 90, "Is it polite?": 150}
     selector = Selector(embedder=at_angles(angles))
-    got = questions(selector.refine(Checklist.parse(list(angles))))
-    assert len(got) == 3 and {"Does it name a city?", "Is it polite?"} < set(got)
-    assert len(selector.report.dropped) == 29
-    assert {note.reason for note in selector.report.dropped} == {f"it repeats {got[0]!r}"}
-
-
-def test_near_duplicates_with_observations_of_their_own_are_left_out():
-    angles = near_copies()
-    checklist = Checklist.parse([{"question": q, "sources": (i,)} for i, q in enumerate(angles)])
-    assert len(Selector(embedder=at_angles(angles)).refine(checklist)) == 3
+    items = [{"question": q, "sources": (i,) if observed else ()} for i, q in enumerate(angles)]
+    kept = questions(selector.refine(Checklist.parse(items)))
+    assert len(kept) == 3 and {"Does it name a city?", "Is it polite?"} < set(kept)
+    [short] = set(kept) - {"Does it name a city?", "Is it polite?"}
+    assert [note.reason for note in selector.report.dropped] == [f"it repeats {short!r}"] * 29
 
 
 def test_the_greater_the_penalty_the_fewer_the_items():
@@ -58,14 +45,8 @@ def test_the_greater_the_penalty_the_fewer_the_items():
 
 
 def test_coverage_counts_the_observations_behind_the_items():
-    checklist = Checklist.parse(
-        [
-            {"question": QUESTIONS[0], "sources": (0, 1)},
-            {"question": QUESTIONS[1], "sources": (0, 1, 2)},
-            {"question": QUESTIONS[2], "sources": (3, 4, 5)},
-            {"question": QUESTIONS[3], "sources": (6,)},
-        ]
-    )
+    sources = ((0, 1), (0, 1, 2), (3, 4, 5), (6,))
+    checklist = Checklist.parse([{"question": q, "sources": s} for q, s in zip(QUESTIONS, sources, strict=False)])
     best = Selector(2, embedder=orthogonal(QUESTIONS)).refine(checklist)
     assert questions(best) == [QUESTIONS[1], QUESTIONS[2]]
     # Nothing alike in room for 4: each item adds 0.5 / 4, and its share of the 7 observations at half the weight.
@@ -76,9 +57,8 @@ def test_coverage_counts_the_observations_behind_the_items():
 
 def test_alpha_weighs_coverage_against_diversity():
     angles = dict(zip(QUESTIONS[:3], (0, 45, 170), strict=True))
-    checklist = Checklist.parse(
-        [{"question": q, "sources": s} for q, s in zip(angles, ((0, 1), (2, 3), (0,)), strict=True)]
-    )
+    sources = ((0, 1), (2, 3), (0,))
+    checklist = Checklist.parse([{"question": q, "sources": s} for q, s in zip(angles, sources, strict=True)])
     pick = {a: questions(Selector(2, alpha=a, embedder=at_angles(angles)).refine(checklist)) for a in (0, 1)}
     assert pick == {0: [QUESTIONS[0], QUESTIONS[2]], 1: [QUESTIONS[0], QUESTIONS[1]]}
 

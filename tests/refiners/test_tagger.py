@@ -8,6 +8,7 @@ from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
 from checklist_rewards.refiners import QUALITIES, Tagger
 from tests.generators.fakes import Replies
+from tests.refiners.vectors import questions
 
 CHECKLIST = Checklist.parse(["Is it short?", "Does it name Anna?", "Is it good?"])
 
@@ -33,23 +34,16 @@ def tagger(backend, **settings):
     return Tagger("fake", **{"backend": backend, "store": False} | settings)
 
 
-def questions(checklist):
-    return [item.question for item in checklist.items]
-
-
 def test_items_stay_that_have_every_quality():
-    backend = by_question(
-        {"name Anna": tags("It is about one person.", general=False), "it good": tags(specific=False, general=False)}
-    )
+    about_anna = tags("It is about one person.", general=False)
+    backend = by_question({"name Anna": about_anna, "it good": tags(specific=False, general=False)})
     refiner = tagger(backend)
     refined = refiner.refine(CHECKLIST.model_copy(update={"model": "writer"}))
     assert questions(refined) == ["Is it short?"]
     assert refined.items[0] == CHECKLIST.items[0]
     assert (refined.source, refined.model) == (f"tagger/{__version__}", "writer+fake")
-    assert [note.reason for note in refiner.report.dropped] == [
-        "it is not general: It is about one person.",
-        "it is not general or specific",
-    ]
+    reasons = [note.reason for note in refiner.report.dropped]
+    assert reasons == ["it is not general: It is about one person.", "it is not general or specific"]
     assert [len(prompts) for prompts, _ in backend.sampled] == [3]
 
 
@@ -94,17 +88,21 @@ def test_garbage_throughout_changes_nothing_and_is_logged(caplog):
     assert "3 of 3 items could not be assessed and stay unchanged" in caplog.text
 
 
-def test_nothing_left_is_an_error_that_leaves_a_report():
-    refiner = tagger(by_question({}, tags("Too vague.", specific=False)))
-    with pytest.raises(ChecklistError, match="no item is left of 3.*it is not specific: Too vague"):
-        refiner.refine(CHECKLIST)
-    assert [note.item for note in refiner.report.dropped] == list(CHECKLIST.items)
-
-
-def test_only_items_without_weight_left_is_an_error():
-    checklist = Checklist.parse([{"question": "Is it short?", "weight": 0}, "Does it name Anna?"])
-    with pytest.raises(ChecklistError, match="tagger: the refined checklist: every weight is 0"):
-        tagger(by_question({"name Anna": tags(general=False)})).refine(checklist)
+@pytest.mark.parametrize(
+    ("weight", "replies", "fallback", "message"),
+    [
+        (1, {}, tags("Too vague.", specific=False), "no item is left of 3.*it is not specific: Too vague"),
+        (0, {"it short": GOOD}, tags(general=False), "tagger: the refined checklist: every weight is 0"),
+    ],
+)
+def test_nothing_or_only_items_without_weight_left_is_an_error_that_leaves_a_report(
+    weight, replies, fallback, message
+):
+    checklist = Checklist.parse([{"question": "Is it short?", "weight": weight}, "Does it name Anna?", "Is it good?"])
+    refiner = tagger(by_question(replies, fallback))
+    with pytest.raises(ChecklistError, match=message):
+        refiner.refine(checklist)
+    assert [note.item for note in refiner.report.dropped] == list(checklist.items[len(replies) :])
 
 
 def test_a_question_cannot_close_its_fence():

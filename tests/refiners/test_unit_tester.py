@@ -9,9 +9,11 @@ from checklist_rewards.errors import BackendError, ChecklistError, ModelError, S
 from checklist_rewards.refiners import UnitTester
 from checklist_rewards.refiners.unit_tester import failing_answers
 from tests.generators.fakes import Replies
+from tests.refiners.vectors import questions
 
-CHECKLIST = Checklist.parse(["Is there an A?", "Is there a B?", "Is there a C?"])
 LETTERS = {"Is there an A?": "A", "Is there a B?": "B", "Is there a C?": "C"}
+CHECKLIST = Checklist.parse(list(LETTERS))
+ONLY_A = Checklist.parse(["Is there an A?"])
 
 
 def asked_letter(text):
@@ -45,10 +47,6 @@ def on(*targets):
     return [Sample(None, target, input="Write letters.") for target in targets]
 
 
-def questions(checklist):
-    return [item.question for item in checklist.items]
-
-
 def test_items_stay_that_a_broken_text_is_seen_to_fail():
     refiner, backend = tries()
     refined = refiner.refine(CHECKLIST, on("ABC", "AB", "C"))
@@ -75,16 +73,14 @@ def test_the_threshold_is_the_share_that_must_fail():
         return without_letter(text, sampling) if "\nA1\n" in text else '{"response": "still A"}'
 
     samples = on("A1", "A2")
-    only = Checklist.parse(["Is there an A?"])
-    assert len(tries(half, threshold=0.5)[0].refine(only, samples)) == 1
-    refiner, _ = tries(half, threshold=0.51)
+    assert len(tries(half, threshold=0.5)[0].refine(ONLY_A, samples)) == 1
     with pytest.raises(ChecklistError, match="no item is left of 1.*only 1 of 2"):
-        refiner.refine(only, samples)
+        tries(half, threshold=0.51)[0].refine(ONLY_A, samples)
 
 
 def test_no_more_samples_than_asked_for_are_rewritten():
     refiner, backend = tries(max_samples=2)
-    refiner.refine(Checklist.parse(["Is there an A?"]), on("A1", "x", "A2", "A3"))
+    refiner.refine(ONLY_A, on("A1", "x", "A2", "A3"))
     (prompts, _) = backend.sampled[0]
     assert len(prompts) == 2 and "\nA1\n" in prompts[0] and "\nA2\n" in prompts[1]
 
@@ -98,56 +94,43 @@ def test_without_samples_there_is_an_error_not_an_empty_checklist():
     assert backend.sampled == [] and backend.calls == []
 
 
-def test_an_item_that_no_sample_passes_is_kept_and_marked_untested():
-    refiner, backend = tries()
-    assert questions(refiner.refine(CHECKLIST, on("A"))) == questions(CHECKLIST)
-    assert [(note.item.question, note.reason) for note in refiner.report.unclear] == [
-        ("Is there a B?", "untested: none of 1 samples passes it"),
-        ("Is there a C?", "untested: none of 1 samples passes it"),
-    ]
+def to_two(reply):
+    """Rewrites "A2" as asked, and gives this reply about other texts."""
+    return lambda text, sampling: without_letter(text, sampling) if "\nA2\n" in text else reply
 
 
-def test_reads_without_an_answer_count_neither_way():
-    # Of three rewrites one is seen to fail and two cannot be answered: 1 of 1 fails.
-    def rewrite(text, sampling):
-        return without_letter(text, sampling) if "\nA1\n" in text else '{"response": "A?"}'
-
-    refiner, _ = tries(rewrite)
-    assert len(refiner.refine(Checklist.parse(["Is there an A?"]), on("A1", "A2", "A3", "A?"))) == 1
-    assert refiner.report.unclear == ()
-
-    refiner, _ = tries(lambda text, sampling: '{"response": "A?"}')
-    assert len(refiner.refine(Checklist.parse(["Is there an A?"]), on("A1"))) == 1
-    (note,) = refiner.report.unclear
-    assert note.reason == "untested: no rewrite of 1 passing samples was judged (the judge gave no answer: too_long)"
-
-    refiner, _ = tries()
-    refiner.refine(Checklist.parse(["Is there an A?"]), on("A?", "x"))
-    assert refiner.report.unclear[0].reason == "untested: none of 2 samples passes it (1 reads were unanswered)"
+GONE = "no rewrite of 1 passing samples"
 
 
 @pytest.mark.parametrize(
-    "reply",
-    ["No.", '{"response": " "}', '{"response": "A1"}', Reply(None, unanswered="too_long")],
-    ids=["prose", "blank", "unchanged", "none"],
+    ("reply", "samples", "reason"),
+    [
+        ("No.", ["A1"], GONE),
+        ("No.", ["A1", "A2"], None),
+        ('{"response": " "}', ["A1"], GONE),
+        ('{"response": " "}', ["A1", "A2"], None),
+        ('{"response": "A1"}', ["A1"], GONE),  # unchanged
+        ('{"response": "A1"}', ["A1", "A2"], None),
+        (Reply(None, unanswered="too_long"), ["A1"], GONE),
+        (Reply(None, unanswered="too_long"), ["A1", "A2"], None),
+        # Of three rewrites one is seen to fail and two cannot be answered: 1 of 1 fails.
+        ('{"response": "A?"}', ["A1", "A2", "A3", "A?"], None),
+        ('{"response": "A?"}', ["A1"], f"{GONE} was judged (the judge gave no answer: too_long)"),
+        ("No.", ["A?", "x"], "none of 2 samples passes it (1 reads were unanswered)"),
+        ("No.", ["x"], "none of 1 samples passes it"),
+    ],
 )
-def test_a_rewrite_that_could_not_be_had_counts_neither_way(reply):
-    def rewrite(text, sampling):
-        return without_letter(text, sampling) if "\nA2\n" in text else reply
-
-    only = Checklist.parse(["Is there an A?"])
-    refiner, _ = tries(rewrite)
-    assert len(refiner.refine(only, on("A1", "A2"))) == 1 and refiner.report.unclear == ()
-    refiner, _ = tries(rewrite)
-    assert len(refiner.refine(only, on("A1"))) == 1
-    assert "untested: no rewrite of 1 passing samples" in refiner.report.unclear[0].reason
+def test_what_could_not_be_had_or_answered_counts_neither_way(reply, samples, reason):
+    refiner, _ = tries(to_two(reply))
+    assert refiner.refine(ONLY_A, on(*samples)).items == ONLY_A.items
+    assert [note.reason.startswith(f"untested: {reason}") for note in refiner.report.unclear] == [True] * bool(reason)
 
 
 def test_rewrites_and_reads_that_are_missing_for_now_leave_the_checklist_unrefined():
     gone = Reply(None, unanswered="backend_error: gone")
-    refiner, _ = tries(lambda text, sampling: without_letter(text, sampling) if "\nA2\n" in text else gone)
+    refiner, _ = tries(to_two(gone))
     with pytest.raises(NoReply, match="unit_tester could not refine the checklist: backend_error: gone"):
-        refiner.refine(Checklist.parse(["Is there an A?"]), on("A1", "A2"))
+        refiner.refine(ONLY_A, on("A1", "A2"))
 
     def broken_engine(prefix, tail):
         raise BackendError("the engine broke")

@@ -1,7 +1,9 @@
-"""Embedders with literal vectors."""
+"""Embedders with literal vectors, and the questions of a checklist."""
 
 import math
 from collections.abc import Mapping, Sequence
+
+from checklist_rewards import Checklist
 
 
 class Vectors:
@@ -23,3 +25,7 @@ def at_angles(degrees: Mapping[str, float]) -> Vectors:
 def orthogonal(texts: Sequence[str]) -> Vectors:
     """Texts that have nothing in common."""
     return Vectors({text: [float(i == j) for j in range(len(texts))] for i, text in enumerate(texts)})
+
+
+def questions(checklist: Checklist) -> list[str]:
+    return [item.question for item in checklist.items]

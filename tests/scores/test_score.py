@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards import Checklist, ChecklistItem, Option
+from checklist_rewards import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.scores import (
     ABSTENTIONS,
@@ -24,6 +24,7 @@ from checklist_rewards.scores import (
 from checklist_rewards.scores.reasons import Reason
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.scores.tally import tally
+from tests.judges.fakes import options
 
 LOST = Verdict(unanswered="backend_error: gone")
 
@@ -32,15 +33,27 @@ def p(yes: float) -> Verdict:
     return Verdict({"yes": yes, "no": 1 - yes}, mass=1.0)
 
 
+def checklist_of(items: str) -> Checklist:
+    """A checklist with these weights; "!" stands after those of required items."""
+    rows = [{"weight": float(w.rstrip("!")), "required": w.endswith("!")} for w in items.split()]
+    return Checklist.parse([{"question": f"question {n}?"} | row for n, row in enumerate(rows)])
+
+
 def weights(*values: float) -> Checklist:
-    return Checklist.parse([{"question": f"question {n}?", "weight": w} for n, w in enumerate(values)])
+    return checklist_of(" ".join(map(str, values)))
+
+
+def scored(items: str, *yes: float | None, **settings) -> Score:
+    """The score of a checklist with these P(yes). None is a lost read."""
+    verdicts = [LOST if each is None else p(each) for each in yes]
+    return score_checklist(checklist_of(items), verdicts, Aggregation(**settings))
 
 
 # --- examples -------------------------------------------------------------------------------------------------------
 
 
 def test_every_aggregate_of_a_plain_checklist():
-    score = score_checklist(weights(2, 1, 1), [p(0.9), p(0.5), p(0.6)], Aggregation(primary_metric="weighted"))
+    score = scored("2 1 1", 0.9, 0.5, 0.6, primary_metric="weighted")
     assert [item.answer for item in score.items] == ["yes", "no", "yes"]  # yes from 0.6 up: 0.5 is unsure, so no
     assert score.pass_rate == pytest.approx(2 / 3)
     assert score.weighted_score == score.primary_score == pytest.approx(3 / 4)
@@ -54,106 +67,76 @@ def test_every_aggregate_of_a_plain_checklist():
 
 
 def test_a_penalty_takes_from_the_score_and_passes_when_it_is_not_earned():
-    score = score_checklist(weights(4, -1), [p(1.0), p(0.75)], Aggregation(primary_metric="weighted"))
+    score = scored("4 -1", 1, 0.75)
     assert score.weighted_score == pytest.approx((4 - 1) / 4)
     assert score.expected_score == pytest.approx((4 - 0.75) / 4)
-    assert [item.passed for item in score.items] == [True, False]
     assert score.normalized_score == pytest.approx((1 + 0.25) / 2)
-    assert score_checklist(weights(1, -5), [p(1.0), p(1.0)]).weighted_score == 0.0
-
-
-def test_a_checklist_of_penalties_only_starts_at_one():
-    score = score_checklist(weights(-1, -3), [p(1.0), p(0.0)])
-    assert score.weighted_score == pytest.approx(1 - 1 / 4)
-    assert score.raw_score == -1
-
-
-def test_the_penalty_branch_is_chosen_by_the_checklist_not_by_what_was_answered():
-    # +10 was lost and -5 answered no: a score by the answered items alone would be a perfect 1.
-    score = score_checklist(weights(10, -5), [LOST, p(0.0)], Aggregation(min_answered=0))
-    assert score.weighted_score is None
-    assert score.primary_score is None
-    assert (score.lower, score.upper) == (0.0, 1.0)
-    assert score.pass_rate == 1.0
+    assert [item.passed for item in score.items] == [True, False]
 
 
 def test_unanswered_items_leave_numerator_and_denominator():
-    score = score_checklist(weights(1, 1, 2), [p(1.0), LOST, p(0.0)], Aggregation(primary_metric="weighted"))
+    score = scored("1 1 2", 1, None, 0, primary_metric="weighted")
     assert score.weighted_score == pytest.approx(1 / 3)
-    assert score.pass_rate == pytest.approx(1 / 2)
-    assert score.answered_weight == pytest.approx(3 / 4)
-    assert (score.lower, score.upper) == (pytest.approx(1 / 4), pytest.approx(2 / 4))
+    assert (score.pass_rate, score.answered_weight, score.lower, score.upper) == (0.5, 0.75, 0.25, 0.5)
     assert score.items[1].answer is None and score.items[1].unanswered == "backend_error: gone"
     assert score.unanswered == {"backend_error": 1}
 
 
 def test_too_little_answered_is_none_never_zero():
-    verdicts = [p(1.0), LOST, LOST]
-    assert score_checklist(weights(1, 1, 1), verdicts).primary_score is None
-    assert score_checklist(weights(1, 1, 1), verdicts, Aggregation(min_answered=0.3)).primary_score == 1.0
-    nothing = score_checklist(weights(1, 1), [LOST, LOST], Aggregation(min_answered=0))
+    assert scored("1 1 1", 1, None, None).primary_score is None
+    assert scored("1 1 1", 1, None, None, min_answered=0.3).primary_score == 1.0
+    nothing = scored("1 1", None, None, min_answered=0)
     assert nothing.primary_score is nothing.pass_rate is nothing.raw_score is nothing.expected_score is None
     assert (nothing.answered, nothing.answered_weight, nothing.lower, nothing.upper) == (0, 0.0, 0.0, 1.0)
 
 
-def test_a_failed_required_item_makes_the_score_zero_and_a_lost_one_does_not():
-    checklist = Checklist.parse(["a?", {"question": "b?", "required": True}, "c?"])
-    failed = score_checklist(checklist, [p(1.0), p(0.0), p(1.0)])
-    assert (failed.primary_score, failed.required_passed) == (0.0, False)
-    assert failed.expected_score == pytest.approx(2 / 3)
-    lost = score_checklist(checklist, [p(1.0), LOST, p(1.0)])
-    assert (lost.primary_score, lost.required_passed) == (None, None)  # 1 would be the score of an open gate
-    assert (lost.expected_score, lost.lower, lost.upper) == (1.0, 0.0, 1.0)
-    both = Checklist.parse([{"question": "a?", "required": True}, {"question": "b?", "required": True}, "c?"])
-    fixed = score_checklist(both, [p(0.0), LOST, p(1.0)])
-    assert (fixed.primary_score, fixed.required_passed) == (0.0, False)  # whatever the lost one is
-    passed = score_checklist(checklist, [p(1.0), p(1.0), p(0.0)])
-    assert passed.required_passed is True
+@pytest.mark.parametrize(
+    ("items", "yes", "primary", "passed", "expected"),
+    [
+        ("1 1! 1", (1, 0, 1), 0.0, False, 2 / 3),
+        ("1 1! 1", (1, 1, 1), 1.0, True, 1.0),
+        ("1 1! 1", (1, None, 1), None, None, 1.0),  # 1 would be the score of an open gate
+        ("1! 1! 1", (0, None, 1), 0.0, False, 0.5),  # whatever the lost one is
+        ("1 -1!", (1, 1), 0.0, False, 0.0),  # a penalty fails when it is earned
+        ("1 -1!", (1, 0), 1.0, True, 1.0),
+    ],
+)
+def test_a_failed_required_item_makes_the_score_zero_and_a_lost_one_does_not(items, yes, primary, passed, expected):
+    score = scored(items, *yes)
+    assert (score.primary_score, score.required_passed, score.expected_score) == (primary, passed, expected)
+    assert (score.lower, score.upper) == ((0.0, 1.0) if primary is None else (primary, primary))
 
 
 @pytest.mark.parametrize("metric", ["weighted", "expected", "net"])
 def test_a_lost_penalty_does_not_raise_the_score(metric):
-    rules = Aggregation(primary_metric=metric)
-    checklist = Checklist.parse(["a?", "b?", "c?", {"question": "bad?", "weight": -2}])
-    said = [p(1.0), p(1.0), p(0.0)]
-    assert score_checklist(checklist, [*said, p(1.0)], rules).primary_score == pytest.approx(0.0)
-    assert score_checklist(checklist, [*said, p(0.0)], rules).primary_score == pytest.approx(2 / 3)
-    lost = score_checklist(checklist, [*said, LOST], rules)
+    assert scored("1 1 1 -2", 1, 1, 0, 1, primary_metric=metric).primary_score == pytest.approx(0.0)
+    assert scored("1 1 1 -2", 1, 1, 0, 0, primary_metric=metric).primary_score == pytest.approx(2 / 3)
+    lost = scored("1 1 1 -2", 1, 1, 0, None, primary_metric=metric)
     assert lost.primary_score is lost.weighted_score is lost.expected_score is None
     assert (lost.lower, lost.upper) == (pytest.approx(0.0), pytest.approx(2 / 3))
     # Shares of items count a penalty like any other item, and a checklist of penalties is divided by those answered.
     assert lost.under("pass").primary_score == lost.under("normalized").primary_score == pytest.approx(2 / 3)
-    only = Checklist.parse([{"question": q, "weight": -1} for q in ("x?", "y?", "z?")])
-    assert score_checklist(only, [p(1.0), p(0.0), LOST], rules).primary_score == pytest.approx(0.5)
+    assert scored("-1 -1 -1", 1, 0, None, primary_metric=metric).primary_score == pytest.approx(0.5)
     abstained = with_abstention([{"question": "a?"}, {"question": "bad?", "weight": -2}])
-    skipped = score_checklist(abstained, [Verdict(answer="yes"), Verdict(answer="cannot_assess")], rules)
-    assert skipped.primary_score == 1.0  # not applicable is an answer
+    said = [Verdict(answer="yes"), Verdict(answer="cannot_assess")]
+    assert score_checklist(abstained, said, Aggregation(primary_metric=metric)).primary_score == 1.0  # an answer
 
 
 def test_a_lost_penalty_that_could_change_nothing_leaves_the_score():
-    checklist = Checklist.parse(["a?", "b?", {"question": "bad?", "weight": -1}])
-    lost = score_checklist(checklist, [p(0.0), p(0.0), LOST])
+    lost = scored("1 1 -1", 0, 0, None)
     assert (lost.primary_score, lost.lower, lost.upper, lost.expected_score) == (0.0, 0.0, 0.0, None)
     assert lost.under("net").primary_score is None
-    few = score_checklist(checklist, [p(0.0), p(0.0), LOST], Aggregation(min_answered=0.9))
-    assert few.primary_score is None
+    assert scored("1 1 -1", 0, 0, None, min_answered=0.9).primary_score is None
 
 
 def test_a_penalty_that_was_not_needed_is_no_failure():
-    checklist = Checklist.parse(["a?", {"question": "gate?", "required": True}, {"question": "bad?", "weight": -1}])
     unread = Verdict(unanswered=Reason.NOT_NEEDED)
-    assert score_checklist(checklist, [unread, p(0.0), unread]).primary_score == 0.0
-    assert score_checklist(checklist, [unread, p(0.0), unread]).unanswered == {}
+    score = score_checklist(checklist_of("1 1! -1"), [unread, p(0.0), unread])
+    assert score.primary_score == 0.0 and score.unanswered == {}
 
 
-def test_a_required_penalty_fails_when_it_is_earned():
-    checklist = Checklist.parse(["a?", {"question": "b?", "weight": -1, "required": True}])
-    assert score_checklist(checklist, [p(1.0), p(1.0)]).primary_score == 0.0
-    assert score_checklist(checklist, [p(1.0), p(0.0)]).primary_score == 1.0
-
-
-SCALE = (Option(label="bad", value=0.2), Option(label="fair", value=0.5), Option(label="good", value=1.0))
-NA = (*SCALE, Option(label="cannot_assess", na=True))
+SCALE = options(bad=0.2, fair=0.5, good=1.0)
+NA = options(bad=0.2, fair=0.5, good=1.0, cannot_assess=None)
 
 
 def test_options_are_worth_their_values_and_softly_their_expectation():
@@ -165,34 +148,16 @@ def test_options_are_worth_their_values_and_softly_their_expectation():
     assert score.expected_score == pytest.approx(0.02 + 0.3 + 0.3)
 
 
-@pytest.mark.parametrize(
-    ("abstention", "positive", "penalty"),
-    # weights 1 (yes) and 1 or -1 (abstained); the abstained option's values run from 0.2 to 1
-    [("skip", 1.0, 1.0), ("zero", 0.5, 1.0), ("partial", 0.75, 1.0), ("fail", 0.6, 0.0)],
-)
-def test_abstentions_follow_the_sign_of_the_item(abstention, positive, penalty):
-    for weight, expected in ((1, positive), (-1, penalty)):
-        checklist = Checklist(
-            items=(ChecklistItem(question="a?"), ChecklistItem(question="b?", options=NA, weight=weight))
-        )
-        verdicts = [p(1.0), Verdict(answer="cannot_assess")]
-        score = score_checklist(checklist, verdicts, Aggregation(primary_metric="weighted", abstention=abstention))
-        assert score.primary_score == pytest.approx(expected)
-        assert score.answered == 2  # an abstention is an answer
-        assert score.lower == score.upper == score.primary_score
-
-
 def test_answers_in_words_have_no_probabilities_and_normalized_is_the_pass_rate():
-    score = score_checklist(
-        weights(1, 1), [Verdict(answer="yes"), Verdict(answer="no")], Aggregation(primary_metric="normalized")
-    )
+    said = [Verdict(answer="yes"), Verdict(answer="no")]
+    score = score_checklist(weights(1, 1), said, Aggregation(primary_metric="normalized"))
     assert score.primary_score == score.pass_rate == score.expected_score == 0.5
     assert score.items[0].confidence is None
 
 
 def test_the_normalized_score_of_an_item_does_not_depend_on_the_other_items():
-    options = [{"label": "full", "value": 1}, {"label": "half", "value": 0.5}, {"label": "none", "value": 0}]
-    checklist = Checklist.parse([{"question": "How?", "options": options}, "b?"])
+    how = ChecklistItem(question="How?", options=options(full=1, half=0.5, none=0))
+    checklist = Checklist(items=(how, ChecklistItem(question="b?")))
     by_word, by_check, read = Verdict(answer="half"), Verdict(answer="yes", method="check"), p(1.0)
     for other in (by_check, read):
         assert score_checklist(checklist, [by_word, other]).normalized_score == 0.75
@@ -205,15 +170,8 @@ def test_a_judge_that_answers_with_an_unknown_label_is_an_error_not_a_no():
         score_checklist(weights(1), [Verdict(answer="maybe")])
 
 
-def test_levels():
-    assert [level(x) for x in (0.0, 0.2, 0.4, 0.6, 0.8)] == ["no_10", "no_30", "unsure", "yes_70", "yes_90"]
-
-
 def test_macro_micro_and_reasons_of_a_batch():
-    one = score_checklist(weights(1), [p(1.0)])
-    three = score_checklist(weights(1, 1, 1), [p(0.0), p(0.0), p(1.0)])
-    lost = score_checklist(weights(1, 1), [LOST, LOST])
-    totals = tally([one, three, lost])
+    totals = tally([scored("1", 1), scored("1 1 1", 0, 0, 1), scored("1 1", None, None)])
     assert totals.macro == pytest.approx((1 + 1 / 3) / 2)
     assert totals.micro == pytest.approx(2 / 4)
     assert (totals.scored, totals.unscored, totals.reads) == (2, 1, 6)
@@ -224,9 +182,8 @@ def test_macro_micro_and_reasons_of_a_batch():
 def test_a_stored_score_is_scored_again_with_new_weights_and_no_judge():
     checklist = weights(1, 1, 1)
     verdicts = [p(0.9), p(0.1), Verdict({"yes": 0.2, "no": 0.8}, mass=0.1, unanswered="off_label")]
-    stored = type(score_checklist(checklist, verdicts)).model_validate_json(
-        score_checklist(checklist, verdicts).model_dump_json()
-    )
+    score = score_checklist(checklist, verdicts)
+    stored = Score.model_validate_json(score.model_dump_json())
     heavier = weights(3, 1, 1)
     assert rescore(heavier, stored) == score_checklist(heavier, verdicts)
     grown = Checklist.parse([*heavier.items, "new?"])
@@ -245,18 +202,15 @@ def cases(draw, min_size=1):
     size = draw(st.integers(min_size, 8))
     items, verdicts = [], []
     for n in range(size):
-        options = draw(st.sampled_from([None, None, SCALE, NA]))
-        items.append(
-            ChecklistItem(
-                question=f"question {n}?", weight=draw(finite), required=draw(st.integers(0, 4)) == 0, options=options
-            )
-        )
+        choices = draw(st.sampled_from([None, None, SCALE, NA]))
+        weight, required = draw(finite), draw(st.integers(0, 4)) == 0
+        items.append(ChecklistItem(question=f"q {n}?", weight=weight, required=required, options=choices))
         if draw(st.booleans()):
             verdicts.append(Verdict(answer=draw(st.sampled_from(list(items[-1].values)))))
-        elif options is None:
+        elif choices is None:
             verdicts.append(p(draw(probability)))
         else:
-            labels = [option.label for option in options]
+            labels = [option.label for option in choices]
             shares = draw(st.lists(st.floats(0.01, 1), min_size=len(labels), max_size=len(labels)))
             verdicts.append(Verdict({k: s / math.fsum(shares) for k, s in zip(labels, shares, strict=True)}))
     if all(item.weight == 0 for item in items):
@@ -264,9 +218,15 @@ def cases(draw, min_size=1):
     return Checklist(items=tuple(items)), verdicts
 
 
-settings_of_a_scorer = st.fixed_dictionaries(
-    {"primary_metric": st.sampled_from(PRIMARY_METRICS), "abstention": st.sampled_from(ABSTENTIONS)}
-)
+metrics = st.sampled_from(PRIMARY_METRICS)
+settings_of_a_scorer = st.fixed_dictionaries({"primary_metric": metrics, "abstention": st.sampled_from(ABSTENTIONS)})
+lost_places = st.sets(st.integers(0, 7))
+SHARES = ("primary_score", "pass_rate", "weighted_score", "expected_score", "normalized_score")
+
+
+def without(lost, verdicts):
+    """The verdicts, without those at these places."""
+    return [LOST if n in lost else verdict for n, verdict in enumerate(verdicts)]
 
 
 def numbers(score):
@@ -274,22 +234,29 @@ def numbers(score):
 
 
 @given(cases(), settings_of_a_scorer, st.randoms(use_true_random=False))
-def test_order_does_not_matter(case, options, rng: random.Random):
+def test_order_does_not_matter(case, settings, rng: random.Random):
     checklist, verdicts = case
     order = list(range(len(verdicts)))
     rng.shuffle(order)
     shuffled = Checklist(items=tuple(checklist.items[i] for i in order))
-    assert numbers(score_checklist(shuffled, [verdicts[i] for i in order], Aggregation(**options))) == numbers(
-        score_checklist(checklist, verdicts, Aggregation(**options))
+    rules = Aggregation(**settings)
+    one, other = (
+        score_checklist(shuffled, [verdicts[i] for i in order], rules),
+        score_checklist(checklist, verdicts, rules),
     )
+    assert numbers(one) == numbers(other)
 
 
-@given(cases(), settings_of_a_scorer, st.sets(st.integers(0, 7)))
-def test_a_lost_read_moves_the_score_only_within_its_stated_bounds(case, options, lost):
+@given(cases(), settings_of_a_scorer, lost_places)
+def test_a_lost_read_moves_the_score_only_within_its_stated_bounds(case, settings, lost):
     checklist, verdicts = case
-    broken = [LOST if n in lost else verdict for n, verdict in enumerate(verdicts)]
-    whole = score_checklist(checklist, verdicts, Aggregation(**options))
-    partial = score_checklist(checklist, broken, Aggregation(min_answered=0, **options))
+    whole = score_checklist(checklist, verdicts, Aggregation(**settings))
+    partial = score_checklist(checklist, without(lost, verdicts), Aggregation(min_answered=0, **settings))
+    assert 0 <= partial.answered_weight <= 1
+    for name in SHARES:  # none, or finite in the unit interval
+        value = getattr(partial, name)
+        below = whole.primary_metric == "net" and name == "primary_score"
+        assert value is None or (below or 0 <= value) and value <= 1
     if partial.lower is None or partial.upper is None:
         assert partial.primary_score is None
         return
@@ -316,25 +283,12 @@ def test_the_normalized_score_is_the_mean_of_what_each_item_alone_would_get(case
 
 
 @given(cases(), settings_of_a_scorer, st.floats(0.01, 100))
-def test_weights_scale_out(case, options, factor):
+def test_weights_scale_out(case, settings, factor):
     checklist, verdicts = case
     scaled = Checklist(items=tuple(i.model_copy(update={"weight": i.weight * factor}) for i in checklist.items))
-    before, after = (score_checklist(c, verdicts, Aggregation(**options)).model_dump() for c in (checklist, scaled))
-    for name in ("pass_rate", "weighted_score", "expected_score", "normalized_score", "primary_score"):
+    before, after = (score_checklist(c, verdicts, Aggregation(**settings)).model_dump() for c in (checklist, scaled))
+    for name in SHARES:
         assert after[name] == (None if before[name] is None else pytest.approx(before[name], abs=1e-6))
-
-
-@given(cases(), settings_of_a_scorer, st.sets(st.integers(0, 7)))
-def test_every_score_is_none_or_finite_in_the_unit_interval(case, options, lost):
-    checklist, verdicts = case
-    score = score_checklist(
-        checklist, [LOST if n in lost else v for n, v in enumerate(verdicts)], Aggregation(**options)
-    )
-    for name in ("primary_score", "pass_rate", "weighted_score", "expected_score", "normalized_score"):
-        value = getattr(score, name)
-        below = score.primary_metric == "net" and name == "primary_score"
-        assert value is None or (below or 0 <= value) and value <= 1
-    assert 0 <= score.answered_weight <= 1
 
 
 @given(cases(min_size=2), st.integers(0, 7))
@@ -349,14 +303,6 @@ def test_the_reason_of_a_failure_never_matters(case, index):
     assert scores[0] == scores[1] == scores[2]
 
 
-def test_a_majority_of_votes_is_no_matter_of_the_threshold():
-    shares = {"yes": 4 / 7, "no": 3 / 7}
-    voted = score_checklist(weights(1), [Verdict(shares, "yes", method="votes")], Aggregation(threshold=0.6))
-    read = score_checklist(weights(1), [Verdict(shares, method="logprobs")], Aggregation(threshold=0.6))
-    assert (voted.items[0].answer, read.items[0].answer) == ("yes", "no")
-    assert voted.expected_score == read.expected_score == pytest.approx(4 / 7)
-
-
 def test_a_grade_is_the_quality_and_may_be_the_primary_score():
     verdicts = [Verdict(answer="yes", quality=4), Verdict(answer="no", quality=4)]
     score = score_checklist(weights(1, 1), verdicts, Aggregation(primary_metric="quality"))
@@ -367,18 +313,15 @@ def test_a_grade_is_the_quality_and_may_be_the_primary_score():
 
 
 def test_pass_rates_by_category():
-    checklist = Checklist.parse(
-        [{"question": q, "category": c} for q, c in (("a?", "x"), ("b?", "x"), ("c?", "y"), ("d?", None))]
-    )
+    categories = {"a?": "x", "b?": "x", "c?": "y", "d?": None}
+    checklist = Checklist.parse([{"question": q, "category": c} for q, c in categories.items()])
     one = score_checklist(checklist, [p(1.0), p(0.0), LOST, p(1.0)])
     two = score_checklist(checklist, [p(1.0), LOST, p(0.0), p(1.0)])
     assert [item.category for item in one.items] == ["x", "x", "y", None]
     assert one.category_pass_rates == {"x": 0.5, "y": None}
     totals = tally([one, two]).by_category
-    assert {name: (rate.macro, rate.micro, rate.counted) for name, rate in totals.items()} == {
-        "x": (0.75, pytest.approx(2 / 3), 3),
-        "y": (0.0, 0.0, 1),
-    }
+    found = {name: (rate.macro, rate.micro, rate.counted) for name, rate in totals.items()}
+    assert found == {"x": (0.75, pytest.approx(2 / 3), 3), "y": (0.0, 0.0, 1)}
 
 
 def test_confidence_is_the_probability_of_the_answer_and_the_level_is_of_yes():
@@ -388,14 +331,17 @@ def test_confidence_is_the_probability_of_the_answer_and_the_level_is_of_yes():
     assert [line.answer for line in lines] == ["no", "no", "yes", None]
     assert [line.confidence for line in lines] == [0.998, pytest.approx(0.45), 0.9, None]
     assert [line.level for line in lines] == ["no_10", "unsure", "yes_90", None]
+    assert [level(x) for x in (0.0, 0.2, 0.4, 0.6, 0.8)] == ["no_10", "no_30", "unsure", "yes_70", "yes_90"]
 
 
 def test_a_confidence_in_a_file_is_never_taken_over():
-    verdicts = [Verdict(answer="yes"), Verdict({"yes": 0.6, "no": 0.4}), LOST]
-    stored = score_checklist(Checklist.parse(["a?", "b?", "c?"]), verdicts).model_dump(mode="json")
+    verdicts = [Verdict(answer="yes"), Verdict({"yes": 0.002, "no": 0.998}), LOST]
+    score = score_checklist(weights(1, 1, 1), verdicts)
+    stored = score.model_dump(mode="json")
+    assert [line["confidence"] for line in stored["items"]] == [None, 0.998, None]
     for item in stored["items"]:
-        item["confidence"] = 0.7
-    assert [line.confidence for line in Score.model_validate(stored).items] == [None, 0.6, None]
+        item["confidence"] = 0.002  # P(yes), in files of earlier versions
+    assert Score.model_validate(stored) == score == Score.model_validate(score.model_dump())
 
 
 def test_the_spread_of_votes_needs_two_with_probabilities():
@@ -411,23 +357,14 @@ def test_the_spread_of_votes_needs_two_with_probabilities():
     assert spread(one, other, answer=None) is None
 
 
-def test_a_file_that_has_p_yes_for_a_confidence_is_not_misread():
-    score = score_checklist(Checklist.parse(["Is it short?"]), [Verdict({"yes": 0.002, "no": 0.998})])
-    before = score.model_dump(mode="json")
-    before["items"][0]["confidence"] = 0.002
-    assert Score.model_validate(before) == score == Score.model_validate(score.model_dump())
-    assert score.model_dump()["items"][0]["confidence"] == 0.998
-
-
-@given(cases(), settings_of_a_scorer, st.sets(st.integers(0, 7)), st.sampled_from(PRIMARY_METRICS))
-def test_another_metric_needs_no_checklist(case, options, lost, metric):
+@given(cases(), settings_of_a_scorer, lost_places, metrics)
+def test_another_metric_needs_no_checklist(case, settings, lost, metric):
     checklist, verdicts = case
-    broken = [LOST if n in lost else verdict for n, verdict in enumerate(verdicts)]
-    score = score_checklist(checklist, broken, Aggregation(**options))
-    stored = Score.model_validate_json(score.model_dump_json())
-    assert stored.under(metric) == score_checklist(
-        checklist, broken, Aggregation(**options | {"primary_metric": metric})
+    score, other = (
+        score_checklist(checklist, without(lost, verdicts), Aggregation(**settings | changed))
+        for changed in ({}, {"primary_metric": metric})
     )
+    assert Score.model_validate_json(score.model_dump_json()).under(metric) == other
 
 
 def test_another_metric_of_a_score_from_before_weights_were_recorded_needs_the_checklist():
@@ -449,5 +386,5 @@ def test_every_item_has_its_own_key():
 
 def test_rescore_keeps_the_answer_of_every_copy_of_a_question():
     checklist = Checklist.parse(["a?", "b?", "a?"])
-    score = score_checklist(checklist, [Verdict(answer="yes"), Verdict(answer="no"), Verdict(answer="no")])
+    score = score_checklist(checklist, [Verdict(answer=answer) for answer in ("yes", "no", "no")])
     assert rescore(checklist, score) == score

@@ -8,21 +8,16 @@ import json
 
 import pytest
 
-from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Option
+from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Reply
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges import ReasonedJudge
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
 from checklist_rewards.scores.scales import with_abstention
-from tests.judges.fakes import Script
+from tests.judges.fakes import Script, options
 
-QUALITY = (
-    Option(label="poor", value=0.1),
-    Option(label="fair", value=0.4),
-    Option(label="good", value=0.9),
-    Option(label="na", na=True),
-)
+QUALITY = options(poor=0.1, fair=0.4, good=0.9, na=None)
 
 
 def item(number: int, weight: float, of_options: bool, required: bool = False) -> ChecklistItem:
@@ -38,15 +33,15 @@ def verdict(said: object) -> Verdict:
     return Verdict(answer=str(said))
 
 
-def scored(*entries: tuple[float, object], **options) -> Score:
+def scored(*entries: tuple[float, object], **settings) -> Score:
     """A score of (weight, what was said) pairs."""
     items, verdicts = [], []
     for number, (weight, said) in enumerate(entries):
         of_options = said in ("poor", "fair", "good", "na: option")
         items.append(item(number, weight, of_options))
         verdicts.append(verdict("na" if said == "na: option" else "cannot_assess" if said == "na" else said))
-    options = {"primary_metric": "weighted", "min_answered": 0.0, **options}
-    return score_checklist(Checklist(items=tuple(items)), verdicts, Aggregation(**options))
+    settings = {"primary_metric": "weighted", "min_answered": 0.0, **settings}
+    return score_checklist(Checklist(items=tuple(items)), verdicts, Aggregation(**settings))
 
 
 # --- the four strategies ---------------------------------------------------------------------------------------------
@@ -83,6 +78,8 @@ def test_abstentions(entries, by_strategy):
         score = scored(*entries, abstention=strategy)
         assert score.weighted_score == (None if expected is None else pytest.approx(expected)), strategy
         assert score.primary_score == score.weighted_score
+        if expected is not None and "lost" not in dict(entries).values():
+            assert score.lower == score.upper == score.primary_score  # an abstention is an answer
 
 
 @pytest.mark.parametrize(
@@ -186,7 +183,8 @@ def test_trap_positives_that_were_skipped_do_not_make_a_perfect_score():
     # There: weights +10 and -5, CANNOT_ASSESS and UNMET, gives 1.0 by the branch for penalties only.
     for said in ("na", "lost"):
         score = scored((10, said), (-5, "no"), abstention="skip")
-        assert score.weighted_score is score.primary_score is None
+        assert score.weighted_score is score.primary_score is None and score.pass_rate == 1.0
+        assert (score.lower, score.upper) == ((0.0, 1.0) if said == "lost" else (None, None))
 
 
 @pytest.mark.parametrize("mode", [{"capture_reasoning": True}, {"mode": "batch"}, {"use_logprobs": False}])
@@ -197,16 +195,13 @@ def test_trap_a_reply_without_content_is_no_verdict_for_either_sign(mode, reason
 
     def said(messages):
         text = messages[-1]["content"]
+        if "bad?" in text and "q0?" not in text:
+            return Reply(None, None, reason)
         if "numbered" in text:
             return json.dumps({"answers": [{"index": n, "answer": "yes"} for n in (1, 2, 3)]})
         return json.dumps({"reasoning": "so", "answer": "yes"}) if "JSON" in text else "yes"
 
-    def lost(messages):
-        text = messages[-1]["content"]
-        only_bad = "bad?" in text and "q0?" not in text
-        return Reply(None, None, reason) if only_bad else said(messages)
-
-    scorer = ChecklistScorer(backend=Script(lost), store=False, abstention="fail", metric="weighted", **mode)
+    scorer = ChecklistScorer(backend=Script(said), store=False, abstention="fail", metric="weighted", **mode)
     score = scorer.score(items, "Hi.")
     assert [line.answer for line in score.items] == ["yes", "yes", "yes", None]
     assert score.items[3].value is None and score.items[3].unanswered == reason
@@ -222,19 +217,20 @@ def test_trap_an_outage_is_not_scored_as_a_bad_answer():
 
 
 def test_trap_unknown_names_are_refused_instead_of_falling_back():
-    for name, value in (("metric", "bogus"), ("abstention", "bogus")):
-        with pytest.raises(SampleError, match=f"{name}='bogus' is not known; allowed: "):
-            ChecklistScorer(store=False, **{name: value})
     judges = [ReasonedJudge(name, backend=Script([])) for name in ("one", "two")]
-    with pytest.raises(SampleError, match="rule='bogus' is not known; allowed: "):
-        PanelJudge(judges, rule="bogus")
-
-
-def test_trap_a_weight_that_is_no_number_and_an_unknown_key_are_refused():
-    for row, words in (
-        ({"question": "q?", "weight": float("nan")}, "finite"),
-        ({"question": "q?", "wieght": 2}, "unknown key"),
-        ({"question": "  "}, "blank"),
+    for name, refused in (
+        ("metric", lambda: ChecklistScorer(store=False, metric="bogus")),
+        ("abstention", lambda: ChecklistScorer(store=False, abstention="bogus")),
+        ("rule", lambda: PanelJudge(judges, rule="bogus")),
     ):
-        with pytest.raises(ValueError, match=words):
-            Checklist.parse([row])
+        with pytest.raises(SampleError, match=f"{name}='bogus' is not known; allowed: "):
+            refused()
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [({"weight": float("nan")}, "finite"), ({"wieght": 2}, "unknown key"), ({"question": "  "}, "blank")],
+)
+def test_trap_a_weight_that_is_no_number_and_an_unknown_key_are_refused(row, words):
+    with pytest.raises(ValueError, match=words):
+        Checklist.parse([{"question": "q?", **row}])

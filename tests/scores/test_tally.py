@@ -33,19 +33,18 @@ def score_of(passes: tuple[bool, bool, bool], lost: bool = False) -> Score:
 ALL = list(product((True, False), repeat=3))
 
 
+ROWS = [ALL[0], ALL[3], ALL[4], ALL[7]]
+
+
 @pytest.mark.parametrize("lost", list(product((False, True), repeat=4)), ids=str)
 def test_rows_without_a_score_are_in_no_rate(lost):
-    rows = [ALL[0], ALL[3], ALL[4], ALL[7]]
-    found = [score_of(passes, gone) for passes, gone in zip(rows, lost, strict=True)]
+    found = [score_of(passes, gone) for passes, gone in zip(ROWS, lost, strict=True)]
     batch = BatchScore(found)
     known = tally(score for score in found if score.primary_score is not None)
     for name in ("macro", "micro", "mean"):
         assert getattr(batch, name) == getattr(known, name)
-    assert {name: rate.macro for name, rate in batch.by_category.items()} == (
-        {name: known.by_category[name].macro for name in batch.by_category}
-        if known.by_category
-        else dict.fromkeys(("form", "tone"))
-    )
+    rates = {name: known.by_category[name].macro if known.by_category else None for name in ("form", "tone")}
+    assert {name: rate.macro for name, rate in batch.by_category.items()} == rates
     assert (batch.tally.scored, batch.tally.unscored) == (4 - sum(lost), sum(lost))
 
     frame = batch.to_dataframe()
@@ -62,21 +61,13 @@ def test_rows_without_a_score_are_in_no_rate(lost):
     overview = file.overview()
     assert (overview["macro"], overview["micro"], overview["unscored"]) == (batch.macro, batch.micro, sum(lost))
     assert training.as_json()["series"]["pass_rate"] == [batch.micro]
+    check = overview["items"][0]  # the rate of a code check is that of the complete run
+    assert (check["passed"], check["counted"]) == (2, 4)
 
 
 def test_two_rows_at_0_and_two_without_a_score():
     batch = BatchScore([score_of((False, False, False))] * 2 + [score_of((True, True, True), lost=True)] * 2)
     assert (batch.macro, batch.micro, batch.tally.unscored) == (0.0, 0.0, 2)
-
-
-@pytest.mark.parametrize("lost", list(product((False, True), repeat=4)), ids=str)
-def test_the_rate_of_a_code_check_is_that_of_the_complete_run(lost):
-    rows = [ALL[0], ALL[3], ALL[4], ALL[7]]
-    file = FileFigures()
-    for number, (passes, gone) in enumerate(zip(rows, lost, strict=True)):
-        file.add(ScoredText(str(number), f"row {number}", score_of(passes, gone)))
-    check = file.overview()["items"][0]
-    assert (check["passed"], check["counted"]) == (2, 4)
 
 
 def test_a_trainer_logs_no_pass_rate_of_a_completion_without_a_score():

@@ -71,10 +71,11 @@ from checklist_rewards.backends.openai.served import (
     served_prompt,
     takes_no_images,
 )
-from checklist_rewards.backends.openai.wire import Failure, neutral
+from checklist_rewards.backends.openai.wire import NO_ANSWER, NO_TOKENS, Failure, ListedPrompt, neutral
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, server_addresses, server_key
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer, local_tokenizer
+from checklist_rewards.backends.trees import Branch
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import has_images, shown
@@ -88,7 +89,6 @@ BY_PROMPT = 10
 """Replicas from which on lists are routed by prompt."""
 _READS_PER_REQUEST = 256
 _PATIENCE = 4.0
-_NO_ANSWER = Unanswered(Reason.EMPTY_CHOICES)
 
 
 def list_keys(groups: Sequence[ReadGroup], replicas: int) -> list[str]:
@@ -192,12 +192,12 @@ class OpenAIBackend(Backend):
             if isinstance(supports, Failure):
                 return [Answer(None, supports.unanswered)] * sum(len(group.tails) for group in groups), Usage()
             if supports:
-                keys = list_keys(groups, len(self.connection.addresses))
+                by_group = list_keys(groups, len(self.connection.addresses))
+                keys = [key for key, group in zip(by_group, groups, strict=True) for _ in group.tails]
 
-                def ask(
-                    prompts: list[list[int]], ids: list[int], numbers: list[int]
-                ) -> tuple[list[TokenAnswer], int | None]:
-                    return run(self._read_lists(prompts, ids, [keys[number] for number in numbers]))
+                def ask(branches: list[Branch[int]], ids: list[int]) -> tuple[list[TokenAnswer], int | None]:
+                    places = [place for _, tails in branches for _, place in tails]
+                    return run(self._read_lists(wire.listed(branches), ids, [keys[place] for place in places]))
 
                 answers, usage = read_prompts(self.tokens, groups, labels, ask, limit=self.limit)
                 return list(map(_of_this_start, answers)), usage
@@ -288,14 +288,15 @@ class OpenAIBackend(Backend):
     async def _probe_lists(self, ids: list[int]) -> bool | Failure:
         """Whether the server supports lists of prompts; tested once, with a prompt of one token."""
         if self._supports_lists is None:
-            response = await self.connection.post("/completions", wire.list_body(self.model, [ids[:1]], ids))
+            prompts = wire.listed([((), [(ids[:1], None)])])
+            response = await self.connection.post("/completions", wire.list_body(self.model, prompts, ids))
             if isinstance(response, Failure) and not response.bad_request:
                 return response
             choices = [] if isinstance(response, Failure) else response["choices"]
             answer = wire.list_answers(choices, ids, 1)[0]
             if isinstance(answer, dict):
                 answer = not_logprobs(list(answer.values())) or answer
-            if isinstance(answer, Unanswered) and answer != wire.NO_TOKENS:
+            if isinstance(answer, Unanswered) and answer not in (NO_ANSWER, NO_TOKENS):
                 return Failure(answer)  # it says nothing about lists: an aborted request, or logits
             self._supports_lists = isinstance(answer, dict)
             if not self._supports_lists:
@@ -306,22 +307,19 @@ class OpenAIBackend(Backend):
         return self._supports_lists
 
     async def _read_lists(
-        self, prompts: Sequence[list[int]], ids: list[int], keys: Sequence[str]
+        self, prompts: Sequence[ListedPrompt], ids: list[int], keys: Sequence[str]
     ) -> tuple[list[TokenAnswer], int | None]:
-        """The answers to prompts of token ids, each with its routing key, in order, and the number of computed prompt
-        tokens, None if unknown."""
-        before = await self._cache.counts()
-        answers: list[TokenAnswer] = [_NO_ANSWER] * len(prompts)
-
-        async def ask(places: list[int]) -> None:
-            found = await self._read_list([prompts[place] for place in places], ids, keys[places[0]])
-            for place, answer in zip(places, found, strict=True):
-                answers[place] = answer
-
-        await together(map(ask, self._lists(keys)))
+        """The answers to prompts, each with its routing key, in order, and the number of computed prompt tokens, None
+        if unknown."""
+        before, lists = await self._cache.counts(), self._lists(keys)
+        found = await together(
+            self._read_list([prompts[place] for place in places], ids, keys[places[0]]) for places in lists
+        )
+        by_place = dict(zip(chain.from_iterable(lists), chain.from_iterable(found), strict=True))
+        answers = [by_place[place] for place in range(len(prompts))]
         if any(isinstance(answer, str) for answer in answers):
             return answers, None
-        return answers, await self._cache.computed(before, sum(map(len, prompts)))
+        return answers, await self._cache.computed(before, sum([tokens for _, tokens in prompts]))
 
     def _lists(self, keys: Sequence[str]) -> list[list[int]]:
         """The prompts of each request, by their index."""
@@ -336,28 +334,27 @@ class OpenAIBackend(Backend):
         ]
         return sorted(lists)  # in turns, so that all replicas are busy from the start
 
-    async def _read_list(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[TokenAnswer]:
+    async def _read_list(self, prompts: Sequence[ListedPrompt], ids: list[int], key: str) -> list[TokenAnswer]:
         """The answers to the prompts of one request. Those that are missing or duplicated in the response are
         requested once more."""
 
-        async def send(some: Mapping[int, list[int]]) -> list[TokenAnswer] | Failure:
+        async def send(some: Mapping[int, ListedPrompt]) -> list[TokenAnswer] | Failure:
             batch = list(some.values())
             response = await self.connection.post(
                 "/completions",
                 wire.list_body(self.model, batch, ids),
-                tokens=sum(map(len, batch)) + len(batch),
+                tokens=sum([tokens for _, tokens in batch]) + len(batch),
                 patience=_PATIENCE,
                 prefix=key,
                 reads=len(batch),
             )
             if not isinstance(response, Failure):
-                answers = wire.list_answers(response["choices"], ids, len(batch))
-                return [_NO_ANSWER if answer is None else answer for answer in answers]
+                return wire.list_answers(response["choices"], ids, len(batch))
             if response.fatal:
                 raise self._error(response)
             return response
 
-        return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is _NO_ANSWER)
+        return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is NO_ANSWER)
 
     async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         prompts = [

@@ -159,13 +159,6 @@ def close(work: Callable[[], Coroutine[Any, Any, None]], pid: int) -> None:
             future.result(1)
 
 
-def keep_forever(resource: object) -> None:
-    """In a forked child, never free a resource of the parent's loop, not even when Python exits. Parent and child
-    share the kernel's event notification for sockets: if the child closed its copies, the parent would get no more
-    events."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(resource))
-
-
 def _loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if os.getpid() not in _loops:
@@ -290,7 +283,7 @@ class Connection:
     async def post(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: Mapping[str, Any] | bytes,
         *,
         key: str = "choices",
         tokens: int = 0,
@@ -302,7 +295,7 @@ class Connection:
 
         Args:
             path (`str`): The path relative to the address, such as "/chat/completions".
-            body (mapping): The JSON object to send.
+            body (mapping or `bytes`): The JSON object to send.
             key (`str`, *optional*, defaults to `"choices"`): The list that the response must contain.
             tokens (`int`, *optional*, defaults to `0`): Estimated number of tokens, for the rate limit.
             patience (`float`, *optional*, defaults to `1.0`): Factor by which timeout and deadline are multiplied.
@@ -312,7 +305,8 @@ class Connection:
         Returns:
             `dict` or [`Failure`]: The response, or the reason why the request failed.
         """
-        return await self._send(_Request(path, serialized(body), key, tokens, patience, prefix, reads))
+        content = body if isinstance(body, bytes) else serialized(body)
+        return await self._send(_Request(path, content, key, tokens, patience, prefix, reads))
 
     async def texts(self, path: str) -> list[str | None]:
         """Get a text that is not essential from every replica, in one attempt and without waiting for a slot. `path`
@@ -547,7 +541,10 @@ class Connection:
         the background loop only: aiohttp needs a running loop."""
         if self._session is None or self._session.pid != os.getpid():
             if self._session is not None:
-                keep_forever(self._session)
+                # The parent's session is never freed here, not even when Python exits. Parent and child share the
+                # kernel's event notification for sockets: if the child closed its copies, the parent would get no
+                # more events.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._session))
             settings = self.settings
             http = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(

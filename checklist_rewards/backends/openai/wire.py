@@ -51,6 +51,7 @@ from pydantic_core import from_json, to_json
 from checklist_rewards.backends.base import Answer, Message, Messages, Reply, Sampling, not_logprobs
 from checklist_rewards.backends.reads import TokenAnswer, logsumexp
 from checklist_rewards.backends.tokens import THINKING_TOKENS, WORD_TOKENS, encodable, thinks
+from checklist_rewards.backends.trees import Branch
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import without_password
 from checklist_rewards.images import Image, has_images, parts
@@ -117,9 +118,9 @@ def no_connection(error: Exception) -> Failure:
     return Failure(Unanswered(Reason.BACKEND_ERROR, f"connection failed ({detail})"), retry=True, down=True, status=0)
 
 
-def serialized(body: Mapping[str, Any]) -> bytes:
-    """The body of a request as JSON: by pydantic, which takes a quarter of the time of `json`, unless a text has
-    unpaired surrogates, which only `json` can write."""
+def serialized(body: Mapping[str, Any] | str) -> bytes:
+    """The body of a request, or a string, as JSON: by pydantic, which takes a quarter of the time of `json`, unless a
+    text has unpaired surrogates, which only `json` can write."""
     try:
         return to_json(body)
     except ValueError:
@@ -687,14 +688,27 @@ def _without_text(choice: dict[str, Any]) -> Unanswered:
     return Unanswered(Reason.NULL_CONTENT, took)
 
 
+NO_ANSWER = Unanswered(Reason.EMPTY_CHOICES)
+"""Of a prompt in a list to which the response has no answer, or several."""
 NO_TOKENS = Unanswered(Reason.BACKEND_ERROR, "the server gave no log-probability of the label")
 
 
-def list_body(model: str, prompts: Sequence[Sequence[int]], ids: Sequence[int]) -> dict[str, Any]:
+ListedPrompt = tuple[bytes, int]
+"""The token ids of a prompt as JSON without brackets, and their number."""
+
+
+def listed(branches: Sequence[Branch[Any]]) -> list[ListedPrompt]:
+    """Serialize prompts, each prefix once. Their tails must not be empty."""
+    prompts = []
+    for prefix, tails in branches:
+        start = to_json(prefix)[1:-1] + b"," if prefix else b""
+        prompts += [(start + to_json(tail)[1:-1], len(prefix) + len(tail)) for tail, _ in tails]
+    return prompts
+
+
+def list_body(model: str, prompts: Sequence[ListedPrompt], ids: Sequence[int]) -> bytes:
     """Create a request for one token after each of `prompts`."""
-    return {
-        "model": model,
-        "prompt": prompts,
+    settings = {
         "max_tokens": 1,
         "temperature": 0,
         "repetition_penalty": 1.0,  # that of the model's generation_config.json would change processed logprobs
@@ -702,24 +716,29 @@ def list_body(model: str, prompts: Sequence[Sequence[int]], ids: Sequence[int]) 
         "logprob_token_ids": ids,
         "return_tokens_as_token_ids": True,
     }
+    lists = b"],[".join([ids_of_prompt for ids_of_prompt, _ in prompts])
+    return b'{"model":%b,"prompt":[[%b]],%b' % (serialized(model), lists, to_json(settings)[1:])
 
 
-def list_answers(choices: Sequence[dict[str, Any]], ids: Sequence[int], count: int) -> list[TokenAnswer | None]:
-    """Parse the answers to `count` prompts by their index in the response. An answer that is missing or duplicated
-    is None. Whether the values can be log-probabilities is checked with those of all engines."""
-    by_index: dict[int | None, list[dict[str, Any]]] = {}
+def list_answers(choices: Sequence[dict[str, Any]], ids: Sequence[int], count: int) -> list[TokenAnswer]:
+    """Parse the answers to `count` prompts by their index in the response. Whether the values can be log-probabilities
+    is checked with those of all engines."""
+    by_index: dict[int | None, dict[str, Any] | None] = {}
     for choice in choices:
-        by_index.setdefault(_number(choice.get("index")), []).append(choice)
-    return [_answer(by_index[place][0], ids) if len(by_index.get(place, ())) == 1 else None for place in range(count)]
+        index = _number(choice.get("index"))
+        by_index[index] = None if index in by_index else choice
+    names = [f"token_id:{token}" for token in ids]
+    found = [by_index.get(place) for place in range(count)]
+    return [NO_ANSWER if choice is None else _answer(choice, ids, names) for choice in found]
 
 
-def _answer(choice: dict[str, Any], ids: Sequence[int]) -> TokenAnswer:
+def _answer(choice: dict[str, Any], ids: Sequence[int], names: Sequence[str]) -> TokenAnswer:
     if (reason := broken_off(choice)) is not None:
         return reason
     try:
         top = choice["logprobs"]["top_logprobs"][0]
-        found = {token: top[f"token_id:{token}"] for token in ids}
-        logprobs = {token: -math.inf if value is None else float(value) for token, value in found.items()}
+        found = [top[name] for name in names]
+        logprobs = [-math.inf if value is None else float(value) for value in found]
     except (KeyError, IndexError, TypeError, ValueError, OverflowError):
         return NO_TOKENS
-    return logprobs if any(value is not None for value in found.values()) else NO_TOKENS
+    return NO_TOKENS if found.count(None) == len(found) else dict(zip(ids, logprobs, strict=True))
