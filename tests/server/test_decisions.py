@@ -258,11 +258,8 @@ def test_a_failed_judge_is_503_and_never_an_answer(client):
 def test_a_text_that_is_too_long_is_an_error_and_too_long_for_our_client():
     backend = Engine(lambda prefix, tail: None if "long" in prefix else 0.9)
     with serving(build_app(ChecklistScorer(backend=backend, store=False))) as address:
-        for path, body in (
-            ("decisions", {"model": "pocket", "input": "long", "questions": ASKED[:1]}),
-            ("systemone", {"state": "long", "questions": {"a": MAPPED["one"]}}),
-        ):
-            answer = httpx.post(f"{address}/v1/{path}", json=body)
+        client = httpx.Client(base_url=address)
+        for answer in (decision(client, ASKED[:1], "long"), system_one(client, {"a": MAPPED["one"]}, "long")):
             assert answer.status_code == 400 and "context length" in answer.json()["error"]
         asked = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
         assert asked.score(QUESTIONS, "a long thing").unanswered == {"too_long": len(QUESTIONS)}
@@ -315,29 +312,13 @@ CALIBRATION = {
 
 def through_both_routes(address: str, questions, target: str, model: str) -> list[list[float]]:
     """P(yes) of each question by each decisions protocol, with the instruction in the state."""
-    answers = []
-    for protocol in ("systemone", "decisions"):
-        body = system_one_body if protocol == "systemone" else decision_body
-        response = httpx.post(f"{address}/v1/{protocol}", json=body(questions, target, model), timeout=60)
-        assert response.status_code == 200, response.text
-        given = response.json()["answers"]
-        values = [given[f"q{n}"]["noul"] if protocol == "systemone" else given[n]["probability"] for n in range(2)]
-        answers.append(values)
-    return answers
-
-
-def system_one_body(questions, target, model):
-    asked = {f"q{n}": {"type": "noul", "instructions": question} for n, question in enumerate(questions)}
-    return {"model": model, "state": {"target": target, "input": INSTRUCTION}, "questions": asked}
-
-
-def decision_body(questions, target, model):
-    messages = [{"role": "user", "content": INSTRUCTION}, {"role": "assistant", "content": target}]
-    return {
-        "model": model,
-        "input": messages,
-        "questions": [{"type": "predicate", "instructions": question} for question in questions],
-    }
+    with httpx.Client(base_url=address, timeout=60) as client:
+        mapped = {f"q{n}": {"type": "noul", "instructions": question} for n, question in enumerate(questions)}
+        state = {"target": target, "input": INSTRUCTION}
+        named = system_one(client, mapped, state, model=model).json()["answers"]
+        asked = [{"type": "predicate", "instructions": question} for question in questions]
+        listed = decision(client, asked, [user(INSTRUCTION), assistant(target)], model).json()["answers"]
+    return [[named[name]["noul"] for name in mapped], [answer["probability"] for answer in listed]]
 
 
 def judge_of(kind: str, folder) -> ChecklistScorer:

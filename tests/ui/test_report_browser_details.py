@@ -59,8 +59,8 @@ def test_quotes_of_the_judge_and_marks_of_people_are_highlighted(report_of):
         "return [...document.querySelectorAll('.response mark')].map((one) => [one.textContent, one.dataset.items])"
     )
     assert page.run(shown) == [["you are wrong", "1"], ["nonsense", "1"], ["it was", "2"], ["3.5 percent", "2"]]
-    assert page.run("return document.querySelector('.response').textContent") == row["target"]
-    lines = page.run("return [...document.querySelectorAll('.evidence')].map((one) => one.textContent)")
+    assert page.content(".response") == row["target"]
+    lines = page.contents(".evidence")
     assert lines == [
         "evidence: you are wrong (judge, ann), nonsense (judge)",
         "evidence: 3.5 percent (judge), it was (ann)",
@@ -124,7 +124,7 @@ def test_responses_without_an_answer(report_of):
     page.wait("return document.querySelector('main').dataset.view === 'matrix'")
     page.wait("return document.querySelectorAll('.grid-row').length === 6")
     assert page.status == "6 of 60 rows"
-    shown = page.run("return [...document.querySelectorAll('.grid-row .flag')].map((one) => one.textContent)")
+    shown = page.contents(".grid-row .flag")
     assert shown == ["cut in thought"] * 6
     cells = "[...document.querySelectorAll('.grid-row .cell')]"
     assert set(page.run(f"return {cells}.map((one) => one.dataset.passed)")) == {"-1"}
