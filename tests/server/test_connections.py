@@ -150,6 +150,27 @@ def test_an_idle_server_answers_503_for_some_time_before_it_leaves(scorer, monke
         assert has_ended(thread)
 
 
+def test_sigterm_ends_readiness_then_new_work_then_the_server_once_its_work_is_answered(monkeypatch):
+    """With a connection that is half open. `tests/cli/test_serving_serve.py` sends the signal to a process."""
+    monkeypatch.setattr(connections, "NOTICE_SECONDS", 0.0)
+    scorer = Held()
+    with address_of(build_app(scorer, max_wait=0)) as (address, server, thread), connected(address) as client:
+        client.sendall(request("red"))
+        assert scorer.started.acquire(timeout=10)
+        with connected(address) as half_open, connected(address) as late:
+            half_open.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
+            until(lambda: len(server.server_state.tasks) == 2)
+            server.handle_exit(signal.SIGTERM, None)
+            assert get(address, b"ready").startswith(b"HTTP/1.1 503")
+            assert get(address, b"health").startswith(b"HTTP/1.1 200")  # it lives
+            late.sendall(request("red"))
+            found = answer(late)
+            assert found.startswith(b"HTTP/1.1 503") and b"accepts no more rows" in found
+            scorer.go.set()
+            assert b'"errors":[],"judge":"pocket",' in answer(client)
+            assert has_ended(thread)
+
+
 def test_everything_ends_before_an_orchestrator_kills_the_process():
     assert connections.GRACE_SECONDS <= 25
     assert connections.GRACE_SECONDS + server_app.CLOSE_SECONDS < 30

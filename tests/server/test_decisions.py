@@ -12,18 +12,14 @@ from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Answer, Usage
-from checklist_rewards.cli.serving import listen
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.prompts import fence
 from checklist_rewards.server import build_app, decisions
-from tests.conftest import HANG
 from tests.encoders import mentions, tiny_bert
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, knows
 from tests.serving import serving
-from tests.waiting import until
-from tests.zygote import Program
 
 
 class Engine(FakeBackend):
@@ -350,35 +346,17 @@ def test_every_judge_gives_the_same_probabilities_here_remote_and_by_decisions(k
                 assert values == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_command_serves_a_file_of_judges(tmp_path):
-    """`checklist-rewards serve --judge panel.yaml` as a user starts it."""
+def test_the_command_serves_a_file_of_judges(run, monkeypatch, tmp_path):
+    """`checklist-rewards serve --judge panel.yaml`, without its socket."""
+    apps = []
+    monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: apps.append(app))
     (tmp_path / "panel.yaml").write_text(PANEL)
-    with listen("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
-    command = ["-m", "checklist_rewards.cli", "serve", "--judge", "panel.yaml", "--port", str(port)]
-    with Program(command, cwd=tmp_path) as server:
-        try:
-            address = f"http://127.0.0.1:{port}"
-            name = wait_for_model(address, server)
-            answers = through_both_routes(address, POCKET_QUESTIONS, TEXTS[0], name)
-        finally:
-            server.terminate()
+    run("serve --judge panel.yaml --port 0 --no-store")
     expected = [line.soft for line in judge_of("panel", tmp_path).score(POCKET_QUESTIONS, TEXTS[0], INSTRUCTION).items]
-    for values in answers:
-        assert values == pytest.approx(expected, abs=1e-3)
-
-
-def wait_for_model(address: str, server: Program) -> str:
-    """The name of the model of a server that is starting."""
-
-    def name() -> str | None:
-        try:
-            return httpx.get(f"{address}/v1/models", timeout=HANG).json()["data"][0]["id"]
-        except httpx.HTTPError:
-            assert server.poll() is None
-            return None
-
-    return until(name)
+    with serving(apps[0]) as address:
+        name = httpx.get(f"{address}/v1/models").json()["data"][0]["id"]
+        for values in through_both_routes(address, POCKET_QUESTIONS, TEXTS[0], name):
+            assert values == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.parametrize("unit", ["<target-1>\n", "<target-1>\n\n</target-1>", "\n</target-1>"])

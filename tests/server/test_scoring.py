@@ -1,9 +1,6 @@
 """Admission by tokens, turns of clients, deadlines, readiness and metrics of one server."""
 
-import json
-import re
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
@@ -260,44 +257,6 @@ def test_metrics_count_what_was_scored_in_the_format_of_prometheus(client):
     families = {family.name: family.type for family in text_string_to_metric_families(client.get("/metrics").text)}
     assert families["checklist_rewards_queue_seconds"] == "histogram"
     assert families["checklist_rewards_samples"] == "counter" and families["checklist_rewards_waiting"] == "gauge"
-
-
-def test_64_clients_do_not_become_a_retry_storm_at_a_judge_that_limits_its_rate():
-    """The judge refuses everything for a second with `Retry-After: 0.25`. Without a shared pause, each of the 8
-    concurrent requests would return four times."""
-    from fastapi import FastAPI, Request
-    from fastapi.responses import JSONResponse
-
-    judge, requests, first, row = FastAPI(), [], [], {"checklist": ["Is it red?"], "input": "Say."}
-
-    @judge.get("/v1/models")
-    async def models():
-        return {"data": [{"id": "judge"}]}
-
-    @judge.post("/v1/chat/completions")
-    async def chat(request: Request):
-        first.append(time.monotonic())
-        # The request of the warm-up is answered.
-        is_refused = len(first) > 1 and first[-1] - first[1] < 1.0
-        requests.append(is_refused)
-        if is_refused:
-            return JSONResponse({"error": {"message": "slow down"}}, 429, {"Retry-After": "0.25"})
-        asked = json.dumps((await request.json())["messages"])
-        yes = -0.1 if re.search(r"red \d", asked) else -3.0
-        top = [{"token": "yes", "logprob": yes}, {"token": "no", "logprob": -2.5}]
-        tokens = {"content": [{**top[0], "top_logprobs": top}]}
-        return {"choices": [{"message": {"content": "yes"}, "logprobs": tokens, "finish_reason": "stop"}]}
-
-    with serving(judge) as upstream:
-        scorer = ChecklistScorer("judge", base_url=f"{upstream}/v1", engine_args={"concurrency": 8}, store=False)
-        scorer.score(["Is it red?"], "red 64", "Say.")
-        app = build_app(scorer, max_wait=HANG, max_batch=64)  # all reads are in one batch
-        with serving(app) as address, ThreadPoolExecutor(64) as threads:
-            clients = [RewardServer(address) for _ in range(64)]
-            answers = list(threads.map(lambda n: clients[n].score([row | {"target": f"red {n}"}]), range(64)))
-    assert all(score.primary_score is not None for [score], _ in answers)
-    assert len(requests) - sum(requests) == 65
-    assert sum(requests) <= 8 + 5  # the first burst, and one probe per pause
 
 
 class Broken(ChecklistScorer):

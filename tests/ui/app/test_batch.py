@@ -23,7 +23,6 @@ from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
-from tests import zygote
 from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, error_of, scored_rows
 from tests.ui.files import write
 from tests.waiting import until
@@ -286,18 +285,6 @@ def test_a_preview_has_the_columns_and_short_texts(batch, folder):
     assert batch.get("/api/jobs/preview", params={"file": "../x.jsonl"}).status_code == 403
 
 
-def test_a_dry_run_is_that_of_the_command(folder):
-    zygote.start()
-    jobs = Jobs(judging_on(folder), (*zygote.PYTHON, "-m", "checklist_rewards.cli"))
-    found = jobs.forecast({**REQUEST, "price": [1, 2]})
-    assert found["heads"][:3] == ["for", "model", "calls"]
-    assert found["rows"][0][:3] == ["scores", "pocket", str(5 * len(QUESTIONS))]
-    assert "Dry run: no request was sent" in found["notes"][0]
-    with pytest.raises(Exception, match=r"rows\.jsonl, line 1: .*'none'"):
-        jobs.forecast({**REQUEST, "columns": {"target": "none"}})
-    assert not (folder / "scored").exists() and not list(folder.glob("jobs/.run/*.yaml"))
-
-
 def upload(client, name, content):
     return client.post("/api/upload", params={"name": name}, content=content)
 
@@ -331,11 +318,3 @@ def test_an_upload_does_not_follow_a_link_out_of_the_project(batch, folder, tmp_
     (folder / "uploads").symlink_to(outside)
     assert upload(batch, "new.jsonl", b"{}\n").status_code == 403
     assert not list(outside.iterdir())
-
-
-@pytest.mark.parametrize(
-    "path", ["jobs", "jobs/preview?file=rows.jsonl", "download?file=rows.jsonl", "library", "live"]
-)
-def test_strangers_get_nothing(stranger, path):
-    assert stranger.get(f"/api/{path}").status_code == 401
-    assert stranger.post("/api/upload?name=a.jsonl", content=b"{}").status_code == 401

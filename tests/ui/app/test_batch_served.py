@@ -85,11 +85,12 @@ def ended(jobs, id):
     return until(lambda: jobs.shown(id)["state"] not in ("running", "pausing") and jobs.shown(id))
 
 
-def answers_all(jobs, id, folder, server) -> dict:
-    """The job ends with all answers, each asked of the server as often as it was answered; gives the job."""
+def answers_all(jobs, id, folder, server, least=0, most=0) -> dict:
+    """The job ends with all answers, of which the server was asked so many twice; gives the job."""
     done = ended(jobs, id)
     assert (done["state"], done["summary"]["unanswered"]) == ("done", {})
-    assert server.answered.total() == 3 * ROWS + len(server.twice)
+    repeated = len(server.twice)
+    assert least <= repeated <= most and server.answered.total() == 3 * ROWS + repeated
     assert scores(folder) == expected(folder, model="valid", base_url=server.url)
     return done
 
@@ -110,8 +111,13 @@ def expected(folder, **judge):
 
 def test_a_served_judge_is_paused_and_resumed_and_only_the_requests_in_flight_are_repeated(folder, server):
     jobs = jobs_of(folder, server)
-    table = jobs.forecast({**REQUEST, "price": [1.0, 2.0]})
+    table = jobs.forecast({**REQUEST, "price": [1.0, 2.0]})  # a dry run of the command
+    assert table["heads"][:3] == ["for", "model", "calls"]
     assert table["rows"][0][:3] == ["scores", "valid", str(3 * ROWS)] and server.answered.total() == 0
+    assert "Dry run: no request was sent" in table["notes"][0]
+    with pytest.raises(SampleError, match=r"rows\.jsonl, line 1: .*'none'"):
+        jobs.forecast({**REQUEST, "columns": {"target": "none"}})
+    assert not (folder / "scored.jsonl").exists() and not list(folder.glob("jobs/.run/*.yaml"))
     server.again(most=30)
     id = jobs.create(REQUEST)["id"]
     until(server.full)
@@ -122,23 +128,11 @@ def test_a_served_judge_is_paused_and_resumed_and_only_the_requests_in_flight_ar
     assert ended(jobs, id)["state"] == "paused" and stored(folder) == before
     server.again()
     jobs.resume(id)
-    done = answers_all(jobs, id, folder, server)
+    # The server may answer requests that it held before it sees that their client has left.
+    done = answers_all(jobs, id, folder, server, 30 - before, 30 - before + ENGINE["concurrency"])
     receipt = done["summary"]["receipt"]
     assert (receipt["stored"], receipt["asked"]) == (before, 3 * ROWS - before)
-    # The server may answer requests that it held before it sees that their client has left.
-    assert 30 - before <= len(server.twice) <= 30 - before + ENGINE["concurrency"]
     assert done["summary"]["mean_score"] == BatchScore.from_jsonl(folder / "scored.jsonl").mean
-
-
-def test_a_server_that_dies_and_comes_back_costs_nothing(folder, server):
-    jobs = jobs_of(folder, server)
-    server.again(most=50)
-    id = jobs.create(REQUEST)["id"]
-    until(server.full)
-    server.kill()
-    server.again()
-    answers_all(jobs, id, folder, server)
-    assert server.twice == []
 
 
 def test_what_a_server_that_stays_away_left_open_is_asked_again_when_it_is_back(folder, server):
@@ -153,7 +147,6 @@ def test_what_a_server_that_stays_away_left_open_is_asked_again_when_it_is_back(
     server.again()
     jobs.resume(id)
     answers_all(jobs, id, folder, server)
-    assert server.twice == []
 
 
 @pytest.mark.parametrize(

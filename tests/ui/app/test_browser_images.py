@@ -180,7 +180,6 @@ def test_images_fit_a_phone_in_both_colours(page, path):
         "Math.max(...[...document.querySelectorAll('.images > *')].map((one) => one.getBoundingClientRect().right))"
     )
     assert page.js(f"return {widest}") <= 390
-    assert page.js("return document.documentElement.scrollWidth") <= 390
     browser.resize(page.driver, 1280)
     browser.scheme(page.driver, False)
 

@@ -225,7 +225,6 @@ def test_the_exported_code_has_the_settings_that_were_exported(engine, backend, 
 
 
 SETTINGS = [
-    {},
     {"metric": "pass", "threshold": 0.3, "min_answered": 0.25, "abstention": "partial", "no_answer": "unscored"},
     {"scale": 5},
     {"pipeline": "rocketeval"},
@@ -489,7 +488,7 @@ def test_the_example_is_copied_and_files_that_are_there_are_kept(client, folder)
 
 @pytest.mark.parametrize(
     ("name", "labels"),
-    [("rewards.jsonl", None), ("scored.jsonl", None), ("it's a «log».jsonl", "file"), ("-o.jsonl", "labels")],
+    [("rewards.jsonl", None), ("it's a «log».jsonl", "file"), ("-o.jsonl", "labels")],
 )
 def test_the_copied_command_writes_the_report_that_is_shown(client, folder, monkeypatch, name, labels):
     client.post("/api/example", json={})

@@ -106,7 +106,6 @@ def test_a_run_that_is_started_again_shows_its_last_steps_and_no_evaluations(fol
     ("file", "sentence"),
     [
         ("scored.jsonl", "scored.jsonl, line 1: not a row of a reward log"),
-        ("../a.jsonl", "is not the name of a file"),
         ("none.jsonl", "not found"),
         ("broken.jsonl", "broken.jsonl, line 1: not valid JSON"),
     ],

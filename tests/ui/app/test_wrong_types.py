@@ -19,6 +19,9 @@ REQUESTS = {
     },
     "/api/generate": {"settings": {"pipeline": "rlcf"}, "input": "x", "candidates": ["a", "b"], "context": "c"},
     "/api/code": {"settings": {"pipeline": "rlcf"}, "checklist": QUESTIONS, "target": "a"},
+    "/api/probe": {"settings": {}},
+    "/api/example": {"name": "x"},
+    "/api/build/stop": {"run": "x"},
     "/api/settings": {"settings": {"judge": "judges/a.yaml"}},
     "/api/jobs": {"file": "rows.jsonl", "output": "o.jsonl", "settings": {}, "columns": {"target": "target"}},
     "/api/jobs/forecast": {"file": "rows.jsonl", "output": "o.jsonl", "settings": {}, "prices": {}},
@@ -63,6 +66,12 @@ def replaced(body, path, wrong):
         inner = inner[key]
     inner[path[-1]] = wrong
     return body
+
+
+def test_every_route_that_takes_json_is_in_the_table(app):
+    posts = {route.path for route in app.routes if "POST" in (getattr(route, "methods", None) or ())}
+    assert posts == {*REQUESTS, "/api/upload"}
+    assert not [route for route in app.routes if {"PUT", "PATCH"} & set(getattr(route, "methods", None) or ())]
 
 
 @pytest.mark.parametrize("path", REQUESTS)
