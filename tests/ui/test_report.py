@@ -15,6 +15,7 @@ from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.items import ItemAnalysis
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator
+from checklist_rewards.images import image_of
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
@@ -338,17 +339,11 @@ def test_a_prompt_with_two_checklists_in_the_dataset_interrupts_the_curves_once(
     assert file["training"]["changed"] == [0, 1, 0, 0, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("question", "pattern"),
-    [
-        ('Does it say "rain" 3 times?', "Does it say … … times?"),
-        ("Is the user's tone and others' kept?", "Is the user's tone and others' kept?"),
-        ("Does it mention 'x'?", "Does it mention …?"),
-        ("Is H2O mentioned?", "Is H2O mentioned?"),
-    ],
-)
-def test_patterns(question, pattern):
-    assert pattern_of(question) == pattern
+def test_patterns():
+    assert pattern_of('Does it say "rain" 3 times?') == "Does it say … … times?"
+    assert pattern_of("Does it mention 'x'?") == "Does it mention …?"
+    for question in ("Is the user's tone and others' kept?", "Is H2O mentioned?"):
+        assert pattern_of(question) == question
 
 
 @pytest.mark.parametrize("rows", [scored_rows, reward_rows], ids=["scored", "log"])
@@ -458,7 +453,7 @@ def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path, report):
 def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not_read(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     [row] = scored_rows(1)
-    colours = [bytes_of(pillow.new("RGB", (2, 2), (number, 0, 0))) for number in range(MAX_OF_A_ROW + 2)]
+    colours = [image_of(pillow.new("RGB", (2, 2), (number, 0, 0))).url for number in range(MAX_OF_A_ROW + 2)]
     data = report_data([write(tmp_path / "many.jsonl", [row | {"images": colours}])])
     assert data["notes"][0].startswith("2 images are not shown: ")
     assert "2 more images are not shown" in data["texts"]
@@ -470,15 +465,15 @@ def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not
 
 def test_a_pair_shows_each_of_its_images_once(report):
     pillow = pytest.importorskip("PIL.Image")
-    red, blue, green = ([bytes_of(pillow.new("RGB", (8, 8), name))] for name in ("red", "blue", "green"))
-    turns = [{"role": "user", "content": [{"type": "image", "image": red[0]}, {"type": "text", "text": "What?"}]}]
+    red, blue, green = (image_of(pillow.new("RGB", (8, 8), name)).url for name in ("red", "blue", "green"))
+    turns = [{"role": "user", "content": [{"type": "image", "image": red}, {"type": "text", "text": "What?"}]}]
 
     def answered(text, *images):
         parts = [*({"type": "image", "image": image} for image in images), {"type": "text", "text": text}]
         return [*turns, {"role": "assistant", "content": parts}]
 
     rows = [{"chosen": answered("Red."), "rejected": answered("No.")}]
-    rows += [{"chosen": answered("So.", *blue, *blue), "rejected": answered("No.", *blue, *green)}]
+    rows += [{"chosen": answered("So.", blue, blue), "rejected": answered("No.", blue, green)}]
     shown = images_in(report(pairs=rows))
     assert [len(images) for images in shown] == [1, 4] and len({*shown[1]}) == 3 and shown[0][0] == shown[1][0]
 
@@ -494,12 +489,6 @@ def test_paths_in_texts_of_the_policy_and_changed_files_are_not_shown(tmp_path, 
     shown = images_in(report(scored=rows))
     assert shown[0] == [f"not shown: it must be a data URL; got {path!r:.60}."]
     assert "has other pixels than the image that was logged" in shown[1][0]
-
-
-def bytes_of(image) -> str:
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def test_columns_with_a_label_per_item_are_offered_and_the_first_part_has_no_rows(tmp_path):

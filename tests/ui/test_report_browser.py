@@ -70,8 +70,14 @@ def test_every_view_opens_is_accessible_and_fits_a_phone_light_or_dark(judges, r
             page.open(f"0/{view}")
             page.wait("return document.querySelector('main').innerText.includes(arguments[0])", expected)
             assert set(views) - {"matrix/3"} <= {link.lower() for link in page.contents("nav a")}
-            assert browser.problems(page.driver) == {}, view
-            page.check()
+            page.driver.execute_async_script("setTimeout(arguments[0], 300)")  # all cells are drawn
+            for dark, rules in ((False, browser.RULES), (True, browser.OF_COLORS)):
+                browser.scheme(page.driver, dark)
+                assert browser.violations(page.driver, rules) == [], (view, dark)
+            for width in (390, 1280):
+                browser.resize(page.driver, width)
+                page.check()
+            browser.scheme(page.driver, False)
 
 
 def test_the_matrix_filters_sorts_and_opens_rows(judges):
