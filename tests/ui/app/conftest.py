@@ -75,12 +75,12 @@ def scored_rows(rule=colours) -> list[dict]:
 
 def logged(step: int) -> list[dict]:
     """Rows of a reward log."""
-    return [
-        {"step": step, "prompt": row["prompt"], "completion": row["target"], "reward": score["primary_score"]}
-        | {"score": score}
-        for row in scored_rows()
-        for score in [row["checklist_score"]]
-    ]
+    rows = []
+    for row in scored_rows():
+        score = row["checklist_score"]
+        texts = {"prompt": row["prompt"], "completion": row["target"]}
+        rows.append({"step": step, **texts, "reward": score["primary_score"], "score": score})
+    return rows
 
 
 @pytest.fixture
