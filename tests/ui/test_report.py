@@ -179,6 +179,9 @@ def test_what_was_learned_and_the_groups_of_a_run(report):
         members = [a for a, own in zip(advantages, groups, strict=True) if own == group and a is not None]
         assert sum(members) == pytest.approx(0, abs=1e-12) and len(members) in (3, 4)
     assert data["texts"][column(rows["prompt"])[0]] == "Write about the."
+    for steps in (1, 2):
+        learned = report(short=reward_rows(steps))["files"][0]["training"]["learned"]
+        assert [line["change"] is None for line in learned] == [steps == 1] * 2, "one step is no change"
 
 
 def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(report):
