@@ -184,6 +184,19 @@ def test_what_was_learned_and_the_groups_of_a_run(report):
         assert [line["change"] is None for line in learned] == [steps == 1] * 2, "one step is no change"
 
 
+def test_how_the_reward_of_a_run_changed_is_one_sentence(report):
+    of_steps = "means of the first and of the last 1 of 3 steps."
+    for rewards, verdict in (
+        ([0.2], "The mean reward is 0.200; a change shows after 3 steps."),
+        ([0.1, 0.5, 0.4], f"The reward rose from 0.100 to 0.400: {of_steps}"),
+        ([0.5, 0.1, 0.4], f"The reward fell from 0.500 to 0.400: {of_steps}"),
+        ([0.5, 0.1, 0.5], f"The reward stayed at 0.500: {of_steps}"),
+        ([None, 0.5, 0.5], "The run has no rewards in its first or in its last steps."),
+    ):
+        rows = ({**row, "reward": rewards[row["step"]]} for row in reward_rows(len(rewards)))
+        assert report(run=rows)["files"][0]["training"]["verdict"] == verdict
+
+
 def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(report):
     rows = list(stated_rows())
     data = report(NO_INTERVALS, rewards=rows, other=rows)
