@@ -9,7 +9,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
 
-from checklist_rewards import ChecklistScorer, Sample, Score
+from checklist_rewards import Sample, Score
 from checklist_rewards.server import build_app
 from tests.conftest import HANG
 from tests.rewards.integrations.test_queue import QUESTIONS, Held
@@ -17,11 +17,22 @@ from tests.server.bodies import openrlhf, rows
 from tests.waiting import until
 
 
-def test_scores_are_those_of_the_scorer(client, scorer):
-    answer = client.post("/score", json=rows("a red thing", "red and blue", ""))
-    expected = scorer.score_batch([Sample(QUESTIONS, t, "Say.") for t in ("a red thing", "red and blue", "")])
-    assert answer.status_code == 200 and answer.json()["errors"] == []
-    assert [Score.model_validate(score) for score in answer.json()["scores"]] == expected
+def scores_of(answer) -> list[Score]:
+    assert answer.status_code == 200, answer.text
+    return [Score.model_validate(score) for score in answer.json()["scores"] if score is not None]
+
+
+def test_scores_are_those_of_the_scorer_and_malformed_rows_fail_alone(client, scorer):
+    targets = ["a red thing", "red and blue", "", *(f"red {number}" for number in range(100))]
+    body = rows(*targets)
+    body["samples"][1:1] = [{"checklist": QUESTIONS}, {"checklist": [{"question": " "}], "target": "red"}]
+    answer = client.post("/score", json=body)
+    assert scores_of(answer) == scorer.score_batch([Sample(QUESTIONS, target, "Say.") for target in targets])
+    assert [score is None for score in answer.json()["scores"]] == [False, True, True, *[False] * 102]
+    assert answer.json()["errors"] == [
+        {"row": 2, "field": "target", "message": "must be a string or a list of chat messages, got nothing."},
+        {"row": 3, "field": "checklist", "message": "row 3, item 1: question: the question is blank, got ' '."},
+    ]
 
 
 def test_openrlhf_gets_rewards_scores_and_logs(client):
@@ -45,82 +56,52 @@ def test_an_invalid_row_of_openrlhf_is_logged_once(client, caplog):
     assert record.getMessage().startswith("POST /reward: labels: row 1: ")
 
 
-def test_a_malformed_row_fails_alone_and_is_named(client):
-    body = rows("red", "red", "red", "red")
-    body["samples"][1] = {"checklist": QUESTIONS}
-    body["samples"][2] = {"checklist": [{"question": " "}], "target": "red"}
-    answer = client.post("/score", json=body)
-    assert answer.status_code == 200
-    assert [score is None for score in answer.json()["scores"]] == [False, True, True, False]
-    assert answer.json()["errors"] == [
-        {"row": 2, "field": "target", "message": "must be a string or a list of chat messages, got nothing."},
-        {"row": 3, "field": "checklist", "message": "row 3, item 1: question: the question is blank, got ' '."},
-    ]
-
-
-def test_a_target_without_an_answer_gets_the_lowest_score_with_its_state(client):
-    answer = client.post("/score", json=rows("<think>red and blue", "", "<think>blue</think>red")).json()
-    assert [(score["primary_score"], score["state"]) for score in answer["scores"]] == [
-        (0.0, "cut_in_thought"),
-        (0.0, "empty"),
-        (pytest.approx(0.5), "answered"),
-    ]
-    rewarded = client.post("/reward", json=openrlhf("<think>red and blue", "", "<think>blue</think>red"))
+def test_a_target_without_an_answer_gets_the_lowest_score_with_its_state_or_none(client, scorer):
+    targets = "<think>red and blue", "", "<think>blue</think>red"
+    states = [(score.primary_score, score.state) for score in scores_of(client.post("/score", json=rows(*targets)))]
+    assert states == [(0.0, "cut_in_thought"), (0.0, "empty"), (pytest.approx(0.5), "answered")]
+    rewarded = client.post("/reward", json=openrlhf(*targets))
     assert rewarded.json()["rewards"] == pytest.approx([0.0, 0.0, 0.5])
     counts = client.get("/metrics").text
     assert 'checklist_rewards_no_answer_total{state="cut_in_thought"} 2.0' in counts
     assert 'checklist_rewards_no_answer_total{state="empty"} 2.0' in counts
     assert "checklist_rewards_unscored_total 0.0" in counts and "unanswered_total{" not in counts
-
-
-def test_a_prompt_of_openrlhf_that_opens_the_thought_is_noticed(client):
-    prompt = "<|im_start|>user\nSay.<|im_end|>\n<|im_start|>assistant\n<think>\n"
-    body = openrlhf("x", "y") | {
-        "query": [f"{prompt}red and blue", f"{prompt}blue</think>red<|im_end|>"],
-        "prompts": [prompt] * 2,
-    }
+    prompt = "<|im_start|>user\nSay.<|im_end|>\n<|im_start|>assistant\n<think>\n"  # it opens the thought
+    body = openrlhf("x", "y") | {"prompts": [prompt] * 2}
+    body["query"] = [f"{prompt}red and blue", f"{prompt}blue</think>red<|im_end|>"]
     assert client.post("/reward", json=body).json()["rewards"] == pytest.approx([0.0, 0.5])
-
-
-def test_a_row_of_openrlhf_that_must_not_be_scored_is_an_error_and_no_failure_of_the_judge(scorer):
     scorer.aggregation = replace(scorer.aggregation, no_answer="unscored")
-    with TestClient(build_app(scorer)) as client:
-        assert client.post("/score", json=rows("")).json()["scores"][0]["primary_score"] is None
-        answer = client.post("/reward", json=openrlhf("red", "<think>red"))
+    assert client.post("/score", json=rows("")).json()["scores"][0]["primary_score"] is None
+    answer = client.post("/reward", json=openrlhf("red", "<think>red"))  # no failure of the judge
     assert answer.status_code == 422
     [error] = answer.json()["errors"]
     assert error["message"] == "row 2: the query has no answer (cut_in_thought), which is not scored."
 
 
-def test_a_client_may_have_read_the_target_itself(client, scorer):
+def test_a_client_may_have_read_the_target_itself(client):
     body = rows("<think>red</think>blue", "<think>red", "")
     for row in body["samples"]:
         row["as_is"] = True
-    scores = client.post("/score", json=body).json()["scores"]
-    assert [score["items"][0]["answer"] for score in scores] == ["yes", "yes", "no"]
-    assert [score["state"] for score in scores] == ["answered"] * 3
-    assert scores[0]["items"][1]["answer"] == "yes"
+    scores = scores_of(client.post("/score", json=body))
+    assert [score.items[0].answer for score in scores] == ["yes", "yes", "no"]
+    assert [score.state for score in scores] == ["answered"] * 3
+    assert scores[0].items[1].answer == "yes"
 
 
 def test_a_target_may_be_a_list_of_messages_and_items_may_be_about_each(client):
-    target = [
-        {"role": "assistant", "content": "<think>blue</think>A red thing?"},
-        {"role": "user", "content": "Go on."},
-        {"role": "assistant", "content": "A blue thing."},
-    ]
+    turns = [("assistant", "<think>blue</think>A red thing?"), ("user", "Go on."), ("assistant", "A blue thing.")]
+    target = [{"role": role, "content": content} for role, content in turns]
     scopes = ("any_turn", "every_turn", "final", None)
     checklist = [{"question": "Is blue?"} | ({"scope": scope} if scope else {}) for scope in scopes]
-    [score] = client.post("/score", json={"samples": [{"checklist": checklist, "target": target}]}).json()["scores"]
-    assert [line["answer"] for line in score["items"]] == ["yes", "no", "yes", "yes"]
-    assert score["items"][0]["reasoning"] == "message 2 of 2 decides"
+    [score] = scores_of(client.post("/score", json={"samples": [{"checklist": checklist, "target": target}]}))
+    assert [line.answer for line in score.items] == ["yes", "no", "yes", "yes"]
+    assert score.items[0].reasoning == "message 2 of 2 decides"
 
 
 def test_what_the_judge_does_not_answer_is_null_for_score_and_503_for_openrlhf(client):
-    answer = client.post("/score", json=rows("red", "boom"))
-    assert answer.status_code == 200
-    first, second = answer.json()["scores"]
-    assert first["primary_score"] == pytest.approx(0.5)
-    assert second["primary_score"] is None and second["items"][0]["unanswered"].startswith("backend_error")
+    first, second = scores_of(client.post("/score", json=rows("red", "boom")))
+    assert first.primary_score == pytest.approx(0.5)
+    assert second.primary_score is None and second.items[0].unanswered.startswith("backend_error")
     answer = client.post("/reward", json=openrlhf("red", "boom"))
     assert answer.status_code == 503 and answer.headers["retry-after"] == "1"
     (error,) = answer.json()["errors"]
@@ -143,15 +124,6 @@ def test_a_full_queue_is_429_and_what_was_accepted_is_answered():
     assert scorer.sizes == [1, 2]
 
 
-def test_large_requests_are_worked_on_beside_the_others(client, scorer):
-    body = rows(*(f"red {number}" for number in range(100)))
-    body["samples"][41] = {"checklist": QUESTIONS}
-    answer = client.post("/score", json=body).json()
-    assert [error["row"] for error in answer["errors"]] == [42] and answer["scores"][41] is None
-    expected = scorer.score_batch([Sample(QUESTIONS, f"red {n}", "Say.") for n in range(100) if n != 41])
-    assert [Score.model_validate(score) for score in answer["scores"] if score is not None] == expected
-
-
 def test_requests_that_come_together_share_a_batch(scorer):
     app = build_app(scorer, max_wait=HANG, max_batch=16)  # a batch waits until it is full
     with TestClient(app) as client, ThreadPoolExecutor(16) as threads:
@@ -162,13 +134,3 @@ def test_requests_that_come_together_share_a_batch(scorer):
     assert numbers["checklist_rewards_batches_total"] == "1.0"
     assert numbers['checklist_rewards_requests_total{path="/score",status="200"}'] == "16.0"
     assert numbers['checklist_rewards_request_seconds_bucket{le="+Inf"}'] == "16.0"
-
-
-def test_the_pocket_judge_serves_its_own_scores(pocket):
-    scorer = ChecklistScorer("pocket", backend="transformers", store=False)
-    checklist = ["Does the response end with a question mark?"]
-    with TestClient(build_app(scorer)) as client:
-        body = {"samples": [{"checklist": checklist, "target": text} for text in ("Who is there?", "Nobody.")]}
-        found = [score["primary_score"] for score in client.post("/score", json=body).json()["scores"]]
-    expected = scorer.score_batch([Sample(checklist, text) for text in ("Who is there?", "Nobody.")])
-    assert found == pytest.approx([score.primary_score for score in expected], abs=1e-6)

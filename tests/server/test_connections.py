@@ -12,9 +12,6 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
-import uvicorn
-from fastapi import FastAPI
-
 from checklist_rewards.cli.serving import listen
 from checklist_rewards.server import app as server_app
 from checklist_rewards.server import build_app, connections
@@ -49,6 +46,18 @@ def answer(connection: socket.socket) -> bytes:
     return found
 
 
+def get(address: str, path: bytes) -> bytes:
+    """The answer to a request on a connection of its own."""
+    with connected(address) as connection:
+        connection.sendall(REQUEST.replace(b"health", path))
+        return answer(connection)
+
+
+def has_ended(thread) -> bool:
+    thread.join(10)
+    return not thread.is_alive()
+
+
 def is_closed(connection: socket.socket) -> bool:
     try:
         return connection.recv(1) == b""
@@ -78,18 +87,6 @@ def test_headers_that_do_not_come_close_the_connection(scorer, monkeypatch, sent
         assert is_closed(slow)
 
 
-@pytest.mark.parametrize("parser", ["httptools", "h11"])
-@pytest.mark.parametrize("sent", [b"", HEAD], ids=["nothing", "half a header"])
-def test_uvicorn_alone_waits_for_headers_with_either_parser(parser, sent):
-    config = uvicorn.Config(FastAPI(), http=parser, ws="none", log_level="error", timeout_keep_alive=0)
-    server = uvicorn.Server(config)
-    with listen("127.0.0.1", 0) as listening, running(server, listening):
-        with socket.create_connection(listening.getsockname(), timeout=0.5) as slow:
-            slow.sendall(sent)
-            with pytest.raises(TimeoutError):
-                slow.recv(1)
-
-
 def test_headers_that_come_byte_by_byte_close_the_connection(scorer, monkeypatch):
     monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
     with serving(build_app(scorer)) as address, connected(address) as slow:
@@ -106,14 +103,6 @@ def test_headers_that_come_byte_by_byte_close_the_connection(scorer, monkeypatch
                 break
         else:
             pytest.fail("the server is still waiting for the headers")
-
-
-def test_a_connection_is_used_again_as_long_as_requests_come(scorer, monkeypatch):
-    with serving(build_app(scorer)) as address, connected(address) as client:
-        for _ in range(3):
-            client.sendall(request("red")[:20])
-            client.sendall(request("red")[20:])
-            assert b'"errors":[],"judge":"pocket",' in answer(client)
 
 
 def test_a_body_that_does_not_come_is_408(scorer, monkeypatch):
@@ -145,39 +134,41 @@ def test_a_half_open_connection_does_not_hold_up_the_exit(scorer, sent):
         half_open.sendall(sent)
         until(lambda: server.server_state.tasks if b"Length" in sent else server.server_state.connections)
         server.should_exit = True
-        thread.join(10)
-        assert not thread.is_alive()
-
-
-def test_what_was_received_is_answered_before_the_exit():
-    scorer = Held()
-    with address_of(build_app(scorer, max_wait=0)) as (address, server, thread), connected(address) as client:
-        client.sendall(request("red"))
-        assert scorer.started.acquire(timeout=10)
-        server.should_exit = True
-        until(lambda: not server.servers[0].is_serving())
-        scorer.go.set()
-        assert b'"errors":[],"judge":"pocket",' in answer(client)
-        thread.join(10)
-        assert not thread.is_alive()
+        assert has_ended(thread)
 
 
 def test_an_idle_server_answers_503_for_some_time_before_it_leaves(scorer, monkeypatch):
     monkeypatch.setattr(connections, "NOTICE_SECONDS", HANG)
     monkeypatch.setattr(connections, "GRACE_SECONDS", HANG)
     with address_of(build_app(scorer)) as (address, server, thread):
-        with connected(address) as client:
-            client.sendall(REQUEST.replace(b"health", b"ready"))
-            assert answer(client).startswith(b"HTTP/1.1 200")
+        assert get(address, b"ready").startswith(b"HTTP/1.1 200")
         server.handle_exit(signal.SIGTERM, None)
         for _ in range(3):
-            with connected(address) as client:
-                client.sendall(REQUEST.replace(b"health", b"ready"))
-                assert answer(client).startswith(b"HTTP/1.1 503")
+            assert get(address, b"ready").startswith(b"HTTP/1.1 503")
         assert not server.should_exit
         monkeypatch.setattr(connections, "NOTICE_SECONDS", 0.0)
-        thread.join(HANG)
-        assert not thread.is_alive()
+        assert has_ended(thread)
+
+
+def test_sigterm_ends_readiness_then_new_work_then_the_server_once_its_work_is_answered(monkeypatch):
+    """With a connection that is half open. `tests/cli/test_serving_serve.py` sends the signal to a process."""
+    monkeypatch.setattr(connections, "NOTICE_SECONDS", 0.0)
+    scorer = Held()
+    with address_of(build_app(scorer, max_wait=0)) as (address, server, thread), connected(address) as client:
+        client.sendall(request("red"))
+        assert scorer.started.acquire(timeout=10)
+        with connected(address) as half_open, connected(address) as late:
+            half_open.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
+            until(lambda: len(server.server_state.tasks) == 2)
+            server.handle_exit(signal.SIGTERM, None)
+            assert get(address, b"ready").startswith(b"HTTP/1.1 503")
+            assert get(address, b"health").startswith(b"HTTP/1.1 200")  # it lives
+            late.sendall(request("red"))
+            found = answer(late)
+            assert found.startswith(b"HTTP/1.1 503") and b"accepts no more rows" in found
+            scorer.go.set()
+            assert b'"errors":[],"judge":"pocket",' in answer(client)
+            assert has_ended(thread)
 
 
 def test_everything_ends_before_an_orchestrator_kills_the_process():
@@ -195,8 +186,7 @@ def test_a_judge_that_does_not_return_cannot_hold_up_the_exit(monkeypatch, caplo
         server.should_exit = True
         found = answer(client)
         assert found.startswith(b"HTTP/1.1 503") and b"the server is shutting down" in found
-        thread.join(10)
-        assert not thread.is_alive()
+        assert has_ended(thread)
         scorer.go.set()
     assert "Traceback" not in caplog.text
 
@@ -214,9 +204,7 @@ def test_clients_that_hang_up_are_counted_and_leave_no_traceback_and_no_work(cap
                 until(lambda: len(server.server_state.tasks) == 1)
         scorer.go.set()
         assert b'"errors":[],"judge":"pocket",' in answer(patient)
-        with connected(address) as client:
-            client.sendall(REQUEST.replace(b"health", b"metrics"))
-            assert b'requests_total{path="/score",status="499"} 40' in answer(client)
+        assert b'requests_total{path="/score",status="499"} 40' in get(address, b"metrics")
     assert scorer.sizes == [1]
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
@@ -244,9 +232,7 @@ LINES = b"".join(b"X-%d: %s\r\n" % (n, b"a" * 1000) for n in range(99))
 def test_headers_that_are_too_large_are_431(scorer):
     with serving(build_app(scorer, token="secret")) as address, connected(address) as connection:
         connection.sendall((HEAD + b"X: " + b"a" * connections.HEADER_BYTES)[: connections.HEADER_BYTES])
-        connection.sendall(
-            b"aa"
-        )  # nothing after it: a server that closes before it has read all resets the connection
+        connection.sendall(b"aa")  # nothing after it: a server that closes before it has read all resets it
         found = answer(connection)
         assert found.startswith(b"HTTP/1.1 431 ") and b"larger than 65536 bytes" in found
         assert is_closed(connection)
@@ -275,10 +261,10 @@ def test_headers_that_are_too_large_close_the_connection(scorer, sent, size):
                 pass
 
 
-def test_headers_below_the_limit_and_large_bodies_are_served(scorer):
+def test_a_connection_is_used_again_with_large_headers_and_bodies_below_the_limit(scorer):
     with serving(build_app(scorer)) as address, connected(address) as connection:
-        for _ in range(3):  # each request counts for itself
-            body = json.dumps(rows("a " * 60_000)).encode()
-            head = HEAD + b"X: " + b"a" * 50_000 + b"\r\nContent-Length: %d\r\n\r\n" % len(body)
-            connection.sendall(head + body)
-            assert answer(connection).startswith(b"HTTP/1.1 200 ")
+        for target in ("red", *["a " * 60_000] * 3):  # each request counts for itself
+            sent = request(target).replace(HEAD, HEAD + b"X: " + b"a" * 50_000 + b"\r\n")
+            connection.sendall(sent[:20])
+            connection.sendall(sent[20:])
+            assert b'"errors":[],"judge":"pocket",' in answer(connection)

@@ -12,18 +12,14 @@ from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Answer, Usage
-from checklist_rewards.cli.serving import listen
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.prompts import fence
 from checklist_rewards.server import build_app, decisions
-from tests.conftest import HANG
 from tests.encoders import mentions, tiny_bert
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, knows
 from tests.serving import serving
-from tests.waiting import until
-from tests.zygote import Program
 
 
 class Engine(FakeBackend):
@@ -64,141 +60,117 @@ def system_one(client, questions=MAPPED, state="a red thing", **others):
     return client.post("/v1/systemone", json={"state": state, "questions": questions, **others})
 
 
-def test_openai_answers_come_in_order_with_the_scorers_probabilities(client, scorer):
+def test_both_protocols_answer_with_the_probabilities_of_the_scorer(client, scorer):
+    expected = scorer.score([QUESTIONS[0]], "a red thing").items[0]
     answer = decision(client)
     assert answer.status_code == 200 and answer.json()["model"] == "pocket"
     one, colour, grade = answer.json()["answers"]
-    expected = scorer.score([QUESTIONS[0]], "a red thing").items[0]
     assert one == {"name": "one", "type": "predicate", "probability": pytest.approx(expected.probabilities["yes"])}
+    likely = [line["probability"] for line in colour["probabilities"]]
     assert [line["value"] for line in colour["probabilities"]] == ["red", "blue", "green"]
-    assert sum(line["probability"] for line in colour["probabilities"]) == pytest.approx(1)
-    assert colour["confidence"] == max(line["probability"] for line in colour["probabilities"])
-    assert [(line["value"], line["label"]) for line in grade["probabilities"]] == [
-        (0, "bad"),
-        (1, "fair"),
-        (2, "good"),
-    ]
+    assert sum(likely) == pytest.approx(1) and colour["confidence"] == max(likely)
+    levels = [(line["value"], line["label"]) for line in grade["probabilities"]]
+    assert levels == [(0, "bad"), (1, "fair"), (2, "good")] and grade["name"] is None
     assert grade["score"] == pytest.approx(sum(line["value"] * line["probability"] for line in grade["probabilities"]))
-    assert grade["name"] is None
 
-
-def test_system_one_answers_have_the_label_mass(client, scorer):
     body = system_one(client).json()
-    expected = scorer.score([QUESTIONS[0]], "a red thing").items[0]
-    assert body["answers"]["one"]["noul"] == pytest.approx(expected.probabilities["yes"])
+    assert body["answers"]["one"]["noul"] == one["probability"] and body["object"] == "structured_decision"
     assert body["diagnostics"]["one"]["label_mass"] == pytest.approx(expected.mass)
     assert body["answers"]["colour"]["choice"] in ("red", "blue")
     assert body["answers"]["grade"]["legend"] == {"0": "bad", "1": "fair", "2": "good"}
-    assert 0 <= body["answers"]["grade"]["score"] <= 2 and body["object"] == "structured_decision"
+    assert 0 <= body["answers"]["grade"]["score"] <= 2
+
+    choices = [{"value": True}, {"value": False}, {"value": "unknown"}]  # booleans keep their type
+    (answer,) = decision(client, [{"type": "choice", "instructions": "Is it?", "choices": choices}]).json()["answers"]
+    assert [line["value"] for line in answer["probabilities"]] == [True, False, "unknown"]
 
 
-def test_both_protocols_agree(client):
-    predicate = decision(client, ASKED[:1]).json()["answers"][0]["probability"]
-    assert system_one(client).json()["answers"]["one"]["noul"] == predicate
-
-
-def asked_of(scorer, monkeypatch):
-    """The samples that reach the scorer."""
+@pytest.fixture
+def judged(scorer, monkeypatch):
+    """The fields, as far as they have a text, of each sample that reaches the scorer."""
     seen = []
     score_batch = scorer.score_batch
 
     def watched(samples, *args, **kwargs):
-        seen.extend(samples)
+        for sample in samples:
+            texts = {name: getattr(sample, name) for name in ("target", "input", "reference", "history")}
+            seen.append({name: text for name, text in texts.items() if text is not None})
         return score_batch(samples, *args, **kwargs)
 
     monkeypatch.setattr(scorer, "score_batch", watched)
     return seen
 
 
-@pytest.mark.parametrize(
-    ("input", "fields"),
-    [
-        ("red", {"target": "red"}),
-        ([{"role": "user", "content": "red"}], {"target": "red"}),
-        (
-            [{"role": "user", "content": "Say."}, {"role": "assistant", "content": "red"}],
-            {"target": "red", "input": "Say."},
-        ),
-        (
-            [
-                {"role": "developer", "content": "Be brief."},
-                {
-                    "role": "user",
-                    "content": [{"type": "input_text", "text": "Say"}, {"type": "input_text", "text": "it."}],
-                },
-                {"role": "assistant", "content": [{"type": "output_text", "text": "red"}]},
-            ],
-            {"target": "red", "input": "Say\nit.", "history": "developer: Be brief."},
-        ),
-        (
-            [{"role": "user", "content": [{"type": "input_json", "data": {"colour": "red"}}]}],
-            {"target": '{"colour": "red"}'},
-        ),
-        ("<think>blue</think>red", {"target": "red"}),
-        # The message of a person is judged as it is.
-        ([{"role": "user", "content": "<think>blue</think>red"}], {"target": "<think>blue</think>red"}),
-        (
-            [
-                {"role": "user", "content": "Open with <think>."},
-                {"role": "assistant", "content": "<think>blue</think>Red?"},
-                {"role": "user", "content": "Say."},
-                {"type": "reasoning", "summary": [{"type": "summary_text", "text": "blue"}]},
-                {"role": "assistant", "content": "red", "reasoning_content": "blue"},
-            ],
-            {"target": "red", "input": "Say.", "history": "user: Open with <think>.\n\nassistant: Red?"},
-        ),
-        (
-            [
-                {"role": "user", "content": "Say."},
-                {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "paint"}}]},
-                {"role": "tool", "content": "done"},
-                {"role": "assistant", "content": "red"},
-            ],
-            {"target": "red", "history": "user: Say.\n\nassistant calls paint()\n\ntool: done"},
-        ),
-        (
-            [{"type": "function_call", "name": "paint", "call_id": "1"}, {"role": "user", "content": "red"}],
-            {"target": "red", "history": 'function_call: {"type": "function_call", "name": "paint", "call_id": "1"}'},
-        ),
-    ],
-)
-def test_the_last_message_is_the_target(scorer, monkeypatch, input, fields):
-    seen = asked_of(scorer, monkeypatch)
-    with TestClient(build_app(scorer)) as client:
-        assert decision(client, ASKED[:1], input).status_code == 200
-    (sample,) = seen
-    there = {name: getattr(sample, name) for name in ("target", "input", "reference", "history")}
-    assert {name: text for name, text in there.items() if text is not None} == fields
+def user(content) -> dict:
+    return {"role": "user", "content": content}
+
+
+def assistant(content, **more) -> dict:
+    return {"role": "assistant", "content": content, **more}
+
+
+def texts(kind, *texts) -> list[dict]:
+    return [{"type": kind, "text": text} for text in texts]
+
+
+BRIEF = {"role": "developer", "content": "Be brief."}
+PAINT = {"type": "function_call", "name": "paint", "call_id": "1"}
+CALLS = {"tool_calls": [{"function": {"name": "paint"}}]}
+THOUGHT = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "blue"}]}
+INPUTS = [
+    ("red", {"target": "red"}),
+    ("<think>blue</think>red", {"target": "red"}),
+    ([user("red")], {"target": "red"}),
+    ([user("<think>blue</think>red")], {"target": "<think>blue</think>red"}),  # a person's message is not cut
+    ([user([{"type": "input_json", "data": {"colour": "red"}}])], {"target": '{"colour": "red"}'}),
+    ([user("Say."), assistant("red")], {"target": "red", "input": "Say."}),
+    (
+        [BRIEF, user(texts("input_text", "Say", "it.")), assistant(texts("output_text", "red"))],
+        {"target": "red", "input": "Say\nit.", "history": "developer: Be brief."},
+    ),
+    (
+        [
+            *(user("Open with <think>."), assistant("<think>blue</think>Red?"), user("Say."), THOUGHT),
+            assistant("red", reasoning_content="blue"),
+        ],
+        {"target": "red", "input": "Say.", "history": "user: Open with <think>.\n\nassistant: Red?"},
+    ),
+    (
+        [user("Say."), assistant(None, **CALLS), {"role": "tool", "content": "done"}, assistant("red")],
+        {"target": "red", "history": "user: Say.\n\nassistant calls paint()\n\ntool: done"},
+    ),
+    ([PAINT, user("red")], {"target": "red", "history": f"function_call: {json.dumps(PAINT)}"}),
+]
+
+
+@pytest.mark.parametrize(("input", "fields"), INPUTS)
+def test_the_last_message_is_the_target(client, judged, input, fields):
+    assert decision(client, ASKED[:1], input).status_code == 200
+    assert judged == [fields]
 
 
 @pytest.mark.parametrize(
     ("state", "fields"),
     [
-        (
-            {"target": "red", "input": "Say.", "reference": "blue"},
-            {"target": "red", "input": "Say.", "reference": "blue"},
-        ),
-        ({"target": "red", "other": 1}, {"target": '{"target": "red", "other": 1}', "input": "About colours."}),
-        ({"target": "<think>blue</think>red"}, {"target": "red", "input": "About colours."}),
+        ({"target": "red", "input": "Say.", "reference": "blue"}, {"input": "Say.", "reference": "blue"}),
+        ({"target": "red", "other": 1}, {"target": '{"target": "red", "other": 1}'}),
+        ({"target": "<think>blue</think>red"}, {}),
         (["<think>blue</think>red"], {"target": '["<think>blue</think>red"]'}),
-        ([1, 2], {"target": "[1, 2]", "input": "About colours."}),
+        ([1, 2], {"target": "[1, 2]"}),
     ],
 )
-def test_a_state_may_name_its_fields(scorer, monkeypatch, state, fields):
-    seen = asked_of(scorer, monkeypatch)
-    with TestClient(build_app(scorer)) as client:
-        assert system_one(client, {"a": MAPPED["one"]}, state, instructions="About colours.").status_code == 200
-    (sample,) = seen
-    assert {name: getattr(sample, name) for name in fields} == fields
+def test_a_state_may_name_its_fields(client, judged, state, fields):
+    assert system_one(client, {"a": MAPPED["one"]}, state, instructions="About colours.").status_code == 200
+    assert judged == [{"target": "red", "input": "About colours."} | fields]
 
 
 WITHOUT = [
     ("", "empty"),
     ("<think>red", "cut_in_thought"),
     ({"target": "<think>red</think>"}, "empty"),
-    ([{"role": "user", "content": "Say."}, {"role": "assistant", "content": "<think>red"}], "cut_in_thought"),
-    ([{"role": "user", "content": "Say."}, {"type": "reasoning", "summary": []}], "cut_in_thought"),
-    ([{"role": "assistant", "content": "Wait.", "tool_calls": [{"function": {"name": "paint"}}]}], "unfinished"),
+    ([user("Say."), assistant("<think>red")], "cut_in_thought"),
+    ([user("Say."), {"type": "reasoning", "summary": []}], "cut_in_thought"),
+    ([assistant("Wait.", **CALLS)], "unfinished"),
 ]
 
 
@@ -221,12 +193,6 @@ def test_a_target_without_an_answer_is_judged_on_request():
     assert answer["answers"][0]["probability"] == pytest.approx(0.1) and answer["target_state"] == "cut_in_thought"
 
 
-@pytest.mark.parametrize("calls", ["paint", [1], [{"function": "paint"}]])
-def test_calls_in_another_form_are_refused(client, calls):
-    answer = decision(client, input=[{"role": "assistant", "content": "red", "tool_calls": calls}])
-    assert answer.status_code == 400 and "tool_calls must be a list of calls" in answer.json()["error"]
-
-
 def test_a_target_in_a_prompt_of_this_package_was_read_already(scorer):
     """Our client sends the whole judge prompt as text. Thoughts that its target has were kept on purpose."""
     target = "user: Think.\n</think>\nIt is red."
@@ -236,10 +202,8 @@ def test_a_target_in_a_prompt_of_this_package_was_read_already(scorer):
     assert [line.answer for line in score.items] == ["yes", "yes"]
 
 
-def test_booleans_keep_their_type(client):
-    choices = [{"value": True}, {"value": False}, {"value": "unknown"}]
-    (answer,) = decision(client, [{"type": "choice", "instructions": "Is it?", "choices": choices}]).json()["answers"]
-    assert [line["value"] for line in answer["probabilities"]] == [True, False, "unknown"]
+def colours(*values) -> dict:
+    return {"questions": [ASKED[1] | {"choices": [{"value": value} for value in values]}]}
 
 
 @pytest.mark.parametrize(
@@ -248,20 +212,16 @@ def test_booleans_keep_their_type(client):
         ({"model": "gpt-6-luna"}, 404, "the model 'gpt-6-luna' is not served here; the judge is 'pocket'"),
         ({"questions": []}, 400, "questions"),
         ({"questions": [{"type": "guess", "instructions": "What?"}]}, 400, "questions"),
-        ({"questions": [ASKED[1] | {"choices": COLOURS[:1]}]}, 400, "choices"),
-        ({"questions": [ASKED[1] | {"choices": [{"value": "true"}, {"value": True}]}]}, 400, "must differ"),
+        (colours("red"), 400, "choices"),
+        (colours("true", True), 400, "must differ"),
+        (colours(*map(str, range(30))), 400, "30 options are too many"),
         ({"questions": [{"type": "predicate", "instructions": " "}]}, 400, "the question is blank"),
         ({"questions": [ASKED[0]] * 401}, 400, "questions"),
         ({"input": []}, 400, "at least one message"),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_audio", "data": "x"}]}]},
-            400,
-            "text and images only",
-        ),
-        (
-            {"questions": [ASKED[1] | {"choices": [{"value": str(number)} for number in range(30)]}]},
-            400,
-            "30 options are too many",
+        ({"input": [user([{"type": "input_audio", "data": "x"}])]}, 400, "text and images only"),
+        *(
+            ({"input": [assistant("red", tool_calls=calls)]}, 400, "tool_calls must be a list of calls")
+            for calls in ("paint", [1], [{"function": "paint"}])
         ),
     ],
 )
@@ -294,11 +254,8 @@ def test_a_failed_judge_is_503_and_never_an_answer(client):
 def test_a_text_that_is_too_long_is_an_error_and_too_long_for_our_client():
     backend = Engine(lambda prefix, tail: None if "long" in prefix else 0.9)
     with serving(build_app(ChecklistScorer(backend=backend, store=False))) as address:
-        for path, body in (
-            ("decisions", {"model": "pocket", "input": "long", "questions": ASKED[:1]}),
-            ("systemone", {"state": "long", "questions": {"a": MAPPED["one"]}}),
-        ):
-            answer = httpx.post(f"{address}/v1/{path}", json=body)
+        client = httpx.Client(base_url=address)
+        for answer in (decision(client, ASKED[:1], "long"), system_one(client, {"a": MAPPED["one"]}, "long")):
             assert answer.status_code == 400 and "context length" in answer.json()["error"]
         asked = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
         assert asked.score(QUESTIONS, "a long thing").unanswered == {"too_long": len(QUESTIONS)}
@@ -313,28 +270,24 @@ def test_a_read_without_an_answer_is_a_refusal(scorer):
         assert read["answers"]["a"]["type"] == "noul" and read["diagnostics"]["a"]["label_mass"] < 1
 
 
-def test_openai_clients_and_our_own_read_the_same_probabilities(scorer):
+def test_openai_clients_and_our_own_read_the_same_probabilities(scorer, monkeypatch):
     openai = pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    items = [ChecklistItem(question=QUESTIONS[0])]
     with serving(build_app(scorer, token="secret")) as address:
-        client = openai.OpenAI(base_url=f"{address}/v1", api_key="secret")
+        client = openai.OpenAI(base_url=f"{address}/v1")
         answered = client.decisions.create(model="pocket", input="a red thing", questions=ASKED)
         refused = openai.OpenAI(base_url=f"{address}/v1", api_key="wrong", max_retries=0)
         with pytest.raises(openai.AuthenticationError):
             refused.decisions.create(model="pocket", input="a red thing", questions=ASKED)
-    expected = scorer.score([QUESTIONS[0]], "a red thing").items[0].probabilities["yes"]
-    assert answered.answers[0].probability == pytest.approx(expected, abs=1e-9)
-    assert answered.answers[1].type == "choice" and answered.answers[2].type == "score"
-
-
-def test_a_decisions_judge_can_ask_this_server(scorer, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    items = [ChecklistItem(question=QUESTIONS[0])]
-    with serving(build_app(scorer, token="secret")) as address:
         asked = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
         score = asked.score(items, "a red thing")
         assert score.answered == 1 and score.items[0].method == "decision" and score.items[0].mass is not None
         remote = ChecklistScorer(backend="remote", base_url=address, store=False, engine_args={"token": "secret"})
         assert remote.score(items, "a red thing").answered == 1
+    expected = scorer.score([QUESTIONS[0]], "a red thing").items[0].probabilities["yes"]
+    assert answered.answers[0].probability == pytest.approx(expected, abs=1e-9)
+    assert answered.answers[1].type == "choice" and answered.answers[2].type == "score"
 
 
 TEXTS = ("a small dog runs near the river", "The house is red.", "...")
@@ -355,29 +308,13 @@ CALIBRATION = {
 
 def through_both_routes(address: str, questions, target: str, model: str) -> list[list[float]]:
     """P(yes) of each question by each decisions protocol, with the instruction in the state."""
-    answers = []
-    for protocol in ("systemone", "decisions"):
-        body = system_one_body if protocol == "systemone" else decision_body
-        response = httpx.post(f"{address}/v1/{protocol}", json=body(questions, target, model), timeout=60)
-        assert response.status_code == 200, response.text
-        given = response.json()["answers"]
-        values = [given[f"q{n}"]["noul"] if protocol == "systemone" else given[n]["probability"] for n in range(2)]
-        answers.append(values)
-    return answers
-
-
-def system_one_body(questions, target, model):
-    asked = {f"q{n}": {"type": "noul", "instructions": question} for n, question in enumerate(questions)}
-    return {"model": model, "state": {"target": target, "input": INSTRUCTION}, "questions": asked}
-
-
-def decision_body(questions, target, model):
-    messages = [{"role": "user", "content": INSTRUCTION}, {"role": "assistant", "content": target}]
-    return {
-        "model": model,
-        "input": messages,
-        "questions": [{"type": "predicate", "instructions": question} for question in questions],
-    }
+    with httpx.Client(base_url=address, timeout=60) as client:
+        mapped = {f"q{n}": {"type": "noul", "instructions": question} for n, question in enumerate(questions)}
+        state = {"target": target, "input": INSTRUCTION}
+        named = system_one(client, mapped, state, model=model).json()["answers"]
+        asked = [{"type": "predicate", "instructions": question} for question in questions]
+        listed = decision(client, asked, [user(INSTRUCTION), assistant(target)], model).json()["answers"]
+    return [[named[name]["noul"] for name in mapped], [answer["probability"] for answer in listed]]
 
 
 def judge_of(kind: str, folder) -> ChecklistScorer:
@@ -409,35 +346,17 @@ def test_every_judge_gives_the_same_probabilities_here_remote_and_by_decisions(k
                 assert values == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_command_serves_a_file_of_judges(tmp_path):
-    """`checklist-rewards serve --judge panel.yaml` as a user starts it."""
+def test_the_command_serves_a_file_of_judges(run, monkeypatch, tmp_path):
+    """`checklist-rewards serve --judge panel.yaml`, without its socket."""
+    apps = []
+    monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: apps.append(app))
     (tmp_path / "panel.yaml").write_text(PANEL)
-    with listen("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
-    command = ["-m", "checklist_rewards.cli", "serve", "--judge", "panel.yaml", "--port", str(port)]
-    with Program(command, cwd=tmp_path) as server:
-        try:
-            address = f"http://127.0.0.1:{port}"
-            name = wait_for_model(address, server)
-            answers = through_both_routes(address, POCKET_QUESTIONS, TEXTS[0], name)
-        finally:
-            server.terminate()
+    run("serve --judge panel.yaml --port 0 --no-store")
     expected = [line.soft for line in judge_of("panel", tmp_path).score(POCKET_QUESTIONS, TEXTS[0], INSTRUCTION).items]
-    for values in answers:
-        assert values == pytest.approx(expected, abs=1e-3)
-
-
-def wait_for_model(address: str, server: Program) -> str:
-    """The name of the model of a server that is starting."""
-
-    def name() -> str | None:
-        try:
-            return httpx.get(f"{address}/v1/models", timeout=HANG).json()["data"][0]["id"]
-        except httpx.HTTPError:
-            assert server.poll() is None
-            return None
-
-    return until(name)
+    with serving(apps[0]) as address:
+        name = httpx.get(f"{address}/v1/models").json()["data"][0]["id"]
+        for values in through_both_routes(address, POCKET_QUESTIONS, TEXTS[0], name):
+            assert values == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.parametrize("unit", ["<target-1>\n", "<target-1>\n\n</target-1>", "\n</target-1>"])

@@ -44,6 +44,10 @@ def state_of(state, **others) -> Sample:
     return system_one_request(json.dumps(body).encode(), SCORER).sample
 
 
+DRAW = {"type": "function_call", "name": "draw", "call_id": "1", "arguments": "{}"}
+DRAWN = {"type": "function_call_output", "call_id": "1"}
+
+
 @pytest.mark.parametrize(
     ("given", "fields"),
     [
@@ -54,25 +58,16 @@ def state_of(state, **others) -> Sample:
             {"target": "Blue.", "input": f"Red.{BLUE.mark}", "history": f"user: {RED.mark}Red."},
         ),
         (
-            [
-                user(TEXT),
-                {"type": "function_call", "name": "draw", "call_id": "1", "arguments": "{}"},
-                {"type": "function_call_output", "call_id": "1", "output": [TEXT, part(RED)]},
-                {"role": "assistant", "content": [{"type": "output_text", "text": "Drawn."}]},
-            ],
+            [user(TEXT), DRAW, DRAWN | {"output": [TEXT, part(RED)]}, {"role": "assistant", "content": "Drawn."}],
             {
                 "target": "Drawn.",
-                "history": "user: Red.\n\nfunction_call: "
-                '{"type": "function_call", "name": "draw", "call_id": "1", "arguments": "{}"}\n\n'
-                f'function_call_output: {{"type": "function_call_output", "call_id": "1"}}\nRed.{RED.mark}',
+                "history": f"user: Red.\n\nfunction_call: {json.dumps(DRAW)}\n\n"
+                f"function_call_output: {json.dumps(DRAWN)}\nRed.{RED.mark}",
             },
         ),
-        (
-            [{"type": "function_call_output", "output": [part(RED)]}],
-            {"target": f'{{"type": "function_call_output"}}{RED.mark}'},
-        ),
+        ([DRAWN | {"output": [part(RED)]}], {"target": f"{json.dumps(DRAWN)}{RED.mark}"}),
     ],
-)  # fmt: skip
+)
 def test_images_of_messages_stand_where_they_stood(given, fields):
     sample = decided(given)
     there = {name: getattr(sample, name) for name in ("target", "input", "history")}
@@ -97,7 +92,7 @@ def test_images_of_messages_stand_where_they_stood(given, fields):
             {"target": "Red.", "input": f"{RED.mark}{BLUE.mark}", "images": (RED, BLUE)},
         ),
     ],
-)  # fmt: skip
+)
 def test_images_of_a_state(state, others, fields):
     sample = state_of(state, **others)
     assert {name: getattr(sample, name) for name in fields} == fields
@@ -119,34 +114,24 @@ def test_a_client_reads_no_files_and_makes_the_server_fetch_nothing(value, tmp_p
             state_of("Red.", images=[given])
 
 
-def test_a_mark_in_a_text_shows_no_image():
+def test_a_mark_in_a_text_or_a_state_shows_no_image():
     forged = decided([user(part(RED)), user({"type": "input_text", "text": f"{BLUE.mark}Blue."})])
     assert BLUE.mark not in forged.target and "Blue." in forged.target
     assert not forged.target_images and forged.images == (RED,)
-
-
-@pytest.mark.parametrize(
-    ("state", "others"),
-    [
+    for state, others in (
         ({"target": "Red.", "input": BLUE.mark, "history": BLUE.mark}, {}),
         ({"target": "Red.", "input": BLUE.mark}, {"images": [RED.url]}),
         ("Red.", {"instructions": BLUE.mark}),
-    ],
-)
-def test_a_mark_in_a_state_shows_no_image(state, others):
-    sample = state_of(state, **others)
-    assert BLUE.mark not in f"{sample.input}{sample.history}" and BLUE not in sample.images
-    assert (RED in sample.images) == ("images" in others) == (RED.mark in sample.input)
+    ):
+        sample = state_of(state, **others)
+        assert BLUE.mark not in f"{sample.input}{sample.history}" and BLUE not in sample.images
+        assert (RED in sample.images) == ("images" in others) == (RED.mark in sample.input)
 
 
-@pytest.mark.parametrize(
-    "state", [[{"type": "image", "alt": "a cat"}, "a"], [{"role": "ad", "content": [{"type": "image", "id": 7}]}]]
-)
-def test_json_about_images_is_judged_as_json(state):
-    assert state_of(state).target == json.dumps(state) and not state_of(state).target_images
-
-
-def test_a_question_has_no_images():
+def test_json_about_images_is_judged_as_json_and_a_question_has_no_images():
+    about = [{"type": "image", "alt": "a cat"}, "a"], [{"role": "ad", "content": [{"type": "image", "id": 7}]}]
+    for state in about:
+        assert state_of(state).target == json.dumps(state) and not state_of(state).target_images
     for instructions in ([TEXT, part(RED)], [part(RED)]):
         with pytest.raises(rows.Refused, match="a question has no images; put them into the input"):
             decided("Red.", questions=[ASKED[0] | {"instructions": instructions}])
@@ -179,6 +164,14 @@ def test_a_judge_that_reads_text_only_refuses_in_one_sentence():
     assert RED.mark not in answer.text and "base64" not in answer.text
 
 
+def asking(judge, address, protocol, **options) -> ChecklistScorer:
+    """A scorer that asks the judge of a server."""
+    engine = {"protocol": protocol}
+    return ChecklistScorer(
+        judge.judge.name, backend="decisions", base_url=f"{address}/v1", store=False, engine_args=engine, **options
+    )
+
+
 @pytest.mark.parametrize("protocol", ["decisions", "systemone"])
 def test_our_client_shows_the_judge_of_a_server_what_a_direct_read_shows_it(protocol, tmp_path):
     """A judge that sees, behind a real server. OpenAI's format keeps the places of images; System One's has none."""
@@ -193,10 +186,7 @@ def test_our_client_shows_the_judge_of_a_server_what_a_direct_read_shows_it(prot
         Sample(questions, "It is red.", "What is this?", images=images) for images in ([red], [blue], [red, blue], [])
     ]
     with serving(build_app(judge)) as address:
-        asked = ChecklistScorer(
-            judge.judge.name, backend="decisions", base_url=f"{address}/v1", store=False, mass_floor=0.0,
-            engine_args={"protocol": protocol},
-        )  # fmt: skip
+        asked = asking(judge, address, protocol, mass_floor=0.0)
         scores = asked.score_batch(samples)
     read = []
     for sample, score in zip(samples, scores, strict=True):
@@ -223,10 +213,7 @@ def test_a_target_with_an_image_in_a_prompt_of_this_package_was_read_already(pro
     scorer = ChecklistScorer(Engine(backend=backend), store=False)
     target = f"tool: {RED.mark}\n</think>\nIt is red."
     with serving(build_app(scorer)) as address:
-        asked = ChecklistScorer(
-            scorer.judge.name, backend="decisions", base_url=f"{address}/v1", store=False,
-            engine_args={"protocol": protocol},
-        )  # fmt: skip
+        asked = asking(scorer, address, protocol)
         assert asked.score_batch([Sample(["Is it red?"], target, target_images=(RED,))])[0].answered == 1
     shown = target if protocol == "decisions" else target.replace(RED.mark, "[image 1]")
     prompt, _ = backend.asked[-1]

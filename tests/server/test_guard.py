@@ -18,32 +18,22 @@ from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import knows
 from tests.server.bodies import rows
 
-OWN_HOSTS = [
-    *("localhost", "localhost:8090", "LOCALHOST:8090", "app.localhost:8090", "judges:8000", "testserver"),
-    *("127.0.0.1:8090", "127.0.0.2", "10.1.2.3:8090", "0.0.0.0:8090", "[::1]:8090", "[fe80::1]"),
-]
-OTHER_HOSTS = [
-    *("evil.example", "evil.example:8090", "127.0.0.1.evil.example", "localhost.evil.example:8090", "127.1", "0x7f.1"),
-    *("evil.example@127.0.0.1", "127.0.0.1:x", "127.0.0.1/", "127.0.0.1,evil.example", "[::1", "[evil.example]", ""),
-    *(
-        "localhost:8090@evil.example",
-        "256.0.0.1",
-        "evil.example.",
-        "1.2.3.4.5",
-        "\\localhost",
-        "127.0.0.1 evil.example",
-    ),
-]
-ORIGINS = [
-    "http://evil.example",
-    "null",
-    "https://localhost",
-    "http://localhost:3000",
-    "file://",
-    "chrome-extension://x",
-]
+OWN_HOSTS = """
+    localhost localhost:8090 LOCALHOST:8090 app.localhost:8090 judges:8000 testserver
+    127.0.0.1:8090 127.0.0.2 10.1.2.3:8090 0.0.0.0:8090 [::1]:8090 [fe80::1]
+""".split()
+OTHER_HOSTS = (
+    r"""
+    evil.example evil.example:8090 127.0.0.1.evil.example localhost.evil.example:8090 127.1 0x7f.1
+    evil.example@127.0.0.1 127.0.0.1:x 127.0.0.1/ 127.0.0.1,evil.example [::1 [evil.example]
+    localhost:8090@evil.example 256.0.0.1 evil.example. 1.2.3.4.5 \localhost
+""".split()
+    + ["127.0.0.1 evil.example", ""]
+)
+ORIGINS = "http://evil.example null https://localhost http://localhost:3000 file:// chrome-extension://x".split()
 JSON_TYPES = [None, "application/json", "application/json; charset=utf-8", "application/x-www-form-urlencoded", "x/y"]
 FORM_TYPES = ["text/plain", "text/plain;charset=UTF-8", " TEXT/PLAIN", "multipart/form-data; boundary=x"]
+SCORER = ChecklistScorer(backend=FakeBackend(knows), store=False)
 BODY = json.dumps(rows("red")).encode()
 READS = ["/health", "/ready", "/metrics", "/v1/models"]
 WRITES = ["/score", "/reward", "/v1/decisions", "/v1/systemone"]
@@ -58,14 +48,14 @@ def status(client, method, path, host="localhost", origin=None, kind="applicatio
 @pytest.fixture(scope="module")
 def client():
     """A server without a token; the guard keeps nothing from one request to the next."""
-    with TestClient(build_app(ChecklistScorer(backend=FakeBackend(knows), store=False))) as client:
+    with TestClient(build_app(SCORER)) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def guarded():
     """The same with a token."""
-    with TestClient(build_app(ChecklistScorer(backend=FakeBackend(knows), store=False), token="secret")) as client:
+    with TestClient(build_app(SCORER, token="secret")) as client:
         yield client
 
 
@@ -93,7 +83,6 @@ def test_without_a_token_bodies_of_forms_are_refused(client, kind):
         assert status(client, "POST", path, kind=kind) == 415
 
 
-# The guard looks at the host, the page and the type one after the other.
 CLIENTS = [(host, "application/json") for host in OWN_HOSTS] + [("localhost", kind) for kind in JSON_TYPES]
 
 

@@ -1,9 +1,6 @@
 """Admission by tokens, turns of clients, deadlines, readiness and metrics of one server."""
 
-import json
-import re
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
@@ -41,35 +38,32 @@ def number(client, name: str) -> float:
     return numbers(client)[f"checklist_rewards_{name}"]
 
 
-def test_tokens_are_estimated_from_the_bytes_of_the_texts_and_the_number_of_reads():
+def waiting(client) -> int:
+    return client.get("/health").json()["waiting"]
+
+
+def served(scorer=None, **options) -> TestClient:
+    return TestClient(build_app(scorer or on_fake(), max_wait=0, **options))
+
+
+def on_fake() -> ChecklistScorer:
+    return ChecklistScorer(backend=FakeBackend(knows), store=False)
+
+
+def test_tokens_are_estimated_from_the_bytes_of_the_texts_the_reads_and_the_images():
     checklist = Checklist.parse(["Is it?" + " " * 34, "Why?"])
     assert estimated_tokens(Sample(checklist, "x" * 400)) == (40 + 4 + 400) // 4 + 2 * READ_TOKENS
     assert estimated_tokens(Sample(checklist, "语" * 400, "say")) == (40 + 4 + 1200 + 3) // 4 + 2 * READ_TOKENS
     assert estimated_tokens(Sample(checklist, "\ud800")) == (40 + 4 + 3) // 4 + 2 * READ_TOKENS
-
-
-def test_images_count_as_tokens():
     pillow = pytest.importorskip("PIL.Image")
     images = [pillow.new("RGB", (2, 2), colour) for colour in ("red", "blue", "red")]
-    checklist = Checklist.parse(["Is it?"])
     plain, seen = Sample(checklist, "x"), Sample(checklist, "x", images=images)
     assert 2 * IMAGE_TOKENS <= estimated_tokens(seen) - estimated_tokens(plain) < 2 * IMAGE_TOKENS + 40
 
 
-def test_rows_without_an_answer_say_nothing_about_the_judge():
-    scorer = ChecklistScorer(backend=FakeBackend(fails=lambda prefix, tail: True), store=False)
-    with TestClient(build_app(scorer)) as client:
-        client.post("/score", json=rows(""))
-        assert client.get("/ready").status_code == 200
-        client.post("/score", json=rows("red", ""))
-        assert client.get("/ready").status_code == 503
-        client.post("/score", json=rows(""))
-        assert client.get("/ready").status_code == 503, "the judge was not asked again"
-
-
 def test_a_queue_full_of_tokens_is_429_with_a_time_to_return_and_not_ready():
     scorer = Held()
-    with TestClient(build_app(scorer, max_wait=0, max_tokens=2000)) as client, ThreadPoolExecutor(2) as threads:
+    with served(scorer, max_tokens=2000) as client, ThreadPoolExecutor(2) as threads:
         first = threads.submit(client.post, "/score", json=rows("red"))
         assert scorer.started.acquire(timeout=HANG)
         second = threads.submit(client.post, "/score", json=rows("x" * 7800))
@@ -108,33 +102,32 @@ def held_check(monkeypatch):
     _parsed.cache_clear()
 
 
-def checked(*targets, items=1):
+def checked(*targets):
     """Rows with a code check that waits."""
-    checklist = [{"question": f"Does check {n} pass?", "check": {"type": "held"}} for n in range(items)]
+    checklist = [{"question": "Does it pass?", "check": {"type": "held"}}]
     return {"samples": [{"checklist": checklist, "target": target} for target in targets]}
 
 
 def test_code_checks_of_one_client_delay_no_row_of_another(held_check):
     started, go = held_check
-    scorer = ChecklistScorer(backend=FakeBackend(knows), store=False)
-    with TestClient(build_app(scorer, max_wait=0)) as client, ThreadPoolExecutor(3) as threads:
+    with served() as client, ThreadPoolExecutor(3) as threads:
         many = threads.submit(client.post, "/score", json=checked(*["red", "blue"] * 10))
         assert started.acquire(timeout=HANG)
-        until(lambda: client.get("/health").json()["waiting"] == 20)
+        until(lambda: waiting(client) == 20)
         assert client.post("/score", json=rows("red")).status_code == 200, "no check, no waiting"
         other = {"authorization": "Bearer other"}
         go_on = threads.submit(client.post, "/score", json=checked("red"), headers=other)
-        until(lambda: client.get("/health").json()["waiting"] == 21)
+        until(lambda: waiting(client) == 21)
         go.set()
         assert go_on.result(HANG).json()["scores"][0]["primary_score"] == 1.0
         scores = many.result(HANG).json()["scores"]
         assert [score["primary_score"] for score in scores] == [1.0, 0.0] * 10
-        assert client.get("/health").json()["waiting"] == 0
+        assert waiting(client) == 0
 
 
 def test_every_client_gets_a_thread_for_its_checks(held_check):
     started, go = held_check
-    queue = scoring.ScoringQueue(ChecklistScorer(backend=FakeBackend(knows), store=False), max_wait=0)
+    queue = scoring.ScoringQueue(on_fake(), max_wait=0)
     checklist = Checklist.parse([{"question": "Does it pass?", "check": {"type": "held"}}])
     own = [queue.submit(scoring.Work([Sample(checklist, "red")] * 3 * queue._checking._most, "samples", "one"))]
     for _ in range(queue._checking._most):
@@ -148,22 +141,18 @@ def test_every_client_gets_a_thread_for_its_checks(held_check):
     assert queue.submit(scoring.Work([Sample(checklist, "red")], "samples")).exception(HANG).status == 503
 
 
-def test_checks_that_take_too_long_leave_their_items_unanswered(monkeypatch):
+def test_checks_that_take_too_long_leave_their_items_unanswered(client, monkeypatch):
     monkeypatch.setattr(scoring, "CHECK_SECONDS", 0.0)
-    scorer = ChecklistScorer(backend=FakeBackend(knows), store=False)
     item = {"question": "Is it short?", "check": {"type": "words", "at_most": 3}}
-    with TestClient(build_app(scorer)) as client:
-        answer = client.post("/score", json={"samples": [{"checklist": [item, "Is it red?"], "target": "red"}]})
+    answer = client.post("/score", json={"samples": [{"checklist": [item, "Is it red?"], "target": "red"}]})
     [score] = answer.json()["scores"]
     assert score["items"][0]["unanswered"] == "check_error: the checks of this row took more than 0 s"
     assert score["items"][1]["answer"] is not None
 
 
-def test_a_row_with_too_many_items_is_refused():
-    scorer = ChecklistScorer(backend=FakeBackend(knows), store=False)
-    with TestClient(build_app(scorer)) as client:
-        body = {"samples": [{"checklist": [f"Is it {n}?" for n in range(1001)], "target": "red"}]}
-        answer = client.post("/score", json=body)
+def test_a_row_with_too_many_items_is_refused(client):
+    body = {"samples": [{"checklist": [f"Is it {n}?" for n in range(1001)], "target": "red"}]}
+    answer = client.post("/score", json=body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["message"] == "row 1: the checklist has 1001 items; at most 1000 are allowed."
 
@@ -173,8 +162,7 @@ def test_a_client_that_floods_the_server_does_not_starve_another():
     order: list[str] = []
     score_batch = scorer.score_batch
     scorer.score_batch = lambda samples: order.extend(s.target[0] for s in samples) or score_batch(samples)
-    app = build_app(scorer, max_wait=0, max_batch=4)
-    with TestClient(app) as client, ThreadPoolExecutor(3) as threads:
+    with served(scorer, max_batch=4) as client, ThreadPoolExecutor(3) as threads:
 
         def post(key: str, count: int):
             texts = [f"{key} {n} ".ljust(TURN) for n in range(count)]
@@ -183,9 +171,9 @@ def test_a_client_that_floods_the_server_does_not_starve_another():
         first = threads.submit(post, "0", 1)
         assert scorer.started.acquire(timeout=HANG)
         flood = threads.submit(post, "f", 12)
-        until(lambda: client.get("/health").json()["waiting"] == 12)
+        until(lambda: waiting(client) == 12)
         small = threads.submit(post, "s", 2)
-        until(lambda: client.get("/health").json()["waiting"] == 14)
+        until(lambda: waiting(client) == 14)
         scorer.go.set()
         assert [answer.result(HANG).status_code for answer in (first, flood, small)] == [200] * 3
     assert "".join(order) == "0" + "fsfs" + "f" * 10
@@ -193,7 +181,7 @@ def test_a_client_that_floods_the_server_does_not_starve_another():
 
 def test_rows_whose_deadline_passes_in_the_queue_are_unanswered_and_not_scored():
     scorer = Held()
-    with TestClient(build_app(scorer, max_wait=0)) as client, ThreadPoolExecutor(4) as threads:
+    with served(scorer) as client, ThreadPoolExecutor(4) as threads:
         first = threads.submit(client.post, "/score", json=rows("red"))
         assert scorer.started.acquire(timeout=HANG)
         soon = {DEADLINE_HEADER: "20"}
@@ -201,7 +189,7 @@ def test_rows_whose_deadline_passes_in_the_queue_are_unanswered_and_not_scored()
             threads.submit(client.post, "/score", json=rows("red", "blue"), headers=soon),
             threads.submit(client.post, "/reward", json=openrlhf("red"), headers=soon),
         ]
-        until(lambda: client.get("/health").json()["waiting"] == 3)
+        until(lambda: waiting(client) == 3)
         threading.Event().wait(0.05)  # longer than the deadline
         scorer.go.set()
         assert first.result(HANG).status_code == 200
@@ -238,19 +226,24 @@ def test_our_client_sends_the_time_it_waits(scorer):
 
 
 def test_the_server_is_not_ready_while_its_judge_answers_nothing(client, monkeypatch):
+    def ready(*targets):
+        client.post("/score", json=rows(*targets))
+        return client.get("/ready")
+
     assert client.get("/ready").json()["status"] == "ready"
-    client.post("/score", json=rows("boom"))
-    answer = client.get("/ready")
+    assert ready("").status_code == 200, "a row without an answer says nothing about the judge"
+    answer = ready("boom", "")
     assert answer.status_code == 503 and "the judge answered nothing" in answer.json()["error"]
     assert client.get("/health").status_code == 200
-    client.post("/score", json=rows("red"))
-    assert client.get("/ready").status_code == 200
+    assert ready("").status_code == 503, "the judge was not asked again"
+    assert ready("red").status_code == 200
     monkeypatch.setattr(scoring, "FAILING_SECONDS", 0.0)  # after this time it is tried again
-    client.post("/score", json=rows("boom"))
-    assert client.get("/ready").status_code == 200
+    assert ready("boom").status_code == 200
 
 
-def test_metrics_count_what_was_scored(client):
+def test_metrics_count_what_was_scored_in_the_format_of_prometheus(client):
+    from prometheus_client.parser import text_string_to_metric_families
+
     client.post("/score", json=rows("red", "red", "boom"))
     client.post("/score", json=rows("red"))
     found = {name.removeprefix("checklist_rewards_"): value for name, value in numbers(client).items()}
@@ -261,86 +254,38 @@ def test_metrics_count_what_was_scored(client):
     assert found['reads_total{source="duplicate"}'] == 2 and found['reads_total{source="judge"}'] == 6
     assert found['unanswered_total{reason="backend_error"}'] == 2 and found["unscored_total"] == 1
     assert found["tokens_per_second"] > 0 and found["waiting"] == found["waiting_tokens"] == 0
-
-
-def test_the_text_of_metrics_is_the_format_of_prometheus(client):
-    from prometheus_client.parser import text_string_to_metric_families
-
-    client.post("/score", json=rows("red"))
     families = {family.name: family.type for family in text_string_to_metric_families(client.get("/metrics").text)}
     assert families["checklist_rewards_queue_seconds"] == "histogram"
     assert families["checklist_rewards_samples"] == "counter" and families["checklist_rewards_waiting"] == "gauge"
 
 
-def test_64_clients_do_not_become_a_retry_storm_at_a_judge_that_limits_its_rate():
-    """The judge refuses everything for a second with `Retry-After: 0.25`. Without a shared pause, each of the 8
-    concurrent requests would return four times."""
-    from fastapi import FastAPI, Request
-    from fastapi.responses import JSONResponse
+class Broken(ChecklistScorer):
+    """A judge that fails for texts that contain one of some words."""
 
-    judge, requests, first, row = FastAPI(), [], [], {"checklist": ["Is it red?"], "input": "Say."}
+    def __init__(self, *words: str, error: Exception | None = None):
+        super().__init__(backend=FakeBackend(knows), store=False)
+        self.words, self.error = words, error
 
-    @judge.get("/v1/models")
-    async def models():
-        return {"data": [{"id": "judge"}]}
-
-    @judge.post("/v1/chat/completions")
-    async def chat(request: Request):
-        first.append(time.monotonic())
-        # The request of the warm-up is answered.
-        is_refused = len(first) > 1 and first[-1] - first[1] < 1.0
-        requests.append(is_refused)
-        if is_refused:
-            return JSONResponse({"error": {"message": "slow down"}}, 429, {"Retry-After": "0.25"})
-        asked = json.dumps((await request.json())["messages"])
-        yes = -0.1 if re.search(r"red \d", asked) else -3.0
-        top = [{"token": "yes", "logprob": yes}, {"token": "no", "logprob": -2.5}]
-        tokens = {"content": [{**top[0], "top_logprobs": top}]}
-        return {"choices": [{"message": {"content": "yes"}, "logprobs": tokens, "finish_reason": "stop"}]}
-
-    with serving(judge) as upstream:
-        scorer = ChecklistScorer("judge", base_url=f"{upstream}/v1", engine_args={"concurrency": 8}, store=False)
-        scorer.score(["Is it red?"], "red 64", "Say.")
-        app = build_app(scorer, max_wait=HANG, max_batch=64)  # all reads are in one batch
-        with serving(app) as address, ThreadPoolExecutor(64) as threads:
-            clients = [RewardServer(address) for _ in range(64)]
-            answers = list(threads.map(lambda n: clients[n].score([row | {"target": f"red {n}"}]), range(64)))
-    assert all(score.primary_score is not None for [score], _ in answers)
-    assert len(requests) - sum(requests) == 65
-    assert sum(requests) <= 8 + 5  # the first burst, and one probe per pause
+    def score_batch(self, samples, progress=None):
+        for sample in samples:
+            if any(word in sample.target for word in self.words):
+                raise self.error or TypeError(f"cannot add {sample.target}")
+        return super().score_batch(samples, progress)
 
 
 @pytest.mark.parametrize("error", [MemoryError("no memory."), ModelError("the weights are gone.")])
 def test_a_judge_that_cannot_be_used_fails_the_request_and_is_counted(error):
-    class Gone(ChecklistScorer):
-        def score_batch(self, samples, progress=None):
-            raise error
-
-    with TestClient(build_app(Gone(backend=FakeBackend(), store=False))) as client:
+    with served(Broken("", error=error)) as client:
         answer = client.post("/score", json=rows("red"))
         assert answer.status_code == 500
         assert answer.json() == {"error": f"the judge failed: {error}", "errors": []}
         assert number(client, "failed_batches_total") == 1 and client.get("/ready").status_code == 503
 
 
-class Broken(ChecklistScorer):
-    """A judge that fails for texts that contain one of some words, with a message about the text."""
-
-    def __init__(self, *words: str):
-        super().__init__(backend=FakeBackend(knows), store=False)
-        self.words = words
-
-    def score_batch(self, samples, progress=None):
-        for sample in samples:
-            if any(word in sample.target for word in self.words):
-                raise TypeError(f"cannot add {sample.target}")
-        return super().score_batch(samples, progress)
-
-
 @pytest.mark.parametrize("send", [rows, openrlhf], ids=["score", "reward"])
 def test_a_judge_that_fails_for_every_row_is_not_the_clients_fault(caplog, send):
     scorer = Broken("")
-    with TestClient(build_app(scorer, max_wait=0)) as client:
+    with served(scorer) as client:
         path = "/score" if send is rows else "/reward"
         for texts in (["red"], ["red", "blue", "green"]):
             answer = client.post(path, json=send(*texts))
@@ -356,7 +301,7 @@ def test_a_judge_that_fails_for_every_row_is_not_the_clients_fault(caplog, send)
 
 
 def test_a_row_on_which_a_working_judge_fails_is_the_clients():
-    with TestClient(build_app(Broken("bad"), max_wait=0)) as client:
+    with served(Broken("bad")) as client:
         for texts in (["bad"], ["bad", "bad one"]):
             answer = client.post("/score", json=rows(*texts))
             assert answer.status_code == 422 and "the sample cannot be scored (TypeError" in answer.text
@@ -367,7 +312,6 @@ def test_a_row_on_which_a_working_judge_fails_is_the_clients():
 
 
 @pytest.mark.parametrize("token", ["", " \t"])
-def test_a_blank_token_is_refused(token):
-    scorer = ChecklistScorer(backend=FakeBackend(knows), store=False)
+def test_a_blank_token_is_refused(scorer, token):
     with pytest.raises(SampleError, match="the token is blank"):
         build_app(scorer, token=token)

@@ -146,6 +146,13 @@ class Page:
         )
         self.driver.execute_async_script("setTimeout(arguments[0], 200)")
 
+    def content(self, selector: str) -> str:
+        return self.run("return document.querySelector(arguments[0]).textContent", selector)
+
+    def contents(self, selector: str) -> list[str]:
+        script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
+        return self.run(script, selector)
+
     @property
     def status(self) -> str:
         return self.run("return document.querySelector('[role=status]').textContent")

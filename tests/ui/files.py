@@ -121,11 +121,8 @@ def shaped_rows() -> list[dict[str, Any]]:
     for row in rows:
         if row["score"] is not None:
             score = row["reward"]
-            row["shaping"] = [
-                ["expected", score],
-                ["length_penalty", score - 0.25],
-                ["clipped", max(0.0, score - 0.25)],
-            ]
+            less = score - 0.25
+            row["shaping"] = [["expected", score], ["length_penalty", less], ["clipped", max(0.0, less)]]
             row["reward"] = row["shaping"][-1][1]
     return rows
 
@@ -134,13 +131,8 @@ def monitor_rows(steps: int = 6) -> Iterator[dict[str, Any]]:
     """The file of a reward monitor whose shadow judge disagrees from step 3 on."""
     signal = {"name": "shadow_gap", "about": "hacking", "threshold": 0.1, "doc": "Rise of the gap."}
     silent = {"name": "no_answer", "about": "training", "threshold": 0.1, "doc": "Many have no answer."}
-    yield {
-        "kind": "start",
-        "format": "checklist-rewards-monitor-1",
-        "reward": "r",
-        "step": 0,
-        "signals": [signal, silent],
-    }
+    start = {"format": "checklist-rewards-monitor-1", "reward": "r", "step": 0}
+    yield {"kind": "start", **start, "signals": [signal, silent]}
     yield {"kind": "canary", "step": 0, "canary": "empty", "prompt": "p", "completion": "", "score": 0.15}
     yield {"kind": "failure", "step": 0, "part": "retests", "error": "AssertionError"}
     for step in range(steps):

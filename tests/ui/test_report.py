@@ -15,6 +15,7 @@ from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.items import ItemAnalysis
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator
+from checklist_rewards.images import image_of
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
@@ -23,7 +24,6 @@ from checklist_rewards.ui.report import joined_modules, kind_of, parts_of, repor
 from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.ui.thumbnails import MAX_BYTES, MAX_OF_A_ROW
 from tests.fakes import FakeBackend
-from tests.jsonl import read_jsonl
 from tests.ui.files import (
     CHECKLIST,
     HOSTILE,
@@ -45,24 +45,34 @@ def data_of(tmp_path: Path, *paths: Path, **options) -> dict:
     return page_data(tmp_path / "report.html")
 
 
+@pytest.fixture
+def report(tmp_path):
+    """Writes a report about files with these rows, and gives the data of its page."""
+
+    def report(options=None, **files):
+        paths = [write(tmp_path / f"{name}.jsonl", rows) for name, rows in files.items()]
+        return data_of(tmp_path, *paths, **(options or {}))
+
+    return report
+
+
+NO_INTERVALS = {"intervals": Bootstrap(0)}
+
+
 def column(spec) -> list:
     return spec if isinstance(spec, list) else [spec["all"]] * spec["length"]
 
 
-def scores_of(path: Path) -> list[Score]:
-    return [Score.model_validate(row["checklist_score"]) for row in read_jsonl(path)]
-
-
-def test_rows_and_cells_are_those_of_the_file(tmp_path):
-    path = write(tmp_path / "scored.jsonl", scored_rows(6))
-    data = data_of(tmp_path, path)
+def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspect(report):
+    rows = list(scored_rows(40))
+    data = report(scored=rows)
     [file] = data["files"]
-    rows, cells, texts = file["table"]["rows"], file["table"]["cells"], data["texts"]
-    scores = scores_of(path)
-    assert [texts[place] for place in column(rows["id"])] == [f"r{number}" for number in range(6)]
-    assert texts[column(rows["target"])[3]] == HOSTILE
-    assert column(rows["score"]) == [score.primary_score for score in scores]
-    assert column(rows["counts"]) == [5] * 6
+    table, cells, texts = file["table"]["rows"], file["table"]["cells"], data["texts"]
+    scores = [Score.model_validate(row["checklist_score"]) for row in rows]
+    assert [texts[place] for place in column(table["id"])] == [f"r{number}" for number in range(40)]
+    assert texts[column(table["target"])[3]] == HOSTILE
+    assert column(table["score"]) == [score.primary_score for score in scores]
+    assert column(table["counts"]) == [5] * 40
     lines = [line for score in scores for line in score.items]
     assert column(cells["mass"]) == [line.mass for line in lines]
     answers = [None if place < 0 else file["table"]["answers"][place] for place in column(cells["answer"])]
@@ -70,63 +80,10 @@ def test_rows_and_cells_are_those_of_the_file(tmp_path):
     assert [item["id"] for item in file["table"]["items"]] == [item.id for item in CHECKLIST.items]
     p = [(line.probabilities or {}).get("yes", line.confidence) for line in lines]
     assert column(cells["p"]) == p  # to the last digit
-    more = file["table"]["more"]["4"]["probabilities"]
-    assert more == scores[0].items[4].probabilities
+    assert file["table"]["more"]["4"]["probabilities"] == scores[0].items[4].probabilities
 
-
-@pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])
-def test_every_format_gives_the_same_page(tmp_path, name):
-    rows = list(scored_rows(8))
-    with write_rows(tmp_path / name) as writer:
-        for row in rows:
-            writer.write(row)
-    data = data_of(tmp_path, tmp_path / name)
-    expected = data_of(tmp_path, write(tmp_path / "scored.jsonl", rows))
-    for place in ("table", "overview", "analysis"):
-        assert data["files"][0][place] == expected["files"][0][place]
-    assert data["texts"] == expected["texts"]
-
-
-def test_a_column_of_times_is_shown_as_text(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    path = tmp_path / "timed.parquet"
-    with write_rows(path) as writer:
-        for row in scored_rows(3):
-            writer.write(row)
-    frame = pandas.read_parquet(path)
-    frame["when"] = pandas.to_datetime(["2026-11-27 10:00", "2026-11-28 11:30", None])
-    frame.to_parquet(path)
-    data = data_of(tmp_path, path)
-    shown = [data["texts"][place] if place >= 0 else None for place in data["files"][0]["table"]["others"]["when"]]
-    assert [text and text.strip('"') for text in shown] == ["2026-11-27 10:00:00", "2026-11-28 11:30:00", None]
-
-
-@pytest.mark.parametrize("name", ["scored.jsonl", "scored.csv", "scored.parquet"])
-def test_the_part_of_the_prompt_that_led_to_an_item_is_at_its_answers(tmp_path, name):
-    checklist = ConstraintsGenerator().generate("Write about tea. Use at most 9 words.")
-    score = ChecklistScorer("pocket", store=False).score(checklist, "Tea is warm.")
-    rows = [
-        {
-            "prompt": "Write.",
-            "target": "Tea is warm.",
-            **checklist_columns(given),
-            "checklist_score": score.model_dump(),
-        }
-        for given in (checklist, None)
-    ]
-    with write_rows(tmp_path / name) as writer:
-        for row in rows:
-            writer.write(row)
-    data = data_of(tmp_path, tmp_path / name)
-    more = data["files"][0]["table"]["more"]
-    assert {cell: one["stated"] for cell, one in more.items() if "stated" in one} == {"0": "at most 9 words"}
-
-
-def test_figures_are_those_of_the_tally_and_of_inspect(tmp_path):
-    path = write(tmp_path / "scored.jsonl", scored_rows(40))
-    [file] = data_of(tmp_path, path)["files"]
-    overview, counted, analysis = file["overview"], tally(scores_of(path)), ItemAnalysis()
-    for score in scores_of(path):
+    overview, counted, analysis = file["overview"], tally(scores), ItemAnalysis()
+    for score in scores:
         analysis.add(score)
     assert (overview["mean"], overview["macro"], overview["micro"]) == (counted.mean, counted.macro, counted.micro)
     assert overview["reads"] == counted.reads == 200
@@ -143,6 +100,39 @@ def test_figures_are_those_of_the_tally_and_of_inspect(tmp_path):
     assert sum(overview["score_bins"]) == overview["scored"]
 
 
+def formatted(path, rows) -> Path:
+    with write_rows(path) as writer:
+        for row in rows:
+            writer.write(row)
+    return path
+
+
+@pytest.mark.parametrize("name", ["scored.jsonl", "scored.csv", "scored.parquet"])
+def test_every_format_gives_the_same_page_with_the_part_of_the_prompt_that_led_to_an_item(tmp_path, report, name):
+    rows = list(scored_rows(8))
+    data, expected = data_of(tmp_path, formatted(tmp_path / name, rows)), report(rows=rows)
+    for place in ("table", "overview", "analysis"):
+        assert data["files"][0][place] == expected["files"][0][place]
+    assert data["texts"] == expected["texts"]
+    checklist = ConstraintsGenerator().generate("Write about tea. Use at most 9 words.")
+    score = ChecklistScorer("pocket", store=False).score(checklist, "Tea is warm.").model_dump()
+    row = {"prompt": "Write.", "target": "Tea is warm."}
+    rows = [{**row, **checklist_columns(given), "checklist_score": score} for given in (checklist, None)]
+    more = data_of(tmp_path, formatted(tmp_path / name, rows))["files"][0]["table"]["more"]
+    assert {cell: one["stated"] for cell, one in more.items() if "stated" in one} == {"0": "at most 9 words"}
+
+
+def test_a_column_of_times_is_shown_as_text(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path = formatted(tmp_path / "timed.parquet", scored_rows(3))
+    frame = pandas.read_parquet(path)
+    frame["when"] = pandas.to_datetime(["2026-11-27 10:00", "2026-11-28 11:30", None])
+    frame.to_parquet(path)
+    data = data_of(tmp_path, path)
+    shown = [data["texts"][place] if place >= 0 else None for place in data["files"][0]["table"]["others"]["when"]]
+    assert [text and text.strip('"') for text in shown] == ["2026-11-27 10:00:00", "2026-11-28 11:30:00", None]
+
+
 def test_wilson_intervals_are_those_of_statsmodels():
     from statsmodels.stats.proportion import proportion_confint
 
@@ -152,38 +142,35 @@ def test_wilson_intervals_are_those_of_statsmodels():
 
 
 @pytest.mark.parametrize("kind", ["scored", "rewards"])
-def test_a_large_file_is_sampled_by_whole_groups_and_says_so(tmp_path, kind):
-    rows = scored_rows(60) if kind == "scored" else reward_rows(steps=10)
-    data = data_of(tmp_path, write(tmp_path / "rows.jsonl", rows), max_rows=20, seed=3)
+def test_a_large_file_is_sampled_by_whole_groups_and_says_so(report, kind):
+    rows, total = (scored_rows(60), 60) if kind == "scored" else (reward_rows(steps=10), 80)
+    rows = list(rows)
+    data = report({"max_rows": 20, "seed": 3}, rows=rows)
     [file] = data["files"]
-    total = 60 if kind == "scored" else 80
     assert (file["total"], file["overview"]["rows"]) == (total, total)
     assert file["shown"] == len(column(file["table"]["rows"]["id"])) == 20
     groups = column(file["table"]["rows"]["group"])
     assert kind == "scored" or all(groups.count(group) == 4 for group in groups)
-    again = data_of(tmp_path, tmp_path / "rows.jsonl", max_rows=20, seed=3)
-    assert again == data
+    assert report({"max_rows": 20, "seed": 3}, rows=rows) == data
 
 
-def test_two_files_of_the_same_rows_keep_the_same_sample(tmp_path):
-    one = write(tmp_path / "one.jsonl", scored_rows(60))
-    other = write(tmp_path / "other.jsonl", scored_rows(60, "two", seed=5))
-    data = data_of(tmp_path, one, other, max_rows=20, intervals=Bootstrap(0))
+def test_two_files_of_the_same_rows_keep_the_same_sample(report):
+    data = report({"max_rows": 20, **NO_INTERVALS}, one=scored_rows(60), other=scored_rows(60, "two", seed=5))
     first, second = ([data["texts"][place] for place in column(file["table"]["rows"]["id"])] for file in data["files"])
     assert first == second and len(first) == 20
     assert data["comparisons"][0]["comparison"]["units"] == 60 * 5  # of all rows
 
 
-def test_what_was_learned_and_the_groups_of_a_run(tmp_path):
-    path = write(tmp_path / "rewards.jsonl", reward_rows())
-    [file] = data_of(tmp_path, path)["files"]
+def test_what_was_learned_and_the_groups_of_a_run(report):
+    logged = list(reward_rows())
+    data = report(rewards=logged)
+    [file] = data["files"]
     training = file["training"]
     assert training["steps"] == list(range(12))
     first, *_, last = training["learned"]
     assert first["pattern"] == "Does it mention the word …?" and first["change"] > 0.5
     assert last["pattern"] == "Does it end with a question?" and last["change"] == 0
-    rewards = [row["reward"] for row in read_jsonl(path)]
-    known = [reward for reward in rewards[16:24] if reward is not None]
+    known = [row["reward"] for row in logged[16:24] if row["reward"] is not None]
     assert training["series"]["reward"][2] == pytest.approx(sum(known) / len(known), abs=1e-15)
     assert training["series"]["without_reward"][2] == 1 / 8
     rows = file["table"]["rows"]
@@ -191,12 +178,32 @@ def test_what_was_learned_and_the_groups_of_a_run(tmp_path):
     for group in set(groups):
         members = [a for a, own in zip(advantages, groups, strict=True) if own == group and a is not None]
         assert sum(members) == pytest.approx(0, abs=1e-12) and len(members) in (3, 4)
-    assert data_texts(tmp_path)[column(rows["prompt"])[0]] == "Write about the."
+    assert data["texts"][column(rows["prompt"])[0]] == "Write about the."
+    for steps in (1, 2):
+        learned = report(short=reward_rows(steps))["files"][0]["training"]["learned"]
+        assert [line["change"] is None for line in learned] == [steps == 1] * 2, "one step is no change"
 
 
-def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(tmp_path):
+def test_how_the_reward_of_a_run_changed_is_one_sentence(report):
+    of_steps = "means of the first and of the last 1 of 3 steps."
+    for rewards, verdict in (
+        ([0.2], "The mean reward is 0.200; a change shows after 3 steps."),
+        ([0.1, 0.5, 0.4], f"The reward rose from 0.100 to 0.400: {of_steps}"),
+        ([0.5, 0.1, 0.4], f"The reward fell from 0.500 to 0.400: {of_steps}"),
+        ([0.5, 0.1, 0.5], f"The reward stayed at 0.500: {of_steps}"),
+        ([None, 0.5, 0.5], "The run has no rewards in its first or in its last steps."),
+    ):
+        rows = ({**row, "reward": rewards[row["step"]]} for row in reward_rows(len(rewards)))
+        assert report(run=rows)["files"][0]["training"]["verdict"] == verdict
+
+
+def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(report):
     rows = list(stated_rows())
-    [file] = data_of(tmp_path, write(tmp_path / "rewards.jsonl", rows))["files"]
+    data = report(NO_INTERVALS, rewards=rows, other=rows)
+    file, _ = data["files"]
+    [compared] = data["comparisons"]
+    assert compared["comparison"]["no_answer"] == 30 and compared["comparison"]["units"] == 60
+    assert all(item["units"] == 30 for item in compared["items"])
     table, overview, training = file["table"], file["overview"], file["training"]
     assert [table["states"][place] for place in column(table["rows"]["state"])] == [row["state"] for row in rows]
     scores = [Score.model_validate(row["score"]) for row in rows]
@@ -212,77 +219,53 @@ def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(tmp_path)
     assert overview["mean"] == tally(scores).mean and overview["scored"] == 60  # their scores count
     assert overview["settings"][0]["settings"].endswith("abstention skip, no_answer lowest")
     assert (file["analysis"]["targets"], file["analysis"]["no_answer"]) == (30, 30)
-    assert training["states"] == {
-        "empty": [0.2] * 6,
-        "cut_in_thought": [0.2] * 3 + [0.0] * 3,
-        "unfinished": [0.2] * 6,
-        "cut": [0.2] * 6,
-    }
+    expected = {"empty": [0.2] * 6, "cut_in_thought": [0.2] * 3 + [0.0] * 3}
+    assert training["states"] == {**expected, "unfinished": [0.2] * 6, "cut": [0.2] * 6}
     assert training["series"]["words"] == [3] * 6  # of the completions with an answer
     assert all(line["change"] == 0 for line in training["learned"])  # finished thoughts are no better answers
     assert training["series"]["reward"][5] > training["series"]["reward"][0]
 
 
-def test_a_file_without_states_does_not_say_that_all_rows_have_an_answer(tmp_path):
+def test_a_file_without_states_does_not_say_that_all_rows_have_an_answer(report):
     rows = list(stated_rows(steps=2))
     old = [{**row, "score": {k: v for k, v in row["score"].items() if k != "state"}} for row in rows]
-    [file] = data_of(tmp_path, write(tmp_path / "rewards.jsonl", old))["files"]
+    [file] = report(rewards=old)["files"]
     assert file["table"]["states"] == [] and set(column(file["table"]["rows"]["state"])) == {-1}
     assert (file["overview"]["with_state"], file["overview"]["without_state"]) == (0, 20)
     assert file["overview"]["states"] == [] and file["training"]["states"] == {}
-    mixed = data_of(tmp_path, write(tmp_path / "mixed.jsonl", old[:10] + rows[10:]))["files"][0]
+    [mixed] = report(mixed=old[:10] + rows[10:])["files"]
     assert mixed["training"]["states"]["empty"] == [None, 0.2] and mixed["overview"]["with_state"] == 10
 
 
-def test_rows_without_an_answer_are_left_out_of_comparisons(tmp_path):
-    one = write(tmp_path / "one.jsonl", stated_rows())
-    other = write(tmp_path / "other.jsonl", stated_rows())
-    [compared] = data_of(tmp_path, one, other, intervals=Bootstrap(0))["comparisons"]
-    assert compared["comparison"]["no_answer"] == 30 and compared["comparison"]["units"] == 60
-    assert all(item["units"] == 30 for item in compared["items"])
-
-
-def data_texts(tmp_path: Path) -> list[str]:
-    return page_data(tmp_path / "report.html")["texts"]
-
-
-def test_logs_of_several_ranks_are_one_run(tmp_path):
-    one = write(tmp_path / "rewards.jsonl", reward_rows(seed=1))
-    two = write(tmp_path / "rewards.rank1.jsonl", reward_rows(seed=2))
-    [file] = data_of(tmp_path, one, two)["files"]
+def test_logs_of_several_ranks_are_one_run(report):
+    [file] = report(**{"rewards": reward_rows(seed=1), "rewards.rank1": reward_rows(seed=2)})["files"]
     assert file["name"] == "rewards.jsonl" and file["total"] == 2 * 96
 
 
-def test_the_stages_of_a_reward_are_on_the_page(tmp_path):
+def test_the_stages_of_a_reward_are_on_the_page_and_broken_ones_are_refused(report):
     rows = shaped_rows()
-    [file] = data_of(tmp_path, write(tmp_path / "rewards.jsonl", rows))["files"]
+    [file] = report(rewards=rows)["files"]
     assert file["table"]["shaping"] == {str(n): row["shaping"] for n, row in enumerate(rows) if "shaping" in row}
+    with pytest.raises(SampleError, match=r"line 1: shaping must be a list of \[name, value\], got \[0.5\]"):
+        report(rewards=[{**row, "shaping": [0.5]} for row in rows])
 
 
-def test_completions_of_one_prompt_in_two_groups_have_two_means(tmp_path):
-    rows = [{**row, "group": "ab"[n % 2]} for n, row in enumerate(reward_rows(steps=1, groups=1))]
-    [file] = data_of(tmp_path, write(tmp_path / "rewards.jsonl", rows))["files"]
+def test_completions_of_one_prompt_in_two_groups_have_two_means(report):
+    [file] = report(rewards=[{**row, "group": "ab"[n % 2]} for n, row in enumerate(reward_rows(1, groups=1))])["files"]
     assert column(file["table"]["rows"]["group"]) == [0, 1, 0, 1]
 
 
-def test_a_log_with_broken_stages_is_refused(tmp_path):
-    rows = [{**row, "shaping": [0.5]} for row in reward_rows(steps=1)]
-    with pytest.raises(SampleError, match=r"line 1: shaping must be a list of \[name, value\], got \[0.5\]"):
-        write_report(tmp_path / "report.html", [write(tmp_path / "rewards.jsonl", rows)])
-
-
-def test_marked_evidence_is_on_the_page_while_the_text_is_the_same(tmp_path):
+def test_marked_evidence_is_on_the_page_while_the_text_is_the_same(report):
     [row] = quoting_rows()
     other = annotation(row, 1, "3.5")
     other["spans"][0]["text"] = "4.5"  # marked in an earlier version of the response
     lines = [annotation(row, 0, "Oh"), annotation(row, 0, "nonsense"), other]
-    paths = [write(tmp_path / "quoting.jsonl", [row]), write(tmp_path / "ann.jsonl", lines)]
-    [file] = data_of(tmp_path, *paths)["files"]
+    [file] = report(quoting=[row], ann=lines)["files"]
     start = row["target"].index("nonsense")
     spans = [[span for span in file["table"]["more"][cell]["spans"] if span["by"]] for cell in "01"]
     assert spans == [[{"by": "ann", "label": "no", "start": start, "end": start + 8}], []]
-    data = data_of(tmp_path, write(tmp_path / "scored.jsonl", scored_rows(3)), paths[1])
-    assert data["notes"] == ["The annotations are about quoting.jsonl, not about a file of this report."]
+    notes = report(scored=scored_rows(3), ann=lines)["notes"]
+    assert notes == ["The annotations are about quoting.jsonl, not about a file of this report."]
 
 
 def test_evidence_is_of_the_annotated_file_and_not_of_another_with_its_name(tmp_path):
@@ -297,34 +280,30 @@ def test_evidence_is_of_the_annotated_file_and_not_of_another_with_its_name(tmp_
     assert [any(span["by"] for span in more["spans"]) for more in found] == [True, False, True]
 
 
-def test_two_logs_with_the_same_completions_are_compared_by_completion(tmp_path):
+def test_two_logs_are_compared_by_completion_or_else_by_step_and_prompt_if_they_share_any(report):
     rows = list(reward_rows(steps=4))
     flipped = [json.loads(json.dumps(row)) for row in rows[::-1]]  # another order
     wrong = next(row for row in flipped if row["score"])
     line = wrong["score"]["items"][0]
     line.update(answer="no" if line["answer"] == "yes" else "yes", value=1 - line["value"])
-    one, other = write(tmp_path / "one.jsonl", rows), write(tmp_path / "other.jsonl", flipped)
-    [compared] = data_of(tmp_path, one, other, intervals=Bootstrap(0))["comparisons"]
+    [compared] = report(NO_INTERVALS, one=rows, other=flipped)["comparisons"]
     assert compared["match"] == "completion" and sum(item["flipped"] for item in compared["items"]) == 1
     scored = [n for n, row in enumerate(rows, start=1) if row["score"]]
     assert column(compared["pairs"][0]) == scored
     assert column(compared["pairs"][1]) == [33 - n for n in scored]
-
-
-def test_two_runs_are_compared_by_step_and_prompt(tmp_path):
-    one = write(tmp_path / "one.jsonl", reward_rows(steps=4))
-    other = write(tmp_path / "other.jsonl", ({**row, "completion": "x"} for row in reward_rows(steps=5, seed=9)))
-    [compared] = data_of(tmp_path, one, other, intervals=Bootstrap(0))["comparisons"]
+    longer = ({**row, "completion": "x"} for row in reward_rows(steps=5, seed=9))
+    [compared] = report(NO_INTERVALS, one=rows, other=longer)["comparisons"]
     assert compared["match"] == "step" and compared["comparison"]["unmatched_rows"] == 8
     assert len(column(compared["pairs"][0])) == 31
+    data = report(one=rows, other=({**row, "prompt": "x"} for row in rows))
+    assert data["comparisons"] == [] and "not compared row by row" in data["notes"][0]
 
 
-def test_the_file_of_a_monitor_is_read_and_of_a_repeated_step_the_last_line_counts(tmp_path):
+def test_the_file_of_a_monitor_is_read_and_of_a_repeated_step_the_last_line_counts(report):
     lines = list(monitor_rows())
     again = json.loads(json.dumps(lines[4]))
     again["statistics"]["reward_mean"] = 0.75
-    paths = write(tmp_path / "rewards.jsonl", reward_rows(steps=2)), write(tmp_path / "m.jsonl", [*lines, again])
-    [monitor] = data_of(tmp_path, *paths)["monitors"]
+    [monitor] = report(rewards=reward_rows(steps=2), m=[*lines, again])["monitors"]
     assert monitor["steps"] == list(range(6)) and monitor["statistics"]["reward_mean"] == [0.5, 0.75, *[0.5] * 4]
     [signal] = monitor["signals"]
     assert (signal["about"], signal["threshold"]) == ("hacking", 0.1)
@@ -332,16 +311,19 @@ def test_the_file_of_a_monitor_is_read_and_of_a_repeated_step_the_last_line_coun
     assert [alarm["step"] for alarm in monitor["alarms"]] == [3]
     assert len(monitor["canaries"]) == len(monitor["failures"]) == 1
     assert monitor["not_evaluated"] == ["no_answer"]
+    with pytest.raises(SampleError, match="has no scores; give the scored file or reward log of it too"):
+        report(m=lines)
+    with pytest.raises(SampleError, match="the format is 'checklist-rewards-monitor-2'"):
+        report(later=[{"kind": "start", "format": "checklist-rewards-monitor-2"}])
 
 
-def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_last_start(tmp_path):
+def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_last_start(report):
     before, after = ({"started": f"2026-11-29T10:0{minute}:00"} for minute in (0, 1))
     rewards = [*reward_rows(6), *({**row, "evaluation": True} for row in reward_rows(1))]
     rewards = [*({**row, **before} for row in rewards), *({**row, **after} for row in reward_rows(3))]
     rewards[-1]["reward"] = 0.0
     again = [dict(row) for row in monitor_rows(3)]  # from step 0, and shorter; its alarm is at step 3
-    paths = [write(tmp_path / "r.jsonl", rewards), write(tmp_path / "m.jsonl", [*monitor_rows(), *again[:-1]])]
-    data = data_of(tmp_path, *paths)
+    data = report(r=rewards, m=[*monitor_rows(), *again[:-1]])
     [monitor], [file] = data["monitors"], data["files"]
     assert monitor["steps"] == [0, 1, 2] and not monitor["alarms"]
     assert len(monitor["canaries"]) == len(monitor["failures"]) == 1
@@ -350,21 +332,16 @@ def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_las
     known = [row["reward"] for row in rewards[-8:] if row["reward"] is not None]
     assert training["series"]["reward"][2] == pytest.approx(sum(known) / len(known))
     assert file["total"] == 8 * 10, "the table has all rows"
-    write(tmp_path / "r.jsonl", sorted(rewards, key=lambda row: str(row["completion"])))  # as a spreadsheet sorts them
-    assert (
-        data_of(tmp_path, tmp_path / "r.jsonl")["files"][0]["training"]["series"].keys() == training["series"].keys()
-    )
-    assert data_of(tmp_path, tmp_path / "r.jsonl")["files"][0]["training"]["steps"] == [0, 1, 2]
+    as_sorted = sorted(rewards, key=lambda row: str(row["completion"]))  # as a spreadsheet sorts them
+    again = report(r=as_sorted)["files"][0]["training"]
+    assert again["series"].keys() == training["series"].keys() and again["steps"] == [0, 1, 2]
 
 
-def test_a_log_of_evaluations_alone_has_no_training(tmp_path):
-    paths = [
-        write(tmp_path / name, ({**row, "evaluation": True} for row in reward_rows(2)))
-        for name in ("one.jsonl", "other.jsonl")
-    ]
-    data = data_of(tmp_path, *paths)
+def test_a_log_of_evaluations_alone_has_no_training(tmp_path, report):
+    rows = [{**row, "evaluation": True} for row in reward_rows(2)]
+    data = report(one=rows, other=rows)
     assert [(file["training"], file["total"]) for file in data["files"]] == [(None, 16)] * 2
-    assert data["notes"] == [f"{paths[0]} has no scored rows of training."]
+    assert data["notes"] == [f"{tmp_path / 'one.jsonl'} has no scored rows of training."]
 
 
 def test_a_prompt_with_two_checklists_in_the_dataset_interrupts_the_curves_once(tmp_path):
@@ -378,46 +355,24 @@ def test_a_prompt_with_two_checklists_in_the_dataset_interrupts_the_curves_once(
     assert file["training"]["changed"] == [0, 1, 0, 0, 1, 0]
 
 
-def test_a_monitor_without_its_run_and_one_of_a_later_format_are_refused(tmp_path):
-    path = write(tmp_path / "m.jsonl", monitor_rows())
-    with pytest.raises(SampleError, match="has no scores; give the scored file or reward log of it too"):
-        write_report(tmp_path / "report.html", [path])
-    later = write(tmp_path / "later.jsonl", [{"kind": "start", "format": "checklist-rewards-monitor-2"}])
-    with pytest.raises(SampleError, match="the format is 'checklist-rewards-monitor-2'"):
-        write_report(tmp_path / "report.html", [later])
-
-
-def test_logs_that_share_nothing_are_shown_but_not_compared(tmp_path):
-    one = write(tmp_path / "one.jsonl", reward_rows(steps=1))
-    other = write(tmp_path / "other.jsonl", ({**row, "prompt": "x"} for row in reward_rows(steps=1)))
-    data = data_of(tmp_path, one, other)
-    assert data["comparisons"] == [] and "not compared row by row" in data["notes"][0]
-
-
-@pytest.mark.parametrize(
-    ("question", "pattern"),
-    [
-        ('Does it say "rain" 3 times?', "Does it say … … times?"),
-        ("Is the user's tone and others' kept?", "Is the user's tone and others' kept?"),
-        ("Does it mention 'x'?", "Does it mention …?"),
-        ("Is H2O mentioned?", "Is H2O mentioned?"),
-    ],
-)
-def test_patterns(question, pattern):
-    assert pattern_of(question) == pattern
+def test_patterns():
+    assert pattern_of('Does it say "rain" 3 times?') == "Does it say … … times?"
+    assert pattern_of("Does it mention 'x'?") == "Does it mention …?"
+    for question in ("Is the user's tone and others' kept?", "Is H2O mentioned?"):
+        assert pattern_of(question) == question
 
 
 @pytest.mark.parametrize("rows", [scored_rows, reward_rows], ids=["scored", "log"])
-def test_a_response_whose_words_cannot_be_counted_is_measured_in_characters(tmp_path, rows):
+def test_a_response_whose_words_cannot_be_counted_is_measured_in_characters(report, rows):
     rows = list(rows(4))
     name = next(name for name in ("target", "completion") if name in rows[0])
     rows[0][name] = "ฉันไปทะเล"  # Thai
-    [file] = data_of(tmp_path, write(tmp_path / "rows.jsonl", rows))["files"]
+    [file] = report(rows=rows)["files"]
     assert column(file["table"]["rows"]["words"])[0] == 8
 
 
-def test_pairs_and_their_texts(tmp_path):
-    data = data_of(tmp_path, write(tmp_path / "pairs.jsonl", pair_rows()))
+def test_pairs_and_their_texts(report):
+    data = report(pairs=pair_rows())
     [file] = data["files"]
     assert file["kind"] == "pairs" and len(file["table"]["pairs"]) == 3
     assert data["texts"][file["table"]["pairs"]["0"]["rejected"]] == HOSTILE
@@ -436,17 +391,9 @@ def test_the_same_files_give_the_same_bytes_and_no_text_reaches_the_html(tmp_pat
 
 def test_the_modules_of_the_page_use_no_html_from_texts_and_load_nothing():
     script = joined_modules()
-    for word in (
-        "innerHTML",
-        "outerHTML",
-        "insertAdjacentHTML",
-        "document.write",
-        "eval(",
-        "fetch(",
-        "import ",
-        "export ",
-    ):
+    for word in "innerHTML outerHTML insertAdjacentHTML document.write eval( fetch(".split():
         assert word not in script, word
+    assert "import " not in script and "export " not in script
 
 
 @pytest.mark.parametrize(
@@ -484,29 +431,29 @@ def test_the_kind_of_a_file_is_that_of_its_first_row(tmp_path):
     assert kind_of(tmp_path / "notes.md") == {"kind": "document"}
 
 
-def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path):
+def images_in(data) -> list[list[str]]:
+    """What is shown for the images of each row that has some."""
+    places = data["files"][0]["table"]["images"].values()
+    return [[data["texts"][place] for place in of_a_row] for of_a_row in places]
+
+
+def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path, report):
     pillow = pytest.importorskip("PIL.Image")
     pillow.effect_noise((400, 200), 100).save(tmp_path / "noise.png")
     pillow.new("RGB", (20, 10), "red").save(tmp_path / "red.png")
     address, rows = "https://example.com/cat.png", list(scored_rows(5))
     parts = [{"type": "image", "image": "noise.png"}, {"type": "text", "text": " or "}]
-    prompts = [
-        "What is this?",
-        [{"role": "user", "content": [*parts, {"type": "image"}]}],
-        "And this?",
-        "Gone?",
-        "No.",
-    ]
+    seen = [{"role": "user", "content": [*parts, {"type": "image"}]}]
+    prompts = ["What is this?", seen, "And this?", "Gone?", "No."]
     images = [["red.png"], ["red.png"], [address], ["missing.png"], []]
-    rows = [
-        row | {"prompt": prompt, "images": image} for row, prompt, image in zip(rows, prompts, images, strict=True)
-    ]
+    for row, prompt, image in zip(rows, prompts, images, strict=True):
+        row |= {"prompt": prompt, "images": image}
     rows += [row | {"image": "red.png", "id": f"{number}"} for number, row in enumerate(scored_rows(2))]
-    data = data_of(tmp_path, write(tmp_path / "scored.jsonl", rows))
+    data = report(scored=rows)
     table, texts = data["files"][0]["table"], data["texts"]
     shown = [texts[place] for place in column(table["rows"]["prompt"])]
     assert shown[:5] == ["[image]What is this?", "[image] or [image]", "[image]And this?", "[image]Gone?", "No."]
-    found = {int(row): [texts[place] for place in places] for row, places in table["images"].items()}
+    found = dict(zip(map(int, table["images"]), images_in(data), strict=True))
     assert list(found) == [0, 1, 2, 3, 5, 6] and found[2] == [address]
     assert found[3][0].startswith("not shown: it: ") and "missing.png' cannot be read" in found[3][0]
     [red], [noise, again] = found[0], found[1]
@@ -516,13 +463,13 @@ def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path):
         assert len(content) <= MAX_BYTES
         size = pillow.open(io.BytesIO(content)).size
         assert size[0] <= largest[0] and size[1] <= largest[1]
-    assert "images" not in data_of(tmp_path, write(tmp_path / "plain.jsonl", scored_rows(2)))["files"][0]["table"]
+    assert "images" not in report(plain=scored_rows(2))["files"][0]["table"]
 
 
 def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not_read(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     [row] = scored_rows(1)
-    colours = [bytes_of(pillow.new("RGB", (2, 2), (number, 0, 0))) for number in range(MAX_OF_A_ROW + 2)]
+    colours = [image_of(pillow.new("RGB", (2, 2), (number, 0, 0))).url for number in range(MAX_OF_A_ROW + 2)]
     data = report_data([write(tmp_path / "many.jsonl", [row | {"images": colours}])])
     assert data["notes"][0].startswith("2 images are not shown: ")
     assert "2 more images are not shown" in data["texts"]
@@ -532,23 +479,22 @@ def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not
     assert any("other.png' may not be read" in text for text in data["texts"])
 
 
-def test_a_pair_shows_each_of_its_images_once(tmp_path):
+def test_a_pair_shows_each_of_its_images_once(report):
     pillow = pytest.importorskip("PIL.Image")
-    red, blue, green = ([bytes_of(pillow.new("RGB", (8, 8), name))] for name in ("red", "blue", "green"))
-    turns = [{"role": "user", "content": [{"type": "image", "image": red[0]}, {"type": "text", "text": "What?"}]}]
+    red, blue, green = (image_of(pillow.new("RGB", (8, 8), name)).url for name in ("red", "blue", "green"))
+    turns = [{"role": "user", "content": [{"type": "image", "image": red}, {"type": "text", "text": "What?"}]}]
 
     def answered(text, *images):
         parts = [*({"type": "image", "image": image} for image in images), {"type": "text", "text": text}]
         return [*turns, {"role": "assistant", "content": parts}]
 
     rows = [{"chosen": answered("Red."), "rejected": answered("No.")}]
-    rows += [{"chosen": answered("So.", *blue, *blue), "rejected": answered("No.", *blue, *green)}]
-    data = data_of(tmp_path, write(tmp_path / "pairs.jsonl", rows))
-    shown = [[data["texts"][place] for place in places] for places in data["files"][0]["table"]["images"].values()]
+    rows += [{"chosen": answered("So.", blue, blue), "rejected": answered("No.", blue, green)}]
+    shown = images_in(report(pairs=rows))
     assert [len(images) for images in shown] == [1, 4] and len({*shown[1]}) == 3 and shown[0][0] == shown[1][0]
 
 
-def test_paths_in_texts_of_the_policy_and_changed_files_are_not_shown(tmp_path):
+def test_paths_in_texts_of_the_policy_and_changed_files_are_not_shown(tmp_path, report):
     pillow = pytest.importorskip("PIL.Image")
     pillow.new("RGB", (2, 2), "red").save(tmp_path / "red.png")
     path = str(tmp_path / "red.png")
@@ -556,16 +502,9 @@ def test_paths_in_texts_of_the_policy_and_changed_files_are_not_shown(tmp_path):
     [row] = scored_rows(1)
     rows = [row | {"prompt": "What?", "target": target}]
     rows += [row | {"prompt": "What?", "image": {"hash": "0" * 32, "path": path}, "id": "changed"}]
-    data = data_of(tmp_path, write(tmp_path / "scored.jsonl", rows))
-    shown = [[data["texts"][place] for place in places] for places in data["files"][0]["table"]["images"].values()]
+    shown = images_in(report(scored=rows))
     assert shown[0] == [f"not shown: it must be a data URL; got {path!r:.60}."]
     assert "has other pixels than the image that was logged" in shown[1][0]
-
-
-def bytes_of(image) -> str:
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def test_columns_with_a_label_per_item_are_offered_and_the_first_part_has_no_rows(tmp_path):

@@ -1,6 +1,5 @@
 """Every view of the report in a real browser: opened, clicked through, and without a message on the console."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,28 +7,24 @@ import pytest
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import Labels
 from checklist_rewards.ui.report import write_report
+from tests.jsonl import read_jsonl
 from tests.ui import browser
 from tests.ui.browser import Page
-from tests.ui.files import (
-    HOSTILE,
-    WORDS,
-    pair_rows,
-    reward_rows,
-    scored_rows,
-    write,
-)
+from tests.ui.files import HOSTILE, WORDS, pair_rows, reward_rows, scored_rows, write
 
 pytestmark = pytest.mark.slow
 ROWS = 3_000
 JUDGES = {
     "overview": "unanswered: timeout",
     "matrix": "rows",
+    "matrix/3": "rows",
     "compare": "Rows that differ most",
     "trust": "Agreement with labels",
 }
 RUN = {
     "overview": "mean score",
     "matrix": "rows",
+    "matrix/3": "rows",
     "training": "What the policy learned",
     "compare": "Groups that differ most",
     "trust": "Item analysis",
@@ -63,17 +58,7 @@ def run_page(folder, chromium) -> Page:
     return Page(chromium, folder / "run.html")
 
 
-@pytest.fixture(params=[(1280, False), (390, True)], ids=["1280-light", "390-dark"])
-def sizes(request, chromium):
-    width, dark = request.param
-    browser.resize(chromium, width)
-    browser.scheme(chromium, dark)
-    yield width
-    browser.resize(chromium, 1280)
-    browser.scheme(chromium, False)
-
-
-def test_every_view_opens(judges, run_page, folder, chromium, sizes):
+def test_every_view_opens_is_accessible_and_fits_a_phone_light_or_dark(judges, run_page, folder, chromium):
     write_report(folder / "pairs.html", [write(folder / "pairs.jsonl", pair_rows(30))])
     pairs = Page(chromium, folder / "pairs.html")
     for page, views in (
@@ -84,23 +69,32 @@ def test_every_view_opens(judges, run_page, folder, chromium, sizes):
         for view, expected in views.items():
             page.open(f"0/{view}")
             page.wait("return document.querySelector('main').innerText.includes(arguments[0])", expected)
-            links = page.run("return [...document.querySelectorAll('nav a')].map((a) => a.textContent.toLowerCase())")
-            assert set(views) <= set(links)
-            page.check()
-
-
-def test_no_view_has_an_accessibility_problem_light_or_dark(judges, run_page):
-    for page, views in ((judges, JUDGES), (run_page, RUN)):
-        for view in (*views, "matrix/3"):
-            page.open(f"0/{view}")
+            assert set(views) - {"matrix/3"} <= {link.lower() for link in page.contents("nav a")}
+            page.driver.execute_async_script("setTimeout(arguments[0], 300)")  # all cells are drawn
             for dark, rules in ((False, browser.RULES), (True, browser.OF_COLORS)):
                 browser.scheme(page.driver, dark)
-                page.driver.execute_async_script("setTimeout(arguments[0], 300)")
                 assert browser.violations(page.driver, rules) == [], (view, dark)
+            for width in (390, 1280):
+                browser.resize(page.driver, width)
+                page.check()
             browser.scheme(page.driver, False)
 
 
 def test_the_matrix_filters_sorts_and_opens_rows(judges):
+    one, two = (read_jsonl(judges.path.parent / f"{name}.jsonl") for name in ("one", "two"))
+    scores = [row["checklist_score"] for row in one]
+    items = [
+        list(zip(row["checklist_score"]["items"], other["checklist_score"]["items"], row["labels"], strict=True))
+        for row, other in zip(one, two, strict=True)
+    ]
+
+    def number(holds):
+        """The number of rows with an item for which this holds: with its two answers and its label."""
+        return sum(any(holds(*item) for item in of_a_row) for of_a_row in items)
+
+    def judges_differ(item, other, label):
+        return item["answer"] and other["answer"] and item["answer"] != other["answer"]
+
     judges.open("0/matrix")
     judges.wait("return document.querySelectorAll('.grid-row').length > 5")
     assert judges.status == "120 of 120 rows"
@@ -108,43 +102,21 @@ def test_the_matrix_filters_sorts_and_opens_rows(judges):
     assert judges.status == "1 of 120 rows"
     judges.run("document.querySelector('.grid-row').click()")
     judges.wait("return !document.querySelector('.panel').hidden")
-    assert HOSTILE in judges.run("return document.querySelector('.panel').textContent")
+    assert HOSTILE in judges.content(".panel")
     assert "two.jsonl:" in judges.text and "people:" in judges.text
     judges.click("Clear")
-    judges.fill("answer", "unanswered")
-    rows = [json.loads(line) for line in (judges.path.parent / "one.jsonl").read_text().splitlines()]
-    scores = [row["checklist_score"] for row in rows]
-    missing = sum(any(item["unanswered"] for item in score["items"]) for score in scores)
-    assert 0 < missing < 120 and judges.status == f"{missing} of 120 rows"
-    judges.fill("answer", "")
-    judges.fill("score from", "0.5")
-    assert judges.status == f"{sum((score['primary_score'] or 0) >= 0.5 for score in scores)} of 120 rows"
-    judges.fill("score from", "")
-    judges.fill("people differ", True)
-    wrong = sum(
-        any(
-            item["answer"] != label for item, label in zip(row["checklist_score"]["items"], row["labels"], strict=True)
-        )
-        for row in rows
-    )
-    assert judges.status == f"{wrong} of 120 rows"
-    judges.fill("people differ", False)
-    judges.fill("judges differ", True)
-    others = [
-        json.loads(line)["checklist_score"] for line in (judges.path.parent / "two.jsonl").read_text().splitlines()
-    ]
-    differ = sum(
-        any(
-            a["answer"] and b["answer"] and a["answer"] != b["answer"]
-            for a, b in zip(one["items"], two["items"], strict=True)
-        )
-        for one, two in zip(scores, others, strict=True)
-    )
-    assert judges.status == f"{differ} of 120 rows"
-    judges.fill("judges differ", False)
+    for name, value, count in (
+        ("answer", "unanswered", number(lambda item, other, label: item["unanswered"])),
+        ("score from", "0.5", sum((score["primary_score"] or 0) >= 0.5 for score in scores)),
+        ("people differ", True, number(lambda item, other, label: item["answer"] != label)),
+        ("judges differ", True, number(judges_differ)),
+    ):
+        judges.fill(name, value)
+        assert 0 < count < 120 and judges.status == f"{count} of 120 rows"
+        judges.fill(name, "")
     judges.click("score", "button")
     best = min(range(120), key=lambda n: (-(scores[n]["primary_score"] or -1.0), n))
-    first = judges.run("return document.querySelector('.grid-row [role=gridcell]').textContent")
+    first = judges.content(".grid-row [role=gridcell]")
     assert first == f"r{best}"
     judges.check()
 
@@ -156,15 +128,15 @@ def test_the_matrix_by_keyboard(judges):
     judges.wait("return document.querySelectorAll('.grid-row').length > 5")
     judges.run("document.querySelector('.grid').focus()")
     judges.keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ENTER)
-    assert judges.run("return document.querySelector('.panel h2').textContent") == "Row r2"
+    assert judges.content(".panel h2") == "Row r2"
     assert judges.run("return location.hash") == "#/0/matrix/2"
     judges.keys("j")
-    assert judges.run("return document.querySelector('.panel h2').textContent") == "Row r3"
+    assert judges.content(".panel h2") == "Row r3"
     active = "document.querySelector('.grid').getAttribute('aria-activedescendant')"
     active = judges.run(f"return document.getElementById({active}).className")
     assert "here" in active
     judges.keys(Keys.END)
-    assert judges.run("return document.querySelector('.panel h2').textContent") == "Row r119"
+    assert judges.content(".panel h2") == "Row r119"
     judges.keys(Keys.ESCAPE)
     assert judges.run("return document.querySelector('.panel').hidden")
     judges.keys("/")
@@ -175,7 +147,7 @@ def test_the_matrix_by_keyboard(judges):
 
 def test_thresholds_and_penalties_are_visible(judges):
     judges.open("0/overview")
-    verdict = judges.run("return document.querySelector('.verdict').textContent")
+    verdict = judges.content(".verdict")
     assert (
         verdict.startswith("The mean score of 119 responses is ") and "one.jsonl agrees with labels better" in verdict
     )
@@ -196,7 +168,7 @@ def test_thresholds_and_penalties_are_visible(judges):
         """
     )
     assert place == pytest.approx(0.6, abs=0.02)
-    heads = judges.run("return [...document.querySelectorAll('.grid-head button')].map((one) => one.textContent)")
+    heads = judges.contents(".grid-head button")
     assert heads[2:5] == ["response", "Is it polite?", "penalty: Does it insult?"]
     assert (
         judges.run("return getComputedStyle(document.querySelector('.grid-head span')).writingMode") == "horizontal-tb"
@@ -259,7 +231,7 @@ def test_other_columns_filter_and_group_and_hits_are_marked(folder, chromium):
     found = [row for row in rows if row["topic"] == "the" and "river" in (row["prompt"] + row["target"])]
     assert page.status == f"{len(found)} of 60 rows"
     page.run("document.querySelector('.grid-row').click()")
-    hits = page.run("return [...document.querySelectorAll('.panel mark.hit')].map((one) => one.textContent)")
+    hits = page.contents(".panel mark.hit")
     assert hits and set(hits) == {"river"} and page.run("return document.querySelector('.grid-row mark.hit') !== null")
     page.driver.refresh()
     page.wait(
@@ -301,7 +273,7 @@ def test_one_prompt_over_the_run_by_keyboard(run_page):
     assert run_page.run(prompt) != one and run_page.run(told).startswith("step 4, 2 prompts; ")
     run_page.keys(Keys.ARROW_LEFT)
     assert run_page.run(prompt) == one
-    assert "changes since step" in run_page.run("return document.querySelector('.cards').textContent")
+    assert "changes since step" in run_page.content(".cards")
     rows = [row for row in reward_rows() if row["step"] == 3 and "the" in row["prompt"][0]["content"]]
     best = max(rows, key=lambda row: row["reward"])
     cards = "[aria-label='completions of the prompt'] .card"
@@ -353,13 +325,36 @@ def test_the_training_view(run_page):
         "const s = document.querySelector('input[type=range]'); s.value = 2; s.dispatchEvent(new Event('input'))"
     )
     assert "step 2, 2 prompts" in run_page.text
-    assert "no reward" in run_page.run("return document.querySelector('.cards').textContent")
+    assert "no reward" in run_page.content(".cards")
     run_page.run("document.querySelector('details').open = true")
     run_page.wait("return document.querySelector('details table') !== null")
     run_page.run("document.querySelector('.cards button').click()")
     run_page.wait("return document.querySelector('main').dataset.view === 'matrix'")
     run_page.wait("return document.querySelector('.panel:not([hidden])') !== null")
     assert "advantage" in run_page.text
+    run_page.check()
+
+
+def test_a_chart_is_zoomed_and_a_line_is_hidden(run_page):
+    from selenium.webdriver import ActionChains
+
+    run_page.open("0/training")
+    run_page.wait("return document.querySelector('.chart .plot') !== null")
+    ends = "return document.querySelector('.chart .plot').textContent.match(/step \\d+/)[0]"
+    lines = "return document.querySelector('.chart .plot').querySelectorAll('.line').length"
+    whole, before = run_page.run(ends), run_page.run(lines)
+    plot = run_page.run(
+        "const p = document.querySelector('.chart .plot'); p.scrollIntoView({block: 'center'}); return p"
+    )
+    move = 0.3 * plot.rect["width"]
+    drag = ActionChains(run_page.driver).move_to_element_with_offset(plot, -move / 2, 0).click_and_hold()
+    drag.move_by_offset(move, 0).release().perform()
+    assert run_page.run(ends) != whole
+    run_page.run("document.querySelectorAll('.legend .toggle')[0].click()")
+    assert run_page.run(lines) == before - 2  # of both runs
+    run_page.run("document.querySelectorAll('.legend .toggle')[0].click()")
+    run_page.run("document.querySelector('.legend > button:last-child').click()")
+    assert run_page.run(ends) == whole and run_page.run(lines) == before
     run_page.check()
 
 
@@ -372,7 +367,7 @@ def test_numbers_are_those_of_the_file_rounded_as_python_rounds(judges):
     shown = judges.run(f"{joined_modules()}; return arguments[0].map((value) => dom_module.fixed(value, 3))", values)
     assert shown == [f"{value:.3f}" for value in values]
     mean = judges.run("return document.querySelectorAll('.tiles .num')[0].title")
-    data = [json.loads(line)["checklist_score"]["primary_score"] for line in (judges.path.parent / "one.jsonl").open()]
+    data = [row["checklist_score"]["primary_score"] for row in read_jsonl(judges.path.parent / "one.jsonl")]
     from checklist_rewards.scores import ratio
 
     known = [score for score in data if score is not None]

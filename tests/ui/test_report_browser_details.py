@@ -59,8 +59,8 @@ def test_quotes_of_the_judge_and_marks_of_people_are_highlighted(report_of):
         "return [...document.querySelectorAll('.response mark')].map((one) => [one.textContent, one.dataset.items])"
     )
     assert page.run(shown) == [["you are wrong", "1"], ["nonsense", "1"], ["it was", "2"], ["3.5 percent", "2"]]
-    assert page.run("return document.querySelector('.response').textContent") == row["target"]
-    lines = page.run("return [...document.querySelectorAll('.evidence')].map((one) => one.textContent)")
+    assert page.content(".response") == row["target"]
+    lines = page.contents(".evidence")
     assert lines == [
         "evidence: you are wrong (judge, ann), nonsense (judge)",
         "evidence: 3.5 percent (judge), it was (ann)",
@@ -74,15 +74,8 @@ def test_the_monitor_of_a_run(report_of):
     page = report_of(watched=rows, monitor=monitor_rows())
     page.open("0/monitor")
     page.wait("return document.querySelector('[aria-label=Alarms] table') !== null")
-    for shown in (
-        "shadow gap",
-        "0.300 of 0.1",
-        "The judge gives more",
-        "Judge and shadow judge",
-        "3 steps",
-        "AssertionError",
-    ):
-        assert shown in page.text
+    told = "shadow gap, 0.300 of 0.1, The judge gives more, Judge and shadow judge, 3 steps, AssertionError"
+    assert all(part in page.text for part in told.split(", "))
     assert "Not evaluated, because there were no data for them: no answer." in page.text
     page.run("document.querySelector('[aria-label=Alarms] details').open = true")
     assert HOSTILE in page.text
@@ -114,8 +107,11 @@ def test_what_a_reward_was_made_of(report_of):
     page.check()
 
 
-def test_responses_without_an_answer(report_of):
-    page = report_of(rewards=stated_rows(), scored=scored_rows(5))
+def test_responses_without_an_answer_and_a_file_without_states(report_of):
+    old = list(scored_rows(5))
+    for row in old:
+        del row["checklist_score"]["state"]
+    page = report_of(rewards=stated_rows(), scored=scored_rows(5), old=old)
     page.open("0/overview")
     page.run("document.querySelector('details.part').open = true")
     assert "without an answer\n30 of 60" in page.text and "the thought was cut or never closed" in page.text
@@ -124,7 +120,7 @@ def test_responses_without_an_answer(report_of):
     page.wait("return document.querySelector('main').dataset.view === 'matrix'")
     page.wait("return document.querySelectorAll('.grid-row').length === 6")
     assert page.status == "6 of 60 rows"
-    shown = page.run("return [...document.querySelectorAll('.grid-row .flag')].map((one) => one.textContent)")
+    shown = page.contents(".grid-row .flag")
     assert shown == ["cut in thought"] * 6
     cells = "[...document.querySelectorAll('.grid-row .cell')]"
     assert set(page.run(f"return {cells}.map((one) => one.dataset.passed)")) == {"-1"}
@@ -157,21 +153,11 @@ def test_responses_without_an_answer(report_of):
     assert "without an answer\n0 of 5" in page.text
     page.open("1/matrix")
     page.wait("return document.querySelectorAll('.grid-row').length === 5")
-    heads = "return [...document.querySelectorAll('[role=columnheader]')].map((one) => one.textContent.trim())"
-    assert "state" not in page.run(heads)
+    assert "state" not in [head.strip() for head in page.contents("[role=columnheader]")]
     page.check()
-
-
-def test_a_file_without_states_says_so(report_of):
-    rows = list(scored_rows(5))
-    for row in rows:
-        del row["checklist_score"]["state"]
-    page = report_of(old=rows)
-    page.open("0/overview")
+    page.open("2/overview")
     page.run("document.querySelector('details.part').open = true")
     assert "not recorded in this file" in page.text
-    page.open("0/matrix/0")
-    page.wait("return document.querySelector('.panel:not([hidden])') !== null")
     page.check()
 
 
@@ -205,12 +191,7 @@ def test_thumbnails_of_a_row(report_of, tmp_path):
     page = report_of(scored=rows)
     page.open("0/matrix/0")
     page.wait("return document.querySelector('.panel .images img')?.naturalWidth > 0")
-    assert page.run(
-        "const [one] = document.querySelectorAll('.images img'); return [one.alt, one.width, one.height]"
-    ) == [
-        "image 1",
-        96,
-        48,
-    ]
+    shown = page.run("const [one] = document.querySelectorAll('.images img'); return [one.alt, one.width, one.height]")
+    assert shown == ["image 1", 96, 48]
     assert "[image][image]Tell me" in page.text and "image 2: https://example.com/cat.png" in page.text
     assert browser.errors(page.driver) == [] and browser.violations(page.driver) == []

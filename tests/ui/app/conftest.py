@@ -1,12 +1,10 @@
 """A project folder with a scored file and the app of that folder, in the process and in headless Chromium."""
 
-import json
 import os
 import signal
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -27,6 +25,7 @@ from checklist_rewards.ui.project import Project
 from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
 from tests.ui import browser
+from tests.ui.files import write
 from tests.waiting import printed
 from tests.zygote import Program
 
@@ -59,10 +58,6 @@ def colours(prefix: str, tail: str) -> float:
     return 0.55 if "and" in prefix.rpartition("<response")[2] else 0.9 if colour in prefix else 0.1
 
 
-def write_jsonl(path: Path, rows) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
 def scored_rows(rule=colours) -> list[dict]:
     scorer = ChecklistScorer(backend=FakeBackend(rule), store=False)
     scores = scorer.score_batch([Sample(QUESTIONS, text, "Name a colour.") for text in TEXTS])
@@ -78,20 +73,41 @@ def scored_rows(rule=colours) -> list[dict]:
     ]
 
 
+def logged(step: int) -> list[dict]:
+    """Rows of a reward log."""
+    rows = []
+    for row in scored_rows():
+        score = row["checklist_score"]
+        texts = {"prompt": row["prompt"], "completion": row["target"]}
+        rows.append({"step": step, **texts, "reward": score["primary_score"], "score": score})
+    return rows
+
+
 @pytest.fixture
 def folder(tmp_path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
-    write_jsonl(folder / "scored.jsonl", scored_rows())
-    rows = [{key: row[key] for key in ("prompt", "target", "checklist")} for row in scored_rows()]
-    write_jsonl(folder / "rows.jsonl", rows)
+    rows = scored_rows()
+    write(folder / "scored.jsonl", rows)
+    write(folder / "rows.jsonl", [{key: row[key] for key in ("prompt", "target", "checklist")} for row in rows])
     return folder
+
+
+def judging_of(folder, judge, writer=None, config=None, store=None) -> Judging:
+    """What the app of a folder judges with: engines, or backends of an engine named "fake"."""
+    judge, writer = (one if isinstance(one, Engine) else Engine("fake", one) for one in (judge, writer or judge))
+    return Judging(Project.at(folder), PipelineConfig.parse(config or {}), {}, judge, writer, store)
+
+
+def error_of(answer) -> str:
+    """The sentence of a request that is refused."""
+    assert answer.status_code in (400, 403), answer.text
+    return answer.json()["error"]
 
 
 @pytest.fixture
 def judging(folder) -> Judging:
-    engine = Engine("fake", FakeBackend(colours, replies=["1. Is it red?\n2. Is it blue?\n3. Is it short?"]))
-    return Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    return judging_of(folder, FakeBackend(colours, replies=["1. Is it red?\n2. Is it blue?\n3. Is it short?"]))
 
 
 @pytest.fixture
@@ -128,7 +144,7 @@ def project(tmp_path_factory) -> Path:
         {"id": f"r{n}", "prompt": "Write about the weather.", "target": text, "checklist": POCKET_QUESTIONS}
         for n, text in enumerate(POCKET_RESPONSES)
     ]
-    write_jsonl(folder / "rows.jsonl", rows)
+    write(folder / "rows.jsonl", rows)
     run(
         "score", folder / "rows.jsonl", "-o", folder / "scored.jsonl", "--model", "pocket", "--backend", "transformers"
     )
@@ -153,23 +169,91 @@ def started(project: Path, *options: str):
         server.wait(HANG)
 
 
+class AppPage:
+    """The app in a browser. Elements are named by selectors of CSS; `wait` takes an expression of JavaScript."""
+
+    def __init__(self, driver, url: str, ready: str):
+        self.driver, self.base = driver, f"http://{urlsplit(url).netloc}"
+        browser.leave(driver)
+        driver.get(url)
+        self.has(ready)
+
+    def js(self, script: str, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def wait(self, condition: str, *arguments):
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        script = f"return {condition}"
+        return WebDriverWait(self.driver, HANG, 0.05).until(lambda _: self.js(script, *arguments))
+
+    def go(self, path: str, ready: str) -> None:
+        """Load a view and wait for an element of it."""
+        self.driver.get(self.base + path)
+        self.has(ready)
+
+    def has(self, selector: str, count: int | None = None) -> None:
+        """Wait for an element, or for exactly so many."""
+        found = "document.querySelectorAll(arguments[0]).length"
+        self.wait(f"{found} > 0" if count is None else f"{found} === {count}", selector)
+
+    def find(self, selector: str):
+        return self.driver.find_element("css selector", selector)
+
+    def click(self, selector: str) -> None:
+        self.find(selector).click()
+
+    def press(self, text: str, tag: str = "button") -> None:
+        """Click a button, or another element, by its text."""
+        self.driver.find_element("xpath", f"//{tag}[.='{text}']").click()
+
+    def pick(self, selector: str, value: str) -> None:
+        """Choose an entry of a list."""
+        script = "const [list, value] = arguments; list.value = value;"
+        script += "for (const kind of ['input', 'change']) list.dispatchEvent(new Event(kind, {bubbles: true}))"
+        self.js(script, self.find(selector), value)
+
+    def fill(self, selector: str, text: str) -> None:
+        field = self.find(selector)
+        field.clear()
+        field.send_keys(text)
+        self.js("arguments[0].dispatchEvent(new Event('change', {bubbles: true}))", field)
+
+    def unfold(self, selector: str) -> None:
+        """Open the part of the page that can be folded, by itself or by an element of it."""
+        self.js("document.querySelector(arguments[0]).closest('details').open = true", selector)
+
+    def keys(self, text: str) -> None:
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        ActionChains(self.driver).send_keys(text).perform()
+
+    def text(self, selector: str = "main") -> str:
+        return self.js("return document.querySelector(arguments[0]).textContent", selector)
+
+    def texts(self, selector: str) -> list[str]:
+        """What is written in all elements, also in fields."""
+        text = "(one) => /INPUT|TEXTAREA|SELECT/.test(one.tagName) ? one.value : one.textContent"
+        return self.js(f"return [...document.querySelectorAll(arguments[0])].map({text})", selector)
+
+    def count(self, selector: str) -> int:
+        return self.js("return document.querySelectorAll(arguments[0]).length", selector)
+
+    def pause(self, milliseconds: int = 300) -> None:
+        self.driver.execute_async_script("setTimeout(arguments[1], arguments[0])", milliseconds)
+
+    def value(self, selector: str) -> str:
+        return self.js("return document.querySelector(arguments[0]).value", selector)
+
+    def refused(self) -> bool:
+        """Whether all messages on the console are of refused requests."""
+        return all("400" in message for message in browser.errors(self.driver))
+
+
 @pytest.fixture(scope="module")
-def page(url, chromium) -> SimpleNamespace:
+def page(url, chromium) -> AppPage:
     """A browser that has opened the printed URL."""
-    return opened(chromium, url, "#view table")
-
-
-def opened(driver, url: str, ready: str) -> SimpleNamespace:
-    """The app's page at `url`, once it has the element `ready`."""
-    from selenium.webdriver.support.wait import WebDriverWait
-
-    def wait(condition):
-        return WebDriverWait(driver, HANG, 0.05).until(lambda _: driver.execute_script(f"return {condition}"))
-
-    browser.leave(driver)
-    driver.get(url)
-    wait(f"document.querySelector({json.dumps(ready)}) !== null")
-    return SimpleNamespace(driver=driver, base=f"http://{urlsplit(url).netloc}", wait=wait, js=driver.execute_script)
+    return AppPage(chromium, url, "#view table")
 
 
 @pytest.fixture
@@ -191,10 +275,3 @@ def improved(folder: Path) -> None:
         opposed()
         options = ["--label-key", "stars", "--group-key", "doc", "--bootstrap", "50", "-o", "better.json"]
         run("improve", "checklist.json", "--data", "scored.jsonl", *options, "--json", "steps.json")
-
-
-def fill(page, selector, text):
-    field = page.driver.find_element("css selector", selector)
-    field.clear()
-    field.send_keys(text)
-    page.js("arguments[0].dispatchEvent(new Event('change', {bubbles: true}))", field)

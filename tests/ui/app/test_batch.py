@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
@@ -22,8 +23,8 @@ from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
-from tests import zygote
-from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, scored_rows, write_jsonl
+from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, error_of, scored_rows
+from tests.ui.files import write
 from tests.waiting import until
 
 STORE = "/nowhere/answers.sqlite"  # only passed on
@@ -49,7 +50,7 @@ Path(options["summary"]).write_text(json.dumps({"rows": 5, "mean_score": 0.25, "
 """
 
 
-def judging_of(folder, model="pocket") -> Judging:
+def judging_on(folder, model="pocket") -> Judging:
     engine = Engine(model, "transformers", settings={"dtype": "float32", "api_key": "sk-not-to-be-saved"})
     return Judging(Project.at(folder), PipelineConfig(), {}, engine, engine, Store(":memory:"), STORE)
 
@@ -62,12 +63,12 @@ def slow_command(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "COMMAND", (sys.executable, str(script)))
     yield
     (folder / "go.json").write_text("{}")
-    until(lambda: not Jobs(judging_of(folder)).running())
+    until(lambda: not Jobs(judging_on(folder)).running())
 
 
 @pytest.fixture
 def batch(folder, slow_command):
-    with TestClient(build_ui(judging_of(folder), TOKEN), base_url=HOST, headers={HEADER: TOKEN}) as client:
+    with TestClient(build_ui(judging_on(folder), TOKEN), base_url=HOST, headers={HEADER: TOKEN}) as client:
         yield client
 
 
@@ -80,7 +81,7 @@ def job_of(client):
 def test_a_job_is_a_file_without_keys_and_runs_the_command(batch, folder):
     columns = {"target": "target", "input": ["prompt"], "checklist": "--config=/etc/passwd"}
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
-    write_jsonl(folder / "rows.jsonl", [{**row, columns["checklist"]: row["checklist"]} for row in rows])
+    write(folder / "rows.jsonl", [{**row, columns["checklist"]: row["checklist"]} for row in rows])
     body = {**REQUEST, "columns": columns, "settings": {"metric": "pass"}, "price": [0.1, 0.4], "budget": 2}
     created = batch.post("/api/jobs", json=body)
     assert created.status_code == 200, created.text
@@ -99,8 +100,7 @@ def test_a_job_is_a_file_without_keys_and_runs_the_command(batch, folder):
     job = until(lambda: job_of(batch)["state"] == "done" and job_of(batch))
     assert job["summary"]["mean_score"] == 0.25
     assert batch.get("/api/download", params={"file": "scored/rows.jsonl"}).text == "{}\n"
-    again = batch.post("/api/jobs", json=REQUEST)
-    assert again.status_code == 400 and "scored/rows.jsonl exists; choose another name" in again.json()["error"]
+    assert "scored/rows.jsonl exists; choose another name" in error_of(batch.post("/api/jobs", json=REQUEST))
 
 
 def test_columns_that_the_file_lacks_are_refused_before_a_job_takes_the_name_of_the_result(batch, folder):
@@ -108,9 +108,9 @@ def test_columns_that_the_file_lacks_are_refused_before_a_job_takes_the_name_of_
     (folder / "checklists").mkdir()
     (folder / "checklists" / "own.json").write_text(json.dumps(QUESTIONS))
     request: dict = {"file": "answers.csv", "output": "scored/answers.jsonl"}
-    refused = batch.post("/api/jobs", json=request)
-    assert refused.status_code == 400 and batch.get("/api/jobs").json()["jobs"] == []
-    assert refused.json()["error"].startswith("answers.csv, line 2: column 'checklist' not found")
+    sentence = error_of(batch.post("/api/jobs", json=request))
+    assert sentence.startswith("answers.csv, line 2: column 'checklist' not found")
+    assert batch.get("/api/jobs").json()["jobs"] == []
     request["checklist"] = "checklists/own.json"
     assert "'answer'" in batch.post("/api/jobs", json=request).json()["error"]  # of the response
     request["columns"] = {"target": "answer", "input": ["question"]}
@@ -120,7 +120,7 @@ def test_columns_that_the_file_lacks_are_refused_before_a_job_takes_the_name_of_
     # Its result has these columns too, so every view reads it by them.
     row, scored = {"question": "Who?", "answer": "a red thing"}, scored_rows()[0]
     kept = {name: scored[name] for name in ("checklist", "checklist_score")}
-    write_jsonl(folder / request["output"], [{"id": "r1", **row, **kept}])
+    write(folder / request["output"], [{"id": "r1", **row, **kept}])
     asked = {"file": request["output"]}
     head = batch.get("/api/report", params=asked)
     assert unquote(head.headers["x-command"]).endswith("--input-key=question --target-key=answer")
@@ -131,219 +131,158 @@ def test_columns_that_the_file_lacks_are_refused_before_a_job_takes_the_name_of_
     task = batch.get("/api/annotate/task", params={**asked, "annotator": "ann", "place": 0}).json()
     assert (task["prompt"], task["target"]) == ("Who?", "a red thing")
     body = {**asked, "annotator": "ann", "row": task["id"], "item": task["items"][0]["key"], "text": task["text"]}
-    assert (
-        batch.post("/api/annotate/answer", json={**body, "label": "yes", "note": "", "spans": []}).status_code == 200
-    )
+    assert batch.post("/api/annotate/answer", json={**body, "label": "yes"}).status_code == 200
     commands = batch.post("/api/annotate/export", json=asked).json()["commands"]
     named = "--input-key=question --target-key=answer --checklist=checklists/own.json"
     assert [named in command for command in commands if " score " in command] == [True, True]
 
 
+def post(client, path, **body):
+    return client.post(f"/api/{path}", json=body)
+
+
 @POSIX
-def test_a_job_is_paused_and_resumed(batch, folder):
-    batch.post("/api/jobs", json=REQUEST)
+def test_a_job_outlives_the_app_and_is_paused_and_resumed_in_a_restarted_one(batch, folder):
+    post(batch, "jobs", **REQUEST)
     id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
-    assert "already running" in batch.post("/api/jobs/resume", json={"id": id}).json()["error"]
-    assert batch.post("/api/jobs/pause", json={"id": id}).json()["state"] in ("pausing", "paused")
-    until(lambda: job_of(batch)["state"] == "paused")
-    assert "is not running" in batch.post("/api/jobs/pause", json={"id": id}).json()["error"]
+    assert "already running" in error_of(post(batch, "jobs/resume", id=id))
+    restarted = Jobs(judging_on(folder))
+    assert restarted.running() == [id]
+    assert post(batch, "jobs/pause", id=id).json()["state"] in ("pausing", "paused")
+    until(lambda: restarted.shown(id)["state"] == "paused")
+    assert "is not running" in error_of(post(batch, "jobs/pause", id=id))
+    with pytest.raises(Exception, match="was started with the judge 'pocket'; start the app with the same judge"):
+        Jobs(judging_on(folder, "another")).resume(id)
     (folder / "go.json").write_text("{}")
-    assert batch.post("/api/jobs/resume", json={"id": id}).status_code == 200
+    restarted.resume(id)
     until(lambda: job_of(batch)["state"] == "done")
 
 
 @POSIX
-def test_a_job_outlives_the_app_and_a_restarted_app_finds_it(batch, folder):
-    batch.post("/api/jobs", json=REQUEST)
-    id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
-    restarted = Jobs(judging_of(folder))
-    assert restarted.running() == [id]
-    restarted.pause(id)
-    until(lambda: restarted.shown(id)["state"] == "paused")
-    other = Jobs(judging_of(folder, "another"))
-    with pytest.raises(Exception, match="was started with the judge 'pocket'; start the app with the same judge"):
-        other.resume(id)
-    (folder / "go.json").write_text("{}")
-    restarted.resume(id)
-    until(lambda: restarted.shown(id)["state"] == "done")
-
-
-@POSIX
-def test_a_job_that_was_killed_or_failed_says_so(batch, folder):
-    batch.post("/api/jobs", json=REQUEST)
+def test_a_job_that_was_killed_or_failed_says_so_and_its_result_is_not_replaced_once_it_was_edited(batch, folder):
+    post(batch, "jobs", **REQUEST)
     id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
     os.killpg(int((folder / "jobs" / ".run" / f"{id}.lock").read_text()), signal.SIGKILL)
     assert until(lambda: job_of(batch)["state"] == "stopped" and job_of(batch))["message"] is None
     for name in ("fail", "go"):
         (folder / f"{name}.json").write_text("{}")
-    batch.post("/api/jobs/resume", json={"id": id})
+    post(batch, "jobs/resume", id=id)
     assert until(lambda: job_of(batch)["message"]) == "rows.jsonl, line 2: no."
     (folder / "fail.json").unlink()
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"file": "../rows.jsonl"}, "is not the name of a file of the project folder"),
-        ({"file": "none.jsonl"}, "none.jsonl: not found in the project folder."),
-        ({"output": "/tmp/x.jsonl"}, "is not the name of a file of the project folder"),
-        ({"output": "jobs/x.json"}, "the result must be one of .jsonl, .csv, .parquet"),
-        ({"output": "annotations/ann.jsonl"}, "this folder is for the files of annotators"),
-        ({"checklist": "../x.json"}, "is not the name of a file of the project folder"),
-        ({"columns": {"target": ["a"]}}, "the job: columns.target"),
-        ({"command": "rm"}, "the job: command: unknown key"),
-        ({"budget": -1}, "the job: budget"),
-        ({"settings": {"threshold": 3}}, "threshold"),
-        ({"settings": {"allow_code": True}}, "'allow_code' is not a setting"),
-    ],
-)
-def test_what_cannot_run_is_refused_before_a_process_starts(batch, folder, change, sentence):
-    found = batch.post("/api/jobs", json={**REQUEST, **change})
-    assert found.status_code in (400, 403) and sentence in found.json()["error"]
-    assert not list(folder.glob("jobs/*.json")) and not (folder / "seen.json").exists()
-
-
-def test_a_job_file_that_came_with_the_project_starts_nothing_else(batch, folder):
-    jobs = folder / "jobs"
-    jobs.mkdir()
-    made = {**REQUEST, "created": "now", "engine": {"model": "pocket", "base_url": "http://evil.example/v1"}}
-    (jobs / "a.json").write_text(json.dumps({**made, "id": "a"}))
-    (jobs / "b.json").write_text(json.dumps({**made, "id": "b", "command": ["rm"]}))
-    (jobs / "c.json").write_text(json.dumps({**made, "id": "../c"}))
-    states = {job["id"]: job["state"] for job in batch.get("/api/jobs").json()["jobs"]}
-    assert states == {"a": "new", "b": "invalid", "c": "invalid"}
-    assert (
-        "start the app with the same judge options" in batch.post("/api/jobs/resume", json={"id": "a"}).json()["error"]
-    )
-    for id in ("../a", "b", "c", None, "A.json"):
-        assert batch.post("/api/jobs/resume", json={"id": id}).status_code == 400
-    shutil.rmtree(jobs / ".run", ignore_errors=True)
-    (jobs / ".run").symlink_to(folder.parent)
-    found = batch.post("/api/jobs", json=REQUEST)
-    assert found.status_code == 400 and "leads out of the project folder" in found.json()["error"]
-    (jobs / ".run").unlink()
+    for _ in range(2):  # its own result is replaced
+        assert post(batch, "jobs/resume", id=id).status_code == 200
+        until(lambda: job_of(batch)["state"] == "done")
+    result = folder / "scored" / "rows.jsonl"
+    result.write_text("edited\n")
+    os.utime(result, (result.stat().st_mtime + 5,) * 2)
+    assert "scored/rows.jsonl exists" in error_of(post(batch, "jobs/resume", id=id))
+    assert result.read_text() == "edited\n"
 
 
 def shipped(folder, judge, **change) -> dict:
     """A job file as it may come with a project, with the judge of the app."""
     (folder / "jobs").mkdir(exist_ok=True)
     job = {**REQUEST, "created": "now", "engine": judge, "id": "a", **change}
-    (folder / "jobs" / "a.json").write_text(json.dumps(job))
+    (folder / "jobs" / f"{Path(job['id']).name}.json").write_text(json.dumps(job))
     return job
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"file": "../rows.jsonl"}, "is not the name of a file of the project folder"),
-        ({"file": "link.jsonl"}, "leads out of the project folder"),
-        ({"file": "hidden.jsonl"}, "leads to '.env', which is not opened"),
-        ({"file": "none.jsonl"}, "none.jsonl: not found in the project folder."),
-        ({"output": "/tmp/x.jsonl"}, "is not the name of a file of the project folder"),
-        ({"output": "link.jsonl"}, "leads out of the project folder"),
-        ({"output": "up/x.jsonl"}, "leads out of the project folder"),
-        ({"output": "dangling.jsonl"}, "leads out of the project folder"),
-        ({"output": "inside.jsonl"}, "is or lies behind a symbolic link"),
-        ({"output": "loop.jsonl"}, "leads out of the project folder"),
-        ({"output": "jobs/x.json"}, "the result must be one of .jsonl, .csv, .parquet"),
-        ({"output": "judges/x.yaml"}, "the result must be one of .jsonl, .csv, .parquet"),
-        ({"output": "annotations/ann.jsonl"}, "this folder is for the files of annotators"),
-        ({"output": "Annotations/ann.jsonl"}, "this folder is for the files of annotators"),
-        ({"output": "scored.jsonl"}, "scored.jsonl exists; choose another name"),
-        ({"output": "rows.jsonl"}, "rows.jsonl exists; choose another name"),
-        ({"checklist": "../x.json"}, "is not the name of a file of the project folder"),
-        ({"settings": {"threshold": 3}}, "threshold"),
-        ({"settings": {"allow_code": True}}, "'allow_code' is not a setting"),
-        ({"settings": {"judge": "../judge.yaml"}}, "is not the name of a file of the project folder"),
-        ({"settings": {"judge": "code.yaml"}}, "trust_remote_code"),
-        ({"budget": -1}, "budget"),
-    ],
-)
-def test_a_job_is_checked_alike_however_it_is_started(batch, folder, change, sentence):
-    (folder / "link.jsonl").symlink_to(folder.parent / "outside.jsonl")
-    (folder.parent / "outside.jsonl").write_text("{}\n")
-    (folder / "up").symlink_to(folder.parent)
-    (folder / "dangling.jsonl").symlink_to(folder.parent / "nowhere.jsonl")
-    (folder / "inside.jsonl").symlink_to(folder / "nothing.jsonl")
-    (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
+def test_a_job_file_that_came_with_the_project_starts_nothing_else(batch, folder):
+    engine = {"model": "pocket", "base_url": "http://evil.example/v1"}
+    for change in ({"id": "a"}, {"id": "b", "command": ["rm"]}, {"id": "../c"}):
+        shipped(folder, engine, **change)
+    states = {job["id"]: job["state"] for job in batch.get("/api/jobs").json()["jobs"]}
+    assert states == {"a": "new", "b": "invalid", "c": "invalid"}
+    assert "start the app with the same judge options" in error_of(post(batch, "jobs/resume", id="a"))
+    for id in ("../a", "b", "c", None, "A.json"):
+        assert post(batch, "jobs/resume", id=id).status_code == 400
+    shutil.rmtree(folder / "jobs" / ".run", ignore_errors=True)
+    (folder / "jobs" / ".run").symlink_to(folder.parent)
+    assert "leads out of the project folder" in error_of(post(batch, "jobs", **REQUEST))
+    (folder / "jobs" / ".run").unlink()
+
+
+REFUSED = [
+    ({"file": "../rows.jsonl"}, "is not the name of a file of the project folder"),
+    ({"file": "link.jsonl"}, "leads out of the project folder"),
+    ({"file": "hidden.jsonl"}, "leads to '.env', which is not opened"),
+    ({"file": "none.jsonl"}, "none.jsonl: not found in the project folder."),
+    ({"output": "/tmp/x.jsonl"}, "is not the name of a file of the project folder"),
+    ({"output": "link.jsonl"}, "leads out of the project folder"),
+    ({"output": "up/x.jsonl"}, "leads out of the project folder"),
+    ({"output": "dangling.jsonl"}, "leads out of the project folder"),
+    ({"output": "inside.jsonl"}, "is or lies behind a symbolic link"),
+    ({"output": "loop.jsonl"}, "leads out of the project folder"),
+    ({"output": "jobs/x.json"}, "the result must be one of .jsonl, .csv, .parquet"),
+    ({"output": "judges/x.yaml"}, "the result must be one of .jsonl, .csv, .parquet"),
+    ({"output": "annotations/ann.jsonl"}, "this folder is for the files of annotators"),
+    ({"output": "Annotations/ann.jsonl"}, "this folder is for the files of annotators"),
+    ({"output": "scored.jsonl"}, "scored.jsonl exists; choose another name"),
+    ({"output": "rows.jsonl"}, "rows.jsonl exists; choose another name"),
+    ({"checklist": "../x.json"}, "is not the name of a file of the project folder"),
+    ({"settings": {"threshold": 3}}, "threshold"),
+    ({"settings": {"allow_code": True}}, "'allow_code' is not a setting"),
+    ({"settings": {"judge": "../judge.yaml"}}, "is not the name of a file of the project folder"),
+    ({"settings": {"judge": "code.yaml"}}, "trust_remote_code"),
+    ({"budget": -1}, "budget"),
+]
+
+
+def test_a_job_is_checked_alike_however_it_is_started(batch, folder):
+    outside = folder.parent
+    (outside / "outside.jsonl").write_text("{}\n")
     (folder / ".env").write_text("{}\n")
-    (folder / "hidden.jsonl").symlink_to(folder / ".env")
     (folder / "code.yaml").write_text("{model: pocket, engine: {trust_remote_code: true}}\n")
-    judge = Jobs(judging_of(folder))._judge()
-    before = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()}
-    shipped(folder, judge, **change)
-    for path, body in (
-        ("jobs", {**REQUEST, **change}),
-        ("jobs/resume", {"id": "a"}),
-        *([("jobs/resume", {"id": "a", "budget": 5})] if "budget" not in change else []),
-        *([("jobs/forecast", {**REQUEST, **change})] if "exists" not in sentence else []),
+    links = {"link": outside / "outside.jsonl", "dangling": outside / "nowhere.jsonl", "hidden": folder / ".env"}
+    links |= {"inside": folder / "nothing.jsonl", "loop": folder / "loop.jsonl"}
+    for name, target in links.items():
+        (folder / f"{name}.jsonl").symlink_to(target)
+    (folder / "up").symlink_to(outside)
+    judge = Jobs(judging_on(folder))._judge()
+    before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
+    for change, sentence in REFUSED:
+        shipped(folder, judge, **change)
+        requests = [("jobs", REQUEST | change), ("jobs/resume", {"id": "a"})]
+        if "budget" not in change:
+            requests += [("jobs/resume", {"id": "a", "budget": 5})]
+        if "exists" not in sentence:
+            requests += [("jobs/forecast", REQUEST | change)]
+        for path, body in requests:
+            assert sentence in error_of(post(batch, path, **body)), (path, body)
+    for change, sentence in (
+        ({"columns": {"target": ["a"]}}, "the job: columns.target"),
+        ({"command": "rm"}, "the job: command: unknown key"),
     ):
-        found = batch.post(f"/api/{path}", json=body)
-        assert found.status_code in (400, 403) and sentence in found.json()["error"], (path, found.text)
-    assert not (folder / "seen.json").exists()
+        assert sentence in error_of(post(batch, "jobs", **REQUEST, **change))
+    assert [path.name for path in folder.glob("jobs/*.json")] == ["a.json"] and not (folder / "seen.json").exists()
     assert before == {path: path.read_bytes() for path in before}
 
 
-LINKS = {
-    "a file outside": lambda folder: folder.parent / "outside.txt",
-    "nothing outside": lambda folder: folder.parent / "nowhere.txt",
-    "a file of the project": lambda folder: folder / "scored.jsonl",
-    "a folder outside": lambda folder: folder.parent,
-}
-
-
-@pytest.mark.parametrize("to", LINKS)
-@pytest.mark.parametrize(
-    "name", ["a.json", ".run", *(f".run/a.{kind}" for kind in ("yaml", "log", "lock", "summary.json"))]
-)
-def test_no_link_among_the_files_of_a_job_is_followed(batch, folder, name, to):
+@pytest.mark.parametrize("to", ["outside.txt", "nowhere.txt", "project/scored.jsonl", ""])
+def test_no_link_among_the_files_of_a_job_is_followed(batch, folder, to):
+    """To a file or folder outside, to nothing, or to another file of the project."""
     (folder.parent / "outside.txt").write_text("mine")
-    shipped(folder, Jobs(judging_of(folder))._judge())
-    link = folder / "jobs" / name
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.unlink(missing_ok=True)
-    link.symlink_to(LINKS[to](folder))
-    before = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file() and path != link}
-    refused = batch.post("/api/jobs/resume", json={"id": "a"})
-    assert refused.status_code in (400, 403) and not (folder / "seen.json").exists()
-    assert batch.get("/api/jobs").status_code == 200
-    link.unlink()
-    after = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()}
-    assert {path: text for path, text in after.items() if path.parent.name != ".run"} == before
-
-
-@POSIX
-def test_a_result_that_was_edited_is_not_replaced(batch, folder):
-    (folder / "go.json").write_text("{}")
-    id = batch.post("/api/jobs", json=REQUEST).json()["id"]
-    until(lambda: job_of(batch)["state"] == "done")
-    assert batch.post("/api/jobs/resume", json={"id": id}).status_code == 200, "its own result is replaced"
-    until(lambda: job_of(batch)["state"] == "done")
-    result = folder / "scored" / "rows.jsonl"
-    result.write_text("edited\n")
-    os.utime(result, (result.stat().st_mtime + 5,) * 2)
-    found = batch.post("/api/jobs/resume", json={"id": id})
-    assert found.status_code == 400 and "scored/rows.jsonl exists" in found.json()["error"]
-    assert result.read_text() == "edited\n"
+    judge = Jobs(judging_on(folder))._judge()
+    for name in (".run", "a.json", *(f".run/a.{kind}" for kind in ("yaml", "log", "lock", "summary.json"))):
+        shutil.rmtree(folder / "jobs", ignore_errors=True)
+        shipped(folder, judge)
+        link = folder / "jobs" / name
+        link.parent.mkdir(exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder.parent / to)
+        before = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file() and path != link}
+        error_of(post(batch, "jobs/resume", id="a"))
+        assert not (folder / "seen.json").exists() and batch.get("/api/jobs").status_code == 200, name
+        link.unlink()
+        after = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()}
+        assert {path: text for path, text in after.items() if path.parent.name != ".run"} == before, name
 
 
 def test_a_preview_has_the_columns_and_short_texts(batch, folder):
-    write_jsonl(folder / "long.jsonl", [{"a": "x" * 5000}, {"a": 1, "b": None}])
+    write(folder / "long.jsonl", [{"a": "x" * 5000}, {"a": 1, "b": None}])
     found = batch.get("/api/jobs/preview", params={"file": "long.jsonl"}).json()
     assert found["columns"] == ["a", "b"] and len(found["rows"][0]["a"]) < 250 and found["rows"][1]["b"] == "null"
     assert batch.get("/api/jobs/preview", params={"file": "../x.jsonl"}).status_code == 403
-
-
-def test_a_dry_run_is_that_of_the_command(folder):
-    zygote.start()
-    jobs = Jobs(judging_of(folder), (*zygote.PYTHON, "-m", "checklist_rewards.cli"))
-    found = jobs.forecast({**REQUEST, "price": [1, 2]})
-    assert found["heads"][:3] == ["for", "model", "calls"]
-    assert found["rows"][0][:3] == ["scores", "pocket", str(5 * len(QUESTIONS))]
-    assert "Dry run: no request was sent" in found["notes"][0]
-    with pytest.raises(Exception, match=r"rows\.jsonl, line 1: .*'none'"):
-        jobs.forecast({**REQUEST, "columns": {"target": "none"}})
-    assert not (folder / "scored").exists() and not list(folder.glob("jobs/.run/*.yaml"))
 
 
 def upload(client, name, content):
@@ -368,10 +307,9 @@ def test_an_upload_is_checked_before_it_appears(batch, folder, monkeypatch):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.md"])
-def test_an_upload_is_in_any_encoding_that_the_commands_read(batch, folder, encoding, name):
-    content = '["é"]\n' if name == "a.json" else '{"é": 1}\n'
-    assert upload(batch, name, content.encode(encoding)).json() == {"name": f"uploads/{name}"}
+def test_an_upload_is_in_any_encoding_that_the_commands_read(batch, encoding):
+    for name, content in {"a.csv": "é\n", "a.jsonl": '{"é": 1}\n', "a.json": '["é"]\n', "a.md": "é\n"}.items():
+        assert upload(batch, name, content.encode(encoding)).json() == {"name": f"uploads/{name}"}
 
 
 def test_an_upload_does_not_follow_a_link_out_of_the_project(batch, folder, tmp_path):
@@ -380,11 +318,3 @@ def test_an_upload_does_not_follow_a_link_out_of_the_project(batch, folder, tmp_
     (folder / "uploads").symlink_to(outside)
     assert upload(batch, "new.jsonl", b"{}\n").status_code == 403
     assert not list(outside.iterdir())
-
-
-@pytest.mark.parametrize(
-    "path", ["jobs", "jobs/preview?file=rows.jsonl", "download?file=rows.jsonl", "library", "live"]
-)
-def test_strangers_get_nothing(stranger, path):
-    assert stranger.get(f"/api/{path}").status_code == 401
-    assert stranger.post("/api/upload?name=a.jsonl", content=b"{}").status_code == 401

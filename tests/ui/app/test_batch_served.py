@@ -28,8 +28,9 @@ from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests import zygote
 from tests.conftest import HANG, REPO
-from tests.ui.app.conftest import write_jsonl
+from tests.jsonl import read_jsonl
 from tests.ui.app.judgeserver import JudgeServer
+from tests.ui.files import write
 from tests.waiting import printed, until
 from tests.zygote import Program
 
@@ -60,7 +61,7 @@ def folder(tmp_path, server):
     folder = tmp_path / "project"
     (folder / "judges").mkdir(parents=True)
     rows = [{"prompt": "Name a colour.", "target": f"text {n}", "checklist": CHECKLIST} for n in range(ROWS)]
-    write_jsonl(folder / "rows.jsonl", rows)
+    write(folder / "rows.jsonl", rows)
     settings = f"base_url: '{server.url}', engine_args: {json.dumps(ENGINE)}"
     halved = {"method": "temperature", "temperature": 2.0, "reads": 40}
     Calibration(judge="valid", read_by="top_logprobs", maps={"yes/no": halved}).save(folder / "map.json")
@@ -84,8 +85,18 @@ def ended(jobs, id):
     return until(lambda: jobs.shown(id)["state"] not in ("running", "pausing") and jobs.shown(id))
 
 
+def answers_all(jobs, id, folder, server, least=0, most=0) -> dict:
+    """The job ends with all answers, of which the server was asked so many twice; gives the job."""
+    done = ended(jobs, id)
+    assert (done["state"], done["summary"]["unanswered"]) == ("done", {})
+    repeated = len(server.twice)
+    assert least <= repeated <= most and server.answered.total() == 3 * ROWS + repeated
+    assert scores(folder) == expected(folder, model="valid", base_url=server.url)
+    return done
+
+
 def scores(folder):
-    return [json.loads(line)["checklist_score"] for line in (folder / "scored.jsonl").read_text().splitlines()]
+    return [row["checklist_score"] for row in read_jsonl(folder / "scored.jsonl")]
 
 
 def stored(folder) -> int:
@@ -100,8 +111,13 @@ def expected(folder, **judge):
 
 def test_a_served_judge_is_paused_and_resumed_and_only_the_requests_in_flight_are_repeated(folder, server):
     jobs = jobs_of(folder, server)
-    table = jobs.forecast({**REQUEST, "price": [1.0, 2.0]})
+    table = jobs.forecast({**REQUEST, "price": [1.0, 2.0]})  # a dry run of the command
+    assert table["heads"][:3] == ["for", "model", "calls"]
     assert table["rows"][0][:3] == ["scores", "valid", str(3 * ROWS)] and server.answered.total() == 0
+    assert "Dry run: no request was sent" in table["notes"][0]
+    with pytest.raises(SampleError, match=r"rows\.jsonl, line 1: .*'none'"):
+        jobs.forecast({**REQUEST, "columns": {"target": "none"}})
+    assert not (folder / "scored.jsonl").exists() and not list(folder.glob("jobs/.run/*.yaml"))
     server.again(most=30)
     id = jobs.create(REQUEST)["id"]
     until(server.full)
@@ -112,29 +128,11 @@ def test_a_served_judge_is_paused_and_resumed_and_only_the_requests_in_flight_ar
     assert ended(jobs, id)["state"] == "paused" and stored(folder) == before
     server.again()
     jobs.resume(id)
-    done = ended(jobs, id)
-    assert (done["state"], done["summary"]["unanswered"]) == ("done", {})
+    # The server may answer requests that it held before it sees that their client has left.
+    done = answers_all(jobs, id, folder, server, 30 - before, 30 - before + ENGINE["concurrency"])
     receipt = done["summary"]["receipt"]
     assert (receipt["stored"], receipt["asked"]) == (before, 3 * ROWS - before)
-    # The server may answer requests that it held before it sees that their client has left.
-    repeated = len(server.twice)
-    assert 30 - before <= repeated <= 30 - before + ENGINE["concurrency"]
-    assert server.answered.total() == 3 * ROWS + repeated
-    assert scores(folder) == expected(folder, model="valid", base_url=server.url)
     assert done["summary"]["mean_score"] == BatchScore.from_jsonl(folder / "scored.jsonl").mean
-
-
-def test_a_server_that_dies_and_comes_back_costs_nothing(folder, server):
-    jobs = jobs_of(folder, server)
-    server.again(most=50)
-    id = jobs.create(REQUEST)["id"]
-    until(server.full)
-    server.kill()
-    server.again()
-    done = ended(jobs, id)
-    assert (done["state"], done["summary"]["unanswered"]) == ("done", {})
-    assert server.answered.total() == 3 * ROWS and server.twice == []
-    assert scores(folder) == expected(folder, model="valid", base_url=server.url)
 
 
 def test_what_a_server_that_stays_away_left_open_is_asked_again_when_it_is_back(folder, server):
@@ -148,18 +146,12 @@ def test_what_a_server_that_stays_away_left_open_is_asked_again_when_it_is_back(
     assert sum(score["answered"] for score in scores(folder)) == 50
     server.again()
     jobs.resume(id)
-    done = ended(jobs, id)
-    assert (done["state"], done["summary"]["unanswered"]) == ("done", {})
-    assert server.answered.total() == 3 * ROWS and server.twice == []
-    assert scores(folder) == expected(folder, model="valid", base_url=server.url)
+    answers_all(jobs, id, folder, server)
 
 
 @pytest.mark.parametrize(
     ("jury", "models", "chosen"),
-    [
-        ("judges/calibrated.yaml", ["valid"], "command line"),
-        ("judges/panel.yaml", ["valid", "upper"], "page"),
-    ],
+    [("judges/calibrated.yaml", ["valid"], "command line"), ("judges/panel.yaml", ["valid", "upper"], "page")],
 )
 def test_a_file_of_judges_has_a_price_per_model_and_the_figures_of_the_scorer(folder, server, jury, models, chosen):
     settings = {"judge": jury} if chosen == "page" else {}
@@ -188,21 +180,20 @@ def test_a_file_of_judges_has_a_price_per_model_and_the_figures_of_the_scorer(fo
 )
 def test_the_exported_code_of_a_job_gives_its_figures(folder, server, settings):
     rows = [{"ask": "Name a colour.", "more": "Or two.", "answer": f"t {n}", "rubric": CHECKLIST} for n in range(4)]
-    write_jsonl(folder / "named.jsonl", [*rows, {**rows[0], "rubric": None}])
+    write(folder / "named.jsonl", [*rows, {**rows[0], "rubric": None}])
     columns = {"input": ["ask", "more"], "target": "answer", "checklist": "rubric"}
     request = {"file": "named.jsonl", "output": "out.jsonl", "columns": columns, "settings": settings}
     jobs = jobs_of(folder, server)
     code = jobs.code(request)
     assert ended(jobs, jobs.create(request)["id"])["state"] == "done"
-    expected = (folder / "out.jsonl").read_text()
+    expected = read_jsonl(folder / "out.jsonl")
     environment = {**os.environ, "PYTHONPATH": str(REPO), "XDG_CACHE_HOME": str(folder.parent / "cache")}
     assert PipelineConfig.parse(yaml.safe_load(code["yaml"])) == jobs.judging.config_of(settings)
     for run in (in_python, in_a_shell):
         (folder / "out.jsonl").unlink()
         status, written = run(code, folder, environment)
         assert status == (run is in_a_shell), written  # 1: a row has no checklist
-        found = map(json.loads, (folder / "out.jsonl").read_text().splitlines())
-        assert list(found) == list(map(json.loads, expected.splitlines()))
+        assert read_jsonl(folder / "out.jsonl") == expected
 
 
 def in_python(code, folder, environment, more=""):
@@ -256,12 +247,7 @@ def test_only_an_app_with_the_same_file_of_judges_resumes(folder, server):
 
 def test_a_job_goes_on_when_the_app_is_killed_and_an_app_started_again_shows_it(folder, server):
     command = ["-m", "checklist_rewards.cli", "ui", folder, "--port=0", "--no-browser"]
-    command += [
-        "--model=valid",
-        f"--base-url={server.url}",
-        "--engine-args=concurrency=8",
-        f"--store={folder}/s.sqlite",
-    ]
+    command += f"--model=valid --base-url={server.url} --engine-args=concurrency=8 --store={folder}/s.sqlite".split()
     server.again(most=20)
     app, client = started(command)
     created = client.post("/api/jobs", json=REQUEST)

@@ -16,17 +16,12 @@ from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.scores.tally import PassRate
 from tests import zygote
 from tests.conftest import REPO
+from tests.jsonl import read_jsonl
 from tests.ui import browser
-from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run, write_jsonl
+from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, run
+from tests.ui.files import write
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
-NOTED = 0
-
-
-def keys(page, text):
-    from selenium.webdriver.common.action_chains import ActionChains
-
-    ActionChains(page.driver).send_keys(text).perform()
 
 
 def truth(text: str) -> list[bool]:
@@ -35,41 +30,36 @@ def truth(text: str) -> list[bool]:
 
 
 def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, project, tmp_path):
-    """Two people annotate, then the commands that the page shows are run as they are; the
-    calibration changes the scores."""
+    """The commands that the page shows are run as they are; the calibration changes the scores."""
     for name in ("ann", "bob"):
-        page.driver.get(f"{page.base}/annotate?file=scored.jsonl")
-        page.wait("document.querySelector('form.setup') !== null")
-        fill(page, "[name=annotator]", name)
-        page.driver.find_element("css selector", "form.setup button").click()
-        page.wait("document.querySelector('.item') !== null")
+        page.go("/annotate?file=scored.jsonl", "form.setup")
+        page.fill("[name=annotator]", name)
+        page.click("form.setup button")
+        page.has(".item")
         for place in range(10):
             target = page.wait("document.querySelector('.response')?.textContent")
             right = truth(target)
-            if name == "ann" and place == NOTED:
+            if name == "ann" and place == 0:
                 annotate_with_evidence(page)
             for k, yes in enumerate(right):
-                assert (
-                    page.js("return document.querySelector('.item[aria-current] .question').textContent")
-                    == POCKET_QUESTIONS[k]
-                )
+                assert page.text(".item[aria-current] .question") == POCKET_QUESTIONS[k]
                 wrong = name == "bob" and place == 3 and k == 0
-                keys(page, "u" if name == "ann" and place == 9 and k == 2 else "y" if yes != wrong else "n")
+                page.keys("u" if name == "ann" and place == 9 and k == 2 else "y" if yes != wrong else "n")
             page.wait(f"document.querySelector('.progress-line').textContent.startsWith('{3 * place + 3} of 30')")
             if place < 9:
                 page.wait(f"document.querySelector('.response').textContent !== {json.dumps(target)}")
         page.wait("document.querySelector('.saved').textContent === 'saved'")
-        assert "All items are answered" in page.js("return document.querySelector('.progress-line').textContent")
-    page.wait("document.querySelector('.agreement') !== null")
+        assert "All items are answered" in page.text(".progress-line")
+    page.has(".agreement")
     alpha = page.js("return document.querySelector('.agreement .num').title")
     (project / "results").mkdir()
-    lines = [json.loads(line) for line in (project / "annotations" / "ann.jsonl").read_text().splitlines()]
+    lines = read_jsonl(project / "annotations" / "ann.jsonl")
     assert {line["label"] for line in lines} == {"yes", "no", "cannot_assess", None}
     assert [span["text"] for line in lines for span in line["spans"]][0] in POCKET_RESPONSES[int(lines[0]["row"][1:])]
 
-    page.driver.find_element("xpath", "//button[text()='Export labels']").click()
-    page.wait("document.querySelector('.code pre') !== null")
-    commands = page.js("return document.querySelector('.code pre').textContent").splitlines()
+    page.press("Export labels")
+    page.has(".code pre")
+    commands = page.text(".code pre").splitlines()
     assert commands[0] == "checklist-rewards agree scored.jsonl --labels labels/scored.jsonl"
 
     typed = typing(tmp_path, project)
@@ -111,12 +101,12 @@ def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python
     ):
         page.driver.get("about:blank")
         page.driver.get(f"{address}#/0")
-        page.wait("document.querySelector('.tiles .fact') !== null")
+        page.has(".tiles .fact")
         read = "return [...document.querySelectorAll('#view .num, main .num')].map((one) => one.title)"
         rows = "return [...document.querySelectorAll('.rates tbody tr')].map((row) => row.textContent)"
         overview, rates = page.js(read), page.js(rows)
         page.driver.get(f"{address}#/0/trust")
-        page.wait("document.querySelector('[aria-label=Agreement]') !== null")
+        page.has("[aria-label=Agreement]")
         shown[place] = overview, rates, page.js(read)
     assert shown["app"] == shown["report"]
     overview, rates, trust = shown["app"]
@@ -150,16 +140,16 @@ def annotate_with_evidence(page):
         "const r = document.createRange(), t = document.querySelector('.response').firstChild;"
         "r.setStart(t, 2); r.setEnd(t, 6); getSelection().removeAllRanges(); getSelection().addRange(r);"
     )
-    keys(page, "e")
+    page.keys("e")
     page.wait("document.querySelector('.response mark') !== null && document.querySelector('.spans li') !== null")
-    keys(page, "m")
-    keys(page, "seen \ue00c")  # Escape
+    page.keys("m")
+    page.keys("seen \ue00c")  # Escape
     page.wait("document.querySelector('.item .remark').value === 'seen '")
-    keys(page, "y")
+    page.keys("y")
     page.wait("document.querySelectorAll('.item')[1].hasAttribute('aria-current')")
-    keys(page, "z")
+    page.keys("z")
     page.wait("document.querySelectorAll('.item')[0].hasAttribute('aria-current')")
-    page.wait("document.querySelectorAll('.item [aria-pressed=true]').length === 0")
+    page.has(".item [aria-pressed=true]", 0)
 
 
 def alpha_of(project) -> float:
@@ -168,7 +158,7 @@ def alpha_of(project) -> float:
 
     given = {}
     for name in ("ann", "bob"):
-        for line in map(json.loads, (project / "annotations" / f"{name}.jsonl").read_text().splitlines()):
+        for line in read_jsonl(project / "annotations" / f"{name}.jsonl"):
             given[name, line["row"], line["item"]] = {"yes": 1.0, "no": 0.0}.get(line["label"], float("nan"))
     units = sorted({key[1:] for key in given})
     return krippendorff.alpha(
@@ -177,7 +167,7 @@ def alpha_of(project) -> float:
 
 
 def scores(path):
-    return [json.loads(line)["checklist_score"]["primary_score"] for line in path.read_text().splitlines()]
+    return [row["checklist_score"]["primary_score"] for row in read_jsonl(path)]
 
 
 def offline(page, is_offline: bool) -> None:
@@ -198,36 +188,35 @@ def restarted(page, is_restarted: bool) -> None:
 @pytest.mark.parametrize("fault", [offline, restarted])
 def test_answers_that_cannot_be_saved_are_kept_and_sent_again(page, project, fault):
     name = fault.__name__
-    page.driver.get(f"{page.base}/annotate?file=scored.jsonl&annotator={name}")
-    page.wait("document.querySelector('.item') !== null")
+
+    def labels():
+        return [line["label"] for line in read_jsonl(project / "annotations" / f"{name}.jsonl")]
+
+    page.go(f"/annotate?file=scored.jsonl&annotator={name}", ".item")
     shown = "document.querySelector('.progress-line').textContent"
-    keys(page, "y")
+    page.keys("y")
     page.wait(f"{shown}.startsWith('1 of 30') && document.querySelector('.saved').textContent === 'saved'")
     fault(page, True)
-    keys(page, "n")
-    keys(page, "u")
+    page.keys("nu")
     page.wait(f"{shown}.includes('2 answers not saved')")
     assert page.js(f"return {shown}").startswith("1 of 30"), "the counter shows what is saved"
-    assert "Not saved yet, 2 answers" in page.js("return document.querySelector('.waiting').textContent")
-    keys(page, "kz")  # an undone answer waits too
-    page.driver.find_element("xpath", "//button[text()='Export labels']").click()
+    assert "Not saved yet, 2 answers" in page.text(".waiting")
+    page.keys("kz")  # an undone answer waits too
+    page.press("Export labels")
     page.wait("document.querySelector('main').textContent.includes('export the labels when all are saved')")
-    lines = (project / "annotations" / f"{name}.jsonl").read_text().splitlines()
-    assert [json.loads(line)["label"] for line in lines] == ["yes"]
+    assert labels() == ["yes"]
     fault(page, False)
     page.wait(f"{shown}.startsWith('2 of 30') && document.querySelector('.saved').textContent === 'saved'")
-    assert page.js("return document.querySelector('.waiting').textContent") == ""
-    lines = (project / "annotations" / f"{name}.jsonl").read_text().splitlines()
-    assert [json.loads(line)["label"] for line in lines] == ["yes", "no", "cannot_assess", None]
+    assert page.text(".waiting") == ""
+    assert labels() == ["yes", "no", "cannot_assess", None]
     browser.errors(page.driver)  # the browser notes each request that failed
 
 
 def test_ten_rows_while_the_network_drops_twice_are_ten_lines(page, project):
     """Once the answer does not reach the server, and once its reply does not reach the page."""
     rows = [{"prompt": "Write.", "target": text, "checklist": POCKET_QUESTIONS[:1]} for text in POCKET_RESPONSES]
-    write_jsonl(project / "ten.jsonl", rows)
-    page.driver.get(f"{page.base}/annotate?file=ten.jsonl&annotator=dropped")
-    page.wait("document.querySelector('.item') !== null")
+    write(project / "ten.jsonl", rows)
+    page.go("/annotate?file=ten.jsonl&annotator=dropped", ".item")
     page.js(
         """
         const real = window.fetch;
@@ -241,10 +230,10 @@ def test_ten_rows_while_the_network_drops_twice_are_ten_lines(page, project):
         """
     )
     for place in range(10):
-        target = page.js("return document.querySelector('.response').textContent")
+        target = page.text(".response")
         if place == 3:
             page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*annotate/answer*"]})
-        keys(page, "y" if place % 2 else "n")
+        page.keys("y" if place % 2 else "n")
         if place == 3:
             page.wait("document.querySelector('.waiting').textContent.includes('The app\\'s server does not answer')")
             page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
@@ -252,7 +241,7 @@ def test_ten_rows_while_the_network_drops_twice_are_ten_lines(page, project):
             page.wait(f"document.querySelector('.response').textContent !== {json.dumps(target)}")
     page.wait("document.querySelector('.progress-line').textContent.startsWith('10 of 10')")
     page.wait("document.querySelector('.saved').textContent === 'saved'")
-    lines = [json.loads(line) for line in (project / "annotations" / "dropped.jsonl").read_text().splitlines()]
+    lines = read_jsonl(project / "annotations" / "dropped.jsonl")
     assert len(lines) == 10 and len({line["row"] for line in lines}) == 10 and page.js("return window.answers") > 11
     assert sorted(line["label"] for line in lines) == ["no"] * 5 + ["yes"] * 5
     browser.errors(page.driver)  # the browser notes each request that failed
@@ -262,6 +251,5 @@ def test_ten_rows_while_the_network_drops_twice_are_ten_lines(page, project):
     ("query", "ready"), [("", "form.setup"), ("?file=scored.jsonl&annotator=ann", ".item")], ids=["form", "answers"]
 )
 def test_the_view_is_accessible_and_fits_a_phone(page, query, ready):
-    page.driver.get(f"{page.base}/annotate{query}")
-    page.wait(f"document.querySelector('{ready}') !== null")
+    page.go(f"/annotate{query}", ready)
     assert browser.problems(page.driver) == {}

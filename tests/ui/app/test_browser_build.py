@@ -1,7 +1,6 @@
 """The view Build in headless Chromium: from dimensions to a saved checklist, with a scripted writer and judge."""
 
 import json
-import socket
 import threading
 from types import SimpleNamespace
 
@@ -14,17 +13,16 @@ import uvicorn
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine
+from checklist_rewards.cli.serving import listen
 from checklist_rewards.files.store import Store
-from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui.app import build_ui
-from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.project import Project
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.generators import test_deductive as deductive
 from tests.generators.fakes import Replies
+from tests.serving import running
 from tests.ui import browser
-from tests.ui.app.conftest import TOKEN, colours, fill, opened
+from tests.ui.app.conftest import TOKEN, AppPage, colours, judging_of
 
 pytestmark = pytest.mark.slow
 
@@ -53,22 +51,16 @@ def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     store = Store(tmp_path_factory.mktemp("store") / "store.sqlite")
     judge, writer = FakeBackend(colours), Replies(writes)
-    judging = Judging(
-        Project.at(folder), PipelineConfig(), {}, Engine("judge", judge), Engine("writer", writer), store
-    )
-    listening = socket.create_server(("127.0.0.1", 0))
+    judging = judging_of(folder, Engine("judge", judge), Engine("writer", writer), store=store)
     server = uvicorn.Server(uvicorn.Config(build_ui(judging, TOKEN), log_level="warning"))
-    thread = threading.Thread(target=server.run, args=([listening],))
-    thread.start()
-    base = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    yield SimpleNamespace(base=base, folder=folder, judge=judge, writer=writer)
-    server.should_exit = True
-    thread.join(HANG)
+    with listen("127.0.0.1", 0) as listening, running(server, listening):
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield SimpleNamespace(base=base, folder=folder, judge=judge, writer=writer)
 
 
 @pytest.fixture(scope="module")
 def page(served, chromium):
-    yield opened(chromium, f"{served.base}/build?token={TOKEN}", "[name=run-seed]")
+    yield AppPage(chromium, f"{served.base}/build?token={TOKEN}", "[name=run-seed]")
     chromium.execute_script("sessionStorage.clear()")
     assert browser.errors(chromium) == []
     assert chromium.title != "broken"
@@ -76,108 +68,107 @@ def page(served, chromium):
 
 def click(page, selector):
     """Press a control with the keyboard."""
-    control = page.driver.find_element("css selector", selector)
+    control = page.find(selector)
     page.js("arguments[0].focus()", control)
     control.send_keys(" ")
 
 
-def texts(page, selector):
-    return page.js(
-        f"return [...document.querySelectorAll({json.dumps(selector)})].map((one) => one.value ?? one.textContent)"
-    )
-
-
-def stage(page, number):
+def stage(number):
     return f".stages > li:nth-child({number})"
 
 
-def test_dimensions_become_a_saved_checklist(page, served):
-    fill(page, ".source-form [name=task]", "Name a colour.")
+FOUND = f"{stage(1)} [name=seeds]"
+
+
+def start(page):
+    """A dimension, and its seeds."""
+    page.fill(".source-form [name=task]", "Name a colour.")
     click(page, ".source-form .group > button")
-    fill(page, ".source-form [name=name]", "colour")
-    fill(page, ".source-form [name=definition]", "It has a colour.")
+    page.fill(".source-form [name=name]", "colour")
+    page.fill(".source-form [name=definition]", "It has a colour.")
     assert page.js("return document.querySelector('[name=run-elaborate]').disabled")
     click(page, "[name=run-seed]")
-    page.wait(f"document.querySelector('{stage(page, 1)} [name=seeds]') !== null")
-    assert texts(page, f"{stage(page, 1)} [name=seeds]") == ["\n".join(SEEDS)]
+    page.has(FOUND)
+
+
+def test_dimensions_become_a_saved_checklist(page, served):
+    start(page)
+    assert page.texts(FOUND) == ["\n".join(SEEDS)]
 
     # A stage that fails says so in its own card, and nothing typed is lost.
-    fill(page, f"{stage(page, 1)} [name=seeds]", "Is it crimson?")
+    page.fill(FOUND, "Is it crimson?")
     click(page, "[name=run-elaborate]")
-    page.wait(f"document.querySelector('{stage(page, 2)} [role=alert]') !== null")
-    sentence = texts(page, "[role=alert]")
+    page.has(f"{stage(2)} [role=alert]")
+    sentence = page.texts("[role=alert]")
     assert len(sentence) == 1 and "the stage 'elaborate' failed. colour" in sentence[0]
-    assert texts(page, f"{stage(page, 1)} [name=seeds]") == ["Is it crimson?"]
+    assert page.texts(FOUND) == ["Is it crimson?"]
     messages = browser.errors(page.driver)
     assert len(messages) == 1 and "400" in messages[0], messages
 
-    fill(page, f"{stage(page, 1)} [name=seeds]", f"Is it red?\n{HOSTILE}\nIs it polite?")
+    page.fill(FOUND, f"Is it red?\n{HOSTILE}\nIs it polite?")
     click(page, "[name=run-elaborate]")
-    page.wait(f"document.querySelector('{stage(page, 2)} [name=added]') !== null")
+    page.has(f"{stage(2)} [name=added]")
     assert "- Is it polite?" in served.writer.sampled[-1][0][0]
-    assert texts(page, f"{stage(page, 2)} [name=added]") == ["\n".join(ADDED["elaborate"])]
+    assert page.texts(f"{stage(2)} [name=added]") == ["\n".join(ADDED["elaborate"])]
     click(page, "[name=run-diversify]")
     page.wait("document.querySelector('[name=use-diversify]')?.hidden === false")
     click(page, "[name=use-diversify]")
-    page.wait("document.querySelectorAll('.editor .item').length === 6")
+    page.has(".editor .item", 6)
     questions = ["Is it red?", HOSTILE, "Is it polite?", *ADDED["elaborate"], *ADDED["diversify"]]
-    assert texts(page, ".editor .question") == questions
-    assert page.js("return document.querySelectorAll('#view img').length") == 0
+    assert page.texts(".editor .question") == questions
+    assert page.count("#view img") == 0
 
     # Before and after; undo and redo by accepting again.
-    page.js("document.querySelector('.refine').closest('details').open = true")
-    page.js("document.querySelector('.refine .settings').open = true")
-    fill(page, ".refine [name=threshold]", "0.9")
+    page.unfold(".refine")
+    page.unfold(".refine .settings")
+    page.fill(".refine [name=threshold]", "0.9")
     for again in (True, False):
         click(page, "[name=refine]")
-        page.wait("document.querySelector('[name=accept]') !== null")
-        states = texts(page, "[aria-label=Before] .state")
+        page.has("[name=accept]")
+        states = page.texts("[aria-label=Before] .state")
         assert states.count("dropped") == 1 and len(states) == 6
-        assert "it was merged into 'Is it red?'" in texts(page, "[aria-label=Before] .reason")
-        assert len(texts(page, "[aria-label=After] .state")) == 5
+        assert "it was merged into 'Is it red?'" in page.texts("[aria-label=Before] .reason")
+        assert len(page.texts("[aria-label=After] .state")) == 5
         click(page, "[name=accept]")
-        page.wait("document.querySelectorAll('.editor .item').length === 5")
+        page.has(".editor .item", 5)
         if again:
             click(page, "[name=undo]")
-            page.wait("document.querySelectorAll('.editor .item').length === 6")
+            page.has(".editor .item", 6)
 
     # The preview: the judge reads once, and a weight changes the score without it.
     for number, text in ((1, "a red thing"), (2, "a blue thing")):
-        fill(page, f".samples .card:nth-child({number}) [name=sample]", text)
+        page.fill(f".samples .card:nth-child({number}) [name=sample]", text)
     click(page, "[name=read]")
     scored = "[...document.querySelectorAll('.samples .score .num')].filter((one) => one.title !== 'none')"
     page.wait(f"{scored}.length === 2")
-    page.wait("document.querySelectorAll('.editor .item:first-child .pill').length === 2")
+    page.has(".editor .item:first-child .pill", 2)
     before = page.js("return document.querySelector('.samples .score .num').title")
     asked = len(served.judge.asked)
     for number in (1, 3, 5):
         click(page, f".editor .item:nth-child({number}) .open-item")
-    weight = page.driver.find_element("css selector", ".editor .item:first-child input[type=number]")
+    weight = page.find(".editor .item:first-child input[type=number]")
     weight.clear()
     weight.send_keys("4")
     page.wait(f"document.querySelector('.samples .score .num').title !== '{before}'")
-    page.wait("document.querySelector('.samples .was') !== null")
+    page.has(".samples .was")
     assert len(served.judge.asked) == asked
     after = float(page.js("return document.querySelector('.samples .score .num').title"))
 
     # A code check by form is computed at once; an item with another text waits for the judge.
     page.js("document.querySelectorAll('.editor .more')[4].open = true")
-    page.wait("document.querySelector('.editor [name=check]') !== null")
-    page.js(
-        "const s = document.querySelector('.editor [name=check]'); s.value = 'words';"
-        "s.dispatchEvent(new Event('change', {bubbles: true}))"
-    )
+    page.has(".editor [name=check]")
+    page.pick(".editor [name=check]", "words")
     for name, value in (("at_least", "3"), ("at_most", "3")):
-        fill(page, f".editor [name={name}]", value)
-    page.wait("document.querySelectorAll('.editor .item:nth-child(5) .pill.pass').length === 2")
+        page.fill(f".editor [name={name}]", value)
+    page.has(".editor .item:nth-child(5) .pill.pass", 2)
     assert len(served.judge.asked) == asked
-    fill(page, ".editor .item:nth-child(3) .question", "Is it short?")
+    page.fill(".editor .item:nth-child(3) .question", "Is it short?")
     page.wait("document.querySelector('.editor .item:nth-child(3) .pill').textContent.includes('not read yet')")
     click(page, "[name=read]")
     page.wait("![...document.querySelectorAll('.editor .pill')].some((one) => one.textContent.includes('not read'))")
     assert len(served.judge.asked) == asked + 2
 
-    fill(page, "[name=checklist-name]", "built")
+    page.fill("[name=checklist-name]", "built")
     click(page, "[name=save]")
     page.wait("[...document.querySelectorAll('[role=status]')].some((one) => one.textContent.endsWith('is saved'))")
     saved = Checklist.parse((served.folder / "checklists" / "built.json").read_text())
@@ -186,19 +177,19 @@ def test_dimensions_become_a_saved_checklist(page, served):
     expected = ChecklistScorer(backend=FakeBackend(colours), store=False).score(saved, "a red thing")
     assert page.js("return document.querySelector('.samples .score .num').title") == str(expected.primary_score)
     assert after > float(before)
-    page.js("document.querySelector('.export').open = true")
-    page.wait("document.querySelectorAll('.code pre').length === 3")
-    assert "ChecklistScorer('judge'" in page.js("return document.querySelector('.code pre').textContent")
+    page.unfold(".export")
+    page.has(".code pre", 3)
+    assert "ChecklistScorer('judge'" in page.text(".code pre")
 
 
 def test_a_page_that_is_opened_again_has_what_was_typed(page):
     page.driver.get(f"{page.base}/build")
-    page.wait("document.querySelectorAll('.stages [name=seeds]').length === 3")
-    assert texts(page, ".editor .question")[2] == "Is it short?"
-    assert texts(page, ".source-form [name=name]") == ["colour"]
-    assert texts(page, ".samples [name=sample]") == ["a red thing", "a blue thing"]
-    assert texts(page, ".stages .controls > :last-child") == ["", "", ""], "no draft is old"
-    page.wait("document.querySelectorAll('.editor .pill').length === 10")
+    page.has(".stages [name=seeds]", 3)
+    assert page.texts(".editor .question")[2] == "Is it short?"
+    assert page.texts(".source-form [name=name]") == ["colour"]
+    assert page.texts(".samples [name=sample]") == ["a red thing", "a blue thing"]
+    assert page.texts(".stages .controls > :last-child") == ["", "", ""], "no draft is old"
+    page.has(".editor .pill", 10)
 
 
 def test_the_other_methods_show_their_stages(page):
@@ -209,24 +200,24 @@ def test_the_other_methods_show_their_stages(page):
             method,
         )
         page.wait(f"document.querySelectorAll('.stages > li').length === {stages}")
-        page.js("document.querySelector('.source-form').open = true")
+        page.unfold(".source-form")
     click(page, "[name=example]")
-    page.wait("document.querySelectorAll('.source-form .entry').length === 2")
+    page.has(".source-form .entry", 2)
 
 
 def test_the_view_is_accessible_and_fits_a_phone(page):
     """With every part of the view open: stages, options, a check, before and after, settings and code."""
     page.driver.get(f"{page.base}/build")
-    page.wait("document.querySelectorAll('.editor .item').length === 5")
+    page.has(".editor .item", 5)
     page.js(
         "document.querySelectorAll('details').forEach((one) => (one.removeAttribute('name'), (one.open = true)));"
         "document.querySelectorAll('.open-item').forEach((one) => one.click())"
     )
-    page.wait("document.querySelectorAll('.editor [name=check]').length === 5")
+    page.has(".editor [name=check]", 5)
     click(page, ".editor [name=add-option]")
     click(page, ".source-form .group > button")
     click(page, "[name=refine]")
-    page.wait("document.querySelector('.refine [name=accept], .refine [role=alert]') !== null")
+    page.has(".refine [name=accept], .refine [role=alert]")
     found = browser.problems(page.driver)
     browser.errors(page.driver)  # of the request that is refused for the option without a label
     assert found == {}
@@ -236,50 +227,45 @@ def test_a_running_stage_shows_its_progress_and_can_be_cancelled(page, served):
     page.driver.get(f"{served.base}/build")
     page.js("sessionStorage.clear()")
     page.driver.get(f"{served.base}/build")  # as in a new tab
-    page.wait("document.querySelector('[name=run-seed]') !== null")
-    fill(page, ".source-form [name=task]", "Name a colour.")
-    click(page, ".source-form .group > button")
-    fill(page, ".source-form [name=name]", "colour")
-    fill(page, ".source-form [name=definition]", "It has a colour.")
-    click(page, "[name=run-seed]")
-    page.wait(f"document.querySelector('{stage(page, 1)} [name=seeds]') !== null")
-    fill(page, f"{stage(page, 1)} [name=seeds]", "Is it mine?")
+    page.has("[name=run-seed]")
+    start(page)
+    page.fill(FOUND, "Is it mine?")
     before = ["Is it mine?"]
-    page.js("document.querySelector('.source-form').open = true")
-    fill(page, ".source-form [name=definition]", "It has another colour.")
-    status = f"document.querySelector('{stage(page, 1)} [role=status]').textContent"
+    page.unfold(".source-form")
+    page.fill(".source-form [name=definition]", "It has another colour.")
+    status = f"document.querySelector('{stage(1)} [role=status]').textContent"
     GATE.clear()
     try:
         click(page, "[name=run-seed]")
         page.wait(f"{status}.startsWith('0 of 1 request answered, ')")
         click(page, "[name=cancel-seed]")
         page.wait(f"{status}.startsWith('cancelled')")
-        assert texts(page, f"{stage(page, 1)} [name=seeds]") == before
+        assert page.texts(FOUND) == before
     finally:
         GATE.set()
     click(page, "[name=run-seed]")  # the reply that came after the end is in the store
     page.wait("document.querySelector('[name=undo-seed]').hidden === false")
-    assert texts(page, f"{stage(page, 1)} [name=seeds]") == ["\n".join(SEEDS)] != before
-    age = f"document.querySelector('{stage(page, 1)} .controls > :last-child').textContent"
+    assert page.texts(FOUND) == ["\n".join(SEEDS)] != before
+    age = f"document.querySelector('{stage(1)} .controls > :last-child').textContent"
     assert page.js(f"return {age}") == ""
     click(page, "[name=undo-seed]")
-    assert texts(page, f"{stage(page, 1)} [name=seeds]") == before
+    assert page.texts(FOUND) == before
     assert page.js(f"return {age}").startswith("made from an older version"), "of the first definition"
-    page.js("document.querySelector('.source-form').open = true")
-    fill(page, ".source-form [name=definition]", "It has a colour.")
+    page.unfold(".source-form")
+    page.fill(".source-form [name=definition]", "It has a colour.")
     assert page.js(f"return {age}") == ""
-    fill(page, ".source-form [name=definition]", "It has a third colour.")
+    page.fill(".source-form [name=definition]", "It has a third colour.")
     GATE.clear()
     try:
         click(page, "[name=run-seed]")
         page.wait(f"{status}.startsWith('0 of 1 request answered, ')")
-        fill(page, ".source-form [name=definition]", "It has another colour.")  # while the stage runs
+        page.fill(".source-form [name=definition]", "It has another colour.")  # while the stage runs
     finally:
         GATE.set()
     page.wait("document.querySelector('[name=undo-seed]').hidden === false")
-    assert texts(page, f"{stage(page, 1)} [name=seeds]") == ["\n".join(SEEDS)]
+    assert page.texts(FOUND) == ["\n".join(SEEDS)]
     assert page.js(f"return {age}").startswith("made from an older version")
-    page.js("document.querySelector('.source-form').open = true")
+    page.unfold(".source-form")
     click(page, "[name=example]")
     click(page, "[name=undo-example]")
-    assert "It has another colour." in texts(page, ".source-form [name=definition]")
+    assert "It has another colour." in page.texts(".source-form [name=definition]")

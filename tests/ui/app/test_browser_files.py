@@ -7,7 +7,8 @@ import pytest
 
 from tests.conftest import HANG
 from tests.ui import browser, layout
-from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, improved, run, scored_rows, write_jsonl
+from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, improved, logged, run
+from tests.ui.files import write
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
 ROWS = 100
@@ -18,7 +19,7 @@ EVIL = "<img src=x onerror=\"document.title='broken'\">"
 def project(tmp_path_factory):
     """Rows under other column names, and a checklist."""
     folder = tmp_path_factory.mktemp("project")
-    write_jsonl(
+    write(
         folder / "rows.jsonl",
         [{"ask": EVIL, "answer": f"{POCKET_RESPONSES[n % 10]} {n}", "rubric": POCKET_QUESTIONS} for n in range(ROWS)],
     )
@@ -37,24 +38,14 @@ def alike(one, other) -> bool:
     return one == other
 
 
-def click(page, selector):
-    page.driver.find_element("css selector", selector).click()
-
-
-def pick(page, selector, value):
-    script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change', {bubbles: true}))"
-    page.js(script, page.driver.find_element("css selector", selector), value)
-
-
 def test_a_job_from_the_dry_run_to_the_figures_of_the_command(page, project, tmp_path):
-    page.driver.get(f"{page.base}/batch?file=rows.jsonl")
-    page.wait("document.querySelector('.preview table') !== null")
+    page.go("/batch?file=rows.jsonl", ".preview table")
     for key, column in (("target", "answer"), ("input", "ask"), ("checklist", "rubric")):
-        pick(page, f"[name=key-{key}]", column)
-    click(page, "[name=forecast]")
-    page.wait("document.querySelector('.counted') !== null")
-    assert f"{ROWS * len(POCKET_QUESTIONS):,}" in page.js("return document.querySelector('.counted').textContent")
-    click(page, "[name=start]")
+        page.pick(f"[name=key-{key}]", column)
+    page.click("[name=forecast]")
+    page.has(".counted")
+    assert f"{ROWS * len(POCKET_QUESTIONS):,}" in page.text(".counted")
+    page.click("[name=start]")
     state = "document.querySelector('.job')?.dataset.state"
     page.wait(f"document.querySelector('.job [name=pause]') !== null || {state} === 'done'")
     page.js("document.querySelector('.job [name=pause]')?.click()")
@@ -69,37 +60,20 @@ def test_a_job_from_the_dry_run_to_the_figures_of_the_command(page, project, tmp
     paths = project / "scored" / "rows.jsonl", tmp_path / "cli.jsonl"
     made, told = ([json.loads(line) for line in path.read_text().splitlines()] for path in paths)
     assert alike(made, told)  # a pause makes other chunks, so other roundings
-    click(page, ".job a.button")
-    page.wait("document.querySelector('.tiles .fact') !== null")
+    page.click(".job a.button")
+    page.has(".tiles .fact")
 
 
 def test_a_file_is_uploaded_and_a_bad_one_is_refused_with_a_sentence(page, tmp_path):
-    page.driver.get(f"{page.base}/batch")
-    page.wait("document.querySelector('[name=upload]') !== null")
-    write_jsonl(tmp_path / "sent.jsonl", [{"target": EVIL}])
-    page.driver.find_element("css selector", "[name=upload]").send_keys(str(tmp_path / "sent.jsonl"))
+    page.go("/batch", "[name=upload]")
+    write(tmp_path / "sent.jsonl", [{"target": EVIL}])
+    page.find("[name=upload]").send_keys(str(tmp_path / "sent.jsonl"))
     page.wait("document.querySelector('[name=file]').value === 'uploads/sent.jsonl'")
     page.wait("document.querySelector('.preview table')?.textContent.includes('<img src=x')")
     (tmp_path / "bad.jsonl").write_text("{\n")
-    page.driver.find_element("css selector", "[name=upload]").send_keys(str(tmp_path / "bad.jsonl"))
+    page.find("[name=upload]").send_keys(str(tmp_path / "bad.jsonl"))
     page.wait("document.querySelector('[role=alert]')?.textContent.startsWith('bad.jsonl, line 1')")
-    assert all("400" in message for message in browser.errors(page.driver))
-
-
-def test_a_checklist_is_written_checked_and_saved(page, project):
-    page.driver.get(f"{page.base}/library")
-    page.wait("document.querySelector('[name=new-checklists]') !== null")
-    click(page, "[name=new-checklists]")
-    page.wait("document.querySelector('.told')?.textContent.startsWith('Valid: 1 item')")
-    fill(page, "[name=text]", '{"items": [{"question": "Is it red?", "wieght": 2}]}')
-    page.wait("document.querySelector('.told [role=alert]') !== null")
-    assert "wieght" in page.js("return document.querySelector('.told').textContent")
-    assert page.js("return document.querySelector('[name=save]').disabled")
-    fill(page, "[name=text]", '{"items": [{"question": "Is it red?", "weight": 2}]}')
-    page.wait("!document.querySelector('[name=save]').disabled")
-    click(page, "[name=save]")
-    page.wait("document.querySelector('.shelf button.link')?.textContent === 'mine.json'")
-    assert json.loads((project / "checklists" / "mine.json").read_text())["items"][0]["weight"] == 2
+    assert page.refused()
 
 
 def test_another_checklist_is_replaced_only_after_a_question(page, project):
@@ -108,21 +82,20 @@ def test_another_checklist_is_replaced_only_after_a_question(page, project):
     path.write_text('{"items": [{"question": "Is it kind?"}]}')
     (path.parent / "mine.json").write_text('{"items": [{"question": "Is it mine?"}]}')
     before = path.read_text()
-    page.driver.get(f"{page.base}/judge?checklist=checklists/mine.json")
-    page.wait("document.querySelector('[name=checklist-name]') !== null")
+    page.go("/judge?checklist=checklists/mine.json", "[name=checklist-name]")
     label = "document.querySelector('[name=save]').textContent"
     for typed in ("kind", "kinder", "kind"):  # a question about one name does not count after another was typed
-        fill(page, "[name=checklist-name]", typed)
+        page.fill("[name=checklist-name]", typed)
         assert page.js(f"return {label}") == "Save checklist"
         if typed == "kind":
-            click(page, "[name=save]")
+            page.click("[name=save]")
             page.wait(f"{label} === 'Replace checklists/kind.json'")
             assert path.read_text() == before
-    click(page, "[name=save]")
+    page.click("[name=save]")
     page.wait(f"{label} === 'Save checklist'")
     page.wait("document.querySelector('#view').textContent.includes('checklists/kind.json is saved')")
     assert [item["question"] for item in json.loads(path.read_text())] == ["Is it mine?"]
-    assert all("400" in message for message in browser.errors(page.driver))
+    assert page.refused()
 
 
 def test_each_change_of_improve_is_accepted_or_refused(page, project):
@@ -130,52 +103,41 @@ def test_each_change_of_improve_is_accepted_or_refused(page, project):
     steps = json.loads((project / "improved" / "steps.json").read_text())
     page.driver.get(f"{page.base}/")
     page.wait("document.querySelector('a[href=\"/improve?file=improved%2Fsteps.json\"]') !== null")
-    page.driver.get(f"{page.base}/improve?file=improved/steps.json")
-    page.wait("document.querySelector('[name=step-0]') !== null")
+    page.go("/improve?file=improved/steps.json", "[name=step-0]")
     questions = "return [...document.querySelectorAll('section ol li')].map((one) => one.textContent)"
     kept = page.js(questions)
     assert [step["kind"] for step in steps["steps"] if step["kept"]][:1] == ["turn"]
     assert len(kept) == len(steps["checklist"]) and any(one.startswith("Is it new? weight -") for one in kept)
-    assert "as tested" in page.js("return document.querySelector('#view').textContent")
+    assert "as tested" in page.text("#view")
     assert browser.violations(page.driver) == []
     for place, step in enumerate(steps["steps"]):
         if step["kept"]:
-            click(page, f"[name=step-{place}]")
+            page.click(f"[name=step-{place}]")
     assert page.js(questions) == [one["question"] for one in steps["before"]]
-    assert "This selection was not tested" in page.js("return document.querySelector('#view').textContent")
-    click(page, "[name=step-0]")
-    click(page, "[name=save]")
+    assert "This selection was not tested" in page.text("#view")
+    page.click("[name=step-0]")
+    page.click("[name=save]")
     page.wait("document.querySelector('[role=status]')?.textContent.startsWith('Saved')")
     saved = json.loads((project / "checklists" / "steps-accepted.json").read_text())["items"]
     assert {item["question"]: item.get("weight", 1) for item in saved}["Is it new?"] == -1
-    click(page, "[name=save]")  # a file is never overwritten
+    page.click("[name=save]")  # a file is never overwritten
     page.wait("document.querySelector('[role=alert]')?.textContent.includes('exists')")
-    assert all("400" in message for message in browser.errors(page.driver))
+    assert page.refused()
 
 
 def test_a_training_is_followed_while_it_writes(page, project):
     def lines(step):
-        rows = [
-            {
-                "step": step,
-                "prompt": row["prompt"],
-                "completion": row["target"],
-                "reward": 0.5,
-                "score": row["checklist_score"],
-            }
-            for row in scored_rows()
-        ]
-        return "".join(json.dumps(row) + "\n" for row in rows)
+        return "".join(json.dumps(row | {"reward": 0.5}) + "\n" for row in logged(step))
 
     log = project / "rewards.jsonl"
     log.write_text(lines(0) + lines(1))
     page.driver.set_page_load_timeout(HANG)
     page.driver.get(f"{page.base}/live")
     page.wait("document.querySelector('[role=status]')?.textContent.startsWith('10 completions, step 1')")
-    assert "<script>" in page.js("return document.querySelector('.live').textContent")
+    assert "<script>" in page.text(".live")
     page.js("document.querySelector('.live details').open = true; scrollTo(0, 300)")
     page.js("document.querySelector('.live summary').focus()")
-    page.wait("document.querySelector('.live details table') !== null")
+    page.has(".live details table")
     scrolled = page.js("return scrollY")
     layout.watch(page.driver)
     with log.open("a") as file:
@@ -183,7 +145,7 @@ def test_a_training_is_followed_while_it_writes(page, project):
     page.wait("document.querySelector('[role=status]')?.textContent.startsWith('15 completions, step 2')")
     assert layout.shifted(page.driver) < layout.LIMIT
     assert page.js("return [document.querySelector('.live details').open, scrollY]") == [True, scrolled]
-    assert "<script>" in page.js("return document.querySelector('.live').textContent")
+    assert "<script>" in page.text(".live")
 
 
 def test_names_of_files_errors_and_answers_with_html_are_shown_as_text(page, project):
@@ -197,31 +159,26 @@ def test_names_of_files_errors_and_answers_with_html_are_shown_as_text(page, pro
         ("live", "[role=alert]"),
     ):
         page.driver.get(f"{page.base}/{view}?{query}")
-        page.wait(f"document.querySelector('{ready}') !== null")
-    page.driver.get(f"{page.base}/judge")
-    page.wait("document.querySelector('[name=score]') !== null")
+        page.has(ready)
+    page.go("/judge", "[name=score]")
     for checklist, ready in (([EVIL], ".score .num"), ([{"question": EVIL, "check": {"type": EVIL}}], "[role=alert]")):
         page.js("document.querySelector('[name=json]').value = arguments[0]", json.dumps(checklist))
         page.js("document.querySelector('[name=apply]').click(); document.querySelector('[name=score]').click()")
-        page.wait(f"document.querySelector('{ready}') !== null")
-    assert "<img src=x onerror=" in page.js("return document.querySelector('[role=alert]').textContent")
-    assert page.js("return document.querySelectorAll('img, #view script').length") == 0
-    assert all("400" in message for message in browser.errors(page.driver))
+        page.has(ready)
+    assert "<img src=x onerror=" in page.text("[role=alert]")
+    assert page.count("img, #view script") == 0
+    assert page.refused()
 
 
 def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):
     """Rows of a second rank come after those of the first, so the open row changes its number."""
 
     def lines(step, rank):
+        scores = [row["score"] for row in logged(step)] * 8
+        texts = [f"text {rank} {n} of {step}" for n in range(40)]
         rows = [
-            {
-                "step": step,
-                "prompt": "Go.",
-                "completion": f"text {rank} {n} of {step}",
-                "reward": n / 40,
-                "score": score,
-            }
-            for n, score in enumerate([row["checklist_score"] for row in scored_rows()] * 8)
+            {"step": step, "prompt": "Go.", "completion": text, "reward": n / 40, "score": score}
+            for n, (text, score) in enumerate(zip(texts, scores, strict=True))
         ]
         return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -241,7 +198,7 @@ def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):
     )
     page.wait("document.querySelector('[role=status]').textContent === '40 of 80 rows'")
     page.js("document.querySelectorAll('.grid-row')[20].click()")
-    page.wait("document.querySelector('.panel .response') !== null")
+    page.has(".panel .response")
     seen = """
         const grid = document.querySelector('.grid'), search = document.querySelector('.filters input');
         return [search.value, search.selectionStart, document.activeElement === search, grid.scrollTop,
@@ -257,7 +214,7 @@ def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):
         search.setSelectionRange(3, 3);
         """
     )
-    before, row = page.js(seen), page.js("return document.querySelector('.panel h2').textContent")
+    before, row = page.js(seen), page.text(".panel h2")
     assert before[0] == "text 1" and before[2] and before[3] == 120 and before[6] == 40
     layout.watch(page.driver)
     with log.open("a") as file:
@@ -265,5 +222,5 @@ def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):
     page.wait("document.querySelector('[role=status]').textContent === '40 of 120 rows'")
     assert layout.shifted(page.driver) < layout.LIMIT
     assert page.js(seen) == before
-    assert page.js("return document.querySelector('.panel h2').textContent") != row  # its number, and in the address
+    assert page.text(".panel h2") != row  # its number, and in the address
     assert page.js("return location.hash") == f"#/0/matrix/{int(row.split()[1]) - 1 + 40}"

@@ -1,13 +1,14 @@
 """Images of rows in headless Chromium, before a judge that sees: thumbnails in Pairs, Compare and Annotate."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
+from tests.jsonl import read_jsonl
 from tests.ui import browser
-from tests.ui.app.conftest import opened, scored_rows, started, write_jsonl
+from tests.ui.app.conftest import AppPage, scored_rows, started
 from tests.ui.app.judgeserver import JudgeServer
+from tests.ui.files import write
 
 pillow = pytest.importorskip("PIL.Image")
 
@@ -34,11 +35,11 @@ def project(tmp_path_factory):
     (folder / "broken.png").write_bytes(b"not an image")
     rows = [{"prompt": f"What is {number}?", "images": images} for number, images in enumerate(IMAGES)]
     pair = {"chosen": "It is red.", "rejected": "It is not red.", "score_chosen": 1.0, "score_rejected": 0.0}
-    write_jsonl(folder / "pairs.jsonl", [row | pair for row in rows])
+    write(folder / "pairs.jsonl", [row | pair for row in rows])
     texts = {"candidates": ["A red square.", "A blue one."], "checklist": ITEMS}
-    write_jsonl(folder / "candidates.jsonl", [row | texts for row in rows])
-    write_jsonl(folder / "rows.jsonl", [row | {"target": "It is red.", "checklist": ITEMS} for row in rows])
-    write_jsonl(folder / "scored.jsonl", [row | {"image": "red.png"} for row in scored_rows()])
+    write(folder / "candidates.jsonl", [row | texts for row in rows])
+    write(folder / "rows.jsonl", [row | {"target": "It is red.", "checklist": ITEMS} for row in rows])
+    write(folder / "scored.jsonl", [row | {"image": "red.png"} for row in scored_rows()])
     return folder
 
 
@@ -56,8 +57,8 @@ def url(project, judge):
 
 
 @pytest.fixture(scope="module")
-def page(url, chromium) -> SimpleNamespace:
-    return opened(chromium, url, "#view table")
+def page(url, chromium) -> AppPage:
+    return AppPage(chromium, url, "#view table")
 
 
 def shown(page, within="main") -> list[str]:
@@ -93,8 +94,7 @@ def test_pairs_show_the_images_of_a_prompt_once(page):
 
 
 def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judge):
-    page.driver.get(page.base)
-    page.wait("document.querySelector('.files a') !== null")
+    page.go("/", ".files a")
     page.driver.find_element("xpath", "//a[@aria-label='Compare: candidates.jsonl']").click()
     for place, expected in enumerate(SHOWN, start=1):
         page.wait(f"document.querySelector('[name=input]')?.value.endsWith('What is {place - 1}?')")
@@ -104,10 +104,8 @@ def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judg
     page.wait("document.querySelector('[name=input]').value === '[image]What is 0?'")
     assert _answers(page) == ["yes passes", "yes passes"]
     assert all("<image red>What is 0?" in text for text in list(judge.answered)[-2:])
-    page.driver.find_element("css selector", "[name=input]").send_keys(
-        "\ue011", *["\ue017"] * len("[image]")
-    )  # Home, Del
-    page.wait("document.querySelector('#chip [data-state=stale]') !== null")
+    page.find("[name=input]").send_keys("\ue011", *["\ue017"] * len("[image]"))  # Home, Del
+    page.has("#chip [data-state=stale]")
     assert shown(page) == [], "the judge would see the text alone"
     _row(page, 6)
     page.wait("document.querySelector('[name=input]').value === '[image]What is 5?'")
@@ -115,14 +113,13 @@ def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judg
     _row(page, 3)
     page.wait("document.querySelector('[name=input]').value.endsWith('What is 2?')")
     answered = judge.answered.total()
-    page.driver.find_element("css selector", "[name=score]").click()
-    page.wait("document.querySelectorAll('.side [role=alert]').length === 2")
-    told = page.js("return document.querySelector('.side [role=alert]').textContent")
+    page.click("[name=score]")
+    page.has(".side [role=alert]", 2)
+    told = page.text(".side [role=alert]")
     assert "candidates.jsonl, line 3" in told and "broken.png" in told and judge.answered.total() == answered
     browser.errors(page.driver)  # the browser notes each request that was refused
-    page.driver.get(f"{page.base}/compare")
-    page.wait("document.querySelector('[name=score]') !== null")
-    assert shown(page) == [] and page.js("return document.querySelector('[name=input]').value") == "", "no draft"
+    page.go("/compare", "[name=score]")
+    assert shown(page) == [] and page.value("[name=input]") == "", "no draft"
     assert no_other_host(page)
 
 
@@ -135,8 +132,8 @@ def test_a_row_of_a_report_keeps_its_images_in_judge_and_compare(page, judge):
         page.driver.find_element("xpath", f"//button[.='{button}']").click()
         page.wait("document.querySelector('[name=score]') !== null && document.querySelector('.images img')?.complete")
         check(shown(page), ["image 1"])
-        page.driver.find_element("css selector", "[name=score]").click()
-        page.wait("document.querySelector('#chip [data-state=current]') !== null")
+        page.click("[name=score]")
+        page.has("#chip [data-state=current]")
         found = page.js("return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)", answers)
         assert len(found) > 1 and {one.split()[0] for one in found} == {"yes"}
         assert "<image red>Name a colour." in list(judge.answered)[-1]
@@ -152,7 +149,7 @@ def test_annotate_shows_what_is_judged(page, project):
         page.wait("[...document.querySelectorAll('.images img')].every((one) => one.complete)")
         check(shown(page, ".text"), SHOWN[place])
         seen.add(place)
-        page.driver.find_element("css selector", "body").send_keys("y")
+        page.find("body").send_keys("y")
         last = len(seen) == len(IMAGES)
         page.wait(
             "document.querySelector('.progress-line strong') !== null"
@@ -161,22 +158,21 @@ def test_annotate_shows_what_is_judged(page, project):
         )
     page.wait("document.querySelector('.saved').textContent === 'saved'")
     assert no_other_host(page)
-    page.driver.find_element("xpath", "//button[text()='Export labels']").click()
-    page.wait("document.querySelector('.code pre') !== null")
-    commands = page.js("return document.querySelector('.code pre').textContent")
+    page.press("Export labels")
+    page.has(".code pre")
+    commands = page.text(".code pre")
     assert "agree scored.jsonl" in commands and not any(word in commands for word in ("distill", "examples"))
-    rows = [json.loads(line) for line in (project / "labels" / "rows.jsonl").read_text().splitlines()]
+    rows = read_jsonl(project / "labels" / "rows.jsonl")
     assert [len(row.get("images", [])) for row in rows] == list(map(len, IMAGES))
 
 
 @pytest.mark.parametrize("path", READY)
 def test_images_fit_a_phone_in_both_colours(page, path):
     page.driver.get("about:blank")
-    page.driver.get(page.base + path)
-    page.wait(f"document.querySelector({json.dumps(READY[path])}) !== null")
+    page.go(path, READY[path])
     if path.startswith("/compare"):
         _row(page, 4)
-        page.wait("document.querySelectorAll('.images img').length === 16")
+        page.has(".images img", 16)
     assert browser.problems(page.driver) == {}
     browser.resize(page.driver, 390)
     browser.scheme(page.driver, True)
@@ -184,7 +180,6 @@ def test_images_fit_a_phone_in_both_colours(page, path):
         "Math.max(...[...document.querySelectorAll('.images > *')].map((one) => one.getBoundingClientRect().right))"
     )
     assert page.js(f"return {widest}") <= 390
-    assert page.js("return document.documentElement.scrollWidth") <= 390
     browser.resize(page.driver, 1280)
     browser.scheme(page.driver, False)
 
@@ -197,6 +192,6 @@ def _row(page, number: int) -> None:
 
 
 def _answers(page) -> list[str]:
-    page.driver.find_element("css selector", "[name=score]").click()
-    page.wait("document.querySelector('#chip [data-state=current]') !== null")
-    return page.js("return [...document.querySelectorAll('.compared-items .pill')].map((one) => one.textContent)")
+    page.click("[name=score]")
+    page.has("#chip [data-state=current]")
+    return page.texts(".compared-items .pill")

@@ -4,24 +4,16 @@ import json
 
 import pytest
 
-pytest.importorskip("fastapi")
-from fastapi.testclient import TestClient
-
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine
 from checklist_rewards.checks import CHECKS
 from checklist_rewards.generators import DeductiveGenerator
-from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.ui.app import build_ui
-from checklist_rewards.ui.guard import HEADER
-from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
 from tests.generators import test_deductive as deductive
 from tests.generators import test_inductive as inductive
 from tests.generators import test_interactive as interactive
 from tests.generators.fakes import Replies
-from tests.ui.app.conftest import HOST, TOKEN, colours
+from tests.ui.app.conftest import colours, judging_of
 
 DIMENSIONS = {
     "dimensions": [{"name": "colour", "definition": "It has a colour.", "seed_questions": ["Is it red?"]}],
@@ -33,13 +25,9 @@ def writer():
     return Replies(deductive.usual)
 
 
-IMAGE_FILE = json.dumps([{"role": "user", "content": [{"type": "image", "path": "/tmp/a.png"}]}])
-
-
 @pytest.fixture
 def judging(folder, writer):
-    engine = Engine("fake", FakeBackend(colours))
-    return Judging(Project.at(folder), PipelineConfig(), {}, engine, Engine("writer", writer))
+    return judging_of(folder, FakeBackend(colours), Engine("writer", writer))
 
 
 def ok(client, path, **body):
@@ -105,9 +93,6 @@ def test_a_stage_that_is_stopped_ends_at_its_next_reply(client, writer):
     assert refused(client, "stage", **body, run="one") == "the stage was cancelled; the replies so far are stored."
     assert counts == [{"done": 0, "total": 1}]
     assert client.get("/api/build/progress?run=one").json() == {}
-    assert refused(client, "stage", **body, writer="org/any").startswith(
-        "'org/any' is not a writer that the page offers"
-    )
 
 
 def test_the_next_stage_uses_the_edited_output(client, writer):
@@ -131,35 +116,42 @@ def test_a_stage_that_fails_is_one_sentence(client, writer):
     )
 
 
+IMAGE_FILE = json.dumps([{"role": "user", "content": [{"type": "image", "path": "/tmp/a.png"}]}])
+CHECKEVAL = {"pipeline": "checkeval"}
+SELECT = {"refiner": "selector", "checklist": ["Is it?"]}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "sentence"),
     [
         ("plan", {}, "pipeline must be the name of a pipeline"),
         ("plan", {"pipeline": "tick"}, "'tick' has no stages"),
-        ("plan", {"pipeline": "checkeval", "settings": {"model": "org/other"}}, "'model' is not a setting"),
-        ("plan", {"pipeline": "checkeval", "settings": {"prompts": {"seed": "/etc/passwd"}}}, "is not a setting"),
-        ("plan", {"pipeline": "checkeval", "settings": {"seeds": 0}}, "seeds=0 is not allowed"),
-        ("stage", {"pipeline": "checkeval", "stage": "seed", "source": {}}, "Dimensions: dimensions is missing"),
-        ("stage", {"pipeline": "checkeval", "stage": "best", "source": DIMENSIONS}, "stage='best' is not known"),
-        ("refine", {"refiner": "best", "checklist": ["Is it?"]}, "unknown refiner 'best'"),
-        ("refine", {"refiner": "selector", "checklist": []}, "the checklist is empty"),
-        ("refine", {"refiner": "selector", "checklist": ["Is it?"], "settings": {"embedder": "x"}}, "not a setting"),
-        ("refine", {"refiner": "selector", "checklist": ["Is it?"], "settings": {"alpha": 2}}, "alpha=2"),
-        ("refine", {"refiner": "check_admission", "checklist": ["Is it?"], "settings": {"allow_code": True}}, "not a"),
-        ("refine", {"refiner": "unit_tester", "checklist": ["Is it?"]}, "needs samples"),
-        ("preview", {"checklist": ["Is it?"], "samples": [{}]}, "sample 1 must have a text as 'target'"),
-        ("preview", {"checklist": ["Is it?"], "samples": [{"target": "x", "answers": [3]}]}, "answers must be items"),
-        (
-            "preview",
-            {"checklist": ["Is it?"], "samples": [{"target": "x", "input": IMAGE_FILE}]},
-            "must be a data URL",
-        ),
+        ("plan", {**CHECKEVAL, "settings": {"model": "org/other"}}, "'model' is not a setting"),
+        ("plan", {**CHECKEVAL, "settings": {"prompts": {"seed": "/etc/passwd"}}}, "is not a setting"),
+        ("plan", {**CHECKEVAL, "settings": {"seeds": 0}}, "seeds=0 is not allowed"),
+        ("stage", {**CHECKEVAL, "stage": "seed", "source": {}}, "Dimensions: dimensions is missing"),
+        ("stage", {**CHECKEVAL, "stage": "best", "source": DIMENSIONS}, "stage='best' is not known"),
+        ("stage", {**CHECKEVAL, "stage": "seed", "source": DIMENSIONS, "writer": "org/any"}, "is not a writer that"),
+        ("refine", {**SELECT, "refiner": "best"}, "unknown refiner 'best'"),
+        ("refine", {**SELECT, "checklist": []}, "the checklist is empty"),
+        ("refine", {**SELECT, "settings": {"embedder": "x"}}, "not a setting"),
+        ("refine", {**SELECT, "settings": {"alpha": 2}}, "alpha=2"),
+        ("refine", {**SELECT, "refiner": "check_admission", "settings": {"allow_code": True}}, "not a"),
+        ("refine", {**SELECT, "refiner": "unit_tester"}, "needs samples"),
+        ("preview", {"samples": [{}]}, "sample 1 must have a text as 'target'"),
+        ("preview", {"samples": [{"target": "x", "answers": [3]}]}, "answers must be items"),
+        ("preview", {"samples": [{"target": "x", "input": IMAGE_FILE}]}, "must be a data URL"),
         ("preview", {"checklist": [{"question": "Is it?", "weight": 0}]}, "every weight is 0"),
         ("preview", {"checklist": [{"question": "Is it?", "check": {"type": "words"}}]}, "'at_least'"),
+        (
+            "preview",
+            {"checklist": [{"question": "Does it run?", "check": {"type": "code"}}], "samples": [{"target": "1"}]},
+            "--allow-code",
+        ),
     ],
 )
 def test_what_cannot_be_built_is_one_sentence(client, writer, path, body, sentence):
-    assert sentence in refused(client, path, **body)
+    assert sentence in refused(client, path, **({"checklist": ["Is it?"]} if path == "preview" else {}) | body)
     assert writer.sampled == []
 
 
@@ -212,29 +204,27 @@ def read(client, checklist, target):
     return [json.loads(line) for line in answer.text.splitlines()][-1]["score"]
 
 
-def test_weights_change_the_score_without_a_read(client, judging):
-    checklist = ["Is it red?", "Is it blue?"]
-    score = read(client, checklist, "a red thing")
+def test_weights_change_the_score_without_a_read_and_an_item_with_another_text_is_not_read_yet(client, judging):
+    score = read(client, ["Is it red?", "Is it blue?"], "a red thing")
     backend = judging.judge.backend
     asked = len(backend.asked)
-    sample = {"target": "a red thing", "answers": score["items"]}
+
+    def preview(*checklist):
+        sample = {"target": "a red thing", "answers": score["items"]}
+        [found] = ok(client, "preview", checklist=checklist, samples=[sample])["scores"]
+        return found
+
     heavier = [{"question": "Is it red?", "weight": 3}, "Is it blue?", CHECKED]
-    [found] = ok(client, "preview", checklist=heavier, samples=[sample])["scores"]
+    found = preview(*heavier)
     assert len(backend.asked) == asked
     expected = ChecklistScorer(backend=FakeBackend(colours), store=False).score(heavier, "a red thing")
     assert found["primary_score"] == expected.primary_score != score["primary_score"]
     assert [line["answer"] for line in found["items"]] == ["yes", "no", "no"]
-
-
-def test_an_item_with_another_text_is_not_read_yet(client):
-    score = read(client, ["Is it red?", "Is it blue?"], "a red thing")
-    sample = {"target": "a red thing", "answers": score["items"]}
-    [found] = ok(client, "preview", checklist=["Is it red?", "Is it green?"], samples=[sample])["scores"]
+    found = preview("Is it red?", "Is it green?")
     assert [line["unanswered"] for line in found["items"]] == [None, "not_read"]
     assert (found["lower"], found["upper"]) == (0.45, 0.95)
     named = {"id": Checklist.parse(["Is it red?"]).items[0].id, "question": "Is it green?"}
-    [found] = ok(client, "preview", checklist=[named], samples=[sample])["scores"]
-    assert found["items"][0]["unanswered"] == "not_read"
+    assert preview(named)["items"][0]["unanswered"] == "not_read"
 
 
 def test_a_sample_without_an_answer_is_scored_without_a_read(client, judging):
@@ -252,30 +242,18 @@ def test_a_sample_without_an_answer_is_scored_without_a_read(client, judging):
     assert len(judging.judge.backend.asked) == asked
 
 
-def test_code_runs_only_where_the_app_allows_it(client):
-    program = {"question": "Does it run?", "check": {"type": "code"}}
-    sentence = refused(client, "preview", checklist=[program], samples=[{"target": "1"}])
-    assert "--allow-code" in sentence
-
-
 def test_a_pipeline_of_the_project_with_stages_is_listed(client, folder):
     (folder / "pipelines").mkdir()
     (folder / "pipelines" / "mine.yaml").write_text("name: mine\ngenerator: {kind: deductive, max_tokens: 77}\n")
     (folder / "pipelines" / "broken.yaml").write_text("generator: {kind: none}\n")
     names = [one["name"] for one in client.get("/api/build").json()["pipelines"]]
     assert names[-1] == "pipelines/mine.yaml"
-    assert ok(client, "plan", pipeline="pipelines/mine.yaml", settings={"filtering": True})["stages"][-1] == (
-        "deduplicate"
-    )
+    stages = list(DeductiveGenerator("pocket", filtering=True, store=False).order)
+    for pipeline in ("checkeval", "pipelines/mine.yaml"):
+        assert ok(client, "plan", pipeline=pipeline, settings={"filtering": True})["stages"] == stages
 
 
-def test_the_stages_are_those_of_the_generator(client):
-    whole = DeductiveGenerator("pocket", filtering=True, store=False)
-    assert ok(client, "plan", pipeline="checkeval", settings={"filtering": True})["stages"] == list(whole.order)
-
-
-def test_what_a_model_wrote_is_data(judging, writer):
+def test_what_a_model_wrote_is_data(client, writer):
     writer.reply = lambda text, sampling: deductive.questions("<script>alert(1)</script> Is it?")
-    with TestClient(build_ui(judging, TOKEN), base_url=HOST, headers={HEADER: TOKEN}) as client:
-        draft = ok(client, "stage", pipeline="checkeval", source=deductive.SOURCE.model_dump(), stage="seed")["draft"]
+    draft = ok(client, "stage", pipeline="checkeval", source=deductive.SOURCE.model_dump(), stage="seed")["draft"]
     assert draft["pools"][0]["seeds"] == ["<script>alert(1)</script> Is it?"]

@@ -25,26 +25,27 @@ from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui.code import engine_arguments, loop_commands, public_address, snippets, without_secrets
 from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
-from tests.ui.app.conftest import QUESTIONS, TEXTS, colours, write_jsonl
+from tests.jsonl import read_jsonl
+from tests.ui.app.conftest import QUESTIONS, TEXTS, colours, error_of, judging_of
 from tests.ui.app.judgeserver import JudgeServer
-from tests.ui.files import page_data
+from tests.ui.files import page_data, write
 
 BODY = {"input": "Name a colour.", "target": "a red thing", "checklist": QUESTIONS}
+FAKE = ChecklistScorer(backend=FakeBackend(colours, identity="fake"), store=False)
 
 
 def events(client, body):
     answer = client.post("/api/judge", json=body)
     assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    assert answer.headers["x-content-type-options"] == "nosniff"  # a script of a model is data
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
 def test_the_answers_come_first_and_then_the_score_of_the_scorer(client):
     start, *items, last = events(client, BODY)
-    expected = ChecklistScorer(backend=FakeBackend(colours, identity="fake"), store=False).score(
-        QUESTIONS, "a red thing", "Name a colour."
-    )
+    expected = FAKE.score(QUESTIONS, BODY["target"], BODY["input"])
     assert start == {"event": "start", "items": 2}
     score = Score.model_validate(last["score"])
     assert [item["item"]["answer"] for item in items] == ["yes", "no"]
@@ -52,52 +53,44 @@ def test_the_answers_come_first_and_then_the_score_of_the_scorer(client):
     assert [line.probabilities for line in score.items] == [line.probabilities for line in expected.items]
 
 
-def test_an_edited_item_alone_is_read_again(folder, tmp_path):
-    backend = FakeBackend(colours)
-    engine = Engine("fake", backend)
-    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine, Store(tmp_path / "store.sqlite"))
+def test_an_edited_item_alone_is_read_again_and_a_judge_that_breaks_is_unanswered(folder, tmp_path):
+    backend = FakeBackend(colours, fails=lambda prefix, tail: "purple" in tail)
+    judging = judging_of(folder, backend, store=Store(tmp_path / "store.sqlite"))
     assert list(judging.score(BODY))[-1]["event"] == "score" and len(backend.asked) == 2
     assert list(judging.score({**BODY, "checklist": [*QUESTIONS[:1], "Is it green?"]}))[-1]["event"] == "score"
     assert len(backend.asked) == 3 and "green" in backend.asked[-1][1]
+    *_, last = judging.score({**BODY, "checklist": ["Is it purple?"]})
+    assert last["score"]["primary_score"] is None
+    assert last["score"]["items"][0]["unanswered"].startswith("backend_error")
 
 
-def test_a_served_judge_answers_one_by_one_with_the_same_score(folder, monkeypatch):
-    engine = Engine("fake", FakeBackend(colours))
-    checklist = [
-        *QUESTIONS,
-        {"question": "Is it red? (not counted)", "weight": 0},
-        {"question": "Is it (red?)", "required": True},
-    ]
-    for config in (PipelineConfig(), PipelineConfig.parse({"scorer": {"metric": "pass", "threshold": 0.95}})):
-        judging = Judging(Project.at(folder), config, {}, engine, engine)
-        *_, at_once = judging.score({**BODY, "checklist": checklist})
-        monkeypatch.setattr(Judging, "served", True)
-        _, *items, one_by_one = judging.score({**BODY, "checklist": checklist})
-        monkeypatch.undo()
-        assert sorted(item["index"] for item in items) == [0, 1, 2, 3]
-        assert one_by_one["score"] == at_once["score"]
-        assert {item["index"]: item["item"] for item in items} == dict(enumerate(at_once["score"]["items"]))
+@pytest.mark.parametrize("scorer", [{}, {"metric": "pass", "threshold": 0.95}], ids=str)
+def test_a_served_judge_answers_one_by_one_with_the_same_score(folder, monkeypatch, scorer):
+    more = [{"question": "Is it red? (not counted)", "weight": 0}, {"question": "Is it (red?)", "required": True}]
+    body = {**BODY, "checklist": [*QUESTIONS, *more]}
+    judging = judging_of(folder, FakeBackend(colours), config={"scorer": scorer})
+    *_, at_once = judging.score(body)
+    monkeypatch.setattr(Judging, "served", True)
+    _, *items, one_by_one = judging.score(body)
+    assert sorted(item["index"] for item in items) == [0, 1, 2, 3]
+    assert one_by_one["score"] == at_once["score"]
+    assert {item["index"]: item["item"] for item in items} == dict(enumerate(at_once["score"]["items"]))
 
 
 @pytest.mark.parametrize("served", [False, True])
 @pytest.mark.parametrize(("target", "state"), [("", "empty"), ("<think>a red", "cut_in_thought")])
 def test_a_response_without_an_answer_is_not_judged(folder, monkeypatch, served, target, state):
     backend = FakeBackend(colours)
-    engine = Engine("fake", backend)
-    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    judging = judging_of(folder, backend)
     monkeypatch.setattr(Judging, "served", served)
-    *_, last = judging.score({**BODY, "target": target})
-    assert (last["score"]["primary_score"], last["score"]["state"], backend.asked) == (0.0, state, [])
-    *_, last = judging.score({**BODY, "target": target, "settings": {"no_answer": "unscored"}})
-    assert (last["score"]["primary_score"], last["score"]["state"], backend.asked) == (None, state, [])
-    *_, last = judging.score({**BODY, "target": target, "settings": {"no_answer": "judge"}})
-    assert (last["score"]["answered"], last["score"]["state"], len(backend.asked)) == (2, state, 2)
+    for no_answer, value, answered in ((None, 0.0, 0), ("unscored", None, 0), ("judge", 1.0, 2)):
+        *_, last = judging.score({**BODY, "target": target, "settings": {"no_answer": no_answer} if no_answer else {}})
+        score = last["score"]
+        assert (score["state"], score["answered"], len(backend.asked)) == (state, answered, answered)
+        assert answered or score["primary_score"] == value
 
 
-def test_a_persons_own_text_is_not_cut(folder):
-    backend = FakeBackend(colours)
-    engine = Engine("fake", backend)
-    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+def test_a_persons_own_text_is_not_cut(judging):
     texts = {"input": "Open with <think>.\n</think>\nName one.", "history": "user: <think>is</think> a tag"}
     sample = judging.sample({**BODY, **texts, "reference": "<think>red</think>Red", "target": "<think>no</think>red"})
     assert (sample.input, sample.history) == (texts["input"], texts["history"])
@@ -108,8 +101,7 @@ def test_the_answers_of_a_server_arrive_as_it_gives_them(folder):
     """From a server that answers three reads and holds the others until the first answer has arrived."""
     server = JudgeServer(most=3)
     checklist = [f"Is it {word} ({answer})?" for word in ("red", "blue", "fine", "short") for answer in ("yes", "no")]
-    engine = Engine("valid", "openai", server.url)
-    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    judging = judging_of(folder, Engine("valid", "openai", server.url))
     assert judging.served
     events = []
     for event in judging.score({**BODY, "checklist": checklist}):
@@ -142,89 +134,48 @@ def test_what_cannot_be_scored_is_one_event_with_a_sentence(client, change, sent
     assert event["event"] == "error" and sentence in event["message"]
 
 
-def test_a_judge_that_breaks_is_unanswered_and_never_a_score(folder):
-    engine = Engine("fake", FakeBackend(colours, fails=lambda prefix, tail: True))
-    *_, last = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine).score(BODY)
-    assert last["score"]["primary_score"] is None
-    assert last["score"]["items"][0]["unanswered"].startswith("backend_error")
-
-
-def test_a_script_of_a_model_is_data(client):
-    text = "</script><script>alert(1)</script>"
-    answer = client.post("/api/judge", json={**BODY, "checklist": [text], "target": text})
-    assert answer.headers["content-type"].startswith("application/x-ndjson")
-    assert answer.headers["x-content-type-options"] == "nosniff"
-
-
 def test_a_checklist_is_written_by_a_pipeline(client):
     found = client.post("/api/generate", json={"input": "Name a colour.", "settings": {"pipeline": "tick"}}).json()
     assert found["items"] == ["Is it red?", "Is it blue?", "Is it short?"]
-    refused = client.post("/api/generate", json={"input": " "})
-    assert refused.status_code == 400 and "blank" in refused.json()["error"]
-    corpus = client.post("/api/generate", json={"input": "x", "settings": {"pipeline": "checkeval"}})
-    assert "writes one checklist for many inputs" in corpus.json()["error"]
+    for body, sentence in (
+        ({"input": " "}, "blank"),
+        ({"input": "x", "settings": {"pipeline": "checkeval"}}, "writes one checklist for many inputs"),
+    ):
+        assert sentence in error_of(client.post("/api/generate", json=body))
 
 
-def test_no_key_reaches_the_page(folder, monkeypatch, client):
+def test_no_key_reaches_the_page(folder, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567890")
-    engine = Engine(
-        "org/judge", "openai", "http://me:hunter2@localhost:8000/v1?key=5", {"api_key": "sk-abc", "concurrency": 4}
-    )
-    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    address = "http://me:hunter2@localhost:8000/v1?key=5"
+    engine = Engine("org/judge", "openai", address, {"api_key": "sk-abc", "concurrency": 4})
+    judging = judging_of(folder, engine)
     sent = json.dumps([judging.choices(), snippets(judging.config, engine, judging.sample(BODY))])
     assert "hunter2" not in sent and "sk-" not in sent and "concurrency" in sent
-    assert public_address("http://me:hunter2@localhost:8000/v1?key=5") == "http://localhost:8000/v1"
+    assert public_address(address) == "http://localhost:8000/v1"
     assert without_secrets("bad key sk-1234567890 at http://a:b@c/", os.environ) == "bad key *** at http://c/"
 
 
-NOT_SECRET = [
-    *(
-        "tokenizer",
-        "tokenizer_mode",
-        "tokenizer_revision",
-        "skip_tokenizer_init",
-        "max_num_batched_tokens",
-        "max_tokens",
-    ),
-    *("eos_token", "pad_token", "keys_per_row", "keyed", "monkey", "headersize", "tokens", "secretary", "concurrency"),
-    *("max_batch_tokens", "dtype", "long_prefill_token_threshold", "kv_cache_dtype", "Authorizations"),
-    *("author", "keyboard", "stop_token_ids", "tokens_per_minute", "spec_tokens", "tokens_only"),
-]
-SECRET = [
-    *(
-        "api_key",
-        "key",
-        "apiKey",
-        "API_KEY",
-        "apikey",
-        "token",
-        "hf_token",
-        "access_token",
-        "use_auth_token",
-        "password",
-    ),
-    *(
-        "headers",
-        "default_headers",
-        "extra_headers",
-        "Authorization",
-        "proxy-authorization",
-        "client_secret",
-        "x-api-key",
-    ),
-    *("aws_secret_access_key", "credentials", "session_token"),
-    *("api_keys", "client_secrets", "headers_json", "api_key_2", "access_token_v2", "password1", "private_key_pem"),
-    *("auth", "bearer", "cookie", "passwd", "HFToken"),
-]
+NOT_SECRET = """
+    tokenizer tokenizer_mode tokenizer_revision skip_tokenizer_init max_num_batched_tokens max_tokens eos_token
+    pad_token keys_per_row keyed monkey headersize tokens secretary concurrency max_batch_tokens dtype
+    long_prefill_token_threshold kv_cache_dtype Authorizations author keyboard stop_token_ids tokens_per_minute
+    spec_tokens tokens_only
+""".split()
+SECRET = """
+    api_key key apiKey API_KEY apikey token hf_token access_token use_auth_token password headers default_headers
+    extra_headers Authorization proxy-authorization client_secret x-api-key aws_secret_access_key credentials
+    session_token api_keys client_secrets headers_json api_key_2 access_token_v2 password1 private_key_pem auth bearer
+    cookie passwd HFToken
+""".split()
 
 
-@pytest.mark.parametrize("name", NOT_SECRET + SECRET)
-def test_only_settings_whose_name_is_that_of_a_secret_are_left_out(name):
-    engine = Engine("org/judge", "vllm", settings={name: "value", "nested": {name: "value", "a": [{name: "value"}]}})
-    kept = {name: "value"} if name in NOT_SECRET else {}
-    nested = {**kept, "a": [kept]}
-    assert engine_arguments(engine)["engine_args"] == {**kept, "nested": nested}
-    assert engine_arguments(engine, public=False)["engine_args"] == dict(engine.settings)
+def test_only_settings_whose_name_is_that_of_a_secret_are_left_out():
+    for name in NOT_SECRET + SECRET:
+        settings = {name: "value", "nested": {name: "value", "a": [{name: "value"}]}}
+        engine = Engine("org/judge", "vllm", settings=settings)
+        kept = {name: "value"} if name in NOT_SECRET else {}
+        assert engine_arguments(engine)["engine_args"] == {**kept, "nested": {**kept, "a": [kept]}}
+        assert engine_arguments(engine, public=False)["engine_args"] == settings
 
 
 VALUES = st.recursive(
@@ -274,7 +225,6 @@ def test_the_exported_code_has_the_settings_that_were_exported(engine, backend, 
 
 
 SETTINGS = [
-    {},
     {"metric": "pass", "threshold": 0.3, "min_answered": 0.25, "abstention": "partial", "no_answer": "unscored"},
     {"scale": 5},
     {"pipeline": "rocketeval"},
@@ -299,7 +249,7 @@ def arguments_of(command: str) -> list[str]:
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_python_command_and_yaml_give_the_figures_of_the_page(folder, tmp_path, monkeypatch, settings):
     engine = Engine("pocket", "transformers")
-    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    judging = judging_of(folder, engine)
     body = {
         "input": "Write it's \"name\" \\ 'quoted'.\nTwice, in ünïcode.",
         "target": "<think>hm</think>Who's there?\nEND\n",
@@ -336,38 +286,32 @@ def test_the_judge_tells_its_health_and_what_the_probe_found(client):
 
 
 def test_a_writer_that_cannot_write_says_so_and_another_one_is_chosen(folder):
-    fake = Engine("fake", FakeBackend(colours))
-    served = Engine("judge", "remote", "http://127.0.0.1:9")
-    judging = Judging(Project.at(folder), PipelineConfig(), {}, fake, served)
+    judging = judging_of(folder, FakeBackend(colours), Engine("judge", "remote", "http://127.0.0.1:9"))
     assert "neither writes" in judging.choices()["cannot_write"]
     assert judging.choices()["writers"] == ["pocket", "english-writer", "smollm2"]
     with pytest.raises(SampleError, match="allowed: pocket, english-writer, smollm2"):
         judging.write({"input": "Write about tea.", "writer": "org/any"})
-    asked = "Write exactly two sentences about the rain."
-    assert judging.write({"input": asked, "writer": "pocket"}).items
+    assert judging.write({"input": "Write exactly two sentences about the rain.", "writer": "pocket"}).items
 
 
-def test_a_row_of_a_report_opens_in_judge_with_its_checklist(client):
-    row = client.get("/api/row", params={"file": "scored.jsonl", "id": "r2"}).json()
+def row_of(client, file, id):
+    return client.get("/api/row", params={"file": file, "id": id})
+
+
+def test_a_row_of_a_report_opens_in_judge_and_one_with_an_image_is_not_judged_without_it(client, folder):
+    row = row_of(client, "scored.jsonl", "r2").json()
     assert (row["input"], row["target"], row["checklist"]) == ("Name a colour.", TEXTS[1], QUESTIONS)
     assert row["settings"] == {} and row["scored"]["judges"] == ["pocket"] and not row["scored"]["same"]
-    missing = client.get("/api/row", params={"file": "scored.jsonl", "id": "r9"})
-    assert missing.status_code == 400 and "has no row 'r9'" in missing.json()["error"]
-
-
-def test_a_row_with_an_image_is_shown_but_not_judged_without_it(client, folder):
+    assert "has no row 'r9'" in error_of(row_of(client, "scored.jsonl", "r9"))
     pytest.importorskip("PIL.Image").new("RGB", (8, 8), "red").save(folder / "red.png")
-    rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
-    for row, image in zip(rows, ["red.png", "../red.png"], strict=False):
-        row["image"] = image
-    (folder / "seen.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    row = client.get("/api/row", params={"file": "seen.jsonl", "id": "r1"}).json()
+    first, second, *others = read_jsonl(folder / "scored.jsonl")
+    write(folder / "seen.jsonl", [first | {"image": "red.png"}, second | {"image": "../red.png"}, *others])
+    row = row_of(client, "seen.jsonl", "r1").json()
     assert row["input"] == "[image]Name a colour." and row["images"][0].startswith("data:image/jpeg;base64,")
-    outside = client.get("/api/row", params={"file": "seen.jsonl", "id": "r2"}).json()
-    assert "may not be read" in outside["images"][0]
+    assert "may not be read" in row_of(client, "seen.jsonl", "r2").json()["images"][0]
+    assert not {"images", "of"} & row_of(client, "seen.jsonl", "r4").json().keys()
     answer = client.post("/api/judge", json={name: row[name] for name in ("input", "target", "checklist")}).text
     assert "[image] stands for an image of a row" in answer and '"score"' not in answer
-    assert not {"images", "of"} & client.get("/api/row", params={"file": "seen.jsonl", "id": "r4"}).json().keys()
 
 
 def judged(client, body) -> str:
@@ -389,11 +333,10 @@ def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(cl
 
     parts = [{"type": "image"}, {"type": "text", "text": " or "}, {"type": "image"}, {"type": "text", "text": "?"}]
     rows = [{"prompt": "What?", "candidates": ["Red.", "Blue."], "image": name} for name in ("red.png", "blue.png")]
-    rows += [
-        {**rows[0], "prompt": [{"role": "user", "content": parts}], "image": None, "images": ["blue.png", "red.png"]}
-    ]
+    images = ["blue.png", "red.png"]
+    rows += [{**rows[0], "prompt": [{"role": "user", "content": parts}], "image": None, "images": images}]
     rows += [{**rows[0], "image": name} for name in ("gone.png", "../out.png")]
-    write_jsonl(folder / "seen.jsonl", rows)
+    write(folder / "seen.jsonl", rows)
     opened = [client.get("/api/candidates", params={"file": "seen.jsonl", "row": n}).json() for n in range(1, 6)]
     bodies = [{name: found[name] for name in ("input", "of")} for found in opened]
     assert [body["input"] for body in bodies[:3]] == ["[image]What?", "[image]What?", "[image] or [image]?"]
@@ -408,13 +351,8 @@ def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(cl
     assert "the response has [image] 1 times" in judged(client, {**bodies[0], "target": "[image] is red."})
     assert "seen.jsonl, line 4: '" in judged(client, bodies[3])
     assert "may not be read" in judged(client, bodies[4])
-    for of in (
-        {"file": "../x.jsonl", "row": 1},
-        {"file": "seen.jsonl", "row": 9},
-        {"file": "seen.jsonl", "row": [1]},
-        {},
-    ):
-        assert judged(client, {**bodies[0], "of": {**of, "text": "x"}}), "a sentence"
+    for file, number in (("../x.jsonl", 1), ("seen.jsonl", 9), ("seen.jsonl", [1]), (None, None)):
+        assert judged(client, {**bodies[0], "of": {"file": file, "row": number, "text": "x"}}).endswith(".")
     code = client.post("/api/code", json={**bodies[0], "target": "Red.", "checklist": QUESTIONS})
     assert "score its file in Batch" in code.json()["error"]
     generate, prompts = judging.writer.backend.generate, []
@@ -422,7 +360,7 @@ def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(cl
     assert client.post("/api/generate", json={**bodies[0], "settings": {"pipeline": "tick"}}).json()["items"]
     assert f"{image_of(folder / 'red.png').mark}What?" in prompts[0][0][-1]["content"]
     rows[0]["image"] = "blue.png"
-    write_jsonl(folder / "seen.jsonl", rows)
+    write(folder / "seen.jsonl", rows)
     assert "seen.jsonl, line 1 has changed since it was opened" in judged(client, bodies[0])
     assert judged(client, {**bodies[0], "input": "What?"}) == "no", "the text alone"
 
@@ -441,26 +379,20 @@ def test_a_request_reads_no_image_file(client, folder, path):
         assert "must be a data URL" in answer
 
 
-def scored_by(folder, judge, name):
-    """The scored file, as if another judge with another threshold had scored it."""
-    rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
+def test_a_row_of_another_judge_names_it_and_uses_it_if_the_project_has_it(client, folder):
+    rows = read_jsonl(folder / "scored.jsonl")
     for row in rows:
         row["checklist_score"]["aggregation"]["threshold"] = 0.9
         for line in row["checklist_score"]["items"]:
-            line["judge"] = judge
-    write_jsonl(folder / name, rows)
-
-
-def test_a_row_of_another_judge_names_it_and_uses_it_if_the_project_has_it(client, folder):
-    scored_by(folder, "english-encoder", "encoder.jsonl")
-    asked = {"file": "encoder.jsonl", "id": "r2"}
-    row = client.get("/api/row", params=asked).json()
+            line["judge"] = "english-encoder"
+    write(folder / "encoder.jsonl", rows)
+    row = row_of(client, "encoder.jsonl", "r2").json()
     assert row["scored"]["judges"] == ["english-encoder"] and not row["scored"]["same"]
     assert row["settings"] == {"threshold": 0.9}
     (folder / "judges").mkdir()
     (folder / "judges" / "broken.yaml").write_text("modell: x")
     (folder / "judges" / "encoder.yaml").write_text("model: english-encoder")
-    row = client.get("/api/row", params=asked).json()
+    row = row_of(client, "encoder.jsonl", "r2").json()
     assert row["settings"] == {"threshold": 0.9, "judge": "judges/encoder.yaml"}
     assert row["scored"]["same"] and row["scored"]["judge"] == "judges/encoder.yaml"
 
@@ -479,26 +411,27 @@ def test_every_page_gets_the_judge_and_the_threshold_and_what_the_judge_is_worth
 
 
 def test_a_model_of_a_server_is_no_packaged_model_whatever_its_name(folder):
-    served = [Engine("pocket", base_url="http://127.0.0.1:1/v1"), Engine("english", FakeBackend(colours))]
-    for engine in (*served, Engine("english", backend="openai")):
-        told = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine).described({})
-        assert told["models"] == [engine.model] and told["caveats"] == [] and not told["toy"]
-    engine = Engine("english")
-    told = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine).described({})
-    assert told["caveats"][0].startswith("english ") and not told["toy"]
     (folder / "judges").mkdir()
     (folder / "judges" / "one.yaml").write_text("{model: pocket, base_url: 'http://127.0.0.1:1/v1'}")
-    judging = Judging(Project.at(folder), PipelineConfig(), {}, served[0], engine)
-    told = judging.described({"judge": "judges/one.yaml"})
-    assert told["models"] == ["pocket"] and told["caveats"] == [] and not told["toy"]
+    served = Engine("pocket", base_url="http://127.0.0.1:1/v1")
+    english = Engine("english", FakeBackend(colours)), Engine("english", backend="openai"), Engine("english")
+    for engine, judge, model, is_packaged in (
+        (served, None, "pocket", False),
+        (served, "judges/one.yaml", "pocket", False),
+        (english[0], None, "english", False),
+        (english[1], None, "english", False),
+        (english[2], None, "english", True),
+    ):
+        told = judging_of(folder, engine).described({"judge": judge} if judge else {})
+        assert told["models"] == [model] and not told["toy"]
+        assert [one.startswith("english ") for one in told["caveats"]] == [True] * is_packaged
 
 
 def test_a_file_of_judges_that_is_broken_is_the_caveat_of_the_app(folder):
     (folder / "judges").mkdir()
     path = folder / "judges" / "mine.yaml"
     path.write_text("judges: [{model: org/one}, {model: org/two}]\npanel: {rule: mean}")
-    engine = Engine("fake", FakeBackend(colours))
-    judging = Judging(Project.at(folder), PipelineConfig.parse({"scorer": {"judge": str(path)}}), {}, engine, engine)
+    judging = judging_of(folder, FakeBackend(colours), config={"scorer": {"judge": str(path)}})
     told = judging.of_the_app()
     assert (told["judge"], told["models"]) == ("judges/mine.yaml", ["org/one", "org/two"]) and told["caveats"] == []
     path.write_text("modell: x")
@@ -555,7 +488,7 @@ def test_the_example_is_copied_and_files_that_are_there_are_kept(client, folder)
 
 @pytest.mark.parametrize(
     ("name", "labels"),
-    [("rewards.jsonl", None), ("scored.jsonl", None), ("it's a «log».jsonl", "file"), ("-o.jsonl", "labels")],
+    [("rewards.jsonl", None), ("it's a «log».jsonl", "file"), ("-o.jsonl", "labels")],
 )
 def test_the_copied_command_writes_the_report_that_is_shown(client, folder, monkeypatch, name, labels):
     client.post("/api/example", json={})

@@ -6,7 +6,7 @@ import pytest
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.ui.library import NEW
-from tests.ui.app.conftest import QUESTIONS
+from tests.ui.app.conftest import QUESTIONS, error_of
 
 CHECKLIST = json.dumps({"items": QUESTIONS})
 PIPELINE = "name: mine\nscorer: {mode: item, metric: pass}\n"
@@ -56,28 +56,36 @@ def test_a_text_that_the_parser_refuses_is_not_saved(client, folder, name, text,
     assert str(folder) not in found.json()["error"] and not (folder / name).exists()
 
 
-@pytest.mark.parametrize("kind", NEW)
-def test_a_new_file_begins_with_a_valid_text(client, kind):
-    assert (
-        check(
-            client,
-            f"{kind}/a{'.md' if kind == 'prompts' else '.json' if kind == 'checklists' else '.yaml'}",
-            NEW[kind],
-        )["error"]
-        is None
-    )
+def test_a_new_file_begins_with_a_valid_text(client):
+    endings = {"prompts": "md", "checklists": "json", "pipelines": "yaml", "judges": "yaml"}
+    for kind, text in NEW.items():
+        assert check(client, f"{kind}/a.{endings[kind]}", text)["error"] is None
 
 
-def test_an_edit_elsewhere_is_not_overwritten(client, folder):
-    save(client, "pipelines/mine.yaml", PIPELINE)
-    assert "exists; open it" in save(client, "pipelines/mine.yaml", PIPELINE).json()["error"]
-    opened = client.get("/api/library/file", params={"name": "pipelines/mine.yaml"}).json()
-    (folder / "pipelines" / "mine.yaml").write_text("name: theirs\n")
-    found = save(client, "pipelines/mine.yaml", PIPELINE, opened["stamp"])
-    assert found.status_code == 400 and "has changed since it was opened" in found.json()["error"]
-    assert (folder / "pipelines" / "mine.yaml").read_text() == "name: theirs\n"
-    opened = client.get("/api/library/file", params={"name": "pipelines/mine.yaml"}).json()
-    assert save(client, "pipelines/mine.yaml", PIPELINE, opened["stamp"]).json()["text"] == PIPELINE
+def opened(client, name):
+    return client.get("/api/library/file", params={"name": name})
+
+
+def test_an_edit_elsewhere_is_not_overwritten_unless_its_version_is_sent_back(client, folder):
+    """The page shows the sentence first, and replaces the file only if it sends this version back."""
+    name = "pipelines/mine.yaml"
+    assert save(client, name, PIPELINE).status_code == 200
+    assert "exists; open it" in error_of(save(client, name, PIPELINE))
+    stamp = opened(client, name).json()["stamp"]
+    (folder / name).write_text("name: theirs\n")
+    for seen in (stamp, None, "0" * 16):
+        found = save(client, name, PIPELINE, seen)
+        assert ("has changed since it was opened" in error_of(found)) == (seen is not None)
+        assert found.json()["stamp"] == opened(client, name).json()["stamp"]
+        assert (folder / name).read_text() == "name: theirs\n"
+    saved = save(client, name, PIPELINE, found.json()["stamp"]).json()
+    assert saved["text"] == (folder / name).read_text() == PIPELINE
+    (folder / name).unlink()
+    gone = save(client, name, PIPELINE, saved["stamp"])
+    assert error_of(gone) and gone.json()["stamp"] is None
+    body = {"name": "checklists/a.json", "checklist": ["Is it mine?"]}  # as the editor sends it
+    assert client.post("/api/library/file", json=body).status_code == 200
+    assert "mine" in (folder / "checklists" / "a.json").read_text()
 
 
 @pytest.mark.parametrize(
@@ -85,8 +93,7 @@ def test_an_edit_elsewhere_is_not_overwritten(client, folder):
     ["rows.jsonl", "../a.json", "checklists/../rows.json", "checklists/a.sh", "checklists/.a.json", "a.md", None],
 )
 def test_other_files_are_neither_read_nor_written(client, name):
-    assert client.get("/api/library/file", params={"name": name}).status_code in (400, 403)
-    assert save(client, name, CHECKLIST).status_code in (400, 403)
+    assert error_of(opened(client, name)) and error_of(save(client, name, CHECKLIST))
 
 
 def test_a_folder_that_leads_out_of_the_project_is_not_used(client, folder, tmp_path):
@@ -95,17 +102,15 @@ def test_a_folder_that_leads_out_of_the_project_is_not_used(client, folder, tmp_
     (outside / "a.json").write_text(CHECKLIST)
     (folder / "checklists").symlink_to(outside)
     assert client.get("/api/library").json()["kinds"]["checklists"] == []
-    assert client.get("/api/library/file", params={"name": "checklists/a.json"}).status_code == 403
+    assert opened(client, "checklists/a.json").status_code == 403
     assert save(client, "checklists/b.json", CHECKLIST).status_code == 403 and not (outside / "b.json").exists()
 
 
 def test_texts_are_bounded(client):
     assert "1,048,576 bytes" in save(client, "prompts/a.md", "x" * 2**20 + "y").json()["error"]
     assert "must be a string" in save(client, "prompts/a.md", 3).json()["error"]
-    assert (
-        "surrogate"
-        in client.post("/api/library/check", content=b'{"name": "prompts/a.md", "text": "\\ud800"}').json()["error"]
-    )
+    half = b'{"name": "prompts/a.md", "text": "\\ud800"}'
+    assert "surrogate" in client.post("/api/library/check", content=half).json()["error"]
 
 
 def imported(client, file, output, **more):
@@ -113,10 +118,8 @@ def imported(client, file, output, **more):
 
 
 def test_formats_of_other_projects_are_imported(client, folder):
-    rubrics = [
-        {"criterion": "Names a colour.", "points": 5, "tags": []},
-        {"criterion": "Lies.", "points": -3, "tags": []},
-    ]
+    points = {"Names a colour.": 5, "Lies.": -3}
+    rubrics = [{"criterion": criterion, "points": number, "tags": []} for criterion, number in points.items()]
     prompt = [{"role": "user", "content": "Name a colour."}]
     (folder / "hb.jsonl").write_text(json.dumps({"prompt": prompt, "rubrics": rubrics}) + "\n")
     found = imported(client, "hb.jsonl", "imported/hb.jsonl").json()
@@ -124,41 +127,19 @@ def test_formats_of_other_projects_are_imported(client, folder):
     row = json.loads((folder / "imported" / "hb.jsonl").read_text())
     assert [item["weight"] for item in Checklist.parse(row["checklist"]).model_dump()["items"]] == [5, -3]
     assert "exists; choose another name" in imported(client, "hb.jsonl", "imported/hb.jsonl").json()["error"]
-    (folder / "auto.json").write_text(
-        json.dumps({"items": [{"question": "Is it red?"}], "source_method": "tick", "id": "x"})
-    )
+    other = {"items": [{"question": "Is it red?"}], "source_method": "tick", "id": "x"}
+    (folder / "auto.json").write_text(json.dumps(other))
     found = imported(client, "auto.json", "checklists/auto.json", format="autochecklist").json()
     assert (found["rows"], found["items"]) == (None, 1)
     assert client.get("/api/library").json()["kinds"]["checklists"][0]["name"] == "checklists/auto.json"
 
 
 def test_an_import_that_fails_writes_nothing(client, folder):
-    (folder / "bad.jsonl").write_text(
-        json.dumps({"prompt": "x", "rubrics": [{"criterion": "a", "points": "b"}]}) + "\n"
-    )
-    found = imported(client, "bad.jsonl", "imported/bad.jsonl", format="healthbench")
-    assert found.status_code == 400 and "bad.jsonl, line 1" in found.json()["error"]
-    assert str(folder) not in found.json()["error"] and not (folder / "imported" / "bad.jsonl").exists()
-    for file, output in (
-        ("../a.jsonl", "a.jsonl"),
-        ("bad.jsonl", "../a.jsonl"),
-        ("bad.jsonl", "a.json"),
-        (None, None),
-    ):
-        assert imported(client, file, output).status_code in (400, 403)
-
-
-def test_a_conflict_names_the_version_that_is_there(client, folder):
-    """The page shows the sentence first, and replaces the file only if it sends this version back."""
-    name, body = "checklists/a.json", {"checklist": ["Is it mine?"]}
-    (folder / "checklists").mkdir()
-    (folder / name).write_text(CHECKLIST)
-    for seen in (None, "0" * 16):
-        found = client.post("/api/library/file", json={"name": name, "stamp": seen, **body})
-        assert found.status_code == 400 and (folder / name).read_text() == CHECKLIST
-        assert found.json()["stamp"] == client.get("/api/library/file", params={"name": name}).json()["stamp"]
-    saved = client.post("/api/library/file", json={"name": name, "stamp": found.json()["stamp"], **body})
-    assert saved.status_code == 200 and "mine" in (folder / name).read_text()
-    (folder / name).unlink()
-    gone = client.post("/api/library/file", json={"name": name, "stamp": saved.json()["stamp"], **body})
-    assert gone.status_code == 400 and gone.json()["stamp"] is None
+    row = {"prompt": "x", "rubrics": [{"criterion": "a", "points": "b"}]}
+    (folder / "bad.jsonl").write_text(json.dumps(row) + "\n")
+    sentence = error_of(imported(client, "bad.jsonl", "imported/bad.jsonl", format="healthbench"))
+    assert "bad.jsonl, line 1" in sentence and str(folder) not in sentence
+    assert not (folder / "imported" / "bad.jsonl").exists()
+    names = [("../a.jsonl", "a.jsonl"), ("bad.jsonl", "../a.jsonl"), ("bad.jsonl", "a.json"), (None, None)]
+    for file, output in names:
+        assert error_of(imported(client, file, output))

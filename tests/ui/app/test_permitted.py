@@ -1,6 +1,5 @@
 """Files of a project may set what changes a score, and nothing that runs code, sends keys or opens other files."""
 
-import itertools
 import json
 
 import pytest
@@ -47,21 +46,22 @@ NESTED = {
         "judges": [{"model": "pocket"}, {"panel": None, "judges": [{"panel": {}, "judges": [judge]}]}],
     },
 }
+ENGINE_ARGS = """
+    api_key key token headers default_headers adapter tokenizer load_format hf_overrides worker_cls
+    worker_extension_cls model_loader_extra_config plugins chat_template code_revision download_dir hf_config_path
+    generation_config quantizer attn_implementation quantization_config device_map offload_folder cache_dir subfolder
+    gguf_file speculative_config logits_processors distributed_executor_backend proxies compilation_config
+    otlp_traces_endpoint lora_modules use_safetensors verify env
+""".split()
+PATHS = """
+    ../../outside.json /etc/passwd ~/outside.json link.json up/outside.json dangling.json loop.json ../.env hidden.json
+    none.json
+""".split()
 HARMFUL = [
     {"engine": {"trust_remote_code": True}},  # the name in older files
     {"engine_args": {"trust_remote_code": True}},
     {"engine_args": {"trust_remote_code": "yes"}},
-    *(
-        {"engine_args": {name: "x"}}
-        for name in (
-            *("api_key", "key", "token", "headers", "default_headers", "adapter", "tokenizer", "load_format"),
-            *("hf_overrides", "worker_cls", "worker_extension_cls", "model_loader_extra_config", "plugins"),
-            *("chat_template", "code_revision", "download_dir", "hf_config_path", "generation_config", "quantizer"),
-            *("attn_implementation", "quantization_config", "device_map", "offload_folder", "cache_dir", "subfolder"),
-            *("gguf_file", "speculative_config", "logits_processors", "distributed_executor_backend", "proxies"),
-            *("compilation_config", "otlp_traces_endpoint", "lora_modules", "use_safetensors", "verify", "env"),
-        )
-    ),
+    *({"engine_args": {name: "x"}} for name in ENGINE_ARGS),
     {"engine_args": {"dtype": "../../dtype"}},
     {"engine_args": {"dtype": {"a": "b"}}},
     {"engine_args": ["trust_remote_code"]},
@@ -88,14 +88,7 @@ HARMFUL = [
     {"allow_code": True},
     {"judge": "other.yaml"},
     {"judges": ["org/one"]},
-    *(
-        {name: path}
-        for name in ("prompt", "examples", "calibration")
-        for path in (
-            *("../../outside.json", "/etc/passwd", "~/outside.json", "link.json", "up/outside.json", "dangling.json"),
-            *("loop.json", "../.env", "hidden.json", "none.json", "\0", 5, "", "."),
-        )
-    ),
+    *({name: path} for name in ("prompt", "examples", "calibration") for path in (*PATHS, "\0", 5, "", ".")),
 ]
 
 
@@ -129,10 +122,10 @@ def judging(project):
     return Judging(Project.at(project), PipelineConfig(), {}, Engine("judge", "openai", NAMED), fake)
 
 
-def refused(judging, check, name, content) -> str:
+def refused(check, content) -> str:
     """The sentence of the refusal, which comes before anything is parsed or opened."""
     with pytest.raises(SampleError) as error:
-        check(name, content)
+        check("judges/a.yaml", content)
     return str(error.value)
 
 
@@ -148,7 +141,7 @@ def test_every_setting_of_a_judge_is_listed(judging, nesting):
 def test_no_judge_of_a_project_runs_code_sends_keys_or_opens_other_files(judging, project, harmful):
     for nested in NESTED.values():
         content = nested({"model": "org/one", **harmful})
-        sentence = refused(judging, judging.permitted.check_judges, "judges/a.yaml", content)
+        sentence = refused(judging.permitted.check_judges, content)
         assert sentence.startswith("judges/a.yaml") and "KEY=1" not in sentence
     if "\\u0000" not in json.dumps(content):
         (project / "judges" / "a.yaml").write_text(yaml.safe_dump(content))
@@ -172,65 +165,46 @@ def test_servers_that_the_user_named_may_be_named(judging, project):
         started.permitted.check_judges("judges/a.yaml", {"model": "b", "base_url": NAMED})
 
 
-FILES = [
-    "../../outside.json",
-    "/etc/passwd",
-    "link.json",
-    "up/outside.json",
-    "dangling.json",
-    "loop.json",
-    "none.json",
-]
-PARTS = {"scorer": ScorerPart, "generator": WriterConfig, "refiners": RefinerConfig}
-OF_FILES = {
-    "scorer": ("prompt", "examples", "calibration", "weights", "judge"),
-    "generator": ("prompt", "prompts"),
-    "refiners": (),
+FILES = "../../outside.json /etc/passwd link.json up/outside.json dangling.json loop.json none.json".split()
+CHECKED = {
+    ScorerPart: """model backend base_url engine_args store budget prompt examples calibration weights judge
+        allow_code options""".split(),
+    WriterConfig: ["model", "prompt", "prompts", "candidate_models", "options"],
+    RefinerConfig: ["options"],
 }
+"""Settings of each part of a pipeline that are checked or refused. The others are allowed with any value."""
 
 
-@pytest.mark.parametrize(("part", "file"), [*itertools.product(PARTS, FILES)])
-def test_no_pipeline_of_a_project_names_other_files(judging, part, file):
-    for name in OF_FILES[part]:
-        value = {"stage": file} if name == "prompts" else file
-        refused(judging, judging.permitted.check_pipeline, "judges/a.yaml", {part: {name: value}})
-    if part != "scorer":
-        entry = {"options": {"prompt": file}}
-        for content in ({part: entry}, {part: [entry]}):
-            if part == "refiners" or isinstance(content[part], dict):
-                refused(judging, judging.permitted.check_pipeline, "judges/a.yaml", content)
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_every_setting_of_a_pipeline_is_allowed_checked_or_refused(judging, part):
+def test_every_setting_of_a_pipeline_is_allowed_checked_or_refused(judging):
     """A value that no setting may have is refused for every setting that is not plain."""
-    allowed, checked = set(), set()
-    for name in PARTS[part].model_fields:
-        try:
-            judging.permitted.check_pipeline("judges/a.yaml", {part: {name: {"trust_remote_code": True}}})
-            allowed.add(name)
-        except SampleError:
-            checked.add(name)
-    assert (
-        checked
-        == {
-            "scorer": {
-                *("model", "backend", "base_url", "engine_args", "store", "budget"),
-                *("prompt", "examples", "calibration", "weights", "judge", "allow_code", "options"),
-            },
-            "generator": {"model", "prompt", "prompts", "candidate_models", "options"},
-            "refiners": {"options"},
-        }[part]
-    )
+    for part, model in {"scorer": ScorerPart, "generator": WriterConfig, "refiners": RefinerConfig}.items():
+        for name in model.model_fields:
+            content = {part: {name: {"trust_remote_code": True}}}
+            if name in CHECKED[model]:
+                refused(judging.permitted.check_pipeline, content)
+            else:
+                judging.permitted.check_pipeline("judges/a.yaml", content)
+        assert set(CHECKED[model]) <= set(model.model_fields)
 
 
-@pytest.mark.parametrize("entry", [*GENERATORS, *REFINERS], ids=lambda entry: entry.name)
-def test_options_of_parts_load_no_model_and_run_no_code(judging, entry):
-    part = "refiners" if entry.name in REFINERS.names() else "generator"
+@pytest.mark.parametrize("file", FILES)
+def test_no_pipeline_of_a_project_names_other_files(judging, file):
+    options = {"options": {"prompt": file}}
+    for content in (
+        *({"scorer": {name: file}} for name in ("prompt", "examples", "calibration", "weights", "judge")),
+        *({"generator": entry} for entry in ({"prompt": file}, {"prompts": {"stage": file}}, options)),
+        *({"refiners": entry} for entry in (options, [options])),
+    ):
+        refused(judging.permitted.check_pipeline, content)
+
+
+def test_options_of_parts_load_no_model_and_run_no_code(judging):
     harmful = {"model", "backend", "base_url", "store", "scorer", "engine_args", "embedder", "shape", "allow_code"}
-    for name in {*(entry.settings or ()), "budget"} & harmful:
-        content = {part: {"kind": entry.name, "options": {name: "org/with-code"}}}
-        refused(judging, judging.permitted.check_pipeline, "judges/a.yaml", content)
+    for part, entries in {"generator": GENERATORS, "refiners": REFINERS}.items():
+        for entry in entries:
+            for name in {*(entry.settings or ())} & harmful:
+                content = {part: {"kind": entry.name, "options": {name: "org/with-code"}}}
+                refused(judging.permitted.check_pipeline, content)
 
 
 def test_candidate_models_do_not_share_the_right_to_run_code(judging):
@@ -238,7 +212,7 @@ def test_candidate_models_do_not_share_the_right_to_run_code(judging):
     judging.permitted.check_pipeline("judges/a.yaml", content)
     writer = Engine("mine/model", "transformers", settings={"trust_remote_code": True})
     trusting = Judging(judging.project, PipelineConfig(), {}, writer, writer)
-    assert "trust_remote_code" in refused(trusting, trusting.permitted.check_pipeline, "judges/a.yaml", content)
+    assert "trust_remote_code" in refused(trusting.permitted.check_pipeline, content)
 
 
 def test_a_judge_that_changes_after_it_was_used_is_checked_again(project):
