@@ -13,11 +13,10 @@ from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.wire import label_of
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.logprob import LogprobJudge
+from tests.backends.answers import LABELS, ONE, p_yes, user
 from tests.backends.answerserver import MODEL, answering, chat, listed, refusal
 from tests.fakes import FakeBackend
 
-LABELS = ("yes", "no")
-ONE = [ReadGroup(None, "Hello there. ", ("Is it short?",))]
 LIKELY = {"yes": 0.6, "no": 0.25, " yes": 0.1, "Sure": 0.02, "Well": 0.01} | {f"x{n}": 0.0005 for n in range(15)}
 P_YES = 0.7 / 0.95
 TOP = {token: math.log(p) for token, p in LIKELY.items()}
@@ -82,9 +81,8 @@ def limited(most, wording, shape="chat"):
     return respond
 
 
-def p_yes(read: Answer) -> float:
-    yes, no = map(math.exp, read.logprobs)
-    return yes / (yes + no)
+def share(read: Answer) -> float:
+    return p_yes([read])[0]
 
 
 def read_of(server, **settings):
@@ -103,7 +101,7 @@ def test_fewer_likely_tokens_give_the_exact_probability_or_one_warning(most, wor
     assert len(server.asked) == asked + 1  # what the server allows is remembered
     words = [record for record in caplog.records if "read as the words" in record.message]
     if most >= 3:
-        assert p_yes(read) == pytest.approx(P_YES) and not words
+        assert share(read) == pytest.approx(P_YES) and not words
         assert judge._limits.top == min(most, 20)
     else:
         assert (read.label, read.logprobs, len(words)) == ("yes", None, 1)
@@ -112,7 +110,7 @@ def test_fewer_likely_tokens_give_the_exact_probability_or_one_warning(most, wor
 @pytest.mark.parametrize("message", ["top_logprobs is too large", "logprobs: value out of range"])
 def test_without_a_number_five_are_asked_for(message):
     with answering(limited(5, message)) as server:
-        assert p_yes(read_of(server)[1]) == pytest.approx(P_YES)
+        assert share(read_of(server)[1]) == pytest.approx(P_YES)
     assert [body["top_logprobs"] for _, body in server.asked] == [20, 5]
 
 
@@ -120,14 +118,14 @@ def test_without_a_number_five_are_asked_for(message):
 @pytest.mark.parametrize("most", [5, 20])
 def test_every_shape_of_a_list_gives_the_same_probability(shape, most):
     with answering(limited(most, WORDINGS["vLLM"], shape)) as server:
-        assert p_yes(read_of(server)[1]) == pytest.approx(P_YES)
+        assert share(read_of(server)[1]) == pytest.approx(P_YES)
 
 
 @pytest.mark.parametrize("shape", sorted(set(SHAPES) - {"vLLM's own"}))
 @pytest.mark.parametrize("value", [None, -math.inf, "-inf", -9999.0])
 def test_a_token_without_a_probability_counts_as_zero(shape, value):
     choice = chat("yes", SHAPES[shape](TOP | {"No": value}))[1]["choices"][0]
-    assert p_yes(label_of(choice, LABELS)) == pytest.approx(P_YES)
+    assert share(label_of(choice, LABELS)) == pytest.approx(P_YES)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -205,8 +203,8 @@ def test_a_minimum_of_tokens_is_kept(wording):
 
     with answering(respond) as server:
         judge, read = read_of(server)
-        [[reply]] = judge.generate([[{"role": "user", "content": "?"}]], Sampling(max_tokens=2))
-    assert p_yes(read) == pytest.approx(P_YES) and reply.unanswered is None
+        [[reply]] = judge.generate([user("?")], Sampling(max_tokens=2))
+    assert share(read) == pytest.approx(P_YES) and reply.unanswered is None
     assert [body["max_tokens"] for _, body in server.asked] == [1, least, least]
 
 
@@ -241,7 +239,7 @@ def test_another_way_to_ask_for_likely_tokens_is_found(respond, caplog):
         judge, read = read_of(server)
         asked = len(server.asked)
         judge.read(ONE, LABELS)
-    assert p_yes(read) == pytest.approx(P_YES) and len(server.asked) == asked + 1
+    assert share(read) == pytest.approx(P_YES) and len(server.asked) == asked + 1
     assert not [record for record in caplog.records if "read as the words" in record.message]
 
 
@@ -294,7 +292,7 @@ def test_a_feature_that_was_accepted_is_omitted_from_the_request_that_is_rejecte
         judge = OpenAIBackend(MODEL, server.base_url)
         reads, _ = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS)
         [later], _ = judge.read(ONE, LABELS)
-    assert [read.label for read in reads] == [None, "yes", None] and p_yes(later) == pytest.approx(P_YES)
+    assert [read.label for read in reads] == [None, "yes", None] and share(later) == pytest.approx(P_YES)
 
 
 HTML = b"<html><head><title>400 Bad Request</title></head><body><h1>400 Bad Request</h1></body></html>"
@@ -338,7 +336,7 @@ def test_an_error_in_any_form_costs_no_log_probabilities(body, status):
     with answering(respond) as server:
         judge, read = read_of(server)
         judge.read(ONE, LABELS)
-    assert p_yes(read) == pytest.approx(P_YES)
+    assert share(read) == pytest.approx(P_YES)
     assert "chat_template_kwargs" in server.asked[-1][1] and server.asked[-1][1]["top_logprobs"] == 5
 
 
@@ -368,6 +366,6 @@ def test_a_server_that_changes_while_it_is_used_is_warned_of_once_and_asked_once
         asked = len(server.asked)
         judge.read(MANY, LABELS)
     assert len(server.asked) == asked + len(MANY)
-    assert all(read.label == "yes" or p_yes(read) == pytest.approx(P_YES) for read in reads)
+    assert all(read.label == "yes" or share(read) == pytest.approx(P_YES) for read in reads)
     assert change == "logprobs" or all(read.label is None for read in reads)
     assert len(caplog.records) == (change in ("likely tokens", "logprobs")), caplog.text

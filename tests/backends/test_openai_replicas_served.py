@@ -88,34 +88,6 @@ def check(scores, count):
         assert all([item.answer for item in score.items] == ["yes", "no", "yes", "no"] for score in scores)
 
 
-def test_a_replica_that_asks_to_wait_gets_no_request_until_then(fleet):
-    servers, connect = fleet
-    scorer = scorer_of(connect())
-    servers[0].retry_after = "3600"
-    servers[0].breaks("503")
-    check(scorer.score_batch(samples(24)), 24)
-    seen = len(servers[0].received)
-    assert seen > 0
-    check(scorer.score_batch(samples(24, "next ")), 24)
-    assert len(servers[0].received) == seen
-
-
-def test_if_all_replicas_are_down_reads_are_unanswered_with_the_reason(fleet):
-    servers, connect = fleet
-    backend = connect(failures=4, patience=0.05)
-    for server in servers:
-        server.breaks(REFUSED)
-    scores = scorer_of(backend).score_batch(samples(6))
-    reasons = {item.unanswered.reason for score in scores for item in score.items}
-    assert reasons == {"backend_error"}
-
-
-def test_at_most_concurrency_requests_run_per_address(fleet):
-    servers, connect = fleet
-    check(scorer_of(connect(concurrency=2)).score_batch(samples(30)), 30)
-    assert max(server.most for server in servers) <= 2 * 3
-
-
 def test_the_replica_with_another_model_is_named(fleet):
     servers, connect = fleet
     servers[1].fault = OTHER_MODEL
