@@ -147,23 +147,20 @@ def test_the_address_of_one_server_stays_part_of_its_identity():
 
 
 @pytest.mark.parametrize(
-    ("base_url", "message"),
+    ("backend", "base_url", "message"),
     [
-        ("http://one/v1,openai", "combines 'openai' with other addresses; give it alone"),
-        ("http://one/v1,http://one/v1/", "lists http://one/v1 twice"),
-        (["http://one/v1", "two"], "'two' is not a URL"),
-        ([], "must be a URL or a list of URLs"),
-        ([8000], "must be a URL or a list of URLs"),
+        ("auto", "http://one/v1,openai", "combines 'openai' with other addresses; give it alone"),
+        ("auto", "http://one/v1,http://one/v1/", "lists http://one/v1 twice"),
+        ("auto", ["http://one/v1", "two"], "'two' is not a URL"),
+        ("auto", [], "must be a URL or a list of URLs"),
+        ("auto", [8000], "must be a URL or a list of URLs"),
+        ("remote", ["http://one", "http://two"], "a reward server has one; give the replicas of its judge to"),
     ],
 )
-def test_addresses_that_cannot_be_used_are_refused(base_url, message):
+def test_addresses_that_cannot_be_used_are_refused(backend, base_url, message):
+    named = {} if backend == "remote" else {"model": "judge"}
     with pytest.raises(ModelError, match=message):
-        ChecklistScorer("judge", base_url=base_url, store=False).score(QUESTIONS, "Text.")
-
-
-def test_a_reward_server_has_one_address():
-    with pytest.raises(ModelError, match="a reward server has one; give the replicas of its judge to"):
-        ChecklistScorer(backend="remote", base_url=["http://one", "http://two"]).score(QUESTIONS, "Text.")
+        ChecklistScorer(**named, backend=backend, base_url=base_url, store=False).score(QUESTIONS, "Text.")
 
 
 def test_computed_tokens_are_added_up_over_the_replicas():
