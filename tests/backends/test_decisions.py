@@ -13,7 +13,6 @@ from checklist_rewards.backends.decisions.protocols import DecisionQuestion, Ope
 from checklist_rewards.backends.openai.client import run
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.decisions import DecisionsJudge, levels_of
-from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.settings import JudgeConfig
 from tests.backends.test_openai_faults import HASTY, SETTINGS
 from tests.faultserver import DECIDED, DECISION_FAULTS, MARK
@@ -254,8 +253,3 @@ class TestScorer:
                 JudgeConfig(model=one).build(store=False), DecisionsJudge
             )
         assert engine.identity == limited.identity != Engine("valid", "openai", "http://localhost:1/v1").identity
-
-    def test_probe_reads_decisions(self, fault_server):
-        report = probe("valid", backend="decisions", base_url=both(fault_server))
-        assert report.answered == len(report.lines) and report.mass == pytest.approx(0.9)
-        assert report.refusal is not None and "cannot tell yes from no" in report.refusal
