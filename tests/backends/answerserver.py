@@ -1,5 +1,6 @@
 """Servers in this process: the answer to every request is a function of the test, or is decided by its attributes."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.backends.openai import client as loop
 from tests.conftest import HANG
 
 MODEL = SERVED_NAME = "judge"
@@ -163,3 +165,27 @@ def scripted(*replies: str) -> Iterator[AnswerServer]:
 
 def connect(server, **settings):
     return OpenAIBackend(SERVED_NAME, server.base_url, **{"pause": 0.01} | settings)
+
+
+@contextmanager
+def raw_server(handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> Iterator[str]:
+    """The address of a server in the loop of the clients, whose connections `handle` serves byte by byte."""
+
+    async def start():
+        return await asyncio.start_server(handle, "127.0.0.1", 0)
+
+    async def stop():
+        server.close()
+
+    server = loop.run(start())
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        loop.run(stop())
+
+
+async def request_in(reader: asyncio.StreamReader) -> tuple[str, bytes]:
+    """The head and the body of the next request of a connection."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    size = sum(int(line.split(":")[1]) for line in head.lower().split("\r\n") if line.startswith("content-length"))
+    return head, await reader.readexactly(size)

@@ -5,21 +5,14 @@ import pickle
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import (
-    Answer,
-    Engine,
-    ReadGroup,
-    Reply,
-    Sampling,
-    Usage,
-    is_transient,
-)
+from checklist_rewards.backends import Answer, Engine, ReadGroup, Reply, Sampling, Usage, is_transient
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.files.store import open_store
 from checklist_rewards.judges.remote import RewardServer
 from checklist_rewards.pipelines import pipeline
+from tests.backends.answers import LABELS, user
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
 
@@ -42,8 +35,8 @@ class Priced(FakeBackend):
         return answers, Usage(self.bill * len(answers))
 
 
-def read(engine, budget, groups=HUNDRED):
-    answers, _ = budget.limited(Engine("m", engine)).read(groups, ("yes", "no"))
+def read(engine, budget, groups=HUNDRED, model="m"):
+    answers, _ = budget.limited(Engine(model, engine)).read(groups, LABELS)
     return [answer.unanswered for answer in answers]
 
 
@@ -64,19 +57,16 @@ def test_calls_are_cut_so_that_the_limit_is_never_passed_and_hardly_anything_is_
         assert reasons[-1] == (
             f"budget: {budget.spent:.4g} of 0.005 US dollars are spent, and the next call may cost 0.000202"
         )
-
-
-def test_what_fits_is_asked_in_one_call():
-    engine, budget = Priced(), Budget(100 * AT_MOST, PRICES)
-    assert read(engine, budget) == [None] * 100 and len(engine.calls) == 1
+    engine = Priced(bill)
+    assert read(engine, Budget(100 * AT_MOST, PRICES)) == [None] * 100 and len(engine.calls) == 1  # all of it fits
 
 
 def test_a_bill_above_its_bound_is_an_overshoot_and_raises_the_next_bounds():
     budget = Budget(20_000e-6, PRICES)
     engine = budget.limited(Engine("m", Priced(2000)))
-    engine.read([ReadGroup(None, "", HUNDRED[0].tails[:1])], ("yes", "no"))
+    engine.read([ReadGroup(None, "", HUNDRED[0].tails[:1])], LABELS)
     assert budget.overshoot == 0
-    reads, _ = engine.read(HUNDRED, ("yes", "no"))
+    reads, _ = engine.read(HUNDRED, LABELS)
     assert sum(entry.unanswered is None for entry in reads) == 8 and budget.overshoot == 0
     tight = Budget(1000e-6, PRICES)
     assert read(Priced(2000), tight).count(None) == 4  # as many as should have fitted
@@ -86,37 +76,32 @@ def test_a_bill_above_its_bound_is_an_overshoot_and_raises_the_next_bounds():
 def test_a_server_that_bills_nothing_is_counted_at_the_bound(fault_server):
     budget = Budget(1.0, {"no_usage": (1.0, 2.0)})
     engine = budget.limited(Engine("no_usage", OpenAIBackend("no_usage", fault_server)))
-    engine.read([ReadGroup(None, "Fine. ", ("Is it fine (yes)?",))], ("yes", "no"))
+    engine.read([ReadGroup(None, "Fine. ", ("Is it fine (yes)?",))], LABELS)
     spent = budget.spent
     assert spent == pytest.approx((2 * (6 + 17 + 128) + 2) * 1e-6)
-    engine.generate([[{"role": "user", "content": "JSON"}]], Sampling(10))
+    engine.generate([user("JSON")], Sampling(10))
     assert budget.spent > spent + 132e-6
 
 
 def test_the_tokenizer_counts_the_prompts_where_there_is_one(pocket):
     prices = {"pocket": (1.0, 0.0)}
     group = [ReadGroup("Be fair.", "A text of some words. ", ("Is it short?", "Is it long?"))]
-    exact = pocket.read(group, ("yes", "no"))[1].prompt_tokens
-    assert read_with("pocket", pocket, Budget(exact * 1e-6, prices), group) == [None, None]
-    assert read_with("pocket", pocket, Budget((exact - 1) * 1e-6, prices), group)[1] is not None
-
-
-def read_with(model, engine, budget, groups):
-    answers, _ = budget.limited(Engine(model, engine)).read(groups, ("yes", "no"))
-    return [answer.unanswered for answer in answers]
+    exact = pocket.read(group, LABELS)[1].prompt_tokens
+    assert read(pocket, Budget(exact * 1e-6, prices), group, "pocket") == [None, None]
+    assert read(pocket, Budget((exact - 1) * 1e-6, prices), group, "pocket")[1] is not None
 
 
 def test_prompts_are_tokenized_once(pocket, monkeypatch):
     group = [ReadGroup(None, "Some words. ", ("Is it short?", "Is it long?")), ReadGroup(None, "More. ", ("Is it?",))]
-    plain = pocket.read(group, ("yes", "no"))[0]
+    plain = pocket.read(group, LABELS)[0]
     texts: list[str] = []
     data = pocket.tokens.encoder.data
     monkeypatch.setattr(pocket.tokens.encoder, "data", lambda new, *spans: texts.extend(new) or data(new, *spans))
-    assert pocket.read(group, ("yes", "no"))[0] == plain
+    assert pocket.read(group, LABELS)[0] == plain
     alone, texts[:] = len(texts), []
     budget = Budget(1.0, {"pocket": (1.0, 0.0)})
     for _ in range(2):
-        assert budget.limited(Engine("pocket", pocket)).read(group, ("yes", "no"))[0] == plain
+        assert budget.limited(Engine("pocket", pocket)).read(group, LABELS)[0] == plain
     assert len(texts) == 2 * alone
 
 
@@ -148,10 +133,6 @@ def test_no_money_builds_no_engine_but_gives_what_the_store_has(tmp_path):
     assert scores[1].items[0].unanswered == "budget: 0 of 0 US dollars are spent"
 
 
-def user(text):
-    return [{"role": "user", "content": text}]
-
-
 def test_replies_are_paid_too_and_arrive_under_their_own_places():
     budget, seen = Budget(700e-6, PRICES), []
     engine = budget.limited(Engine("m", Script(lambda messages: "fine")))  # billed 100 and 10 tokens: 120e-6
@@ -168,10 +149,9 @@ def test_an_engine_that_breaks_is_paid_for_what_had_arrived():
             raise BackendError("the engine broke")
 
     budget, seen = Budget(1.0, PRICES), []
+    engine = budget.limited(Engine("m", Breaks()))
     with pytest.raises(BackendError):
-        budget.limited(Engine("m", Breaks())).generate(
-            [user("a"), user("b")], Sampling(10), lambda place, found: seen.append(place)
-        )
+        engine.generate([user("a"), user("b")], Sampling(10), lambda place, found: seen.append(place))
     assert seen == [0] and budget.spent == pytest.approx(120e-6)
     assert budget.reserve([0.9998]) == 1  # what was set aside for the call is free again
 

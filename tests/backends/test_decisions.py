@@ -6,16 +6,16 @@ from functools import cache
 
 import pytest
 
-from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
-from checklist_rewards.backends import Engine, ReadGroup, is_transient
+from checklist_rewards import ChecklistItem, ChecklistScorer
+from checklist_rewards.backends import Engine, ReadGroup, Sampling, is_transient
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion, OpenAIDecisions, SystemOne
+from checklist_rewards.backends.openai.client import run
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.decisions import DecisionsJudge, levels_of
-from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.settings import JudgeConfig
 from tests.backends.test_openai_faults import HASTY, SETTINGS
-from tests.faultserver import DECIDED, DECISION_FAULTS, MARK, UNDECIDED
+from tests.faultserver import DECIDED, DECISION_FAULTS, MARK
 
 PREDICATES = [DecisionQuestion("predicate", "Is it fine (yes)?"), DecisionQuestion("predicate", "Is it red (no)?")]
 CHOICE = DecisionQuestion("choice", "Which colour (blue)?", ("red", "blue", "green"))
@@ -62,11 +62,16 @@ def answer(read, question: DecisionQuestion) -> str:
 @pytest.mark.parametrize("fault", [fault for fault in DECISION_FAULTS if fault != "501"])
 def test_a_decision_is_right_or_unanswered_with_its_reason(fault, protocol, fault_server):
     texts = [f"{fault} {protocol} first.", f"{fault} {protocol} {MARK}.", f"{fault} {protocol} third."]
-    answers, _ = backend(fault, both(fault_server), protocol).read([group(text) for text in texts])
+    answers, usage = backend(fault, both(fault_server), protocol).read([group(text) for text in texts])
     count = len(QUESTIONS)
     for sound in (answers[:count], answers[2 * count :]):
         assert [answer(read, question) for read, question in zip(sound, QUESTIONS, strict=True)] == RIGHT
+        for read in sound:
+            assert read.mass_reported == (protocol == "systemone")
+            assert sum(map(math.exp, read.logprobs)) == pytest.approx(0.9 if read.mass_reported else 1.0)
     broken = answers[count : 2 * count]
+    if fault == "valid":
+        assert (usage.prompt_tokens, usage.completion_tokens, usage.computed_tokens) == (300, 12, None)
     if fault in DECIDED or (protocol == "systemone" and fault in OF_A_LIST):
         assert [answer(read, question) for read, question in zip(broken, QUESTIONS, strict=True)] == RIGHT
         return
@@ -81,19 +86,6 @@ def test_a_decision_is_right_or_unanswered_with_its_reason(fault, protocol, faul
     if fault == "wrong_labels" and protocol == "systemone":
         touched -= 1  # levels are named by their number
     assert unanswered == touched
-
-
-def test_every_fault_is_expected_to_do_something():
-    assert {*REASONS, *OF_A_LIST, "501"} < set(UNDECIDED) and PASSING < set(REASONS)
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_label_mass_is_kept_where_it_is_reported(protocol, fault_server):
-    answers, usage = backend("valid", both(fault_server), protocol).read([group("Some text.")])
-    for read in answers:
-        assert read.mass_reported == (protocol == "systemone")
-        assert sum(map(math.exp, read.logprobs)) == pytest.approx(0.9 if read.mass_reported else 1.0)
-    assert usage.prompt_tokens == 100 and usage.completion_tokens == 4 and usage.computed_tokens is None
 
 
 def test_the_protocol_of_the_server_is_found(fault_server):
@@ -115,12 +107,11 @@ def test_a_server_without_decisions_is_one_sentence_that_names_the_alternative(f
 
 def test_questions_are_split_at_the_limit_of_the_protocol(monkeypatch, fault_server):
     served = DecisionsBackend("valid", both(fault_server), protocol="systemone", **SETTINGS)
-    sent = []
-    post = served.connection.post
+    sent, post = [], served.connection.post
 
-    async def counting(path, body, **others):
+    def counting(path, body, **others):
         sent.append(len(body["questions"]))
-        return await post(path, body, **others)
+        return post(path, body, **others)
 
     monkeypatch.setattr(served.connection, "post", counting)
     many = [DecisionQuestion("predicate", f"{number} (yes)?") for number in range(150)]
@@ -133,8 +124,6 @@ def test_a_request_that_is_cancelled_leaves_no_task(fault_server):
 
     async def tasks() -> int:
         return len(asyncio.all_tasks()) - 1
-
-    from checklist_rewards.backends.openai.client import run
 
     with pytest.raises(ModelError):
         served.read([group(f"Text {number}.") for number in range(50)])
@@ -150,37 +139,26 @@ def test_a_question_survives_its_text(question):
 
 def test_the_bodies_of_the_protocols():
     questions = {"q1": PREDICATES[0], "q2": CHOICE, "q3": SCORE}
+    asked = {name: {"instructions": question.instructions} for name, question in questions.items()}
+    colours = {"red": None, "blue": None, "green": None}
     assert SystemOne().body("m", "Be fair.", "Text.", questions) == {
         "model": "m",
         "state": "Text.",
         "instructions": "Be fair.",
         "questions": {
-            "q1": {"type": "noul", "instructions": "Is it fine (yes)?"},
-            "q2": {
-                "type": "choice",
-                "instructions": "Which colour (blue)?",
-                "criteria": {"red": None, "blue": None, "green": None},
-            },
-            "q3": {"type": "score", "instructions": "How good (fair)?", "criteria": ["bad", "fair", "good"]},
+            "q1": {"type": "noul", **asked["q1"]},
+            "q2": {"type": "choice", **asked["q2"], "criteria": colours},
+            "q3": {"type": "score", **asked["q3"], "criteria": ["bad", "fair", "good"]},
         },
     }
+    levels = [{"label": "bad"}, {"label": "fair"}, {"label": "good"}]
     assert OpenAIDecisions().body("m", None, "Text.", questions) == {
         "model": "m",
         "input": "Text.",
         "questions": [
-            {"type": "predicate", "name": "q1", "instructions": "Is it fine (yes)?"},
-            {
-                "type": "choice",
-                "name": "q2",
-                "instructions": "Which colour (blue)?",
-                "choices": [{"value": "red"}, {"value": "blue"}, {"value": "green"}],
-            },
-            {
-                "type": "score",
-                "name": "q3",
-                "instructions": "How good (fair)?",
-                "levels": [{"label": "bad"}, {"label": "fair"}, {"label": "good"}],
-            },
+            {"type": "predicate", "name": "q1", **asked["q1"]},
+            {"type": "choice", "name": "q2", **asked["q2"], "choices": [{"value": colour} for colour in colours]},
+            {"type": "score", "name": "q3", **asked["q3"], "levels": levels},
         ],
     }
     messages = OpenAIDecisions().body("m", "Be fair.", "Text.", questions)["input"]
@@ -231,10 +209,8 @@ class TestScorer:
         assert {line.method for line in score.items} == {"decision"}
         assert [line.mass for line in score.items] == pytest.approx([0.9] * 3)
         assert scorer.receipt.prompt_tokens == 100  # one request
-
-    def test_mass_is_unknown_where_it_is_not_reported(self, fault_server):
-        score = self.scorer(fault_server.removesuffix("v1") + "two").score(["Is it fine (yes)?"], "A text.")
-        assert score.items[0].mass is None and score.items[0].soft == pytest.approx(0.94)
+        unreported = self.scorer(fault_server.removesuffix("v1") + "two").score(checklist, "A text.")
+        assert {line.mass for line in unreported.items} == {None} and unreported.items[0].soft == pytest.approx(0.94)
 
     def test_the_store_answers_the_second_time(self, fault_server, tmp_path):
         for asked in (2, 0):
@@ -251,11 +227,6 @@ class TestScorer:
         score = self.scorer(both(fault_server), budget=budget).score(["Is it fine (yes)?"], "A text.")
         assert score.items[0].answer == "yes"
 
-    def test_faults_lose_no_neighbour(self, fault_server):
-        samples = [Sample(["Is it fine (yes)?", "Is it red (no)?"], text) for text in ("One.", MARK, "Three.")]
-        scores = self.scorer(both(fault_server), "nan@some").score_batch(samples)
-        assert [score.answered for score in scores] == [2, 0, 2] and scores[1].unanswered == {"unparsable": 2}
-
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
@@ -269,8 +240,6 @@ class TestScorer:
             self.scorer("http://localhost:1/v1", **settings)
 
     def test_it_writes_nothing(self, fault_server):
-        from checklist_rewards.backends import Sampling
-
         with pytest.raises(ModelError, match="writes no text"):
             Engine("valid", "decisions", both(fault_server)).load().generate([[]], Sampling())
 
@@ -284,8 +253,3 @@ class TestScorer:
                 JudgeConfig(model=one).build(store=False), DecisionsJudge
             )
         assert engine.identity == limited.identity != Engine("valid", "openai", "http://localhost:1/v1").identity
-
-    def test_probe_reads_decisions(self, fault_server):
-        report = probe("valid", backend="decisions", base_url=both(fault_server))
-        assert report.answered == len(report.lines) and report.mass == pytest.approx(0.9)
-        assert report.refusal is not None and "cannot tell yes from no" in report.refusal

@@ -4,6 +4,7 @@ import os
 
 import pytest
 from PIL import Image as Pillow
+from pydantic import TypeAdapter
 
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.decisions import backend as decisions_backend
@@ -24,43 +25,35 @@ GROUP = ReadGroup(None, STATE, (QUESTION.text(),))
 TEXT = ReadGroup(None, "No image.", (QUESTION.text(),))
 
 
-def test_openai_has_images_in_their_places():
+@pytest.mark.parametrize("system", [None, "You judge."])
+def test_openai_has_images_in_their_places_and_a_body_that_its_sdk_declares(system):
+    params = pytest.importorskip("openai.types.decision_create_params")
     shown = [{"type": "input_image", "image_url": image.url} for image in (RED, WEB)]
     texts = [{"type": "input_text", "text": text} for text in ("First ", " then ", ".")]
     content = [texts[0], shown[0], texts[1], shown[1], shown[0], texts[2]]
-    body = OpenAIDecisions().body(MODEL, None, STATE, QUESTIONS)
-    assert body["input"] == [{"role": "user", "content": content}]
-    body = OpenAIDecisions().body(MODEL, "You judge.", STATE, QUESTIONS)
-    assert body["input"] == [{"role": "developer", "content": "You judge."}, {"role": "user", "content": content}]
+    body = OpenAIDecisions().body(MODEL, system, STATE, QUESTIONS)
+    rules = [] if system is None else [{"role": "developer", "content": system}]
+    assert body["input"] == [*rules, {"role": "user", "content": content}]
+    TypeAdapter(params.DecisionCreateParams).validate_python(body)
     assert OpenAIDecisions().body(MODEL, None, "No image.", QUESTIONS)["input"] == "No image."
-
-
-def test_a_body_is_one_that_the_sdk_of_openai_declares():
-    params = pytest.importorskip("openai.types.decision_create_params")
-    from pydantic import TypeAdapter
-
-    for system in (None, "You judge."):
-        body = OpenAIDecisions().body(MODEL, system, STATE, QUESTIONS)
-        TypeAdapter(params.DecisionCreateParams).validate_python(body)
 
 
 def test_system_one_names_images_in_their_places_and_sends_each_once():
     body = SystemOne().body(MODEL, None, STATE, QUESTIONS)
     assert body["state"] == "First [image 1] then [image 2][image 1]." and body["images"] == [RED.url, WEB.source]
     assert "images" not in SystemOne().body(MODEL, None, "No image.", QUESTIONS)
+    of_openrouter = SystemOne(openrouter=True).body(MODEL, None, STATE, QUESTIONS)
+    shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in (RED, WEB)]
+    assert of_openrouter["state"] == ["First ", shown[0], " then ", shown[1], shown[0], "."]
+    assert "images" not in of_openrouter
+    assert SystemOne(openrouter=True).body(MODEL, None, "No image.", QUESTIONS)["state"] == "No image."
 
 
+@pytest.mark.vllm
 def test_vllm_declares_the_field_of_system_one():
     protocol = pytest.importorskip("vllm.entrypoints.generate.structured_decisions.protocol")
     request = protocol.StructuredDecisionRequest(**SystemOne().body(MODEL, None, STATE, QUESTIONS))
     assert request.images == [RED.url, WEB.source] and not request.model_extra
-
-
-def test_openrouter_has_images_in_their_places():
-    body = SystemOne(openrouter=True).body(MODEL, None, STATE, QUESTIONS)
-    shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in (RED, WEB)]
-    assert body["state"] == ["First ", shown[0], " then ", shown[1], shown[0], "."] and "images" not in body
-    assert SystemOne(openrouter=True).body(MODEL, None, "No image.", QUESTIONS)["state"] == "No image."
 
 
 def shows(body, image):
@@ -146,30 +139,25 @@ def test_a_forked_child_finds_out_for_itself():
         assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_server_that_counts_no_tokens_is_trusted():
-    with answering(lambda p, b: decides(p, b, 0)) as server:
-        backend = DecisionsBackend(MODEL, server.base_url, **SETTINGS)
-        assert backend.read([GROUP])[0][0].logprobs
-
-
 def test_one_image_that_a_server_refuses_costs_its_reads_only():
     with answering(lambda p, b: refusal("image exceeds 5 MB maximum") if shows(b, RED) else decides(p, b)) as server:
-        answers, _ = DecisionsBackend(MODEL, server.base_url, **SETTINGS).read(
-            [GROUP, ReadGroup(None, BLUE.mark, GROUP.tails)]
-        )
+        backend = DecisionsBackend(MODEL, server.base_url, **SETTINGS)
+        answers, _ = backend.read([GROUP, ReadGroup(None, BLUE.mark, GROUP.tails)])
     assert answers[0].unanswered == "backend_error: status 400: image exceeds 5 MB maximum" and answers[1].logprobs
 
 
 def test_a_wrong_key_is_not_taken_for_a_server_that_does_not_see():
-    with (
-        answering(lambda p, b: refusal("invalid key", 401)) as server,
-        pytest.raises(ModelError, match="rejected a request: status 401: invalid key"),
-    ):
-        DecisionsBackend(MODEL, server.base_url, **SETTINGS).read([GROUP])
+    with answering(lambda p, b: refusal("invalid key", 401)) as server:
+        backend = DecisionsBackend(MODEL, server.base_url, **SETTINGS)
+        with pytest.raises(ModelError, match="rejected a request: status 401: invalid key"):
+            backend.read([GROUP])
 
 
-def test_the_protocol_is_found_by_a_request_with_images():
-    with answering(lambda p, b: decides(p, b) if p.endswith("/decisions") else refusal("not found", 404)) as server:
+def test_the_protocol_is_found_by_a_request_with_images_and_a_server_that_counts_no_tokens_is_trusted():
+    def respond(path, body):
+        return decides(path, body, 0) if path.endswith("/decisions") else refusal("not found", 404)
+
+    with answering(respond) as server:
         backend = DecisionsBackend(MODEL, server.base_url, **SETTINGS)
         assert backend.read([GROUP])[0][0].logprobs
     assert [protocol.path for protocol in backend._protocols] == ["/decisions"]

@@ -10,14 +10,11 @@ from checklist_rewards.refiners import Deduplicator, Selector, SentenceEmbedder
 from tests.refiners.vectors import Vectors, at_angles
 
 PAIR = Checklist.parse(["Is it short?", "Is it brief?"])
+BAD_OR_GOOD = [{"label": "bad", "value": 0}, {"label": "good", "value": 1}]
 
 
 def items(*questions):
     return Checklist.parse(list(questions)).items
-
-
-def same(one, other):
-    return bool(comparable(items(one, other))[0, 1])
 
 
 def test_cosines_do_not_depend_on_the_length_of_a_vector():
@@ -41,36 +38,24 @@ def test_an_embedder_is_a_name_or_a_callable():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("one", "other", "same"),
     [
-        ("Does it have at least 3 lines?", "Does it have at least 5 lines?"),
-        ("Does it mention 'lamo'?", "Does it mention 'tiro'?"),
-        ('Does it mention "lamo"?', "Does it mention “tiro”?"),
-        ("Does it name a city?", "Does it not name a city?"),
-        ("Does it name a city?", "Does it avoid a city?"),
-        ("Is it done with a list?", "Is it done without a list?"),
-        ("Is it rude?", {"question": "Is it impolite?", "weight": -1}),
-        ("Is it ok?", {"question": "Is it fine?", "check": '{"type": "words"}'}),
-        (
-            "Is it ok?",
-            {"question": "How ok is it?", "options": [{"label": "bad", "value": 0}, {"label": "good", "value": 1}]},
-        ),
+        ("Does it have at least 3 lines?", "Does it have at least 5 lines?", False),
+        ("Does it mention 'lamo'?", "Does it mention 'tiro'?", False),
+        ('Does it mention "lamo"?', "Does it mention “tiro”?", False),
+        ("Does it name a city?", "Does it not name a city?", False),
+        ("Does it name a city?", "Does it avoid a city?", False),
+        ("Is it done with a list?", "Is it done without a list?", False),
+        ("Is it rude?", {"question": "Is it impolite?", "weight": -1}, False),
+        ("Is it ok?", {"question": "Is it fine?", "check": '{"type": "words"}'}, False),
+        ("Is it ok?", {"question": "How ok is it?", "options": BAD_OR_GOOD}, False),
+        ("Does it avoid the word 'lamo'?", "Does it not use the word “Lamo”?", True),
+        ("Is the writer's point clear?", "Is the author's point clear?", True),
+        ("Does it have 3 lines?", "Are there 3 lines?", True),
     ],
 )
-def test_close_questions_that_ask_for_different_things(one, other):
-    assert not same(one, other)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("Does it avoid the word 'lamo'?", "Does it not use the word “Lamo”?"),
-        ("Is the writer's point clear?", "Is the author's point clear?"),
-        ("Does it have 3 lines?", "Are there 3 lines?"),
-    ],
-)
-def test_close_questions_that_may_ask_the_same(one, other):
-    assert same(one, other)
+def test_close_questions_may_ask_the_same_or_not(one, other, same):
+    assert comparable(items(one, other))[0, 1] == same
 
 
 def test_near_duplicates_are_near_and_comparable():

@@ -13,6 +13,7 @@ from checklist_rewards.backends.live import LiveBackend, check_frozen, frozen, w
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.logprob import LogprobJudge
+from tests.backends.answers import user
 from tests.backends.architectures import in_autocast
 
 READS = [
@@ -23,7 +24,7 @@ READS = [
 
 
 def pocket(**options) -> torch.nn.Module:
-    return AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32, **options)
+    return AutoModelForCausalLM.from_pretrained(pocket_dir(), **{"dtype": torch.float32} | options)
 
 
 def policy(**options) -> PeftModel:
@@ -61,28 +62,26 @@ def equal(one, other) -> bool:
     return one == other
 
 
-def test_the_base_of_a_policy_answers_like_its_files_and_shares_their_store():
-    engine = Engine.of_model(policy())
+def test_the_base_of_a_policy_answers_like_its_files_and_stays_so_while_the_adapter_trains():
+    model = policy()
+    engine = Engine.of_model(model)
     assert (engine.model, engine.identity) == ("pocket", FILED.identity)
+    assert answers(engine) == answers(FILED)
+    step(model, ["lora"])
     assert answers(engine) == answers(FILED)
 
 
-def test_a_policy_keeps_training_modes_adapters_gradients_and_random_state():
+def test_a_policy_keeps_training_modes_adapters_gradients_and_random_state_also_when_a_read_fails(monkeypatch):
     model = policy()
     model.get_submodule("base_model.model.model.layers.0").eval()  # one part was in evaluation mode before
     next(weight for weight in model.parameters() if weight.requires_grad).grad = torch.ones(4, 192)
-    before = state(model)
-    answers(Engine.of_model(model))
-    assert {name: equal(value, before[name]) for name, value in state(model).items()} == dict.fromkeys(before, True)
-
-
-def test_a_policy_is_as_before_when_a_read_fails(monkeypatch):
-    model = policy()
     engine = Engine.of_model(model)
     before = state(model)
+    answers(engine)
+    assert {name: equal(value, before[name]) for name, value in state(model).items()} == dict.fromkeys(before, True)
     monkeypatch.setattr(LiveBackend, "_label_logprobs", lambda *_: (_ for _ in ()).throw(KeyError("inside")))
     with pytest.raises(KeyError, match="inside"):
-        LogprobJudge(engine).answer(READS)
+        answers(engine)
     assert {name: equal(value, before[name]) for name, value in state(model).items()} == dict.fromkeys(before, True)
 
 
@@ -110,17 +109,6 @@ def test_steps_of_training_are_the_same_bit_for_bit_with_reads_between_them():
         return [*losses, *(weight.detach() for weight in model.parameters() if weight.requires_grad)]
 
     assert equal(trained(True), trained(False))
-
-
-def test_the_answers_stay_those_of_the_base_while_the_adapter_trains():
-    model = policy()
-    engine = Engine.of_model(model)
-    before = answers(engine)
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.requires_grad:
-                weight.add_(0.5)
-    assert answers(engine) == before
 
 
 def test_a_named_adapter_reads_with_that_adapter_and_has_an_identity_of_its_own():
@@ -160,12 +148,15 @@ def test_the_tokenizer_counts_in_the_identity_and_is_not_changed():
 
 
 def test_a_model_without_files_needs_its_tokenizer():
-    model = pocket()
+    model, tokenizer = pocket(), AutoTokenizer.from_pretrained(pocket_dir())
     model.config._name_or_path = ""
-    with pytest.raises(ModelError, match="has no tokenizer in its files; pass the tokenizer"):
-        Engine.of_model(model)
-    engine = Engine.of_model(model, AutoTokenizer.from_pretrained(pocket_dir()))
+    for build in (Engine.of_model, LiveBackend):
+        with pytest.raises(ModelError, match="has no tokenizer in its files; pass the tokenizer"):
+            build(model)
+    engine = Engine.of_model(model, tokenizer)
     assert engine.model == type(model).__name__ and answers(engine) == answers(FILED)
+    assert LiveBackend(model, spare=tokenizer).tokens.tokenizer.get_vocab() == tokenizer.get_vocab()
+    assert LiveBackend(pocket(), spare=tokenizer).identity == FILED.identity  # its files have one
 
 
 def test_a_base_that_is_trained_too_is_refused():
@@ -242,7 +233,7 @@ def test_a_judge_that_is_trained_is_refused_at_its_next_use(ask, trainable, adap
     def use() -> object:
         if ask == "read":
             return answers(engine)
-        return backend.generate([[{"role": "user", "content": "Say it."}]], Sampling(max_tokens=2))
+        return backend.generate([user("Say it.")], Sampling(max_tokens=2))
 
     before = use()
     step(model, [trained])
@@ -298,34 +289,17 @@ def test_where_a_forward_pass_is_collective_nothing_is_kept_and_answers_are_the_
         assert first.logprobs == pytest.approx(second.logprobs, abs=1e-4)
 
 
-def test_a_tokenizer_to_spare_is_used_if_the_files_have_none():
-    made = AutoModelForCausalLM.from_config(pocket().config)
-    made.config._name_or_path = ""
-    tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
-    with pytest.raises(ModelError, match="has no tokenizer in its files; pass the tokenizer"):
-        LiveBackend(made)
-    assert LiveBackend(made, spare=tokenizer).tokens.tokenizer.get_vocab() == tokenizer.get_vocab()
-    assert LiveBackend(pocket(), spare=AutoTokenizer.from_pretrained(pocket_dir())).identity == FILED.identity
-
-
 def test_the_identity_has_the_precision_in_which_it_computes_also_once_a_trainer_has_wrapped_the_model():
     model = policy()
     engine = LiveBackend(model)
     assert engine.identity == FILED.identity
     in_autocast(model)  # as TRL's default bf16=True
     of_files = Engine("pocket", backend="transformers", settings={"dtype": "bfloat16"})
-    assert engine.identity == of_files.identity != FILED.identity
-    assert engine.layers.dtype == torch.bfloat16
-    assert (
-        LiveBackend(AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype="bfloat16")).identity == of_files.identity
-    )
-
-
-def test_a_hash_of_the_weights_has_the_precision_too():
-    model = pocket()
-    with torch.no_grad():
-        model.get_input_embeddings().weight.mul_(1.5)
-    engine = LiveBackend(model)
+    assert engine.identity == of_files.identity != FILED.identity and engine.layers.dtype == torch.bfloat16
+    assert LiveBackend(pocket(dtype="bfloat16")).identity == of_files.identity
+    changed = pocket()
+    step(changed, ["embed_tokens"])
+    engine = LiveBackend(changed)  # whose weights are hashed
     before = engine.identity
-    in_autocast(model)
+    in_autocast(changed)
     assert engine.identity != before != FILED.identity

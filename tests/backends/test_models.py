@@ -23,6 +23,7 @@ from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.rewards.batch import _loaded
 from checklist_rewards.rewards.shaping import _tokenize
 from tests.conftest import HANG
+from tests.jsonl import write_jsonl
 
 COMMIT = "a" * 40
 
@@ -67,6 +68,10 @@ def hub(status, code=None):
 def online(tmp_path, monkeypatch):
     """As in a fresh HOME without HF_HUB_OFFLINE: an empty cache, and requests to the Hub that the test chooses."""
 
+    def forget():
+        for remembered in (hub_commit, models._silence, models._warn_once):
+            remembered.cache_clear()
+
     def at(server):
         constants = huggingface_hub.constants
         address = f"http://127.0.0.1:{server.server_port}"
@@ -74,18 +79,13 @@ def online(tmp_path, monkeypatch):
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
         monkeypatch.setattr(constants, "ENDPOINT", address)
-        monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}"
-        )
-        hub_commit.cache_clear()
-        models._silence.cache_clear()
-        models._warn_once.cache_clear()
+        of_files = address + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", of_files)
+        forget()
         return address
 
     yield at
-    hub_commit.cache_clear()
-    models._silence.cache_clear()
-    models._warn_once.cache_clear()
+    forget()
 
 
 LOADERS = {
@@ -149,27 +149,16 @@ def test_processes_that_start_while_the_hub_is_silent_do_not_ask_it(online):
 def test_with_the_defaults_a_fresh_home_without_a_network_scores_with_a_model_of_its_cache(tmp_path):
     """A process without the settings of `conftest.py`: no HF_HUB_OFFLINE, no thread limit, a store in its HOME."""
     cached(tmp_path / ".cache" / "huggingface" / "hub", "org/judge")
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text(json.dumps({"prompt": "A", "target": "Is it?", "checklist": ["Is it short?"]}))
+    write_jsonl(tmp_path / "rows.jsonl", {"prompt": "A", "target": "Is it?", "checklist": ["Is it short?"]})
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # not listening: connections are refused
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-        }
-        environment["HF_ENDPOINT"] = address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        command = [sys.executable, "-m", "checklist_rewards.cli", "score", rows, "-o", tmp_path / "scored.jsonl"]
+        address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        environment = {name: os.environ.get(name, "") for name in ("PATH", "PYTHONPATH")}
+        environment |= {"HOME": str(tmp_path), "HF_ENDPOINT": address}
+        command = [sys.executable, "-m", "checklist_rewards.cli", "score", "rows.jsonl", "-o", "scored.jsonl"]
         command += ["--model", "org/judge", "--backend", "transformers"]  # by default vLLM where it is installed
-        done = subprocess.run(
-            command,
-            env=environment,
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=HANG,
-        )
+        options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": HANG}
+        done = subprocess.run(command, env=environment, cwd=tmp_path, **options)
     assert done.returncode == 0, done.stderr
     [row] = map(json.loads, (tmp_path / "scored.jsonl").read_text().splitlines())
     assert row["checklist_score"]["answered"] == 1

@@ -1,58 +1,35 @@
-"""A served judge: a real vLLM server gives the in-process numbers; a broken one costs what it breaks, and no more."""
+"""Reads of a served judge: in lists or in chats, what a broken answer costs, what is computed, and who is refused."""
 
-import json
 import logging
 import os
 import re
+import shutil
+import threading
 import time
 
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import ReadGroup, Sampling, engine_identity, load_backend
-from checklist_rewards.backends.base import Written, reply_seed
-from checklist_rewards.backends.openai import OpenAIBackend
-from checklist_rewards.backends.openai.wire import (
-    answer_of,
-    in_words,
-    label_body,
-    label_of,
-    refused_by,
-    reply_body,
-    reply_of,
-)
+from checklist_rewards.backends import Answer, ReadGroup, Sampling, engine_identity, is_kept, pocket_dir
+from checklist_rewards.backends.base import Written
+from checklist_rewards.backends.openai import OpenAIBackend, client
+from checklist_rewards.backends.openai.served import Counts, counts_in
+from checklist_rewards.backends.openai.wire import answer_of, in_words
 from checklist_rewards.errors import ModelError
+from checklist_rewards.files.store import Store
+from checklist_rewards.judges import Receipt
 from checklist_rewards.judges.remote import RewardServer
-from tests.backends.answers import largest_difference
+from tests.backends.answers import LABELS, ONE, user
 from tests.backends.answerserver import SERVED_NAME, connect
 from tests.conftest import HANG
 from tests.faultserver import RETRY_AFTER
 
-LABELS = ("yes", "no")
-ONE = [ReadGroup(None, "Hello there. ", ("Is it short?",))]
+TWO = [ReadGroup(None, "Hello there. ", ("Is it short?", "Is it long?"))]
+BY_CHAT = [Answer((-0.5, -1.5), exact=False)]
+NOBODY = "http://127.0.0.1:9/v1"
 
 
-def with_server(test):
-    return pytest.mark.slow(pytest.mark.vllm(test))
-
-
-@with_server
-def test_a_served_judge_gives_the_same_p_yes(pocket, vllm_server, world_reads):
-    served_answers, served = load_backend(SERVED_NAME, base_url=vllm_server).read(world_reads, LABELS)
-    answers, here = pocket.read(world_reads, LABELS)
-    assert largest_difference(served_answers, answers) < 1e-3
-    assert (served.prompt_tokens, served.floor_tokens) == (here.prompt_tokens, here.floor_tokens)
-
-
-@with_server
-def test_a_served_judge_thinks_and_its_labels_are_read_after_the_thoughts(pocket, vllm_server):
-    questions, text = ["Does the response end with a question mark?", "Does the response use bullet points?"], "Is it?"
-    for settings in ({}, {"thinking_per": "target"}):
-        served = ChecklistScorer(SERVED_NAME, base_url=vllm_server, store=False, thinking=12, **settings)
-        here = ChecklistScorer("pocket", backend=pocket, store=False, thinking=12, **settings)
-        there, ours = (scorer.score(questions, text, "Ask something.") for scorer in (served, here))
-        assert [item.reasoning for item in there.items] == [item.reasoning for item in ours.items]
-        assert [i.confidence for i in there.items] == pytest.approx([i.confidence for i in ours.items], abs=1e-3)
+# ----- lists or chats -----
 
 
 def test_a_list_of_prompts_ends_in_the_thoughts(broken_server):
@@ -78,55 +55,67 @@ def test_a_chat_server_is_refused_before_a_thought_is_asked_for(broken_server, c
     assert broken_server.asked == []
 
 
-def test_a_thought_that_a_server_returns_apart_is_kept():
-    choice = {"message": {"content": None, "reasoning_content": "Two wo"}, "finish_reason": "length"}
-    assert (reply_of(choice).thought, reply_of(choice).unanswered) == ("Two wo", "cut_off")
-    choice = {"message": {"content": "yes", "reasoning": "Two words."}, "finish_reason": "stop"}
-    assert (reply_of(choice).thought, reply_of(choice).text) == ("Two words.", "yes")
-    assert reply_of({"message": {"content": "yes"}, "finish_reason": "stop"}).thought is None
+def test_reads_that_a_list_leaves_out_or_gives_twice_are_asked_once_more(broken_server):
+    groups = [ReadGroup(None, "Hello. ", tuple(f"Is it {n}?" for n in range(6)))]
+    spoilt = iter([lambda c: [c[0], c[0], *c[1:4]], lambda c: c])
+    broken_server.spoil = lambda choices: next(spoilt)(choices)
+    reads, _ = connect(broken_server).read(groups, LABELS)
+    assert all(read.unanswered is None for read in reads)
+    assert [len(asked["prompt"]) for asked in broken_server.asked] == [1, 6, 3]
+    broken_server.spoil = lambda choices: choices[2:]
+    reads, _ = connect(broken_server, attempts=2).read(groups, LABELS)
+    assert sorted(read.unanswered or "" for read in reads) == [""] * 4 + ["empty_choices"] * 2
 
 
-@with_server
-def test_more_reads_than_fit_one_request_come_back_in_order(pocket, vllm_server):
-    groups = [ReadGroup(None, f"{n} words. ", tuple(f"Is it {k}?" for k in range(10))) for n in range(60)]
-    served, _ = load_backend(SERVED_NAME, base_url=vllm_server).read(groups, LABELS)
-    assert largest_difference(served, pocket.read(groups, LABELS)[0]) < 1e-3
+def test_a_failed_request_costs_no_other_request(broken_server):
+    broken_server.fails = lambda asked: len(asked["prompt"]) == 256
+    groups = [ReadGroup(None, "Hello. ", tuple(f"Is it {n}?" for n in range(300)))]
+    reads, _ = connect(broken_server).read(groups, LABELS)
+    assert [read.unanswered is None for read in reads] == [False] * 256 + [True] * 44
 
 
-@with_server
-def test_what_does_not_fit_is_too_long_before_it_is_sent(vllm_server):
-    judge = load_backend(SERVED_NAME, base_url=vllm_server)
-    [long, short], _ = judge.read([ReadGroup(None, "word " * 3000, ("Is it?",)), *ONE], LABELS)
-    assert (long.unanswered, short.unanswered) == ("too_long", None)
-    [[reply]] = judge.generate([[{"role": "user", "content": "word " * 3000}]], Sampling())
-    assert (reply.text, reply.unanswered) == (None, "too_long")
+def test_a_server_that_names_no_tokens_is_read_by_chat(broken_server):
+    broken_server.names_tokens = False
+    judge = connect(broken_server)
+    assert [judge.read(ONE, LABELS)[0] for _ in range(2)] == [BY_CHAT] * 2
+    assert ["prompt" in asked for asked in broken_server.asked] == [True, False, False]  # tried once
 
 
-@with_server
-def test_greedy_replies_are_the_transformers_engines(pocket, vllm_server):
-    prompts = [
-        [{"role": "user", "content": text}] for text in ("Write something.", "Write one sentence. Avoid digits.")
-    ]
-    served = load_backend(SERVED_NAME, base_url=vllm_server)
-    [theirs, ours] = [engine.generate(prompts, Sampling(max_tokens=40)) for engine in (served, pocket)]
-    assert [reply.text for [reply] in theirs] == [reply.text for [reply] in ours]
-    [replies] = served.generate(prompts[:1], Sampling(max_tokens=9000, temperature=1.0, n=3, seed=1))
-    assert len({reply.text for reply in replies}) > 1
+@pytest.mark.parametrize("tokenizer", ["missing", "broken"])
+def test_without_a_tokenizer_reads_are_chats(broken_server, caplog, tmp_path, tokenizer):
+    if tokenizer == "broken":
+        for file in ("config.json", "tokenizer_config.json"):
+            shutil.copy(pocket_dir() / file, tmp_path)
+        (tmp_path / "tokenizer.json").write_text('{"model": {"type": "none of these"}}')
+    broken_server.card |= {"root": str(tmp_path)}
+    with caplog.at_level(logging.WARNING):
+        judge = connect(broken_server)
+    assert "cannot be loaded here, so each read is a separate chat request" in caplog.text
+    assert judge.read(ONE, LABELS)[0] == BY_CHAT
+    [asked] = broken_server.asked
+    assert (asked["max_tokens"], asked["top_logprobs"], asked["temperature"]) == (1, 20, 0)
 
 
-@with_server
-def test_a_reply_follows_the_schema(vllm_server):
-    schema = json.dumps({"type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}, "required": ["answer"]})
-    prompts = [[{"role": "user", "content": text}] for text in ("Write something.", "Is it? Reply in JSON.")]
-    replies = load_backend(SERVED_NAME, base_url=vllm_server).generate(prompts, Sampling(max_tokens=60, schema=schema))
-    assert all(json.loads(reply.text)["answer"] in ("yes", "no") for [reply] in replies)
-    assert all(reply.prompt_tokens > 0 and reply.completion_tokens > 0 for [reply] in replies)
+@pytest.mark.parametrize("listing", [{"listing": 404}, {"listing": 405}, {"listing": 501}, {"card": None}], ids=str)
+def test_a_server_that_does_not_list_its_models_is_used_as_it_is(broken_server, listing):
+    vars(broken_server).update(listing)
+    assert connect(broken_server).read(ONE, LABELS)[0] == BY_CHAT
 
 
-@with_server
-def test_a_server_of_another_model_is_refused_by_name(vllm_server):
-    with pytest.raises(ModelError, match=r"serves \['judge'\], not 'llama'"):
-        load_backend("llama", base_url=vllm_server)
+def test_an_answer_out_of_the_likely_tokens_is_never_given_out_as_an_exact_one(broken_server, tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+
+    def methods(*questions):
+        scorer = ChecklistScorer(SERVED_NAME, backend=connect(broken_server), store=store, min_answered=0)
+        return [item.method for item in scorer.score(list(questions), "A text.").items]
+
+    broken_server.card |= {"root": "/nowhere"}
+    assert methods("Is it short?") == ["top_logprobs"]
+    broken_server.card |= {"root": str(pocket_dir())}
+    assert methods("Is it short?", "Is it long?") == ["top_logprobs", "logprobs"]
+
+
+# ----- failures, deadlines and limits -----
 
 
 def test_a_rate_limit_is_told_once_with_the_setting_that_bounds_the_wait(broken_server, caplog):
@@ -143,45 +132,6 @@ def test_a_lasting_failure_leaves_its_reads_unanswered_after_bounded_retries(bro
     assert len(broken_server.asked) == 5
 
 
-def test_a_failed_request_costs_no_other_request(broken_server):
-    broken_server.fails = lambda asked: len(asked["prompt"]) == 256
-    groups = [ReadGroup(None, "Hello. ", tuple(f"Is it {n}?" for n in range(300)))]
-    reads, _ = connect(broken_server).read(groups, LABELS)
-    assert [read.unanswered is None for read in reads] == [False] * 256 + [True] * 44
-
-
-def test_reads_that_a_list_leaves_out_or_gives_twice_are_asked_once_more(broken_server):
-    groups = [ReadGroup(None, "Hello. ", tuple(f"Is it {n}?" for n in range(6)))]
-    spoilt = iter([lambda c: [c[0], c[0], *c[1:4]], lambda c: c])
-    broken_server.spoil = lambda choices: next(spoilt)(choices)
-    reads, _ = connect(broken_server).read(groups, LABELS)
-    assert all(read.unanswered is None for read in reads)
-    assert [len(asked["prompt"]) for asked in broken_server.asked] == [1, 6, 3]
-    broken_server.spoil = lambda choices: choices[2:]
-    reads, _ = connect(broken_server, attempts=2).read(groups, LABELS)
-    assert sorted(read.unanswered or "" for read in reads) == [""] * 4 + ["empty_choices"] * 2
-
-
-def test_a_server_that_names_no_tokens_is_read_by_chat(broken_server):
-    broken_server.names_tokens = False
-    judge = connect(broken_server)
-    for _ in range(2):
-        [read], _ = judge.read(ONE, LABELS)
-        assert read.logprobs == (-0.5, -1.5)
-    assert ["prompt" in asked for asked in broken_server.asked] == [True, False, False]  # tried once
-
-
-def test_without_a_tokenizer_reads_are_chats(broken_server, caplog):
-    broken_server.card = {"root": "/nowhere", "max_model_len": 2048}
-    with caplog.at_level(logging.WARNING):
-        judge = connect(broken_server)
-    assert "cannot be loaded here, so each read is a separate chat request" in caplog.text
-    [read], _ = judge.read(ONE, LABELS)
-    assert read.logprobs == (-0.5, -1.5)
-    [asked] = broken_server.asked
-    assert (asked["max_tokens"], asked["top_logprobs"], asked["temperature"]) == (1, 20, 0)
-
-
 def test_requests_that_the_server_refuses_from_the_first_are_an_error(chat_server):
     chat_server.statuses = [400]
     with pytest.raises(ModelError, match="rejected a request: status 400"):
@@ -191,28 +141,12 @@ def test_requests_that_the_server_refuses_from_the_first_are_an_error(chat_serve
     assert len(chat_server.asked) == 5 * 8
 
 
-def test_a_first_request_that_takes_long_keeps_no_other_waiting(broken_server, monkeypatch):
-    monkeypatch.setattr("checklist_rewards.backends.openai.backend._HEAD_START", 0.05)
-    broken_server.card = {}
-    broken_server.answers = lambda server: server.most == 2  # the first one only once the second one is there
-    reads, _ = connect(broken_server, attempts=1).read([ReadGroup(None, "Hello. ", ("Is it?", "Was it?"))], LABELS)
-    assert [read.unanswered for read in reads] == [None, None]
-
-
-@pytest.mark.parametrize("status", [404, 405, 501])
-def test_a_server_that_does_not_list_its_models_is_used_as_it_is(broken_server, status):
-    broken_server.listing = status
-    [read], _ = connect(broken_server).read([ReadGroup(None, "Hello. ", ("Is it short?",))], ("yes", "no"))
-    assert read.logprobs == (-0.5, -1.5)
-
-
-@pytest.mark.parametrize("status", [401, 402, 404])
-def test_what_no_retry_can_mend_stops_at_once(chat_server, status):
-    chat_server.statuses = [status]
-    with pytest.raises(ModelError, match=f"rejected a request: status {status}") as raised:
-        connect(chat_server).generate([[{"role": "user", "content": "Hello."}]] * 50, Sampling())
-    assert ("check the model and base_url, which usually ends with /v1" in str(raised.value)) is (status == 404)
-    assert len(chat_server.asked) == 1
+def test_what_a_server_calls_too_long_is_not_stored(chat_server):
+    chat_server.refuses = lambda asked: "This model's maximum context length is 10 tokens."
+    judge = connect(chat_server)
+    [read], _ = judge.read(ONE, LABELS)
+    [[reply]] = judge.generate([user("?")], Sampling())
+    assert read.unanswered == reply.unanswered == "too_long" and not is_kept(read) and not is_kept(reply)
 
 
 def test_a_request_ends_at_its_deadline(broken_server):
@@ -233,13 +167,19 @@ def test_the_pause_that_a_server_asks_for_is_kept_and_costs_no_attempt(fault_ser
     assert time.monotonic() - begins >= float(RETRY_AFTER)
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
-def test_no_more_requests_at_once_than_allowed(broken_server, concurrency, monkeypatch):
+def test_a_first_request_that_takes_long_keeps_no_other_waiting(chat_server, monkeypatch):
     monkeypatch.setattr("checklist_rewards.backends.openai.backend._HEAD_START", 0.05)
-    broken_server.card, broken_server.answers = {}, lambda server: server.most >= concurrency
-    prompts = [[{"role": "user", "content": f"{n}"}] for n in range(10)]
-    connect(broken_server, concurrency=concurrency).generate(prompts, Sampling())
-    assert broken_server.most == concurrency
+    chat_server.answers = lambda server: server.most == 2  # the first one only once the second one is there
+    reads, _ = connect(chat_server, attempts=1).read(TWO, LABELS)
+    assert [read.unanswered for read in reads] == [None, None]
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_no_more_requests_at_once_than_allowed(chat_server, concurrency, monkeypatch):
+    monkeypatch.setattr("checklist_rewards.backends.openai.backend._HEAD_START", 0.05)
+    chat_server.answers = lambda server: server.most >= concurrency
+    connect(chat_server, concurrency=concurrency).generate([user(f"{n}") for n in range(10)], Sampling())
+    assert chat_server.most == concurrency
 
 
 def test_a_forked_child_and_its_parent_both_go_on(fault_server):
@@ -252,10 +192,36 @@ def test_a_forked_child_and_its_parent_both_go_on(fault_server):
     assert judge.read(ONE, LABELS)[0][0].unanswered is None
 
 
-@pytest.mark.parametrize("name", ["concurrency", "timeout", "attempts", "requests_per_minute"])
-def test_a_limit_that_allows_nothing_is_refused(name):
-    with pytest.raises(ModelError, match=f"{name}=0 is not allowed for a server"):
-        OpenAIBackend(SERVED_NAME, "http://127.0.0.1:9/v1", **{name: 0})
+# ----- which server -----
+
+
+@pytest.mark.parametrize(
+    ("model", "address", "settings", "error"),
+    [
+        *((SERVED_NAME, NOBODY, {name: 0}, f"{name}=0 is not allowed for a server")
+          for name in ("concurrency", "timeout", "attempts", "requests_per_minute")),
+        (SERVED_NAME, NOBODY, {"pause": 0.01}, f"no OpenAI-compatible server responds at {NOBODY} .*vllm serve"),
+        ("org/model", "openrouter", {}, "https://openrouter.ai/api/v1 requires an API key: set OPENROUTER_API_KEY"),
+        *(("gpt", address, {}, re.escape(f"base_url='{address}' is not a URL"))
+          for address in ("localhost", "http://", "http://[::1:8000/v1", "http://[x]/v1")),
+    ],
+)  # fmt: skip
+def test_a_server_that_cannot_be_used_is_one_sentence(monkeypatch, model, address, settings, error):
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    with pytest.raises(ModelError, match=error):
+        OpenAIBackend(model, address, **settings)
+
+
+def test_a_model_that_is_not_there_is_named_with_some_that_are(fault_server):
+    with pytest.raises(ModelError, match=r"serves \['valid', .* and \d+ more, not 'llama'"):
+        OpenAIBackend("llama", fault_server)
+
+
+@pytest.mark.parametrize("client", [lambda url: OpenAIBackend("model", url), RewardServer])
+def test_an_address_with_a_login_is_refused_without_its_password(client):
+    with pytest.raises(ModelError, match=r"'http://\*\*\*@127.0.0.1:9/v1' has a login") as refused:
+        client("http://me:SECRET@127.0.0.1:9/v1")
+    assert "SECRET" not in repr(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -265,79 +231,93 @@ def test_a_server_of_something_else_is_refused_in_words(body, why):
     assert in_words(answer_of(200, {}, body, "data")) == why
 
 
-def test_no_server_is_one_sentence():
-    with pytest.raises(
-        ModelError, match=r"no OpenAI-compatible server responds at http://127.0.0.1:9/v1 .*vllm serve"
-    ):
-        OpenAIBackend(SERVED_NAME, "http://127.0.0.1:9/v1", pause=0.01)
-
-
-def test_a_model_that_is_not_there_is_named_with_some_that_are(fault_server):
-    with pytest.raises(ModelError, match=r"serves \['valid', .* and \d+ more, not 'llama'"):
-        OpenAIBackend("llama", fault_server)
-
-
-def test_known_servers_go_by_name_and_want_their_key(monkeypatch):
-    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
-    with pytest.raises(ModelError, match="https://openrouter.ai/api/v1 requires an API key: set OPENROUTER_API_KEY"):
-        OpenAIBackend("org/model", "openrouter")
+def test_a_served_model_is_known_by_name_and_address(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert engine_identity("gpt", "openai") == engine_identity("gpt", base_url="https://api.openai.com/v1/")
-    for address in ("localhost", "http://", "http://[::1:8000/v1", "http://[x]/v1"):
-        with pytest.raises(ModelError, match=re.escape(f"base_url='{address}' is not a URL")):
-            engine_identity("gpt", base_url=address)
-
-
-def test_fewer_replies_than_asked_for_are_asked_for_again(chat_server):
-    [replies] = connect(chat_server).generate([[{"role": "user", "content": "?"}]], Sampling(temperature=1.0, n=3))
-    assert [reply.text for reply in replies] == ["yes"] * 3
-    assert [asked.get("n", 1) for asked in chat_server.asked] == [3, 2, 1]
-    first = reply_seed(0, [{"role": "user", "content": "?"}])
-    assert [asked["seed"] for asked in chat_server.asked] == [first, first + 1, first + 2]
-
-
-@pytest.mark.parametrize("model", ["o1", "o3-mini", "openai/o4-mini", "gpt-5", "gpt-5.1-mini"])
-def test_reasoning_models_sample_their_own_way(model):
-    chat = [{"role": "user", "content": "?"}]
-    body = reply_body(model, chat, Sampling(max_tokens=100, temperature=0.7), 1, 10**6, refused_by(model))
-    assert body.keys() == {"model", "messages", "max_completion_tokens", "seed"}
-    assert "logprobs" not in label_body(model, chat, refused_by(model))
-
-
-@pytest.mark.parametrize("model", ["gpt-4.1", "gpt-4o-mini", "org/o1x", "gpt-5-chat-latest", "llama-o1s"])
-def test_other_models_do_not(model):
-    assert refused_by(model) == frozenset()
-
-
-@pytest.mark.parametrize(
-    "text, answer",
-    [
-        ("Yes", "yes"),
-        (" yes.", "yes"),
-        ("**No**", "no"),
-        ("No, it does not.", "no"),
-        ("YES\n\nBecause", "yes"),
-        ("<think>no, no</think>Yes", "yes"),
-        ("N/A", None),
-        ("yes or no", None),
-        ("Not yes", None),
-        ("Nope", None),
-        ("The answer is yes", None),
-    ],
-)
-def test_a_word_is_an_answer_only_where_it_stands_alone(text, answer):
-    choice = {"message": {"content": text}, "finish_reason": "stop"}
-    read = label_of(choice, LABELS)
-    assert (read.label, read.unanswered, read.logprobs) == (answer, None if answer else "off_label", None)
-
-
-def test_a_served_model_is_known_by_name_and_address():
     assert engine_identity("judge", base_url="http://a:1/v1") == engine_identity("judge", base_url="http://a:1/v1/")
     assert engine_identity("judge", base_url="http://a:1/v1") != engine_identity("judge", base_url="http://b:1/v1")
 
 
-@pytest.mark.parametrize("client", [lambda url: OpenAIBackend("model", url), RewardServer])
-def test_an_address_with_a_login_is_refused_without_its_password(client):
-    with pytest.raises(ModelError, match=r"'http://\*\*\*@127.0.0.1:9/v1' has a login") as refused:
-        client("http://me:SECRET@127.0.0.1:9/v1")
-    assert "SECRET" not in repr(refused.value)
+# ----- what a server computed: by its responses, by its counters, or not known -----
+
+METRICS = """# HELP vllm:prefix_cache_queries_total Prefix cache queries, in terms of number of queried tokens.
+vllm:prefix_cache_queries_total{{engine="0",model_name="judge"}} {}
+vllm:prefix_cache_queries_created{{engine="0",model_name="judge"}} 1.79530477632568e+09
+vllm:prefix_cache_hits_total{{engine="0",model_name="judge"}} {}
+vllm:external_prefix_cache_hits_total{{engine="0",model_name="judge"}} 77.0
+"""
+
+
+def counting(server, per_token=1.0, hits=0.5, others=0):
+    """Has the server count the tokens of the lists it was asked, and half of them as hits."""
+
+    def metrics():
+        asked = sum(len(prompt) for body in server.asked for prompt in body.get("prompt", ()))
+        return METRICS.format(asked * per_token + others * len(server.asked), int(asked * hits))
+
+    server.metrics = metrics
+
+
+def test_the_counters_of_all_engines_are_added_up():
+    text = METRICS.format("1.7e+02", 30) + METRICS.format(8, 2).replace('engine="0"', 'engine="1"')
+    assert counts_in(text) == Counts(178, 32)
+    assert counts_in("vllm:num_requests_running 1.0") is None
+
+
+def test_computed_tokens_are_those_that_were_not_in_the_cache_also_after_a_slow_answer(broken_server, monkeypatch):
+    monkeypatch.setattr(client, "_TEXT_SECONDS", 0.2)
+    connect(broken_server).read(TWO, LABELS)  # the first one tries a prompt of its own
+    counting(broken_server)
+    judge = connect(broken_server)
+    _, result = judge.read(TWO, LABELS)
+    hits = result.prompt_tokens - result.computed_tokens
+    assert result.prompt_tokens > 0 and hits == pytest.approx(result.prompt_tokens / 2, abs=1)
+    quick, late = broken_server.metrics, threading.Event()
+    broken_server.metrics = lambda: late.wait(HANG) and quick()
+    assert judge.read(TWO, LABELS)[1].computed_tokens is None
+    late.set()
+    assert judge.read(TWO, LABELS)[1].computed_tokens is not None
+
+
+@pytest.mark.parametrize(
+    "counters", [{"others": 5}, {"per_token": 0.0}, None], ids=["another client", "no cache", "no counters"]
+)
+def test_what_cannot_be_told_is_not_known(broken_server, counters):
+    if counters is not None:
+        counting(broken_server, **counters)
+    scorer = ChecklistScorer(SERVED_NAME, backend=connect(broken_server), store=False)
+    scorer.score(["Is it short?", "Is it long?"], "Hello there.")
+    assert scorer.receipt.computed_tokens is None
+    assert scorer.receipt.prompt_tokens > scorer.receipt.floor_tokens > 0
+    assert str(scorer.receipt).endswith("completion tokens; computed tokens not reported by the server")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "requests"),
+    [(lambda: "vllm:num_requests_running 1.0", 1), (lambda: METRICS.format(5, 0), 3 * (1 + 3))],
+    ids=["no counters", "counters that stay the same"],
+)
+def test_counters_that_say_nothing_are_not_asked_for_again(broken_server, metrics, requests):
+    asked = []
+    broken_server.metrics = lambda: asked.append(1) or metrics()
+    judge = connect(broken_server)
+    for _ in range(6):
+        assert judge.read(TWO, LABELS)[1].computed_tokens is None
+    assert len(asked) == requests
+
+
+def test_chat_reads_are_counted_by_their_responses(chat_server):
+    judge = connect(chat_server)
+    assert judge.read(TWO, LABELS)[1].computed_tokens is None  # no usage at all
+    usage = {"prompt_tokens": 30, "completion_tokens": 1}
+    chat_server.usage = lambda asked: {"usage": usage}
+    _, result = judge.read(TWO, LABELS)
+    assert (result.prompt_tokens, result.computed_tokens, result.completion_tokens) == (60, None, 2)
+    chat_server.usage = lambda asked: {"usage": usage | {"prompt_tokens_details": {"cached_tokens": 16}}}
+    assert judge.read(TWO, LABELS)[1].computed_tokens == 28
+
+
+def test_receipts_add_up_to_unknown_where_one_part_is_unknown():
+    known, unknown = Receipt(computed_tokens=5, floor_tokens=5), Receipt(computed_tokens=None)
+    assert (known + unknown).computed_tokens is None and (known + known).computed_tokens == 10
+    assert (known - unknown).computed_tokens is None

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 
 import pytest
@@ -22,7 +23,8 @@ from checklist_rewards.backends.servers import Settings
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.remote import RewardServer
 from checklist_rewards.scores.reasons import Unanswered
-from tests.backends.answerserver import LIKELY, MODEL, AnswerServer, listed, serving
+from tests.backends.answers import LABELS, reads_about, user
+from tests.backends.answerserver import LIKELY, MODEL, AnswerServer, listed, raw_server, request_in, serving
 from tests.fakes import FakeBackend
 
 ONCE = {"attempts": 1, "pause": 0.001, "failures": 10**6, "timeout": 5.0}
@@ -42,6 +44,7 @@ def chunked(*chunks: bytes) -> bytes:
 
 
 PACKED = gzip.compress(BODY)
+NO_HOST = "a" * 70 + ".example"
 SOUND = {
     "plain": response(),
     "packed": response("Content-Encoding: gzip", PACKED),
@@ -75,16 +78,7 @@ BROKEN = {
     "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n\x00\x01",
     **{
         f"redirected to {to!r}": response(f"Location: {to}", status="HTTP/1.1 307 Moved")
-        for to in (
-            "",
-            "/v1/chat",
-            "http://[",
-            "//",
-            "ftp://there",
-            "http://:99999999/",
-            "/\x17",
-            "http://" + "a" * 70 + ".example/",
-        )
+        for to in ("", "/v1/chat", "http://[", "//", "ftp://there", "http://:99999999/", "/\x17", f"http://{NO_HOST}/")
     },
 }
 
@@ -95,29 +89,14 @@ def raw() -> Iterator[tuple[Connection, list[bytes]]]:
     reply = [b""]
 
     async def handle(reader, writer):
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            size = [
-                int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
-            ]
-            await reader.readexactly(sum(size))
+        with suppress(OSError, asyncio.IncompleteReadError):
+            await request_in(reader)
             writer.write(reply[0])
             await writer.drain()
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
+        writer.close()
 
-    async def start():
-        return await asyncio.start_server(handle, "127.0.0.1", 0)
-
-    async def stop():
-        server.close()
-
-    server = loop.run(start())
-    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    yield Connection(address, "EMPTY", Settings(**ONCE)), reply
-    loop.run(stop())
+    with raw_server(handle) as address:
+        yield Connection(f"{address}/v1", "EMPTY", Settings(**ONCE)), reply
 
 
 def outcome_of(raw: tuple[Connection, list[bytes]], reply: bytes) -> dict | Failure:
@@ -136,7 +115,7 @@ def test_broken_http_is_a_failure_of_the_server(raw, name):
     assert isinstance(outcome_of(raw, BROKEN[name]), Failure)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     sound=st.sampled_from(list(SOUND.values())),
     start=st.integers(0, 200),
@@ -157,7 +136,7 @@ def test_a_fault_of_this_package_is_no_failure_of_the_server(raw, monkeypatch):
             loop.run(request)
 
 
-@pytest.mark.parametrize("host", ["a" * 70 + ".example", "no such host", "xn--a.example"])
+@pytest.mark.parametrize("host", [NO_HOST, "no such host", "xn--a.example"])
 def test_a_host_name_that_cannot_exist_is_a_server_that_does_not_answer(host):
     with pytest.raises(ModelError, match="no OpenAI-compatible server responds at"):
         OpenAIBackend(MODEL, f"http://{host}/v1", **ONCE)
@@ -173,30 +152,16 @@ DROPPED = "dropped"
 ERROR = {"error": {"message": "no", "code": 400, "metadata": {"raw": "no"}}, "errors": [{"message": "no"}]}
 VALUES = [
     *(None, True, False, 0, -1, 7, 0.5, 1e300, 10**400, float("nan"), float("inf")),
-    *(
-        "",
-        "yes",
-        "-1",
-        "\ud800",
-        "token_id:3",
-        [],
-        [[]],
-        [None],
-        ["yes"],
-        {},
-        {"type": "text"},
-        {"token": {}},
-        [{}, {}],
-    ),
+    *("", "yes", "-1", "\ud800", "token_id:3"),
+    *([], [[]], [None], ["yes"], [{}, {}], {}, {"type": "text"}, {"token": {}}),
 ]
 
 
 def places_in(value: object, above: tuple = ()) -> Iterator[tuple]:
     """The way to each value in JSON, from the outside."""
     yield above
-    for key, inner in (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    ):
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in entries:
         yield from places_in(inner, (*above, key))
 
 
@@ -240,15 +205,15 @@ def engine(server: AnswerServer, **card: object) -> OpenAIBackend:
     return OpenAIBackend(MODEL, server.base_url, **ONCE)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(body=changed(CHAT, LIKELY_CHAT, ERROR))
 def test_any_value_in_a_chat_is_an_answer_or_a_reason(odd, body):
     backend = engine(odd)
     odd.odd = body
-    [answer], usage = backend.read([ReadGroup(None, "A text. ", ("Is it?",))], ("yes", "no"))
+    [answer], usage = backend.read(reads_about("A text"), LABELS)
     assert [answer.logprobs, answer.label, answer.unanswered].count(None) == 2
     assert usage.prompt_tokens >= 0
-    [[reply]] = backend.generate([[{"role": "user", "content": "Hi."}]], Sampling())
+    [[reply]] = backend.generate([user("Hi.")], Sampling())
     assert (reply.text is None) == (reply.unanswered is not None)
 
 
@@ -260,17 +225,17 @@ def of_lists(odd) -> OpenAIBackend:
     return backend
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_value_in_a_list_is_an_answer_or_a_reason(odd, of_lists, data):
     ids = sorted({*of_lists.tokens.label_ids("yes"), *of_lists.tokens.label_ids("no")})
     odd.odd = data.draw(changed({"choices": listed([0, 1], ids)}))
-    answers, _ = of_lists.read([ReadGroup(None, "A text. ", ("Is it?", "Was it?"))], ("yes", "no"))
+    answers, _ = of_lists.read([ReadGroup(None, "A text. ", ("Is it?", "Was it?"))], LABELS)
     for answer in answers:
         assert (answer.logprobs is None) == (answer.unanswered is not None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(body=changed({"object": "list", "data": [{"id": MODEL, "max_model_len": 2048, "root": None}, {"id": "other"}]}))
 def test_any_value_in_a_list_of_models_is_a_model_or_one_sentence(odd, body):
     odd.models, odd.odd = body, CHAT
@@ -279,7 +244,7 @@ def test_any_value_in_a_list_of_models_is_a_model_or_one_sentence(odd, body):
     except ModelError as error:
         assert odd.base_url in str(error)
     else:
-        [answer], _ = backend.read([ReadGroup(None, "A text. ", ("Is it?",))], ("yes", "no"))
+        [answer], _ = backend.read(reads_about("A text"), LABELS)
         assert answer.label == "yes" or answer.unanswered == "too_long"
 
 
@@ -293,7 +258,7 @@ SYSTEM_ONE = {
 DECISIONS = {"answers": [{"name": "q1", "type": "predicate", "probability": 0.8}], "usage": SYSTEM_ONE["usage"]}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), protocol=st.sampled_from(["systemone", "decisions"]))
 def test_any_value_in_a_decision_is_an_answer_or_a_reason(odd, data, protocol):
     odd.models = {"object": "list", "data": [{"id": MODEL}]}
@@ -308,10 +273,10 @@ def test_a_text_with_an_unpaired_surrogate_is_read_and_sampled_from(odd, of_list
     ids = sorted({*of_lists.tokens.label_ids("yes"), *of_lists.tokens.label_ids("no")})
     chats, group = engine(odd), ReadGroup(text, f"{text}. ", (f"{text}?",))
     odd.odd = {"choices": listed([0], ids)}
-    assert of_lists.read([group], ("yes", "no"))[0][0].unanswered is None
+    assert of_lists.read([group], LABELS)[0][0].unanswered is None
     odd.odd = CHAT
-    assert chats.read([group], ("yes", "no"))[0][0].label == "yes"
-    [[reply]] = chats.generate([[{"role": "user", "content": text}]], Sampling())
+    assert chats.read([group], LABELS)[0][0].label == "yes"
+    [[reply]] = chats.generate([user(text)], Sampling())
     assert reply.text == "yes"
     odd.odd = DECISIONS
     decisions = DecisionsBackend(MODEL, odd.base_url, protocol="decisions", **ONCE)
@@ -322,7 +287,7 @@ def test_a_text_with_an_unpaired_surrogate_is_read_and_sampled_from(odd, of_list
 JUDGE = {"judge": "j", "identity": "1"}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_value_in_a_response_of_a_reward_server_is_a_score_or_a_reason(odd, data, scored):
     refused = {"scores": [None, None], "errors": [{"row": 1, "message": "no"}], **JUDGE}

@@ -16,6 +16,8 @@ from checklist_rewards.backends.openai.wire import Failure
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.backends.transformers import TransformersBackend
 from tests import clock
+from tests.backends.answers import user
+from tests.backends.answerserver import raw_server, request_in
 from tests.conftest import HANG
 
 
@@ -81,20 +83,14 @@ def silent_server():
     received, closed = [], threading.Event()
 
     async def handle(reader, writer):
-        received.append(await reader.readuntil(b"\r\n\r\n"))
+        received.append(await request_in(reader))
         while await reader.read(4096):
             pass
         closed.set()
         writer.close()
 
-    async def start():
-        return await asyncio.start_server(handle, "127.0.0.1", 0)
-
-    server = loop.run(start())
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", received, closed
-    finally:
-        loop.run(asyncio.to_thread(server.close))
+    with raw_server(handle) as address:
+        yield f"{address}/v1", received, closed
 
 
 def test_the_connection_of_a_cancelled_request_is_closed_so_the_server_can_stop():
@@ -111,7 +107,7 @@ def test_the_connection_of_a_cancelled_request_is_closed_so_the_server_can_stop(
 
 def test_an_engine_in_the_process_finishes_its_batch_of_replies_and_gets_no_further_one(now):
     backend = TransformersBackend("pocket", max_batch_tokens=1)  # one prompt per batch
-    prompts = [[{"role": "user", "content": "a " * length}] for length in (1, 2, 3)]
+    prompts = [user("a " * length) for length in (1, 2, 3)]
     with deadline(10):
         replies = backend.generate(prompts, Sampling(max_tokens=2), lambda place, reply: setattr(now, "seconds", 11))
     assert [reply.unanswered for (reply,) in replies] == [None, "deadline", "deadline"]

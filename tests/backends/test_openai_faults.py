@@ -9,10 +9,10 @@ import pytest
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import ReadGroup, Sampling, is_transient
 from checklist_rewards.backends.openai import OpenAIBackend
+from tests.backends.answers import LABELS, user
 from tests.conftest import HANG
 from tests.faultserver import DRESSED, FAULTS, INDICES, MARK
 
-LABELS = ("yes", "no")
 QUESTIONS = ("Is it fine (yes)?", "Is it red (no)?")
 SETTINGS = {"timeout": HANG, "attempts": 3, "pause": 0.01}
 HASTY = {"timeout": 2.0, "attempts": 1}
@@ -46,10 +46,6 @@ def judge(fault: str, url: str) -> OpenAIBackend:
     return OpenAIBackend(f"{fault}@some", url, **(HASTY if fault == "hang" else SETTINGS))
 
 
-def test_every_fault_is_expected_to_do_something():
-    assert {*NO_REPLY, *OFF_LABEL, *WORD_ONLY} < set(FAULTS)
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_label_read_is_right_or_unanswered_with_its_reason(fault, fault_server):
     sound, broken = ReadGroup("Be fair.", "A text. ", QUESTIONS), ReadGroup("Be fair.", f"A {MARK} text. ", QUESTIONS)
@@ -75,7 +71,7 @@ def test_a_label_read_is_right_or_unanswered_with_its_reason(fault, fault_server
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_reply_comes_back_as_it_is_or_with_its_reason(fault, fault_server):
     numbered = 'Reply in JSON: {"answers": ...}\n1. Is it fine (yes)?\n2. Is it red (no)?'
-    prompts = [[{"role": "user", "content": text}] for text in (numbered, f"{MARK}\n{numbered}")]
+    prompts = [user(text) for text in (numbered, f"{MARK}\n{numbered}")]
     [[sound], [broken]] = judge(fault, fault_server).generate(prompts, Sampling(schema=SCHEMA))
     assert [entry["answer"] for entry in json.loads(sound.text)["answers"]] == ["yes", "no"]
     assert (sound.finish_reason, sound.prompt_tokens, sound.completion_tokens) == ("stop", 100, 10)
@@ -108,7 +104,7 @@ def test_the_scorer_loses_no_row_and_believes_no_wrong_answer(fault, fault_serve
 
 def test_what_a_server_refuses_is_asked_of_it_once(fault_server):
     engine = OpenAIBackend("schema_refused", fault_server, **SETTINGS)
-    prompt = [{"role": "user", "content": 'Reply in JSON: {"answers": ...}\n1. Is it fine (yes)?'}]
+    prompt = user('Reply in JSON: {"answers": ...}\n1. Is it fine (yes)?')
     for _ in range(2):
         [[reply]] = engine.generate([prompt], Sampling(schema=SCHEMA))
         assert json.loads(reply.text)["answers"][0]["answer"] == "yes"

@@ -13,7 +13,8 @@ from checklist_rewards.backends.base import Written
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import image_of
-from tests.backends.answerserver import MODEL, answering, refusal
+from tests.backends.answers import LABELS, user
+from tests.backends.answerserver import MODEL, answering, chat, refusal
 
 RED = image_of(Pillow.new("RGB", (8, 8), "red"))
 WEB = image_of("https://example.org/cat.png")
@@ -25,21 +26,25 @@ GROUPS = [
 
 def likely(path, body):
     tokens = [{"token": "Yes", "logprob": math.log(0.75)}, {"token": "No", "logprob": math.log(0.2)}]
-    choice = {
-        "message": {"content": "Yes"},
-        "finish_reason": "stop",
-        "logprobs": {"content": [{"top_logprobs": tokens}]},
-    }
-    return 200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+    status, response = chat("Yes", {"content": [{"top_logprobs": tokens}]})
+    return status, response | {"usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+
+
+def asked_about(image):
+    return user(f"{image.mark} What is it?")
 
 
 def test_images_are_parts_of_a_message_in_their_order():
     with answering(likely) as server:
         backend = OpenAIBackend(MODEL, server.base_url)
         assert backend.sees
-        answers, _ = backend.read(GROUPS, ("yes", "no"))
+        answers, _ = backend.read(GROUPS, LABELS)
         assert [answer.logprobs for answer in answers] == [pytest.approx((math.log(0.75), math.log(0.2)))] * 3
-        contents = [body["messages"][-1]["content"] for body in server.of("/chat/completions")]
+        contents = [messages[-1]["content"] for messages in server.prompts]
+        server.asked.clear()
+        [[reply]] = backend.generate([asked_about(RED)], Sampling())
+        [[message]] = server.prompts
+    assert reply.text == "Yes" and [part["type"] for part in message["content"]] == ["image_url", "text"]
     [text] = [content for content in contents if isinstance(content, str)]
     assert text == "No image. Is it red?"
     first = next(content for content in contents if isinstance(content, list))
@@ -51,16 +56,6 @@ def test_images_are_parts_of_a_message_in_their_order():
     assert "<|im_end|>" not in first[4]["text"] and first[4]["text"].endswith(("Is it red?", "Is it big?"))
 
 
-def test_replies_to_prompts_with_images():
-    with answering(likely) as server:
-        [[reply]] = OpenAIBackend(MODEL, server.base_url).generate(
-            [[{"role": "user", "content": f"{RED.mark} What is it?"}]], Sampling()
-        )
-        [body] = server.of("/chat/completions")
-    assert reply.text == "Yes"
-    assert [part["type"] for part in body["messages"][0]["content"]] == ["image_url", "text"]
-
-
 @pytest.mark.parametrize(
     "message",
     [
@@ -70,12 +65,10 @@ def test_replies_to_prompts_with_images():
     ],
 )
 def test_the_sentence_of_a_server_that_does_not_see_reaches_the_user(message):
-    with (
-        answering(lambda path, body: refusal(message)) as server,
-        pytest.raises(ModelError, match="images='ignore'") as e,
-    ):
-        OpenAIBackend(MODEL, server.base_url).read(GROUPS[:1], ("yes", "no"))
-    assert message in str(e.value) and "does not take images" in str(e.value)
+    with answering(lambda path, body: refusal(message)) as server:
+        with pytest.raises(ModelError, match="does not take images.*images='ignore'") as raised:
+            OpenAIBackend(MODEL, server.base_url).read(GROUPS[:1], LABELS)
+    assert message in str(raised.value)
 
 
 def of_image(body, image):
@@ -99,15 +92,12 @@ REFUSALS = [
 def test_one_image_that_a_server_refuses_costs_its_reads_only(status, message, reason, place):
     """Whether it is the first that is sent or not, the server's sentence is the reason, and the others are read."""
     bad = image_of(Pillow.new("RGB", (8, 8), "black"))
-    groups = [GROUPS[0], GROUPS[1]]
-    groups.insert(place, ReadGroup(None, bad.mark, ("Is it red?",)))
+    groups = [*GROUPS[:place], ReadGroup(None, bad.mark, ("Is it red?",)), *GROUPS[place:]]
     with answering(
         lambda path, body: refusal(message, status) if of_image(body, bad) else likely(path, body)
     ) as server:
-        answers, _ = OpenAIBackend(MODEL, server.base_url).read(groups, ("yes", "no"))
-        [[reply]] = OpenAIBackend(MODEL, server.base_url).generate(
-            [[{"role": "user", "content": f"{bad.mark} What is it?"}]], Sampling()
-        )
+        answers, _ = OpenAIBackend(MODEL, server.base_url).read(groups, LABELS)
+        [[reply]] = OpenAIBackend(MODEL, server.base_url).generate([asked_about(bad)], Sampling())
     refused = answers.pop(2 * place)
     assert refused.unanswered.startswith(reason) and reply.unanswered.startswith(reason)
     assert all(answer.logprobs for answer in answers)
@@ -122,19 +112,17 @@ def test_a_server_of_texts_ends_the_run_whatever_it_says(texts_first):
     with answering(of_texts) as server:
         backend = OpenAIBackend(MODEL, server.base_url)
         if texts_first:
-            assert backend.read(GROUPS[1:], ("yes", "no"))[0][0].logprobs
+            assert backend.read(GROUPS[1:], LABELS)[0][0].logprobs
         message = "does not take images: not a string" if texts_first else "not a string"
         groups = [ReadGroup(None, RED.mark, tuple(f"Is it {n}?" for n in range(9)))]
         with pytest.raises(ModelError, match=message):
-            backend.read(groups, ("yes", "no"))
+            backend.read(groups, LABELS)
 
 
 def test_a_wrong_key_is_not_taken_for_a_server_that_does_not_see():
-    with (
-        answering(lambda path, body: refusal("invalid key", 401)) as server,
-        pytest.raises(ModelError, match="rejected a request: status 401: invalid key"),
-    ):
-        OpenAIBackend(MODEL, server.base_url).read(GROUPS[:1], ("yes", "no"))
+    with answering(lambda path, body: refusal("invalid key", 401)) as server:
+        with pytest.raises(ModelError, match="rejected a request: status 401: invalid key"):
+            OpenAIBackend(MODEL, server.base_url).read(GROUPS[:1], LABELS)
 
 
 def test_a_reply_beside_images_has_the_room_that_the_server_counts():
@@ -147,10 +135,7 @@ def test_a_reply_beside_images_has_the_room_that_the_server_counts():
         return status, response | {"usage": {"prompt_tokens": 900, "completion_tokens": 1}}
 
     with answering(narrow) as server:
-        backend = OpenAIBackend(MODEL, server.base_url)
-        [[reply]] = backend.generate(
-            [[{"role": "user", "content": f"{RED.mark} What is it?"}]], Sampling(max_tokens=400)
-        )
+        [[reply]] = OpenAIBackend(MODEL, server.base_url).generate([asked_about(RED)], Sampling(max_tokens=400))
         asked = [body["max_tokens"] for body in server.of("/chat/completions")]
     assert reply.text == "Yes" and asked == [400, 1, 100]
 
@@ -166,7 +151,7 @@ def test_an_image_is_encoded_once_and_outside_of_the_loop(monkeypatch):
     image = image_of(Pillow.new("RGB", (8, 8), "yellow"))
     groups = [ReadGroup(None, f"{image.mark} {n} ", ("Is it red?", "Is it big?")) for n in range(8)]
     with answering(likely) as server:
-        OpenAIBackend(MODEL, server.base_url).read(groups, ("yes", "no"))
+        OpenAIBackend(MODEL, server.base_url).read(groups, LABELS)
     [thread] = encoded
     assert thread != "checklist-rewards-http"
 
@@ -177,7 +162,7 @@ def test_a_thought_before_a_label_is_refused_with_images(monkeypatch):
         monkeypatch.setattr(type(backend), "continues", True)
         group = ReadGroup(None, RED.mark, ("Is it red?",), written=(Written("It is."),))
         with pytest.raises(ModelError, match="thinking=... cannot be combined with images on the server"):
-            backend.read([group], ("yes", "no"))
+            backend.read([group], LABELS)
 
 
 def test_an_engine_on_a_server_counts_as_one_that_sees():

@@ -176,53 +176,38 @@ def test_a_request_that_is_cancelled_gives_its_place_back(just_admitted):
 # ----- rates -----
 
 
-def spent(limiter: Limiter, tokens: list[int]) -> list[float]:
+def spent(limiter: Limiter, tokens: list[int], cancelled: range = range(0)) -> list[float]:
+    """When each request is sent; those in `cancelled` are given up once the first one has been sent."""
+
     async def spend(amount: int) -> float:
         await limiter.spend(amount)
         return now()
 
     async def all_of_them():
-        return await asyncio.gather(*map(spend, tokens))
+        tasks = [asyncio.ensure_future(spend(amount)) for amount in tokens]
+        await asyncio.sleep(0)
+        for place in cancelled:
+            tasks[place].cancel()
+        return await asyncio.gather(*(task for place, task in enumerate(tasks) if place not in cancelled))
 
     return run(all_of_them())
 
 
-def test_requests_and_tokens_are_spaced_out():
-    assert spent(Limiter(9, requests_per_minute=1200), [7] * 5) == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
-    assert spent(Limiter(9, tokens_per_minute=60), [3, 1, 5, 1]) == pytest.approx([0, 3, 4, 9])
-    assert spent(Limiter(9, requests_per_minute=60, tokens_per_minute=60), [3, 0, 0, 1, 1]) == [0, 3, 4, 5, 6]
-    assert spent(Limiter(9), [10**6] * 3) == [0, 0, 0]
-
-
-def test_cancelled_requests_leave_the_rate_to_later_ones():
-    async def after() -> float:
-        limiter = Limiter(9, requests_per_minute=60, tokens_per_minute=60)
-        waiting = [asyncio.ensure_future(limiter.spend(1)) for _ in range(100)]
-        await asyncio.sleep(0)
-        for each in waiting:
-            each.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        await limiter.spend(1)
-        return now()
-
-    assert run(after()) == 1  # one was spent at once
-
-
-def test_a_cancelled_request_with_many_tokens_neither_delays_nor_crowds_later_ones():
-    async def after() -> list[float]:
-        limiter, times = Limiter(9, requests_per_minute=60, tokens_per_minute=60), list[float]()
-
-        async def spend(tokens: int) -> None:
-            await limiter.spend(tokens)
-            times.append(now())
-
-        first, large, *others = [asyncio.ensure_future(spend(tokens)) for tokens in (0, 600, 0, 0)]
-        await first
-        large.cancel()
-        await asyncio.gather(*others)
-        return times
-
-    assert run(after()) == [0, 1, 2]
+@pytest.mark.parametrize(
+    ("requests", "per_token", "tokens", "cancelled", "times"),
+    [
+        (1200, None, [7] * 5, range(0), [0, 0.05, 0.1, 0.15, 0.2]),
+        (None, 60, [3, 1, 5, 1], range(0), [0, 3, 4, 9]),
+        (60, 60, [3, 0, 0, 1, 1], range(0), [0, 3, 4, 5, 6]),
+        (None, None, [10**6] * 3, range(0), [0, 0, 0]),
+        (60, 60, [1] * 101, range(100), [1]),  # one was spent at once
+        (60, 60, [0, 600, 0, 0], range(1, 2), [0, 1, 2]),
+    ],
+)
+def test_requests_and_tokens_are_spaced_out_and_cancelled_ones_cost_nothing(
+    requests, per_token, tokens, cancelled, times
+):
+    assert spent(Limiter(9, requests, per_token), tokens, cancelled) == pytest.approx(times)
 
 
 # ----- generated servers and requests -----
@@ -326,6 +311,23 @@ FAULTS = {
 }
 
 
+def connected(once, use, replicas: int = 1, **settings):
+    """What `use(connection)` returns if each attempt at a replica has the outcome of `once(replica)`."""
+
+    class Scripted(Connection):
+        async def _once(self, place, request, seconds):
+            return await once(place)
+
+    async def used():
+        addresses = [f"http://replica{place}/v1" for place in range(replicas)]
+        connection = Scripted(addresses, "EMPTY", Settings(**settings))
+        outcome = await use(connection)
+        await connection._session.http.close()
+        return outcome
+
+    return run(used())
+
+
 def sent_by(
     faults, requests: int, *, to_each: bool = False, answer: float = 0.1, check=None, **settings
 ) -> tuple[list, list[tuple[float, int]]]:
@@ -334,16 +336,13 @@ def sent_by(
     `to_each`: the requests are those of the first call, one to each replica."""
     attempts = []
 
-    class Scripted(Connection):
-        async def _once(self, place, request, seconds):
-            attempts.append((round(now(), 3), place))
-            fault = next((fault for fault, until in faults[place] if now() < until), None)
-            await asyncio.sleep({"slow": 5.0, None: answer}.get(fault, 0.1))
-            return FAULTS.get(fault, {})
+    async def once(place):
+        attempts.append((round(now(), 3), place))
+        fault = next((fault for fault, until in faults[place] if now() < until), None)
+        await asyncio.sleep({"slow": 5.0, None: answer}.get(fault, 0.1))
+        return FAULTS.get(fault, {})
 
-    async def all_of_them():
-        addresses = [f"http://127.0.0.1:{9 + place}/v1" for place in range(len(faults))]
-        connection = Scripted(addresses, "EMPTY", Settings(**{"concurrency": 4, "pause": 0.5} | settings))
+    async def all_of_them(connection):
         connection.check = check
         outcomes = await asyncio.gather(
             *(
@@ -354,10 +353,9 @@ def sent_by(
         session = connection._session
         assert session.limiter.under_way == 0
         assert not any(replica.reads or replica.probing for replica in session.replicas._replicas)
-        await session.http.close()
         return outcomes
 
-    return run(all_of_them()), attempts
+    return connected(once, all_of_them, len(faults), **{"concurrency": 4, "pause": 0.5} | settings), attempts
 
 
 def test_if_a_server_limits_its_rate_all_requests_wait_together():
@@ -368,9 +366,9 @@ def test_if_a_server_limits_its_rate_all_requests_wait_together():
 
 
 @pytest.mark.parametrize("fault", ["429", "429 now", "429 wait"])
-@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("replicas", [1, 3])
 def test_a_server_that_always_limits_its_rate_is_waited_for_once(fault, replicas):
-    outcomes, attempts = sent_by([[(fault, 10**6)]] * replicas, 200)
+    outcomes, attempts = sent_by([[(fault, 10**6)]] * replicas, 60)
     assert all(isinstance(outcome, Failure) and outcome.status == 429 for outcome in outcomes)
     assert max(time for time, _ in attempts) < Settings().deadline + 1
 
@@ -487,23 +485,19 @@ def test_a_failed_probe_is_no_attempt_of_the_request_that_it_was():
 def test_if_a_probe_is_cancelled_another_request_probes_the_server():
     answers = iter([FAULTS["500"], None, {}])
 
-    class Scripted(Connection):
-        async def _once(self, place, request, seconds):
-            answer = next(answers)
-            await asyncio.sleep(100 if answer is None else 0.1)
-            return answer
+    async def once(place):
+        answer = next(answers)
+        await asyncio.sleep(100 if answer is None else 0.1)
+        return answer
 
-    async def recovered():
-        connection = Scripted("http://127.0.0.1:9/v1", "EMPTY", Settings(failures=1, attempts=1))
+    async def recovered(connection):
         await connection.post("/chat", {})
         probe, other = [asyncio.ensure_future(connection.post("/chat", {})) for _ in range(2)]
         await asyncio.sleep(5)
         probe.cancel()
-        outcome = await other
-        await connection._session.http.close()
-        return outcome, now()
+        return await other, now()
 
-    assert run(recovered()) == ({}, pytest.approx(5.2))
+    assert connected(once, recovered, failures=1, attempts=1) == ({}, pytest.approx(5.2))
 
 
 REJECTED = replace(FAULTS["500"], retry=False, down=False, status=404, fatal=True)
@@ -512,46 +506,31 @@ REJECTED = replace(FAULTS["500"], retry=False, down=False, status=404, fatal=Tru
 @pytest.mark.parametrize("late", [REJECTED, {}])
 def test_a_late_answer_brings_a_replica_back_silently_and_a_late_rejection_does_not(caplog, late):
     received = []
+    other = detector(["http://replica0/v1", "http://replica1/v1"]).home("text")
 
-    class Scripted(Connection):
-        async def _once(self, place, request, seconds):
-            received.append(place)
-            if place != other:
-                await asyncio.sleep(0.1)
-                return {}
-            is_late = received.count(other) > 1
-            await asyncio.sleep(0.5 if is_late else 0.1)
-            return late if is_late else REJECTED
+    async def once(place):
+        received.append(place)
+        is_late = received.count(other) > 1
+        await asyncio.sleep(0.5 if place == other and is_late else 0.1)
+        return {} if place != other else late if is_late else REJECTED
 
-    addresses = ["http://replica0/v1", "http://replica1/v1"]
-    other = detector(addresses).home("text")
-
-    async def asked():
-        connection = Scripted(addresses, "EMPTY", Settings())
+    async def asked(connection):
         outcomes = await asyncio.gather(*(connection.post("/chat", {}, prefix="text") for _ in range(2)))
-        up = connection._session.replicas.up()
-        await connection._session.http.close()
-        return outcomes, up
+        return outcomes, connection._session.replicas.up()
 
-    assert run(asked()) == ([{}, {}], {1 - other} if late else {0, 1})
+    assert connected(once, asked, replicas=2) == ([{}, {}], {1 - other} if late else {0, 1})
     assert received.count(other) == 2 and "answers again" not in caplog.text
 
 
 def test_a_request_to_one_replica_waits_as_long_as_that_replica_asks():
     attempts = []
 
-    class Scripted(Connection):
-        async def _once(self, place, request, seconds):
-            attempts.append((now(), place))
-            return {} if now() >= WAIT else FAULTS["503 wait"]
+    async def once(place):
+        attempts.append((now(), place))
+        return {} if now() >= WAIT else FAULTS["503 wait"]
 
-    async def asked():
-        connection = Scripted(["http://replica0/v1", "http://replica1/v1"], "EMPTY", Settings(attempts=2))
-        outcome = await connection.get("/models", "data", place=1)
-        await connection._session.http.close()
-        return outcome
-
-    assert run(asked()) == {} and attempts == [(0.0, 1), (pytest.approx(WAIT), 1)]
+    outcome = connected(once, lambda c: c.get("/models", "data", place=1), replicas=2, attempts=2)
+    assert outcome == {} and attempts == [(0.0, 1), (pytest.approx(WAIT), 1)]
 
 
 def test_an_image_counts_by_its_pixels():

@@ -13,11 +13,10 @@ from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.wire import label_of
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.logprob import LogprobJudge
+from tests.backends.answers import LABELS, ONE, p_yes, user
 from tests.backends.answerserver import MODEL, answering, chat, listed, refusal
 from tests.fakes import FakeBackend
 
-LABELS = ("yes", "no")
-ONE = [ReadGroup(None, "Hello there. ", ("Is it short?",))]
 LIKELY = {"yes": 0.6, "no": 0.25, " yes": 0.1, "Sure": 0.02, "Well": 0.01} | {f"x{n}": 0.0005 for n in range(15)}
 P_YES = 0.7 / 0.95
 TOP = {token: math.log(p) for token, p in LIKELY.items()}
@@ -68,7 +67,11 @@ WORDINGS = {
 }
 
 
-def limited(most, wording, shape="chat"):
+def likeliest(number: int) -> dict[str, float]:
+    return dict(itertools.islice(TOP.items(), number))
+
+
+def limited(most, wording):
     """The answers of a server that allows `most` likely tokens."""
 
     def respond(path, body):
@@ -77,14 +80,13 @@ def limited(most, wording, shape="chat"):
         given = body["top_logprobs"]
         if given > most:
             return refusal(wording.format(n=most, given=given, next=most + 1))
-        return chat("yes", SHAPES[shape](dict(itertools.islice(TOP.items(), given))))
+        return chat("yes", as_chat(likeliest(given)))
 
     return respond
 
 
-def p_yes(read: Answer) -> float:
-    yes, no = map(math.exp, read.logprobs)
-    return yes / (yes + no)
+def share(read: Answer) -> float:
+    return p_yes([read])[0]
 
 
 def read_of(server, **settings):
@@ -103,7 +105,7 @@ def test_fewer_likely_tokens_give_the_exact_probability_or_one_warning(most, wor
     assert len(server.asked) == asked + 1  # what the server allows is remembered
     words = [record for record in caplog.records if "read as the words" in record.message]
     if most >= 3:
-        assert p_yes(read) == pytest.approx(P_YES) and not words
+        assert share(read) == pytest.approx(P_YES) and not words
         assert judge._limits.top == min(most, 20)
     else:
         assert (read.label, read.logprobs, len(words)) == ("yes", None, 1)
@@ -112,41 +114,29 @@ def test_fewer_likely_tokens_give_the_exact_probability_or_one_warning(most, wor
 @pytest.mark.parametrize("message", ["top_logprobs is too large", "logprobs: value out of range"])
 def test_without_a_number_five_are_asked_for(message):
     with answering(limited(5, message)) as server:
-        assert p_yes(read_of(server)[1]) == pytest.approx(P_YES)
+        assert share(read_of(server)[1]) == pytest.approx(P_YES)
     assert [body["top_logprobs"] for _, body in server.asked] == [20, 5]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("most", [5, 20])
-def test_every_shape_of_a_list_gives_the_same_probability(shape, most):
-    with answering(limited(most, WORDINGS["vLLM"], shape)) as server:
-        assert p_yes(read_of(server)[1]) == pytest.approx(P_YES)
+def test_every_shape_of_a_list_gives_the_same_probability_or_the_reason_why_it_has_none(shape):
+    def read(top, written="yes"):
+        return label_of(chat(written, SHAPES[shape](top))[1]["choices"][0], LABELS)
 
-
-@pytest.mark.parametrize("shape", sorted(set(SHAPES) - {"vLLM's own"}))
-@pytest.mark.parametrize("value", [None, -math.inf, "-inf", -9999.0])
-def test_a_token_without_a_probability_counts_as_zero(shape, value):
-    choice = chat("yes", SHAPES[shape](TOP | {"No": value}))[1]["choices"][0]
-    assert p_yes(label_of(choice, LABELS)) == pytest.approx(P_YES)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("value", [math.nan, math.inf, 0.02, 12.5])
-def test_what_is_no_log_probability_leaves_the_read_unanswered_and_names_the_setting(shape, value):
-    choice = chat("yes", SHAPES[shape](TOP | {"x1": value}))[1]["choices"][0]
-    read = label_of(choice, LABELS)
-    assert (read.logprobs, read.label) == (None, None)
-    assert read.unanswered.startswith("backend_error") and "--logprobs-mode raw_logprobs" in read.unanswered
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("written", ["yes", "No", "Sure"])
-def test_a_chat_whose_likely_tokens_vllm_has_overwritten_is_unanswered(shape, written):
-    """So from vLLM 0.32 with the V1 model runner, in a step with reads by token id: the written token, and token 0."""
-    choice = chat(written, SHAPES[shape]({written: -0.33, "<|pad|>": -9999.0}))[1]["choices"][0]
-    read = label_of(choice, LABELS)
-    assert (read.logprobs, read.label) == (None, None)
-    assert read.unanswered.startswith("backend_error") and "one kind of reads" in read.unanswered
+    for top in (TOP, likeliest(5)):
+        assert share(read(top)) == pytest.approx(P_YES)
+    for nothing in (None, -math.inf, "-inf", -9999.0):
+        if shape != "vLLM's own":
+            assert share(read(TOP | {"No": nothing})) == pytest.approx(P_YES)
+    for logit in (math.nan, math.inf, 0.02, 12.5):
+        found = read(TOP | {"x1": logit})
+        assert (found.logprobs, found.label, found.unanswered.reason) == (None, None, "backend_error")
+        assert "--logprobs-mode raw_logprobs" in found.unanswered
+    # So from vLLM 0.32 with the V1 model runner, in a step with reads by token id: the written token, and token 0.
+    for written in ("yes", "No", "Sure"):
+        found = read({written: -0.33, "<|pad|>": -9999.0}, written)
+        assert (found.logprobs, found.label, found.unanswered.reason) == (None, None, "backend_error")
+        assert "one kind of reads" in found.unanswered
 
 
 @pytest.mark.parametrize("values", [(5.0, 3.0), (-0.1, -0.2), (math.nan, -1.0), (-1.0, 0.011)])
@@ -205,8 +195,8 @@ def test_a_minimum_of_tokens_is_kept(wording):
 
     with answering(respond) as server:
         judge, read = read_of(server)
-        [[reply]] = judge.generate([[{"role": "user", "content": "?"}]], Sampling(max_tokens=2))
-    assert p_yes(read) == pytest.approx(P_YES) and reply.unanswered is None
+        [[reply]] = judge.generate([user("?")], Sampling(max_tokens=2))
+    assert share(read) == pytest.approx(P_YES) and reply.unanswered is None
     assert [body["max_tokens"] for _, body in server.asked] == [1, least, least]
 
 
@@ -215,14 +205,14 @@ def counted(path, body):
     if "logprobs" not in body:
         return chat("yes")
     number = int(body["logprobs"])
-    top = [dict(itertools.islice(TOP.items(), number))] if number > 1 else None
+    top = [likeliest(number)] if number > 1 else None
     return chat("yes", {"tokens": ["yes"], "token_logprobs": [TOP["yes"]], "top_logprobs": top})
 
 
 def from_five(path, body):
     """Gives no list for more than 5 likely tokens, without an error."""
     number = body.get("top_logprobs", 0)
-    return chat("yes", as_chat(dict(itertools.islice(TOP.items(), number)) if number <= 5 else {}))
+    return chat("yes", as_chat(likeliest(number) if number <= 5 else {}))
 
 
 def typed(path, body):
@@ -241,7 +231,7 @@ def test_another_way_to_ask_for_likely_tokens_is_found(respond, caplog):
         judge, read = read_of(server)
         asked = len(server.asked)
         judge.read(ONE, LABELS)
-    assert p_yes(read) == pytest.approx(P_YES) and len(server.asked) == asked + 1
+    assert share(read) == pytest.approx(P_YES) and len(server.asked) == asked + 1
     assert not [record for record in caplog.records if "read as the words" in record.message]
 
 
@@ -294,7 +284,7 @@ def test_a_feature_that_was_accepted_is_omitted_from_the_request_that_is_rejecte
         judge = OpenAIBackend(MODEL, server.base_url)
         reads, _ = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS)
         [later], _ = judge.read(ONE, LABELS)
-    assert [read.label for read in reads] == [None, "yes", None] and p_yes(later) == pytest.approx(P_YES)
+    assert [read.label for read in reads] == [None, "yes", None] and share(later) == pytest.approx(P_YES)
 
 
 HTML = b"<html><head><title>400 Bad Request</title></head><body><h1>400 Bad Request</h1></body></html>"
@@ -333,12 +323,12 @@ def test_an_error_in_any_form_costs_no_log_probabilities(body, status):
     def respond(path, asked):
         if asked.get("top_logprobs", 0) > 5:
             return status, BODIES[body]
-        return chat("yes", as_chat(dict(itertools.islice(TOP.items(), asked["top_logprobs"]))))
+        return chat("yes", as_chat(likeliest(asked["top_logprobs"])))
 
     with answering(respond) as server:
         judge, read = read_of(server)
         judge.read(ONE, LABELS)
-    assert p_yes(read) == pytest.approx(P_YES)
+    assert share(read) == pytest.approx(P_YES)
     assert "chat_template_kwargs" in server.asked[-1][1] and server.asked[-1][1]["top_logprobs"] == 5
 
 
@@ -360,7 +350,7 @@ def test_a_server_that_changes_while_it_is_used_is_warned_of_once_and_asked_once
     def respond(path, body):
         if next(answered) > sound and rejects(body):
             return refusal(message)
-        return chat("yes", as_chat(dict(itertools.islice(TOP.items(), body.get("top_logprobs", 0)))))
+        return chat("yes", as_chat(likeliest(body.get("top_logprobs", 0))))
 
     with answering(respond) as server:
         judge = OpenAIBackend(MODEL, server.base_url, concurrency=8)
@@ -368,6 +358,6 @@ def test_a_server_that_changes_while_it_is_used_is_warned_of_once_and_asked_once
         asked = len(server.asked)
         judge.read(MANY, LABELS)
     assert len(server.asked) == asked + len(MANY)
-    assert all(read.label == "yes" or p_yes(read) == pytest.approx(P_YES) for read in reads)
+    assert all(read.label == "yes" or share(read) == pytest.approx(P_YES) for read in reads)
     assert change == "logprobs" or all(read.label is None for read in reads)
     assert len(caplog.records) == (change in ("likely tokens", "logprobs")), caplog.text

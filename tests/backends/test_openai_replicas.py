@@ -25,8 +25,9 @@ def place_of(replicas: Replicas, key: str, now: float = 0.0) -> int:
     return sent.place
 
 
-def fail(replicas: Replicas, place: int, now: float = 0.0) -> None:
-    replicas.failed(replicas.send_to(place, now), now)
+def fail(replicas: Replicas, place: int, now: float = 0.0, **why: object) -> bool:
+    """Whether a replica is set aside after a request that failed at once."""
+    return replicas.failed(replicas.send_to(place, now), now, **why)
 
 
 @given(fleets, keys)
@@ -102,7 +103,7 @@ def test_requests_in_flight_do_not_lengthen_the_pause_of_the_replica_that_lost_t
 
 def test_a_replica_may_say_when_to_come_back():
     replicas = detector(ADDRESSES[:2])
-    replicas.failed(replicas.send_to(0, 0.0), 0.0, wait=9.0)
+    fail(replicas, 0, wait=9.0)
     assert {replicas.choose(str(key), 8.9).place for key in range(30)} == {1}
     assert 0 in {replicas.choose(str(key), 9.0).place for key in range(30)}
 
@@ -118,10 +119,10 @@ def test_the_longest_wait_of_requests_in_flight_counts():
 def test_some_failures_are_tolerated_if_answers_come_between():
     replicas = detector(ADDRESSES)
     for _ in range(10):
-        assert not replicas.failed(replicas.send_to(0, 0.0), 0.0, tolerated=1)
+        assert not fail(replicas, 0, tolerated=1)
         replicas.answered(replicas.send_to(0, 0.0))
-    assert not replicas.failed(replicas.send_to(0, 0.0), 0.0, tolerated=1)
-    assert replicas.failed(replicas.send_to(0, 0.0), 0.0, tolerated=1)
+    assert not fail(replicas, 0, tolerated=1)
+    assert fail(replicas, 0, tolerated=1)
 
 
 def test_a_request_avoids_the_replicas_that_failed_it_as_long_as_there_are_others():
@@ -162,7 +163,7 @@ def test_a_server_that_is_gone_is_probed_with_longer_and_longer_pauses_then_give
     assert not replicas.is_gone(20.0) and replicas.wait(20.0) == 0
     replicas.answered(replicas.choose("key", 20.0))
     assert replicas.up() == {0} and replicas.down_since is None and not replicas.choose("key", 20.0).probe
-    assert replicas.failed(replicas.send_to(0, 21.0), 21.0, reason="status 500") and replicas.due() == 22.0
+    assert fail(replicas, 0, 21.0, reason="status 500") and replicas.due() == 22.0
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -170,7 +171,7 @@ def test_a_server_is_given_up_only_after_the_last_probe_of_each_replica(together
     replicas = detector(ADDRESSES[:2], failures=1, patience=10.0)
     for now in (0.0, 1.0, 3.0, 7.0):
         for place in (0, 1):
-            replicas.failed(replicas.send_to(place, now), now, reason="status 500")
+            fail(replicas, place, now, reason="status 500")
     for ends in (10.0, 20.0):  # the patience, and the time in which the server counts as gone
         first = replicas.choose("key", ends)
         second = replicas.choose("key", ends) if together else None
@@ -209,17 +210,17 @@ def test_a_late_response_ends_an_outage_and_a_late_failure_is_no_probe():
 def test_a_server_is_down_only_if_all_its_replicas_are():
     replicas = detector(ADDRESSES, failures=4)
     for place in (0, 1, 0, 1, 0, 1):
-        replicas.failed(replicas.send_to(place, 0.0), 0.0, reason="status 500")
+        fail(replicas, place, reason="status 500")
     assert replicas.down_since is None and replicas.choose("key", 0.0).place == 2
     for _ in range(4):
-        replicas.failed(replicas.send_to(2, 0.5), 0.5, tolerated=3, reason="status 500")
+        fail(replicas, 2, 0.5, tolerated=3, reason="status 500")
     assert replicas.down_since == 0.5
 
 
 def test_only_one_request_probes_each_replica_of_a_server_that_is_down():
     replicas = detector(ADDRESSES[:2], failures=1)
     for place in (0, 1):
-        replicas.failed(replicas.send_to(place, 0.0), 0.0, reason="status 500")
+        fail(replicas, place, reason="status 500")
     assert replicas.choose("key", 0.9) is None and replicas.wait(0.9) == pytest.approx(0.1)
     probes = [replicas.choose("key", 1.0) for _ in range(3)]
     assert {sent.place for sent in probes[:2]} == {0, 1} and probes[2] is None and replicas.wait(1.0) == float("inf")

@@ -88,34 +88,6 @@ def check(scores, count):
         assert all([item.answer for item in score.items] == ["yes", "no", "yes", "no"] for score in scores)
 
 
-def test_a_replica_that_asks_to_wait_gets_no_request_until_then(fleet):
-    servers, connect = fleet
-    scorer = scorer_of(connect())
-    servers[0].retry_after = "3600"
-    servers[0].breaks("503")
-    check(scorer.score_batch(samples(24)), 24)
-    seen = len(servers[0].received)
-    assert seen > 0
-    check(scorer.score_batch(samples(24, "next ")), 24)
-    assert len(servers[0].received) == seen
-
-
-def test_if_all_replicas_are_down_reads_are_unanswered_with_the_reason(fleet):
-    servers, connect = fleet
-    backend = connect(failures=4, patience=0.05)
-    for server in servers:
-        server.breaks(REFUSED)
-    scores = scorer_of(backend).score_batch(samples(6))
-    reasons = {item.unanswered.reason for score in scores for item in score.items}
-    assert reasons == {"backend_error"}
-
-
-def test_at_most_concurrency_requests_run_per_address(fleet):
-    servers, connect = fleet
-    check(scorer_of(connect(concurrency=2)).score_batch(samples(30)), 30)
-    assert max(server.most for server in servers) <= 2 * 3
-
-
 def test_the_replica_with_another_model_is_named(fleet):
     servers, connect = fleet
     servers[1].fault = OTHER_MODEL
@@ -175,23 +147,20 @@ def test_the_address_of_one_server_stays_part_of_its_identity():
 
 
 @pytest.mark.parametrize(
-    ("base_url", "message"),
+    ("backend", "base_url", "message"),
     [
-        ("http://one/v1,openai", "combines 'openai' with other addresses; give it alone"),
-        ("http://one/v1,http://one/v1/", "lists http://one/v1 twice"),
-        (["http://one/v1", "two"], "'two' is not a URL"),
-        ([], "must be a URL or a list of URLs"),
-        ([8000], "must be a URL or a list of URLs"),
+        ("auto", "http://one/v1,openai", "combines 'openai' with other addresses; give it alone"),
+        ("auto", "http://one/v1,http://one/v1/", "lists http://one/v1 twice"),
+        ("auto", ["http://one/v1", "two"], "'two' is not a URL"),
+        ("auto", [], "must be a URL or a list of URLs"),
+        ("auto", [8000], "must be a URL or a list of URLs"),
+        ("remote", ["http://one", "http://two"], "a reward server has one; give the replicas of its judge to"),
     ],
 )
-def test_addresses_that_cannot_be_used_are_refused(base_url, message):
+def test_addresses_that_cannot_be_used_are_refused(backend, base_url, message):
+    named = {} if backend == "remote" else {"model": "judge"}
     with pytest.raises(ModelError, match=message):
-        ChecklistScorer("judge", base_url=base_url, store=False).score(QUESTIONS, "Text.")
-
-
-def test_a_reward_server_has_one_address():
-    with pytest.raises(ModelError, match="a reward server has one; give the replicas of its judge to"):
-        ChecklistScorer(backend="remote", base_url=["http://one", "http://two"]).score(QUESTIONS, "Text.")
+        ChecklistScorer(**named, backend=backend, base_url=base_url, store=False).score(QUESTIONS, "Text.")
 
 
 def test_computed_tokens_are_added_up_over_the_replicas():

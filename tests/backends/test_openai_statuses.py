@@ -1,27 +1,32 @@
-"""Which failures cost one request, which end the run, and which pass: by status, before and after an accepted one."""
+"""Failures of a server: what a response means, which cost one request, which end the run, which pass, and silence."""
 
 import asyncio
 import itertools
 import json
 import logging
 import threading
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
-from checklist_rewards.backends import ReadGroup, is_transient, pocket_dir
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends import ReadGroup, Sampling, is_transient, pocket_dir
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai import client as client_module
 from checklist_rewards.backends.openai.client import Connection
-from checklist_rewards.backends.openai.wire import Failure
+from checklist_rewards.backends.openai.wire import Failure, answer_of
 from checklist_rewards.backends.servers import Settings
+from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.remote import RewardServer
 from tests import clock
+from tests.backends.answers import LABELS, reads_about, user
 from tests.backends.answerserver import LIKELY, MODEL, answering, chat, listed, refusal
+from tests.fakes import FakeBackend
 
-LABELS = ("yes", "no")
 ONE_REQUEST = (400, 403, 413, 422)
 LASTING = (401, 402, 404)
 PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
@@ -29,8 +34,69 @@ BAD = "DROP TABLE"
 FAST = {"pause": 0.01, "attempts": 3}
 
 
-def groups(*texts):
-    return [ReadGroup(None, f"{text}. ", ("Is it short?",)) for text in texts]
+# ----- one response -----
+
+
+def meaning(status, body, **headers):
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return answer_of(status, headers, content, "choices")
+
+
+def error(message):
+    return {"error": {"message": message}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason", "flags"),
+    [
+        (200, b"<html>Bad gateway</html>", "not_json", "retry down"),
+        (200, b"", "not_json", "retry down"),
+        (200, {"choices": []}, "empty_choices", "retry"),
+        (200, {"error": {"message": "upstream", "code": 502}}, "error_body", "retry down"),
+        (200, {"error": {"message": "no such model", "code": 404}}, "error_body", "down"),
+        (200, {"choices": [], "error": {"code": 500}}, "error_body", "retry down"),
+        (200, ["yes"], "error_body", "retry down"),
+        (200, {"choices": "yes"}, "error_body", "retry down"),
+        (302, b"", "backend_error: status 302: no message", ""),
+        (400, error("This model's maximum context length is 2048 tokens."), "too_long", ""),
+        (400, {"message": "the model's context length is only 2048 tokens"}, "too_long", ""),
+        (400, error("the request exceeds the available context size"), "too_long", ""),
+        (400, error("prompt is too long: 9 tokens"), "too_long", ""),
+        (400, error("The response was filtered by the content management policy"), "refused", ""),
+        (400, error("Bad seed"), "backend_error: status 400: Bad seed", ""),
+        (401, error("Wrong key"), "backend_error: status 401: Wrong key", "fatal"),
+        (402, {}, "backend_error: status 402: {}", "fatal"),
+        (403, error("Your input was flagged"), "refused", ""),
+        (404, {}, "backend_error: status 404: {}", "fatal"),
+        (408, {}, "backend_error: status 408: {}", "retry down"),
+        (409, {"detail": "busy"}, "backend_error: status 409: busy", "retry"),
+        (413, b"", "too_long", ""),
+        (422, {}, "backend_error: status 422: {}", ""),
+        (429, {"error": "slow down"}, "backend_error: status 429: slow down", "retry"),
+        (500, {}, "backend_error: status 500: {}", "retry down"),
+        (503, b"<html>", "backend_error: status 503: <html>", "retry down"),
+    ],
+)
+def test_a_failure_has_a_reason_and_says_what_may_help(status, body, reason, flags):
+    """`down`: the server breaks, and does not only refuse. `fatal`: every other request awaits the same."""
+    failure = meaning(status, body)
+    assert failure.unanswered == reason
+    assert " ".join(flag for flag in ("retry", "down", "fatal") if getattr(failure, flag)) == flags
+
+
+def test_a_server_may_ask_for_a_pause_in_seconds_or_by_date():
+    assert meaning(429, {}).wait is None
+    assert meaning(429, {}, **{"retry-after": "3"}).wait == 3
+    assert meaning(503, {}, **{"retry-after-ms": "250"}).wait == 0.25
+    for odd in ("soon", "nan", f"Mon, 01 Jan {9**30} 00:00:00 GMT"):
+        assert meaning(429, {}, **{"retry-after": odd}).wait is None
+    date = format_datetime(datetime.now(UTC) + timedelta(days=2), usegmt=True)
+    assert 86_400 < meaning(429, {}, **{"retry-after": date}).wait <= 2 * 86_400
+    past = format_datetime(datetime.now(UTC) - timedelta(seconds=30), usegmt=True)
+    assert meaning(429, {}, **{"retry-after": past}).wait == 0
+
+
+# ----- refused by a rule, at any place of a run -----
 
 
 def chats(fails):
@@ -47,69 +113,29 @@ def for_text(status):
     return lambda body: status if BAD in str(body) else None
 
 
-def reads_of(respond, *texts, card=None):
+def reads_of(respond, *texts, card=None, **settings):
     with answering(respond, card) as server:
-        judge = OpenAIBackend(MODEL, server.base_url, **FAST)
-        return judge.read(groups(*texts), LABELS)[0]
+        judge = OpenAIBackend(MODEL, server.base_url, **FAST | settings)
+        return judge.read(reads_about(*texts), LABELS)[0]
 
 
-@pytest.mark.parametrize("status", ONE_REQUEST)
-def test_after_an_accepted_request_a_refusal_costs_one_read(status):
-    reads = reads_of(chats(for_text(status)), "fine", BAD, "good")
-    assert [read.logprobs is not None for read in reads] == [True, False, True]
-    assert reads[1].label is None and reads[1].unanswered is not None
+def answered_chats(status):
+    return [read.logprobs is not None for read in reads_of(chats(for_text(status)), "fine", BAD, "good")]
 
 
-@pytest.mark.parametrize("status", LASTING)
-@pytest.mark.parametrize("texts", [(BAD,), ("fine", BAD)], ids=["first", "after"])
-def test_what_concerns_every_request_ends_the_run(status, texts):
-    with pytest.raises(ModelError, match=f"rejected a request: status {status}"):
-        reads_of(chats(for_text(status)), *texts)
-
-
-def test_a_403_to_the_first_request_is_a_wrong_key():
-    with pytest.raises(ModelError, match="rejected a request: status 403"):
-        reads_of(chats(for_text(403)), BAD, "fine")
-
-
-@pytest.mark.parametrize("status", PASSING)
-@pytest.mark.parametrize("texts", [(BAD,), ("fine", BAD, "good")], ids=["first", "after"])
-def test_what_passes_is_asked_again(status, texts):
-    times = itertools.count()
-    reads = reads_of(chats(lambda body: status if BAD in str(body) and next(times) < 2 else None), *texts)
-    assert all(read.logprobs is not None for read in reads)
-
-
-@pytest.mark.parametrize("status", PASSING)
-def test_what_does_not_pass_costs_one_read_that_a_rerun_repeats(status):
-    respond = chats(for_text(status))
-    with answering(respond) as server:
-        judge = OpenAIBackend(MODEL, server.base_url, deadline=2.0, **FAST)
-        [fine, lost], _ = judge.read(groups("fine", BAD), LABELS)
-    assert fine.logprobs is not None and is_transient(lost.unanswered)
-
-
-@pytest.mark.parametrize("status", ONE_REQUEST)
-def test_a_refused_prompt_in_a_list_costs_its_own_read(status):
-    marks: list[list[int]] = []
+def answered_lists(status):
+    decode = load_chat_tokenizer(str(pocket_dir())).tokenizer.decode
 
     def respond(path, body):
-        if "prompt" not in body:
-            return chat("yes", LIKELY)
-        if any(prompt in marks for prompt in body["prompt"]):
-            return refusal("Forbidden by a rule.", status)
-        if len(body["prompt"]) > 1 and not marks:
-            marks.append(body["prompt"][2])
+        if any(BAD in decode(prompt) for prompt in body["prompt"]):
             return refusal("Forbidden by a rule.", status)
         return 200, {"choices": listed(body["prompt"], body["logprob_token_ids"])}
 
     card = {"root": str(pocket_dir()), "max_model_len": 2048}
-    reads = reads_of(respond, *(f"text {n}" for n in range(9)), card=card)
-    assert sum(read.logprobs is None for read in reads) == 1
+    return [read.logprobs is not None for read in reads_of(respond, "fine", BAD, "good", card=card)]
 
 
-@pytest.mark.parametrize("status", ONE_REQUEST)
-def test_a_refused_decision_costs_its_own_read(status):
+def answered_decisions(status):
     def respond(path, body):
         if BAD in str(body):
             return refusal("Forbidden by a rule.", status)
@@ -121,14 +147,11 @@ def test_a_refused_decision_costs_its_own_read(status):
         judge = DecisionsBackend(MODEL, server.base_url, protocol="systemone", **FAST)
         judge.read([ReadGroup(None, "fine", tuple(tails[:1]))])
         reads, _ = judge.read([ReadGroup(None, "A text.", tuple(tails))])
-    assert [read.logprobs is not None for read in reads] == [True, False, True]
+    return [read.logprobs is not None for read in reads]
 
 
-@pytest.mark.parametrize("status", ONE_REQUEST)
-def test_a_refused_row_of_a_reward_server_costs_its_own_row(status):
-    from checklist_rewards import ChecklistScorer, Sample
-    from tests.fakes import FakeBackend
-
+def answered_rows(status):
+    """Those of a reward server."""
     here = ChecklistScorer("m", backend=FakeBackend(lambda p, t: 0.9), store=False)
 
     def respond(path, body):
@@ -144,7 +167,53 @@ def test_a_refused_row_of_a_reward_server_costs_its_own_row(status):
         rows = [{"checklist": ["Is it?"], "target": text} for text in ("fine", BAD, "good")]
         client.score(rows[:1])
         outcomes, _ = client.score(rows)
-    assert [getattr(outcome, "primary_score", None) for outcome in outcomes] == [0.9, None, 0.9]
+    return [getattr(outcome, "primary_score", None) == 0.9 for outcome in outcomes]
+
+
+@pytest.mark.parametrize("status", ONE_REQUEST)
+@pytest.mark.parametrize("answered", [answered_chats, answered_lists, answered_decisions, answered_rows])
+def test_after_an_accepted_request_a_refusal_costs_what_it_is_about(answered, status):
+    assert answered(status) == [True, False, True]
+
+
+FIRST, LATER = [BAD] * 50, ["fine", BAD]
+
+
+@pytest.mark.parametrize(
+    ("status", "texts"), [(403, FIRST), *((status, texts) for status in LASTING for texts in (FIRST, LATER))]
+)
+def test_what_concerns_every_request_ends_the_run_at_once(status, texts):
+    """A 403 to the first request is a wrong key."""
+    with answering(chats(for_text(status))) as server:
+        judge = OpenAIBackend(MODEL, server.base_url, **FAST)
+        for ask in (
+            lambda: judge.read(reads_about(*texts), LABELS),
+            lambda: judge.generate([user(text) for text in texts], Sampling()),
+        ):
+            server.asked.clear()
+            with pytest.raises(ModelError, match=f"rejected a request: status {status}") as raised:
+                ask()
+            assert ("check the model and base_url, which usually ends with /v1" in str(raised.value)) == (
+                status == 404
+            )
+            assert len(server.asked) <= len(set(texts))
+
+
+# ----- failures that pass -----
+
+
+@pytest.mark.parametrize("status", PASSING)
+@pytest.mark.parametrize("texts", [(BAD,), ("fine", BAD, "good")], ids=["first", "after"])
+def test_what_passes_is_asked_again(status, texts):
+    times = itertools.count()
+    reads = reads_of(chats(lambda body: status if BAD in str(body) and next(times) < 2 else None), *texts)
+    assert all(read.logprobs is not None for read in reads)
+
+
+@pytest.mark.parametrize("status", PASSING)
+def test_what_does_not_pass_costs_one_read_that_a_rerun_repeats(status):
+    fine, lost = reads_of(chats(for_text(status)), "fine", BAD, deadline=0.5)
+    assert fine.logprobs is not None and is_transient(lost.unanswered)
 
 
 # ----- a server that is silent -----
@@ -154,9 +223,9 @@ def test_a_server_that_is_down_is_reported_at_once_with_what_is_waited_for(caplo
     down = threading.Event()
     with answering(chats(lambda body: 500 if down.is_set() else None)) as server:
         judge = OpenAIBackend(MODEL, server.base_url, failures=2, patience=0.3, pause=0.01)
-        judge.read(groups("fine"), LABELS)
+        judge.read(reads_about("fine"), LABELS)
         down.set()
-        judge.read(groups(*map(str, range(20))), LABELS)
+        judge.read(reads_about(*map(str, range(20))), LABELS)
     [said, *_] = [record.getMessage() for record in caplog.records if "is down" in record.message]
     assert server.base_url in said and "status 500" in said
     assert "no response for 0 s. Requests fail when there is none for 0.3 s (engine setting `patience`)" in said
@@ -164,27 +233,24 @@ def test_a_server_that_is_down_is_reported_at_once_with_what_is_waited_for(caplo
 
 def test_a_request_without_a_response_is_reported_before_its_timeout(caplog, monkeypatch):
     monkeypatch.setattr(client_module, "_SILENT_SECONDS", 0.05)
-    go_on, seen = threading.Event(), threading.Event()
+    reported = threading.Event()
 
-    class Told(logging.Handler):
+    class Noticed(logging.Handler):
         def emit(self, record):
             if "has answered no request" in record.getMessage():
-                go_on.set()
-                seen.set()
+                reported.set()
 
-    handler = Told()
+    def respond(path, body):
+        reported.wait(60)
+        return chat("yes", LIKELY)
+
+    handler = Noticed()
     logging.getLogger(client_module.__name__).addHandler(handler)
     try:
-
-        def respond(path, body):
-            go_on.wait(60)
-            return chat("yes", LIKELY)
-
-        with answering(respond) as server:
-            [read], _ = OpenAIBackend(MODEL, server.base_url).read(groups("fine"), LABELS)
+        [read] = reads_of(respond, "fine")
     finally:
         logging.getLogger(client_module.__name__).removeHandler(handler)
-    assert seen.is_set() and read.logprobs is not None
+    assert reported.is_set() and read.logprobs is not None
 
 
 @pytest.mark.parametrize(
@@ -223,6 +289,6 @@ def test_silence_is_reported_while_requests_are_in_flight_and_none_is_answered(r
 def test_a_refused_connection_is_reported_with_its_first_attempt(caplog):
     with answering(chats(lambda body: None)) as server:
         judge = OpenAIBackend(MODEL, server.base_url, **FAST)
-        judge.read(groups("fine"), LABELS)
-    judge.read(groups("good"), LABELS)
+        judge.read(reads_about("fine"), LABELS)
+    judge.read(reads_about("good"), LABELS)
     assert [record for record in caplog.records if "connection failed" in record.getMessage()]

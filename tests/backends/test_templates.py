@@ -9,6 +9,7 @@ import pytest
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.templates import ChatTemplate
 from checklist_rewards.backends.tokens import ChatTokenizer
+from tests.backends.answers import user
 from tests.backends.vocabularies import CHATML
 from tests.backends.words import PLAIN, word_tokenizer
 
@@ -120,7 +121,7 @@ def test_words_for_no_thinking_go_only_to_templates_that_compare_with_them(name)
 def test_a_switch_in_the_system_message_is_used_where_it_works():
     template = template_of("nemotron_super_1_5")
     assert "Be strict.\n\n/no_think" in template.frame(RULES).head
-    assert "/no_think" not in template.conversation([{"role": "user", "content": "Hi."}])[0]  # a writer may think
+    assert "/no_think" not in template.conversation(user("Hi."))[0]  # a writer may think
     mentions = word_tokenizer("a", PLAIN + "{# /no_think #}").template
     assert mentions.frame(RULES).head == f"[system]{RULES}[user]"
 

@@ -76,9 +76,10 @@ def test_a_prompt_that_opens_the_block_does_not_open_it_twice():
     assert chat.template.reply("Two wo") == "<think>Two wo"  # cut off: all of it is the thought
 
 
-@pytest.mark.parametrize("template", [None, *TEMPLATES.values()])
+@pytest.mark.parametrize("template", [None, PLAIN, *TEMPLATES.values()])
 def test_without_a_format_a_thought_is_text_and_answer_follows_a_cue(template):
     chat = ChatTokenizer(tokenizer("Llama 3", template))
+    assert chat.template.thoughts == NO_FORMAT
     [ids] = ids_of(chat, ReadGroup(None, "Is it ", ("short?",), written=(Written("Two words."),)))
     assert chat.tokenizer.decode(ids).endswith("Two words.\n\nAnswer:")
     [ids] = ids_of(chat, ReadGroup(None, "Is it ", ("short?",), written=(Written("Two words.", "Is it red?"),)))
@@ -143,17 +144,6 @@ def test_reads_that_share_a_thought_have_it_in_their_prefix():
     assert all(many.prompt >= few.prompt for many, few in zip(by_bytes, bounds, strict=True))
 
 
-def test_a_read_without_a_thought_is_what_it_was():
-    chat = ChatTokenizer(tokenizer("Llama 3", THINKS))
-    prefix, tails = PROMPT.prefix(target="Hello there."), tuple(map(PROMPT.tail, QUESTIONS))
-    [group] = chat.groups([ReadGroup(None, prefix, tails)])
-    for tail, ids in zip(tails, group.tails, strict=True):
-        messages = [{"role": "user", "content": prefix + tail}]
-        assert (
-            group.prefix + ids == chat.tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
-        )
-
-
 def test_packed_reads_after_thoughts_are_those_of_separate_prompts(pocket):
     prefix, tails = PROMPT.prefix(target="the 3 lamo is old."), tuple(map(PROMPT.tail, QUESTIONS[:3]))
     written = tuple(Written(thought) for thought in ("A digit stands in it.", "no", ""))
@@ -171,7 +161,3 @@ def test_a_thought_that_does_not_fit_the_context_is_too_long(pocket):
     written = (Written("7" * pocket.limit), Written("7"))
     reads, _ = pocket.read([ReadGroup(None, "Is it ", ("short?",) * 2, written=written)], ("yes", "no"))
     assert [read.unanswered for read in reads] == ["too_long", None]
-
-
-def test_plain_templates_render_no_thought():
-    assert template_of(PLAIN).thoughts == template_of(None).thoughts == NO_FORMAT

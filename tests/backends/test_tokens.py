@@ -16,6 +16,7 @@ from checklist_rewards.backends.trees import branches_of
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import load_prompt
+from tests.backends.answers import user
 from tests.backends.vocabularies import CHATML, KINDS, TEMPLATES, tokenizer
 from tests.backends.words import PLAIN, word_tokenizer
 
@@ -40,32 +41,18 @@ def test_special_tokens_in_a_text_are_a_text_about_them(chat):
 
 def test_special_tokens_in_a_conversation_are_data_too(chat):
     end = chat.tokenizer.convert_tokens_to_ids("<|end|>")
-    messages = [{"role": "user", "content": "Say <|end|>."}]
+    messages = user("Say <|end|>.")
     assert end not in chat.prompt(messages)
     answered = [*messages, {"role": "assistant", "content": "<|end|>"}, {"role": "user", "content": "Again."}]
     assert chat.prompt(answered).count(end) == 1  # the template's own, after the assistant's turn
 
 
-def test_prefix_and_tail_are_the_whole_prompt(chat):
-    prefix, tail = "## Response\n\nHello there.\n\n## Question\n\n", "Is it short?\n\nAnswer yes or no."
-    [group] = chat.groups([ReadGroup("Be strict.", prefix, (tail,))])
-    whole = chat.tokenizer.apply_chat_template(
-        [{"role": "system", "content": "Be strict."}, {"role": "user", "content": prefix + tail}],
-        add_generation_prompt=True,
-    )
-    assert group.prefix + group.tails[0] == list(whole["input_ids"] if "input_ids" in whole else whole)
-
-
 def test_a_conversation_keeps_its_messages_in_order():
-    text, spans = template_of(PLAIN).conversation(
-        [
-            {"role": "user", "content": "one"},
-            {"role": "assistant", "content": "two"},
-            {"role": "user", "content": "three"},
-        ]
-    )
-    assert text == "[user]one[assistant]two[user]three[assistant]"
-    assert [text[start:end] for start, end in spans] == ["one", "two", "three"]
+    messages = [*user("one"), {"role": "assistant", "content": "two"}, *user("\nthree ")]
+    for template, third in ((PLAIN, "\nthree "), (STRIPS, "three")):
+        text, spans = template_of(template).conversation(messages)
+        assert text == f"[user]one[assistant]two[user]{third}[assistant]"
+        assert [text[start:end] for start, end in spans] == ["one", "two", third]
 
 
 def test_a_template_that_drops_the_text_is_refused():
@@ -75,47 +62,42 @@ def test_a_template_that_drops_the_text_is_refused():
         template_of("{{ messages[0].content }}").conversation([{"role": "user", "content": str(n)} for n in range(3)])
 
 
-def test_a_model_without_a_template_reads_plain_paragraphs():
-    assert template_of(None).frame("Rules.") == Frame("[bos]Rules.\n\n", "\n", False)
-
-
-def test_a_template_without_a_system_role_gets_the_rules_in_the_first_user_message():
-    refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + PLAIN
-    assert template_of(refuses).frame("Rules.").head == "[user]Rules.\n\n"
-    drops = "{% for m in messages if m.role != 'system' %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
-    assert template_of(drops).frame("Rules.").head == "[user]Rules.\n\n"
-    assert template_of(PLAIN).frame("Rules.").head == "[system]Rules.[user]"
-
-
-def test_a_template_that_strips_messages_is_followed():
-    strips = "{% for m in messages %}[{{ m.role }}]{{ m.content.strip() }}{% endfor %}[assistant]"
-    assert template_of(strips).frame(None) == Frame("[user]", "[assistant]", True)
-    text, [(start, end)] = template_of(strips).conversation([{"role": "user", "content": "\none "}])
-    assert (text, text[start:end]) == ("[user]one[assistant]", "one")
-
-
-def test_reads_close_a_thinking_block_that_the_template_opens():
-    opens = template_of(PLAIN + "{{ '<think>\n' }}")
-    assert opens.frame(None).foot == "[assistant]<think>\n\n</think>\n\n"
-    text, _ = opens.conversation([{"role": "user", "content": "Hi."}])
-    assert text.endswith("[assistant]<think>\n")  # a model that writes may think
-
-
-def test_reads_ask_the_template_not_to_think():
-    asks = template_of(PLAIN + "{% if enable_thinking %}<think>{% else %}<think></think>{% endif %}")
-    assert asks.frame(None).foot == "[assistant]<think></think>"
-    assert asks.conversation([{"role": "user", "content": "Hi."}])[0].endswith("[assistant]<think>")
-
-
+STRIPS = "{% for m in messages %}[{{ m.role }}]{{ m.content.strip() }}{% endfor %}[assistant]"
+REFUSES = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + PLAIN
+DROPS = "{% for m in messages if m.role != 'system' %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
+OPENS = PLAIN + "{{ '<think>\n' }}"
+ASKS = PLAIN + "{% if enable_thinking %}<think>{% else %}<think></think>{% endif %}"
 HARMONY = (
     "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}"
     "{# a reply is <|channel|>final<|message|>... #}<|start|>assistant"
 )
 
 
-def test_a_read_of_gpt_oss_opens_the_final_channel():
-    assert template_of(HARMONY).frame(None).foot == "<|end|><|start|>assistant<|channel|>final<|message|>"
-    assert template_of(HARMONY).conversation([{"role": "user", "content": "Hi."}])[0].endswith("<|start|>assistant")
+@pytest.mark.parametrize(
+    ("template", "rules", "head", "foot", "end_of_prompt"),
+    [
+        (PLAIN, "Rules.", "[system]Rules.[user]", "[assistant]", "[assistant]"),
+        (None, "Rules.", "[bos]Rules.\n\n", "\n", "\n"),  # plain paragraphs
+        # Without a system role, the rules stand in the first user message.
+        (REFUSES, "Rules.", "[user]Rules.\n\n", "[assistant]", "[assistant]"),
+        (DROPS, "Rules.", "[user]Rules.\n\n", "[assistant]", "[assistant]"),
+        (STRIPS, None, "[user]", "[assistant]", "[assistant]"),
+        # A read closes the thought that the template opens, and a model that writes may think.
+        (OPENS, None, "[user]", "[assistant]<think>\n\n</think>\n\n", "[assistant]<think>\n"),
+        (ASKS, None, "[user]", "[assistant]<think></think>", "[assistant]<think>"),
+        (
+            HARMONY,
+            None,
+            "<|start|>user<|message|>",
+            "<|end|><|start|>assistant<|channel|>final<|message|>",
+            "<|end|><|start|>assistant",
+        ),
+    ],
+)
+def test_a_read_stands_between_the_head_and_the_foot_of_its_template(template, rules, head, foot, end_of_prompt):
+    found = template_of(template)
+    assert found.frame(rules) == Frame(head, foot, template == STRIPS)
+    assert found.conversation(user("Hi."))[0].endswith(f"Hi.{end_of_prompt}")
 
 
 def test_the_channels_of_gpt_oss_are_thinking_and_answer():
@@ -240,7 +222,7 @@ def test_a_tokenizer_of_mistral_common_reads_and_writes(tmp_path):
     control = chat.tokenizer.convert_tokens_to_ids(["[INST]", "[/INST]", "</s>"])
     assert [token for token in group.prefix + group.tails[0] if token in control] == control[:2]
     assert len(group.prefix) > 50
-    assert chat.prompt([{"role": "user", "content": "Hi."}])[-1] == control[1]
+    assert chat.prompt(user("Hi."))[-1] == control[1]
 
 
 def test_a_label_is_every_token_that_reads_as_it():
@@ -250,19 +232,16 @@ def test_a_label_is_every_token_that_reads_as_it():
     assert chat.tokenizer.convert_ids_to_tokens(list(no)) == ["no", "No"]
 
 
-def test_a_label_that_is_no_single_token_is_refused_with_its_pieces():
-    with pytest.raises(ModelError, match=r"'no'.*is not a single token.*\[unk\]"):
-        word_tokenizer("yes Yes").label_groups(["yes", "no"])
-
-
-def test_labels_that_share_a_token_are_refused_by_name():
-    with pytest.raises(ModelError, match=r"'yes' and 'YES': they share the tokens \['yes', 'Yes'\]"):
-        word_tokenizer("yes Yes no").label_groups(["yes", "YES"])
-
-
-def test_the_pocket_tokenizer_has_both_labels(chat):
-    yes, no = chat.label_groups(["yes", "no"])
-    assert yes and no and not set(yes) & set(no)
+@pytest.mark.parametrize(
+    ("words", "labels", "error"),
+    [
+        ("yes Yes", ["yes", "no"], r"'no'.*is not a single token.*\[unk\]"),
+        ("yes Yes no", ["yes", "YES"], r"'yes' and 'YES': they share the tokens \['yes', 'Yes'\]"),
+    ],
+)
+def test_labels_that_are_no_tokens_of_their_own_are_refused(words, labels, error):
+    with pytest.raises(ModelError, match=error):
+        word_tokenizer(words).label_groups(labels)
 
 
 def test_a_read_must_leave_room_for_its_answer():

@@ -37,7 +37,4 @@ def test_a_second_request_and_thinking_are_in_the_bound():
 @pytest.mark.parametrize("model", ["org/model-that-is-not-here", "gpt-5", "/no/such/place"])
 def test_a_tokenizer_that_is_not_here_is_not_fetched(model):
     assert local_tokenizer(model) is None
-
-
-def test_the_pocket_models_tokenizer_is_here():
     assert local_tokenizer("pocket") is not None and not thinks("pocket")

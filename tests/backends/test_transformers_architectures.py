@@ -19,17 +19,17 @@ from transformers import AutoModelForCausalLM
 from checklist_rewards.backends import Answer, ReadGroup, Sampling
 from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.transformers import TransformersBackend
+from tests.backends.answers import LABELS, user
 from tests.backends.architectures import ARCHITECTURES, build, in_autocast
 from tests.conftest import REPO
 
-LABELS = ("yes", "no")
 TAILS = ("Is it short?", "Is it long? Really?", "Is it red?", "Does it tell a story with many words in it? " * 2)
 GROUPS = [
     ReadGroup("You judge.", "A short target. ", TAILS),
     ReadGroup("You judge.", "Some words are here. " * 9, TAILS),
     ReadGroup(None, "Other words stand there. " * 11, TAILS[1:]),
 ]
-PROMPTS = [[{"role": "user", "content": "Write it down . " * count}] for count in (1, 6, 14)]
+PROMPTS = [user("Write it down . " * count) for count in (1, 6, 14)]
 # Recurrent layers carry a state through the row; ALiBi counts places instead of positions; Doge looks to its right.
 SEPARATE = {"Bloom (ALiBi)", "Doge", "Qwen3-Next", "Qwen3.5", "Mamba 2", "Falcon-H1", "RecurrentGemma"}
 # One for each kind of attention, of positions, of experts and of recurrent layers.
@@ -94,9 +94,8 @@ def test_reads_are_those_of_a_plain_forward_pass(name):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_reads_below_kept_prefixes_are_those_of_a_plain_forward_pass(name, monkeypatch):
     engine = engine_of(name)
-    monkeypatch.setattr(
-        engine, "device_costs", engine.device_costs._replace(even=4.5, one=-1e9)
-    )  # keep every beginning of prompts, at any price
+    costs = engine.device_costs._replace(even=4.5, one=-1e9)  # keep every beginning of prompts, at any price
+    monkeypatch.setattr(engine, "device_costs", costs)
     answers, result = engine.read(GROUPS, LABELS)
     assert distance(name, answers) < 1e-4
     assert engine.keeps == engine.packs

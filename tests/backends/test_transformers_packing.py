@@ -74,36 +74,34 @@ def test_a_mask_that_ignores_windows_is_found_out_by_prompts_that_are_shorter_th
     assert getattr(model.config, width) == WIDE
 
 
+LONG, YARN = {"rope_type": "longrope"}, {"rope_type": "yarn"}
+AT_64 = {"original_max_position_embeddings": 64}
+
+
 @pytest.mark.parametrize(
-    ("config", "bound"),
+    ("rope", "others", "bound"),
     [
-        ({}, None),
-        ({"rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 64}}, 64),
-        ({"rope_parameters": {"rope_type": "longrope"}, "original_max_position_embeddings": 128}, 128),
+        (None, {}, None),
+        (LONG | AT_64, {}, 64),
+        (LONG, {"original_max_position_embeddings": 128}, 128),
+        (LONG | AT_64, {"original_max_position_embeddings": 128}, 64),
+        (LONG, {}, None),
+        (YARN | AT_64, {}, None),
+        ({"rope_type": "default"}, {"original_max_position_embeddings": 128}, None),
         (
             {
-                "rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 64},
-                "original_max_position_embeddings": 128,
+                "full_attention": LONG | {"original_max_position_embeddings": 256},
+                "sliding_attention": LONG | {"original_max_position_embeddings": 32},
+                "other_attention": YARN | {"original_max_position_embeddings": 8},
             },
-            64,
-        ),
-        ({"rope_parameters": {"rope_type": "longrope"}}, None),
-        ({"rope_parameters": {"rope_type": "yarn", "original_max_position_embeddings": 64}}, None),
-        ({"rope_parameters": {"rope_type": "default"}, "original_max_position_embeddings": 128}, None),
-        (
-            {
-                "rope_parameters": {
-                    "full_attention": {"rope_type": "longrope", "original_max_position_embeddings": 256},
-                    "sliding_attention": {"rope_type": "longrope", "original_max_position_embeddings": 32},
-                    "other_attention": {"rope_type": "yarn", "original_max_position_embeddings": 8},
-                }
-            },
+            {},
             32,
         ),
     ],
 )
-def test_only_longrope_has_a_bound_and_it_may_be_in_either_place(config, bound):
-    assert rope_boundary(SimpleNamespace(**config)) == bound
+def test_only_longrope_has_a_bound_and_it_may_be_in_either_place(rope, others, bound):
+    given = {} if rope is None else {"rope_parameters": rope}
+    assert rope_boundary(SimpleNamespace(**given, **others)) == bound
 
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32

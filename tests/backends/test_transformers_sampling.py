@@ -6,6 +6,7 @@ import torch
 from checklist_rewards.backends import Sampling
 from checklist_rewards.backends.base import reply_seed
 from checklist_rewards.backends.transformers import RowSampler, nucleus
+from tests.backends.answers import user
 
 CPU = torch.device("cpu")
 LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0, -20.0])
@@ -41,7 +42,7 @@ def test_a_row_draws_the_same_whatever_stands_beside_it():
 
 
 def test_a_seed_depends_on_the_run_the_prompt_and_the_place_and_on_nothing_else():
-    prompt = [{"role": "user", "content": "Say \ud83d."}]
+    prompt = user("Say \ud83d.")
     seed = reply_seed(0, prompt)
     assert seed == reply_seed(0, tuple(prompt)) and 0 <= seed < 2**31
     assert (

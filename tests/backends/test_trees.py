@@ -1,11 +1,12 @@
-"""Rows of prompts as prefix trees."""
+"""Rows of prompts as prefix trees, and what a pass costs."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.backends.tokens import TokenGroup
-from checklist_rewards.backends.trees import branches_of, floor_tokens, tree_rows
+from checklist_rewards.backends.trees import CPU, GPU, MAX_BATCH_TOKENS, Costs, branches_of, floor_tokens, tree_rows
 
 BRANCHES = [([1, 2], [([3, 4], "a"), ([3, 5], "b"), ([6], "c")]), ([1, 2, 3], [([4], "a again"), ([], "ends inside")])]
 PROMPTS = st.lists(
@@ -81,3 +82,26 @@ def test_groups_that_start_alike_are_adjacent():
     assert all(prefix == prefixes[place] for prefix, [(_, place)] in order)
     assert len({tuple(first) for first in firsts}) == 4
     assert sum(one != other for one, other in zip(firsts, firsts[1:], strict=False)) == 3
+
+
+SIZES = st.integers(1, 16_384)
+ROOMS = st.integers(1, 100_000)
+TOKENS = st.integers(1, 10_000)
+
+
+@given(SIZES, ROOMS)
+def test_a_model_adds_its_hidden_size_and_the_room(size, room):
+    assert CPU.of(size, room) == Costs(4.5 * size, 32, min(room, 2048), room)
+    assert GPU.of(size, room) == Costs(4.5 * size, 2048, room, room)
+
+
+@given(SIZES, TOKENS, TOKENS, st.integers(1, 16))
+def test_a_prefix_that_is_kept_where_a_pass_is_dear_is_kept_where_it_is_cheap(size, shared, own, count):
+    cheap, dear = (costs.of(size, MAX_BATCH_TOKENS) for costs in (CPU._replace(one=0), CPU._replace(one=4096)))
+    assert cheap.keeps(shared, own, count, 0) or not dear.keeps(shared, own, count, 0)
+
+
+@pytest.mark.parametrize("name", sorted({*Costs._fields} - {"room"}))
+def test_each_figure_of_a_device_reaches_the_plan(name):
+    other = CPU._replace(**{name: 7 if getattr(CPU, name) != 7 else 8})
+    assert other.of(576, 8192) != CPU.of(576, 8192)

@@ -14,8 +14,8 @@ from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.inputs import Past, cache_argument
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import Costs, keep_prefixes
+from tests.backends.answers import LABELS, before_each_pass
 
-LABELS = ("yes", "no")
 QUESTIONS = tuple(f"Does it mention the word number {number}?" for number in range(4))
 FREE, DEAR = -1e9, 1e9
 """Costs of a pass with which every prefix is kept, and none."""
@@ -43,8 +43,9 @@ def groups_of(inputs: int, targets: int, words: int = 40) -> list[ReadGroup]:
     ]
 
 
-def flat(result) -> torch.Tensor:
-    return torch.tensor([read.logprobs for read in result[0]])
+def near(one, other) -> bool:
+    first, second = (torch.tensor([read.logprobs for read in result[0]]) for result in (one, other))
+    return (first - second).abs().max() < 1e-4
 
 
 def read_with(engine, groups, cost):
@@ -105,17 +106,14 @@ def test_a_prefix_is_kept_if_its_rows_cost_less():
 
 
 @pytest.mark.parametrize("inputs", [1, 3])
-def test_answers_below_a_kept_prefix_are_those_of_other_ways(engine, inputs):
+def test_answers_below_a_kept_prefix_are_those_of_other_ways(engine, inputs, monkeypatch):
     groups = groups_of(inputs, 3)
     rows, kept = read_with(engine, groups, DEAR), read_with(engine, groups, FREE)
     assert (rows[1].cached, kept[1].cached) == (0, 12 * inputs)
     assert kept[1].computed_tokens == kept[1].floor_tokens == rows[1].floor_tokens
-    assert (flat(rows) - flat(kept)).abs().max() < 1e-4
-    engine.packs = False
-    try:
-        assert (flat(engine.read(groups, LABELS)) - flat(kept)).abs().max() < 1e-4
-    finally:
-        engine.packs = True
+    assert near(rows, kept)
+    monkeypatch.setattr(engine, "packs", False)
+    assert near(engine.read(groups, LABELS), kept)
 
 
 def test_the_engine_chooses_by_cost(engine):
@@ -127,38 +125,29 @@ def test_passes_and_masks_keep_to_the_token_budget(engine, monkeypatch):
     groups, passes = groups_of(2, 6), []
     whole = engine.read(groups, LABELS)
 
-    def note(module, args, kwargs):
-        rows, width = kwargs["input_ids"].shape
-        mask = kwargs["attention_mask"]
-        passes.append((rows, width, width if mask is None else mask.shape[-1]))
+    def note(input_ids, attention_mask, **_):
+        rows, width = input_ids.shape
+        passes.append((rows, width, width if attention_mask is None else attention_mask.shape[-1]))
 
     monkeypatch.setattr(engine, "max_batch_tokens", 700)
-    hook = engine.model.register_forward_pre_hook(note, with_kwargs=True)
-    try:
-        small = engine.read(groups, LABELS)
-    finally:
-        hook.remove()
+    with before_each_pass(engine.model, note):
+        assert near(whole, engine.read(groups, LABELS))
     assert any(keys > width for _, width, keys in passes)
     assert all(rows * keys <= 700 for rows, _, keys in passes)
-    assert (flat(whole) - flat(small)).abs().max() < 1e-4
 
 
 def test_a_prefix_that_does_not_fit_into_memory_is_not_kept(engine):
     groups, failed = groups_of(2, 3), []
-    whole = engine.read(groups, LABELS)
+    whole, name = engine.read(groups, LABELS), cache_argument(engine.model)
 
-    def short_of_memory(module, args, kwargs):
-        if type(kwargs.get(cache_argument(module))) is DynamicCache:  # that of a first prefix
-            failed.append(kwargs["input_ids"].shape)
+    def short_of_memory(input_ids, **given):
+        if type(given.get(name)) is DynamicCache:  # that of a first prefix
+            failed.append(input_ids.shape)
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
-    hook = engine.model.register_forward_pre_hook(short_of_memory, with_kwargs=True)
-    try:
+    with before_each_pass(engine.model, short_of_memory):
         result = engine.read(groups, LABELS)
-    finally:
-        hook.remove()
-    assert failed and whole[1].cached == 24 and result[1].cached == 0
-    assert (flat(whole) - flat(result)).abs().max() < 1e-4
+    assert failed and whole[1].cached == 24 and result[1].cached == 0 and near(whole, result)
 
 
 @pytest.mark.parametrize("name", ["past_key_values", "cache"])
@@ -177,7 +166,7 @@ def test_the_cache_is_given_under_the_name_that_the_model_has_for_it(name):
     engine._use(model, engine.tokens, engine.max_batch_tokens)
     result = read_with(engine, groups, FREE)
     assert result[1].cached == 24 and set(names) == {name}
-    assert (flat(result) - flat(expected)).abs().max() < 1e-4
+    assert near(result, expected)
 
 
 def test_a_cache_that_drops_tokens_is_refused(engine):

@@ -23,10 +23,10 @@ from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.vision import Eyes, Views, load_processor
 from checklist_rewards.images import image_of, parts
 from checklist_rewards.validation import missing
+from tests.backends.answers import LABELS
 from tests.backends.vision_architectures import VISION, build, drawing
 from tests.conftest import REPO
 
-LABELS = ("yes", "no")
 DOCUMENT = REPO / "docs" / "compatibility.md"
 RED, BLUE, TALL = (image_of(drawing("red")), image_of(drawing("blue")), image_of(drawing("green", (56, 140))))
 TAILS = ("Is it short?", "Is it long? Really?", "Does it tell a story with many words in it? " * 2)
@@ -113,8 +113,6 @@ def distance(name: str, answers: Sequence[Answer], adapter: str | None = None) -
 def test_reads_with_images_are_those_of_a_plain_forward_pass(name):
     engine = engine_of(name)
     answers, usage = engine.read(GROUPS, LABELS)
-    assert usage.computed_tokens is not None
-    print(name, distance(name, answers), usage)
     assert distance(name, answers) < 1e-4
     if VISION[name].shares:
         assert usage.separate == 0
@@ -156,14 +154,13 @@ def test_a_prompt_has_the_same_tokens_alone_and_among_others(name):
 @pytest.mark.parametrize("name", AVAILABLE)
 def test_replies_to_a_batch_with_images_are_those_to_single_prompts(name):
     engine, sampling = engine_of(name), Sampling(max_tokens=8)
-    assert engine.generate(PROMPTS, sampling) == [engine.generate([prompt], sampling)[0] for prompt in PROMPTS]
-    processor = load_processor(folder_of(name))
+    replies = engine.generate(PROMPTS, sampling)
+    assert replies == [engine.generate([prompt], sampling)[0] for prompt in PROMPTS]
     [message] = PROMPTS[0]
-    inputs = whole(processor, ReadGroup(None, message["content"], ()), "")
+    inputs = whole(load_processor(folder_of(name)), ReadGroup(None, message["content"], ()), "")
     written = engine.model.generate(**inputs, do_sample=False, max_new_tokens=8)[0, inputs["input_ids"].shape[1] :]
-    assert engine.generate(PROMPTS[:1], sampling)[0][0].text == engine.tokens.decode(written.tolist()).removesuffix(
-        engine.tokens.tokenizer.eos_token
-    )
+    text = engine.tokens.decode(written.tolist()).removesuffix(engine.tokens.tokenizer.eos_token)
+    assert replies[0][0].text == text
 
 
 def test_the_table_in_the_documentation_is_this_suites():

@@ -7,22 +7,24 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, Sampling, base, choose_backend, load_backend
 from checklist_rewards.backends import vllm as vllm_backend
 from checklist_rewards.backends.base import Written, deadline
 from checklist_rewards.backends.vllm import VLLMBackend, _load, _waves, _without_triton_warning
 from checklist_rewards.errors import ModelError
+from checklist_rewards.rewards.trl import ChecklistReward
 from tests import zygote
-from tests.backends.answers import largest_difference, turned
+from tests.backends.answers import LABELS, largest_difference, turned, user
 from tests.backends.warning import warns
 from tests.conftest import HANG
 from tests.waiting import printed, until
 
-LABELS = ("yes", "no")
 BLOCK = 32
 
 
@@ -31,9 +33,10 @@ def with_engine(test):
 
 
 @with_engine
-def test_vllm_and_transformers_agree_on_p_yes(pocket, vllm_pocket, world_reads):
+def test_vllm_and_transformers_agree_on_p_yes_in_any_order(pocket, vllm_pocket, world_reads):
     ours, theirs = vllm_pocket.read(world_reads, LABELS)[0], pocket.read(world_reads, LABELS)[0]
     assert largest_difference(ours, theirs) < 1e-3
+    assert largest_difference(ours, turned(vllm_pocket.read(world_reads[::-1], LABELS)[0], world_reads)) < 1e-4
 
 
 @with_engine
@@ -48,33 +51,18 @@ def test_no_prefix_token_is_computed_twice_beyond_block_rounding(vllm_pocket):
 
 @with_engine
 def test_labels_after_thoughts_agree_and_a_shared_thought_is_computed_once(pocket, vllm_pocket, world_reads):
-    own = [
-        ReadGroup(
-            g.system, g.prefix, g.tails, written=tuple(Written(f"Thought {n}. It is so.") for n in range(len(g.tails)))
-        )
-        for g in world_reads
-    ]
+    own, shared = [], []
+    for group in world_reads:
+        thoughts = tuple(Written(f"Thought {n}. It is so.") for n in range(len(group.tails)))
+        own.append(replace(group, written=thoughts))
+        one_thought = tuple(Written("word " * 90, tail) for tail in group.tails)
+        shared.append(replace(group, tails=("Which hold?",) * len(group.tails), written=one_thought))
     assert largest_difference(vllm_pocket.read(own, LABELS)[0], pocket.read(own, LABELS)[0]) < 1e-3
-    shared = [
-        ReadGroup(
-            g.system,
-            g.prefix,
-            ("Which hold?",) * len(g.tails),
-            written=tuple(Written("word " * 90, t) for t in g.tails),
-        )
-        for g in world_reads
-    ]
     (ours, there), (theirs, here) = vllm_pocket.read(shared, LABELS), pocket.read(shared, LABELS)
     assert largest_difference(ours, theirs) < 1e-3
     assert here.computed_tokens >= here.floor_tokens == there.floor_tokens
     repeats = sum(len(group.tails) for group in shared) - 1
     assert there.computed_tokens <= there.floor_tokens + repeats * (BLOCK - 1) < there.prompt_tokens
-
-
-@with_engine
-def test_order_does_not_change_an_answer(vllm_pocket, world_reads):
-    forwards, backwards = vllm_pocket.read(world_reads, LABELS)[0], vllm_pocket.read(world_reads[::-1], LABELS)[0]
-    assert largest_difference(forwards, turned(backwards, world_reads)) < 1e-4
 
 
 @with_engine
@@ -90,14 +78,14 @@ def test_the_same_reads_are_too_long_in_both_engines(pocket, vllm_pocket):
 @with_engine
 def test_greedy_replies_are_the_transformers_engines(pocket, vllm_pocket):
     texts = ["Write something.", 'Write one sentence. Mention the word "happy".', "Avoid digits. Use bullet points."]
-    prompts = [[{"role": "user", "content": text}] for text in texts]
+    prompts = [user(text) for text in texts]
     ours, theirs = (engine.generate(prompts, Sampling(max_tokens=40)) for engine in (vllm_pocket, pocket))
     assert ours == theirs
 
 
 @with_engine
 def test_a_reply_follows_the_schema(vllm_pocket):
-    prompts = [[{"role": "user", "content": text}] for text in ("Write something.", "Avoid digits.")]
+    prompts = [user(text) for text in ("Write something.", "Avoid digits.")]
     schema = json.dumps({"enum": ["bullet points", "digits"]})
     replies = vllm_pocket.generate(prompts, Sampling(max_tokens=40, schema=schema))
     assert all(json.loads(reply.text) in ("bullet points", "digits") for [reply] in replies)
@@ -112,7 +100,7 @@ def test_a_reply_follows_the_schema(vllm_pocket):
     ],
 )
 def test_a_schema_that_the_engine_cannot_hold_is_left_to_the_prompt(vllm_pocket, unheld, caplog):
-    prompts = [[{"role": "user", "content": text}] for text in ("Write something.", "Avoid digits.")]
+    prompts = [user(text) for text in ("Write something.", "Avoid digits.")]
     vllm_pocket.generate(prompts, Sampling(max_tokens=20, schema=json.dumps({"enum": ["digits"]})))
     free, left = (vllm_pocket.generate(prompts, Sampling(max_tokens=20, schema=schema)) for schema in (None, unheld))
     assert left == free and all(reply.unanswered is None for [reply] in left)
@@ -121,7 +109,7 @@ def test_a_schema_that_the_engine_cannot_hold_is_left_to_the_prompt(vllm_pocket,
 
 @with_engine
 def test_a_sampled_reply_depends_on_its_prompt_and_seed_alone(vllm_pocket):
-    prompts = [[{"role": "user", "content": text}] for text in ("Write something.", "Write one sentence.")]
+    prompts = [user(text) for text in ("Write something.", "Write one sentence.")]
     sampling = Sampling(max_tokens=24, temperature=1.0, n=3, seed=5)
     together = vllm_pocket.generate(prompts, sampling)
     assert [len(replies) for replies in together] == [3, 3]
@@ -134,7 +122,7 @@ def test_a_sampled_reply_depends_on_its_prompt_and_seed_alone(vllm_pocket):
 def test_many_long_prompts_are_sampled_with_seeds(vllm_pocket, monkeypatch):
     """Divided by the scheduler, one of them would end the engine: "CPU Generator does not use offset"."""
     text = "Write something about the old red lamo and the small gilgo. " * 5
-    prompts = [[{"role": "user", "content": f"{text}{number}"}] for number in range(60)]
+    prompts = [user(f"{text}{number}") for number in range(60)]
     total = sum(len(vllm_pocket.tokens.prompt(messages)) for messages in prompts)
     assert total > vllm_pocket._most_at_once, "they do not fit one step"
     sampling = Sampling(max_tokens=4, temperature=1.0, seed=3)
@@ -156,7 +144,7 @@ def test_prompts_that_do_not_fit_one_step_go_in_waves(caplog):
 
 @with_engine
 def test_replies_are_told_as_they_arrive_and_an_interruption_leaves_nothing_in_the_engine(vllm_pocket):
-    prompts = [[{"role": "user", "content": f'Write a note. Mention the word "{word}".'}] for word in ("bako", "rimo")]
+    prompts = [user(f'Write a note. Mention the word "{word}".') for word in ("bako", "rimo")]
     sampling, seen = Sampling(max_tokens=24, temperature=1.0, n=2, seed=5), {}
     replies = vllm_pocket.generate(prompts, sampling, seen.__setitem__)
     assert [seen[place] for place in range(2)] == replies
@@ -174,7 +162,7 @@ def test_replies_are_told_as_they_arrive_and_an_interruption_leaves_nothing_in_t
 def test_replies_that_are_not_written_when_no_time_is_left_are_given_up(vllm_pocket, monkeypatch):
     now = SimpleNamespace(seconds=0.0, monotonic=lambda: now.seconds)
     monkeypatch.setattr(base, "time", now)
-    prompts = [[{"role": "user", "content": text}] for text in ("Say hello.", *(["Write a long story."] * 3))]
+    prompts = [user(text) for text in ("Say hello.", *(["Write a long story."] * 3))]
     sampling = Sampling(max_tokens=64, temperature=1.0, seed=5)
     with deadline(30):
         replies = vllm_pocket.generate(prompts, sampling, lambda place, reply: setattr(now, "seconds", 31))
@@ -186,7 +174,7 @@ def test_replies_that_are_not_written_when_no_time_is_left_are_given_up(vllm_poc
 
 @with_engine
 def test_a_prompt_that_leaves_no_room_gets_no_reply(vllm_pocket):
-    prompts = [[{"role": "user", "content": "word " * 3000}], [{"role": "user", "content": "Write something."}]]
+    prompts = [user("word " * 3000), user("Write something.")]
     [[long], [short]] = vllm_pocket.generate(prompts, Sampling(max_tokens=9000))
     assert (long.text, long.unanswered) == (None, "too_long")
     assert short.finish_reason == "stop" and "<|end|>" not in short.text
@@ -281,11 +269,9 @@ def is_gone(pid: int) -> bool:
 
 
 def test_a_script_without_a_main_guard_is_told_what_to_do(monkeypatch):
-    from checklist_rewards.backends import vllm
-
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(ModelError, match="if __name__ == '__main__'"):
-        vllm.VLLMBackend("pocket")
+        VLLMBackend("pocket")
 
 
 UNGUARDED = """
@@ -350,12 +336,10 @@ def test_an_interactive_session_needs_no_main_guard(monkeypatch, capsys):
 
 
 def test_a_judge_beside_a_policy_engine_or_other_ranks_is_warned_about(monkeypatch, caplog):
-    from checklist_rewards.backends import vllm
-
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     with caplog.at_level(logging.WARNING):
-        vllm._warn_about_sharing()
+        vllm_backend._warn_about_sharing()
     assert "each of the 2 processes loads its own copy" in caplog.text
     assert "shares this process" in caplog.text
 
@@ -410,9 +394,6 @@ def test_an_engine_that_sleeps_wakes_for_a_call_and_gives_the_same_answers(sleep
 
 @with_engine
 def test_an_engine_that_does_not_wake_leaves_its_reads_unanswered(sleeper, monkeypatch):
-    from checklist_rewards import ChecklistScorer
-    from checklist_rewards.rewards.trl import ChecklistReward
-
     engine, calls = sleeper
 
     def gone():
@@ -431,8 +412,6 @@ def test_an_engine_that_does_not_wake_leaves_its_reads_unanswered(sleeper, monke
 def test_a_sleeping_judge_is_awake_for_the_reward_only(sleeper, tmp_path, monkeypatch):
     from trl import GRPOTrainer
 
-    from checklist_rewards import ChecklistScorer
-    from checklist_rewards.rewards.trl import ChecklistReward
     from tests.rewards.test_trl_trainers import train
 
     engine, calls = sleeper
@@ -454,8 +433,6 @@ def test_a_sleeping_judge_is_awake_for_the_reward_only(sleeper, tmp_path, monkey
 def test_sleep_mode_on_a_platform_without_it_is_refused_in_vllms_words(vllm_installed):
     from vllm.platforms import current_platform
 
-    from checklist_rewards.backends.vllm import VLLMBackend
-
     if not current_platform.is_cpu():
         pytest.skip("this platform has a sleep mode")
     with pytest.raises(ModelError, match="Sleep mode is not supported on current platform"):
@@ -463,17 +440,15 @@ def test_sleep_mode_on_a_platform_without_it_is_refused_in_vllms_words(vllm_inst
 
 
 @pytest.mark.vllm
-def test_an_engine_that_ends_while_loading_is_one_sentence_with_what_to_try(monkeypatch):
+def test_an_engine_that_ends_while_loading_is_one_sentence_with_what_to_try(monkeypatch, vllm_installed):
     """vLLM gives the reason in its log only, such as too little free memory of a GPU that a trainer uses too."""
-    pytest.importorskip("vllm")
-    from checklist_rewards.backends import vllm
 
     def ends(*_):
         raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
 
-    monkeypatch.setattr(vllm, "_load", ends)
+    monkeypatch.setattr(vllm_backend, "_load", ends)
     with pytest.raises(ModelError, match=r"'pocket' cannot be loaded with vLLM.*gpu_memory_utilization=0\.3"):
-        vllm.VLLMBackend("pocket")
+        VLLMBackend("pocket")
 
 
 @pytest.mark.parametrize("mode", ["raw_logits", "processed_logits"])

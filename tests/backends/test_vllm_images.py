@@ -18,9 +18,10 @@ from checklist_rewards.backends.vllm import VLLMBackend, _requests
 from checklist_rewards.images import image_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from tests.backends import vision_architectures
+from tests.backends.answers import LABELS, user
 from tests.backends.conftest import vllm_serving
 from tests.backends.test_vision import TEXT
-from tests.backends.test_vision_architectures import BLUE, GROUPS, LABELS, RED, TALL, engine_of, folder_of
+from tests.backends.test_vision_architectures import BLUE, GROUPS, RED, TALL, engine_of, folder_of
 from tests.backends.vision_architectures import VISION, build
 from tests.backends.vllmserver import engine_in_a_fork
 
@@ -35,27 +36,23 @@ def requests_of(monkeypatch):
     return _requests
 
 
-def test_a_request_has_a_placeholder_and_the_pixels_of_each_image(requests_of):
+def test_a_request_has_a_placeholder_and_the_pixels_of_each_image_as_one_object_in_all_requests(requests_of):
     eyes = engine_of(LLAVA).eyes
-    views = Views(eyes)
+    views, pictures = Views(eyes), []
     placeholder = eyes.tokens.tokenizer.convert_tokens_to_ids("<image>")
-    for group, tokens in zip(GROUPS, eyes.send(GROUPS, views), strict=True):
-        images = {GROUPS[2].prefix: [BLUE], GROUPS[3].prefix: [TALL, RED]}.get(group.prefix, [RED])
-        prompts = [tokens.prefix + tail for tail in tokens.tails]
-        for prompt, request in zip(prompts, requests_of(prompts, views), strict=True):
-            assert request["prompt_token_ids"].count(placeholder) == len(images)
-            assert len(request["prompt_token_ids"]) <= len(prompt)
-            assert request["multi_modal_uuids"] == {"image": [image.key for image in images]}
-            assert [picture.size for picture in request["multi_modal_data"]["image"]] == [i.size for i in images]
-    assert requests_of([[1, 2]], views) == [{"prompt_token_ids": [1, 2]}]
-
-
-def test_all_requests_share_one_object_per_image(requests_of):
-    eyes = engine_of(LLAVA).eyes
-    views = Views(eyes)
-    prompts = [tokens.prefix + tail for tokens in eyes.send(GROUPS, views) for tail in tokens.tails]
-    pictures = [picture for request in requests_of(prompts, views) for picture in request["multi_modal_data"]["image"]]
+    sent = eyes.send(GROUPS, views)
+    prompts = [tokens.prefix + tail for tokens in sent for tail in tokens.tails]
+    of_groups = zip(sent, ([RED], [RED], [BLUE], [TALL, RED]), strict=True)
+    of_prompts = [images for tokens, images in of_groups for _ in tokens.tails]
+    for prompt, images, request in zip(prompts, of_prompts, requests_of(prompts, views), strict=True):
+        assert request["prompt_token_ids"].count(placeholder) == len(images)
+        assert len(request["prompt_token_ids"]) <= len(prompt)
+        assert request["multi_modal_uuids"] == {"image": [image.key for image in images]}
+        shown = request["multi_modal_data"]["image"]
+        assert [picture.size for picture in shown] == [image.size for image in images]
+        pictures += shown
     assert len(pictures) == 15 and len(set(map(id, pictures))) == 3  # red, blue and the tall one
+    assert requests_of([[1, 2]], views) == [{"prompt_token_ids": [1, 2]}]
 
 
 @pytest.mark.parametrize("name", SENT)
@@ -64,7 +61,7 @@ def test_the_tokens_of_a_prompt_that_is_sent_are_those_of_the_transformers_engin
     eyes = engine_of(name).eyes
     for sent, whole in zip(eyes.send(GROUPS, Views(eyes)), eyes.groups(GROUPS, Views(eyes)), strict=True):
         assert [sent.prefix + tail for tail in sent.tails] == [whole.prefix + tail for tail in whole.tails]
-    [messages] = [[{"role": "user", "content": f"{RED.mark} and {BLUE.mark} What is it?"}]]
+    [messages] = [user(f"{RED.mark} and {BLUE.mark} What is it?")]
     assert eyes.send_prompt(messages, Views(eyes)) == eyes.prompt(messages, Views(eyes))
 
 
@@ -154,7 +151,7 @@ def test_a_prompt_that_a_server_refuses_for_its_images_costs_its_reads_only(wide
         backend = OpenAIBackend("seeing", url)
         refused, *answers = backend.read([three, *GROUPS, TEXT[0]], LABELS)[0]
         assert "At most 2 image" in refused.unanswered.detail and all(answer.logprobs for answer in answers)
-        [[reply]] = backend.generate([[{"role": "user", "content": f"{RED.mark} What?"}]], Sampling(max_tokens=6))
+        [[reply]] = backend.generate([user(f"{RED.mark} What?")], Sampling(max_tokens=6))
         assert reply.unanswered is None and reply.prompt_tokens > 0
 
 
@@ -175,7 +172,7 @@ def test_vllm_sees_what_transformers_sees(wide_llava):
             assert answer.logprobs == pytest.approx(other.logprobs, abs=1e-3)
         assert usage.computed_tokens is not None
         assert usage.floor_tokens <= usage.computed_tokens < usage.prompt_tokens
-        prompt = [{"role": "user", "content": f"{RED.mark} What is it?"}]
+        prompt = user(f"{RED.mark} What is it?")
         sampling = Sampling(max_tokens=6)
         assert theirs.generate([prompt], sampling)[0][0].text == ours.generate([prompt], sampling)[0][0].text
         three = ReadGroup(None, RED.mark + BLUE.mark + TALL.mark, ("Is it red?",))  # more than limit_mm_per_prompt

@@ -123,14 +123,49 @@ _MISTRAL = (
     "{% if c.type == 'text' %}{{ c.text }}{% elif c.type in ['image', 'image_url'] %}[IMG]{% endif %}{% endfor %}"
     "{% endif %}[/INST]{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
 )
-_PIXTRAL = {"bos_token": "<s>", "image_token": "[IMG]", "break": "[IMG_BREAK]", "over": "[IMG_END]", "inst": "[INST]"}
-_PIXTRAL |= {"closed": "[/INST]", "system": "[SYSTEM_PROMPT]", "rules": "[/SYSTEM_PROMPT]"}
+_PIXTRAL_TOKENS = {
+    "bos_token": "<s>",
+    "image_token": "[IMG]",
+    "break": "[IMG_BREAK]",
+    "over": "[IMG_END]",
+    "inst": "[INST]",
+}
+_PIXTRAL_TOKENS |= {"closed": "[/INST]", "system": "[SYSTEM_PROMPT]", "rules": "[/SYSTEM_PROMPT]"}
 _TILES = {f"tile{row}{col}": f"<row_{row}_col_{col}>" for row in (1, 2, 3) for col in (1, 2, 3)}
 _AYA = (
     "{{ bos_token }}{% for m in messages %}<|START_OF_TURN_TOKEN|><|{{ m.role }}|>{% if m.content is string %}"
     "{{ m.content }}{% else %}{% for c in m.content %}{% if c.type == 'image' %}<image>{% else %}{{ c.text }}"
     "{% endif %}{% endfor %}{% endif %}<|END_OF_TURN_TOKEN|>{% endfor %}{% if add_generation_prompt %}"
     "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{% endif %}"
+)
+
+_IDEFICS3 = Vision(
+    "Idefics3Config",
+    {"model_type": "llama"},
+    {**_SIGLIP, "image_size": 56, "patch_size": 14},
+    "Idefics3Processor",
+    {"image_processor_type": "Idefics3ImageProcessor", "size": {"longest_edge": 112}}
+    | {"max_image_size": {"longest_edge": 56}},
+    _IDEFICS,
+    {"start": "<|im_start|>", "end": "<end_of_utterance>", "image_token": "<image>", "whole": "<global-img>"}
+    | {"fake": "<fake_token_around_image>", **_TILES},
+    {"image_token_id": "<image>"},
+    {"scale_factor": 2},
+    {"image_seq_len": 4},
+)
+
+_PIXTRAL = Vision(
+    "LlavaConfig",
+    {"model_type": "mistral", "sliding_window": None},
+    {**_SIGLIP, "model_type": "pixtral", "image_size": 112, "patch_size": 14, "head_dim": 16},
+    "PixtralProcessor",
+    {"image_processor_type": "PixtralImageProcessor", "size": {"longest_edge": 56}}
+    | {"patch_size": {"height": 14, "width": 14}},
+    _MISTRAL,
+    _PIXTRAL_TOKENS,
+    {"image_token_index": "[IMG]"},
+    {"vision_feature_layer": -1, "vision_feature_select_strategy": "full"},
+    {"patch_size": 14},
 )
 
 VISION: dict[str, Vision] = {
@@ -176,33 +211,12 @@ VISION: dict[str, Vision] = {
         ids={"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>"}
         | {"image_start_token_id": "<|vision_start|>", "image_end_token_id": "<|vision_end|>"},
     ),
-    "Idefics3": Vision(
-        "Idefics3Config",
-        {"model_type": "llama"},
-        {**_SIGLIP, "image_size": 56, "patch_size": 14},
-        "Idefics3Processor",
-        {"image_processor_type": "Idefics3ImageProcessor", "size": {"longest_edge": 112}}
-        | {"max_image_size": {"longest_edge": 56}},
-        _IDEFICS,
-        {"start": "<|im_start|>", "end": "<end_of_utterance>", "image_token": "<image>", "whole": "<global-img>"}
-        | {"fake": "<fake_token_around_image>", **_TILES},
-        {"image_token_id": "<image>"},
-        {"scale_factor": 2},
-        {"image_seq_len": 4},
-    ),
-    "SmolVLM": Vision(
-        "SmolVLMConfig",
-        {"model_type": "llama"},
-        {**_SIGLIP, "image_size": 56, "patch_size": 14},
-        "SmolVLMProcessor",
-        {"image_processor_type": "SmolVLMImageProcessor", "size": {"longest_edge": 112}}
-        | {"max_image_size": {"longest_edge": 56}},
-        _IDEFICS,
-        {"start": "<|im_start|>", "end": "<end_of_utterance>", "image_token": "<image>", "whole": "<global-img>"}
-        | {"fake": "<fake_token_around_image>", **_TILES},
-        {"image_token_id": "<image>"},
-        {"scale_factor": 2},
-        {"image_seq_len": 4},
+    "Idefics3": _IDEFICS3,
+    "SmolVLM": replace(
+        _IDEFICS3,
+        config="SmolVLMConfig",
+        processor="SmolVLMProcessor",
+        pixels={**_IDEFICS3.pixels, "image_processor_type": "SmolVLMImageProcessor"},
         needs=("num2words",),
     ),
     "LLaVA-OneVision": Vision(
@@ -238,31 +252,13 @@ VISION: dict[str, Vision] = {
         {"image_seq_length": 4, "downsample_ratio": 0.5},
         {"image_seq_length": 4},
     ),
-    "Pixtral": Vision(
-        "LlavaConfig",
-        {"model_type": "mistral", "sliding_window": None},
-        {**_SIGLIP, "model_type": "pixtral", "image_size": 112, "patch_size": 14, "head_dim": 16},
-        "PixtralProcessor",
-        {"image_processor_type": "PixtralImageProcessor", "size": {"longest_edge": 56}}
-        | {"patch_size": {"height": 14, "width": 14}},
-        _MISTRAL,
+    "Pixtral": _PIXTRAL,
+    "Mistral 3": replace(
         _PIXTRAL,
-        {"image_token_index": "[IMG]"},
-        {"vision_feature_layer": -1, "vision_feature_select_strategy": "full"},
-        {"patch_size": 14},
-    ),
-    "Mistral 3": Vision(
-        "Mistral3Config",
-        {"model_type": "mistral", "sliding_window": None},
-        {**_SIGLIP, "model_type": "pixtral", "image_size": 112, "patch_size": 14, "head_dim": 16},
-        "PixtralProcessor",
-        {"image_processor_type": "PixtralImageProcessor", "size": {"longest_edge": 84}}
-        | {"patch_size": {"height": 28, "width": 28}},
-        _MISTRAL,
-        _PIXTRAL,
-        {"image_token_index": "[IMG]"},
-        {"vision_feature_layer": -1, "spatial_merge_size": 2},
-        {"patch_size": 14, "spatial_merge_size": 2},
+        config="Mistral3Config",
+        pixels={**_PIXTRAL.pixels, "size": {"longest_edge": 84}, "patch_size": {"height": 28, "width": 28}},
+        settings={"vision_feature_layer": -1, "spatial_merge_size": 2},
+        arguments={"patch_size": 14, "spatial_merge_size": 2},
     ),
     "LLaVA": Vision(
         "LlavaConfig",
