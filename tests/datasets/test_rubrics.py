@@ -10,7 +10,7 @@ import yaml
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.datasets import checklist_features, import_checklists
 from checklist_rewards.datasets.importing import imported_rows
-from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, SampleError
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges.questions import FewShot
 from tests.jsonl import write_jsonl
@@ -50,18 +50,14 @@ def test_json_and_yaml_hold_the_same(tmp_path, name):
 
 
 def test_a_format_of_ones_own_names_the_answers_of_people(tmp_path):
-    (tmp_path / "mine.yaml").write_text(
-        "name: mine\nprompt: ask\nchecklist: rubric\ngrade: marks\ndefault_weight: 1\n"
-    )
-    row = {"ask": "p", "rubric": ["Is it short?", "Is it kind?"]}
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps(row | {"marks": ["MET", "no"]}) + "\n" + json.dumps(row))
-    [(first, _), (second, _)], _ = read(path, format=tmp_path / "mine.yaml")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("name: mine\nprompt: ask\nchecklist: rubric\ngrade: marks\ndefault_weight: 1\n")
+    row, path = {"ask": "p", "rubric": ["Is it short?", "Is it kind?"]}, tmp_path / "rows.jsonl"
+    [(first, _), (second, _)], _ = read(write_jsonl(path, row | {"marks": ["MET", "no"]}, row), format=mine)
     assert first == {"prompt": "p", "labels": ["yes", "no"]} and second == {"prompt": "p"}
     for marks, error in ((["MET"], "'marks' must be a list of 2"), (["MET", 3], "marks 2: 3 is not a verdict")):
-        path.write_text(json.dumps(row | {"marks": marks}))
         with pytest.raises(SampleError, match=f"line 1(: |, ){error}"):
-            read(path, format=tmp_path / "mine.yaml")
+            read(write_jsonl(path, row | {"marks": marks}), format=mine)
 
 
 @pytest.mark.parametrize("name", ["rows.json", "rows.yaml"])
@@ -86,10 +82,8 @@ def test_a_rubric_dataset_of_autorubric():
     greets, threatens, warmth = checklist.items
     assert [item.weight for item in checklist.items] == [4.0, -6.0, 5.0]
     assert [item.category for item in checklist.items] == ["greets", "threatens", "warmth"]
-    assert greets.question == (
-        "Judge the note alone, not the wish behind it.\n\nDoes this describe the response?\nThe note greets the "
-        "neighbour."
-    )
+    asked = "Does this describe the response?\nThe note greets the neighbour."
+    assert greets.question == f"Judge the note alone, not the wish behind it.\n\n{asked}"
     assert warmth.question.endswith("\n\nHow warm is the note?")
     assert warmth.values == {"Cold": 0.0, "Lukewarm": 0.4, "Warm": 1.0, "Nothing to judge by": None}
     assert greets.options is None
@@ -109,30 +103,17 @@ def test_a_rubric_dataset_of_autorubric():
     assert left_out == {"scale_type": 1, "aggregation": 1, "dataset.name": 1}
 
 
-def test_a_submission_has_a_prompt_and_no_other_target(tmp_path):
-    path = tmp_path / "a.json"
-    for part, error in (
-        ({"prompt": " "}, "the input .prompt. is blank"),
-        ({"target": "x"}, "'submission' would be renamed to 'target', but that column exists"),
-    ):
-        path.write_text(json.dumps(dataset_of(items=[{"submission": "Hi."} | part])))
-        with pytest.raises(SampleError, match=error):
-            read(path)
-
-
 def test_a_submission_that_is_a_conversation_is_judged_as_one(tmp_path):
     turns = [{"role": "user", "content": "Where is Mali?"}, {"role": "assistant", "content": "In Africa."}]
-    told = [
-        (json.dumps(turns), turns[:1], "In Africa."),
-        (json.dumps({"question": "Where is Mali?", "response": "# In Africa"}), "Where is Mali?", "# In Africa"),
-        (json.dumps({"question": "Where?", "response": "Here.", "more": 1}), "p", None),
-        (json.dumps(turns[:1]), "p", None),
-        ('{"answer": "a JSON text"}', "p", None),
-    ]
-    for submission, prompt, target in told:
-        path = tmp_path / "charm.json"
-        path.write_text(json.dumps(dataset_of(items=[{"submission": submission}])))
-        [(row, _)], left_out = read(path)
+    for value, prompt, target in (
+        (turns, turns[:1], "In Africa."),
+        ({"question": "Where is Mali?", "response": "# In Africa"}, "Where is Mali?", "# In Africa"),
+        ({"question": "Where?", "response": "Here.", "more": 1}, "p", None),
+        (turns[:1], "p", None),
+        ({"answer": "a JSON text"}, "p", None),
+    ):
+        submission = json.dumps(value)
+        [(row, _)], left_out = read(write_jsonl(tmp_path / "a.json", dataset_of(items=[{"submission": submission}])))
         assert (row["prompt"], row["target"]) == (prompt, submission if target is None else target)
         assert left_out.get("prompt", 0) == (target is not None)  # it says what the grader does
 
@@ -162,11 +143,8 @@ def test_rows_of_rubrics_as_rewards():
     [(row, checklist)], left_out = read("rar.jsonl")
     assert (row["prompt"], row["reference"]) == ("Why is the sky blue?", "Short waves are scattered more.")
     assert (row["question_source"], row["rubric_count"]) == ("ours", 3)
-    assert [(item.weight, item.category) for item in checklist.items] == [
-        (5, "essential"),
-        (1, "optional"),
-        (-2, "pitfall"),
-    ]
+    found = [(item.weight, item.category) for item in checklist.items]
+    assert found == [(5, "essential"), (1, "optional"), (-2, "pitfall")]
     assert checklist.items[2].question.endswith("\nSays that the sky mirrors the sea.")
     assert left_out == {"title": 3}
 
@@ -174,16 +152,15 @@ def test_rows_of_rubrics_as_rewards():
 def test_a_checklist_and_the_rows_of_autochecklist():
     [(row, checklist)], left_out = read("autochecklist.json")
     assert row == {"prompt": "Ask how many keno there are."} and checklist.source == "tick"
-    assert [(item.id, item.weight, item.category) for item in checklist.items] == [
-        ("a1b2c3d4", 100, None),
-        ("e5f60718", 40, "form"),
-    ]
+    found = [(item.id, item.weight, item.category) for item in checklist.items]
+    assert found == [("a1b2c3d4", 100, None), ("e5f60718", 40, "form")]
     assert left_out == {"metadata": 1, "rubric.metadata": 1}
     rows, left_out = read("autochecklist.jsonl")
-    assert [(row["prompt"], row["target"], row["score"]) for row, _ in rows] == [
-        ("Ask how many keno there are.", "Are there 3 keno?", {"total_score": 1.0}),
-        ("Say that a lamo is small.", "a lamo is small", {"total_score": 1.0}),
+    assert [(row["prompt"], row["target"]) for row, _ in rows] == [
+        ("Ask how many keno there are.", "Are there 3 keno?"),
+        ("Say that a lamo is small.", "a lamo is small"),
     ]
+    assert rows[0][0]["score"] == {"total_score": 1.0}
     assert rows[1][1].items[0].weight == 100 and left_out == {}
 
 
@@ -204,10 +181,8 @@ def test_every_question_may_abstain_on_request_and_a_source_may_be_named():
 
 def test_a_json_list_of_rows_and_the_key_of_a_target(tmp_path):
     rows = [json.loads(line) | {"answer": "Rest."} for line in (DATA / "healthbench.jsonl").read_text().splitlines()]
-    path = tmp_path / "h.json"
-    path.write_text(json.dumps(rows))
-    read_rows, _ = read(path, target_key="answer")
-    assert [row["target"] for row, _ in read_rows] == ["Rest.", "Rest."] and "answer" not in read_rows[0][0]
+    found, _ = read(write_jsonl(tmp_path / "h.json", rows), target_key="answer")
+    assert [row["target"] for row, _ in found] == ["Rest.", "Rest."] and "answer" not in found[0][0]
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -220,82 +195,64 @@ def dataset_of(**changes):
     return {"prompt": "p", "rubric": [CRITERION], "items": [ITEM]} | changes
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("a.json", dataset_of(items=[{}]), "a.json, item 1: 'submission' must be a string, got None"),
-        ("a.json", dataset_of(items=["x"]), "a.json, item 1: expected a mapping, got str 'x'"),
-        ("a.json", dataset_of(prompt=None), "a.json, item 1: the item or the file needs a 'prompt'"),
-        ("a.json", dataset_of(rubric=None), "a.json, item 1: 'rubric' is missing in both the item and the file"),
+def options(*of_item):
+    return dataset_of(rubric=[CRITERION | {"options": [{"label": "a", "value": 1}, *of_item]}])
+
+
+POINT = [{"criterion": "x", "points": 1}]
+REFUSED = {
+    "a.json": [
+        (dataset_of(items=[{}]), "item 1: 'submission' must be a string, got None"),
+        (dataset_of(items=["x"]), "item 1: expected a mapping, got str 'x'"),
+        (dataset_of(items=[{"submission": "Hi.", "prompt": " "}]), "the input .prompt. is blank"),
         (
-            "a.json",
-            dataset_of(rubric=[{"weight": 1}]),
-            "a.json, rubric, item 1: 'requirement' must be a nonblank string, got None",
+            dataset_of(items=[{"submission": "Hi.", "target": "x"}]),
+            "'submission' would be renamed to 'target', but that column exists",
         ),
+        (dataset_of(prompt=None), "item 1: the item or the file needs a 'prompt'"),
+        (dataset_of(rubric=None), "item 1: 'rubric' is missing in both the item and the file"),
+        (dataset_of(rubric=[{"weight": 1}]), "rubric, item 1: 'requirement' must be a nonblank string, got None"),
+        (dataset_of(rubric=[CRITERION | {"weight": "high"}]), "rubric, item 1: weight: .*'high'.*--weights"),
+        (dataset_of(rubric=[CRITERION | {"weight": float("nan")}]), "rubric, item 1: weight: .* got nan"),
+        (dataset_of(rubric=[]), "rubric: the checklist is empty"),
+        (dataset_of(rubric="x"), "rubric: expected a list of questions or criteria, got str 'x'"),
+        (dataset_of(rubric={"criteria": [CRITERION], "guidelines": 3}), "'guidelines' must be a string, got 3"),
+        (options({"label": "b", "value": 3}), "rubric, item 1: options.1.value: .*, got 3"),
+        (options({"label": "b"}), "item 1: options.1: an option must have either a value"),
+        (dataset_of(rubric=[CRITERION | {"options": "a or b"}]), "item 1: 'options' must be a list of mapp"),
         (
-            "a.json",
-            dataset_of(rubric=[CRITERION | {"weight": "high"}]),
-            "a.json, rubric, item 1: weight: .*'high'.*--weights",
-        ),
-        ("a.json", dataset_of(rubric=[CRITERION | {"weight": float("nan")}]), "item 1: weight: .* got nan"),
-        ("a.json", dataset_of(rubric=[]), "a.json, rubric: the checklist is empty"),
-        ("a.json", dataset_of(rubric="x"), "a.json, rubric: expected a list of questions or criteria, got str 'x'"),
-        (
-            "a.json",
-            dataset_of(rubric={"criteria": [CRITERION], "guidelines": 3}),
-            "'guidelines' must be a string, got 3",
-        ),
-        (
-            "a.json",
-            dataset_of(rubric=[CRITERION | {"options": [{"label": "a", "value": 1}, {"label": "b", "value": 3}]}]),
-            "a.json, rubric, item 1: options.1.value: .*, got 3",
-        ),
-        (
-            "a.json",
-            dataset_of(rubric=[CRITERION | {"options": [{"label": "a", "value": 1}, {"label": "b"}]}]),
-            "item 1: options.1: an option must have either a value",
-        ),
-        ("a.json", dataset_of(rubric=[CRITERION | {"options": "a or b"}]), "item 1: 'options' must be a list of mapp"),
-        (
-            "a.json",
             dataset_of(items=[ITEM | {"ground_truth": ["MET", "MET"]}]),
-            r"a.json, item 1: 'ground_truth' must be a list of 1, one per criterion; got \['MET', 'MET'\]",
+            r"item 1: 'ground_truth' must be a list of 1, one per criterion; got \['MET', 'MET'\]",
         ),
         (
-            "a.json",
             dataset_of(items=[ITEM | {"ground_truth": ["GREAT"]}]),
-            "a.json, item 1, ground_truth 1: 'GREAT' is not a verdict; allowed: MET, UNMET, CANNOT_ASSESS",
+            "item 1, ground_truth 1: 'GREAT' is not a verdict; allowed: MET, UNMET, CANNOT_ASSESS",
         ),
-        ("a.json", {"rubric": {"sections": [{"criteria": 3}]}}, "a.json, section 1: 'criteria' must be a list, got 3"),
-        ("a.json", {"rubric": {"weights": []}}, "a.json: a rubric needs criteria or sections; the keys are weights"),
-        ("a.json", {"something": 1}, "a.json: no criteria found. The keys are something. Name the key of the crit"),
+        ({"rubric": {"sections": [{"criteria": 3}]}}, "section 1: 'criteria' must be a list, got 3"),
+        ({"rubric": {"weights": []}}, "a rubric needs criteria or sections; the keys are weights"),
+        ({"something": 1}, "no criteria found. The keys are something. Name the key of the crit"),
+    ],
+    "rows.jsonl": [
         (
-            "h.jsonl",
             {"prompt": "p", "rubrics": [{"criterion": "x", "points": None}]},
-            "h.jsonl, line 1, item 1: 'points' must be a number; the keys are criterion, points",
+            "line 1, item 1: 'points' must be a number; the keys are criterion, points",
         ),
+        ({"prompt": "", "rubrics": POINT}, "line 1: the input .prompt. is blank"),
+        ({"prompt": "p", "checklist_id": 3, "rubrics": POINT}, "'checklist_id' is"),
         (
-            "h.jsonl",
-            {"prompt": "", "rubrics": [{"criterion": "x", "points": 1}]},
-            "line 1: the input .prompt. is blank",
-        ),
-        (
-            "h.jsonl",
-            {"prompt": "p", "checklist_id": 3, "rubrics": [{"criterion": "x", "points": 1}]},
-            "'checklist_id' is",
-        ),
-        (
-            "r.jsonl",
             {"question": "q", "rubric": [{"description": 3, "weight": 1}]},
             "'description' must be a nonblank string, got 3",
         ),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"), [(name, *case) for name, cases in REFUSED.items() for case in cases]
 )
 def test_what_cannot_be_used_is_refused_with_file_row_and_item(tmp_path, name, value, message):
-    path = tmp_path / name
-    write_jsonl(path, value)
-    with pytest.raises(ChecklistRewardsError, match=message) as refused:
-        read(path)
+    with pytest.raises(ChecklistRewardsError, match=f"{name}.*{message}") as refused:
+        read(write_jsonl(tmp_path / name, value))
     assert "\n" not in str(refused.value)
 
 
@@ -317,13 +274,6 @@ def test_formats_that_are_not_known_or_contradict_the_keys_are_refused(tmp_path)
     broken.write_text("rubric:\n  - weight: 1\n   requirement: x\n")
     with pytest.raises(ChecklistRewardsError, match="a.yaml:3: not valid YAML"):
         read(broken)
-
-
-def test_with_item_keys_what_is_left_out_is_counted(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps({"prompt": "a", "checklist": [{"text": "Is it short?", "mood": 1}]}))
-    [(_, checklist)], left_out = read(path, item_keys={"question": "text"})
-    assert checklist.items[0].question == "Is it short?" and left_out == {"mood": 1}
 
 
 # --- scored ----------------------------------------------------------------------------------------------------------
@@ -353,10 +303,3 @@ def test_imported_labels_are_few_shot_examples(tmp_path):
     few_shot = FewShot.load(path, reasons=True)
     shown = few_shot.chosen(rows[0][1].items[2], "another note")
     assert sorted((label, example.reason) for label, example in shown) == [("Cold", None), ("Warm", "It offers help.")]
-
-
-def test_a_checklist_error_is_a_checklist_error(tmp_path):
-    path = tmp_path / "a.yaml"
-    path.write_text("- weight: .nan\n  requirement: x\n")
-    with pytest.raises(ChecklistError, match="a.yaml, item 1: weight"):
-        read(path)
