@@ -28,12 +28,8 @@ def test_prompts_become_a_dataset_with_the_declared_columns():
 
 def test_of_chat_messages_the_last_by_the_user_is_the_input_and_the_rest_its_history():
     generator, backend = fake()
-    prompt = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Hello."},
-        {"role": "assistant", "content": "Hi."},
-        {"role": "user", "content": "Name a city."},
-    ]
+    turns = (("system", "Be brief."), ("user", "Hello."), ("assistant", "Hi."), ("user", "Name a city."))
+    prompt = [{"role": role, "content": text} for role, text in turns]
     dataset = build([prompt], generator)
     assert dataset.features == checklist_features("messages")
     assert dataset[0]["prompt"] == prompt
@@ -103,10 +99,9 @@ def test_all_other_columns_are_kept_as_they_are():
 
 
 def test_rows_may_stream_in_and_their_columns_get_the_type_that_fits_all():
-    rows = ({"prompt": str(i), "n": None if i < 1500 else i} for i in range(1600))
+    rows = ({"prompt": str(i % 7), "n": None if i < 1500 else i} for i in range(1600))
     dataset = build(rows)
-    assert dataset["n"] == [None] * 1500 + list(range(1500, 1600))
-    assert len(dataset["checklist"]) == 1600
+    assert dataset["n"] == [None] * 1500 + list(range(1500, 1600)) and len(dataset["checklist"]) == 1600
 
 
 def test_several_columns_are_joined_to_a_prompt_and_blank_ones_left_out():
@@ -119,9 +114,8 @@ def test_several_columns_are_joined_to_a_prompt_and_blank_ones_left_out():
 
 def test_the_prompt_column_may_have_another_name_and_a_reference_beside_it():
     generator, backend = fake()
-    dataset = build(
-        [{"question": "Which city?", "answer": "Bern."}], generator, prompt_key="question", reference_key="answer"
-    )
+    row = {"question": "Which city?", "answer": "Bern."}
+    dataset = build([row], generator, prompt_key="question", reference_key="answer")
     assert dataset.column_names == ["prompt", "answer", *CHECKLIST_COLUMNS]
     assert "Bern." in backend.sampled[0][0][0]
 
@@ -192,11 +186,7 @@ def test_the_bar_goes_to_stderr(capsys):
             {"prompt_key": ("a", "b")},
             "row 1: 'b' must be a string or chat messages, got list",
         ),
-        (
-            [{"prompt": "a", "r": 3}],
-            {"reference_key": "r"},
-            "row 1: 'r' must be a string or chat messages with",
-        ),
+        ([{"prompt": "a", "r": 3}], {"reference_key": "r"}, "row 1: 'r' must be a string or chat messages with"),
         (["a"], {"on_failure": "ignore"}, "on_failure='ignore' is not known"),
         (["a"], {"temperature": 1.0}, "temperature cannot be combined with `generator`"),
     ],

@@ -97,21 +97,13 @@ def of_text(row: dict) -> Score | None:
 
 
 def test_a_scored_stream_is_the_scored_dataset(tmp_path):
-    rows = [
-        {
-            "prompt": "p",
-            "target": "one two three"[: 4 * number],
-            "checklist": [SHORT, {"question": "Is it red?", "check": None}],
-        }
-        for number in range(7)
-    ]
+    asked = [SHORT, {"question": "Is it red?", "check": None}]
+    rows = [{"prompt": "p", "target": "one two three"[: 4 * n], "checklist": asked} for n in range(7)]
     rows.append(rows[0] | {"checklist": None})
     dataset = Dataset.from_list(rows)
     scorer = ChecklistScorer("judge", backend=FakeBackend(lambda prefix, tail: len(prefix) % 7 / 8), store=False)
-    scores = [
-        row["checklist_score"] and Score.model_validate(row["checklist_score"])
-        for row in score_dataset(dataset, scorer)
-    ]
+    cells = score_dataset(dataset, scorer)["checklist_score"]
+    scores = [cell and Score.model_validate(cell) for cell in cells]
     streamed = score_dataset(dataset.to_iterable_dataset(num_shards=2), scorer)
     assert list(map(of_text, streamed)) == scores
     assert scores[-1] is None and len({score.primary_score for score in scores[:-1]}) > 2
@@ -123,7 +115,6 @@ def test_a_scored_stream_is_the_scored_dataset(tmp_path):
 
 
 def test_the_card_of_a_dataset_needs_its_rows():
-    with pytest.raises(
-        SampleError, match=r"IterableDataset cannot report; call its own push_to_hub\(repo_id, num_shards"
-    ):
+    words = r"IterableDataset cannot report; call its own push_to_hub\(repo_id, num_shards"
+    with pytest.raises(SampleError, match=words):
         push_to_hub(build(stream("Write one.")), "user/name")

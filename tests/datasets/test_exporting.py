@@ -35,33 +35,20 @@ WHERE = {
     "nemo-gym": ("responses_create_params.input", "verifier_metadata.checklist"),
     "verifiers": ("prompt", "checklist"),
 }
+CLEAR = [{"label": "a", "value": 0}, {"label": "b", "value": 1}, {"label": "?", "na": True}]
 ITEMS = [
     {"question": "Is Bamako named?", "weight": 2, "category": "facts", "required": True},
-    {
-        "question": "How clear is it?",
-        "options": [{"label": "a", "value": 0}, {"label": "b", "value": 1}, {"label": "?", "na": True}],
-    },
+    {"question": "How clear is it?", "options": CLEAR},
     {"question": "Is it short?", "check": {"type": "words", "at_most": 9}},
     {"question": "Does it lie?", "weight": -1.5},
 ]
 CHECKLIST = Checklist.parse({"items": ITEMS, "source": "ours", "model": "writer"})
-TURNS = [
-    {"role": "user", "content": "Hi."},
-    {"role": "assistant", "content": "Hello."},
-    {"role": "user", "content": "Capital of Mali?"},
-]
+TURNS = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+TURNS += [{"role": "user", "content": "Capital of Mali?"}]
 
 
 def row(prompt, **more):
-    items = [item.model_dump(exclude={"sources"}) for item in CHECKLIST.items]
-    return {
-        "prompt": prompt,
-        "checklist": items,
-        "checklist_source": "ours",
-        "checklist_model": "writer",
-        "n": 7,
-        **more,
-    }
+    return {"prompt": prompt, **checklist_columns(CHECKLIST), "n": 7, **more}
 
 
 @pytest.mark.parametrize(
@@ -114,33 +101,23 @@ def test_a_label_has_the_images_of_its_prompt(to, columns, input, tmp_path, monk
         exported(row, to, 2, "row 3")
 
 
-TEXTS = [
-    "Is it short?",
-    "Does this describe the response?\nNames “Bamako”.",
-    "{'a': 1}?",
-    "a, b\\n?",
-    "短いですか？",
-    "😀?",
-]
+TEXTS = ["Is it short?", "Does this describe the response?\nNames “Bamako”.", "{'a': 1}?", "a, b\\n?", "短い？", "😀?"]
 
 
 def random_checklist(rng: random.Random) -> Checklist:
     def item(number: int) -> dict:
-        kinds = {
-            "plain": {},
-            "options": {
-                "options": [{"label": label, "value": rng.random()} for label in rng.sample(["a", "b", "ü", "no"], 2)]
-                + [{"label": "not applicable", "na": True}] * rng.randint(0, 1)
-            },
-            "no": {"options": [{"label": "yes", "value": 0}, {"label": "no", "value": 1}]},
-            "check": {"check": example_of(CHECKS[rng.choice(sorted(CHECKS))])},
-        }
-        return {
+        labels = [{"label": label, "value": rng.random()} for label in rng.sample(["a", "b", "ü", "no"], 2)]
+        kinds = [
+            {},
+            {"options": labels + [{"label": "not applicable", "na": True}] * rng.randint(0, 1)},
+            {"options": [{"label": "yes", "value": 0}, {"label": "no", "value": 1}]},
+            {"check": example_of(CHECKS[rng.choice(sorted(CHECKS))])},
+        ]
+        return rng.choice(kinds) | {
             "question": f"{number}: {rng.choice(TEXTS)}",
             "weight": rng.choice([1, -3, 0.1, 100, 1 / 3]),
             "category": rng.choice([None, "facts", "negative", "1"]),
             "required": rng.random() < 0.2,
-            **kinds[rng.choice(sorted(kinds))],
         }
 
     items = [item(n) for n in range(rng.randint(1, 6))]

@@ -25,11 +25,7 @@ CLEAR = {
 }
 RIGHT = {"question": "Is it right?", "options": [{"label": "no", "value": 0}, {"label": "yes", "value": 1}]}
 RIGHT["options"] += [{"label": "unknown", "na": True}]
-README = {
-    "question": "How clear is it?",
-    "options": [{"label": "hardly", "value": 0}, {"label": "fairly", "value": 0.5}],
-}
-README["options"] += [{"label": "fully", "value": 1}, {"label": "no text", "na": True}]
+README = CLEAR | {"options": [*CLEAR["options"], {"label": "fully", "value": 1}, {"label": "no text", "na": True}]}
 WORDS = {"question": "Has it few words?", "check": {"type": "words", "at_most": 3}}
 ENDS = {"question": "Does it end well?", "weight": 0.5, "check": {"phrase": "!", "type": "ends"}}
 DIGIT = {"question": "Has it a digit?", "check": '{"type": "regex", "pattern": "[0-9]", "at_least": 1}'}
@@ -143,8 +139,7 @@ def test_the_command_line_scores_what_datasets_saved_as_what_was_in_it(run, tmp_
     for name in ("rows.jsonl", "rows.parquet"):
         run(f"score {name} -o {name}.scored.jsonl --no-store --model pocket --judge.mass-floor 0")
     one, other = (read_jsonl(f"{name}.scored.jsonl") for name in ("rows.jsonl", "rows.parquet"))
-    assert [row["checklist_score"] for row in one] == [row["checklist_score"] for row in other]
-    assert [row["checklist"] for row in other] == CHECKLISTS["everything"]
+    assert one == other and [row["checklist"] for row in other] == CHECKLISTS["everything"]
 
 
 def test_the_csv_of_datasets_holds_no_json_and_is_refused(tmp_path):
@@ -167,9 +162,8 @@ def with_checks(checklist):
 
 
 def test_a_scored_file_is_imported_with_its_checklists_and_its_scores(tmp_path):
-    score = ChecklistScorer("m", backend=FakeBackend(lambda prefix, tail: 0.9), store=False).score(
-        [SHORT], target="Hm."
-    )
+    scorer = ChecklistScorer("m", backend=FakeBackend(lambda prefix, tail: 0.9), store=False)
+    score = scorer.score([SHORT], target="Hm.")
     row = {"prompt": "Write.", "target": "Hm.", "checklist": [SHORT], "checklist_score": score.model_dump()}
     write_jsonl(tmp_path / "scored.jsonl", row)
     [found] = import_checklists(tmp_path / "scored.jsonl")

@@ -38,28 +38,18 @@ def test_the_variables_of_a_test_are_filled_into_its_assertions(written, kind, v
         assert check.holds(yes) and not check.holds(no) and "{{" not in item["question"]
 
 
-def test_a_rubric_names_the_value():
-    row = only_row(
-        "Capital of {{country}}?",
-        [{"type": "llm-rubric", "value": "Names {{a.b}}."}],
-        {"country": "Mali", "a": {"b": "Bamako"}},
-    )
-    assert row["prompt"] == "Capital of Mali?" and row["assert"][0]["value"] == "Names Bamako."
-
-
-@pytest.mark.parametrize(("value", "text"), [(5, "5"), (0.5, "0.5"), (True, "true"), (False, "false"), (None, "")])
-def test_a_value_that_is_no_text_is_written_as_promptfoo_does(value, text):
-    assert only_row("It is {{a}}.", [], {"a": value})["prompt"] == f"It is {text}."
-
-
-def test_braces_in_a_value_are_text():
-    row = only_row("{{a}} {{b}}", [], {"a": "{{b}}", "b": "x"})
-    assert row["prompt"] == "{{b}} x"
-
-
-def test_a_variable_named_like_a_column_does_not_replace_it():
-    row = only_row("Say {{prompt}}.", [{"type": "contains", "value": "{{assert}}"}], {"prompt": "hi", "assert": "ho"})
-    assert row["prompt"] == "Say hi." and row["assert"] == [{"type": "contains", "value": "ho"}]
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("Names {{a.b}}.", {"a": {"b": "Bamako"}}, "Names Bamako."),
+        *(("{{a}}", {"a": value}, text) for value, text in ((5, "5"), (0.5, "0.5"), (True, "true"), (None, ""))),
+        ("{{a}} {{b}}", {"a": "{{b}}", "b": "x"}, "{{b}} x"),
+        ("{{prompt}} {{assert}}", {"prompt": "hi", "assert": "ho"}, "hi ho"),
+    ],
+)
+def test_a_value_is_written_as_promptfoo_does(text, values, expected):
+    row = only_row(f"Say {text}", [{"type": "llm-rubric", "value": text}], values)
+    assert row["prompt"] == f"Say {expected}" and row["assert"] == [{"type": "llm-rubric", "value": expected}]
 
 
 @pytest.mark.parametrize(

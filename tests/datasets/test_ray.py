@@ -108,16 +108,6 @@ def test_an_invalid_row_fails_alone(run_shards, tmp_path):
     assert without == [3, 4]
 
 
-def test_a_shard_that_is_deleted_during_the_run_fails_alone(run_shards, tmp_path):
-    source = write_shards(tmp_path / "in", rows(2), rows(2, start=2), rows(2, start=4))
-    later = source / "part-1.parquet"
-    totals = run_shards(
-        task(Judge(tmp_path / "log")), source, tmp_path / "out", progress=lambda *_: later.unlink(missing_ok=True)
-    )
-    missing = totals.unanswered["shard_failed"]
-    assert (totals.rows, missing.rows) == (4, ["part-1"]) and "part-1.parquet: cannot be read" in missing.detail
-
-
 def test_a_result_that_cannot_be_written_ends_the_run_and_frees_its_actors(run_shards, inline, tmp_path):
     source, out = write_shards(tmp_path / "in", rows(2), rows(2, start=2)), tmp_path / "out"
     (out / "part-0.parquet").mkdir(parents=True)

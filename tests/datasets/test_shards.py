@@ -61,12 +61,8 @@ def test_an_error_of_the_file_system_while_reading_fails_its_shard(folder, tmp_p
 
 def test_an_error_of_the_settings_or_the_output_is_not_of_the_shard(folder, tmp_path):
     shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
-    saved = Calibration(
-        judge="judge",
-        read_by="logprobs",
-        maps={"yes/no": CalibrationMap(method="temperature", temperature=1, reads=1)},
-    )
-    saved.save(tmp_path / "map.json")
+    maps = {"yes/no": CalibrationMap(method="temperature", temperature=1, reads=1)}
+    Calibration(judge="judge", read_by="logprobs", maps=maps).save(tmp_path / "map.json")
     calibrated = task(calibration=str(tmp_path / "map.json"))
     (tmp_path / "map.json").unlink()
     with pytest.raises(SampleError, match="map.json: cannot be read") as raised:

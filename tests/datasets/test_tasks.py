@@ -2,9 +2,9 @@
 
 import pytest
 
-from checklist_rewards import Checklist
+from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
-from checklist_rewards.datasets.tasks import RowTask, Source
+from checklist_rewards.datasets.tasks import RowTask, Source, Totals
 from checklist_rewards.errors import ConfigError, ModelError, SampleError
 from checklist_rewards.files.rows import SCORE_COLUMN, Row
 from checklist_rewards.pipelines import PipelineConfig
@@ -37,10 +37,10 @@ def rows(*data: dict) -> list[Row]:
 
 def opened(first: dict, reply: str = WRITTEN, shard: str = "", **settings):
     """The work on rows like `first`; a writer's replies are `reply`."""
-    named = {"writer": {}} if settings.get("checklists") is Source.WRITTEN else {}
-    if settings.get("checklists") is Source.WRITTEN:
+    writes = settings.get("checklists") is Source.WRITTEN
+    if writes:
         settings["writer"] = Engine("writer", Replies(lambda text, sampling: reply))
-    columns = Columns.of(first, **named)
+    columns = Columns.of(first, **{"writer": {}} if writes else {})
     task = RowTask(PipelineConfig(), Engine("judge", FakeBackend(lambda p, t: 0.75)), columns, **settings)
     return task.open(None, shard)
 
@@ -117,12 +117,9 @@ def test_a_failed_row_keeps_its_columns_and_has_null_in_the_new_ones(settings, a
     [row] = rows(ONE)
     found = work.work.failed(row, Unanswered(Reason.BACKEND_ERROR, "the actor died"))
     assert found == ONE | dict.fromkeys(added)
-    totals = work.totals
-    assert totals.rows == totals.unanswered["backend_error"].count == 1 and totals.transient == 1
-    assert (totals.unanswered["backend_error"].rows, totals.unanswered["backend_error"].detail) == (
-        ["part-0:1"],
-        "the actor died",
-    )
+    totals, missing = work.totals, work.totals.unanswered["backend_error"]
+    assert totals.rows == totals.transient == missing.count == 1
+    assert (missing.rows, missing.detail) == (["part-0:1"], "the actor died")
 
 
 def test_totals_of_parts_add_up_and_survive_json():
@@ -153,20 +150,39 @@ def test_a_missing_model_is_found_before_the_first_row():
 
 
 def test_the_settings_name_all_that_results_depend_on():
-    def settings(**changed):
-        return RowTask(
-            PipelineConfig(), Engine("judge", FakeBackend(identity="a")), Columns.of(ONE), **changed
-        ).settings
+    def settings(images="show", **changed):
+        judge, columns = Engine("judge", FakeBackend(identity="a")), Columns.of(ONE, images=images)
+        return RowTask(PipelineConfig(), judge, columns, **changed).settings
 
     shared = Checklist.parse(["Is it kind?"])
     assert settings() == settings() != settings(checklists=shared)
     assert settings()["judge"] == {"model": "judge", "identity": "a"} and settings()["writer"] is None
     assert settings(checklists=shared)["checklists"] == shared.id and settings()["checklists"] == "column"
     assert settings(scores=False)["judge"] is None
-
-
-def test_a_run_that_ignores_images_does_not_go_on_with_one_that_shows_them():
-    def settings(images):
-        return RowTask(PipelineConfig(), Engine("judge", FakeBackend()), Columns.of(ONE, images=images)).settings
-
     assert settings("show") != settings("ignore") and "images" not in settings("show")["columns"]
+
+
+def totals_of(rule: str) -> Totals:
+    scorer = ChecklistScorer(backend=FakeBackend(), store=False, no_answer=rule)
+    targets = {"a text": {}, "a long text": {"state": "cut"}, " ": {"state": "cut_in_thought"}, "": {}}
+    samples = [Sample(["Is it?", "Is it so?"], text.strip(), **state) for text, state in targets.items()]
+    totals = Totals()
+    for number, score in enumerate(scorer.score_batch(samples), start=1):
+        totals.add(number, score)
+    return totals
+
+
+@pytest.mark.parametrize(
+    ("rule", "not_asked", "missing", "unscored"),
+    [("lowest", 2, {}, 0), ("unscored", 2, {"no_answer": 4}, 2), ("judge", 0, {}, 0)],
+)
+def test_targets_without_an_answer_are_counted_by_state(rule, not_asked, missing, unscored):
+    totals = totals_of(rule)
+    assert totals.no_answer == {"cut_in_thought": 1, "empty": 1} and totals.states["cut"] == 1
+    assert {reason: count.count for reason, count in totals.unanswered.items()} == missing
+    assert (totals.not_asked, totals.tally.unscored, totals.transient) == (not_asked, unscored, 0)
+
+
+def test_totals_of_an_earlier_version_are_read():
+    dumped = totals_of("lowest").dump()
+    assert Totals.load({k: v for k, v in dumped.items() if k not in ("states", "not_asked")}).no_answer == {}
