@@ -101,22 +101,6 @@ def test_a_row_without_a_checklist_is_told(run, engine):
     assert "| no_checklist | 1 |" in Path("out.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("row", "arguments", "words"),
-    [
-        ({"candidates": "red"}, (), "candidates"),
-        ({"candidates": []}, (), "the list of candidates is empty"),
-        ({"prompt": None}, (), "the input is empty"),
-        ({}, ("--min-margin", "2"), "min_margin=2.0"),
-        ({}, ("--top-fraction", "0.5"), "requires select='rlcf'"),
-        ({}, ("-o", "out.csv"), "allowed: .jsonl, .parquet"),
-    ],
-)
-def test_bad_input_is_refused_before_a_model_is_loaded(run, no_engine, row, arguments, words):
-    write_jsonl("rows.jsonl", {**ROWS[0], **row})
-    run("pairs rows.jsonl -o out.jsonl", *arguments, refused=words)
-
-
 # --- the scores that `rerank` wrote
 
 

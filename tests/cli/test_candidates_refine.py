@@ -128,26 +128,3 @@ def test_a_dry_run_counts_the_checklists_to_write_and_not_what_the_store_has(run
     assert counted() == before, "a dry run leaves nothing in the store"
     run(*command)
     assert counted() == ["0", "0", "0"]
-
-
-@pytest.mark.parametrize(
-    ("row", "options", "words"),
-    [
-        ({"text": "x"}, [], "column 'prompt' not found"),
-        ({"prompt": " "}, [], "rows.jsonl, line 1: the input is empty"),
-        ({"prompt": "A", "checklist": []}, [], "empty"),
-        (
-            {"prompt": "A", "checklist": [{"question": "B?", "check": {"type": "wrds"}}]},
-            [],
-            "rows.jsonl, line 1, item",
-        ),
-        ({"prompt": "A"}, ["--checklist-key", "items"], "column 'items' not found"),
-        ({"prompt": "A"}, ["--policy.base-url", "http://x"], "requires --policy.model"),
-        ({"prompt": "A"}, ["--pipeline", "checkeval"], "checkeval writes one checklist for all rows"),
-        ({"prompt": "A"}, ["--policy.model", "./nowhere"], "model not found: './nowhere'"),
-        ({"prompt": "A"}, ["--dry-run", "--price", "pocket=1"], "expected two prices"),
-    ],
-)
-def test_bad_usage_is_one_sentence_before_any_model_is_loaded(run, no_engine, row, options, words):
-    write_jsonl("rows.jsonl", row)
-    run("refine rows.jsonl -o out.jsonl --no-store", *options, refused=words)

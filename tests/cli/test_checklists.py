@@ -143,24 +143,6 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
     assert "Example" not in red
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--judge.examples", "none.jsonl"], "none.jsonl: cannot be read"),
-        (
-            ["--judge.examples", "bad.jsonl"],
-            "bad.jsonl, line 1: 'maybe' is not an answer to 'Is it short?'; allowed: yes, no",
-        ),
-        (["--judge.examples", "bad.jsonl", "--mode", "batch"], "examples need mode='item'"),
-        (["--judge.shots", "2"], "shots=2 requires examples="),
-    ],
-)
-def test_examples_that_cannot_be_used_are_refused_before_any_model(run, no_engine, options, words):
-    write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?"]})
-    write_jsonl("bad.jsonl", {"target": "t", "question": "Is it short?", "label": "maybe"})
-    run("score rows.jsonl -o s.jsonl --no-store", *options, refused=words)
-
-
 def test_a_config_names_a_file_of_examples_beside_it(run, engine):
     fake = engine(lambda prefix, tail: 0.9)
     write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?"]})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends import Reply
-from tests.cli.test_improving_fit import CHECKLIST, rated
+from tests.cli.test_improving_fit import CHECKLIST
 from tests.evaluation.files import scored_file
 from tests.evolving.test_improve import REPLIES, finds, reading
 from tests.jsonl import write_jsonl
@@ -90,18 +90,3 @@ def test_what_judge_and_writer_do_not_answer_is_counted_and_the_exit_code_is_1(r
 
 def items(path):
     return json.loads(Path(path).read_text())["items"]
-
-
-def test_what_cannot_be_used_is_one_sentence(run, no_engine):
-    rows = rated(59)
-    Path("checklist.json").write_text(json.dumps(CHECKLIST))
-    for label_key, words in (
-        ("stars", "scored.jsonl has 59 labelled rows in 59 groups; improving a checklist needs at least 60 in 15"),
-        ("humans", "line 1: column 'humans' not found (--label-key); the row has"),
-        ("target", "line 1: 'target' is 'text 0'; it must be a number per text"),
-    ):
-        keys = f"--label-key {label_key} --group-key target"
-        run(f"improve checklist.json --data scored.jsonl {keys} -o b.json", refused=words)
-    write_jsonl("rows.jsonl", *({"prompt": "p", "target": row["target"], "label": 1} for row in rows))
-    words = "score the rows first, or name a judge with --model"
-    run("improve checklist.json --data rows.jsonl -o b.json", refused=words)

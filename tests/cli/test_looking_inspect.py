@@ -151,38 +151,6 @@ def test_unanswered_meta_reads_are_told(run, scored, engine):
     assert "10 questions of the meta-checklist were not answered" in done.output
 
 
-@pytest.mark.parametrize(
-    ("rows", "arguments", "complaint"),
-    [
-        ([], [], "scored.jsonl has no rows"),
-        (
-            [{"target": "x"}],
-            [],
-            "line 1: column 'checklist_score' not found; use a file written by `score` or `run`, or",
-        ),
-        (
-            [{"checklist_score": {"answered": "x"}}],
-            [],
-            "line 1: checklist_score is not a score: primary_score is missing",
-        ),
-    ],
-)
-def test_bad_input_is_one_sentence(run, no_engine, rows, arguments, complaint):
-    write_jsonl("scored.jsonl", *rows)
-    run("inspect scored.jsonl --no-embed", *arguments, refused=complaint)
-
-
-def test_several_judges_write_no_wordings(run, scored, no_engine):
-    words = "requires a single --model to write them; omit --judge"
-    run(f"inspect {scored('scored.jsonl')} --paraphrases 1 --judge judges.yaml --no-embed", refused=words)
-
-
-def test_repeats_must_have_the_same_rows(run, scored):
-    scored("scored.jsonl")
-    write_jsonl("fewer.jsonl", *read_jsonl("scored.jsonl")[:2])
-    run("inspect scored.jsonl --repeat fewer.jsonl --no-embed", refused="row counts differ")
-
-
 def test_a_repeated_question_is_shown_by_inspect_report_and_the_app(run, engine):
     rows = [row | {"checklist": ["Is it long?", "Is it red?", "Is it long?"]} for row in ROWS]
     write_jsonl("rows.jsonl", *rows)
@@ -212,8 +180,3 @@ def test_completions_of_a_policy_are_sampled_and_scored_first(run, engine):
     run("inspect scored.jsonl --no-embed --json again.json --group-size 2")
     saved = json.loads(Path("again.json").read_text())["gradient"]
     assert saved["size"] == 2 and 0 < saved["gradient"]["value"] < 1 and saved["canaries"] == {}
-
-
-def test_options_of_a_policy_require_one(run, scored):
-    scored("scored.jsonl")
-    run("inspect scored.jsonl --no-embed --scored other.jsonl", refused="--scored other.jsonl requires --policy.model")

@@ -72,19 +72,3 @@ def test_a_group_has_only_what_the_user_gave():
     assert judge.settings == {"use_logprobs": False, "threshold": 0.5, "allow_code": True}
     assert judge.engine.model == "org/judge" and judge.engine.settings == {"dtype": "bfloat16"}
     assert judge.asks and not judge.names_no_model
-
-
-@pytest.mark.parametrize(
-    ("written", "words"),
-    [
-        (["--judge.temprature", "1"], ["No such option: --judge.temprature", "--judge.temperature"]),
-        (
-            ["--judge.votes", "0"],
-            ["Invalid value for '--judge.votes': Input should be greater than or equal to 1"],
-        ),
-        (["--metric", "best"], ["Invalid value for '--metric': 'best' is not one of 'pass', 'weighted'"]),
-        (["--judge.votes", "some"], ["Invalid value for '--judge.votes': ", ", got 'some'"]),
-    ],
-)
-def test_a_bad_option_is_one_sentence(run, no_engine, written, words):
-    run("score rows.jsonl -o out.jsonl", *written, refused=words)

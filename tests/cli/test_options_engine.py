@@ -28,21 +28,6 @@ def test_settings_reach_the_engine_and_the_store_key(run):
         assert json.load(open("summary.json"))["receipt"]["asked"] == asked, options
 
 
-@pytest.mark.parametrize("text", ["tensor_parallel_size", "{broken", "=2", "[1, 2]"])
-def test_what_is_no_setting_is_refused_in_one_sentence(run, no_engine, text):
-    write_jsonl("rows.jsonl", ROW)
-    words = "expected NAME=VALUE, such as tensor_parallel_size=2, or a JSON object"
-    run("score rows.jsonl -o out.jsonl --engine-args", text, refused=words)
-
-
-def test_settings_of_a_second_model_need_that_model(run, no_engine):
-    write_jsonl("rows.jsonl", ROW)
-    words = "--writer.engine-args requires --writer.model"
-    run("run rows.jsonl -o out.jsonl --writer.engine-args dtype=bfloat16", refused=words)
-    words = "--policy.engine-args dtype=bfloat16 requires --policy.model"
-    run("refine rows.jsonl -o out.jsonl --policy.engine-args dtype=bfloat16", refused=words)
-
-
 @pytest.mark.parametrize(
     ("judge", "writer"),
     [
@@ -56,12 +41,6 @@ def test_settings_of_a_second_model_need_that_model(run, no_engine):
 def test_the_backend_of_a_second_model_is_the_judges_if_that_can_write(judge, writer):
     options = OwnWriter(given={"writer.model": "pocket"})
     assert options.engine_beside(JudgeOptions(given={"judge.backend": judge})).backend == writer
-
-
-def test_the_backends_of_a_writer_are_those_that_can_write(run):
-    write_jsonl("rows.jsonl", ROW)
-    words = "'encoder' is not one of 'auto', 'transformers', 'vllm', 'openai'"
-    run("generate rows.jsonl -o out.jsonl --backend encoder", refused=words)
 
 
 def test_settings_stand_in_files_of_judges_and_of_rewards(tmp_path):

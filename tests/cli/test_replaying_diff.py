@@ -150,20 +150,6 @@ def test_the_output_has_a_row_per_text(run, extension):
     assert [(item["question"], item["one"], item["other"]) for item in items][0] == ("Is it red?", "yes", "no")
 
 
-@pytest.mark.parametrize(
-    ("files", "arguments", "complaint"),
-    [
-        ((ONE, [line("Z", "z", 0.5, 0.5)]), [], "have no row in common: the first rows are one.jsonl, line 1 and"),
-        ((ONE, [{"prompt": "x", "chosen": "a", "rejected": "b"}]), [], "other.jsonl has pairs"),
-        ((ONE, ONE), ["-o", "rows.txt"], "unknown extension"),
-    ],
-)
-def test_bad_input_is_one_sentence(run, files, arguments, complaint):
-    write_jsonl("one.jsonl", *files[0])
-    write_jsonl("other.jsonl", *files[1])
-    run("diff one.jsonl other.jsonl", *arguments, refused=complaint)
-
-
 def test_half_a_surrogate_pair_in_a_question(run):
     row = line("A", "a \ud800", 0.9, 0.2)
     row["score"]["items"][0]["question"] = "Is it \ud800?"

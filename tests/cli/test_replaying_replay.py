@@ -195,27 +195,6 @@ def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
     assert read_jsonl("again.jsonl")[0]["reward"] == pytest.approx(log[0]["reward"])  # repeat 0 is the plain read
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--judge.prompt", "judges/item"], "--judge.prompt has no effect on stored answers; set --model"),
-        (["--repeat", "2"], "2 repeats require a judge"),
-        (["--json", "v.json"], "set --repeat to 2 or more"),
-        (["--precision", "0"], "must be above 0"),
-        (["--weights", "weights.json"], "no item of rewards.jsonl has the id, question or category 'tone'"),
-        (["-o", "again.csv"], "a reward log is written as .jsonl or .parquet"),
-    ],
-)
-def test_bad_input_is_one_sentence(run, log, no_engine, arguments, complaint):
-    Path("weights.json").write_text('{"tone": 2}')
-    run("replay rewards.jsonl", *([] if "-o" in arguments else ["-o", "again.jsonl"]), *arguments, refused=complaint)
-
-
-def test_pairs_cannot_be_replayed(run, no_engine):
-    write_jsonl("pairs.jsonl", {"prompt": "x", "chosen": "a", "rejected": "b"})
-    run("replay pairs.jsonl -o again.jsonl", refused="has pairs")
-
-
 @pytest.mark.slow
 def test_the_pocket_judge_gives_its_own_log_again(run, scorer):
     wanted = tasks(3, seed=5, split="test")

@@ -33,11 +33,6 @@ def test_the_mean_of_check_and_judge(run):
     assert yes["judge"] == "code+pocket"
 
 
-def test_a_bad_spec_ends_before_any_engine(run, no_engine):
-    rows([SHORT], [SHORT | {"id": "x", "check": '{"type": "sentence"}'}])
-    run("score rows.jsonl -o out.jsonl", refused=["line 2, item x", "unknown check type 'sentence'"])
-
-
 def test_code_runs_only_where_it_is_allowed(run, no_engine):
     rows([CODE])
     run("score rows.jsonl -o out.jsonl", refused="--allow-code")
@@ -51,11 +46,3 @@ def test_code_runs_in_a_plain_process_only_where_the_user_says_so(run, no_engine
     run("score rows.jsonl -o out.jsonl --allow-code", refused=["wasmtime is not installed", "--allow-unsafe-code"])
     run("score rows.jsonl -o out.jsonl --allow-unsafe-code")
     assert [line["answer"] for line in lines()] == ["no"]
-
-
-def test_a_config_says_who_answers(run, no_engine):
-    with open("mine.yaml", "w") as config:
-        config.write("name: mine\nscorer: {checks: most}\n")
-    rows([SHORT])
-    words = "checks='most' is not known; allowed: 'only', 'mean', 'judge'"
-    run("score rows.jsonl -o out.jsonl --config mine.yaml", refused=words)

@@ -112,37 +112,6 @@ def test_a_stage_that_breaks_leaves_the_rows_unscored_and_is_named(run, scripted
     assert not Path("c.json").exists()
 
 
-REFUSED = {
-    "no such pipeline": (["--pipeline", "tik"], ["unknown pipeline 'tik'", "did you mean 'tick'"]),
-    "pipeline and config": (["--pipeline", "tick", "--config", "c.yaml"], ["--pipeline tick", "--config c.yaml"]),
-    "no such config": (["--config", "c.yaml"], ["c.yaml", "cannot be read"]),
-    "a bad config": (["--config", "bad.yaml"], ["bad.yaml:2: generator: unknown key 'promt'"]),
-    "no such refiner": (["--refiner", "tager"], ["unknown refiner 'tager'", "'tagger'"]),
-    "a setting it lacks": (
-        ["--pipeline", "checkeval", "--writer.shape", "questions"],
-        ["'deductive' has no setting 'shape'"],
-    ),
-    "no source": (["--pipeline", "checkeval"], ["--source FILE", "--example-input checkeval", "--checklist FILE"]),
-    "a source of no use": (["--source", "s.json"], ["--source s.json", "corpus-level"]),
-    "a bad source": (["--pipeline", "checkeval", "--source", "s.json"], ["s.json:3: dimensions.0.nme: unknown key"]),
-    "no pair": (["--pipeline", "openrubrics_pairwise"], ["rows.jsonl, line 1", "chosen"]),
-    "unit tests without texts": (["--refiner", "unit_tester"], ["rows.jsonl, line 1", "unit_tester"]),
-    "concurrency": (["--concurrency", "4"], ["--concurrency 4", "'pocket' runs in this process"]),
-    "a price": (["--dry-run", "--price", "pocket=1"], ["--price pocket=1", "two prices"]),
-    "a price file": (["--dry-run", "--price", "p.json"], ["p.json", "cannot be read"]),
-    "a column": (["--context-key", "text"], ["line 1", "'text'", "--context-key"]),
-    "candidates": (["--candidates-key", "input"], ["line 1", "'input' must be a list"]),
-}
-
-
-@pytest.mark.parametrize(("arguments", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_used_is_refused_before_an_engine_starts(run, no_engine, arguments, words):
-    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
-    Path("bad.yaml").write_text("generator:\n  promt: x\n")
-    Path("s.json").write_text('{"dimensions": [\n{\n"nme": "x",\n"definition": "y", "name": "z"}]}')
-    run("run rows.jsonl -o out.jsonl --no-store", *arguments, refused=words)
-
-
 def test_options_beat_the_pipeline(run, scripted):
     fake = scripted(writes_and_judges)
     Path("mine.md").write_text("Mine: {input}")

@@ -232,22 +232,6 @@ def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_o
     assert "--weights: no item of rows.jsonl has the id, question or category 'tone'." in caplog.messages
 
 
-def test_a_key_twice_in_a_checklist_file_is_refused(run, no_engine):
-    write_jsonl("rows.jsonl", {"target": "hm"})
-    Path("c.json").write_text('[{"question": "Is it?", "question": "Is it not?"}]')
-    run("score rows.jsonl -o out.jsonl --checklist c.json", refused="c.json: not valid JSON (duplicate key 'question'")
-
-
-@pytest.mark.parametrize("command", ["score", "run", "rerank", "pairs", "refine"])
-def test_a_fault_of_the_checklist_of_all_rows_is_not_of_a_row(run, no_engine, command):
-    write_jsonl("rows.jsonl", {"prompt": "Write.", "target": "hm", "candidates": ["hm", "ho"]})
-    Path("c.json").write_text('[{"question": "Is it?", "check": {"type": "words"}}]')
-    done = run(
-        f"{command} rows.jsonl -o out.jsonl --checklist c.json --model pocket", refused="error: --checklist, item "
-    )
-    assert "line 1" not in done.output
-
-
 def test_one_checklist_for_all_rows(run, engine):
     engine(by_word)
     Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))

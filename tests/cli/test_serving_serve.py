@@ -122,11 +122,6 @@ def test_a_missing_library_is_one_sentence_that_names_the_extra(run, monkeypatch
     run("serve", refused=words)
 
 
-def test_a_judge_that_cannot_be_used_is_refused_before_it_listens(run):
-    run("serve --model no/such/folder --backend transformers", refused="no/such/folder")
-    run("serve --threshold 2", refused="threshold")
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_beyond_loopback_a_token_is_required(run, monkeypatch, host):
     served = []

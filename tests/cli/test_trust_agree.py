@@ -99,40 +99,6 @@ def test_pictures_are_drawn_on_request(run):
         assert Path("plots", name).read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["bare.jsonl"], "bare.jsonl is the only file and has no labels to compare with (no column 'labels')"),
-        (["scored.jsonl", "scored.jsonl"], "each scored file may be given only once"),
-        (["scored.jsonl", "--label-key", "gold"], "column 'gold' not found; the row has 'id', 'doc', "),
-        (["scored.jsonl", "--label-key", "doc"], "line 1: 'doc' must be a list of 2 labels"),
-        (["scored.jsonl", "--label-key", "n"], "label 7 is outside the range 0 to 1; set --label-range"),
-        (
-            ["scored.jsonl", "--label-key", "n", "--label-range", "9"],
-            "--label-range '9': expected two increasing numbers",
-        ),
-        (["scored.jsonl", "--label-key", "empty"], "has a label in column 'empty'"),
-        (["scored.jsonl", "--label-key", "unsaid"], "has a label in column 'unsaid'"),
-        (["scored.jsonl", "--labels", "other.jsonl"], "other.jsonl has labels for none of the scored rows"),
-        (["scored.jsonl", "--labels", "twice.jsonl"], "twice.jsonl, line 2: duplicate id 'r0'"),
-        (["scored.jsonl", "--labels", "none.jsonl"], "none.jsonl: cannot be read"),
-        (["scored.jsonl", "other.jsonl"], "column not found: 'checklist_score'"),
-        (["scored.jsonl", "--label-key", "labels", "--plots", "other.jsonl"], "--plots other.jsonl is a file"),
-        (
-            ["scored.jsonl", "--label-key", "labels", "--input-key", "prompt"],
-            "column 'prompt' not found; set --input-key",
-        ),
-    ],
-)
-def test_bad_input_is_one_sentence(run, arguments, words):
-    judged(n=7, empty=None, unsaid=[None, None])
-    scored_file("bare.jsonl", {"checklist": ["Is it?"], "said": [0.9]})
-    write_jsonl("other.jsonl", {"id": "x", "labels": [True, True]})
-    write_jsonl("twice.jsonl", {"id": "r0", "labels": None}, {"id": "r0", "labels": None})
-    done = run("agree", *arguments, refused=words)
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize("command", ["agree", "cascade", "probe"])
 def test_figures_have_one_option_and_no_second_name(run, command):
     """`-o` is the file that a command makes, `--summary` the totals of its rows."""

@@ -79,23 +79,6 @@ def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
     assert big["uncalibrated"]["yes"] == pytest.approx(0.6) and big["probabilities"]["yes"] < 0.5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--costs", "much"], "--costs 'much': expected two numbers"),
-        (["--costs", "0,1"], "the cost false_yes=0.0 is not allowed; it must be a finite number above 0."),
-        (["--label-key", "gold"], "column 'gold' not found"),
-        (["--group-key", "prompt"], "all 240 labelled reads belong to one group"),
-        (["--contextual"], "the file was scored by 'org/judge' but --model is 'pocket'"),
-        (["--contextual", "--model", "org/judge", "--input-key", "question"], "column 'question' not found"),
-    ],
-)
-def test_bad_input_is_refused_before_a_model_is_loaded(run, no_engine, arguments, words):
-    overconfident()
-    fixed = ("--label-key", "labels", "--fit-threshold", "cost", "--bootstrap", 0)
-    run("calibrate scored.jsonl -o map.json", *fixed, *arguments, refused=words)
-
-
 def test_scores_of_a_map_of_another_judge_are_refused(run, no_engine):
     overconfident()
     run("calibrate scored.jsonl -o map.json --label-key labels --bootstrap 0")

@@ -35,19 +35,3 @@ def test_rows_of_one_file_only_are_told(run, files):
     write_jsonl("fewer.jsonl", *read_jsonl("strong.jsonl")[:3])
     done = run("cascade cheap.jsonl fewer.jsonl")
     assert "1 rows are in one file only" in done.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--label-key", "grade"], "labels an item"),
-    ],
-)
-def test_bad_input_is_one_sentence(run, files, arguments, complaint):
-    rows = [row | {"grade": {"x": "yes"}} for row in read_jsonl("cheap.jsonl")]
-    write_jsonl("cheap.jsonl", *rows)
-    run("cascade cheap.jsonl strong.jsonl", *arguments, refused=complaint)
-
-
-def test_labels_that_are_not_there(run, files):
-    run("cascade cheap.jsonl strong.jsonl --label-key nobody", refused="no margin can be chosen")

@@ -28,6 +28,11 @@ def test_a_run_stops_and_goes_on(run, engine):
     assert "per read asked" in done.output and len(fake.asked) == 300
 
 
+def test_a_dry_run_needs_no_prices(run, no_engine):
+    write_jsonl("rows.jsonl", *ROWS[:1])
+    run("score rows.jsonl -o o.jsonl --budget 1 --no-store --dry-run")
+
+
 def test_an_overshoot_is_reported(run, engine):
     class Dear(FakeBackend):
         def read(self, groups, labels):
@@ -57,18 +62,3 @@ def test_the_judges_of_a_file_share_it(run, engine):
     assert len(fake.asked) == 556 and "44 of 600 unanswered" in done.output
     score(run, "--judge judges.yaml --budget 44.5")
     assert len(fake.asked) == 600
-    words = "judges.yaml, judge 1: a budget requires the price"
-    run("score rows.jsonl -o o.jsonl --no-store --judge judges.yaml --budget 1", refused=words)
-
-
-def test_a_reward_server_spends_by_itself(run, no_engine):
-    write_jsonl("rows.jsonl", *ROWS[:1])
-    remote = f"--backend remote --base-url http://localhost:9 --budget 1 --price {PRICE} --no-store"
-    words = "cannot limit the reward server at http://localhost:9"
-    run(f"score rows.jsonl -o out.jsonl {remote}", refused=words)
-
-
-def test_a_dry_run_needs_no_budget_and_a_budget_needs_prices(run, no_engine):
-    write_jsonl("rows.jsonl", *ROWS[:1])
-    run("score rows.jsonl -o out.jsonl --budget 1 --no-store", refused="'pocket' has none (--price pocket=IN,OUT)")
-    run("score rows.jsonl -o o.jsonl --budget 1 --no-store --dry-run")
