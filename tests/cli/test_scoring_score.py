@@ -7,6 +7,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample, Score
 from checklist_rewards.backends import Reply
+from checklist_rewards.datasets.table import score_from
 from checklist_rewards.files.rows import read_rows
 from tests.jsonl import read_jsonl, write_jsonl
 
@@ -47,79 +48,76 @@ def test_the_formats_hold_the_same_numbers(run, engine):
     run("score rows.jsonl -o a.csv --no-store")
     run("score a.csv -o b.parquet --no-store")
     run("score b.parquet -o c.jsonl --no-store")
-    primaries = [
-        [json.loads(row.data["checklist_score"])["primary_score"] for row in read_rows("a.csv")],
-        [row.data["checklist_score"]["primary_score"] for row in read_rows("b.parquet")],
-        [row["checklist_score"]["primary_score"] for row in read_jsonl("c.jsonl")],
-    ]
-    assert primaries[0] == primaries[1] == primaries[2] and len(primaries[0]) == 3
+    files = (list(read_rows(name)) for name in ("a.csv", "b.parquet", "c.jsonl"))
+    csv, parquet, jsonl = ([score_from(row.data["checklist_score"], row.where) for row in rows] for rows in files)
+    assert csv == parquet == jsonl and len(csv) == 3
 
 
 def test_keys_have_other_names_and_several_inputs_are_joined(run, engine):
     fake = engine(by_word)
-    write_jsonl(
-        "rows.jsonl", {"ask": "Sum up.", "context": "A text.", "none": "", "said": "hm", "questions": ["Is it?"]}
-    )
-    keys = ["--input-key", "ask", "--input-key", "none", "--input-key", "context", "--target-key", "said"]
-    run("score rows.jsonl -o out.jsonl", *keys, "--checklist-key", "questions", "--no-store")
+    write_jsonl("rows.jsonl", {"ask": "Sum up.", "text": "A text.", "none": "", "said": "hm", "asked": ["Is it?"]})
+    keys = "--input-key ask --input-key none --input-key text --target-key said --checklist-key asked"
+    run(f"score rows.jsonl -o out.jsonl --no-store {keys}")
     assert "\nSum up.\n\nA text.\n" in fake.asked[0][0] and "\nhm\n" in fake.asked[0][0]
 
 
-CALLS = [{"function": {"name": "search", "arguments": {}}}]
-WITHOUT = [
-    ("", "empty"),
-    ([], "empty"),
-    ("<think>red, I think", "cut_in_thought"),
-    ("<think>red</think>", "empty"),
-    ([{"role": "assistant", "content": "", "reasoning_content": "red"}], "cut_in_thought"),
-    ([{"role": "assistant", "content": "Is it red?", "tool_calls": CALLS}], "unfinished"),
-    (
-        [{"role": "assistant", "content": "A red one?", "tool_calls": CALLS}, {"role": "tool", "content": "red"}],
-        "unfinished",
-    ),
-]
+CALLS = {"tool_calls": [{"function": {"name": "search", "arguments": {}}}]}
+WITHOUT = {
+    "empty": ["", [], "<think>red</think>"],
+    "cut_in_thought": ["<think>red, I", [{"role": "assistant", "content": "", "reasoning_content": "red"}]],
+    "unfinished": [
+        [{"role": "assistant", "content": "Is it red?", **CALLS}],
+        [{"role": "assistant", "content": "A red one?", **CALLS}, {"role": "tool", "content": "red"}],
+    ],
+}
 
 
-@pytest.mark.parametrize(("target", "state"), WITHOUT)
-def test_a_target_without_an_answer_gets_the_lowest_score_and_is_no_error(run, engine, target, state):
+def test_a_target_without_an_answer_gets_the_lowest_score_and_is_no_error(run, engine):
     """Penalties included: no text is free of every mistake, which would be the best score."""
     fake = engine(lambda prefix, tail: 0.1)
     checklist = ["Is it red?", {"question": "Is it dull?", "weight": -1}]
-    write_jsonl("rows.jsonl", {"prompt": "Paint.", "target": target, "checklist": checklist})
+    targets = [(state, target) for state in WITHOUT for target in WITHOUT[state]]
+    write_jsonl("rows.jsonl", *({"prompt": "Paint.", "target": t, "checklist": checklist} for _, t in targets))
     done = run("score rows.jsonl -o out.jsonl --summary sum.json --no-store")
-    assert fake.asked == []
-    score = read_jsonl("out.jsonl")[0]["checklist_score"]
-    assert (score["primary_score"], score["state"], score["answered"]) == (0.0, state, 0)
-    assert f"1 of 1 targets (1 {state}); scored as the lowest" in done.stderr and "0 of 0" in done.stderr
+    assert fake.asked == [] and "0 of 0" in done.stderr
+    assert "7 of 7 targets (2 cut_in_thought, 3 empty, 2 unfinished); scored as the lowest" in done.stderr
+    scores = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
+    found = [(score["primary_score"], score["state"], score["answered"]) for score in scores]
+    assert found == [(0.0, state, 0) for state, _ in targets]
     summary = json.loads(Path("sum.json").read_text())
-    assert (summary["no_answer"], summary["unanswered"], summary["reads"]) == ({state: 1}, {}, 0)
+    assert summary["no_answer"] == {"cut_in_thought": 2, "empty": 3, "unfinished": 2}
+    assert (summary["unanswered"], summary["reads"]) == ({}, 0)
 
 
-MIXED = ["red", "", "<think>red, I", "<think>red</think>", "<think>blue</think>red", "blue"]
+MIXED = {
+    "red": 0.9,
+    "": 0.1,
+    "<think>red, I": 0.1,
+    "<think>red</think>": 0.1,
+    "<think>blue</think>red": 0.9,
+    "blue": 0.1,
+}
 
 
 @pytest.mark.parametrize(
-    ("rule", "scores", "code", "told"),
+    ("rule", "code", "worth", "told"),
     [
-        (
-            "lowest",
-            [0.9, 0.0, 0.0, 0.0, 0.9, 0.1],
-            0,
-            "3 of 6 targets (1 cut_in_thought, 2 empty); scored as the lowest",
-        ),
-        ("unscored", [0.9, None, None, None, 0.9, 0.1], 1, "3 of 6 targets (1 cut_in_thought, 2 empty); not scored"),
-        ("judge", [0.9, 0.1, 0.1, 0.1, 0.9, 0.1], 0, "3 of 6 targets (1 cut_in_thought, 2 empty); judged like other"),
+        ("lowest", 0, 0.0, "scored as the lowest"),
+        ("unscored", 1, None, "not scored"),
+        ("judge", 0, 0.1, "judged like other"),
     ],
 )
-def test_what_a_target_without_an_answer_is_worth_is_an_option(run, engine, rule, scores, code, told):
+def test_what_a_target_without_an_answer_is_worth_is_an_option(run, engine, rule, code, worth, told):
     engine(lambda prefix, tail: 0.9 if "\nred\n" in prefix else 0.1)
     write_jsonl("rows.jsonl", *({"target": target, "checklist": ["Is it?"]} for target in MIXED))
     done = run(f"score rows.jsonl -o out.jsonl --no-store --no-answer {rule} --summary sum.json", code=code)
-    assert told in done.stderr, done.output
+    assert f"3 of 6 targets (1 cut_in_thought, 2 empty); {told}" in done.stderr, done.output
     found = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
-    assert [score["primary_score"] for score in found] == [s if s is None else pytest.approx(s) for s in scores]
     states = ["answered", "empty", "cut_in_thought", "empty", "answered", "answered"]
     assert [score["state"] for score in found] == states and found[0]["aggregation"]["no_answer"] == rule
+    for score, state, judged in zip(found, states, MIXED.values(), strict=True):
+        expected = judged if state == "answered" else worth
+        assert score["primary_score"] == (expected and pytest.approx(expected))
     summary = json.loads(Path("sum.json").read_text())
     assert summary["no_answer"] == {"cut_in_thought": 1, "empty": 2}
     assert summary["unanswered"] == ({"no_answer": 3} if rule == "unscored" else {})
@@ -144,8 +142,7 @@ def test_what_a_person_wrote_is_not_cut(run, engine):
     }
     Path("mine.md").write_text("{input}\n{history}\n{reference}\n{target}\n{question}")
     write_jsonl("rows.jsonl", {**texts, "target": "Four", "checklist": ["Is it kind?"]})
-    options = ["--judge.prompt", "mine.md", "--reference-key", "reference"]
-    run("score rows.jsonl -o out.jsonl --no-store", *options)
+    run("score rows.jsonl -o out.jsonl --no-store --judge.prompt mine.md --reference-key reference")
     assert all(f"\n{text}\n" in fake.asked[0][0] for text in texts.values())
 
 
@@ -210,45 +207,30 @@ def test_a_prompt_in_a_column_of_another_name_is_warned_of(
 @pytest.mark.parametrize("command", ["score", "rerank", "pairs", "attack", "refine", "run --checklist one.json"])
 def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_of(run, engine, caplog, command):
     fake = engine(by_word)
-    rows = [
-        {"prompt": f"Write {n}.", "target": "hm", "candidates": ["hm", "Is"], "checklist": ["Is it?"]}
-        for n in range(4)
-    ]
-    write_jsonl("rows.jsonl", *rows)
+    row = {"target": "hm", "candidates": ["hm", "Is"], "checklist": ["Is it?"]}
+    write_jsonl("rows.jsonl", *({"prompt": f"Write {n}.", **row} for n in range(4)))
     Path("one.json").write_text('["Is it?"]')
     Path("weights.json").write_text('{"Is itt?": 2, "tone": 1}')
-    words = (
-        f"{command} rows.jsonl -o out.{'json' if command == 'attack' else 'jsonl'} --weights weights.json --no-store"
-    )
-    run(
-        words,
-        "--model",
-        "pocket",
-        refused="no item of rows.jsonl has the id, question or category 'Is itt?' and 1 more",
-    )
+    output = "out.json" if command == "attack" else "out.jsonl"
+    words = f"{command} rows.jsonl -o {output} --weights weights.json --no-store --model pocket"
+    run(words, refused="no item of rows.jsonl has the id, question or category 'Is itt?' and 1 more")
     assert fake.asked == []
     Path("weights.json").write_text('{"Is it?": 2, "tone": 1}')
-    run(words, "--model", "pocket", code=None)
+    run(words, code=None)
     assert "--weights: no item of rows.jsonl has the id, question or category 'tone'." in caplog.messages
 
 
-def test_one_checklist_for_all_rows(run, engine):
-    engine(by_word)
+def test_the_checklist_and_the_judge_of_all_rows_are_options(run, engine):
+    fake = engine(by_word)
     Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))
-    write_jsonl("rows.jsonl", {"target": "a polite text"}, {"target": "another"})
-    run("score rows.jsonl -o out.jsonl --checklist polite.json --no-store")
-    assert [row["checklist_score"]["pass_rate"] for row in read_jsonl("out.jsonl")] == [1.0, 0.0]
-
-
-def test_the_judges_options_reach_the_judge(run, engine):
-    fake = engine(lambda prefix, tail: 0.5)
     Path("mine.md").write_text("Mine: {target} {question}")
-    write_jsonl("rows.jsonl", {"target": "a", "checklist": ["b?"]})
-    options = ["--judge.prompt", "mine.md", "--metric", "pass", "--threshold", "0.4", "--no-store"]
-    run("score rows.jsonl -o out.jsonl", *options)
-    [row] = read_jsonl("out.jsonl")
-    assert row["checklist_score"]["primary_metric"] == "pass" and row["checklist_score"]["primary_score"] == 1.0
-    assert fake.asked[0][0].startswith("Mine: ")
+    write_jsonl("rows.jsonl", {"target": "a polite text"}, {"target": "another"})
+    options = "--checklist polite.json --judge.prompt mine.md --metric pass --threshold 0.05"
+    run(f"score rows.jsonl -o out.jsonl --no-store {options}")
+    scores = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
+    assert [score["expected_score"] for score in scores] == pytest.approx([0.9, 0.1])
+    assert [(score["primary_metric"], score["primary_score"]) for score in scores] == [("pass", 1.0)] * 2
+    assert all(prefix.startswith("Mine: ") for prefix, _ in fake.asked)
 
 
 def test_unanswered_reads_are_told_with_row_and_reason_and_the_exit_code_is_1(run, engine):
@@ -274,16 +256,13 @@ def test_an_engine_that_breaks_costs_its_reads_and_not_the_run(run, engine):
     assert [row["checklist_score"]["answered"] for row in read_jsonl("out.jsonl")] == [1, 0, 1]
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
-def test_a_row_whose_checklist_is_null_is_kept_without_a_score(run, engine, name):
+def test_a_row_whose_checklist_is_null_is_kept_without_a_score(run, engine):
     engine(by_word)
-    if name == "rows.jsonl":
-        write_jsonl(name, {"target": "a", "checklist": ["Is a?"]}, {"target": "b", "checklist": None})
-    else:
-        Path(name).write_text('target,checklist\na,"[""Is a?""]"\nb,\n')
-    done = run(f"score {name} -o out.jsonl --no-store", code=1)
-    assert "no_checklist" in done.stderr
-    assert [row["checklist_score"] is None for row in read_jsonl("out.jsonl")] == [False, True]
+    write_jsonl("rows.jsonl", {"target": "a", "checklist": ["Is a?"]}, {"target": "b", "checklist": None})
+    Path("rows.csv").write_text('target,checklist\na,"[""Is a?""]"\nb,\n')
+    for name in ("rows.jsonl", "rows.csv"):
+        assert "no_checklist" in run(f"score {name} -o out.jsonl --no-store", code=1).stderr
+        assert [row["checklist_score"] is None for row in read_jsonl("out.jsonl")] == [False, True]
 
 
 def test_memory_is_bounded_by_chunks_of_rows(run, engine):
@@ -356,9 +335,8 @@ def test_a_row_without_a_usable_reply_is_kept_and_named(run, engine):
 @pytest.mark.parametrize("command", ["generate", "run"])
 def test_a_checklist_that_is_replaced_is_warned_of(run, no_engine, caplog, monkeypatch, command):
     monkeypatch.setattr("checklist_rewards.errors._warned", set())
-    write_jsonl(
-        "rows.jsonl", *({"prompt": "Write.", "target": "", "checklist": of} for of in (None, *[["Is it?"]] * 2))
-    )
+    rows = ({"prompt": "Write.", "target": "", "checklist": of} for of in (None, ["Is it?"], ["Is it?"]))
+    write_jsonl("rows.jsonl", *rows)
     run(f"{command} rows.jsonl -o out.jsonl --dry-run")
     said = "rows.jsonl, line 2, 'checklist': the row's own checklist is replaced by the one that is written."
     assert caplog.messages.count(said) == 1
@@ -379,9 +357,8 @@ def test_infobench_goes_through(every, run, pocket, data_dir):
     rows = sorted(read_jsonl(source), key=lambda row: len(row["input"]), reverse=True)[::every]
     questions = sum(len(row["decomposed_questions"]) for row in rows)
     write_jsonl("rows.jsonl", *rows)
-    keys = ["--checklist-key", "decomposed_questions", "--target-key", "output"]
-    keys += ["--input-key", "instruction", "--input-key", "input", "--backend", "transformers", "--no-store"]
-    run("score rows.jsonl -o out.jsonl", *keys, "--summary", "sum.json", code=1)
+    keys = "--checklist-key decomposed_questions --target-key output --input-key instruction --input-key input"
+    run(f"score rows.jsonl -o out.jsonl --backend transformers --no-store --summary sum.json {keys}", code=1)
     summary, out = json.loads(Path("sum.json").read_text()), read_jsonl("out.jsonl")
     assert (summary["rows"], summary["reads"], len(out)) == (len(rows), questions, len(rows))
     assert [row["id"] for row in out] == [row["id"] for row in rows]
