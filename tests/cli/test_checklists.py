@@ -63,15 +63,16 @@ def test_what_cannot_be_imported_is_one_sentence_and_leaves_nothing(run, argumen
 MINE = (
     "name: mine\nchecklist: task.grading\nprompt: task.text\nitem: {question: claim, weight: how}\nwords: {must: 3}\n"
 )
+TASK = {"task": {"text": "Name it.", "grading": [{"claim": "Names it.", "how": "must"}], "id": 7}}
 
 
 def test_a_format_of_the_users_own(run):
-    write_jsonl("rows.jsonl", {"task": {"text": "Name it.", "grading": [{"claim": "Names it.", "how": "must"}]}})
+    write_jsonl("rows.jsonl", TASK)
     Path("mine.yaml").write_text(MINE)
     done = run("checklists import rows.jsonl --format mine.yaml -o out.jsonl")
     assert "mine: 1 rows with 1 items in out.jsonl" in done.output and "weights: must = 3" in done.output
     [row] = read_jsonl("out.jsonl")
-    assert row["prompt"] == "Name it." and row["checklist_source"] == "mine"
+    assert (row["prompt"], row["task"], row["checklist_source"]) == ("Name it.", {"id": 7}, "mine")
     assert [item["weight"] for item in row["checklist"]] == [3.0]
 
 
@@ -89,11 +90,7 @@ def test_a_format_of_the_users_own(run):
         (MINE.replace("question", "text"), [], "own.yaml:4: item: 'text' is not a part of an item; allowed: question"),
         (MINE.replace("must: 3", "must: high"), [], "own.yaml:5: words.must: .* got 'high'"),
         (MINE.replace("grading", "rubric"), [], "rows.jsonl, line 1: key 'task.rubric' not found; the keys are task"),
-        (
-            MINE.replace("mine", "draco", 1),
-            [],
-            "own.yaml: the name 'draco' is taken by a packaged format; choose another",
-        ),
+        (MINE.replace("mine", "draco", 1), [], "own.yaml: the name 'draco' is taken by a packaged format; choose"),
         (MINE.replace("mine", "rows", 1), [], "own.yaml: the name 'rows' is taken by a packaged format"),
         (MINE, ["--checklist-key", "x"], "format='own.yaml' has fixed keys; set checklist_key in that file"),
         ("name: [\n", [], "own.yaml:2: not valid YAML"),
@@ -101,7 +98,7 @@ def test_a_format_of_the_users_own(run):
     ],
 )
 def test_a_wrong_format_of_ones_own_is_one_sentence(run, text, arguments, words):
-    write_jsonl("rows.jsonl", {"task": {"text": "Name it.", "grading": [{"claim": "Names it.", "how": "must"}]}})
+    write_jsonl("rows.jsonl", TASK)
     Path("own.yaml").write_text(text)
     done = run("checklists import rows.jsonl --format own.yaml -o out.jsonl", *arguments, refused="")
     assert re.search(words, done.stderr), done.stderr
@@ -109,9 +106,9 @@ def test_a_wrong_format_of_ones_own_is_one_sentence(run, text, arguments, words)
 
 def test_rows_under_other_names(run):
     write_jsonl("mine.jsonl", {"task": "t", "out": "o", "rubric": [{"criterion": "Is it red?", "points": -2, "n": 1}]})
-    keys = ["--prompt-key", "task", "--target-key", "out", "--checklist-key", "rubric"]
-    names = ["--item-key", "question=criterion", "--item-key", "weight=points"]
-    done = run("checklists import mine.jsonl -o rows.jsonl", *keys, *names, "--source", "by hand")
+    keys = "--prompt-key task --target-key out --checklist-key rubric"
+    names = "--item-key question=criterion --item-key weight=points --source"
+    done = run(f"checklists import mine.jsonl -o rows.jsonl {keys} {names}", "by hand")
     assert "Dropped fields that items cannot hold: n (1)" in done.output
     [row] = read_jsonl("rows.jsonl")
     assert (row["prompt"], row["target"], row["checklist_source"]) == ("t", "o", "by hand")
@@ -136,8 +133,8 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
     fake = engine(lambda prefix, tail: 0.9)
     write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?", "Is it red?"]})
     write_jsonl("examples.jsonl", *EXAMPLES)
-    options = ["--judge.examples", "examples.jsonl", "--judge.shots", 2, "--judge.example-reasons", "--no-store"]
-    run("score rows.jsonl -o s.jsonl", *options)
+    shown = "--judge.examples examples.jsonl --judge.shots 2 --judge.example-reasons"
+    run(f"score rows.jsonl -o s.jsonl --no-store {shown}")
     short, red = [tail for _, tail in fake.asked]
     assert short.count("Answer: yes") == short.count("Answer: no") == 1 and short.count("Look.") == 2
     assert "Example" not in red

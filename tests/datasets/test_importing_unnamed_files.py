@@ -99,7 +99,7 @@ SIGNS = [{"criterion": A, "weight": 3, "type": "positive"}, {"criterion": F, "we
         ({"rubric": f"- {A}\n- {B}"}, {}, [(1, None), (1, None)]),
         ({"rubric": f"- [ ] {A}\n- [x] {B}"}, {}, [(1, None), (1, None)]),
         ({"rubric": [f"[ ] {A}", f"[x] {B}"]}, {}, [(1, None), (1, None)]),
-        ({"rubric": f"- Facts:\n  - {A}\n- Form:\n  - {B}"}, {}, [(1, "Facts"), (1, "Form")]),
+        ({"rubric": f"- Facts:\n  - {A}\n  - {F}\n- Form:\n  - {B}"}, {}, [(1, "Facts"), (1, "Facts"), (1, "Form")]),
         ({"penalties": [F]}, {"checklist_key": "penalties"}, [(-1, "penalties")]),
         ({"rubric": [A, B], "criteria": [B]}, {"checklist_key": "criteria"}, [(1, None)]),
         (KINDS, {}, [(1, "essential"), (0.3, "optional")]),
@@ -305,6 +305,10 @@ ROWS = [
     ({"criterion": A, "weight": 3}, "no criteria found"),
     ({"rubric": [A], "negative_rubric": [F]}, "could be the criteria: rubric, negative_rubric"),
     ({"rubric": [A], "deductions": [F]}, "could be the criteria: rubric, deductions"),
+    (
+        {"rubric": items({"criterion": A}), "criteria": items({"criterion": B})},
+        "several values could be the criteria: rubric, criteria. Name one with --checklist-key",
+    ),
     (
         {"positive_criteria": [A], "negative_criteria": [F]},
         "positive_criteria, negative_criteria. Name one with --checklist-key; for more than one, write them into one",
