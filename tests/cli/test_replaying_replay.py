@@ -1,11 +1,9 @@
 """`replay`: score a reward log or a scored file again, with another judge or from its stored answers."""
 
 import json
-import random
 from pathlib import Path
 
 import pytest
-from pocket.world import tasks, write_response
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.datasets.table import BatchScore
@@ -32,12 +30,8 @@ class Step:
 def log(run):
     """A reward log of four completions, one of them without a checklist."""
     reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(red), store=False), log="rewards.jsonl")
-    reward(
-        prompts=["Name a colour."] * 5,
-        completions=[*WORDS, "red"],
-        checklist=[CHECKLIST] * 4 + [None],
-        trainer_state=Step(),
-    )
+    columns = {"completions": [*WORDS, "red"], "checklist": [CHECKLIST] * 4 + [None]}
+    reward(prompts=["Name a colour."] * 5, **columns, trainer_state=Step())
     return read_jsonl("rewards.jsonl")
 
 
@@ -91,9 +85,8 @@ def test_another_judge_answers_again_and_a_second_run_asks_for_nothing(run, log,
     run(again, code=1)  # the row without a checklist is reported
     rows = read_jsonl("again.jsonl")
     assert [row["reward"] for row in rows] == [pytest.approx(0.75)] * 4 + [None]
-    assert [(row["step"], row["prompt"], row["completion"]) for row in rows[:4]] == [
-        (7, "Name a colour.", word) for word in WORDS
-    ]
+    found = [(row["step"], row["prompt"], row["completion"]) for row in rows[:4]]
+    assert found == [(7, "Name a colour.", word) for word in WORDS]
     assert len(other.asked) == 8
     run(again, code=1)
     assert len(other.asked) == 8 and read_jsonl("again.jsonl") == rows
@@ -101,17 +94,15 @@ def test_another_judge_answers_again_and_a_second_run_asks_for_nothing(run, log,
 
 def test_other_rules_and_weights_use_no_engine(run, scored, no_engine):
     Path("weights.yaml").write_text("colour: 0\n'Is it short?': -1\n")
-    run(
-        "replay scored.jsonl -o again.jsonl --metric weighted --threshold 0.95 --weights weights.yaml")  # fmt: skip
+    run("replay scored.jsonl -o again.jsonl --metric weighted --threshold 0.95 --weights weights.yaml")
     [first, *_] = read_jsonl("again.jsonl")
     score = first["checklist_score"]
     assert score["primary_metric"] == "weighted" and score["aggregation"]["threshold"] == 0.95
     assert [item["weight"] for item in score["items"]] == [item["weight"] for item in first["checklist"]] == [0, -1]
     assert [item["answer"] for item in score["items"]] == ["no", "no"]
     assert score["primary_score"] == 1.0  # a penalty that is not earned
-    assert [item["probabilities"] for item in score["items"]] == [
-        item["probabilities"] for item in scored[0]["checklist_score"]["items"]
-    ]
+    before = scored[0]["checklist_score"]["items"]
+    assert [item["probabilities"] for item in score["items"]] == [item["probabilities"] for item in before]
 
 
 def test_stored_answers_are_calibrated_without_an_engine(run, log, no_engine):
@@ -171,13 +162,12 @@ def test_the_files_of_all_ranks_are_one_log(run, log, no_engine):
     assert len(read_jsonl("again.jsonl")) == 7
 
 
-@pytest.mark.parametrize("extension", ["parquet", "csv"])
-def test_scored_files_of_other_formats(run, scored, no_engine, extension):
-    run(f"replay scored.jsonl -o scored.{extension}")
-    run(f"replay scored.{extension} -o again.jsonl --metric pass")
-    assert [score.primary_score for score in BatchScore.from_jsonl("again.jsonl").scores] == [
-        score.pass_rate for score in BatchScore.from_jsonl("scored.jsonl").scores
-    ]
+def test_scored_files_of_other_formats(run, scored, no_engine):
+    expected = [score.pass_rate for score in BatchScore.from_jsonl("scored.jsonl").scores]
+    for extension in ("parquet", "csv"):
+        run(f"replay scored.jsonl -o scored.{extension}")
+        run(f"replay scored.{extension} -o again.jsonl --metric pass")
+        assert [score.primary_score for score in BatchScore.from_jsonl("again.jsonl").scores] == expected
 
 
 def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
@@ -193,22 +183,3 @@ def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
     assert record["needed"] == -(-figures["judge"] // 0.02**2)
     assert len(other.asked) == 4 * 8 and "needs" in done.output
     assert read_jsonl("again.jsonl")[0]["reward"] == pytest.approx(log[0]["reward"])  # repeat 0 is the plain read
-
-
-@pytest.mark.slow
-def test_the_pocket_judge_gives_its_own_log_again(run, scorer):
-    wanted = tasks(3, seed=5, split="test")
-    rng = random.Random(0)
-    columns = [(task, write_response(rng, task, 0.5, "test")) for task in wanted for _ in range(3)]
-    ChecklistReward(scorer, log="rewards.jsonl")(
-        prompts=[task.instruction for task, _ in columns],
-        completions=[text for _, text in columns],
-        checklist=[[constraint.question() for constraint in task.constraints] for task, _ in columns],
-    )
-    arguments = ("--model", "pocket", "--backend", "transformers", "--store", "store.sqlite")
-    run("replay rewards.jsonl -o again.jsonl", *arguments)
-    before, after = ([row["reward"] for row in read_jsonl(name)] for name in ("rewards.jsonl", "again.jsonl"))
-    assert after == pytest.approx(before, abs=1e-4)
-    run("diff rewards.jsonl again.jsonl --json diff.json --bootstrap 20")
-    counts = json.loads(Path("diff.json").read_text())["counts"]
-    assert counts["reads"] > 0 and counts["flips"] == counts["changed"] == counts["reversed"] == 0

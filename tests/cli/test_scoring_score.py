@@ -7,8 +7,6 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample, Score
 from checklist_rewards.backends import Reply
-from checklist_rewards.datasets.table import score_from
-from checklist_rewards.files.rows import read_rows
 from tests.jsonl import read_jsonl, write_jsonl
 
 NUMBERED = {"question": "Is it short?", "check": {"type": "words", "at_most": 9}}
@@ -40,17 +38,6 @@ def test_half_a_surrogate_pair_is_judged_as_text(run, pocket):
     for name in ("out.jsonl", "out.csv", "out.parquet"):
         run(f"score rows.jsonl -o {name} --backend transformers --judge.mass-floor 0 --no-store")
     assert read_jsonl("out.jsonl")[0]["target"] == "cut \ud83d"
-
-
-def test_the_formats_hold_the_same_numbers(run, engine):
-    engine(by_word)
-    write_jsonl("rows.jsonl", *ROWS)
-    run("score rows.jsonl -o a.csv --no-store")
-    run("score a.csv -o b.parquet --no-store")
-    run("score b.parquet -o c.jsonl --no-store")
-    files = (list(read_rows(name)) for name in ("a.csv", "b.parquet", "c.jsonl"))
-    csv, parquet, jsonl = ([score_from(row.data["checklist_score"], row.where) for row in rows] for rows in files)
-    assert csv == parquet == jsonl and len(csv) == 3
 
 
 def test_keys_have_other_names_and_several_inputs_are_joined(run, engine):
@@ -122,28 +109,6 @@ def test_what_a_target_without_an_answer_is_worth_is_an_option(run, engine, rule
     assert summary["no_answer"] == {"cut_in_thought": 1, "empty": 2}
     assert summary["unanswered"] == ({"no_answer": 3} if rule == "unscored" else {})
     assert ("see --no-answer" in done.stderr) == (rule == "unscored")
-
-
-def test_the_rule_for_missing_answers_may_stand_in_a_pipeline(run, engine):
-    engine(by_word)
-    Path("mine.yaml").write_text("name: mine\nscorer: {no_answer: unscored}\n")
-    write_jsonl("rows.jsonl", {"target": "", "checklist": ["Is it?"]})
-    for options, score in (((), None), (("--no-answer", "lowest"), 0.0)):
-        run("score rows.jsonl -o out.jsonl --config mine.yaml --no-store", *options, code=int(score is None))
-        assert read_jsonl("out.jsonl")[0]["checklist_score"]["primary_score"] == score
-
-
-def test_what_a_person_wrote_is_not_cut(run, engine):
-    fake = engine(by_word)
-    texts = {
-        "prompt": "Open with <think>.\n</think>\nThen answer.",
-        "reference": "<think>2 + 2</think>Four",
-        "history": "user: <think>is a tag</think>, yes?",
-    }
-    Path("mine.md").write_text("{input}\n{history}\n{reference}\n{target}\n{question}")
-    write_jsonl("rows.jsonl", {**texts, "target": "Four", "checklist": ["Is it kind?"]})
-    run("score rows.jsonl -o out.jsonl --no-store --judge.prompt mine.md --reference-key reference")
-    assert all(f"\n{text}\n" in fake.asked[0][0] for text in texts.values())
 
 
 @pytest.mark.parametrize(
@@ -248,14 +213,6 @@ def test_unanswered_reads_are_told_with_row_and_reason_and_the_exit_code_is_1(ru
     assert summary["macro"] == summary["micro"] == 0.5 and summary["mean_score"] == pytest.approx(0.5)
 
 
-def test_an_engine_that_breaks_costs_its_reads_and_not_the_run(run, engine):
-    engine(by_word, fails=lambda prefix, tail: "\nboom\n" in prefix, chunk_reads=1)
-    write_jsonl("rows.jsonl", *({"target": text, "checklist": ["Is a?"]} for text in ("a", "boom", "b")))
-    done = run("score rows.jsonl -o out.jsonl --no-store", code=1)
-    assert "backend_error" in done.stderr and "the engine broke" in done.stderr
-    assert [row["checklist_score"]["answered"] for row in read_jsonl("out.jsonl")] == [1, 0, 1]
-
-
 def test_a_row_whose_checklist_is_null_is_kept_without_a_score(run, engine):
     engine(by_word)
     write_jsonl("rows.jsonl", {"target": "a", "checklist": ["Is a?"]}, {"target": "b", "checklist": None})
@@ -340,14 +297,6 @@ def test_a_checklist_that_is_replaced_is_warned_of(run, no_engine, caplog, monke
     run(f"{command} rows.jsonl -o out.jsonl --dry-run")
     said = "rows.jsonl, line 2, 'checklist': the row's own checklist is replaced by the one that is written."
     assert caplog.messages.count(said) == 1
-
-
-def test_run_writes_checklists_and_scores(run, engine):
-    fake = engine(by_word, replies=[REPLY])
-    write_jsonl("rows.jsonl", {"input": "Paint.", "target": "red"}, {"input": "Paint it.", "target": "red and blue"})
-    done = run("run rows.jsonl -o out.jsonl --no-store")
-    assert [row["checklist_score"]["pass_rate"] for row in read_jsonl("out.jsonl")] == [0.5, 1.0]
-    assert len(fake.asked) == 4 and "checklists" in done.stderr
 
 
 @pytest.mark.slow

@@ -12,84 +12,73 @@ ITEMS = ["Is it red?", "Is it big?"]
 
 
 def judged(path="scored.jsonl", judge="fake", said=(0.9, 0.2), **more):
-    rows = [
-        {"id": f"r{n}", "doc": f"d{n // 2}", "checklist": ITEMS, "said": list(said), "labels": [True, n % 2 == 0]}
-        for n in range(6)
-    ]
-    return scored_file(path, *({**row, **more} for row in rows), judge=judge)
+    row = {"checklist": ITEMS, "said": list(said), **more}
+    own = ({"id": f"r{n}", "doc": f"d{n // 2}", "labels": [True, n % 2 == 0]} for n in range(6))
+    return scored_file(path, *(row | of_row for of_row in own), judge=judge)
+
+
+def agree(run, words, *arguments):
+    """What `agree` writes as figures, and what it shows."""
+    done = run(f"agree {words} --json a.json", *arguments)
+    return json.loads(Path("a.json").read_text()), done.stdout
 
 
 def test_a_judge_against_labels(run):
     judged()
-    done = run("agree scored.jsonl --label-key labels --group-key doc --json a.json")
+    record, shown = agree(run, "scored.jsonl --label-key labels --group-key doc")
     # All first items are right; of the second the judge says no, which is right in every other row.
-    assert "accuracy" in done.stdout and "0.750" in done.stdout and "coverage 1.000" in done.stdout
-    record = json.loads(Path("a.json").read_text())
+    assert "accuracy" in shown and "0.750" in shown and "coverage 1.000" in shown
     assert record["bootstrap"] == {"resamples": 1000, "seed": 0, "groups": "doc"}
     [comparison] = record["comparisons"]
     assert comparison["items"]["yes/no"]["confusion"] == [[6, 0], [3, 3]]
     refused = {"value": 0.75, "low": None, "high": None, "refused": "needs 15 groups, has 3"}
     assert comparison["items"]["yes/no"]["figures"]["accuracy"] == refused
-    assert "It is unknown whether scored.jsonl agrees with labels better than chance on 12 yes/no items" in done.stdout
-    assert "no intervals: needs 15 groups, has 3" in done.stdout  # once, not in every cell
-    assert done.stdout.count("needs 15 groups") == 3  # with the verdict and the coverage
-    assert "by question, with the mean answers" in done.stdout
+    assert "It is unknown whether scored.jsonl agrees with labels better than chance on 12 yes/no items" in shown
+    assert "no intervals: needs 15 groups, has 3" in shown  # once, not in every cell
+    assert shown.count("needs 15 groups") == 3  # with the verdict and the coverage
+    assert "by question, with the mean answers" in shown
     assert comparison["targets"]["units"] == 6 and comparison["preferences"] is None
+    named, plain = (agree(run, f"scored.jsonl --bootstrap 0 {key}") for key in ("--label-key labels", ""))
+    assert plain == named, "a single file is compared with its column of labels"
 
 
 def test_labels_from_another_file_are_matched_by_id(run):
     judged()
     write_jsonl("gold.jsonl", *({"id": f"r{n}", "labels": [True, False]} for n in (5, 0, 9)))
-    done = run("agree scored.jsonl --labels gold.jsonl --json a.json --bootstrap 0")
-    [comparison] = json.loads(Path("a.json").read_text())["comparisons"]
-    assert comparison["unmatched_rows"] == 1 and "1 rows in one file only" in done.stdout  # r9 was not scored
+    record, shown = agree(run, "scored.jsonl --labels gold.jsonl --bootstrap 0")
+    [comparison] = record["comparisons"]
+    assert comparison["unmatched_rows"] == 1 and "1 rows in one file only" in shown  # r9 was not scored
     assert comparison["units"] == 4 and comparison["items"]["yes/no"]["figures"]["accuracy"]["value"] == 1.0
 
 
 def test_two_judges_against_labels_are_tested_against_each_other(run):
     judged("one.jsonl")
     judged("other.jsonl", judge="other", said=(0.9, LOST))
-    done = run("agree one.jsonl other.jsonl --label-key labels --json a.json --bootstrap 50")
-    assert "one.jsonl against other.jsonl" in done.stdout and "McNemar" in done.stdout
-    record = json.loads(Path("a.json").read_text())
+    record, shown = agree(run, "one.jsonl other.jsonl --label-key labels --bootstrap 50")
+    assert "one.jsonl against other.jsonl" in shown and "McNemar" in shown
     assert [c["coverage"]["value"] for c in record["comparisons"]] == [1.0, 0.5]
     [test] = record["tests"]
     assert (test["units"], test["only_one_right"], test["mcnemar_p"]) == (6, 0, None)
 
 
 def test_judges_without_labels_are_compared_with_each_other(run):
-    judged("one.jsonl")
-    judged("other.jsonl", judge="other", said=(0.9, 0.8))
-    judged("third.jsonl", judge="third", said=(0.9, 0.2))
-    done = run("agree one.jsonl other.jsonl third.jsonl --json a.json --bootstrap 50")
-    assert "3 judges" in done.stdout and "Fleiss' kappa" in done.stdout
-    record = json.loads(Path("a.json").read_text())
+    for name, said in (("one", (0.9, 0.2)), ("other", (0.9, 0.8)), ("third", (0.9, 0.2))):
+        judged(f"{name}.jsonl", judge=name, said=said)
+    record, shown = agree(run, "one.jsonl other.jsonl third.jsonl --bootstrap 50")
+    assert "3 judges" in shown and "Fleiss' kappa" in shown
     assert [c["items"]["yes/no"]["figures"]["accuracy"]["value"] for c in record["comparisons"]] == [0.5, 1.0, 0.5]
     assert record["judges_among_each_other"]["yes/no"]["units"] == 12
 
 
 def test_numbers_per_row_and_preferences_of_candidates(run):
-    rows = [
-        {"prompt_id": "p", "checklist": ITEMS, "said": [p, p], "stars": stars}
-        for p, stars in ((0.9, 5), (0.5, 3), (0.1, 4))
-    ]
-    scored_file("s.jsonl", *rows)
-    arguments = ("--label-key", "stars", "--label-range", "1,5", "--input-key", "prompt_id", "--json", "a.json")
-    run("agree s.jsonl", *arguments)
-    [comparison] = json.loads(Path("a.json").read_text())["comparisons"]
+    row = {"prompt_id": "p", "checklist": ITEMS}
+    scored_file("s.jsonl", *(row | {"said": [p, p], "stars": n} for p, n in ((0.9, 5), (0.5, 3), (0.1, 4))))
+    record, _ = agree(run, "s.jsonl --label-key stars --label-range 1,5 --input-key prompt_id")
+    [comparison] = record["comparisons"]
     assert comparison["items"] == {} and comparison["targets"]["units"] == 3
     assert comparison["targets"]["figures"]["bias"]["value"] == pytest.approx((0.9 + 0.5 + 0.1 - 1 - 0.5 - 0.75) / 3)
     figures = comparison["preferences"]["figures"]
     assert figures["wins"]["value"] == pytest.approx(2 / 3) and figures["pld_2"]["value"] == pytest.approx(1 / 3)
-
-
-def test_a_single_file_is_compared_with_its_column_of_labels(run):
-    judged()
-    named, plain = (
-        run("agree scored.jsonl", *option, "--json", "a.json", "--bootstrap", 0)
-        for option in (["--label-key", "labels"], [])
-    )
-    assert plain.stdout == named.stdout
 
 
 def test_pictures_are_drawn_on_request(run):
@@ -108,18 +97,12 @@ def test_figures_have_one_option_and_no_second_name(run, command):
 
 
 def test_rates_are_corrected_if_only_some_rows_have_labels(run):
-    rows = [
-        {
-            "checklist": ITEMS,
-            "said": [0.9 if n % 3 else 0.6, 0.2],
-            "labels": [n % 3 > 0, n % 2 == 0] if n < 40 else None,
-        }
-        for n in range(120)
-    ]
-    scored_file("scored.jsonl", *rows)
-    done = run("agree scored.jsonl --label-key labels --json a.json --bootstrap 0")
-    assert "rates of scored.jsonl" in done.stdout
-    [rates] = json.loads(Path("a.json").read_text())["rates"].values()
+    labels = [[n % 3 > 0, n % 2 == 0] if n < 40 else None for n in range(120)]
+    said = ({"said": [0.9 if n % 3 else 0.6, 0.2], "labels": labels[n]} for n in range(120))
+    scored_file("scored.jsonl", *({"checklist": ITEMS} | row for row in said))
+    record, shown = agree(run, "scored.jsonl --label-key labels --bootstrap 0")
+    assert "rates of scored.jsonl" in shown
+    [rates] = record["rates"].values()
     assert [rate["name"] for rate in rates] == ["all items", *ITEMS]
     first = rates[1]
     assert first["judged"]["value"] == pytest.approx(0.8) and first["labelled_units"] == 40
@@ -132,8 +115,7 @@ def test_labels_of_a_sample_count_by_their_probabilities(run):
     ]
     chances = [{"label_probability": (0.2 if n % 2 else 0.4) if n < 60 else None} for n in range(120)]
     scored_file("scored.jsonl", *(row | chance for row, chance in zip(rows, chances, strict=True)))
-    run("agree scored.jsonl --label-key labels --json a.json --bootstrap 0")
-    [[rate, *_]] = json.loads(Path("a.json").read_text())["rates"].values()
+    [[rate, *_]] = agree(run, "scored.jsonl --label-key labels --bootstrap 0")[0]["rates"].values()
     assert rate["corrected"]["value"] == pytest.approx(1 / 3)  # 2.5 for every yes, 5 for every no
     scored_file("bad.jsonl", *(row | {"label_probability": 1.5} for row in rows))
     words = "bad.jsonl, line 1: 'label_probability' must be above 0 and at most 1"
@@ -142,22 +124,14 @@ def test_labels_of_a_sample_count_by_their_probabilities(run):
 
 def test_wins_of_one_file_over_another(run):
     for name, said in (("one", 0.9), ("other", 0.8)):
-        rows = [
-            {
-                "target": f"{name} {n}",
-                "checklist": ITEMS,
-                "said": [said, 0.5],
-                "labels": [n % 4 > 0 if name == "one" else n % 2 == 0, True] if n < 40 else None,
-            }
-            for n in range(100)
-        ]
-        scored_file(f"{name}.jsonl", *rows)
-    done = run("agree one.jsonl other.jsonl --label-key labels --json a.json --bootstrap 0")
-    found = json.loads(Path("a.json").read_text())
+        labels = [[n % 4 > 0 if name == "one" else n % 2 == 0, True] if n < 40 else None for n in range(100)]
+        row = {"checklist": ITEMS, "said": [said, 0.5]}
+        scored_file(f"{name}.jsonl", *(row | {"target": f"{name} {n}", "labels": labels[n]} for n in range(100)))
+    found, shown = agree(run, "one.jsonl other.jsonl --label-key labels --bootstrap 0")
     wins = found["rates"]["one.jsonl"][-1]
     assert wins["name"] == "wins of one.jsonl over other.jsonl" and wins["judged"]["value"] == 1
     assert wins["labelled"]["value"] == pytest.approx((0 + 1 + 0.5 + 1) / 4) and found["tests"] == []
-    assert "wins of" in done.stdout
+    assert "wins of" in shown
     assert found["judges_among_each_other"] == {}  # they read different texts
 
 
@@ -167,9 +141,7 @@ def test_judges_of_different_texts_are_refused(run):
         scored_file(f"{name}.jsonl", *({**row, "said": [0.9, 0.2]} for row in rows))
     write_jsonl("gold.jsonl", *({"id": f"r{n}", "labels": [True, False]} for n in range(5)))
     sentence = (
-        "one.jsonl, line 4 and other.jsonl, line 4 have the same id 'r3', but their texts differ: 'one 3' and "
-        "'other 3'."
+        "one.jsonl, line 4 and other.jsonl, line 4 have the same id 'r3', but their texts differ: 'one 3' and 'oth"
     )
-    for labels in ((), ("--labels", "gold.jsonl")):
-        run("agree one.jsonl other.jsonl", *labels, refused=sentence)
-    run("cascade one.jsonl other.jsonl", refused=sentence)
+    for command in ("agree", "agree --labels gold.jsonl", "cascade"):
+        run(f"{command} one.jsonl other.jsonl", refused=sentence)
