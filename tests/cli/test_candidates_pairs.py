@@ -84,21 +84,14 @@ def test_every_form_is_read_back_from_parquet(run, engine, form, keys, count):
     assert len(data) == count and keys <= set(data.column_names) and data[0]["prompt"] == message
 
 
-def test_a_lost_read_decides_no_pair_and_the_exit_code_is_1(run, engine):
+def test_what_decides_no_pair_is_told_and_the_exit_code_is_1(run, engine):
     engine(likes)
-    rows = {"prompt": "Draw.", "checklist": ["Is it red?", "Is it big?"], "candidates": ["red lost", "red big"]}
-    write_jsonl("rows.jsonl", rows)
+    lost = {"prompt": "Draw.", "checklist": ["Is it red?", "Is it big?"], "candidates": ["red lost", "red big"]}
+    write_jsonl("rows.jsonl", ROWS[0], lost, {**ROWS[1], "checklist": None})
     done = run("pairs rows.jsonl -o out.jsonl --no-store", code=1)
-    assert "too_long" in done.stderr
-    assert read_jsonl("out.jsonl") == [] and "| tie | 1 |" in Path("out.md").read_text()
-
-
-def test_a_row_without_a_checklist_is_told(run, engine):
-    engine(likes)
-    write_jsonl("rows.jsonl", ROWS[0], {**ROWS[1], "checklist": None})
-    run("pairs rows.jsonl -o out.jsonl --no-store", code=1)
-    assert len(read_jsonl("out.jsonl")) == 1
-    assert "| no_checklist | 1 |" in Path("out.md").read_text()
+    assert "too_long" in done.stderr and len(read_jsonl("out.jsonl")) == 1
+    card = Path("out.md").read_text()
+    assert "| tie | 1 |" in card and "| no_checklist | 1 |" in card
 
 
 # --- the scores that `rerank` wrote
@@ -161,6 +154,11 @@ def test_weights_of_rerank_stay(run, engine):
     assert [item["weight"] for item in read_jsonl("out.jsonl")[0]["checklist"]] == [1.0, 100.0]
 
 
+def asks_otherwise(row):
+    items = zip(row["checklist_scores"][0]["items"], ("Is it red?", "Is it small?"), strict=True)
+    row["checklist"] = [{"id": item["id"], "question": question} for item, question in items]
+
+
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [
@@ -170,27 +168,12 @@ def test_weights_of_rerank_stay(run, engine):
         (lambda row: row["candidates"].__setitem__(0, "another"), [], "a candidate, the prompt or the reference has"),
         (lambda row: row["candidates"].__setitem__(slice(2), ["red", "plain"]), [], "a candidate, the prompt or the"),
         (lambda row: row.update(prompt="Sing."), [], "a candidate, the prompt or the reference has changed since"),
-        (
-            lambda row: row.update(
-                checklist=[
-                    {"id": line["id"], "question": question}
-                    for line, question in zip(
-                        row["checklist_scores"][0]["items"], ("Is it red?", "Is it small?"), strict=True
-                    )
-                ]
-            ),
-            [],
-            "answers 'Is it big?', but the checklist asks 'Is it small?' under the same id",
-        ),
+        (asks_otherwise, [], "answers 'Is it big?', but the checklist asks 'Is it small?' under the same id"),
         (lambda row: row["checklist"].append("Is it new?"), [], "has no answer to some items of the checklist"),
         (lambda row: row.update(checklist_scores="red"), [], "'checklist_scores' must be a list"),
         (lambda row: row.update(checklist_scores={"a": 1}), [], "checklist_scores must be a list, got dict"),
         (lambda row: row.update(checklist_scores=[{"a": 1}] * 3), [], "is not a score"),
-        (
-            lambda row: None,
-            ["--judge.prompt", "judges/item"],
-            "--judge.prompt has no effect on the stored checklist_scores",
-        ),
+        (lambda row: None, ["--judge.prompt", "judges/item"], "--judge.prompt has no effect on the stored"),
         (lambda row: None, ["--mode", "batch"], "--mode has no effect on the stored checklist_scores"),
         (lambda row: row.pop("checklist_scores"), [], "no model is named"),
     ],
@@ -216,8 +199,9 @@ def test_ranked_files_of_earlier_versions_have_no_hashes(run, engine):
 def test_the_card_names_the_judges_that_answered(run, engine):
     engine(likes)
     write_jsonl("rows.jsonl", *ROWS)
-    judges = [{"model": name, "base_url": SERVER} for name in ("org/one", "org/two", "org/three")]
+    names = ("org/one", "org/two", "org/three")
+    judges = [{"model": name, "base_url": SERVER} for name in names]
     Path("panel.json").write_text(json.dumps({"panel": {}, "judges": judges}))
     run("pairs rows.jsonl -o out.jsonl --no-store --judge panel.json")
     card = Path("out.md").read_text()
-    assert "pocket" not in card and all(judge["model"] in card for judge in judges)
+    assert "pocket" not in card and all(name in card for name in names)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends import Reply
-from checklist_rewards.files.rows import read_rows
+from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.judges.probe import PROBE_ITEMS
 from tests.encoders import tiny_bert
 from tests.jsonl import read_jsonl, write_jsonl
@@ -23,11 +23,13 @@ def truth(prefix: str, tail: str) -> float:
 
 def test_rerank_ranks_given_candidates_and_measures_against_gold(run, engine):
     engine(likes)
-    write_jsonl(
-        "rows.jsonl",
-        {"input": "Paint.", "checklist": ["Is it red?"], "candidates": ["plain", "red", "redred"], "human": [1, 2, 3]},
-        {"input": "Draw.", "checklist": ["Is it red?"], "candidates": ["red", "red", "plain"], "human": [5, 4, 1]},
-    )
+    row = {
+        "input": "Paint.",
+        "checklist": ["Is it red?"],
+        "candidates": ["plain", "red", "redred"],
+        "human": [1, 2, 3],
+    }
+    write_jsonl("rows.jsonl", row, row | {"candidates": ["red", "red", "plain"], "human": [5, 4, 1]})
     run("rerank rows.jsonl -o out.jsonl --gold-key human --summary sum.json --no-store")
     first, second = read_jsonl("out.jsonl")
     assert first["checklist_ranks"] == [3, 2, 1] and first["checklist_best"] == ["redred"]
@@ -38,29 +40,23 @@ def test_rerank_ranks_given_candidates_and_measures_against_gold(run, engine):
     assert (summary["gold_picked"], summary["gold_first"]) == (pytest.approx(3.75), 3.0)
 
 
-def test_ties_are_broken_on_request(run, engine):
+def test_ties_are_broken_on_request_and_a_candidate_without_a_score_has_no_rank(run, engine):
     engine(likes)
-    write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": ["red", "red", "plain"]})
-    run("rerank rows.jsonl -o out.jsonl --ties first --no-store")
-    assert read_jsonl("out.jsonl")[0]["checklist_ranks"] == [1, 2, 3]
-
-
-def test_an_unscored_candidate_has_no_rank_and_the_exit_code_is_1(run, engine):
-    engine(likes)
-    write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": ["lost", "plain"]})
-    done = run("rerank rows.jsonl -o out.jsonl --no-store", code=1)
-    assert "too_long" in done.stderr
-    assert read_jsonl("out.jsonl")[0]["checklist_ranks"] == [None, 1]
+    write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": ["red", "red", "lost", "plain"]})
+    for options, ranks in (("", [1, 1, None, 3]), ("--ties first", [1, 2, None, 3])):
+        assert "too_long" in run(f"rerank rows.jsonl -o out.jsonl --no-store {options}", code=1).stderr
+        assert read_jsonl("out.jsonl")[0]["checklist_ranks"] == ranks
 
 
 THOUGHTS = ["<think>red red red</think>plain", "<think>red red red", "<think>plain</think>red"]
 
 
-@pytest.mark.parametrize("output", ["out.jsonl", "out.parquet"])
-def test_the_answers_are_judged_and_the_full_texts_are_written(run, engine, output):
+@pytest.mark.parametrize(("source", "output"), [("rows.jsonl", "out.parquet"), ("rows.csv", "out.jsonl")])
+def test_the_answers_are_judged_and_the_full_texts_are_written(run, engine, source, output):
     fake = engine(likes)
-    write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": THOUGHTS})
-    done = run(f"rerank rows.jsonl -o {output} --no-store")
+    with write_rows(source) as rows:  # a CSV holds its candidates as JSON
+        rows.write({"checklist": ["Is it red?"], "candidates": THOUGHTS})
+    done = run(f"rerank {source} -o {output} --no-store")
     assert "1 of 3 targets (1 cut_in_thought); scored as the lowest" in done.stderr
     [row] = [found.data for found in read_rows(output)]
     assert row["checklist_ranks"] == [2, 3, 1] and row["checklist_best"] == [THOUGHTS[2]]
@@ -82,21 +78,11 @@ def test_sampled_candidates_that_were_cut_are_counted(run, engine):
     assert (summary["no_answer"], summary["cut"]) == ({"cut_in_thought": 1}, 1)
 
 
-def test_a_csv_holds_its_candidates_as_json(run, engine):
-    engine(likes)
-    Path("rows.csv").write_text('checklist,candidates\n"[""Is it red?""]","[""plain"", ""red""]"\n')
-    run("rerank rows.csv -o out.jsonl --no-store")
-    assert read_jsonl("out.jsonl")[0]["checklist_best"] == ["red"]
-
-
 def test_candidates_are_sampled_from_a_policy(run, engine, caplog, monkeypatch):
     monkeypatch.setattr("checklist_rewards.errors._warned", set())
     engine(likes, replies=["a red one"])
-    write_jsonl(
-        "rows.jsonl",
-        {"prompt": "Paint.", "checklist": ["Is it red?"]},
-        {"prompt": "Draw.", "checklist": None, "candidates": ["mine"]},
-    )
+    row = {"prompt": "Paint.", "checklist": ["Is it red?"]}
+    write_jsonl("rows.jsonl", row, row | {"checklist": None, "candidates": ["mine"]})
     done = run("rerank rows.jsonl -o out.jsonl --policy.model pocket --n 3 --no-store", code=1)
     assert "no_checklist" in done.stderr
     first, second = read_jsonl("out.jsonl")
@@ -108,10 +94,8 @@ def test_candidates_are_sampled_from_a_policy(run, engine, caplog, monkeypatch):
 
 def test_a_policy_that_does_not_reply_is_told(run, engine):
     fake = engine(likes)
-    fake.generate = lambda prompts, sampling, arrived=None: [
-        [Reply("red", "stop"), Reply(None, unanswered="too_long")],
-        [*[Reply(None)] * 2],
-    ]
+    replies = [[Reply("red", "stop"), Reply(None, unanswered="too_long")], [Reply(None), Reply(None)]]
+    fake.generate = lambda prompts, sampling, arrived=None: replies
     write_jsonl("rows.jsonl", *({"prompt": text, "checklist": ["Is it red?"]} for text in ("Paint.", "Draw.")))
     done = run("rerank rows.jsonl -o out.jsonl --policy.model pocket --n 2 --no-store", code=1)
     assert "no_reply" in done.stderr and "1 of 2 candidates" in done.stderr

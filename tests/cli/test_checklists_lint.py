@@ -9,57 +9,55 @@ from checklist_rewards.files.rows import write_rows
 from checklist_rewards.prompts import prompts_dir
 from tests.jsonl import write_jsonl
 
+SHORT = {"question": "Is it short?", "check": '{"type": "words", "at_most": 9}'}
 RECIPES = Path(__file__).parents[2] / "recipes"
-READ = [
+READ = sorted(
     path for path in RECIPES.glob("**/*.yaml") if path.parent.name != "cluster"
-]  # those are for Ray and Kubernetes
-
-
-def test_what_is_right_is_said_to_be(run, no_engine):
-    Path("judge.md").write_text("{input} {target} {question}")
-    Path("batch.md").write_text("{target}\n{checklist}")
-    Path("writer.md").write_text("Ask about {input}, seeing {candidates}")
-    Path("step.md").write_text("Merge {questions}")
-    Path("mine.yaml").write_text("name: mine\ngenerator: {prompt: writer.md, kind: contrastive}\n")
-    shown = run("lint judge.md batch.md writer.md step.md mine.yaml")
-    assert shown.stderr == ""
-    assert shown.stdout.splitlines() == [
-        "judge.md: a judge prompt with {input}, {question}, {target}",
-        "batch.md: a batch prompt with {checklist}, {target}",
-        "writer.md: a generator prompt with {candidates}, {input}",
-        "step.md: a stage prompt with {questions}",
-        "mine.yaml: pipeline 'mine': contrastive generator, checklist scorer",
-    ]
-
-
-def test_every_yaml_file_that_the_package_reads_is_known_for_what_it_is(run, no_engine):
-    Path("panel.yaml").write_text("panel: {rule: majority}\njudges: [pocket, {model: pocket, votes: 3}]\n")
-    Path("cascade.yaml").write_text(
-        "cascade: {margin: 0.4}\njudges:\n- pocket\n- panel: {}\n  judges: [pocket, pocket]\n"
-    )
-    shown = run("lint panel.yaml cascade.yaml", *sorted(READ))
-    training, accelerate = "; trainer arguments are not checked", "an accelerate config, not checked"
-    assert [line.partition(": ")[2] for line in shown.stdout.splitlines()] == [
+)  # Ray and Kubernetes read those
+RIGHT = {
+    "judge.md": ("{input} {target} {question}", "a judge prompt with {input}, {question}, {target}"),
+    "batch.md": ("{target}\n{checklist}", "a batch prompt with {checklist}, {target}"),
+    "writer.md": ("Ask about {input}, seeing {candidates}", "a generator prompt with {candidates}, {input}"),
+    "step.md": ("Merge {questions}", "a stage prompt with {questions}"),
+    "mine.yaml": (
+        "name: mine\ngenerator: {prompt: writer.md, kind: contrastive}\n",
+        "pipeline 'mine': contrastive generator, checklist scorer",
+    ),
+    "panel.yaml": (
+        "panel: {rule: majority}\njudges: [pocket, {model: pocket, votes: 3}]\n",
         "a panel of 2 judges",
+    ),
+    "cascade.yaml": (
+        "cascade: {margin: 0.4}\njudges:\n- pocket\n- panel: {}\n  judges: [pocket, pocket]\n",
         "a cascade of 2 judges",
+    ),
+    "reward.yaml": ("model: pocket\nmin_answered: 0.8\n", "a reward"),
+    "format.yaml": (
+        "name: own\nprompt: [task.text]\nchecklist: task.grading\nitem: {question: claim}\n",
+        "the format 'own' for `checklists import`",
+    ),
+    "one.json": (json.dumps(["Is it kind?", SHORT]), "a checklist: 2 items, 1 with code checks"),
+}
+
+
+def test_what_is_right_is_known_for_what_it_is(run, no_engine):
+    for name, (content, _) in RIGHT.items():
+        Path(name).write_text(content)
+    for name in ("rows.jsonl", "rows.csv", "rows.parquet"):
+        with write_rows(name) as out:
+            for checklist in (["a?"], None, [SHORT, "b?"]):
+                out.write({"checklist": checklist})
+    shown = run("lint", *RIGHT, "rows.jsonl", "rows.csv", "rows.parquet", *READ)
+    training, accelerate = "; trainer arguments are not checked", "an accelerate config, not checked"
+    assert shown.stderr == ""
+    assert [line.partition(": ")[2] for line in shown.stdout.splitlines()] == [
+        *(said for _, said in RIGHT.values()),
+        *["2 checklists: 3 items, 1 with code checks"] * 3,
         *[f"a training config with a reward{training}"] * 4,
         *[accelerate] * 4,
         f"a training config{training}",
         f"a training config with a reward{training}",
     ]
-
-
-def test_a_config_of_a_reward_is_checked(run, no_engine):
-    Path("reward.yaml").write_text("model: pocket\nmin_answered: 0.8\n")
-    assert run("lint reward.yaml").stdout == "reward.yaml: a reward\n"
-
-
-def test_a_format_of_rubrics_is_checked(run, no_engine):
-    right = "name: mine\nprompt: [task.text]\nchecklist: task.grading\nitem: {question: claim}\n"
-    Path("mine.yaml").write_text(right)
-    Path("typo.yaml").write_text(right.replace("checklist", "checklst"))
-    assert run("lint", "mine.yaml").stdout == "mine.yaml: the format 'mine' for `checklists import`\n"
-    assert "typo.yaml:3: unknown key 'checklst' (did you mean 'checklist'?)" in run("lint", "typo.yaml", code=2).stderr
 
 
 def test_a_bad_packaged_prompt_is_one_of_so_many(run, monkeypatch, tmp_path):
@@ -75,58 +73,86 @@ def test_without_files_the_packaged_prompts_are_checked(run):
     assert len(shown.stdout.splitlines()) == len(list(prompts_dir().glob("*/*.md")))
 
 
-WRONG = {
-    "order.md": ("# User\n{question}\n\n{target}\n", [], "order.md:4: {target} comes after {question}"),
-    "typo.md": ("Ask about\n{input} {refrence}", [], "typo.md:2: unknown placeholder {refrence}; allowed"),
-    "system.md": ("# System\n{input}\n# User\n{input}", [], "system.md:2: {input} is in the system part"),
-    "front.md": ("---\nauthor: me\n---\n{input}", [], "front.md:2: front matter"),
-    "kind.md": ("Ask about {input}", ["--kind", "judge"], "kind.md:1: the placeholder {target} is missing"),
-    "missing.md": (None, [], "missing.md: cannot be read"),
-    "notes.txt": ("x", [], "notes.txt: unknown file type; allowed: prompts (.md)"),
-    "key.yaml": ("name: x\nscorer:\n  mode: item\n  metrik: pass\n", [], "key.yaml:4: scorer: unknown key 'metrik'"),
-    "prompt.json": (
+def checked(check):
+    return json.dumps({"checklist": [{"id": "x1", "question": "Short?", "check": check}]})
+
+
+WRONG = [
+    ("order.md", "# User\n{question}\n\n{target}\n", "order.md:4: {target} comes after {question}"),
+    ("typo.md", "Ask about\n{input} {refrence}", "typo.md:2: unknown placeholder {refrence}; allowed"),
+    ("system.md", "# System\n{input}\n# User\n{input}", "system.md:2: {input} is in the system part"),
+    ("front.md", "---\nauthor: me\n---\n{input}", "front.md:2: front matter"),
+    ("kind.md --kind judge", "Ask about {input}", "kind.md:1: the placeholder {target} is missing"),
+    ("missing.md", None, "missing.md: cannot be read"),
+    ("notes.txt", "x", "notes.txt: unknown file type; allowed: prompts (.md)"),
+    ("key.yaml", "name: x\nscorer:\n  mode: item\n  metrik: pass\n", "key.yaml:4: scorer: unknown key 'metrik'"),
+    (
+        "prompt.json",
         '{\n"generator": {\n"prompt": "generators/tikc"\n}}',
-        [],
         "prompt.json:3: generator.prompt: prompt not found: 'generators/tikc'; give the path of a Markdown file",
     ),
-    "broken.yaml": ("a: [\n", [], "broken.yaml:2: not valid YAML"),
-    "deep.yaml": ("[" * 3000, [], "deep.yaml: nested more than 100 levels deep"),
-    "deep.json": ("[" * 3000, [], "deep.json: nested more than 100 levels deep"),
-    "twice.yaml": (
-        "model: pocket\nmode: item\nmodel: x\n",
-        [],
-        "twice.yaml:3: not valid YAML (duplicate key 'model')",
-    ),
-    "twice.json": (
+    ("broken.yaml", "a: [\n", "broken.yaml:2: not valid YAML"),
+    ("deep.yaml", "[" * 3000, "deep.yaml: nested more than 100 levels deep"),
+    ("deep.json", "[" * 3000, "deep.json: nested more than 100 levels deep"),
+    ("twice.yaml", "model: pocket\nmode: item\nmodel: x\n", "twice.yaml:3: not valid YAML (duplicate key 'model')"),
+    (
+        "twice.json",
         '{"a": 1, "name": "x", "name": "y"}',
-        [],
         "twice.json: not valid JSON (duplicate key 'name' in {'a': 1, 'name': 'y'})",
     ),
-    "empty.yaml": ("", [], "empty.yaml is empty."),
-    "comments.yaml": ("# nothing\n", [], "comments.yaml is empty."),
-    "long.yaml": ("name: " + "9" * 5000, [], "long.yaml: not valid YAML (Exceeds the limit (4300 digits)"),
-    "rule.yaml": ("panel: {rule: most}\njudges: [pocket, pocket]", [], "rule.yaml, panel: rule='most' is not known"),
-    "judge.yaml": (
+    ("empty.yaml", "", "empty.yaml is empty."),
+    ("comments.yaml", "# nothing\n", "comments.yaml is empty."),
+    ("long.yaml", "name: " + "9" * 5000, "long.yaml: not valid YAML (Exceeds the limit (4300 digits)"),
+    ("rule.yaml", "panel: {rule: most}\njudges: [pocket, pocket]", "rule.yaml, panel: rule='most' is not known"),
+    (
+        "judge.yaml",
         "panel: {}\njudges: [{modell: pocket}]",
-        [],
         "judge.yaml, judge 1: unknown key 'modell' (did you mean 'model' or 'mode'?)",
     ),
-    "grpo.yaml": (
+    (
+        "grpo.yaml",
         "output_dir: x\nreward: {modell: pocket}",
-        [],
         "grpo.yaml, reward: unknown key 'modell'; the nearest are model, mode, ",
     ),
-    "metric.yaml": ("model: pocket\nmetrik: pass", [], "metric.yaml: unknown key 'metrik'; the nearest are metric, "),
-    "reward.yaml": ("threshold: 1.5", [], "reward.yaml: threshold=1.5 is not allowed"),
-}
+    ("metric.yaml", "model: pocket\nmetrik: pass", "metric.yaml: unknown key 'metrik'; the nearest are metric, "),
+    ("reward.yaml", "threshold: 1.5", "reward.yaml: threshold=1.5 is not allowed"),
+    (
+        "format.yaml",
+        RIGHT["format.yaml"][0].replace("checklist", "checklst"),
+        "format.yaml:3: unknown key 'checklst' (did you mean 'checklist'?)",
+    ),
+    (
+        "rows.jsonl",
+        checked('{"type": "wrds"}'),
+        "rows.jsonl, line 1, item x1 ('Short?'): unknown check type 'wrds'; the nearest are words, ",
+    ),
+    ("rows.jsonl", checked('{"type": "words"}'), "check 'words': one of 'at_least', 'at_most', 'exactly' is required"),
+    (
+        "rows.jsonl",
+        checked('{"type": "words", "at_least": "5"}'),
+        "check 'words': at_least: Input should be a valid integer, got '5'",
+    ),
+    ("rows.jsonl", checked("words"), "a code check must be a JSON object with a 'type'; got 'words'"),
+    ("rows.jsonl", '{"prompt": "a"}', "rows.jsonl: no row has a value in column 'checklist'"),
+    (
+        "rows.jsonl",
+        '{"checklist": ["Is it short?"]}\n{"checklist": ["Is it kind?", "What about rain?"]}',
+        "rows.jsonl, line 2, item ",
+    ),
+    (
+        "rows.jsonl",
+        '{"checklist": ["What do you think about rain?"]}',
+        "'What do you think about rain?' cannot be answered with yes or no",
+    ),
+]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_named_with_file_and_line(run, no_engine, name):
-    content, options, words = WRONG[name]
+@pytest.mark.parametrize(("arguments", "content", "words"), WRONG)
+def test_what_is_wrong_is_named_with_file_and_line(run, no_engine, arguments, content, words):
+    name, *_ = arguments.split()
     if content is not None:
         Path(name).write_text(content)
-    run(f"lint {name}", *options, refused=[f"error: {words}", "1 of 1 files"])
+    run(f"lint {arguments}", refused=["error: ", words, "1 of 1 files"])
 
 
 def test_one_bad_file_does_not_hide_the_next(run):
@@ -136,49 +162,6 @@ def test_one_bad_file_does_not_hide_the_next(run):
     shown = run("lint a.md b.md c.yaml", code=2)
     assert "a.md:1" in shown.stderr and "c.yaml:1" in shown.stderr
     assert shown.stdout.startswith("b.md: a generator prompt")
-
-
-def test_checklists_are_checked_with_their_code_checks(run, no_engine):
-    short = {"question": "Is it short?", "check": '{"type": "words", "at_most": 9}'}
-    Path("one.json").write_text(json.dumps(["Is it kind?", short]))
-    rows = [{"checklist": ["a?"]}, {"checklist": None}, {"checklist": [short, "b?"]}]
-    for name in ("rows.jsonl", "rows.csv", "rows.parquet"):
-        with write_rows(name) as out:
-            for row in rows:
-                out.write(row)
-    shown = run("lint one.json rows.jsonl rows.csv rows.parquet")
-    assert shown.stdout.splitlines() == [
-        "one.json: a checklist: 2 items, 1 with code checks",
-        "rows.jsonl: 2 checklists: 3 items, 1 with code checks",
-        "rows.csv: 2 checklists: 3 items, 1 with code checks",
-        "rows.parquet: 2 checklists: 3 items, 1 with code checks",
-    ]
-
-
-WRONG_CHECKS = [
-    ('{"type": "wrds"}', "unknown check type 'wrds'; the nearest are words, "),
-    ('{"type": "words"}', "check 'words': one of 'at_least', 'at_most', 'exactly' is required"),
-    ('{"type": "words", "at_least": "5"}', "check 'words': at_least: Input should be a valid integer, got '5'"),
-    ("words", "a code check must be a JSON object with a 'type'; got 'words'"),
-]
-
-
-@pytest.mark.parametrize(("check", "words"), WRONG_CHECKS)
-def test_a_wrong_check_is_named_with_line_and_item(run, no_engine, check, words):
-    Path("rows.jsonl").write_text(json.dumps({"checklist": [{"id": "x1", "question": "Short?", "check": check}]}))
-    run("lint rows.jsonl", refused=f"error: rows.jsonl, line 1, item x1 ('Short?'): {words}")
-
-
-def test_rows_without_checklists_are_not_taken_for_right(run, no_engine):
-    Path("rows.jsonl").write_text('{"prompt": "a"}')
-    run("lint rows.jsonl", refused="rows.jsonl: no row has a value in column 'checklist'")
-
-
-def test_what_yes_or_no_cannot_answer_is_an_error(run, no_engine):
-    rows = [{"checklist": ["Is it short?"]}, {"checklist": ["Is it kind?", "What do you think about rain?"]}]
-    write_jsonl("open.jsonl", *rows)
-    words = "'What do you think about rain?' cannot be answered with yes or no"
-    run("lint open.jsonl", refused=["line 2", words])
 
 
 def test_statements_and_double_questions_are_warnings(run, no_engine):
