@@ -169,7 +169,7 @@ def test_a_row_is_the_same_example(kind, run):
     assert named((one.input, one.target) for one in examples) == named((one[0], one[2]) for one in MEANT)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_scored_row_is_the_same_to_every_reader(kind, scored, run, engine):
     answered = [place for place, (_, _, answer, _) in enumerate(MEANT) if answer]
     rows, answers = [ROWS[place] for place in answered], [MEANT[place][2] for place in answered]

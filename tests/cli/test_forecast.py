@@ -103,7 +103,9 @@ def test_a_dry_run_needs_no_store_that_can_be_written(run, no_engine, command, m
     write_jsonl("rows.jsonl", *({**row, "prompt": f"Write {n}."} for n, row in enumerate(ROWS * 2)))
     Path("file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", "file")
-    words = f"{command} rows.jsonl -o {'out.json' if command == 'attack' else 'out.jsonl'}"
+    words = f"{command} rows.jsonl -o out.jsonl"
+    if command == "attack":
+        words = "attack rows.jsonl -o out.json --prompts 4 --budget-reads 1000"
     for store in ((), ("--store", "file/s.sqlite")):
         assert "no model loaded, no file written" in run(words, "--dry-run", *store).stdout
         run(words, *store, refused="cannot be opened")

@@ -221,10 +221,10 @@ DRY = [
     "run rows.jsonl --model pocket --pipeline tick",
     "generate rows.jsonl --model pocket",
     "refine rows.jsonl --model pocket",
-    "attack --model pocket --prompts 4 --budget-reads 2000",
     "replay scored.jsonl --model pocket",
 ]
 DRY += ["replay scored.jsonl --threshold 0.4", "replay rewards.jsonl", *(f"{one} --store new/s.sqlite" for one in DRY)]
+DRY += ["attack --model pocket --prompts 4 --budget-reads 1000 --store new/s.sqlite"]
 
 
 @pytest.mark.parametrize("command", DRY)

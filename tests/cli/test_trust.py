@@ -165,8 +165,8 @@ def overconfident(path="scored.jsonl", judge="org/judge"):
 
 def test_a_map_is_fitted_measured_and_saved(run):
     overconfident()
-    arguments = ("--label-key", "labels", "--group-key", "doc", "--json", "c.json", "--plots", "plots")
-    done = run("calibrate scored.jsonl -o map.json", *arguments, "--bootstrap", 50)
+    options = "--label-key labels --group-key doc --json c.json --plots plots --bootstrap 50"
+    done = run(f"calibrate scored.jsonl -o map.json {options}")
     assert "brier" in done.stdout and "saved: " in done.stdout and "240 reads, 30 groups, held out" in done.stdout
     assert Path("plots/reliability_yes_no.png").read_bytes().startswith(b"\x89PNG")
     [kind] = json.loads(Path("c.json").read_text())["kinds"].values()
@@ -179,8 +179,8 @@ def test_a_map_is_fitted_measured_and_saved(run):
 
 def test_a_method_and_a_threshold_can_be_asked_for(run):
     overconfident()
-    arguments = ("--label-key", "labels", "--method", "platt", "--fit-threshold", "cost", "--costs", "9,1")
-    run("calibrate scored.jsonl -o map.json", *arguments, "--bootstrap", 0)
+    options = "--label-key labels --method platt --fit-threshold cost --costs 9,1 --bootstrap 0"
+    run(f"calibrate scored.jsonl -o map.json {options}")
     saved = Calibration.load("map.json").maps["yes/no"]
     assert saved.method == "platt" and saved.threshold > 0.7  # a wrong yes is dear: better never say it
 
@@ -197,20 +197,11 @@ def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
         return 0.8 if "rose" not in prefix else 0.95 if "red" in tail else 0.6
 
     fake = engine(rule)
-    rows = [
-        {
-            "prompt": f"Write {n}.",
-            "checklist": ["Is it red?", "Is it big?"],
-            "target": "a rose",
-            "labels": [True, False],
-        }
-        for n in range(10)
-    ]
-    write_jsonl("rows.jsonl", *rows)
+    row = {"checklist": ITEMS, "target": "a rose", "labels": [True, False]}
+    write_jsonl("rows.jsonl", *(row | {"prompt": f"Write {n}."} for n in range(10)))
     run("score rows.jsonl -o s.jsonl --no-store")
     asked = len(fake.asked)
-    arguments = ("--label-key", "labels", "--contextual", "--no-store", "--bootstrap", 0, "--method", "temperature")
-    run("calibrate s.jsonl -o map.json", *arguments)
+    run("calibrate s.jsonl -o map.json --label-key labels --contextual --no-store --bootstrap 0 --method temperature")
     assert len(fake.asked) - asked == 20  # two items of ten inputs, about nothing
     assert Calibration.load("map.json").contextual
     run("score rows.jsonl -o calibrated.jsonl --no-store --calibration map.json")
@@ -275,24 +266,21 @@ BROKEN = {
     "an unknown state": (("state",), "done", "state"),
 }
 COMMANDS = {
-    "inspect": ["broken.jsonl"],
-    "report": ["broken.jsonl", "-o", "page.html"],
-    "diff": ["whole.jsonl", "broken.jsonl"],
-    "replay": ["broken.jsonl", "-o", "again.jsonl", "--threshold", "0.4"],
-    "cascade": ["broken.jsonl", "whole.jsonl"],
-    "agree": ["broken.jsonl", "--label-key", "labels"],
-    "calibrate": ["broken.jsonl", "--label-key", "labels", "-o", "map.json"],
+    "inspect": "broken.jsonl",
+    "report": "broken.jsonl -o page.html",
+    "diff": "whole.jsonl broken.jsonl",
+    "replay": "broken.jsonl -o again.jsonl --threshold 0.4",
+    "cascade": "broken.jsonl whole.jsonl",
+    "agree": "broken.jsonl --label-key labels",
+    "calibrate": "broken.jsonl --label-key labels -o map.json",
 }
 
 
 @pytest.fixture
 def whole(run):
-    said = [0.05 * n for n in range(1, 13)]
-    rows = [
-        {"id": str(n), "target": "A rose.", "checklist": ["Is it red?"], "said": [p], "labels": [n % 2]}
-        for n, p in enumerate(said)
-    ]
-    scored_file("whole.jsonl", *rows)
+    row = {"target": "A rose.", "checklist": ["Is it red?"]}
+    own = ({"id": str(n), "said": [0.05 * (n + 1)], "labels": [n % 2]} for n in range(12))
+    scored_file("whole.jsonl", *(row | of_row for of_row in own))
     return read_jsonl("whole.jsonl")
 
 
@@ -309,14 +297,14 @@ def test_a_broken_score_is_refused_with_its_row_and_field(run, whole, case, comm
     if case == "the answer is maybe" and command in ("agree", "cascade", "calibrate"):
         part["probabilities"] = None  # a judge that writes words
     write_jsonl("broken.jsonl", *rows)
-    done = run(command, *COMMANDS[command], refused=["broken.jsonl", named])
+    done = run(f"{command} {COMMANDS[command]}", refused=["broken.jsonl", named])
     assert "line 3" in done.stderr or "row 3" in done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_whole_file_is_read(run, whole, command):
     write_jsonl("broken.jsonl", *whole)
-    run(command, *COMMANDS[command])
+    run(f"{command} {COMMANDS[command]}")
 
 
 @pytest.mark.parametrize("command", ["report", "audit", "diff", "replay"])
@@ -325,8 +313,12 @@ def test_a_reward_that_is_no_number_is_refused(run, whole, command):
     row = {"step": 1, "prompt": "p", "completion": "c", "reward": 0.4, "score": score}
     write_jsonl("log.jsonl", row, row)
     write_jsonl("nan.jsonl", row, row | {"reward": NAN})
-    replay = "-o again.jsonl --threshold 0.4"
-    arguments = {"report": "-o page.html", "audit": "", "diff": "log.jsonl", "replay": replay}
+    arguments = {
+        "report": "-o page.html",
+        "audit": "",
+        "diff": "log.jsonl",
+        "replay": "-o again.jsonl --threshold 0.4",
+    }
     run(f"{command} nan.jsonl {arguments[command]}", refused="nan.jsonl, line 2: reward must be a finite number")
 
 

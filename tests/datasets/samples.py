@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 ASK = "Name the capital of Mali."
@@ -18,10 +18,8 @@ TURNS = [
 
 @dataclass(frozen=True)
 class Sample:
-    """A file of a format, and what it must become."""
+    """What a file of a format must become."""
 
-    rows: Any
-    """The only row, or the rows, or the document of a .json or .yaml file."""
     items: list[tuple[str, float, str | None]]
     """Per item of the first row: the end of the question, the weight, the category."""
     columns: str = ""
@@ -29,7 +27,6 @@ class Sample:
     prompt: Any = ASK
     format: str = "rows"
     name: str = "rows.jsonl"
-    options: dict[str, Any] = field(default_factory=dict)
     metric: str = ""
     """The metric that gives the data set's own score, where it is not that of the format."""
 
@@ -99,195 +96,214 @@ ASSERTED = [
 ]
 SAID = [{"role": "user", "content": ASK, "language": "English", "redacted": False}]
 OWN = {"id": "mine", "question": "Is Bamako named?", "weight": 2, "category": "c", "required": True}
-
-SAMPLES: dict[str, Sample] = {
-    "HealthBench": Sample(
+FILES: dict[str, Any] = {
+    "HealthBench": {
+        "prompt": TURNS,
+        "prompt_id": "1",
+        "rubrics": both("criterion", "points", {"tags": ["axis:accuracy"]}, {"tags": ["cluster:context_hedging"]}),
+    },
+    "HealthBench Professional": {
+        "conversation": {"messages": CHAT},
+        "rubric_items": both("criterion_text", "points"),
+        "physician": "x",
+    },
+    "RaR-Medicine, RaR-Science": {
+        "question": ASK,
+        "reference_answer": "Bamako.",
+        "rubric_count": 4,
+        "rubric_list": ["a"],
+        "rubric": RAR,
+    },
+    "RubricHub": {
+        "prompt": CHAT,
+        "Rubrics": HUB,
+        "reward_model": HUB_REWARD,
+        "extra_info": {"reward_model": HUB_REWARD},
+    },
+    "OpenRubrics": {
+        "instruction": ASK,
+        "response_a": "x",
+        "rubric": "1. Names Bamako. [Hard Rule]\n2. The response is written clearly. [Principle]",
+    },
+    "ComplexConstraints": [
+        {"use_case": "Logistics", "instruction_type": "Negative", "prompt": prompt}
+        | {f"criterion_{n}": text for n, text in enumerate(criteria, start=1)}
+        for prompt, criteria in CONSTRAINTS.items()
+    ],
+    "WildChecklists": {
+        "prompt": ASK,
+        "requirements": "1) Is Bamako named? (importance: 100/100)\n2) Is it short? (importance: 40/100)",
+        "chosen": "x",
+    },
+    "InFoBench": [
         {
-            "prompt": TURNS,
-            "prompt_id": "1",
-            "rubrics": both("criterion", "points", {"tags": ["axis:accuracy"]}, {"tags": ["cluster:context_hedging"]}),
-        },
-        two("accuracy", "context_hedging"),
-        "prompt_id",
-        prompt=TURNS,
-        format="healthbench",
-    ),
-    "HealthBench Professional": Sample(
-        {"conversation": {"messages": CHAT}, "rubric_items": both("criterion_text", "points"), "physician": "x"},
-        two(),
-        "physician",
-        prompt=CHAT,
-        format="healthbench_professional",
-    ),
+            **{"instruction": "Name the capital.", "input": "Mali", "category": "geo"},
+            **{"decomposed_questions": QUESTIONS, "question_label": [["Content"], ["Format", "Style"]]},
+        }
+    ],
+    "IFEval, IFBench": {"key": 1, "prompt": ASK, **INSTRUCTIONS},
+    "IF_multi_constraints (open-instruct)": {"messages": CHAT, "ground_truth": repr(GROUND_TRUTH), "dataset": "ours"},
+    "Nemotron instruction following (NeMo Gym)": {
+        "responses_create_params": {"input": CHAT},
+        "verifier_metadata": {**INSTRUCTIONS, "grading_mode": "binary"},
+    },
+    "NeMo Gym multichallenge": {
+        "context": "[system]: x",
+        "responses_create_params": {"input": TURNS},
+        "rubric": [{"question": q, "pass_criteria": yes} for q, yes in zip(QUESTIONS, ("YES", "NO"), strict=True)],
+    },
+    "MultiChallenge": {
+        "AXIS": "MEMORY",
+        "CONVERSATION": TURNS,
+        "TARGET_QUESTION": QUESTIONS[0],
+        "PASS_CRITERIA": "YES",
+    },
+    "AdvancedIF": [
+        {
+            "conversation_history": json.dumps(TURNS),
+            "benchmark_name": "ours",
+            "prompt_metadata": json.dumps({"rubrics": json.dumps(QUESTIONS)}),
+        }
+    ],
+    "ResearchRubrics": {"prompt": ASK, "domain": "geo", "rubrics": both("criterion", "weight", axis="facts")},
+    "PRBench": {
+        **{"prompt_0": "Hello.", "response_0": "Hello!", "prompt_1": ASK, "response_1": None},
+        "rubric": both(
+            "title",
+            "annotations",
+            numbers=[
+                {"weight_class": "critically important", "critically_important_weight": 10},
+                {"weight_class": "detrimental", "detrimental_weight": -4},
+            ],
+        ),
+    },
+    "ProfBench": {
+        "task_id": "1",
+        "prompt": ASK,
+        "rubrics": [
+            {
+                "criterion_description": text,
+                "criterion_type": [kind],
+                "criterion_weight": weight,
+                "o3_fulfilment": True,
+            }
+            for text, kind, weight in [("Names Bamako.", "Facts", "Critical"), ("Is short.", "Form", "Additional")]
+        ],
+    },
+    "GDPval": {"task_id": "1", "prompt": ASK, "rubric_json": json.dumps([{"criterion": "Names Bamako.", "score": 5}])},
+    "DRACO": {
+        "domain": "geo",
+        "problem": ASK,
+        "answer": json.dumps({"sections": [{"title": "Facts", "criteria": both("requirement", "weight")}]}),
+    },
+    "PaperBench": {"id": "r", "requirements": "The paper is reproduced.", "weight": 1, "sub_tasks": PAPER},
+    "ResearcherBench": [{"question": ASK, "category": "c", "rubric": both("point", "weight", numbers=(3, 1))}],
+    "CHARM-100, RiceChem (Autorubric)": {
+        "prompt": "Evaluate the responses of a chatbot.",
+        "rubric": [SCALED, {"name": "facts", "weight": 10.0, "requirement": "Names Bamako."}],
+        "items": [{"submission": CHARM, "description": "Right.", "ground_truth": ["Just right", "MET"]}],
+    },
+    "DeepResearch Bench": {
+        "prompt": ASK,
+        "dimension_weight": {"insight": 0.75, "readability": 0.25},
+        "criterions": DIMENSIONS,
+    },
+    "DR Tulu, open-instruct rubrics": {
+        "messages": CHAT,
+        "ground_truth": json.dumps(
+            {"query": ASK, "rubrics": both("description", "weight", {"title": "Capital"}, {"title": "Wrong"})}
+        ),
+    },
+    "ResearchPlanGen": {"Goal": ASK, "Rubric": ["Names Bamako.", "Is short."], "Reference solution": "Bamako."},
+    "BiGGen-Bench": {
+        **{"capability": "c", "system_prompt": "Be brief.", "input": ASK, "reference_answer": "Bamako."},
+        **{"score_rubric": {"criteria": POLITE} | LEVELS, "response": "Bamako!", "human_score": 4},
+    },
+    "Prometheus Feedback Collection": {
+        **{"orig_instruction": ASK, "orig_response": "Bamako!", "orig_reference_answer": "Bamako."},
+        **{"orig_criteria": POLITE, "orig_score": "4", "output": "Feedback."},
+        **{f"orig_{name}": text for name, text in LEVELS.items()},
+    },
+    "WildBench": {"conversation_input": SAID, "checklist": QUESTIONS, "references": {"gpt-4": "Bamako."}},
+    "Ragas": {"user_input": ASK, "response": "Bamako!", "rubrics": LEVELS},
+    "G-Eval (DeepEval)": {
+        "name": "Correctness",
+        "criteria": "Is the capital right?",
+        "evaluation_steps": ["Find the capital.", "Compare it."],
+        "rubric": GEVAL,
+    },
+    "promptfoo": {
+        "prompts": ["Name the capital of {{country}}."],
+        "tests": [{"vars": {"country": "Mali"}, "assert": ASSERTED}],
+    },
+    "verl": {
+        **{"data_source": "ours", "prompt": CHAT, "ability": "geo", "extra_info": {"index": 0}},
+        "reward_model": {"style": "rubric", "ground_truth": "Bamako", "rubrics": both("criterion", "points")},
+    },
+    "OpenRLHF": {"input": ASK, "label": json.dumps(both("criterion", "weight"))},
+    "ms-swift": {"messages": CHAT, "rubrics": QUESTIONS},
+    "verifiers (prime-rl)": {
+        "prompt": CHAT,
+        "answer": "Bamako",
+        "info": json.dumps({"rubric": both("criterion", "weight")}),
+    },
+    "AutoChecklist": {
+        **{"index": 0, "input": ASK, "target": "Bamako!"},
+        "checklist": {"source_method": "tick", "items": [{"id": "a", "question": QUESTIONS[0], "weight": 100}]},
+    },
+    "this package": {"prompt": ASK, "checklist": [OWN]},
+}
+"""The only row of a file, or its rows, or the document of a .json or .yaml file."""
+SAMPLES = {
+    "HealthBench": Sample(two("accuracy", "context_hedging"), "prompt_id", prompt=TURNS, format="healthbench"),
+    "HealthBench Professional": Sample(two(), "physician", prompt=CHAT, format="healthbench_professional"),
     "RaR-Medicine, RaR-Science": Sample(
-        {"question": ASK, "reference_answer": "Bamako.", "rubric_count": 4, "rubric_list": ["a"], "rubric": RAR},
         [*two("essential", "pitfall", bad=-1), ("should not omit the country.", 1, "pitfall")],
         "reference rubric_count rubric_list",
         format="rar",
     ),
     "RubricHub": Sample(
-        {"prompt": CHAT, "Rubrics": HUB, "reward_model": HUB_REWARD, "extra_info": {"reward_model": HUB_REWARD}},
         [("Names Bamako.", 5, None), ('contain "," exactly 0 times?', 2, None)],
         "extra_info reward_model",
         prompt=CHAT,
         format="rubrichub",
     ),
-    "OpenRubrics": Sample(
-        {
-            "instruction": ASK,
-            "response_a": "x",
-            "rubric": "1. Names Bamako. [Hard Rule]\n2. The response is written clearly. [Principle]",
-        },
-        [("Names Bamako.", 1, "Hard Rule"), ("written clearly.", 1, "Principle")],
-        "response_a",
-    ),
+    "OpenRubrics": Sample([("Names Bamako.", 1, "Hard Rule"), ("written clearly.", 1, "Principle")], "response_a"),
     "ComplexConstraints": Sample(
-        [
-            {"use_case": "Logistics", "instruction_type": "Negative", "prompt": prompt}
-            | {f"criterion_{n}": text for n, text in enumerate(criteria, start=1)}
-            for prompt, criteria in CONSTRAINTS.items()
-        ],
         [("Names Bamako.", 1, None), ("Does not name Timbuktu.", 1, None)],
         "instruction_type use_case",
         format="complexconstraints",
         name="ComplexConstraints_benchmark_set.csv",
     ),
-    "WildChecklists": Sample(
-        {
-            "prompt": ASK,
-            "requirements": "1) Is Bamako named? (importance: 100/100)\n2) Is it short? (importance: 40/100)",
-            "chosen": "x",
-        },
-        asked((100, 40)),
-        "chosen",
-    ),
+    "WildChecklists": Sample(asked((100, 40)), "chosen"),
     "InFoBench": Sample(
-        [
-            {
-                **{"instruction": "Name the capital.", "input": "Mali", "category": "geo"},
-                **{"decomposed_questions": QUESTIONS, "question_label": [["Content"], ["Format", "Style"]]},
-            }
-        ],
         asked(categories=("Content", "Format, Style")),
         "category question_label",
         prompt="Name the capital.\n\nMali",
         format="infobench",
         name="InfoBench.json",
     ),
-    "IFEval, IFBench": Sample({"key": 1, "prompt": ASK, **INSTRUCTIONS}, CHECKS, "key"),
-    "IF_multi_constraints (open-instruct)": Sample(
-        {"messages": CHAT, "ground_truth": repr(GROUND_TRUTH), "dataset": "ours"}, CHECKS, "dataset", prompt=CHAT
-    ),
-    "Nemotron instruction following (NeMo Gym)": Sample(
-        {"responses_create_params": {"input": CHAT}, "verifier_metadata": {**INSTRUCTIONS, "grading_mode": "binary"}},
-        CHECKS,
-        "verifier_metadata",
-        prompt=CHAT,
-    ),
-    "NeMo Gym multichallenge": Sample(
-        {
-            "context": "[system]: x",
-            "responses_create_params": {"input": TURNS},
-            "rubric": [{"question": q, "pass_criteria": yes} for q, yes in zip(QUESTIONS, ("YES", "NO"), strict=True)],
-        },
-        asked(),
-        "context",
-        prompt=TURNS,
-    ),
+    "IFEval, IFBench": Sample(CHECKS, "key"),
+    "IF_multi_constraints (open-instruct)": Sample(CHECKS, "dataset", prompt=CHAT),
+    "Nemotron instruction following (NeMo Gym)": Sample(CHECKS, "verifier_metadata", prompt=CHAT),
+    "NeMo Gym multichallenge": Sample(asked(), "context", prompt=TURNS),
     "MultiChallenge": Sample(
-        {"AXIS": "MEMORY", "CONVERSATION": TURNS, "TARGET_QUESTION": QUESTIONS[0], "PASS_CRITERIA": "YES"},
-        [(QUESTIONS[0], 1, "MEMORY")],
-        "AXIS PASS_CRITERIA",
-        prompt=TURNS,
-        format="multichallenge",
+        [(QUESTIONS[0], 1, "MEMORY")], "AXIS PASS_CRITERIA", prompt=TURNS, format="multichallenge"
     ),
-    "AdvancedIF": Sample(
-        [
-            {
-                "conversation_history": json.dumps(TURNS),
-                "benchmark_name": "ours",
-                "prompt_metadata": json.dumps({"rubrics": json.dumps(QUESTIONS)}),
-            }
-        ],
-        asked(),
-        "benchmark_name",
-        prompt=TURNS,
-        name="advancedif.csv",
-    ),
-    "ResearchRubrics": Sample(
-        {"prompt": ASK, "domain": "geo", "rubrics": both("criterion", "weight", axis="facts")}, two("facts"), "domain"
-    ),
-    "PRBench": Sample(
-        {
-            **{"prompt_0": "Hello.", "response_0": "Hello!", "prompt_1": ASK, "response_1": None},
-            "rubric": both(
-                "title",
-                "annotations",
-                numbers=[
-                    {"weight_class": "critically important", "critically_important_weight": 10},
-                    {"weight_class": "detrimental", "detrimental_weight": -4},
-                ],
-            ),
-        },
-        two(good=10, bad=-4),
-        prompt=TURNS[1:],
-        format="prbench",
-    ),
-    "ProfBench": Sample(
-        {
-            "task_id": "1",
-            "prompt": ASK,
-            "rubrics": [
-                {
-                    "criterion_description": text,
-                    "criterion_type": [kind],
-                    "criterion_weight": weight,
-                    "o3_fulfilment": True,
-                }
-                for text, kind, weight in [("Names Bamako.", "Facts", "Critical"), ("Is short.", "Form", "Additional")]
-            ],
-        },
-        [("Names Bamako.", 4, "Facts"), ("Is short.", 1, "Form")],
-        "task_id",
-        format="profbench",
-    ),
-    "GDPval": Sample(
-        {"task_id": "1", "prompt": ASK, "rubric_json": json.dumps([{"criterion": "Names Bamako.", "score": 5}])},
-        two()[:1],
-        "task_id",
-    ),
-    "DRACO": Sample(
-        {
-            "domain": "geo",
-            "problem": ASK,
-            "answer": json.dumps({"sections": [{"title": "Facts", "criteria": both("requirement", "weight")}]}),
-        },
-        two("Facts"),
-        "domain",
-        format="draco",
-    ),
+    "AdvancedIF": Sample(asked(), "benchmark_name", prompt=TURNS, name="advancedif.csv"),
+    "ResearchRubrics": Sample(two("facts"), "domain"),
+    "PRBench": Sample(two(good=10, bad=-4), prompt=TURNS[1:], format="prbench"),
+    "ProfBench": Sample([("Names Bamako.", 4, "Facts"), ("Is short.", 1, "Form")], "task_id", format="profbench"),
+    "GDPval": Sample(two()[:1], "task_id"),
+    "DRACO": Sample(two("Facts"), "domain", format="draco"),
     "PaperBench": Sample(
-        {"id": "r", "requirements": "The paper is reproduced.", "weight": 1, "sub_tasks": PAPER},
-        [
-            ("The code runs.", 0.75, "Code Execution"),
-            *((f"Table {n} agrees.", 0.125, "Result Match") for n in (1, 2)),
-        ],
+        [("The code runs.", 0.75, "Code Execution"), *((f"Table {n} agrees.", 0.125, "Result Match") for n in (1, 2))],
         prompt=None,
         name="paper.json",
         metric="weighted",
     ),
-    "ResearcherBench": Sample(
-        [{"question": ASK, "category": "c", "rubric": both("point", "weight", numbers=(3, 1))}],
-        two(good=3, bad=1),
-        "category",
-        name="questions.json",
-    ),
+    "ResearcherBench": Sample(two(good=3, bad=1), "category", name="questions.json"),
     "CHARM-100, RiceChem (Autorubric)": Sample(
-        {
-            "prompt": "Evaluate the responses of a chatbot.",
-            "rubric": [SCALED, {"name": "facts", "weight": 10.0, "requirement": "Names Bamako."}],
-            "items": [{"submission": CHARM, "description": "Right.", "ground_truth": ["Just right", "MET"]}],
-        },
         [("Is the length right?", 4, "length"), ("Names Bamako.", 10, "facts")],
         "description labels target",
         prompt=TURNS,
@@ -296,104 +312,34 @@ SAMPLES: dict[str, Sample] = {
         metric="weighted",
     ),
     "DeepResearch Bench": Sample(
-        {"prompt": ASK, "dimension_weight": {"insight": 0.75, "readability": 0.25}, "criterions": DIMENSIONS},
         [("Names Bamako.", 0.375, "insight"), ("Says why.", 0.375, "insight"), ("Is short.", 0.25, "readability")],
         "dimension_weight",
         format="deepresearch_bench",
     ),
-    "DR Tulu, open-instruct rubrics": Sample(
-        {
-            "messages": CHAT,
-            "ground_truth": json.dumps(
-                {"query": ASK, "rubrics": both("description", "weight", {"title": "Capital"}, {"title": "Wrong"})}
-            ),
-        },
-        two("Capital", "Wrong"),
-        "ground_truth",
-        prompt=CHAT,
-    ),
-    "ResearchPlanGen": Sample(
-        {"Goal": ASK, "Rubric": ["Names Bamako.", "Is short."], "Reference solution": "Bamako."},
-        [("Names Bamako.", 1, None), ("Is short.", 1, None)],
-        "reference",
-    ),
+    "DR Tulu, open-instruct rubrics": Sample(two("Capital", "Wrong"), "ground_truth", prompt=CHAT),
+    "ResearchPlanGen": Sample([("Names Bamako.", 1, None), ("Is short.", 1, None)], "reference"),
     "BiGGen-Bench": Sample(
-        {
-            **{"capability": "c", "system_prompt": "Be brief.", "input": ASK, "reference_answer": "Bamako."},
-            **{"score_rubric": {"criteria": POLITE} | LEVELS, "response": "Bamako!", "human_score": 4},
-        },
-        [(POLITE, 1, None)],
-        "capability labels reference target",
-        prompt=f"Be brief.\n\n{ASK}",
-        format="biggen_bench",
+        [(POLITE, 1, None)], "capability labels reference target", prompt=f"Be brief.\n\n{ASK}", format="biggen_bench"
     ),
     "Prometheus Feedback Collection": Sample(
-        {
-            **{"orig_instruction": ASK, "orig_response": "Bamako!", "orig_reference_answer": "Bamako."},
-            **{"orig_criteria": POLITE, "orig_score": "4", "output": "Feedback."},
-            **{f"orig_{name}": text for name, text in LEVELS.items()},
-        },
-        [(POLITE, 1, None)],
-        "labels output reference target",
-        format="prometheus",
+        [(POLITE, 1, None)], "labels output reference target", format="prometheus"
     ),
-    "WildBench": Sample(
-        {"conversation_input": SAID, "checklist": QUESTIONS, "references": {"gpt-4": "Bamako."}},
-        asked(),
-        "references",
-        prompt=SAID,
-    ),
-    "Ragas": Sample(
-        {"user_input": ASK, "response": "Bamako!", "rubrics": LEVELS},
-        [("Which description fits the response best?", 1, None)],
-        "response",
-    ),
+    "WildBench": Sample(asked(), "references", prompt=SAID),
+    "Ragas": Sample([("Which description fits the response best?", 1, None)], "response"),
     "G-Eval (DeepEval)": Sample(
-        {
-            "name": "Correctness",
-            "criteria": "Is the capital right?",
-            "evaluation_steps": ["Find the capital.", "Compare it."],
-            "rubric": GEVAL,
-        },
         [("Is the capital right?\n- Find the capital.\n- Compare it.", 1, "Correctness")],
         prompt=None,
         name="geval.json",
     ),
     "promptfoo": Sample(
-        {
-            "prompts": ["Name the capital of {{country}}."],
-            "tests": [{"vars": {"country": "Mali"}, "assert": ASSERTED}],
-        },
         [("Names Bamako.", 5, None), ("icontains 'bamako'?", 1, None), ("not-icontains 'timbuktu'?", 1, None)],
         "country",
         name="promptfooconfig.yaml",
     ),
-    "verl": Sample(
-        {
-            **{"data_source": "ours", "prompt": CHAT, "ability": "geo", "extra_info": {"index": 0}},
-            "reward_model": {"style": "rubric", "ground_truth": "Bamako", "rubrics": both("criterion", "points")},
-        },
-        two(),
-        "ability data_source extra_info reward_model",
-        prompt=CHAT,
-        format="verl",
-    ),
-    "OpenRLHF": Sample({"input": ASK, "label": json.dumps(both("criterion", "weight"))}, two()),
-    "ms-swift": Sample({"messages": CHAT, "rubrics": QUESTIONS}, asked(), prompt=CHAT),
-    "verifiers (prime-rl)": Sample(
-        {"prompt": CHAT, "answer": "Bamako", "info": json.dumps({"rubric": both("criterion", "weight")})},
-        two(),
-        "answer",
-        prompt=CHAT,
-    ),
-    "AutoChecklist": Sample(
-        {
-            **{"index": 0, "input": ASK, "target": "Bamako!"},
-            "checklist": {"source_method": "tick", "items": [{"id": "a", "question": QUESTIONS[0], "weight": 100}]},
-        },
-        [(QUESTIONS[0], 100, None)],
-        "index target",
-        format="autochecklist",
-    ),
-    "this package": Sample({"prompt": ASK, "checklist": [OWN]}, [(QUESTIONS[0], 2, "c")]),
+    "verl": Sample(two(), "ability data_source extra_info reward_model", prompt=CHAT, format="verl"),
+    "OpenRLHF": Sample(two()),
+    "ms-swift": Sample(asked(), prompt=CHAT),
+    "verifiers (prime-rl)": Sample(two(), "answer", prompt=CHAT),
+    "AutoChecklist": Sample([(QUESTIONS[0], 100, None)], "index target", format="autochecklist"),
+    "this package": Sample([(QUESTIONS[0], 2, "c")]),
 }

@@ -145,7 +145,7 @@ def test_every_format_survives_an_export(to, tmp_path):
     for name in (name for name, sample in SAMPLES.items() if sample.prompt is not None):
         folder = tmp_path / "".join(filter(str.isalnum, name))
         folder.mkdir()
-        _, [(row, checklist), *_] = read(folder, SAMPLES[name])
+        _, [(row, checklist), *_] = read(folder, name)
         made = exported({"prompt": row["prompt"], **checklist_columns(checklist)}, to)
         [(columns, back)] = imported_rows(write_jsonl(folder / "out.jsonl", made)).rows
         assert (back.items, back.source) == (checklist.items, checklist.source), name

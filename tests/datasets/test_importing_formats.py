@@ -24,28 +24,28 @@ from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, Samp
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from checklist_rewards.scores.tally import tally
 from tests.conftest import REPO
-from tests.datasets.samples import ASK, INSTRUCTIONS, SAMPLES, Sample
+from tests.datasets.samples import ASK, FILES, INSTRUCTIONS, SAMPLES
 from tests.jsonl import read_jsonl, write_jsonl
 
 PAGE = REPO / "docs" / "importing.md"
 
 
-def write(folder: Path, sample: Sample) -> Path:
-    path = folder / sample.name
+def write(folder: Path, name: str) -> Path:
+    path, rows = folder / SAMPLES[name].name, FILES[name]
     if path.suffix == ".csv":
         with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, sample.rows[0])
+            writer = csv.DictWriter(file, rows[0])
             writer.writeheader()
-            writer.writerows(sample.rows)
+            writer.writerows(rows)
     elif path.suffix == ".jsonl":
-        write_jsonl(path, sample.rows)
+        write_jsonl(path, rows)
     else:
-        path.write_text(yaml.safe_dump(sample.rows) if path.suffix == ".yaml" else json.dumps(sample.rows))
+        path.write_text(yaml.safe_dump(rows) if path.suffix == ".yaml" else json.dumps(rows))
     return path
 
 
-def read(folder: Path, sample: Sample):
-    imported = imported_rows(write(folder, sample), **sample.options)
+def read(folder: Path, name: str):
+    imported = imported_rows(write(folder, name))
     return imported, list(imported.rows)
 
 
@@ -64,7 +64,7 @@ def scored(checklist: Checklist, met: list[bool], metric: str = "weighted"):
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_format_is_read_by_one_command(tmp_path, name):
     sample = SAMPLES[name]
-    found, [(row, checklist), *_] = read(tmp_path, sample)
+    found, [(row, checklist), *_] = read(tmp_path, name)
     assert found.format.name == sample.format
     for item, (ending, weight, category) in zip(checklist.items, sample.items, strict=True):
         assert item.question.endswith(ending) and item.category == category and item.weight == pytest.approx(weight)
@@ -161,7 +161,7 @@ def test_other_words_are_refused_until_they_have_numbers(tmp_path):
 
 
 def test_an_expected_no_earns_the_point(tmp_path):
-    _, [(_, checklist)] = read(tmp_path, SAMPLES["NeMo Gym multichallenge"])
+    _, [(_, checklist)] = read(tmp_path, "NeMo Gym multichallenge")
     assert scored(checklist, [True, False]).primary_score == 1
 
 
@@ -187,7 +187,7 @@ def test_a_question_is_kept_even_without_its_mark():
 
 
 def test_names_of_machines_are_checks_or_refused(tmp_path):
-    _, [(_, checklist)] = read(tmp_path, SAMPLES["IFEval, IFBench"])
+    _, [(_, checklist)] = read(tmp_path, "IFEval, IFBench")
     comma, words = (parse_check(item.check, "item") for item in checklist.items)
     assert [comma.holds(text) for text in ("No comma", "A, b")] == [True, False]
     assert [words.holds("word " * count) for count in (30, 1)] == [True, False]
@@ -255,7 +255,7 @@ def test_a_source_that_is_not_there_is_one_sentence(tmp_path, monkeypatch, sourc
 
 
 def test_a_grade_becomes_the_label_of_its_level(tmp_path):
-    _, [(row, checklist)] = read(tmp_path, SAMPLES["BiGGen-Bench"])
+    _, [(row, checklist)] = read(tmp_path, "BiGGen-Bench")
     assert row["labels"] == ["Politeness of level 4."]
     assert checklist.items[0].values == {f"Politeness of level {n}.": (n - 1) / 4 for n in range(1, 6)}
 
@@ -367,7 +367,7 @@ def table(folder: Path) -> str:
     for name, sample in SAMPLES.items():
         where = folder / re.sub(r"\W", "_", name)
         where.mkdir()
-        found, [(row, checklist), *_] = read(where, sample)
+        found, [(row, checklist), *_] = read(where, name)
         kinds = {
             "code checks": sum(bool(i.check) for i in checklist.items),
             "options": sum(i.options is not None and not i.yes_no for i in checklist.items),

@@ -85,10 +85,10 @@ def both(inline, run, tmp_path):
     return compare
 
 
-def test_generate_on_shards_is_generate_and_is_not_repeated(both, run, fault_server):
+def test_generate_on_shards_is_generate_and_is_not_repeated(both, inline, run, fault_server):
     served = ["--model", "valid", "--base-url", fault_server, *PRICE]
     rows, code = both("generate", [ROWS[:2], ROWS[2:]], *served, ray=["--actors", 2])
-    assert code == 0 and all(row["checklist"] for row in rows)
+    assert code == 0 and all(row["checklist"] for row in rows) and inline.started == 2
     columns = ["prompt", "target", "checklist", "checklist_id", "checklist_source", "checklist_model"]
     assert list(rows[0]) == columns and [row["prompt"] for row in rows] == [row["prompt"] for row in ROWS]
     before, first = times("out"), summary("ray.json")
@@ -138,7 +138,7 @@ def test_a_row_with_a_bad_image_is_named_before_the_cluster_starts(inline, run, 
     parts = [[row("Write.", checklist=["Is it red?"])], [row("Write.", checklist=["Is it red?"]), bad]]
     source = shards(tmp_path / "in", *parts)
     source = source / "part-1.jsonl" if cut else source
-    done = run("score", source, "-o", "out", "--ray", "--model", "pocket", "--no-store", code=2)
+    done = run(f"score {source} -o out --ray --model pocket --no-store", code=2)
     assert "part-1.jsonl, line 2, 'image'" in done.stderr, done.output
     assert message in done.stderr and not inline.started and not Path("out").exists()
 
@@ -158,7 +158,7 @@ def test_images_of_shards_begin_in_their_folders_and_open_beside_the_results(inl
         PILLOWS[colour].save(folder / "it.png")
         write_jsonl(folder / f"{colour}.jsonl", row("What is this?", checklist=["Is it red?"], image="it.png"))
     source = "data/red/red.jsonl" if cut else "data/*/*.jsonl"
-    run("score", source, "-o", "out", "--ray", "--model", "vlm", "--no-store")
+    run(f"score {source} -o out --ray --model vlm --no-store")
     assert sorted(backend.shown) == sorted([IMAGES[colour].key] for colour in colours)
     found = [image_of(one["image"], folder="out") for one in output("out")]
     assert {image.key for image in found} == {IMAGES[colour].key for colour in colours}
