@@ -44,17 +44,6 @@ def test_pairs_of_the_best_and_the_worst_and_a_card(run, engine):
     assert "2 pairs from 4 prompts" in card and "| tie | 1 |" in card and "the best against the worst" in card
 
 
-def test_the_answers_are_judged_and_the_full_texts_are_written(run, engine):
-    """Judged with its thought, the first candidate would be the chosen one."""
-    fake = engine(likes)
-    candidates = ["<think>red red red</think>plain", "<think>plain</think>red"]
-    write_jsonl("rows.jsonl", {**ROWS[0], "candidates": candidates})
-    run("pairs rows.jsonl -o out.parquet --no-store")
-    [row] = [found.data for found in read_rows("out.parquet")]
-    assert (row["chosen"], row["rejected"]) == (candidates[1], candidates[0])
-    assert not any("red red red" in prefix for prefix, _ in fake.asked)
-
-
 def test_a_candidate_without_an_answer_is_rejected_or_left_out(run, engine):
     fake = engine(likes)
     write_jsonl("rows.jsonl", {**ROWS[0], "candidates": ["<think>red red", "plain"]})
@@ -70,8 +59,7 @@ def test_a_candidate_without_an_answer_is_rejected_or_left_out(run, engine):
 def test_rlcf_keeps_the_clearest_pair_of_the_whole_file(run, engine):
     engine(likes)
     write_jsonl("rows.jsonl", *ROWS)
-    arguments = ("--select", "rlcf", "--top-fraction", "0.5", "--card", "card.md")
-    run("pairs rows.jsonl -o out.jsonl --no-store", *arguments)
+    run("pairs rows.jsonl -o out.jsonl --no-store --select rlcf --top-fraction 0.5 --card card.md")
     assert [row["prompt"] for row in read_jsonl("out.jsonl")] == ["Paint."]
     assert "| not_top | 1 |" in Path("card.md").read_text() and not Path("out.md").exists()
 
@@ -104,59 +92,60 @@ def test_what_decides_no_pair_is_told_and_the_exit_code_is_1(run, engine):
 # --- the scores that `rerank` wrote
 
 
+TEXTS = ["plain", "red", "red red big"], ["big", "red big", "plain"], ["<think>red", "red", "big"]
 CANDIDATES = [
     {"prompt": f"Paint {n}.", "checklist": ["Is it red?", "Is it big?"], "candidates": texts}
-    for n, texts in enumerate(
-        (["plain", "red", "red red big"], ["big", "red big", "plain"], ["<think>red", "red", "big"])
-    )
+    for n, texts in enumerate(TEXTS)
 ]
+SERVER = "http://localhost:9/v1"
+LIKED = f"--no-store --model org/liked --base-url {SERVER}"
 
 
-def ranked(run, engine, *options, output="ranked.jsonl", rows=CANDIDATES):
+def ranked(run, engine, options="", output="ranked.jsonl"):
     """The output of `rerank` by a judge that likes red and big; afterwards any engine is one that dislikes them."""
     engine(likes)
-    write_jsonl("rows.jsonl", *rows)
-    run(f"rerank rows.jsonl -o {output} --no-store --model org/liked --base-url {SERVER}", *options)
+    write_jsonl("rows.jsonl", *CANDIDATES)
+    run(f"rerank rows.jsonl -o {output} {LIKED} {options}")
     return engine(lambda prefix, tail: 0.9 if "plain" in prefix else 0.1)
 
 
-SERVER = "http://localhost:9/v1"
-SELECT = [[], ["--select", "random"], ["--select", "rlcf", "--top-fraction", "1"], ["--unanswered", "bounds"]]
-
-
-@pytest.mark.parametrize("options", SELECT, ids=str)
-@pytest.mark.parametrize("output", ["ranked.jsonl", "ranked.parquet", "ranked.csv"])
+@pytest.mark.parametrize(
+    ("output", "options"),
+    [
+        *(("ranked.jsonl", f"--select {select}") for select in ("best_vs_worst", "random", "rlcf --top-fraction 1")),
+        ("ranked.parquet", "--unanswered bounds"),
+        ("ranked.csv", ""),
+    ],
+)
 def test_the_scores_of_rerank_are_used_and_no_judge_is_asked(run, engine, output, options):
     write_jsonl("rows.jsonl", *CANDIDATES)
     engine(likes)
-    judge = ("--model", "org/liked", "--base-url", SERVER)
-    run("pairs rows.jsonl -o direct.jsonl --no-store", *judge, *options)
+    run(f"pairs rows.jsonl -o direct.jsonl {LIKED} {options}")
     other = ranked(run, engine, output=output)
-    done = run(f"pairs {output} -o out.jsonl --no-store", *options)
+    done = run(f"pairs {output} -o out.jsonl --no-store {options}")
     assert other.asked == [] and "--model" not in done.output, done.output
     assert len(read_jsonl("out.jsonl")) == 3 and read_jsonl("out.jsonl") == read_jsonl("direct.jsonl")
     assert "answered by `org/liked`" in Path("out.md").read_text()
-    run(f"pairs {output} -o again.jsonl --no-store --model org/other --base-url {SERVER}", *options)
+    run(f"pairs {output} -o again.jsonl --no-store --model org/other --base-url {SERVER} {options}")
     assert other.asked, "a judge that is named scores again"
     assert read_jsonl("again.jsonl") != read_jsonl("out.jsonl") and "`org/other`" in Path("again.md").read_text()
 
 
-@pytest.mark.parametrize("settings", [["--metric", "normalized"], ["--threshold", "0.1"], ["--no-answer", "unscored"]])
+@pytest.mark.parametrize("settings", ["--metric normalized", "--threshold 0.1", "--no-answer unscored"])
 def test_settings_of_rerank_are_those_of_the_pairs(run, engine, settings):
     write_jsonl("rows.jsonl", *CANDIDATES)
     engine(likes)
-    judge = ("--model", "org/liked", "--base-url", SERVER)
-    code = int("unscored" in settings)  # one candidate has no answer
-    run("pairs rows.jsonl -o direct.jsonl --no-store", *judge, *settings, code=code)
-    ranked(run, engine, *([] if settings[0] == "--no-answer" else settings))
-    applied = settings if settings[0] == "--no-answer" else []  # an option of the aggregation applies here too
-    run("pairs ranked.jsonl -o out.jsonl --no-store", *applied, code=code)
+    here = settings.startswith("--no-answer")  # an option of the aggregation applies here too
+    code = int(here)  # one candidate has no answer
+    run(f"pairs rows.jsonl -o direct.jsonl {LIKED} {settings}", code=code)
+    ranked(run, engine, "" if here else settings)
+    run(f"pairs ranked.jsonl -o out.jsonl --no-store {settings if here else ''}", code=code)
     assert read_jsonl("out.jsonl") == read_jsonl("direct.jsonl") != []
 
 
 def test_weights_of_rerank_stay(run, engine):
     Path("weights.json").write_text(json.dumps({"Is it big?": 100}))
-    ranked(run, engine, "--weights", "weights.json")
+    ranked(run, engine, "--weights weights.json")
     run("pairs ranked.jsonl -o out.jsonl --no-store")
     assert [item["weight"] for item in read_jsonl("out.jsonl")[0]["checklist"]] == [1.0, 100.0]
 
@@ -169,20 +158,20 @@ def asks_otherwise(row):
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [
-        (lambda row: row["candidates"].reverse(), [], "has the scores of other candidates than the row"),
-        (lambda row: row["candidates"].append("new"), [], "has the scores of other candidates than the row"),
-        (lambda row: row["checklist_scores"].pop(), [], "has the scores of other candidates than the row"),
-        (lambda row: row["candidates"].__setitem__(0, "another"), [], "a candidate, the prompt or the reference has"),
-        (lambda row: row["candidates"].__setitem__(slice(2), ["red", "plain"]), [], "a candidate, the prompt or the"),
-        (lambda row: row.update(prompt="Sing."), [], "a candidate, the prompt or the reference has changed since"),
-        (asks_otherwise, [], "answers 'Is it big?', but the checklist asks 'Is it small?' under the same id"),
+        (lambda row: row["candidates"].reverse(), "", "has the scores of other candidates than the row"),
+        (lambda row: row["candidates"].append("new"), "", "has the scores of other candidates than the row"),
+        (lambda row: row["checklist_scores"].pop(), "", "has the scores of other candidates than the row"),
+        (lambda row: row["candidates"].__setitem__(0, "another"), "", "a candidate, the prompt or the reference has"),
+        (lambda row: row["candidates"].__setitem__(slice(2), ["red", "plain"]), "", "a candidate, the prompt or the"),
+        (lambda row: row.update(prompt="Sing."), "", "a candidate, the prompt or the reference has changed since"),
+        (asks_otherwise, "", "answers 'Is it big?', but the checklist asks 'Is it small?' under the same id"),
         (lambda row: row["checklist"].append("Is it new?"), [], "has no answer to some items of the checklist"),
-        (lambda row: row.update(checklist_scores="red"), [], "'checklist_scores' must be a list"),
-        (lambda row: row.update(checklist_scores={"a": 1}), [], "checklist_scores must be a list, got dict"),
-        (lambda row: row.update(checklist_scores=[{"a": 1}] * 3), [], "is not a score"),
-        (lambda row: None, ["--judge.prompt", "judges/item"], "--judge.prompt has no effect on the stored"),
-        (lambda row: None, ["--mode", "batch"], "--mode has no effect on the stored checklist_scores"),
-        (lambda row: row.pop("checklist_scores"), [], "no model is named"),
+        (lambda row: row.update(checklist_scores="red"), "", "'checklist_scores' must be a list"),
+        (lambda row: row.update(checklist_scores={"a": 1}), "", "checklist_scores must be a list, got dict"),
+        (lambda row: row.update(checklist_scores=[{"a": 1}] * 3), "", "is not a score"),
+        (lambda row: None, "--judge.prompt judges/item", "--judge.prompt has no effect on the stored"),
+        (lambda row: None, "--mode batch", "--mode has no effect on the stored checklist_scores"),
+        (lambda row: row.pop("checklist_scores"), "", "no model is named"),
     ],
 )
 def test_scores_that_are_not_of_these_candidates_are_refused(run, engine, no_engine, change, options, words):
@@ -190,7 +179,7 @@ def test_scores_that_are_not_of_these_candidates_are_refused(run, engine, no_eng
     rows = read_jsonl("ranked.jsonl")
     change(rows[0])
     write_jsonl("changed.jsonl", *rows)
-    run("pairs changed.jsonl -o out.jsonl --no-store", *options, refused=words, with_model=False)
+    run(f"pairs changed.jsonl -o out.jsonl --no-store {options}", refused=words, with_model=False)
 
 
 def test_ranked_files_of_earlier_versions_have_no_hashes(run, engine):
@@ -222,15 +211,14 @@ def truth(prefix: str, tail: str) -> float:
     return 0.9 if any(i.holds and i.question in tail and f"\n{i.target}\n" in prefix for i in PROBE_ITEMS) else 0.1
 
 
+TIED = ["red", "red", "plain"]
+
+
 def test_rerank_ranks_given_candidates_and_measures_against_gold(run, engine):
     engine(likes_red)
-    row = {
-        "input": "Paint.",
-        "checklist": ["Is it red?"],
-        "candidates": ["plain", "red", "redred"],
-        "human": [1, 2, 3],
-    }
-    write_jsonl("rows.jsonl", row, row | {"candidates": ["red", "red", "plain"], "human": [5, 4, 1]})
+    row = {"input": "Paint.", "checklist": ["Is it red?"]}
+    groups = {"candidates": ["plain", "red", "redred"], "human": [1, 2, 3]}, {"candidates": TIED, "human": [5, 4, 1]}
+    write_jsonl("rows.jsonl", *(row | group for group in groups))
     run("rerank rows.jsonl -o out.jsonl --gold-key human --summary sum.json --no-store")
     first, second = read_jsonl("out.jsonl")
     assert first["checklist_ranks"] == [3, 2, 1] and first["checklist_best"] == ["redred"]

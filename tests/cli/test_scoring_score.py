@@ -78,14 +78,7 @@ def test_a_target_without_an_answer_gets_the_lowest_score_and_is_no_error(run, e
     assert (summary["unanswered"], summary["reads"]) == ({}, 0)
 
 
-MIXED = {
-    "red": 0.9,
-    "": 0.1,
-    "<think>red, I": 0.1,
-    "<think>red</think>": 0.1,
-    "<think>blue</think>red": 0.9,
-    "blue": 0.1,
-}
+MIXED = ["red", "", "<think>red, I", "<think>red</think>", "<think>blue</think>red", "blue"]
 
 
 @pytest.mark.parametrize(
@@ -104,9 +97,8 @@ def test_what_a_target_without_an_answer_is_worth_is_an_option(run, engine, rule
     found = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
     states = ["answered", "empty", "cut_in_thought", "empty", "answered", "answered"]
     assert [score["state"] for score in found] == states and found[0]["aggregation"]["no_answer"] == rule
-    for score, state, judged in zip(found, states, MIXED.values(), strict=True):
-        expected = judged if state == "answered" else worth
-        assert score["primary_score"] == (expected and pytest.approx(expected))
+    expected = [0.9, worth, worth, worth, 0.9, 0.1]
+    assert [score["primary_score"] for score in found] == [one and pytest.approx(one) for one in expected]
     summary = json.loads(Path("sum.json").read_text())
     assert summary["no_answer"] == {"cut_in_thought": 1, "empty": 2}
     assert summary["unanswered"] == ({"no_answer": 3} if rule == "unscored" else {})

@@ -35,7 +35,7 @@ def both(text: str, weight: str, *of_each: dict[str, Any], numbers: Any = (5, -3
     """A criterion that is met and a fault. `of_each` has what differs further."""
     texts = ("Names Bamako.", "Names Timbuktu instead.")
     own = of_each or ({}, {})
-    return [{text: t, weight: n, **more, **o} for t, n, o in zip(texts, numbers, own, strict=True)]
+    return [{**o, text: t, weight: n, **more} for t, n, o in zip(texts, numbers, own, strict=True)]
 
 
 def two(category: str | None = None, other: str | None = None, good: float = 5, bad: float = -3) -> list:
@@ -171,6 +171,7 @@ FILES: dict[str, Any] = {
         "rubric": both(
             "title",
             "annotations",
+            *({"id": "a"}, {"id": "b"}),
             numbers=[
                 {"weight_class": "critically important", "critically_important_weight": 10},
                 {"weight_class": "detrimental", "detrimental_weight": -4},
