@@ -165,7 +165,7 @@ def asks_otherwise(row):
         (lambda row: row["candidates"].__setitem__(slice(2), ["red", "plain"]), "", "a candidate, the prompt or the"),
         (lambda row: row.update(prompt="Sing."), "", "a candidate, the prompt or the reference has changed since"),
         (asks_otherwise, "", "answers 'Is it big?', but the checklist asks 'Is it small?' under the same id"),
-        (lambda row: row["checklist"].append("Is it new?"), [], "has no answer to some items of the checklist"),
+        (lambda row: row["checklist"].append("Is it new?"), "", "has no answer to some items of the checklist"),
         (lambda row: row.update(checklist_scores="red"), "", "'checklist_scores' must be a list"),
         (lambda row: row.update(checklist_scores={"a": 1}), "", "checklist_scores must be a list, got dict"),
         (lambda row: row.update(checklist_scores=[{"a": 1}] * 3), "", "is not a score"),

@@ -292,8 +292,9 @@ def test_rows_without_a_prompt_are_groups_of_their_own(run):
 @pytest.mark.parametrize("extension", ["jsonl", "csv", "parquet"])
 def test_the_output_has_a_row_per_text(run, extension):
     difference(run, ONE, OTHER, "-o", f"rows.{extension}")
-    first, *others = (row.data for row in read_rows(f"rows.{extension}"))
-    assert len(others) == 4 and (first["prompt"], first["completion"], int(first["flips"])) == ("A", "a", 2)
+    rows = {(row.data["prompt"], row.data["completion"]): row.data for row in read_rows(f"rows.{extension}")}
+    first = rows["A", "a"]
+    assert len(rows) == 5 and int(first["flips"]) == 2
     found = [float(first[name]) for name in ("score_one", "change", "advantage_one")]
     assert found == pytest.approx([0.9, -0.75, 0.4])
     items = json.loads(first["items"]) if extension == "csv" else first["items"]
