@@ -20,32 +20,32 @@ WRITER = (
     "--writer.candidate-models --writer.num-candidates"
 )
 CASES = [
-    ("rerank in -o out.jsonl", SAMPLING, "--policy.model org/policy"),
-    ("rerank in -o out.jsonl --policy.model org/policy", "--candidates-key", None),
-    ("inspect in", f"{SAMPLING} --prompts", "--policy.model org/policy"),
-    ("inspect in", f"{JUDGE} --judge --scale {STORE}", "--meta"),
-    ("inspect in", f"{JUDGE} {STORE}", "--paraphrases 2"),
-    ("inspect in --meta", "--paraphrase-rows", "--paraphrases 2"),
-    ("attack in -o out.json", "--target-key", "--responses other.jsonl"),
+    ("rerank missing.jsonl -o out.jsonl", SAMPLING, "--policy.model org/policy"),
+    ("rerank missing.jsonl -o out.jsonl --policy.model org/policy", "--candidates-key", None),
+    ("inspect missing.jsonl", f"{SAMPLING} --prompts", "--policy.model org/policy"),
+    ("inspect missing.jsonl", f"{JUDGE} --judge --scale {STORE}", "--meta"),
+    ("inspect missing.jsonl", f"{JUDGE} {STORE}", "--paraphrases 2"),
+    ("inspect missing.jsonl --meta", "--paraphrase-rows", "--paraphrases 2"),
+    ("attack missing.jsonl -o out.json", "--target-key", "--responses other.jsonl"),
     ("attack -o out.json", f"--checklist-key {KEYS}", None),
     ("attack -o out.json --responses other.jsonl", "--checklist-key", None),
-    ("run in -o out.jsonl --checklist list.json", f"{WRITER} {OF_A_WRITER}", None),
-    ("run in -o out.jsonl --pipeline checkeval --source s.json", OF_A_WRITER, None),
-    ("run in -o out.jsonl", "--writer.base-url", "--writer.model org/writer"),
+    ("run missing.jsonl -o out.jsonl --checklist list.json", f"{WRITER} {OF_A_WRITER}", None),
+    ("run missing.jsonl -o out.jsonl --pipeline checkeval --source s.json", OF_A_WRITER, None),
+    ("run missing.jsonl -o out.jsonl", "--writer.base-url", "--writer.model org/writer"),
     ("generate source.json -o out.json --pipeline checkeval", f"{KEYS} {OF_A_WRITER}", None),
-    ("calibrate in -o out.json", "--costs", "--fit-threshold cost"),
-    ("calibrate in -o out.json --fit-threshold f1", "--costs", None),
-    ("calibrate in -o out.json", f"{JUDGE} --judge --scale {STORE} {KEYS}", "--contextual"),
-    ("agree in other.jsonl", "--label-range", "--label-key human"),
-    ("agree in", "--target-key", "--labels other.jsonl"),
-    ("calibrate in -o out.json", "--target-key", "--labels other.jsonl"),
-    ("fit in -o out.json", "--target-key", "--pairs other.jsonl"),
-    ("report in", "--group-key --checklist --checklist-key", "--label-key human"),
-    ("replay in -o out.jsonl", f"--engine-args --concurrency --budget --price {STORE}", "--model pocket"),
-    ("replay in -o out.jsonl --model pocket", "--precision --bootstrap --seed", "--repeat 2"),
-    ("pairs in -o out.jsonl", "--engine-args", "--model pocket"),
-    ("improve list.json --data in -o out.json", f"--threshold {STORE} --max-reads", "--model pocket"),
-    ("improve list.json --data in -o out.json --pairs other.jsonl", "--label-key", None),
+    ("calibrate missing.jsonl -o out.json", "--costs", "--fit-threshold cost"),
+    ("calibrate missing.jsonl -o out.json --fit-threshold f1", "--costs", None),
+    ("calibrate missing.jsonl -o out.json", f"{JUDGE} --judge --scale {STORE} {KEYS}", "--contextual"),
+    ("agree missing.jsonl other.jsonl", "--label-range", "--label-key human"),
+    ("agree missing.jsonl", "--target-key", "--labels other.jsonl"),
+    ("calibrate missing.jsonl -o out.json", "--target-key", "--labels other.jsonl"),
+    ("fit missing.jsonl -o out.json", "--target-key", "--pairs other.jsonl"),
+    ("report missing.jsonl", "--group-key --checklist --checklist-key", "--label-key human"),
+    ("replay missing.jsonl -o out.jsonl", f"--engine-args --concurrency --budget --price {STORE}", "--model pocket"),
+    ("replay missing.jsonl -o out.jsonl --model pocket", "--precision --bootstrap --seed", "--repeat 2"),
+    ("pairs missing.jsonl -o out.jsonl", "--engine-args", "--model pocket"),
+    ("improve list.json --data missing.jsonl -o out.json", f"--threshold {STORE} --max-reads", "--model pocket"),
+    ("improve list.json --data missing.jsonl -o out.json --pairs other.jsonl", "--label-key", None),
 ]
 """A command, options that have no effect in it, and what must be added for them to have one, if anything."""
 URL, LOADING = "http://127.0.0.1:9/v1", "dtype=float32"
@@ -68,7 +68,7 @@ def written(option: str) -> str:
 
 @pytest.mark.parametrize(("command", "options", "more"), CASES)
 def test_an_option_without_effect_is_refused_by_its_name(run, command, options, more):
-    command, options = command.replace(" in", " missing.jsonl"), options.split()
+    options = options.split()
     if not command.startswith("attack -o"):  # which would attack the pocket judge
         assert "has no effect" not in run(command, code=None).stderr, "only what the user wrote is refused"
     for option in options:
@@ -78,7 +78,8 @@ def test_an_option_without_effect_is_refused_by_its_name(run, command, options, 
         assert f"{options[0]} has no effect" not in done.stderr
 
 
-NEEDED = dict.fromkeys("score rerank pairs refine replay calibrate fit attack".split(), "-o out")
+NEEDED = dict.fromkeys(("score", "rerank", "pairs", "refine", "replay"), "-o out.jsonl")
+NEEDED |= dict.fromkeys(("calibrate", "fit", "attack"), "-o out.json")
 NEEDED |= {"agree": "other.jsonl", "cascade": "other.jsonl", "report": "--label-key human"}
 
 
@@ -88,9 +89,8 @@ def test_a_column_of_checklists_beside_a_checklist_is_refused_in_every_command(r
     both = {name for name, known in options.items() if {"--checklist", "--checklist-key"} <= known}
     assert both == set(NEEDED)
     for name, arguments in NEEDED.items():
-        output = ".json" if name in ("calibrate", "fit", "attack") else ".jsonl"
-        both = f"{arguments.replace('-o out', f'-o out{output}')} --checklist list.json --checklist-key criteria"
-        run(f"{name} missing.jsonl {both}", refused="--checklist-key has no effect with --checklist")
+        both = "--checklist list.json --checklist-key criteria"
+        run(f"{name} missing.jsonl {arguments} {both}", refused="--checklist-key has no effect with --checklist")
 
 
 KEEPS = "attack calibrate generate improve inspect pairs refine replay rerank run score serve ui".split()

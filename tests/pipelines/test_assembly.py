@@ -126,7 +126,6 @@ MISSPELT = r"source: unknown key .dimension. \(did you mean .dimensions.\?\); al
         ("checkeval", [ROW], {"source": {"dimension": []}}, MISSPELT),
         ("tick", [ROW], {"source": {}}, "requires a corpus-level pipeline"),
         ("checkeval", [ROW], {"source": {}, "checklist": ["a?"]}, "cannot be combined with checklist"),
-        ("tick", [ROW | {"refrence": "y"}], {}, "'refrence' is not a field of a row; allowed: reference, history"),
         ("tick", [ROW, {"target": "x"}], {}, "row 2: the input .input. is blank"),
         ("tick", [ROW, ROW | {"target": 3}], {}, "row 2: 'target' must be a string or chat messages, got int 3"),
         ("tick", [ROW, ROW | {"candidates": "b"}], {}, "row 2: 'candidates' must be a list or a JSON list"),
@@ -136,8 +135,13 @@ MISSPELT = r"source: unknown key .dimension. \(did you mean .dimensions.\?\); al
 def test_sources_and_rows_that_do_not_fit_are_refused_before_anything_is_asked(name, rows, arguments, words):
     pipe, fake = piped(name)
     with pytest.raises((ConfigError, SampleError), match=words):
-        pipe(**rows[0]) if "refrence" in rows[0] else pipe.run_batch(rows, **arguments)
+        pipe.run_batch(rows, **arguments)
     assert fake.prompts == []
+
+
+def test_a_misspelt_argument_is_refused():
+    with pytest.raises(SampleError, match="'refrence' is not a field of a row; allowed: reference, history"):
+        piped()[0]("Write.", target="x", refrence="y")
 
 
 def test_a_broken_stage_is_an_error_that_names_it():
