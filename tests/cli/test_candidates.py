@@ -231,8 +231,8 @@ def test_rerank_ranks_given_candidates_and_measures_against_gold(run, engine):
 
 def test_ties_are_broken_on_request_and_a_candidate_without_a_score_has_no_rank(run, engine):
     engine(likes_red)
-    write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": ["red", "red", "lost", "plain"]})
-    for options, ranks in (("", [1, 1, None, 3]), ("--ties first", [1, 2, None, 3])):
+    write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": ["lost", "red", "red", "plain"]})
+    for options, ranks in (("", [None, 1, 1, 3]), ("--ties first", [None, 1, 2, 3])):
         assert "too_long" in run(f"rerank rows.jsonl -o out.jsonl --no-store {options}", code=1).stderr
         assert read_jsonl("out.jsonl")[0]["checklist_ranks"] == ranks
 

@@ -251,7 +251,7 @@ WRONG = [
         "prompt.json:3: generator.prompt: prompt not found: 'generators/tikc'; give the path of a Markdown file",
     ),
     ("broken.yaml", "a: [\n", "broken.yaml:2: not valid YAML"),
-    ("deep.yaml", "[" * 400, "deep.yaml: nested more than 100 levels deep"),
+    ("deep.yaml", "[" * 600, "deep.yaml: nested more than 100 levels deep"),
     ("deep.json", "[" * 3000, "deep.json: nested more than 100 levels deep"),
     ("twice.yaml", "model: pocket\nmode: item\nmodel: x\n", "twice.yaml:3: not valid YAML (duplicate key 'model')"),
     (

@@ -289,6 +289,7 @@ REFUSED = [
     (f"{IMPROVE} --data rows.jsonl", "score the rows first, or name a judge with --model"),
     ("serve --model no/such/folder --backend transformers", "no/such/folder"),
     ("serve --threshold 2", "threshold"),
+    ("serve --pipeline rlcf_direct", "the server scores checklists as clients send them"),
     ("probe --model ./none", "'./none'"),
 ]
 

@@ -47,7 +47,7 @@ READERS = {
 ALIASES = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]" for n in range(1, 12))])
 
 HOSTILE = {
-    "deep lists": "[" * 400,  # YAML takes a second of a core for 1200
+    "deep lists": "[" * 1200,
     "deep mappings": '{"a":' * 1200,
     "deep and closed": "[" * 300 + "]" * 300,
     "a long number": '{"a": ' + "9" * 5000 + "}",
@@ -70,7 +70,8 @@ HOSTILE = {
 @pytest.mark.parametrize("extension", READERS)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_file_is_read_or_refused(tmp_path, text, extension):
-    read_or_refused(tmp_path, text, extension)
+    shorter = text.replace("[" * 1200, "[" * 600)  # of 1200, YAML takes a second of a core
+    read_or_refused(tmp_path, shorter if extension == ".yaml" else text, extension)
 
 
 MEMBERS = ["pocket", {"cascade": {}, "judges": ["pocket"] * 2}]

@@ -141,9 +141,12 @@ def test_beyond_loopback_a_token_is_required(run, served, host):
 
 
 def test_every_way_of_judging_can_be_served(run, served, monkeypatch):
+    loaded = []
+    monkeypatch.setattr("checklist_rewards.cli.serving.load", loaded.append)
     monkeypatch.setattr("checklist_rewards.server.build_app", lambda scorer, **settings: scorer)
     for options in ("--mode quality", "--judge.capture-reasoning", "--pipeline tick", "--threshold 0.9"):
         run(f"serve --port 0 --no-store {options}")
     quality, reasoned, batch, thresholded = served
     assert (quality.mode, batch.mode, thresholded.aggregation.threshold) == ("quality", "batch", 0.9)
     assert type(reasoned.judge) is ReasonedJudge
+    assert loaded == [scorer.judge for scorer in served]
