@@ -24,12 +24,12 @@ def files(run):
     write_jsonl("answers.jsonl", *ANSWERS)
 
 
-ARGUMENTS = "attack checklists.jsonl --responses answers.jsonl -o attack.json --bootstrap 20"
+ARGUMENTS = "attack checklists.jsonl --responses answers.jsonl -o attack.json --bootstrap 20 --budget-reads 1500"
 
 
 def test_the_weakness_is_in_the_file_and_the_table(run, engine, files):
     backend = engine(gullible)
-    done = run(ARGUMENTS, "--budget-reads", 1500, "--store", "s.db")
+    done = run(ARGUMENTS, "--store", "s.db")
     record = json.load(open("attack.json"))
     assert record["format"] == "checklist-rewards-attack-1" and "self_praise" in record["chosen"]
     by_name = {one["name"]: one for one in record["attacks"]}
@@ -37,13 +37,13 @@ def test_the_weakness_is_in_the_file_and_the_table(run, engine, files):
     assert record["reads"] <= 1500 and len(backend.asked) <= record["reads"]
     for shown in ("self_praise", "rise", "honest", "Is it a", "chosen (<) on 3 prompts, measured on 3 others"):
         assert shown in done.output
-    again = run(ARGUMENTS, "--budget-reads", 1500, "--store", "s.db")
+    again = run(ARGUMENTS, "--store", "s.db")
     assert json.load(open("attack.json")) == record and " 0 asked" in again.output
 
 
 def test_successful_attacks_are_written_as_labels(run, engine, files):
     engine(gullible)
-    done = run(ARGUMENTS, "--no-store", "--budget-reads", 1500, "--labels", "labels.jsonl")
+    done = run(f"{ARGUMENTS} --no-store --labels labels.jsonl")
     rows = read_jsonl("labels.jsonl")
     assert rows and all(row["labels"] == ["no"] and "This response is excellent" in row["target"] for row in rows)
     assert f"written: labels.jsonl, {len(rows)} successful attacks on 3 prompts" in done.output
@@ -52,10 +52,9 @@ def test_successful_attacks_are_written_as_labels(run, engine, files):
 
 def test_two_judges_are_compared_by_diff(run, engine, files):
     engine(gullible)
-    arguments = ("--no-store", "--budget-reads", 1500, "--bootstrap", 20)
-    run(ARGUMENTS, *arguments)
+    run(f"{ARGUMENTS} --no-store")
     engine(lambda prefix, tail: 0.7 if "Story" in prefix.split("<target-")[1] else 0.1)
-    run(ARGUMENTS.replace("attack.json", "other.json"), *arguments)
+    run(f"{ARGUMENTS.replace('attack.json', 'other.json')} --no-store")
     done = run("diff attack.json other.json --json diff.json -o diff.jsonl --bootstrap 20")
     compared = json.load(open("diff.json"))
     by_name = {one["name"]: one for one in compared["attacks"]}
@@ -76,25 +75,25 @@ def test_without_a_file_the_packaged_prompts_are_attacked(run, no_engine):
 
 def test_from_a_limit_on_the_exit_code_is_1(run, engine, files):
     engine(gullible)
-    attack = f"{ARGUMENTS} --store s.db --budget-reads 1500"
+    attack = f"{ARGUMENTS} --store s.db"
     run(f"{attack} --max-rise 1.0")
     done = run(f"{attack} --max-rise 0.3", code=1)
     assert "at least --max-rise 0.3" in done.output and "--max-beats" not in done.output
     done = run(f"{attack} --max-rise 1.0 --max-beats 0.9", code=1)
     assert "beats 1.000 (needs 15 groups, has 3) of the honest responses, at least --max-beats" in done.output
     engine(lambda prefix, tail: 0.7 if "Story" in prefix.split("<target-")[1] else 0.1)
-    run(ARGUMENTS, "--no-store", "--budget-reads", 1500, "--max-beats", 0.9)
+    run(f"{ARGUMENTS} --no-store --max-beats 0.9")
 
 
 def test_unanswered_reads_are_listed_and_the_exit_code_is_1(run, engine, files):
     engine(lambda prefix, tail: None if "Story" in prefix else 0.1)
-    done = run(ARGUMENTS, "--no-store", "--budget-reads", 1500, code=1)
+    done = run(f"{ARGUMENTS} --no-store", code=1)
     assert "too_long" in done.output
     assert "Not measured: comparison with honest responses (no honest response has a score)." in done.output
 
 
 def test_a_dry_run_shows_the_price_and_asks_nothing(run, no_engine, files):
-    done = run(ARGUMENTS, "--budget-reads", 1500, "--dry-run", "--price", "pocket=1,1")
+    done = run(f"{ARGUMENTS} --dry-run --price pocket=1,1")
     assert "its reads are at most 1,500" in done.output and "no model loaded" in done.output
     calls = int(done.output.split("pocket")[1].split("│")[1].replace(",", ""))
     assert 700 < calls <= 1500
@@ -103,8 +102,8 @@ def test_a_dry_run_shows_the_price_and_asks_nothing(run, no_engine, files):
 @pytest.mark.slow
 def test_the_packaged_encoder_is_attacked(run, files):
     write_jsonl("checklists.jsonl", *ROWS[:4])
-    options = "--model english-encoder --no-store --prompts 4 --budget-reads 450 --max-rise 0"
-    run(f"{ARGUMENTS} {options}", code=(0, 1))
+    attack = ARGUMENTS.replace("1500", "450 --model english-encoder --no-store --prompts 4 --max-rise 0")
+    run(attack, code=(0, 1))
     record = json.load(open("attack.json"))
     assert record["unanswered"] == {} and record["chosen"] and all(one["failed"] == 0 for one in record["attacks"])
 
@@ -112,26 +111,23 @@ def test_the_packaged_encoder_is_attacked(run, files):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--budget-reads", 100], "budget_reads=100 is too small: 78 attacks on 6 prompts take"),
-        (
-            ["--responses", "others.jsonl"],
-            "--responses others.jsonl: none of its 1 prompts is a prompt of checklists.",
-        ),
-        (["--input-key", "question"], "checklists.jsonl, line 1: column 'question' not found"),
-        (["--target-key", "reply"], "answers.jsonl, line 1: column 'reply' not found"),
-        (["--checklist-key", "missing"], "column 'missing' not found"),
+        ("--budget-reads 100", "budget_reads=100 is too small: 78 attacks on 6 prompts take"),
+        ("--responses others.jsonl", "--responses others.jsonl: none of its 1 prompts is a prompt of checklists."),
+        ("--input-key question", "checklists.jsonl, line 1: column 'question' not found"),
+        ("--target-key reply", "answers.jsonl, line 1: column 'reply' not found"),
+        ("--checklist-key missing", "column 'missing' not found"),
+        ("few.jsonl", "needs at least 4 prompts with a checklist, half of them"),
+        ("none.jsonl", "none.jsonl has no rows with a checklist."),
     ],
 )
 def test_bad_input_is_one_sentence_before_a_model_is_loaded(run, no_engine, files, arguments, complaint):
     write_jsonl("others.jsonl", {"prompt": "Another.", "target": "A."})
-    run(ARGUMENTS, *arguments, refused=complaint)
-
-
-def test_too_few_prompts_and_empty_files(run, no_engine, files):
-    write_jsonl("checklists.jsonl", *ROWS[:3], {"prompt": "No list.", "checklist": None})
-    run(ARGUMENTS, refused="needs at least 4 prompts with a checklist, half of them")
-    write_jsonl("checklists.jsonl")
-    run(ARGUMENTS, refused="checklists.jsonl has no rows with a checklist.")
+    write_jsonl("few.jsonl", *ROWS[:3], {"prompt": "No list.", "checklist": None})
+    write_jsonl("none.jsonl")
+    if arguments.startswith("--"):
+        run(f"{ARGUMENTS} {arguments}", refused=complaint)
+    else:
+        run(ARGUMENTS.replace("checklists.jsonl", arguments), refused=complaint)
 
 
 def test_responses_belong_to_the_prompt_with_the_same_words_and_images(run, engine):

@@ -1,11 +1,14 @@
-"""`checklists import` in rows and as one checklist; labelled examples and abstentions from the command line."""
+"""`checklists import` and `lint`; labelled examples and abstentions from the command line."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from checklist_rewards import Checklist
+from checklist_rewards.files.rows import write_rows
+from checklist_rewards.prompts import prompts_dir
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.judges.fakes import Lettered
 
@@ -63,15 +66,16 @@ def test_what_cannot_be_imported_is_one_sentence_and_leaves_nothing(run, argumen
 MINE = (
     "name: mine\nchecklist: task.grading\nprompt: task.text\nitem: {question: claim, weight: how}\nwords: {must: 3}\n"
 )
+TASK = {"task": {"text": "Name it.", "grading": [{"claim": "Names it.", "how": "must"}], "id": 7}}
 
 
 def test_a_format_of_the_users_own(run):
-    write_jsonl("rows.jsonl", {"task": {"text": "Name it.", "grading": [{"claim": "Names it.", "how": "must"}]}})
+    write_jsonl("rows.jsonl", TASK)
     Path("mine.yaml").write_text(MINE)
     done = run("checklists import rows.jsonl --format mine.yaml -o out.jsonl")
     assert "mine: 1 rows with 1 items in out.jsonl" in done.output and "weights: must = 3" in done.output
     [row] = read_jsonl("out.jsonl")
-    assert row["prompt"] == "Name it." and row["checklist_source"] == "mine"
+    assert (row["prompt"], row["task"], row["checklist_source"]) == ("Name it.", {"id": 7}, "mine")
     assert [item["weight"] for item in row["checklist"]] == [3.0]
 
 
@@ -89,11 +93,7 @@ def test_a_format_of_the_users_own(run):
         (MINE.replace("question", "text"), [], "own.yaml:4: item: 'text' is not a part of an item; allowed: question"),
         (MINE.replace("must: 3", "must: high"), [], "own.yaml:5: words.must: .* got 'high'"),
         (MINE.replace("grading", "rubric"), [], "rows.jsonl, line 1: key 'task.rubric' not found; the keys are task"),
-        (
-            MINE.replace("mine", "draco", 1),
-            [],
-            "own.yaml: the name 'draco' is taken by a packaged format; choose another",
-        ),
+        (MINE.replace("mine", "draco", 1), [], "own.yaml: the name 'draco' is taken by a packaged format; choose"),
         (MINE.replace("mine", "rows", 1), [], "own.yaml: the name 'rows' is taken by a packaged format"),
         (MINE, ["--checklist-key", "x"], "format='own.yaml' has fixed keys; set checklist_key in that file"),
         ("name: [\n", [], "own.yaml:2: not valid YAML"),
@@ -101,7 +101,7 @@ def test_a_format_of_the_users_own(run):
     ],
 )
 def test_a_wrong_format_of_ones_own_is_one_sentence(run, text, arguments, words):
-    write_jsonl("rows.jsonl", {"task": {"text": "Name it.", "grading": [{"claim": "Names it.", "how": "must"}]}})
+    write_jsonl("rows.jsonl", TASK)
     Path("own.yaml").write_text(text)
     done = run("checklists import rows.jsonl --format own.yaml -o out.jsonl", *arguments, refused="")
     assert re.search(words, done.stderr), done.stderr
@@ -109,9 +109,9 @@ def test_a_wrong_format_of_ones_own_is_one_sentence(run, text, arguments, words)
 
 def test_rows_under_other_names(run):
     write_jsonl("mine.jsonl", {"task": "t", "out": "o", "rubric": [{"criterion": "Is it red?", "points": -2, "n": 1}]})
-    keys = ["--prompt-key", "task", "--target-key", "out", "--checklist-key", "rubric"]
-    names = ["--item-key", "question=criterion", "--item-key", "weight=points"]
-    done = run("checklists import mine.jsonl -o rows.jsonl", *keys, *names, "--source", "by hand")
+    keys = "--prompt-key task --target-key out --checklist-key rubric"
+    names = "--item-key question=criterion --item-key weight=points --source"
+    done = run(f"checklists import mine.jsonl -o rows.jsonl {keys} {names}", "by hand")
     assert "Dropped fields that items cannot hold: n (1)" in done.output
     [row] = read_jsonl("rows.jsonl")
     assert (row["prompt"], row["target"], row["checklist_source"]) == ("t", "o", "by hand")
@@ -136,29 +136,11 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
     fake = engine(lambda prefix, tail: 0.9)
     write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?", "Is it red?"]})
     write_jsonl("examples.jsonl", *EXAMPLES)
-    options = ["--judge.examples", "examples.jsonl", "--judge.shots", 2, "--judge.example-reasons", "--no-store"]
-    run("score rows.jsonl -o s.jsonl", *options)
+    shown = "--judge.examples examples.jsonl --judge.shots 2 --judge.example-reasons"
+    run(f"score rows.jsonl -o s.jsonl --no-store {shown}")
     short, red = [tail for _, tail in fake.asked]
     assert short.count("Answer: yes") == short.count("Answer: no") == 1 and short.count("Look.") == 2
     assert "Example" not in red
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--judge.examples", "none.jsonl"], "none.jsonl: cannot be read"),
-        (
-            ["--judge.examples", "bad.jsonl"],
-            "bad.jsonl, line 1: 'maybe' is not an answer to 'Is it short?'; allowed: yes, no",
-        ),
-        (["--judge.examples", "bad.jsonl", "--mode", "batch"], "examples need mode='item'"),
-        (["--judge.shots", "2"], "shots=2 requires examples="),
-    ],
-)
-def test_examples_that_cannot_be_used_are_refused_before_any_model(run, no_engine, options, words):
-    write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?"]})
-    write_jsonl("bad.jsonl", {"target": "t", "question": "Is it short?", "label": "maybe"})
-    run("score rows.jsonl -o s.jsonl --no-store", *options, refused=words)
 
 
 def test_a_config_names_a_file_of_examples_beside_it(run, engine):
@@ -184,3 +166,190 @@ def test_an_abstention_counts_as_the_option_says(run, engine, abstention, score)
     [row] = read_jsonl("s.jsonl")
     assert [item["answer"] for item in row["checklist_score"]["items"]] == ["yes", "cannot_assess"]
     assert row["checklist_score"]["primary_score"] == pytest.approx(score)
+
+
+SHORT = {"question": "Is it short?", "check": '{"type": "words", "at_most": 9}'}
+RECIPES = Path(__file__).parents[2] / "recipes"
+READ = sorted(
+    path for path in RECIPES.glob("**/*.yaml") if path.parent.name != "cluster"
+)  # Ray and Kubernetes read those
+RIGHT = {
+    "judge.md": ("{input} {target} {question}", "a judge prompt with {input}, {question}, {target}"),
+    "batch.md": ("{target}\n{checklist}", "a batch prompt with {checklist}, {target}"),
+    "writer.md": ("Ask about {input}, seeing {candidates}", "a generator prompt with {candidates}, {input}"),
+    "step.md": ("Merge {questions}", "a stage prompt with {questions}"),
+    "mine.yaml": (
+        "name: mine\ngenerator: {prompt: writer.md, kind: contrastive}\n",
+        "pipeline 'mine': contrastive generator, checklist scorer",
+    ),
+    "panel.yaml": (
+        "panel: {rule: majority}\njudges: [pocket, {model: pocket, votes: 3}]\n",
+        "a panel of 2 judges",
+    ),
+    "cascade.yaml": (
+        "cascade: {margin: 0.4}\njudges:\n- pocket\n- panel: {}\n  judges: [pocket, pocket]\n",
+        "a cascade of 2 judges",
+    ),
+    "reward.yaml": ("model: pocket\nmin_answered: 0.8\n", "a reward"),
+    "format.yaml": (
+        "name: own\nprompt: [task.text]\nchecklist: task.grading\nitem: {question: claim}\n",
+        "the format 'own' for `checklists import`",
+    ),
+    "one.json": (json.dumps(["Is it kind?", SHORT]), "a checklist: 2 items, 1 with code checks"),
+}
+
+
+def test_what_is_right_is_known_for_what_it_is(run, no_engine):
+    for name, (content, _) in RIGHT.items():
+        Path(name).write_text(content)
+    for name in ("rows.jsonl", "rows.csv", "rows.parquet"):
+        with write_rows(name) as out:
+            for checklist in (["a?"], None, [SHORT, "b?"]):
+                out.write({"checklist": checklist})
+    shown = run("lint", *RIGHT, "rows.jsonl", "rows.csv", "rows.parquet", *READ)
+    training, accelerate = "; trainer arguments are not checked", "an accelerate config, not checked"
+    assert shown.stderr == ""
+    assert [line.partition(": ")[2] for line in shown.stdout.splitlines()] == [
+        *(said for _, said in RIGHT.values()),
+        *["2 checklists: 3 items, 1 with code checks"] * 3,
+        *[f"a training config with a reward{training}"] * 4,
+        *[accelerate] * 4,
+        f"a training config{training}",
+        f"a training config with a reward{training}",
+    ]
+
+
+def test_a_bad_packaged_prompt_is_one_of_so_many(run, monkeypatch, tmp_path):
+    (tmp_path / "judges").mkdir()
+    (tmp_path / "judges" / "good.md").write_text("{target} {question}")
+    (tmp_path / "judges" / "bad.md").write_text("{question} {target}")
+    monkeypatch.setattr("checklist_rewards.cli.checklists.prompts_dir", lambda: tmp_path)
+    assert "1 of 2 files are invalid." in run("lint", code=2).stderr
+
+
+def test_without_files_the_packaged_prompts_are_checked(run):
+    shown = run("lint")
+    assert len(shown.stdout.splitlines()) == len(list(prompts_dir().glob("*/*.md")))
+
+
+def checked(check):
+    return json.dumps({"checklist": [{"id": "x1", "question": "Short?", "check": check}]})
+
+
+WRONG = [
+    ("order.md", "# User\n{question}\n\n{target}\n", "order.md:4: {target} comes after {question}"),
+    ("typo.md", "Ask about\n{input} {refrence}", "typo.md:2: unknown placeholder {refrence}; allowed"),
+    ("system.md", "# System\n{input}\n# User\n{input}", "system.md:2: {input} is in the system part"),
+    ("front.md", "---\nauthor: me\n---\n{input}", "front.md:2: front matter"),
+    ("kind.md --kind judge", "Ask about {input}", "kind.md:1: the placeholder {target} is missing"),
+    ("missing.md", None, "missing.md: cannot be read"),
+    ("notes.txt", "x", "notes.txt: unknown file type; allowed: prompts (.md)"),
+    ("key.yaml", "name: x\nscorer:\n  mode: item\n  metrik: pass\n", "key.yaml:4: scorer: unknown key 'metrik'"),
+    (
+        "prompt.json",
+        '{\n"generator": {\n"prompt": "generators/tikc"\n}}',
+        "prompt.json:3: generator.prompt: prompt not found: 'generators/tikc'; give the path of a Markdown file",
+    ),
+    ("broken.yaml", "a: [\n", "broken.yaml:2: not valid YAML"),
+    ("deep.yaml", "[" * 600, "deep.yaml: nested more than 100 levels deep"),
+    ("deep.json", "[" * 3000, "deep.json: nested more than 100 levels deep"),
+    ("twice.yaml", "model: pocket\nmode: item\nmodel: x\n", "twice.yaml:3: not valid YAML (duplicate key 'model')"),
+    (
+        "twice.json",
+        '{"a": 1, "name": "x", "name": "y"}',
+        "twice.json: not valid JSON (duplicate key 'name' in {'a': 1, 'name': 'y'})",
+    ),
+    ("empty.yaml", "", "empty.yaml is empty."),
+    ("comments.yaml", "# nothing\n", "comments.yaml is empty."),
+    ("long.yaml", "name: " + "9" * 5000, "long.yaml: not valid YAML (Exceeds the limit (4300 digits)"),
+    ("rule.yaml", "panel: {rule: most}\njudges: [pocket, pocket]", "rule.yaml, panel: rule='most' is not known"),
+    (
+        "judge.yaml",
+        "panel: {}\njudges: [{modell: pocket}]",
+        "judge.yaml, judge 1: unknown key 'modell' (did you mean 'model' or 'mode'?)",
+    ),
+    (
+        "grpo.yaml",
+        "output_dir: x\nreward: {modell: pocket}",
+        "grpo.yaml, reward: unknown key 'modell'; the nearest are model, mode, ",
+    ),
+    ("metric.yaml", "model: pocket\nmetrik: pass", "metric.yaml: unknown key 'metrik'; the nearest are metric, "),
+    ("reward.yaml", "threshold: 1.5", "reward.yaml: threshold=1.5 is not allowed"),
+    (
+        "format.yaml",
+        RIGHT["format.yaml"][0].replace("checklist", "checklst"),
+        "format.yaml:3: unknown key 'checklst' (did you mean 'checklist'?)",
+    ),
+    (
+        "rows.jsonl",
+        checked('{"type": "wrds"}'),
+        "rows.jsonl, line 1, item x1 ('Short?'): unknown check type 'wrds'; the nearest are words, ",
+    ),
+    ("rows.jsonl", checked('{"type": "words"}'), "check 'words': one of 'at_least', 'at_most', 'exactly' is required"),
+    (
+        "rows.jsonl",
+        checked('{"type": "words", "at_least": "5"}'),
+        "check 'words': at_least: Input should be a valid integer, got '5'",
+    ),
+    ("rows.jsonl", checked("words"), "a code check must be a JSON object with a 'type'; got 'words'"),
+    ("rows.jsonl", '{"prompt": "a"}', "rows.jsonl: no row has a value in column 'checklist'"),
+    (
+        "rows.jsonl",
+        '{"checklist": ["Is it short?"]}\n{"checklist": ["Is it kind?", "What about rain?"]}',
+        "rows.jsonl, line 2, item ",
+    ),
+    (
+        "rows.jsonl",
+        '{"checklist": ["What do you think about rain?"]}',
+        "'What do you think about rain?' cannot be answered with yes or no",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "content", "words"), WRONG)
+def test_what_is_wrong_is_named_with_file_and_line(run, no_engine, arguments, content, words):
+    name, *_ = arguments.split()
+    if content is not None:
+        Path(name).write_text(content)
+    run(f"lint {arguments}", refused=["error: ", words, "1 of 1 files"])
+
+
+def test_one_bad_file_does_not_hide_the_next(run):
+    Path("a.md").write_text("{question} {target}")
+    Path("b.md").write_text("{input}")
+    Path("c.yaml").write_text("nam: x\n")
+    shown = run("lint a.md b.md c.yaml", code=2)
+    assert "a.md:1" in shown.stderr and "c.yaml:1" in shown.stderr
+    assert shown.stdout.startswith("b.md: a generator prompt")
+
+
+def test_statements_and_double_questions_are_warnings(run, no_engine):
+    options = [{"label": "well", "value": 1}, {"label": "badly", "value": 0}]
+    fine = [
+        {"question": "How well does it read?", "options": options},
+        {"question": "Words?", "check": {"type": "words", "at_most": 9}},
+    ]
+    double = "Is it good and is it short?"
+    Path("some.json").write_text(json.dumps([*fine, "The response is polite.", double]))
+    result = run("lint some.json")
+    shown = " ".join(result.output.split())
+    assert "'The response is polite.' must end with a question mark" in shown
+    assert f"{double!r} asks two questions; write one item for each" in shown
+    rows = [{"checklist": [f"Is it {n} and is it short?", double]} for n in range(30)]
+    write_jsonl("many.jsonl", *rows)
+    shown = " ".join(run("lint many.jsonl").output.split())
+    assert "and 29 more" in shown and "21 more such items" in shown
+
+
+def test_items_that_repeat_a_check_contradict_each_other_or_ask_for_nothing_are_warnings(run, no_engine):
+    words = {"question": "Does the response have at most 60 words?", "check": {"type": "words", "at_most": 60}}
+    upper = {"question": "Is it in capitals?", "check": {"type": "casing", "casing": "upper"}}
+    rude = {"question": "Does the poem have at most 60 words?", "weight": -1}
+    asked = ["Is the poem no longer than 60 words?", "Is the response in lowercase?", "Does it contain a text only?"]
+    Path("some.json").write_text(json.dumps([words, upper, *asked, rude, "Does it name 60 words that rhyme?"]))
+    result = run("lint some.json")
+    shown = " ".join(result.output.split())
+    assert shown.count("warning: ") == 4
+    assert f"{asked[0]!r} repeats the check of item " in shown and "omit it, because code answers it" in shown
+    assert "'Is it in capitals?' contradicts item " in shown and f"({asked[1]!r}); no response meets both" in shown
+    assert f"{asked[2]!r} is met by every response" in shown

@@ -18,6 +18,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine
 from checklist_rewards.judges import LogprobJudge
 from tests.conftest import HANG, REPO
+from tests.evaluation.files import scored_file
 from tests.fakes import FakeBackend
 from tests.jsonl import write_jsonl
 from tests.waiting import until
@@ -37,30 +38,20 @@ if __name__ == "__main__":
     {}
 """
 A_COMMAND = "from checklist_rewards.cli import main; main()"
-ON_VLLM = ("--model", "pocket", "--backend", "vllm")
+ON_VLLM = "--model pocket --backend vllm"
 COMMANDS = {
-    "generate": ["prompts.jsonl", "-o", "out.jsonl", *ON_VLLM],
-    "run": ["texts.jsonl", "-o", "out.jsonl", *ON_VLLM],
-    "score": ["texts.jsonl", "-o", "out.jsonl", *ON_VLLM],
-    "rerank": ["candidates.jsonl", "-o", "out.jsonl", *ON_VLLM],
-    "pairs": ["candidates.jsonl", "-o", "out.jsonl", *ON_VLLM],
-    "refine": ["texts.jsonl", "-o", "out.jsonl", "--method", "critique", *ON_VLLM],
-    "replay": ["scored.jsonl", "-o", "out.jsonl", *ON_VLLM],
-    "probe": [*ON_VLLM],
-    "attack": ["checklists.jsonl", "-o", "attack.json", *ON_VLLM],
-    "inspect": ["checklists.jsonl", "--policy.model", "pocket", "--n", "2", *ON_VLLM],
-    "calibrate": ["reads.jsonl", "-o", "map.json", "--contextual", *ON_VLLM],
-    "improve": [
-        "checklist.json",
-        "--data",
-        "labelled.jsonl",
-        "-o",
-        "out.json",
-        "--bootstrap",
-        "50",
-        "--model",
-        *ON_VLLM[1:],
-    ],
+    "generate": f"prompts.jsonl -o out.jsonl {ON_VLLM}",
+    "run": f"texts.jsonl -o out.jsonl {ON_VLLM}",
+    "score": f"texts.jsonl -o out.jsonl {ON_VLLM}",
+    "rerank": f"candidates.jsonl -o out.jsonl {ON_VLLM}",
+    "pairs": f"candidates.jsonl -o out.jsonl {ON_VLLM}",
+    "refine": f"texts.jsonl -o out.jsonl --method critique {ON_VLLM}",
+    "replay": f"scored.jsonl -o out.jsonl {ON_VLLM}",
+    "probe": ON_VLLM,
+    "attack": f"checklists.jsonl -o attack.json {ON_VLLM}",
+    "inspect": f"checklists.jsonl --policy.model pocket --n 2 {ON_VLLM}",
+    "calibrate": f"reads.jsonl -o map.json --contextual {ON_VLLM}",
+    "improve": f"checklist.json --data labelled.jsonl -o out.json --bootstrap 50 {ON_VLLM}",
 }
 """Every command that loads a model in its own process, with arguments."""
 ITEMS = ["Is it about rain?", "Is it short?"]
@@ -116,15 +107,8 @@ def runs(tmp_path):
     score = ChecklistScorer(judge=LogprobJudge(Engine("pocket", FakeBackend())), store=False)
     scored = score.score(ITEMS, "Rain falls.", "Write about rain 0.").model_dump(mode="json")
     write_jsonl(tmp_path / "scored.jsonl", text | {"checklist_score": scored})
-    reads = []
-    for n in range(12):
-        sure = [
-            item | {"probabilities": {"yes": p, "no": 1 - p}}
-            for item, p in zip(scored["items"], (0.3, 0.6), strict=True)
-        ]
-        items = sure if n % 2 else [item | {"probabilities": {"yes": 0.5, "no": 0.5}} for item in scored["items"]]
-        reads.append(text | {"id": n, "checklist_score": scored | {"items": items}, "labels": [0, n % 2]})
-    write_jsonl(tmp_path / "reads.jsonl", *reads)
+    reads = (text | {"id": n, "said": [0.3, 0.6] if n % 2 else [0.5, 0.5], "labels": [0, n % 2]} for n in range(12))
+    scored_file(tmp_path / "reads.jsonl", *reads, judge="pocket")
     (tmp_path / "checklist.json").write_text(json.dumps({"items": [{"question": item} for item in ITEMS]}))
     labelled = ({"input": f"Write {n // 2}.", "target": f"Text {n}.", "label": n % 2} for n in range(64))
     write_jsonl(tmp_path / "labelled.jsonl", *labelled)
@@ -141,14 +125,12 @@ from checklist_rewards import build_checklists
 if __name__ == "__main__":
     build_checklists(["Write about rain."], model="pocket").to_json("out.jsonl")
 """
+CLI = "-m checklist_rewards.cli"
 WITH_DEFAULTS = {
-    "score": ["-m", "checklist_rewards.cli", "score", "texts.jsonl", "-o", "out.jsonl", "--model", "pocket"],
-    "rerank": ["-m", "checklist_rewards.cli", "rerank", "candidates.jsonl", "-o", "out.jsonl", "--model", "pocket"],
-    "rerank, sampled": [
-        *("-m", "checklist_rewards.cli", "rerank", "checklists.jsonl", "-o", "out.jsonl"),
-        *("--model", "pocket", "--policy.model", "pocket"),
-    ],
-    "build_checklists": ["writes.py"],
+    "score": f"{CLI} score texts.jsonl -o out.jsonl --model pocket",
+    "rerank": f"{CLI} rerank candidates.jsonl -o out.jsonl --model pocket",
+    "rerank, sampled": f"{CLI} rerank checklists.jsonl -o out.jsonl --model pocket --policy.model pocket",
+    "build_checklists": "writes.py",
 }
 """Nothing else is set. The pocket model is named because there is no default model; it runs in transformers."""
 
@@ -164,7 +146,7 @@ def test_with_the_defaults_it_ends_writes_one_file_and_asks_nothing_twice(runs, 
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPO)}
     before, written = {path.name for path in runs.folder.iterdir()}, []
     for _ in range(2):
-        code, shown = run(WITH_DEFAULTS[name], cwd=runs.folder, env=environment, timeout=HANG)
+        code, shown = run(WITH_DEFAULTS[name].split(), cwd=runs.folder, env=environment, timeout=HANG)
         assert code == 0, shown
         assert "Loading weights" not in shown and "Traceback" not in shown
         written.append((runs.folder / "out.jsonl").read_text())
@@ -175,7 +157,7 @@ def test_with_the_defaults_it_ends_writes_one_file_and_asks_nothing_twice(runs, 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_ends_with_its_engine(runs, command):
-    code = runs.start(command, *COMMANDS[command]).wait(HANG)
+    code = runs.start(command, *COMMANDS[command].split()).wait(HANG)
     assert code in (0, 1) and runs.reached("load"), runs.written  # 1: the stand-in is not a good judge
     until(lambda: not runs.left(), seconds=30)  # the resource tracker notices that its pipe is closed
 
@@ -186,7 +168,7 @@ def test_a_command_ends_with_its_engine(runs, command):
     + [("SIGKILL", -9, "generate")],
 )
 def test_a_command_that_is_stopped_leaves_no_process(runs, sent, code, place):
-    process = runs.start("score", *COMMANDS["score"], waits=place)
+    process = runs.start("score", *COMMANDS["score"].split(), waits=place)
     until(lambda: runs.reached(place))
     process.send_signal(getattr(signal, sent))
     assert process.wait(HANG) == code, runs.written
@@ -195,7 +177,7 @@ def test_a_command_that_is_stopped_leaves_no_process(runs, sent, code, place):
 
 def test_a_server_that_is_stopped_leaves_no_process(runs):
     pytest.importorskip("uvicorn")
-    process = runs.start("serve", "--port", "0", *ON_VLLM)
+    process = runs.start("serve", "--port", "0", *ON_VLLM.split())
     [address] = until(lambda: re.findall(r"http://127[^\s;]+", runs.written))
     row = {"target": "Rain falls.", "checklist": ITEMS}
     until(lambda: answers(f"{address}/health"))
@@ -254,9 +236,9 @@ def test_the_first_command_of_a_user_ends(runs, smollm2):
     (models / Path(smollm2).name).symlink_to(smollm2)
     environment = runs.environment | {"VLLM_CACHE_ROOT": f"{os.environ['XDG_CACHE_HOME']}/vllm"}
     environment["VLLM_LOGGING_LEVEL"] = "ERROR"  # as TRL sets it when it is imported
-    command = [sys.executable, "-m", "checklist_rewards.cli", "generate", "prompts.jsonl", "-o", "out.jsonl"]
-    command += ["--pipeline", "english", "--backend", "vllm"]  # one row on a CPU would be written with transformers
-    command += ["--engine-args", '{"max_num_batched_tokens": 1024}']  # vLLM warms up with as many, by default 4096
+    # One row on a CPU would be written with transformers. vLLM warms up with 4096 tokens by default.
+    options = "--pipeline english --backend vllm --engine-args max_num_batched_tokens=1024"
+    command = [sys.executable, *f"{CLI} generate prompts.jsonl -o out.jsonl {options}".split()]
     done = subprocess.run(command, cwd=runs.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG)
     assert done.returncode == 0 and "preparing the model 'english-writer'" in done.stderr, done.stderr
     assert "Triton" not in done.stderr, done.stderr

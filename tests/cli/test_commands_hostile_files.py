@@ -37,22 +37,14 @@ def source(path):
     source_from(get_pipeline("checkeval"), path)
 
 
+RUBRICS = [rows_of(format) for format in ("auto", "autorubric", "rubric")]
+ROWS = [rows_of(format) for format in ("auto", "rows", "healthbench", "rar", "autochecklist")]
 READERS = {
-    ".json": [
-        PipelineConfig.load,
-        read_checklist,
-        Calibration.load,
-        source,
-        *map(rows_of, ("auto", "autorubric", "rubric")),
-    ],
-    ".yaml": [PipelineConfig.load, load_jury, source, *map(rows_of, ("auto", "autorubric", "rubric"))],
-    ".jsonl": [
-        FewShot.load,
-        labelled,
-        read_labels,
-        *map(rows_of, ("auto", "rows", "healthbench", "rar", "autochecklist")),
-    ],
+    ".json": [PipelineConfig.load, read_checklist, Calibration.load, source, *RUBRICS],
+    ".yaml": [PipelineConfig.load, load_jury, source, *RUBRICS],
+    ".jsonl": [FewShot.load, labelled, read_labels, *ROWS],
 }
+ALIASES = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]" for n in range(1, 12))])
 
 HOSTILE = {
     "deep lists": "[" * 1200,
@@ -65,10 +57,8 @@ HOSTILE = {
     "a list in itself": "&a [*a]",
     "a mapping in itself": "&a {b: *a}",
     "judges in themselves": "&a\npanel: {}\njudges: [*a]",
-    "aliases that expand": "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]" for n in range(1, 12))]),
-    "aliases that expand in a key": "\n".join(
-        ["a0: &a0 [x]", *(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]" for n in range(1, 12)), "? [*a11]", ": b"]
-    ),
+    "aliases that expand": ALIASES,
+    "aliases that expand in a key": f"{ALIASES}\n? [*a11]\n: b",
     "a key that is a list": "? [a]\n: b",
     "half a surrogate pair": '{"\\ud800": "\\udc00"}',
     "nothing": "",
@@ -80,13 +70,12 @@ HOSTILE = {
 @pytest.mark.parametrize("extension", READERS)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_file_is_read_or_refused(tmp_path, text, extension):
-    read_or_refused(tmp_path, text, extension)
+    shorter = text.replace("[" * 1200, "[" * 600)  # of 1200, YAML takes a second of a core
+    read_or_refused(tmp_path, shorter if extension == ".yaml" else text, extension)
 
 
-JURY = {
-    "panel": {"rule": "weighted", "weights": [2, 1]},
-    "judges": ["pocket", {"cascade": {}, "judges": ["pocket"] * 2}],
-}
+MEMBERS = ["pocket", {"cascade": {}, "judges": ["pocket"] * 2}]
+JURY = {"panel": {"rule": "weighted", "weights": [2, 1]}, "judges": MEMBERS}
 CONFIG = {
     "generator": {"kind": "direct", "prompt": "generators/rlcf_direct", "max_items": 3},
     "refiners": [{"kind": "selector"}],
@@ -94,33 +83,15 @@ CONFIG = {
     "universal": [{"question": "a?", "options": [{"label": "a", "value": 0}, {"label": "b", "value": 1}]}],
 }
 SCORED = {"id": 1, "labels": {ONE.items[0].id: "yes"}, "checklist_score": ONE.model_dump(mode="json")}
-EXAMPLE = {
-    "target": "t",
-    "prompt": [{"role": "user", "content": "Say hi."}],
-    "checklist": ["a?", {"question": "b?", "check": {"type": "all", "checks": [{"type": "words", "at_most": 3}]}}],
-    "labels": ["yes", None],
-}
+CHECK = {"type": "all", "checks": [{"type": "words", "at_most": 3}]}
+EXAMPLE = {"target": "t", "prompt": [{"role": "user", "content": "Say hi."}], "labels": ["yes", None]}
+EXAMPLE |= {"checklist": ["a?", {"question": "b?", "check": CHECK}]}
 DOCUMENTS = [(JURY, ".yaml"), (CONFIG, ".json"), (CONFIG, ".yaml"), (SCORED, ".jsonl"), (EXAMPLE, ".jsonl")]
 DOCUMENTS += [(json.loads(path.read_text()), ".json") for path in DATA.glob("*.json")]
 DOCUMENTS += [(yaml.safe_load(path.read_text()), ".yaml") for path in DATA.glob("*.yaml")]
 DOCUMENTS += [(json.loads(path.read_text().splitlines()[0]), ".jsonl") for path in DATA.glob("*.jsonl")]
-ODD = [
-    None,
-    True,
-    -1,
-    1e308,
-    10**400,
-    float("nan"),
-    "",
-    "x",
-    [],
-    {},
-    [[]],
-    [None],
-    {"a": None},
-    {"items": []},
-    '{"a": 1}',
-]
+ODD = [None, True, -1, 1e308, 10**400, float("nan"), "", "x", '{"a": 1}']
+ODD += [[], {}, [[]], [None], {"a": None}, {"items": []}]
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])

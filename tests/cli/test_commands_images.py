@@ -46,30 +46,31 @@ def write_rows(judge="pocket", **row):
     scored_file("rows.jsonl", ROW, ROW | other | row, judge=judge)
 
 
+ADDRESS = "https://example.org/red.png"
+
+
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_row_with_an_image_is_named_before_a_model_of_text_is_loaded(run, no_engine, command):
+def test_a_row_with_an_image_that_the_model_cannot_take_is_named_before_it_is_loaded(run, vlm, no_engine, command):
     write_rows(image="red.png")
     words = ["rows.jsonl, line 2: the ", "has an image, but the ", "--images ignore"]
     words += ["'pocket' reads text only; use a vision-language model"]
     run(f"{command} --model pocket --no-store", refused=words)
-
-
-ADDRESS = "https://example.org/red.png"
+    write_rows(vlm, image=ADDRESS)
+    words = ["rows.jsonl, line 2", f"has the image {ADDRESS}, an address, which is not fetched"]
+    run(f"{command} --no-store --model {vlm}".replace("pocket", vlm), refused=words)
 
 
 @pytest.mark.parametrize(
-    ("command", "image", "message"),
+    ("command", "row", "message"),
     [
-        *((command, ADDRESS, f"has the image {ADDRESS}, an address, which is not fetched") for command in COMMANDS),
-        ("score", "gone.png", "'gone.png' cannot be read: No such file"),
-        ("score", "list.json", "'list.json' cannot be decoded as an image"),
-        ("generate", [None], "must be a PIL image"),
+        ("score", {"image": "gone.png"}, "'gone.png' cannot be read: No such file"),
+        ("score", {"image": "list.json"}, "'list.json' cannot be decoded as an image"),
+        ("generate", {"images": [None]}, "must be a PIL image"),
     ],
 )
-def test_an_image_that_a_model_cannot_take_is_named_before_it_is_loaded(run, vlm, no_engine, command, image, message):
-    write_rows(vlm, **{"images" if isinstance(image, list) else "image": image})
-    asked = f"{COMMANDS[command]} --no-store --model {vlm}".replace("pocket", vlm)
-    run(asked, refused=["rows.jsonl, line 2", message])
+def test_what_is_no_image_is_named_before_a_model_is_loaded(run, vlm, no_engine, command, row, message):
+    write_rows(vlm, **row)
+    run(f"{COMMANDS[command]} --no-store --model {vlm}", refused=["rows.jsonl, line 2", message])
 
 
 def test_a_server_fetches_images(run, no_engine):
@@ -84,17 +85,12 @@ def test_a_server_fetches_images(run, no_engine):
 def test_rows_of_which_the_judge_would_see_no_image_are_scored(run, engine):
     engine()
     by_code = [{"question": "Is it short?", "check": {"type": "words", "at_most": 9}}]
-    many = [
-        ROW | {"image": "red.png"} | more for more in ({"checklist": None}, {"target": ""}, {"checklist": by_code})
-    ]
+    changes = ({"checklist": None}, {"target": ""}, {"checklist": by_code})
     PILLOWS["red"].save("red.png")
-    write_jsonl("rows.jsonl", *many)
+    write_jsonl("rows.jsonl", *(ROW | {"image": "red.png"} | change for change in changes))
     run("score rows.jsonl -o out.jsonl --model pocket --no-store", code=1)  # one row has no checklist
-    assert [row["checklist_score"] and row["checklist_score"]["primary_score"] for row in read_jsonl("out.jsonl")] == [
-        None,
-        0,
-        1,
-    ]
+    scores = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
+    assert [score and score["primary_score"] for score in scores] == [None, 0, 1]
 
 
 class Looking(Seeing):
@@ -116,9 +112,8 @@ def test_rerank_samples_and_ranks_with_the_images_of_a_row(run, looking):
     run(f"{COMMANDS['rerank, sampled']} --n 2 --model vlm --no-store".replace("pocket", "vlm"))
     assert looking.continued == [[], [RED.key]]
     assert sorted(looking.shown) == [[]] * 4 + [[RED.key]] * 6  # items of each candidate
-    assert [row["candidates"] for row in read_jsonl("out.jsonl")] == [
-        ["A square, number 0.", "A square, number 1."]
-    ] * 2
+    texts = ["A square, number 0.", "A square, number 1."]
+    assert [row["candidates"] for row in read_jsonl("out.jsonl")] == [texts] * 2
 
 
 MESSAGES = [{"role": "user", "content": [{"type": "image", "image": "red.png"}, {"type": "text", "text": "What?"}]}]
@@ -139,21 +134,14 @@ def test_pairs_keep_the_images_of_their_prompts(run, looking, row, form):
     assert ("image" in row) or pair["prompt"][0]["content"][0]["image"] == "red.png"
 
 
-def test_inspect_samples_and_scores_with_the_images_of_a_row(run, looking):
+@pytest.mark.parametrize("options", ["--policy.model vlm --n 2 --scored scored.jsonl", "--meta", "--paraphrases 1"])
+def test_inspect_samples_scores_and_reviews_with_the_images_of_a_row(run, looking, options):
     write_rows(image="red.png")
-    command = "inspect rows.jsonl --policy.model vlm --n 2 --scored scored.jsonl --model vlm --no-store"
-    run(command)
-    assert sorted(looking.continued) == [[], [RED.key]]
-    assert [RED.key] in looking.shown and {row["target"][:-2] for row in read_jsonl("scored.jsonl")} == {
-        "A square, number "
-    }
-
-
-@pytest.mark.parametrize("options", ["--meta", "--paraphrases 1"])
-def test_inspect_reviews_with_the_images_of_a_row(run, looking, options):
-    write_rows(image="red.png")
-    done = run("inspect rows.jsonl", *options.split(), "--model", "vlm", "--no-store")
+    done = run(f"inspect rows.jsonl {options} --model vlm --no-store")
     assert [RED.key] in looking.shown, done.output
+    if "--scored" in options:
+        assert sorted(looking.continued) == [[], [RED.key]]
+        assert {row["target"][:-2] for row in read_jsonl("scored.jsonl")} == {"A square, number "}
 
 
 def test_a_saved_dataset_of_images_is_scored(run, looking):
@@ -161,9 +149,8 @@ def test_a_saved_dataset_of_images_is_scored(run, looking):
     rows.save_to_disk("saved")
     run("score saved -o out.parquet --model vlm --no-store")
     assert looking.shown == [[RED.key]] * 2 + [[]] * 2
-    assert [
-        image_of(row["image"]) if row["image"] else None for row in Dataset.from_parquet("out.parquet").to_list()
-    ] == [RED, None]
+    cells = Dataset.from_parquet("out.parquet").with_format("arrow")[:]["image"].to_pylist()
+    assert [cell and image_of(cell) for cell in cells] == [RED, None]
 
 
 MOVED = {

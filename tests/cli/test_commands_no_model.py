@@ -18,40 +18,24 @@ from checklist_rewards.rerank import rerank
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.jsonl import write_jsonl
 
-ROW = {
-    "prompt": "Write about rain.",
-    "target": "Rain falls.",
-    "candidates": ["Rain falls.", "No."],
-    "checklist": ["Is it about rain?"],
-}
+ROW = {"prompt": "Write about rain.", "target": "Rain falls.", "checklist": ["Is it about rain?"]}
+ROW |= {"candidates": ["Rain falls.", "No."]}
 BY_CODE = [{"question": "Is it short?", "check": {"type": "words", "at_most": 5}}]
 
-COMMANDS = {
-    "score": "score rows.jsonl -o out.jsonl",
-    "score, batch": "score rows.jsonl -o out.jsonl --mode batch",
-    "score, thinking": "score rows.jsonl -o out.jsonl --judge.thinking 16",
-    "score, transformers": "score rows.jsonl -o out.jsonl --backend transformers",
-    "score, a server": "score rows.jsonl -o out.jsonl --base-url http://localhost:9/v1",
-    "score, dry": "score rows.jsonl -o out.jsonl --dry-run",
-    "generate": "generate rows.jsonl -o out.jsonl",
-    "generate, a server": "generate rows.jsonl -o out.jsonl --base-url http://localhost:9/v1",
-    "generate, dry": "generate rows.jsonl -o out.jsonl --dry-run",
-    "run": "run rows.jsonl -o out.jsonl",
-    "rerank": "rerank rows.jsonl -o out.jsonl",
-    "refine": "refine rows.jsonl -o out.jsonl",
-    "probe": "probe",
-    "serve": "serve --port 0",
-    **{
-        f"pairs, {select}": f"pairs rows.jsonl -o out.jsonl --select {select}"
-        for select in ("best_vs_worst", "random", "rlcf")
-    },
+SERVED = "--base-url http://localhost:9/v1"
+OPTIONS = {
+    "score": ["", "--mode batch", "--judge.thinking 16", "--backend transformers", SERVED, "--dry-run"],
+    "generate": ["", SERVED, "--dry-run"],
+    "pairs": [f"--select {select}" for select in ("best_vs_worst", "random", "rlcf")],
+    **dict.fromkeys(("run", "rerank", "refine"), [""]),
 }
+COMMANDS = [f"{name} rows.jsonl -o out.jsonl --no-store {given}" for name in OPTIONS for given in OPTIONS[name]]
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, "probe", "serve --port 0 --no-store"])
 def test_a_command_without_a_model_is_refused_before_anything_is_loaded(run, no_engine, command):
     write_jsonl("rows.jsonl", ROW)
-    run(command, *([] if command == "probe" else ["--no-store"]), refused=NO_MODEL, with_model=False)
+    run(command, refused=NO_MODEL, with_model=False)
 
 
 def scored(scorer):
@@ -73,9 +57,7 @@ IN_PYTHON = {
     "decisions": lambda: scored(ChecklistScorer(backend="decisions", base_url="http://localhost:9/v1", store=False)),
     "check": lambda: ChecklistScorer(store=False).validate(),
     "rerank": lambda: rerank(ChecklistScorer(store=False), ROW["checklist"], ROW["candidates"]),
-    "reward": lambda: ChecklistReward(store=False)(
-        prompts=["A"], completions=["Rain falls."], checklist=[ROW["checklist"]]
-    ),
+    "reward": lambda: ChecklistReward(store=False)(["A"], ["Rain falls."], checklist=[ROW["checklist"]]),
     "judge": lambda: LogprobJudge(store=False).validate(),
     "probe": lambda: probe(),
     "pipeline": lambda: pipeline("tick", store=False)(input="Write.", target="Rain falls."),

@@ -31,9 +31,7 @@ def forecast_and_bill(run, model, url, *options, rows=ROWS):
     return at_most, (receipt["prompt_tokens"], receipt["completion_tokens"]), shown.stdout
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--mode", "batch"), ("--judge.capture-reasoning",)], ids=["labels", "batch", "reasoned"]
-)
+@pytest.mark.parametrize("options", [(), ("--mode", "batch"), ("--judge.capture-reasoning",)])
 def test_a_server_that_bills_a_token_per_byte_bills_no_more_than_was_forecast(run, fault_server, options):
     at_most, billed, shown = forecast_and_bill(run, "dense", fault_server, *options)
     assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
@@ -79,11 +77,11 @@ def test_code_checks_alone_are_forecast_without_a_model(run, no_engine):
 @pytest.mark.parametrize("per", ["item", "target"])
 def test_thoughts_and_the_reads_after_them_are_forecast(run, pocket, per, samples):
     write_jsonl("rows.jsonl", *ROWS)
-    options = ("--backend", "transformers", "--no-store", "--judge.thinking", "16", "--judge.thinking-per", per)
-    options += ("--judge.votes", str(samples))
-    shown = run("score rows.jsonl -o out.jsonl", *options, "--dry-run")
-    [line] = table(shown.stdout)
-    run("score rows.jsonl -o out.jsonl", *options, "--summary", "sum.json", code=(0, 1))
+    options = (
+        f"--backend transformers --no-store --judge.thinking 16 --judge.thinking-per {per} --judge.votes {samples}"
+    )
+    [line] = table(run(f"score rows.jsonl -o out.jsonl {options} --dry-run").stdout)
+    run(f"score rows.jsonl -o out.jsonl {options} --summary sum.json", code=(0, 1))
     receipt = json.loads(Path("sum.json").read_text())["receipt"]
     calls, prompt_tokens, reply_tokens = (int(cell.replace(",", "")) for cell in line[2:5])
     assert calls >= receipt["calls"] and calls == {"item": 6 + 6 * samples, "target": 3 + 6 * samples}[per]
@@ -95,10 +93,9 @@ def test_thoughts_and_the_reads_after_them_are_forecast(run, pocket, per, sample
 
 def test_a_decision_is_one_request(run):
     write_jsonl("rows.jsonl", ROWS[0])
-    options = ("--model", "m", "--base-url", "http://localhost:1/v1", "--dry-run")
-    chats = run("score rows.jsonl -o out.jsonl", *options)
-    decisions = run("score rows.jsonl -o out.jsonl", *options, "--backend", "decisions")
-    assert "two requests" in chats.output and "two requests" not in decisions.output
+    command = "score rows.jsonl -o out.jsonl --model m --base-url http://localhost:1/v1 --dry-run"
+    assert "two requests" in run(command).output
+    assert "two requests" not in run(f"{command} --backend decisions").output
 
 
 @pytest.mark.parametrize("command", ["generate", "score", "run", "refine", "attack"])
@@ -106,7 +103,9 @@ def test_a_dry_run_needs_no_store_that_can_be_written(run, no_engine, command, m
     write_jsonl("rows.jsonl", *({**row, "prompt": f"Write {n}."} for n, row in enumerate(ROWS * 2)))
     Path("file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", "file")
-    words = f"{command} rows.jsonl -o {'out.json' if command == 'attack' else 'out.jsonl'}"
+    words = f"{command} rows.jsonl -o out.jsonl"
+    if command == "attack":
+        words = "attack rows.jsonl -o out.json --prompts 4 --budget-reads 1000"
     for store in ((), ("--store", "file/s.sqlite")):
         assert "no model loaded, no file written" in run(words, "--dry-run", *store).stdout
         run(words, *store, refused="cannot be opened")

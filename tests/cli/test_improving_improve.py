@@ -1,4 +1,4 @@
-"""`improve` as a user meets it: a checklist and labelled rows in, a better checklist out."""
+"""`fit` and `improve` as a user meets them: scored and labelled rows in, weights or a better checklist out."""
 
 import json
 import random
@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends import Reply
-from tests.cli.test_improving_fit import CHECKLIST, rated
 from tests.evaluation.files import scored_file
 from tests.evolving.test_improve import REPLIES, finds, reading
-from tests.jsonl import write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 
 
 def opposed(count=240):
@@ -20,8 +19,8 @@ def opposed(count=240):
     for n in range(count):
         said = [rng.random() for _ in CHECKLIST]
         stars = 3 + 2 * said[0] + 2 * said[1] + said[2] - 2 * said[3] + rng.gauss(0, 0.1)
-        rows.append({"doc": n // 2, "prompt": f"Write {n}.", "target": f"text {n}", "checklist": CHECKLIST,
-                     "said": said, "stars": stars})  # fmt: skip
+        row = {"doc": n // 2, "prompt": f"Write {n}.", "target": f"text {n}", "checklist": CHECKLIST}
+        rows.append(row | {"said": said, "stars": stars})
     scored_file("scored.jsonl", *rows)
     Path("checklist.json").write_text(json.dumps(CHECKLIST))
 
@@ -92,16 +91,71 @@ def items(path):
     return json.loads(Path(path).read_text())["items"]
 
 
-def test_what_cannot_be_used_is_one_sentence(run, no_engine):
-    rows = rated(59)
-    Path("checklist.json").write_text(json.dumps(CHECKLIST))
-    for label_key, words in (
-        ("stars", "scored.jsonl has 59 labelled rows in 59 groups; improving a checklist needs at least 60 in 15"),
-        ("humans", "line 1: column 'humans' not found (--label-key); the row has"),
-        ("target", "line 1: 'target' is 'text 0'; it must be a number per text"),
-    ):
-        keys = f"--label-key {label_key} --group-key target"
-        run(f"improve checklist.json --data scored.jsonl {keys} -o b.json", refused=words)
-    write_jsonl("rows.jsonl", *({"prompt": "p", "target": row["target"], "label": 1} for row in rows))
-    words = "score the rows first, or name a judge with --model"
-    run("improve checklist.json --data rows.jsonl -o b.json", refused=words)
+CHECKLIST = [f"Is it {word}?" for word in ("red", "big", "old", "new")]
+
+
+def rated(count=120, path="scored.jsonl"):
+    """Stars that follow the first question, with noise."""
+    rng = random.Random(0)
+    rows = []
+    for n in range(count):
+        said = [rng.random() for _ in CHECKLIST]
+        stars = 1 + 4 * said[0] + rng.gauss(0, 0.3)
+        row = {"doc": n // 2, "prompt": "Write.", "target": f"text {n}", "checklist": CHECKLIST}
+        rows.append(row | {"said": said, "stars": stars})
+    scored_file(path, *rows)
+    return rows
+
+
+def test_weights_are_fitted_and_taken_by_replay(run):
+    rows = rated()
+    done = run("fit scored.jsonl --label-key stars --group-key doc -o w.json --bootstrap 40")
+    assert "weights by item, 120 labels in 60 groups" in done.stdout and "on held-out groups" in done.stdout
+    saved = json.loads(Path("w.json").read_text())
+    assert saved["figures"]["gain"]["low"] > 0 and saved["items"][0]["question"] == CHECKLIST[0]
+    weights = list(saved["weights"].values())
+    assert weights[0] > 2 > 0.7 > max(weights[1:])
+    run("replay scored.jsonl -o again.jsonl --weights w.json")
+    for row, rated_row in zip(read_jsonl("again.jsonl"), rows, strict=True):
+        expected = sum(w * p for w, p in zip(weights, rated_row["said"], strict=True)) / sum(weights)
+        assert row["checklist_score"]["expected_score"] == pytest.approx(expected)
+
+
+def test_a_gain_without_an_interval_is_a_warning_with_the_reason(run):
+    rated(40)
+    fit = "fit scored.jsonl --label-key stars --group-key doc -o w.json --bootstrap"
+    done = run(fit, 40)
+    warned = " ".join(done.stderr.split())
+    assert "The gain is not shown: it has no interval (needs 50 groups, has 20)." in warned
+    assert "not shown" not in run(fit, 0).stderr
+
+
+def test_preferences_by_id_or_text(run):
+    rows = rated()
+    pairs = []
+    for number in range(0, len(rows), 2):
+        places = sorted((number, number + 1), key=lambda place: -rows[place]["stars"])
+        names = [str(place + 1) if number % 4 else f"text {place}" for place in places]
+        pairs.append(dict(zip(("chosen", "rejected"), names, strict=True)))
+    write_jsonl("pairs.jsonl", *pairs)
+    run("fit scored.jsonl --pairs pairs.jsonl -o w.json --bootstrap 40")
+    saved = json.loads(Path("w.json").read_text())
+    assert saved["measure"] == "in order" and saved["labels"] == 60
+
+
+def test_nothing_is_written_if_nothing_can_be_learned(run):
+    rows = rated()
+    random.Random(2).shuffle(rows)
+    for row, other in zip(rows, rows[1:] + rows[:1], strict=True):
+        row["noise"] = other["said"][0]
+    scored_file("scored.jsonl", *rows)
+    words = "nothing can be learned from 120 labels"
+    run("fit scored.jsonl --label-key noise -o w.json --bootstrap 40", refused=words)
+
+
+def test_score_takes_the_weights(run, engine):
+    engine(lambda prefix, tail: 0.9 if "red" in tail else 0.2)
+    Path("w.yaml").write_text("'Is it red?': 3\n")
+    write_jsonl("rows.jsonl", {"prompt": "Write.", "target": "a text", "checklist": CHECKLIST[:2]})
+    run("score rows.jsonl -o out.jsonl --weights w.yaml --no-store")
+    assert read_jsonl("out.jsonl")[0]["checklist_score"]["expected_score"] == pytest.approx((3 * 0.9 + 0.2) / 4)

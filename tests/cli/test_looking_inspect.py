@@ -10,15 +10,26 @@ from checklist_rewards.files.rows import read_rows
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.ui.files import page_data
 
+ITEMS = ["Is it long?", "Is it red?"]
 ROWS = [
-    {"prompt": "p", "target": text, "checklist": ["Is it long?", "Is it red?"], "human": ["Is it long?"]}
+    {"prompt": "p", "target": text, "checklist": ITEMS, "human": ITEMS[:1]}
     for text in ["long red", "red", "long", "short", "long red", "blue"]
 ]
 
 
+def names(prefix: str, tail: str) -> float:
+    return 0.9 if ("long" if "long" in tail else "red") in prefix.lower() else 0.1
+
+
+def figures(run, words: str, **expected):
+    """What `inspect` writes with these words, and what it shows."""
+    done = run(f"inspect {words} --json items.json --no-embed", **expected)
+    return json.loads(Path("items.json").read_text()), done
+
+
 @pytest.fixture
 def scored(run, engine):
-    def score(name, rule=lambda prefix, tail: 0.9 if ("long" if "long" in tail else "red") in prefix.lower() else 0.1):
+    def score(name, rule=names):
         write_jsonl("rows.jsonl", *ROWS)
         engine(rule)
         run(f"score rows.jsonl -o {name} --no-store")
@@ -29,23 +40,18 @@ def scored(run, engine):
 
 def test_figures_in_json_and_on_the_page(run, scored):
     scored("scored.jsonl")
-    done = run("inspect scored.jsonl --json items.json -o items.html --no-embed")
-    record = json.loads(open("items.json").read())
-    assert record["targets"] == 6
-    assert [item["answered"] for item in record["items"]] == [6, 6]
+    record, done = figures(run, "scored.jsonl -o items.html")
+    assert record["targets"] == 6 and [item["answered"] for item in record["items"]] == [6, 6]
     assert 0 < record["items"][0]["pass_rate"] < 1
     page = page_data(Path("items.html"))
-    assert [item["question"] for item in page["extra"]["items"]["items"]] == ["Is it long?", "Is it red?"]
+    assert [item["question"] for item in page["extra"]["items"]["items"]] == ITEMS
     assert page["extra"]["items"]["items"] == record["items"]
     assert page["extra"]["view"] == "trust" and page["files"][0]["overview"]["rows"] == 6
     is_flagged = [item["question"] for item in record["items"] if item["flags"]]
     assert f"; {len(is_flagged)} flagged." in done.output and ("discr." in done.output) == bool(is_flagged)
-
-
-def test_no_table_without_flagged_items(run, scored):
-    write_jsonl("few.jsonl", *read_jsonl(scored("scored.jsonl"))[:2])  # too few targets for a flag
-    done = run("inspect", "few.jsonl", "--no-embed")
-    assert done.exit_code == 0 and "; 0 flagged." in done.output and "discr." not in done.output
+    write_jsonl("few.jsonl", *read_jsonl("scored.jsonl")[:2])  # too few targets for a flag
+    _, done = figures(run, "few.jsonl")
+    assert "; 0 flagged." in done.output and "discr." not in done.output
 
 
 def test_a_penalty_is_marked_because_it_passes_if_the_answer_is_no(run, engine):
@@ -53,45 +59,30 @@ def test_a_penalty_is_marked_because_it_passes_if_the_answer_is_no(run, engine):
     write_jsonl("rows.jsonl", *({**row, "checklist": items} for row in ROWS))
     engine(lambda prefix, tail: 0.9 if "long" in tail else 0.1)
     run("score rows.jsonl -o scored.jsonl --no-store")
-    done = run("inspect scored.jsonl --json items.json --no-embed")
+    record, done = figures(run, "scored.jsonl")
     shown = " ".join(line.split("│")[1].strip() for line in done.output.splitlines() if line.startswith("│"))
     assert "Is the reply rude? (penalty: passes if not)" in shown and "Is it long? (penalty" not in shown
-    _, rude = json.loads(Path("items.json").read_text())["items"]
+    _, rude = record["items"]
     assert rude["question"] == "Is the reply rude?" and rude["pass_rate"] == 1  # no reply is rude
     run("report scored.jsonl -o report.html")
     assert Path("report.html").read_text(encoding="utf-8").count("A penalty passes if the answer is no.") == 2
 
 
-def test_the_log_of_a_reward_is_inspected_as_a_scored_file_is(run, scored):
+def test_logs_and_files_of_every_format_give_the_same(run, scored):
     rows = read_jsonl(scored("scored.jsonl"))
-    log = [
-        {
-            "step": 0,
-            "prompt": row["prompt"],
-            "completion": row["target"],
-            "reward": 0.5,
-            "score": row["checklist_score"],
-        }
-        for row in rows
-    ]
-    write_jsonl("rewards.jsonl", *log)
-    for file in ("scored.jsonl", "rewards.jsonl"):
-        run(f"inspect {file} --json {file}.json --no-embed")
-    assert json.loads(open("rewards.jsonl.json").read()) == json.loads(open("scored.jsonl.json").read())
-
-
-@pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])
-def test_every_format_of_a_scored_file_gives_the_same(run, scored, name):
-    for file in ("scored.jsonl", name):
-        run("inspect", scored(file), "--json", f"{file}.json", "--no-embed")
-    assert json.loads(open(f"{name}.json").read()) == json.loads(open("scored.jsonl.json").read())
+    log = {"step": 0, "prompt": "p", "reward": 0.5}
+    write_jsonl(
+        "rewards.jsonl", *(log | {"completion": row["target"], "score": row["checklist_score"]} for row in rows)
+    )
+    expected, _ = figures(run, "scored.jsonl")
+    for name in (scored("scored.csv"), scored("scored.parquet"), "rewards.jsonl"):
+        assert figures(run, name)[0] == expected
 
 
 def test_repeats_show_what_is_unstable(run, scored):
     scored("scored.jsonl")
     scored("again.jsonl", lambda prefix, tail: 0.9)
-    run("inspect scored.jsonl --repeat again.jsonl --json items.json --no-embed")
-    record = json.loads(open("items.json").read())
+    record, _ = figures(run, "scored.jsonl --repeat again.jsonl")
     for item in record["items"]:
         assert item["repeats"] == 6 and item["stability"] == item["pass_rate"]  # only what passed before still agrees
         assert "unstable" in item["flags"]
@@ -102,8 +93,7 @@ def test_a_text_without_an_answer_is_left_out(run, scored, engine):
     engine(lambda prefix, tail: 0.9)
     run("score rows.jsonl -o scored.jsonl --no-store")
     asked = engine(lambda prefix, tail: 0.9, replies=['{"wordings": ["Is its length great?", "Has it length?"]}'])
-    done = run("inspect scored.jsonl --paraphrases 2 --json items.json --no-embed --no-store")
-    record = json.loads(open("items.json").read())
+    record, done = figures(run, "scored.jsonl --paraphrases 2 --no-store")
     assert (record["targets"], record["no_answer"]) == (6, 2) and "2 without an answer" in done.output
     assert [item["answered"] for item in record["items"]] == [6, 6]
     assert [item["repeats"] for item in record["items"]] == [12, 12]
@@ -113,19 +103,11 @@ def test_a_text_without_an_answer_is_left_out(run, scored, engine):
 def test_the_meta_checklist_and_people_s(run, scored, engine):
     scored("scored.jsonl")
     asked = engine(lambda prefix, tail: 0.9)
-    run("inspect scored.jsonl --meta --human-key human --json items.json --no-embed --no-store")
-    figures = json.loads(open("items.json").read())["figures"]
-    assert figures["Meta-checklist, pass rates"]["atomic"] == 1
-    assert figures["Meta-checklist, pass rates"]["not_leading"] == 0  # a judge that says yes to all says it leads
-    assert figures["Against people's checklists"]["count MAE"] == 1
+    found = figures(run, "scored.jsonl --meta --human-key human --no-store")[0]["figures"]
+    assert found["Meta-checklist, pass rates"]["atomic"] == 1
+    assert found["Meta-checklist, pass rates"]["not_leading"] == 0  # a judge that says yes to all says it leads
+    assert found["Against people's checklists"]["count MAE"] == 1
     assert len(asked.asked) == 2 * 4 + 2  # one checklist, once, however many rows have it
-
-
-def test_other_wordings_are_read_by_the_judge(run, scored, engine):
-    scored("scored.jsonl")
-    engine(lambda prefix, tail: 0.9, replies=['{"wordings": ["Is its length great?", "Has it length?"]}'])
-    run("inspect scored.jsonl --paraphrases 2 --paraphrase-rows 3 --json items.json --no-embed --no-store")
-    assert [item["repeats"] for item in json.loads(open("items.json").read())["items"]] == [6, 6]
 
 
 def test_only_the_rows_with_paraphrases_are_read_for_them(run, scored, engine, monkeypatch):
@@ -139,9 +121,8 @@ def test_only_the_rows_with_paraphrases_are_read_for_them(run, scored, engine, m
             yield row
 
     monkeypatch.setattr("checklist_rewards.evaluation.scored.read_rows", counted)
-    options = ("--paraphrases", "1", "--paraphrase-rows", "2", "--no-embed", "--no-store")
-    run("inspect scored.jsonl", *options)
-    assert read == [1, *range(1, 7), 1, 2]
+    record, _ = figures(run, "scored.jsonl --paraphrases 1 --paraphrase-rows 2 --no-store")
+    assert read == [1, *range(1, 7), 1, 2] and [item["repeats"] for item in record["items"]] == [2, 2]
 
 
 def test_unanswered_meta_reads_are_told(run, scored, engine):
@@ -151,45 +132,12 @@ def test_unanswered_meta_reads_are_told(run, scored, engine):
     assert "10 questions of the meta-checklist were not answered" in done.output
 
 
-@pytest.mark.parametrize(
-    ("rows", "arguments", "complaint"),
-    [
-        ([], [], "scored.jsonl has no rows"),
-        (
-            [{"target": "x"}],
-            [],
-            "line 1: column 'checklist_score' not found; use a file written by `score` or `run`, or",
-        ),
-        (
-            [{"checklist_score": {"answered": "x"}}],
-            [],
-            "line 1: checklist_score is not a score: primary_score is missing",
-        ),
-    ],
-)
-def test_bad_input_is_one_sentence(run, no_engine, rows, arguments, complaint):
-    write_jsonl("scored.jsonl", *rows)
-    run("inspect scored.jsonl --no-embed", *arguments, refused=complaint)
-
-
-def test_several_judges_write_no_wordings(run, scored, no_engine):
-    words = "requires a single --model to write them; omit --judge"
-    run(f"inspect {scored('scored.jsonl')} --paraphrases 1 --judge judges.yaml --no-embed", refused=words)
-
-
-def test_repeats_must_have_the_same_rows(run, scored):
-    scored("scored.jsonl")
-    write_jsonl("fewer.jsonl", *read_jsonl("scored.jsonl")[:2])
-    run("inspect scored.jsonl --repeat fewer.jsonl --no-embed", refused="row counts differ")
-
-
 def test_a_repeated_question_is_shown_by_inspect_report_and_the_app(run, engine):
     rows = [row | {"checklist": ["Is it long?", "Is it red?", "Is it long?"]} for row in ROWS]
     write_jsonl("rows.jsonl", *rows)
-    engine(lambda prefix, tail: 0.9 if ("long" if "long" in tail else "red") in prefix.lower() else 0.1)
+    engine(names)
     run("score rows.jsonl -o scored.jsonl --no-store")
-    run("inspect scored.jsonl --json items.json --no-embed")
-    items = json.loads(open("items.json").read())["items"]
+    items = figures(run, "scored.jsonl")[0]["items"]
     assert [item["answered"] for item in items] == [6, 6, 6] and items[2]["id"] == f"{items[0]['id']}#2"
     run("report scored.jsonl -o page.html")
     [file] = page_data(Path("page.html"))["files"]
@@ -198,22 +146,16 @@ def test_a_repeated_question_is_shown_by_inspect_report_and_the_app(run, engine)
 
 
 def test_completions_of_a_policy_are_sampled_and_scored_first(run, engine):
-    fake = engine(lambda prefix, tail: 0.9 if ("long" if "long" in tail else "red") in prefix.lower() else 0.1)
+    fake = engine(names)
     texts = ["long red", "red", "long", "short"]
     fake.generate = lambda prompts, sampling, arrived=None: [[Reply(text, "stop") for text in texts] for _ in prompts]
     rows = [{"prompt": f"Write {n}.", "checklist": ["Is it long?", "Is it red?"]} for n in range(3)]
     write_jsonl("rows.jsonl", *rows, {"prompt": "no checklist", "checklist": None})
-    files = "--json items.json --scored scored.jsonl --no-store --no-embed"
-    done = run(f"inspect rows.jsonl --policy.model pocket --n 4 --model pocket --metric pass {files}")
-    gradient = json.loads(Path("items.json").read_text())["gradient"]
+    options = "--policy.model pocket --n 4 --model pocket --metric pass --scored scored.jsonl --no-store"
+    record, done = figures(run, f"rows.jsonl {options}")
+    gradient = record["gradient"]
     assert gradient["prompts"] == 3 and gradient["size"] == 4 and gradient["gradient"]["value"] == 1
     assert gradient["canaries"] and gradient["sentence"] in " ".join(done.stderr.split())
     assert [row["target"] for row in read_jsonl("scored.jsonl")] == texts * 3
-    run("inspect scored.jsonl --no-embed --json again.json --group-size 2")
-    saved = json.loads(Path("again.json").read_text())["gradient"]
+    saved = figures(run, "scored.jsonl --group-size 2")[0]["gradient"]
     assert saved["size"] == 2 and 0 < saved["gradient"]["value"] < 1 and saved["canaries"] == {}
-
-
-def test_options_of_a_policy_require_one(run, scored):
-    scored("scored.jsonl")
-    run("inspect scored.jsonl --no-embed --scored other.jsonl", refused="--scored other.jsonl requires --policy.model")

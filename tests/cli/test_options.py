@@ -1,15 +1,22 @@
-"""Options that are made from settings classes: what a user of a command reads, and what a command gets."""
+"""Options that are made from settings classes: what a user reads, and what a command and an engine get."""
 
+import json
 import re
 from typing import Any
 
 import pytest
+import yaml
 from typer.main import get_command
 
+from checklist_rewards import ChecklistScorer, pipeline
+from checklist_rewards.backends import Engine
 from checklist_rewards.cli import app
 from checklist_rewards.cli import options as o
-from checklist_rewards.judges.settings import JudgeConfig, Mode
+from checklist_rewards.cli.options import JudgeOptions, OwnWriter
+from checklist_rewards.judges.settings import JudgeConfig, Mode, load_jury
+from checklist_rewards.rewards.configured import configured_reward
 from checklist_rewards.scores import Aggregation
+from tests.jsonl import write_jsonl
 
 
 def options_of(command: str) -> dict[str, Any]:
@@ -74,17 +81,46 @@ def test_a_group_has_only_what_the_user_gave():
     assert judge.asks and not judge.names_no_model
 
 
-@pytest.mark.parametrize(
-    ("written", "words"),
-    [
-        (["--judge.temprature", "1"], ["No such option: --judge.temprature", "--judge.temperature"]),
-        (
-            ["--judge.votes", "0"],
-            ["Invalid value for '--judge.votes': Input should be greater than or equal to 1"],
-        ),
-        (["--metric", "best"], ["Invalid value for '--metric': 'best' is not one of 'pass', 'weighted'"]),
-        (["--judge.votes", "some"], ["Invalid value for '--judge.votes': ", ", got 'some'"]),
-    ],
-)
-def test_a_bad_option_is_one_sentence(run, no_engine, written, words):
-    run("score rows.jsonl -o out.jsonl", *written, refused=words)
+ROW = {"input": "Write a note.", "target": "Who is there?", "checklist": ["Does it end with a question mark?"]}
+
+
+def test_settings_reach_the_engine_and_the_store_key(run):
+    write_jsonl("rows.jsonl", ROW)
+    command = "score rows.jsonl -o out.jsonl --backend transformers --store s.sqlite --summary summary.json"
+    for options, asked in (
+        ("", 1),
+        ("--engine-args max_batch_tokens=64", 0),
+        ('--engine-args dtype=bfloat16 --engine-args {"max_batch_tokens":128}', 1),
+        ("--engine-args dtype=bfloat16", 0),
+    ):
+        run(f"{command} {options}")
+        assert json.load(open("summary.json"))["receipt"]["asked"] == asked, options
+
+
+@pytest.mark.parametrize("judge", ["auto", "transformers", "encoder", "decisions", "remote"])
+def test_the_backend_of_a_second_model_is_the_judges_if_that_can_write(judge):
+    options = OwnWriter(given={"writer.model": "pocket"})
+    engine = options.engine_beside(JudgeOptions(given={"judge.backend": judge}))
+    assert engine.backend == ("transformers" if judge == "transformers" else "auto")
+
+
+def test_settings_stand_in_files_of_judges_and_of_rewards(tmp_path):
+    judges, reward = tmp_path / "judges.yaml", tmp_path / "reward.yaml"
+    settings = {"tensor_parallel_size": 2, "quantization": "fp8"}
+    asked = {"model": "pocket", "backend": "vllm", "engine_args": settings}
+    judges.write_text(yaml.safe_dump({"panel": {}, "judges": ["pocket", asked]}))
+    reward.write_text(yaml.safe_dump(asked))
+    expected = Engine("pocket", "vllm", None, settings)
+    assert load_jury(judges, store=False).judges[1].engine == expected
+    assert load_jury(judges, store=False, limited=lambda engine: engine).judges[1].engine == expected
+    assert configured_reward(str(reward)).scorer.judge.engine == expected
+
+
+def test_a_pipeline_has_settings_for_its_judge_and_for_its_writer():
+    loading, writing = {"dtype": "bfloat16"}, {"max_batch_tokens": 64}
+    pipe = pipeline("tick", model="pocket", engine_args=loading, generator_engine_args=writing)
+    assert isinstance(pipe.scorer, ChecklistScorer)
+    assert pipe.scorer.judge.engine == Engine("pocket", settings=loading)
+    assert pipe.generator.engine == Engine("pocket", settings=writing)
+    both = pipeline("tick", model="pocket", engine_args=loading)
+    assert both.generator.engine == both.scorer.judge.engine

@@ -14,11 +14,12 @@ from tests.commands import files_here
 from tests.jsonl import write_jsonl
 
 CHECKLIST = Checklist.parse(["Is it red?"])
+SCORE = score_checklist(CHECKLIST, [Verdict({"yes": 0.9, "no": 0.1})]).model_dump(mode="json")
+SCORED = {"id": "a", "target": "red", "human": [1], "checklist": ["Is it red?"], "checklist_score": SCORE}
 
 
-def log_row(step, text="red"):
-    score = score_checklist(CHECKLIST, [Verdict({"yes": 0.9, "no": 0.1})]).model_dump(mode="json")
-    return {"step": step, "prompt": "p", "completion": text, "reward": 0.9, "score": score}
+def log_row(step):
+    return {"step": step, "prompt": "p", "completion": "red", "reward": 0.9, "score": SCORE}
 
 
 @pytest.fixture
@@ -27,9 +28,7 @@ def files(run):
     for name in ("rewards.jsonl", "rewards.rank1.jsonl"):
         write_jsonl(name, *(log_row(step) for step in range(3)))
     for name in ("scored.jsonl", "again.jsonl"):
-        row = {"id": "a", "target": "red", "checklist": ["Is it red?"], "checklist_score": log_row(0)["score"]}
-        write_jsonl(name, row)
-    return {path.name: path.read_bytes() for path in Path().iterdir()}
+        write_jsonl(name, SCORED)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +106,11 @@ ENDING = {"--json": "json", "--summary": "json", "--card": "md", "--plot": "png"
 
 @pytest.fixture
 def rows(files):
-    checklist = ["Is it red?"]
-    write_jsonl("rows.jsonl", {"prompt": "p", "target": "red", "checklist": checklist})
-    write_jsonl("candidates.jsonl", {"prompt": "p", "candidates": ["red", "blue"], "checklist": checklist})
-    write_jsonl("imported.jsonl", {"prompt": "p", "checklist": checklist})
+    row = {"prompt": "p", "checklist": ["Is it red?"]}
+    write_jsonl("rows.jsonl", row | {"target": "red"})
+    write_jsonl("candidates.jsonl", row | {"candidates": ["red", "blue"]})
+    write_jsonl("imported.jsonl", row)
     Path("checklist.json").write_text('["Is it red?"]')
-    write_jsonl("scored.jsonl", {"id": "a", "target": "red", "human": [1], "checklist_score": log_row(0)["score"]})
 
 
 def with_output(command, option, path):
@@ -121,58 +119,36 @@ def with_output(command, option, path):
     return [*command.split(), *(text for pair in (given | {option: str(path)}).items() for text in pair)]
 
 
-def folder():
-    Path("there").mkdir()
-    return "there"
-
-
-def loop():
-    Path("loop").symlink_to("loop")
-    return "loop"
-
-
-def link_to_a_folder():
-    Path("there").mkdir()
-    Path("link").symlink_to("there")
-    return "link"
-
-
-def below_a_file():
-    Path("file").write_text("x")
-    return "file/out.{}"
-
-
-def link_below_a_file():
-    Path("file").write_text("x")
-    Path("link").symlink_to("file/out")
-    return "link"
-
-
-def pipe():
-    os.mkfifo("pipe")
-    return "pipe"
-
-
-REFUSED = {
-    "a folder": folder,
-    "a loop of links": loop,
-    "a link to a folder": link_to_a_folder,
-    "below a file": below_a_file,
-    "a link below a file": link_below_a_file,
-    "a pipe": pipe,
-    "not writable": lambda: "/proc/1/out.{}",
-    "a file of the system": lambda: "/proc/self/new/out.{}",
+PLACES = {
+    "a folder": "there",
+    "a loop of links": "loop",
+    "a link to a folder": "link",
+    "below a file": "file/out.{}",
+    "a link below a file": "below",
+    "a pipe": "pipe",
+    "not writable": "/proc/1/out.{}",
+    "a file of the system": "/proc/self/new/out.{}",
 }
 
 
-PLACES = list(REFUSED)
+@pytest.fixture
+def places(rows):
+    """What stands at the places where no output can be written."""
+    Path("there").mkdir()
+    Path("file").write_text("x")
+    os.mkfifo("pipe")
+    for name, target in (("loop", "loop"), ("link", "there"), ("below", "file/out")):
+        Path(name).symlink_to(target)
+
+
+ANY = list(PLACES)
 CASES = [(*EACH[0], place) for place in PLACES]
-CASES += [(*each, PLACES[n % len(PLACES)]) for n, each in enumerate(EACH[1:])]
+CASES += [(*each, ANY[n % len(ANY)]) for n, each in enumerate(EACH[1:])]
 
 
 @pytest.mark.parametrize(("command", "option", "place"), CASES, ids=lambda text: text)
-def test_an_output_that_cannot_be_written_is_refused_before_the_work(run, rows, no_engine, command, option, place):
-    path = REFUSED[place]().format(ENDING.get(option, "jsonl"))
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(run, places, no_engine, command, option, place):
+    path = PLACES[place].format(ENDING.get(option, "jsonl"))
     name = {"-o": "--output"}.get(option, option)
     run(*with_output(command, option, path), refused=f"{name} {path}")
 
@@ -235,9 +211,8 @@ LATE = {
 @pytest.mark.parametrize("command", LATE)
 def test_a_late_refusal_leaves_the_output_as_it_was(run, rows, no_engine, command):
     Path("out.jsonl").write_text("old")
-    good = Path("scored.jsonl").read_text()
-    Path("broken.jsonl").write_text(good * 3 + "{")
-    write_jsonl("stranger.jsonl", {"id": "z", "target": "blue", "checklist_score": log_row(0)["score"]})
+    Path("broken.jsonl").write_text(Path("scored.jsonl").read_text() * 3 + "{")
+    write_jsonl("stranger.jsonl", SCORED | {"id": "z", "target": "blue"})
     run(f"{command} -o out.jsonl", refused=LATE[command])
 
 
@@ -246,10 +221,10 @@ DRY = [
     "run rows.jsonl --model pocket --pipeline tick",
     "generate rows.jsonl --model pocket",
     "refine rows.jsonl --model pocket",
-    "attack --model pocket --prompts 4 --budget-reads 2000",
     "replay scored.jsonl --model pocket",
 ]
 DRY += ["replay scored.jsonl --threshold 0.4", "replay rewards.jsonl", *(f"{one} --store new/s.sqlite" for one in DRY)]
+DRY += ["attack --model pocket --prompts 4 --budget-reads 1000 --store new/s.sqlite"]
 
 
 @pytest.mark.parametrize("command", DRY)
@@ -278,44 +253,29 @@ def test_a_file_that_an_option_names_is_not_overwritten(run, rows, no_engine, co
 
 
 LONG = f"{'a' * 300}.jsonl"
-READS = {  # a command of each kind of input, which is read before a model is needed
-    "score": ["{}", "-o", "out.jsonl"],
-    "generate": ["{}", "-o", "out.jsonl"],
-    "run": ["{}", "-o", "out.jsonl"],
-    "rerank": ["{}", "-o", "out.jsonl"],
-    "pairs": ["{}", "-o", "out.jsonl"],
-    "refine": ["{}", "-o", "out.jsonl"],
-    "replay": ["{}", "-o", "out.jsonl"],
-    "audit": ["{}"],
-    "distill": ["{}", "-o", "judge"],
-    "agree": ["{}", "{}"],
-    "calibrate": ["{}", "-o", "out.json"],
-    "fit": ["{}", "-o", "out.json"],
-    "cascade": ["{}", "{}"],
-    "diff": ["{}", "{}"],
-    "inspect": ["{}"],
-    "report": ["{}", "-o", "out.html"],
-    "lint": ["{}"],
-}
+READS = dict.fromkeys("score generate run rerank pairs refine replay".split(), "{} -o out.jsonl")
+READS |= {"distill": "{} -o judge", "calibrate": "{} -o out.json", "fit": "{} -o out.json", "report": "{} -o out.html"}
+WRITES = list(READS)
+READS |= dict.fromkeys(("audit", "inspect", "lint"), "{}") | dict.fromkeys(("agree", "cascade", "diff"), "{0} {0}")
+"""The inputs of every command, which are read before a model is needed."""
 
 
 @pytest.mark.parametrize("command", READS)
 def test_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, command):
-    run(command, *(word.format(LONG) for word in READS[command]), refused="aaa")
+    run(f"{command} {READS[command].format(LONG)}", refused="aaa")
 
 
-@pytest.mark.parametrize("command", [name for name in READS if "-o" in READS[name]])
+@pytest.mark.parametrize("command", WRITES)
 def test_an_output_with_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, files, command):
-    words = [word.format("scored.jsonl") for word in READS[command]]
-    words[-1] = "a" * 300 + Path(words[-1]).suffix
-    run(command, *words, refused="File name too long")
+    words = READS[command].format("scored.jsonl").split()
+    run(command, *words[:-1], "a" * 300 + Path(words[-1]).suffix, refused="File name too long")
 
 
-@pytest.mark.parametrize("command", [name for name in READS if "-o" in READS[name] and name != "distill"])
+@pytest.mark.parametrize("command", [name for name in WRITES if name != "distill"])
 def test_an_output_over_a_read_only_file_is_refused_before_anything_is_read(run, files, monkeypatch, command):
-    words = [word.format("scored.jsonl") for word in READS[command]]
-    output = Path(words[-1])
+    words = READS[command].format("scored.jsonl")
+    output = Path(words.split()[-1])
     output.write_text("kept")
     access = os.access  # root may write every file
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
-    run(command, *words, refused=f"{output}: cannot be written, it is read-only")
+    run(f"{command} {words}", refused=f"{output}: cannot be written, it is read-only")

@@ -1,16 +1,18 @@
-"""Pipelines on the command line: those of papers, corpus-level ones from files, and what a dry run says."""
+"""Pipelines on the command line: those of papers with recorded replies, corpus-level ones from files, dry runs."""
 
-import gzip
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 from PIL import Image
 
 from checklist_rewards.pipelines import get_pipeline, list_pipelines
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.pipelines.fakes import Scripted
+from tests.pipelines.staged import recorded, staged
 
 PER_INPUT = [name for name in list_pipelines() if get_pipeline(name).paper and not get_pipeline(name).corpus_level]
 CORPUS = ["checkeval", "interacteval", "feedback"]
@@ -64,18 +66,18 @@ def test_checkeval_writes_a_shared_checklist_that_score_and_run_use(run, scripte
     dimension = {"name": "fluency", "definition": "It reads well.", "seed_questions": ["Is it plain?"]}
     Path("source.json").write_text(json.dumps({"dimensions": [dimension]}))
     write_jsonl("rows.jsonl", *({"input": "Sum up.", "target": text} for text in ("one", "two")))
-    kept = ["--pipeline", "checkeval", "--store", "s.sqlite"]
-    run("generate source.json -o c.json", *kept, "--summary", "sum.json")
+    kept = "--pipeline checkeval --store s.sqlite"
+    run(f"generate source.json -o c.json {kept} --summary sum.json")
     shared = json.loads(Path("c.json").read_text())
     assert [item["question"] for item in shared["items"]] == ["Is it plain?", "Is it grammatical?"]
     summary = json.loads(Path("sum.json").read_text())
     assert summary["questions"] == 2 and "1 sent" in summary["stage_elaborate"]
     asked = len(fake.prompts)
-    item = ["--mode", "item", "--metric", "pass"]
-    run("run rows.jsonl -o a.jsonl", *kept, "--source", "source.json", *item)
+    kept += " --mode item --metric pass"
+    run(f"run rows.jsonl -o a.jsonl {kept} --source source.json")
     assert len(fake.prompts) == asked  # the same checklist, out of the store
-    run("run rows.jsonl -o b.jsonl", *kept, "--checklist", "c.json", *item)
-    run("score rows.jsonl -o c.jsonl", *kept, "--checklist", "c.json", *item)
+    run(f"run rows.jsonl -o b.jsonl {kept} --checklist c.json")
+    run(f"score rows.jsonl -o c.jsonl {kept} --checklist c.json")
     scores = [[row["checklist_score"] for row in read_jsonl(f"{name}.jsonl")] for name in "abc"]
     assert scores[0] == scores[1] == scores[2] and len(scores[0]) == 2 and scores[0][0]["total"] == 2
     assert read_jsonl("a.jsonl")[0]["checklist_source"].startswith("checkeval/")
@@ -91,8 +93,7 @@ def test_feedback_is_unit_tested_on_a_few_of_the_rows(run, scripted):
     fake = scripted(reply, last=0.1)
     Path("source.json").write_text('{"observations": ["The grammar is bad."]}')
     write_jsonl("rows.jsonl", *({"target": f"text {n}"} for n in range(50)))
-    options = ["--pipeline", "feedback", "--source", "source.json", "--mode", "item", "--no-store"]
-    done = run("run rows.jsonl -o out.jsonl", *options, code=1)
+    done = run("run rows.jsonl -o out.jsonl --pipeline feedback --source source.json --mode item --no-store", code=1)
     assert "unit_test" in done.stderr, done.output  # every rewrite passes all the same
     tried = [prefix for prefix, _, _ in fake.reads if "\ntext " in prefix]
     assert len(tried) == 17 and any("\ntext 48\n" in prefix for prefix in tried)
@@ -103,8 +104,8 @@ def test_a_stage_that_breaks_leaves_the_rows_unscored_and_is_named(run, scripted
     scripted(lambda text: "I would rather not.")
     Path("source.yaml").write_text("dimensions: [{name: fluency, definition: It reads well.}]\n")
     write_jsonl("rows.jsonl", {"target": "one"}, {"target": "two"})
-    options = ["--pipeline", "checkeval", "--source", "source.yaml", "--no-store", "--summary", "sum.json"]
-    done = run("run rows.jsonl -o out.jsonl", *options, code=1)
+    options = "--pipeline checkeval --source source.yaml --no-store --summary sum.json"
+    done = run(f"run rows.jsonl -o out.jsonl {options}", code=1)
     assert "seed" in done.stderr and "I would rather not." in done.stderr
     assert [row["checklist_score"] for row in read_jsonl("out.jsonl")] == [None, None]
     assert json.loads(Path("sum.json").read_text())["unanswered"] == {"no_checklist": 2, "not_generated": 1}
@@ -112,75 +113,36 @@ def test_a_stage_that_breaks_leaves_the_rows_unscored_and_is_named(run, scripted
     assert not Path("c.json").exists()
 
 
-REFUSED = {
-    "no such pipeline": (["--pipeline", "tik"], ["unknown pipeline 'tik'", "did you mean 'tick'"]),
-    "pipeline and config": (["--pipeline", "tick", "--config", "c.yaml"], ["--pipeline tick", "--config c.yaml"]),
-    "no such config": (["--config", "c.yaml"], ["c.yaml", "cannot be read"]),
-    "a bad config": (["--config", "bad.yaml"], ["bad.yaml:2: generator: unknown key 'promt'"]),
-    "no such refiner": (["--refiner", "tager"], ["unknown refiner 'tager'", "'tagger'"]),
-    "a setting it lacks": (
-        ["--pipeline", "checkeval", "--writer.shape", "questions"],
-        ["'deductive' has no setting 'shape'"],
-    ),
-    "no source": (["--pipeline", "checkeval"], ["--source FILE", "--example-input checkeval", "--checklist FILE"]),
-    "a source of no use": (["--source", "s.json"], ["--source s.json", "corpus-level"]),
-    "a bad source": (["--pipeline", "checkeval", "--source", "s.json"], ["s.json:3: dimensions.0.nme: unknown key"]),
-    "no pair": (["--pipeline", "openrubrics_pairwise"], ["rows.jsonl, line 1", "chosen"]),
-    "unit tests without texts": (["--refiner", "unit_tester"], ["rows.jsonl, line 1", "unit_tester"]),
-    "concurrency": (["--concurrency", "4"], ["--concurrency 4", "'pocket' runs in this process"]),
-    "a price": (["--dry-run", "--price", "pocket=1"], ["--price pocket=1", "two prices"]),
-    "a price file": (["--dry-run", "--price", "p.json"], ["p.json", "cannot be read"]),
-    "a column": (["--context-key", "text"], ["line 1", "'text'", "--context-key"]),
-    "candidates": (["--candidates-key", "input"], ["line 1", "'input' must be a list"]),
-}
-
-
-@pytest.mark.parametrize(("arguments", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_used_is_refused_before_an_engine_starts(run, no_engine, arguments, words):
-    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
-    Path("bad.yaml").write_text("generator:\n  promt: x\n")
-    Path("s.json").write_text('{"dimensions": [\n{\n"nme": "x",\n"definition": "y", "name": "z"}]}')
-    run("run rows.jsonl -o out.jsonl --no-store", *arguments, refused=words)
-
-
-def test_options_beat_the_pipeline(run, scripted):
+def test_options_and_a_file_beat_the_pipeline(run, scripted):
     fake = scripted(writes_and_judges)
-    Path("mine.md").write_text("Mine: {input}")
-    Path("judge.md").write_text("Judged: {target} {question}")
-    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
-    options = ["--pipeline", "rocketeval", "--writer.prompt", "mine.md", "--judge.prompt", "judge.md"]
-    options += "--writer.temperature 0.2 --metric pass --writer.model pocket --writer.max-items 3".split()
-    run("run rows.jsonl -o out.jsonl", *options, "--no-store")
-    [row] = read_jsonl("out.jsonl")
-    assert fake.prompts[0].startswith("Mine: ") and fake.reads[0][0].startswith("Judged: ")
-    assert fake.samplings[0].temperature == 0.2
-    assert row["checklist_score"]["primary_metric"] == "pass" and row["checklist_source"].startswith("mine/")
-
-
-def test_a_pipeline_of_ones_own_from_a_file(run, scripted):
-    fake = scripted(lambda text: LIST)
     Path("mine.md").write_text("Mine: {input} {context}")
+    Path("judge.md").write_text("Judged: {target} {question}")
     Path("mine.yaml").write_text("name: mine\ngenerator: {prompt: mine.md}\nscorer: {metric: pass, threshold: 0.2}\n")
     write_jsonl("rows.jsonl", {"input": "Write.", "target": "x", "text": "of the sea"})
-    options = ["--config", "mine.yaml", "--context-key", "text", "--no-store"]
-    run("run rows.jsonl -o out.jsonl", *options)
-    [row] = read_jsonl("out.jsonl")
-    assert "of the sea" in fake.prompts[0] and row["checklist_score"]["primary_score"] == 1.0
+    options = "--writer.prompt mine.md --judge.prompt judge.md --writer.temperature 0.2 --metric pass --threshold 0.2"
+    for given in (f"--pipeline rocketeval {options}", "--config mine.yaml"):
+        run(f"run rows.jsonl -o out.jsonl --context-key text --writer.model pocket --no-store {given}")
+        [row] = read_jsonl("out.jsonl")
+        assert fake.prompts[-1].startswith("Mine: ") and "of the sea" in fake.prompts[-1]
+        assert row["checklist_source"].startswith("mine/") and row["checklist_score"]["primary_score"] == 1.0
+        rules = row["checklist_score"]["aggregation"]
+        assert (rules["primary_metric"], rules["threshold"]) == ("pass", 0.2)
+    assert fake.reads[0][0].startswith("Judged: ") and fake.samplings[0].temperature == 0.2
 
 
 @pytest.mark.parametrize(
     ("options", "calls", "n"),
     [
-        (["--mode", "batch", "--judge.temperature", "0.5"], 1, 1),
-        (["--judge.votes", "3", "--judge.temperature", "0.5"], 2, 3),
-        (["--judge.no-use-logprobs"], 2, 1),
-        (["--pipeline", "rocketeval", "--mode", "batch"], 1, 1),
+        ("--mode batch --judge.temperature 0.5", 1, 1),
+        ("--judge.votes 3 --judge.temperature 0.5", 2, 3),
+        ("--judge.no-use-logprobs", 2, 1),
+        ("--pipeline rocketeval --mode batch", 1, 1),
     ],
 )
 def test_the_judges_ways_of_asking(run, scripted, options, calls, n):
     fake = scripted(writes_and_judges)
     write_jsonl("rows.jsonl", {"target": "x", "checklist": ["Is it a?", "Is it b?"]})
-    run("score rows.jsonl -o out.jsonl", *options, "--no-store")
+    run(f"score rows.jsonl -o out.jsonl --no-store {options}")
     assert len(fake.prompts) == calls and {sampling.n for sampling in fake.samplings} == {n} and not fake.reads
     assert fake.samplings[0].temperature == (0.5 if "0.5" in options else 0)
     assert read_jsonl("out.jsonl")[0]["checklist_score"]["pass_rate"] == 1.0
@@ -197,11 +159,10 @@ def test_the_quality_judge_grades(run, scripted):
 
 def test_history_and_trainers_pairs_are_known_by_their_names(run, scripted):
     fake = scripted(writes_and_judges)
-    turn = [{"role": "assistant", "content": "the better one"}]
-    other = [{"role": "assistant", "content": "the worse one"}]
-    write_jsonl("rows.jsonl", {"prompt": "Write.", "chosen": turn, "rejected": other, "target": "x"})
+    pair = {name: [{"role": "assistant", "content": f"the {name} one"}] for name in ("chosen", "rejected")}
+    write_jsonl("rows.jsonl", {"prompt": "Write.", "target": "x", **pair})
     run("generate rows.jsonl -o a.jsonl --pipeline openrubrics_pairwise --no-store")
-    assert "the better one" in fake.prompts[0] and "the worse one" in fake.prompts[0]
+    assert "the chosen one" in fake.prompts[0] and "the rejected one" in fake.prompts[0]
     write_jsonl("rows.jsonl", {"input": "Write.", "history": "user: Hello.", "target": "x"})
     run("run rows.jsonl -o b.jsonl --pipeline rocketeval --no-store")
     assert "user: Hello." in fake.prompts[-1] and all("user: Hello." in prefix for prefix, _, _ in fake.reads)
@@ -209,8 +170,8 @@ def test_history_and_trainers_pairs_are_known_by_their_names(run, scripted):
 
 def test_a_dry_run_counts_what_is_not_in_the_store(run, scripted, no_engine):
     write_jsonl("rows.jsonl", *({"input": f"Write {n}.", "target": "x"} for n in range(3)))
-    options = ["--store", "s.sqlite", "--price", "pocket=1000000,2000000"]
-    shown = run("run rows.jsonl -o out.jsonl --dry-run", *options)
+    command = "run rows.jsonl -o out.jsonl --store s.sqlite"
+    shown = run(f"{command} --dry-run --price pocket=1000000,2000000")
     lines = {cells[0]: cells[1:] for cells in table(shown.stdout)}
     assert lines["checklists"][:2] == ["pocket", "3"] and lines["scores"][:2] == ["pocket", "24"]
     assert lines["checklists"][3] == "1,536" and lines["scores"][3] == "24"  # 512 per reply, 1 per read
@@ -218,39 +179,34 @@ def test_a_dry_run_counts_what_is_not_in_the_store(run, scripted, no_engine):
     assert price == pytest.approx(prompt + 2 * reply)
     assert "8 questions each" in shown.stdout and not Path("out.jsonl").exists()
     scripted(lambda text: LIST)
-    run("run rows.jsonl -o out.jsonl --store s.sqlite")
+    run(command)
     write_jsonl("rows.jsonl", *({"input": f"Write {n}.", "target": "x"} for n in range(4)))
-    again = {cells[0]: cells[1:] for cells in table(run("run rows.jsonl -o o.jsonl --dry-run", *options).stdout)}
+    again = {cells[0]: cells[1:] for cells in table(run(f"{command} --dry-run").stdout)}
     assert again["checklists"][1] == "1" and again["scores"][1] == "8"
 
 
 def test_a_dry_run_counts_candidates_by_model(run, no_engine):
     write_jsonl("rows.jsonl", {"input": "Write.", "reference": "x", "target": "x"})
-    options = ["--pipeline", "rlcf_candidate", "--model", "big", "--base-url", "http://127.0.0.1:9/v1", "--no-store"]
-    options += ["--writer.candidate-models", "small", "--writer.candidate-models", "tiny", "--price", "small=1,1"]
-    shown = run("generate rows.jsonl -o out.jsonl --dry-run", *options)
-    assert [cells[:3] for cells in table(shown.stdout)] == [
-        ["candidates", "small", "1"],
-        ["candidates", "tiny", "1"],
-        ["checklists", "big", "1"],
-    ]
+    models = "--model big --writer.candidate-models small --writer.candidate-models tiny --price small=1,1"
+    options = f"--pipeline rlcf_candidate --base-url http://127.0.0.1:9/v1 --no-store {models}"
+    shown = run(f"generate rows.jsonl -o out.jsonl --dry-run {options}")
+    found = [" ".join(cells[:3]) for cells in table(shown.stdout)]
+    assert found == ["candidates small 1", "candidates tiny 1", "checklists big 1"]
 
 
 def test_a_run_says_what_writing_and_all_of_it_cost(run, scripted):
     scripted(lambda text: LIST)
     write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
-    options = ["--no-store", "--summary", "sum.json", "--price"]
-    run("run rows.jsonl -o out.jsonl", *options, "pocket=1,1")
+    command = "run rows.jsonl -o out.jsonl --no-store --summary sum.json --price"
+    run(command, "pocket=1,1")
     summary = json.loads(Path("sum.json").read_text())
     assert summary["writer_calls"] == 1 and summary["US_dollars"] >= 0
-    run("run rows.jsonl -o out.jsonl", *options, "other=1,1")
+    run(command, "other=1,1")
 
 
 def table(text: str) -> list[list[str]]:
-    rows = [
-        [cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if line.startswith("│")
-    ]
-    return [row for row in rows if len(row) == 6]
+    lines = [line.strip("│").split("│") for line in text.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in cells] for cells in lines if len(cells) == 6]
 
 
 def test_concurrency_reaches_the_server_and_both_models_share_it(run, monkeypatch):
@@ -263,40 +219,8 @@ def test_concurrency_reaches_the_server_and_both_models_share_it(run, monkeypatc
 
     monkeypatch.setattr("checklist_rewards.backends.openai.OpenAIBackend", Served)
     write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
-    options = ["--model", "m", "--base-url", "http://here/v1", "--concurrency", "7", "--no-store"]
-    run("run rows.jsonl -o out.jsonl", *options)
+    run("run rows.jsonl -o out.jsonl --model m --base-url http://here/v1 --concurrency 7 --no-store")
     assert made == [("m", "http://here/v1", 7)]
-
-
-DIMENSIONS = {
-    "coherence": ["Does the response have more than one sentence?"],
-    "consistency": ["Does the response contain a digit?"],
-    "fluency": ["Does the response end with a period?", "Does the response start with a capital letter?"],
-    "relevance": ["Does the response have fewer than 60 words?"],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("every", [80, pytest.param(1, marks=pytest.mark.study)], ids=["20 rows", "all rows"])
-def test_one_checklist_over_summeval_loses_no_row(every, run, pocket, data_dir):
-    """With seed questions and no augmentation, checkeval asks no model for more: the pocket model could not. Nor does
-    it read the articles, which take five minutes on one core and of which some are too long for it."""
-    with gzip.open(data_dir / "summeval" / "summeval_16sys_expert_mean.jsonl.gz", "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file][::every]
-    write_jsonl("rows.jsonl", *rows)
-    dimensions = [{"name": name, "definition": name, "seed_questions": asked} for name, asked in DIMENSIONS.items()]
-    Path("source.json").write_text(json.dumps({"dimensions": dimensions}))
-    config = get_pipeline("checkeval").replace({"name": "seeds", "generator": {"options": {"augmentation": "none"}}})
-    config.save("seeds.yaml")
-    options = ["--config", "seeds.yaml", "--source", "source.json", "--mode", "item", "--target-key", "summary"]
-    options += ["--backend", "transformers", "--no-store", "--summary", "sum.json"]
-    run("run rows.jsonl -o out.jsonl", *options)
-    out, summary = read_jsonl("out.jsonl"), json.loads(Path("sum.json").read_text())
-    assert [{key: row[key] for key in rows[0]} for row in out] == rows
-    assert (len(out), summary["rows"], summary["reads"]) == (len(rows), len(rows), 5 * len(rows))
-    assert len({row["checklist_id"] for row in out}) == 1 and summary["questions"] == 5
-    assert all(row["checklist_score"]["total"] == 5 for row in out)
-    assert all(row["checklist_score"]["answered"] == 5 for row in out)
 
 
 def test_what_nobody_named_may_be_missing_from_a_row(run, scripted):
@@ -310,14 +234,11 @@ def test_what_nobody_named_may_be_missing_from_a_row(run, scripted):
 
 def test_rules_alone_write_checklists_and_say_what_they_cannot_express(run, no_engine):
     Path("rules.yaml").write_text("name: rules\ngenerator: {kind: constraints}\n")
-    write_jsonl(
-        "rows.jsonl",
-        {"prompt": "Explain tides in at most 30 words, without commas."},
-        {"prompt": "Write about 100 words on tea.", "image": "red.png"},
-    )
+    prompts = "Explain tides in at most 30 words, without commas.", "Write about 100 words on tea."
+    write_jsonl("rows.jsonl", {"prompt": prompts[0]}, {"prompt": prompts[1], "image": "red.png"})
     Image.new("RGB", (2, 2), "red").save("red.png")
-    options = ["--config", "rules.yaml", "--summary", "summary.json"]
-    shown = run("generate rows.jsonl -o out.jsonl", *options, code=1)  # the second row has no checklist
+    command = "generate rows.jsonl -o out.jsonl --config rules.yaml --summary summary.json"
+    shown = run(command, code=1)  # the second row has no checklist
     written, missing = read_jsonl("out.jsonl")
     assert [item["evidence"]["text"] for item in written["checklist"]] == ["at most 30 words", "without commas"]
     assert missing["checklist"] is None
@@ -331,8 +252,7 @@ def test_the_summary_says_how_many_questions_were_left_out_and_why(run, scripted
     scripted(lambda text: f"{LIST}\n9. Why?\n10. Does it have 7 words?")
     Path("strict.yaml").write_text("name: strict\ngenerator: {kind: direct, drop_faults: true}\n")
     write_jsonl("rows.jsonl", {"prompt": "Explain tides."}, {"prompt": "Explain rain."}, {"prompt": "Explain rain."})
-    options = ["--config", "strict.yaml", "--no-store", "--summary", "summary.json"]
-    shown = run("generate rows.jsonl -o out.jsonl", *options)
+    shown = run("generate rows.jsonl -o out.jsonl --config strict.yaml --no-store --summary summary.json")
     left_out = {"not one yes/no question": 3, "names a number that the input does not have": 3}
     assert json.loads(Path("summary.json").read_text())["left_out"] == left_out  # one of each per row
     assert "questions left out" in shown.stderr
@@ -341,8 +261,104 @@ def test_the_summary_says_how_many_questions_were_left_out_and_why(run, scripted
 def test_rules_find_items_before_a_model_writes_the_others(run, scripted):
     scripted(lambda text: LIST)
     write_jsonl("rows.jsonl", {"prompt": "Explain tides in at most 30 words."})
-    options = ["--writer.constraints", "--no-store", "--summary", "summary.json"]
-    run("generate rows.jsonl -o out.jsonl", *options)
+    run("generate rows.jsonl -o out.jsonl --writer.constraints --no-store --summary summary.json")
     [row] = read_jsonl("out.jsonl")
     assert [item["check"] is not None for item in row["checklist"]] == [True, False, False]
     assert json.loads(Path("summary.json").read_text())["items"] == {"by rules": 1, "by the model": 2}
+
+
+PIPELINES = [name for name in list_pipelines() if get_pipeline(name).paper]
+PROMPTS = recorded("requests")["prompts"]
+TEXTS = recorded("requests")["corpus"]
+REFINERS = ["deduplicator", "tagger", "unit_tester", {"kind": "selector", "options": {"max_items": 4}}]
+CALLS = {
+    "tick": 7,  # too many questions, and a refusal
+    "rocketeval": 7,  # three refusals
+    "rlcf_direct": 9,  # weights up to 1, weights in words, a refusal, a question too many
+    "rlcf_candidate": 6,  # two questions in one
+    "rlcf_candidates_only": 7,  # an open question, and broken JSON
+    "openrubrics_pairwise": 6,  # an unknown category
+    "openrubrics_listwise": 6,  # a reply that was cut off
+    "checkeval": 22,  # a list in place of JSON; 15 questions are filtered
+    "interacteval": 11,  # too many themes, a lost remark, a theme renamed, a question too many
+    "feedback": 21,  # a number out of range, tags without a reason, a text that was not rewritten
+    "refiners": 17,
+}
+"""Replies that the writer is asked for. Each fault costs one, and those that the parser reads all the same none."""
+
+
+def row_of(prompt: dict, name: str) -> dict:
+    """The row of a prompt, with the columns that a pipeline needs."""
+    best, middle, worst = prompt["responses"]
+    row = {"input": prompt["input"], "target": middle}
+    needs = {
+        "rocketeval": {"reference": best},
+        "rlcf_direct": {"reference": best},
+        "rlcf_candidate": {"reference": best, "candidates": [middle, worst]},
+        "openrubrics_pairwise": {"chosen": best, "rejected": worst},
+        "openrubrics_listwise": {"candidates": [best, middle, worst]},
+    }
+    return row | needs.get(name, {})
+
+
+def example(name: str, run) -> tuple[list[dict], dict, Counter]:
+    """The rows that `run` writes with a pipeline, its summary, and how often each stage was asked."""
+    replies = recorded(name)
+    options = ["--pipeline", name]
+    if get_pipeline(name).corpus_level:
+        Path("source.json").write_text(json.dumps(replies["source"]))
+        write_jsonl("rows.jsonl", *({"target": text} for text in TEXTS.values()))
+        options += ["--source", "source.json"]
+    else:
+        write_jsonl("rows.jsonl", *(row_of(prompt, name) for prompt in PROMPTS.values()))
+    if name == "rlcf_candidates_only":
+        options += ["--writer.candidate-models", "large", "--writer.candidate-models", "small"]
+    if name == "checkeval":
+        config = get_pipeline(name).replace({"name": "filtered", "generator": {"options": {"filtering": True}}})
+        config.save("filtered.yaml")
+        options[:2] = ["--config", "filtered.yaml"]
+    return scored(run, replies, *options)
+
+
+def refined(run) -> tuple[list[dict], dict, Counter]:
+    """As [`example`], of the four refiners after `openrubrics_pairwise`."""
+    config = get_pipeline("openrubrics_pairwise").replace({"name": "refined"}).model_dump(exclude_defaults=True)
+    Path("refined.yaml").write_text(yaml.safe_dump(config | {"refiners": REFINERS}))
+    write_jsonl("rows.jsonl", row_of(PROMPTS["landlord"], "openrubrics_pairwise"))
+    return scored(run, recorded("openrubrics_pairwise") | recorded("refiners"), "--config", "refined.yaml")
+
+
+def scored(run, replies: dict, *options: str) -> tuple[list[dict], dict, Counter]:
+    with staged(replies) as (server, url):
+        models = f"--model judge --base-url {url} --writer.model writer --writer.base-url {url} --no-store"
+        done = run(f"run rows.jsonl -o out.jsonl --summary summary.json {models}", *options, code=(0, 1))
+    summary = json.loads(Path("summary.json").read_text())
+    assert done.exit_code == bool(summary["unanswered"]), done.output
+    return read_jsonl("out.jsonl"), summary, Counter(stage for stage, _ in server.asked.elements())
+
+
+slow = pytest.mark.slow  # loads a sentence encoder
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=slow if name in ("checkeval", "feedback") else ()) for name in PIPELINES]
+)
+def test_a_pipeline_reads_the_replies_of_a_capable_writer(run, name):
+    rows, summary, asked = example(name, run)
+    written = [row for row in rows if row["checklist"] is not None]
+    refused = [PROMPTS["villain"]["input"]] if name == "rocketeval" else []
+    assert [row["input"] for row in rows if row["checklist"] is None] == refused
+    assert summary["unanswered"] == ({"not_generated": 1} if refused else {})
+    assert asked.total() == CALLS[name]
+    for row in written:
+        questions = [item["question"] for item in row["checklist"]]
+        assert len({question.casefold() for question in questions}) == len(questions) >= 4
+        assert all(question.endswith("?") and "*" not in question for question in questions)
+        assert row["checklist_score"]["answered"] == len(questions)
+
+
+@slow
+def test_the_refiners_keep_what_can_be_checked_and_say_what_they_dropped(run):
+    _, summary, asked = refined(run)
+    assert asked.total() == CALLS["refiners"]
+    assert summary["left_out"] == {"by tagger": 2, "by deduplicator": 1, "by unit_tester": 1, "by selector": 1}

@@ -1,4 +1,4 @@
-"""`score`, `generate` and `run`: what is written, what is told, and the exit code."""
+"""`score`, `generate` and `run`: what is written and told, and the exit code. Code checks and servers as judges."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,9 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample, Score
 from checklist_rewards.backends import Reply
-from checklist_rewards.files.rows import read_rows
+from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl, write_jsonl
+from tests.rewards.integrations.test_queue import knows
 
 NUMBERED = {"question": "Is it short?", "check": {"type": "words", "at_most": 9}}
 QUESTIONS = ["Does the response end with a question mark?", "Does the response contain a digit?"]
@@ -41,112 +42,67 @@ def test_half_a_surrogate_pair_is_judged_as_text(run, pocket):
     assert read_jsonl("out.jsonl")[0]["target"] == "cut \ud83d"
 
 
-def test_the_formats_hold_the_same_numbers(run, engine):
-    engine(by_word)
-    write_jsonl("rows.jsonl", *ROWS)
-    run("score rows.jsonl -o a.csv --no-store")
-    run("score a.csv -o b.parquet --no-store")
-    run("score b.parquet -o c.jsonl --no-store")
-    primaries = [
-        [json.loads(row.data["checklist_score"])["primary_score"] for row in read_rows("a.csv")],
-        [row.data["checklist_score"]["primary_score"] for row in read_rows("b.parquet")],
-        [row["checklist_score"]["primary_score"] for row in read_jsonl("c.jsonl")],
-    ]
-    assert primaries[0] == primaries[1] == primaries[2] and len(primaries[0]) == 3
-
-
 def test_keys_have_other_names_and_several_inputs_are_joined(run, engine):
     fake = engine(by_word)
-    write_jsonl(
-        "rows.jsonl", {"ask": "Sum up.", "context": "A text.", "none": "", "said": "hm", "questions": ["Is it?"]}
-    )
-    keys = ["--input-key", "ask", "--input-key", "none", "--input-key", "context", "--target-key", "said"]
-    run("score rows.jsonl -o out.jsonl", *keys, "--checklist-key", "questions", "--no-store")
+    write_jsonl("rows.jsonl", {"ask": "Sum up.", "text": "A text.", "none": "", "said": "hm", "asked": ["Is it?"]})
+    keys = "--input-key ask --input-key none --input-key text --target-key said --checklist-key asked"
+    run(f"score rows.jsonl -o out.jsonl --no-store {keys}")
     assert "\nSum up.\n\nA text.\n" in fake.asked[0][0] and "\nhm\n" in fake.asked[0][0]
 
 
-CALLS = [{"function": {"name": "search", "arguments": {}}}]
-WITHOUT = [
-    ("", "empty"),
-    ([], "empty"),
-    ("<think>red, I think", "cut_in_thought"),
-    ("<think>red</think>", "empty"),
-    ([{"role": "assistant", "content": "", "reasoning_content": "red"}], "cut_in_thought"),
-    ([{"role": "assistant", "content": "Is it red?", "tool_calls": CALLS}], "unfinished"),
-    (
-        [{"role": "assistant", "content": "A red one?", "tool_calls": CALLS}, {"role": "tool", "content": "red"}],
-        "unfinished",
-    ),
-]
+CALLS = {"tool_calls": [{"function": {"name": "search", "arguments": {}}}]}
+WITHOUT = {
+    "empty": ["", [], "<think>red</think>"],
+    "cut_in_thought": ["<think>red, I", [{"role": "assistant", "content": "", "reasoning_content": "red"}]],
+    "unfinished": [
+        [{"role": "assistant", "content": "Is it red?", **CALLS}],
+        [{"role": "assistant", "content": "A red one?", **CALLS}, {"role": "tool", "content": "red"}],
+    ],
+}
 
 
-@pytest.mark.parametrize(("target", "state"), WITHOUT)
-def test_a_target_without_an_answer_gets_the_lowest_score_and_is_no_error(run, engine, target, state):
+def test_a_target_without_an_answer_gets_the_lowest_score_and_is_no_error(run, engine):
     """Penalties included: no text is free of every mistake, which would be the best score."""
     fake = engine(lambda prefix, tail: 0.1)
     checklist = ["Is it red?", {"question": "Is it dull?", "weight": -1}]
-    write_jsonl("rows.jsonl", {"prompt": "Paint.", "target": target, "checklist": checklist})
+    targets = [(state, target) for state in WITHOUT for target in WITHOUT[state]]
+    write_jsonl("rows.jsonl", *({"prompt": "Paint.", "target": t, "checklist": checklist} for _, t in targets))
     done = run("score rows.jsonl -o out.jsonl --summary sum.json --no-store")
-    assert fake.asked == []
-    score = read_jsonl("out.jsonl")[0]["checklist_score"]
-    assert (score["primary_score"], score["state"], score["answered"]) == (0.0, state, 0)
-    assert f"1 of 1 targets (1 {state}); scored as the lowest" in done.stderr and "0 of 0" in done.stderr
+    assert fake.asked == [] and "0 of 0" in done.stderr
+    assert "7 of 7 targets (2 cut_in_thought, 3 empty, 2 unfinished); scored as the lowest" in done.stderr
+    scores = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
+    found = [(score["primary_score"], score["state"], score["answered"]) for score in scores]
+    assert found == [(0.0, state, 0) for state, _ in targets]
     summary = json.loads(Path("sum.json").read_text())
-    assert (summary["no_answer"], summary["unanswered"], summary["reads"]) == ({state: 1}, {}, 0)
+    assert summary["no_answer"] == {"cut_in_thought": 2, "empty": 3, "unfinished": 2}
+    assert (summary["unanswered"], summary["reads"]) == ({}, 0)
 
 
 MIXED = ["red", "", "<think>red, I", "<think>red</think>", "<think>blue</think>red", "blue"]
 
 
 @pytest.mark.parametrize(
-    ("rule", "scores", "code", "told"),
+    ("rule", "code", "worth", "told"),
     [
-        (
-            "lowest",
-            [0.9, 0.0, 0.0, 0.0, 0.9, 0.1],
-            0,
-            "3 of 6 targets (1 cut_in_thought, 2 empty); scored as the lowest",
-        ),
-        ("unscored", [0.9, None, None, None, 0.9, 0.1], 1, "3 of 6 targets (1 cut_in_thought, 2 empty); not scored"),
-        ("judge", [0.9, 0.1, 0.1, 0.1, 0.9, 0.1], 0, "3 of 6 targets (1 cut_in_thought, 2 empty); judged like other"),
+        ("lowest", 0, 0.0, "scored as the lowest"),
+        ("unscored", 1, None, "not scored"),
+        ("judge", 0, 0.1, "judged like other"),
     ],
 )
-def test_what_a_target_without_an_answer_is_worth_is_an_option(run, engine, rule, scores, code, told):
+def test_what_a_target_without_an_answer_is_worth_is_an_option(run, engine, rule, code, worth, told):
     engine(lambda prefix, tail: 0.9 if "\nred\n" in prefix else 0.1)
     write_jsonl("rows.jsonl", *({"target": target, "checklist": ["Is it?"]} for target in MIXED))
     done = run(f"score rows.jsonl -o out.jsonl --no-store --no-answer {rule} --summary sum.json", code=code)
-    assert told in done.stderr, done.output
+    assert f"3 of 6 targets (1 cut_in_thought, 2 empty); {told}" in done.stderr, done.output
     found = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
-    assert [score["primary_score"] for score in found] == [s if s is None else pytest.approx(s) for s in scores]
     states = ["answered", "empty", "cut_in_thought", "empty", "answered", "answered"]
     assert [score["state"] for score in found] == states and found[0]["aggregation"]["no_answer"] == rule
+    expected = [0.9, worth, worth, worth, 0.9, 0.1]
+    assert [score["primary_score"] for score in found] == [one and pytest.approx(one) for one in expected]
     summary = json.loads(Path("sum.json").read_text())
     assert summary["no_answer"] == {"cut_in_thought": 1, "empty": 2}
     assert summary["unanswered"] == ({"no_answer": 3} if rule == "unscored" else {})
     assert ("see --no-answer" in done.stderr) == (rule == "unscored")
-
-
-def test_the_rule_for_missing_answers_may_stand_in_a_pipeline(run, engine):
-    engine(by_word)
-    Path("mine.yaml").write_text("name: mine\nscorer: {no_answer: unscored}\n")
-    write_jsonl("rows.jsonl", {"target": "", "checklist": ["Is it?"]})
-    for options, score in (((), None), (("--no-answer", "lowest"), 0.0)):
-        run("score rows.jsonl -o out.jsonl --config mine.yaml --no-store", *options, code=int(score is None))
-        assert read_jsonl("out.jsonl")[0]["checklist_score"]["primary_score"] == score
-
-
-def test_what_a_person_wrote_is_not_cut(run, engine):
-    fake = engine(by_word)
-    texts = {
-        "prompt": "Open with <think>.\n</think>\nThen answer.",
-        "reference": "<think>2 + 2</think>Four",
-        "history": "user: <think>is a tag</think>, yes?",
-    }
-    Path("mine.md").write_text("{input}\n{history}\n{reference}\n{target}\n{question}")
-    write_jsonl("rows.jsonl", {**texts, "target": "Four", "checklist": ["Is it kind?"]})
-    options = ["--judge.prompt", "mine.md", "--reference-key", "reference"]
-    run("score rows.jsonl -o out.jsonl --no-store", *options)
-    assert all(f"\n{text}\n" in fake.asked[0][0] for text in texts.values())
 
 
 @pytest.mark.parametrize(
@@ -210,61 +166,30 @@ def test_a_prompt_in_a_column_of_another_name_is_warned_of(
 @pytest.mark.parametrize("command", ["score", "rerank", "pairs", "attack", "refine", "run --checklist one.json"])
 def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_of(run, engine, caplog, command):
     fake = engine(by_word)
-    rows = [
-        {"prompt": f"Write {n}.", "target": "hm", "candidates": ["hm", "Is"], "checklist": ["Is it?"]}
-        for n in range(4)
-    ]
-    write_jsonl("rows.jsonl", *rows)
+    row = {"target": "hm", "candidates": ["hm", "Is"], "checklist": ["Is it?"]}
+    write_jsonl("rows.jsonl", *({"prompt": f"Write {n}.", **row} for n in range(4)))
     Path("one.json").write_text('["Is it?"]')
     Path("weights.json").write_text('{"Is itt?": 2, "tone": 1}')
-    words = (
-        f"{command} rows.jsonl -o out.{'json' if command == 'attack' else 'jsonl'} --weights weights.json --no-store"
-    )
-    run(
-        words,
-        "--model",
-        "pocket",
-        refused="no item of rows.jsonl has the id, question or category 'Is itt?' and 1 more",
-    )
+    output = "out.json" if command == "attack" else "out.jsonl"
+    words = f"{command} rows.jsonl -o {output} --weights weights.json --no-store --model pocket"
+    run(words, refused="no item of rows.jsonl has the id, question or category 'Is itt?' and 1 more")
     assert fake.asked == []
     Path("weights.json").write_text('{"Is it?": 2, "tone": 1}')
-    run(words, "--model", "pocket", code=None)
+    run(words, code=None)
     assert "--weights: no item of rows.jsonl has the id, question or category 'tone'." in caplog.messages
 
 
-def test_a_key_twice_in_a_checklist_file_is_refused(run, no_engine):
-    write_jsonl("rows.jsonl", {"target": "hm"})
-    Path("c.json").write_text('[{"question": "Is it?", "question": "Is it not?"}]')
-    run("score rows.jsonl -o out.jsonl --checklist c.json", refused="c.json: not valid JSON (duplicate key 'question'")
-
-
-@pytest.mark.parametrize("command", ["score", "run", "rerank", "pairs", "refine"])
-def test_a_fault_of_the_checklist_of_all_rows_is_not_of_a_row(run, no_engine, command):
-    write_jsonl("rows.jsonl", {"prompt": "Write.", "target": "hm", "candidates": ["hm", "ho"]})
-    Path("c.json").write_text('[{"question": "Is it?", "check": {"type": "words"}}]')
-    done = run(
-        f"{command} rows.jsonl -o out.jsonl --checklist c.json --model pocket", refused="error: --checklist, item "
-    )
-    assert "line 1" not in done.output
-
-
-def test_one_checklist_for_all_rows(run, engine):
-    engine(by_word)
+def test_the_checklist_and_the_judge_of_all_rows_are_options(run, engine):
+    fake = engine(by_word)
     Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))
-    write_jsonl("rows.jsonl", {"target": "a polite text"}, {"target": "another"})
-    run("score rows.jsonl -o out.jsonl --checklist polite.json --no-store")
-    assert [row["checklist_score"]["pass_rate"] for row in read_jsonl("out.jsonl")] == [1.0, 0.0]
-
-
-def test_the_judges_options_reach_the_judge(run, engine):
-    fake = engine(lambda prefix, tail: 0.5)
     Path("mine.md").write_text("Mine: {target} {question}")
-    write_jsonl("rows.jsonl", {"target": "a", "checklist": ["b?"]})
-    options = ["--judge.prompt", "mine.md", "--metric", "pass", "--threshold", "0.4", "--no-store"]
-    run("score rows.jsonl -o out.jsonl", *options)
-    [row] = read_jsonl("out.jsonl")
-    assert row["checklist_score"]["primary_metric"] == "pass" and row["checklist_score"]["primary_score"] == 1.0
-    assert fake.asked[0][0].startswith("Mine: ")
+    write_jsonl("rows.jsonl", {"target": "a polite text"}, {"target": "another"})
+    options = "--checklist polite.json --judge.prompt mine.md --metric pass --threshold 0.05"
+    run(f"score rows.jsonl -o out.jsonl --no-store {options}")
+    scores = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
+    assert [score["expected_score"] for score in scores] == pytest.approx([0.9, 0.1])
+    assert [(score["primary_metric"], score["primary_score"]) for score in scores] == [("pass", 1.0)] * 2
+    assert all(prefix.startswith("Mine: ") for prefix, _ in fake.asked)
 
 
 def test_unanswered_reads_are_told_with_row_and_reason_and_the_exit_code_is_1(run, engine):
@@ -282,24 +207,13 @@ def test_unanswered_reads_are_told_with_row_and_reason_and_the_exit_code_is_1(ru
     assert summary["macro"] == summary["micro"] == 0.5 and summary["mean_score"] == pytest.approx(0.5)
 
 
-def test_an_engine_that_breaks_costs_its_reads_and_not_the_run(run, engine):
-    engine(by_word, fails=lambda prefix, tail: "\nboom\n" in prefix, chunk_reads=1)
-    write_jsonl("rows.jsonl", *({"target": text, "checklist": ["Is a?"]} for text in ("a", "boom", "b")))
-    done = run("score rows.jsonl -o out.jsonl --no-store", code=1)
-    assert "backend_error" in done.stderr and "the engine broke" in done.stderr
-    assert [row["checklist_score"]["answered"] for row in read_jsonl("out.jsonl")] == [1, 0, 1]
-
-
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
-def test_a_row_whose_checklist_is_null_is_kept_without_a_score(run, engine, name):
+def test_a_row_whose_checklist_is_null_is_kept_without_a_score(run, engine):
     engine(by_word)
-    if name == "rows.jsonl":
-        write_jsonl(name, {"target": "a", "checklist": ["Is a?"]}, {"target": "b", "checklist": None})
-    else:
-        Path(name).write_text('target,checklist\na,"[""Is a?""]"\nb,\n')
-    done = run(f"score {name} -o out.jsonl --no-store", code=1)
-    assert "no_checklist" in done.stderr
-    assert [row["checklist_score"] is None for row in read_jsonl("out.jsonl")] == [False, True]
+    write_jsonl("rows.jsonl", {"target": "a", "checklist": ["Is a?"]}, {"target": "b", "checklist": None})
+    Path("rows.csv").write_text('target,checklist\na,"[""Is a?""]"\nb,\n')
+    for name in ("rows.jsonl", "rows.csv"):
+        assert "no_checklist" in run(f"score {name} -o out.jsonl --no-store", code=1).stderr
+        assert [row["checklist_score"] is None for row in read_jsonl("out.jsonl")] == [False, True]
 
 
 def test_memory_is_bounded_by_chunks_of_rows(run, engine):
@@ -372,20 +286,11 @@ def test_a_row_without_a_usable_reply_is_kept_and_named(run, engine):
 @pytest.mark.parametrize("command", ["generate", "run"])
 def test_a_checklist_that_is_replaced_is_warned_of(run, no_engine, caplog, monkeypatch, command):
     monkeypatch.setattr("checklist_rewards.errors._warned", set())
-    write_jsonl(
-        "rows.jsonl", *({"prompt": "Write.", "target": "", "checklist": of} for of in (None, *[["Is it?"]] * 2))
-    )
+    rows = ({"prompt": "Write.", "target": "", "checklist": of} for of in (None, ["Is it?"], ["Is it?"]))
+    write_jsonl("rows.jsonl", *rows)
     run(f"{command} rows.jsonl -o out.jsonl --dry-run")
     said = "rows.jsonl, line 2, 'checklist': the row's own checklist is replaced by the one that is written."
     assert caplog.messages.count(said) == 1
-
-
-def test_run_writes_checklists_and_scores(run, engine):
-    fake = engine(by_word, replies=[REPLY])
-    write_jsonl("rows.jsonl", {"input": "Paint.", "target": "red"}, {"input": "Paint it.", "target": "red and blue"})
-    done = run("run rows.jsonl -o out.jsonl --no-store")
-    assert [row["checklist_score"]["pass_rate"] for row in read_jsonl("out.jsonl")] == [0.5, 1.0]
-    assert len(fake.asked) == 4 and "checklists" in done.stderr
 
 
 @pytest.mark.slow
@@ -395,11 +300,133 @@ def test_infobench_goes_through(every, run, pocket, data_dir):
     rows = sorted(read_jsonl(source), key=lambda row: len(row["input"]), reverse=True)[::every]
     questions = sum(len(row["decomposed_questions"]) for row in rows)
     write_jsonl("rows.jsonl", *rows)
-    keys = ["--checklist-key", "decomposed_questions", "--target-key", "output"]
-    keys += ["--input-key", "instruction", "--input-key", "input", "--backend", "transformers", "--no-store"]
-    run("score rows.jsonl -o out.jsonl", *keys, "--summary", "sum.json", code=1)
+    keys = "--checklist-key decomposed_questions --target-key output --input-key instruction --input-key input"
+    run(f"score rows.jsonl -o out.jsonl --backend transformers --no-store --summary sum.json {keys}", code=1)
     summary, out = json.loads(Path("sum.json").read_text()), read_jsonl("out.jsonl")
     assert (summary["rows"], summary["reads"], len(out)) == (len(rows), questions, len(rows))
     assert [row["id"] for row in out] == [row["id"] for row in rows]
     assert summary["unanswered"]["too_long"] > 0
     assert sum(row["checklist_score"]["total"] for row in out) == questions
+
+
+SHORT = {"question": "Does the response have exactly 2 sentences?", "check": '{"type": "sentences", "exactly": 2}'}
+CODE = {"question": "Does the code run?", "check": '{"type": "code"}'}
+
+
+def rows(*checklists):
+    write_jsonl("rows.jsonl", *({"prompt": "p", "target": "One. Two.", "checklist": items} for items in checklists))
+
+
+def lines():
+    return [item for row in read_jsonl("out.jsonl") for item in row["checklist_score"]["items"]]
+
+
+def test_checks_are_answered_without_a_model(run, no_engine):
+    rows([SHORT])
+    run("score rows.jsonl -o out.jsonl")
+    [line] = lines()
+    assert (line["answer"], line["judge"], line["method"], line["confidence"]) == ("yes", "code", "check", None)
+
+
+def test_the_mean_of_check_and_judge(run):
+    rows([SHORT], [SHORT | {"check": '{"type": "sentences", "exactly": 3}'}])
+    run("score rows.jsonl -o out.jsonl --checks mean")
+    yes, no = lines()
+    assert yes["probabilities"]["yes"] - no["probabilities"]["yes"] == pytest.approx(
+        0.5
+    )  # the judge said the same to both
+    assert yes["judge"] == "code+pocket"
+
+
+def test_code_runs_only_where_it_is_allowed(run, no_engine):
+    rows([CODE])
+    run("score rows.jsonl -o out.jsonl", refused="--allow-code")
+    run("score rows.jsonl -o out.jsonl --allow-code")
+    assert [line["answer"] for line in lines()] == ["no"]  # "One. Two." is no Python
+
+
+def test_code_runs_in_a_plain_process_only_where_the_user_says_so(run, no_engine, monkeypatch):
+    monkeypatch.setattr("checklist_rewards.checks.sandbox.unavailable", lambda: "wasmtime is not installed")
+    rows([CODE])
+    run("score rows.jsonl -o out.jsonl --allow-code", refused=["wasmtime is not installed", "--allow-unsafe-code"])
+    run("score rows.jsonl -o out.jsonl --allow-unsafe-code")
+    assert [line["answer"] for line in lines()] == ["no"]
+
+
+SAID = [
+    {"prompt": "Say.", "completion": f"{text} thing", "checklist": ["Is red?"]} for text in ("red", "blue", "boom")
+]
+
+
+def boom(prefix: str, tail: str) -> bool:
+    return "boom" in prefix
+
+
+@pytest.fixture(scope="module")
+def server():
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    from checklist_rewards.server import build_app
+    from tests.serving import serving
+
+    scorer = ChecklistScorer(backend=FakeBackend(knows, fails=boom, chunk_reads=1), store=False)
+    with serving(build_app(scorer, token="secret")) as address:
+        yield address
+
+
+@pytest.fixture
+def ask(run, server, monkeypatch):
+    """`ask("score ...")` with the server as the judge."""
+    monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "secret")
+    return lambda command, **expected: run(f"{command} --backend remote --base-url {server}", **expected)
+
+
+def test_rows_are_scored_by_the_server_and_what_it_cannot_answer_is_listed(ask, no_engine):
+    write_jsonl("rows.jsonl", *SAID)
+    result = ask("score rows.jsonl -o scored.jsonl --concurrency 2 --no-store", code=1)  # the third row's read failed
+    scores = [row["checklist_score"] for row in read_jsonl("scored.jsonl")]
+    assert [score["primary_score"] for score in scores] == [pytest.approx(0.9), pytest.approx(0.1), None]
+    assert scores[2]["items"][0]["unanswered"] == "backend_error: the engine broke"
+    assert "backend_error" in result.stderr
+
+
+def test_thresholds_and_metrics_are_the_commands_own(ask, no_engine):
+    write_jsonl("rows.jsonl", *SAID[:2])
+    ask("score rows.jsonl -o s.jsonl --metric pass --threshold 0.05")
+    assert [row["checklist_score"]["primary_score"] for row in read_jsonl("s.jsonl")] == [1.0, 1.0]
+
+
+def test_candidates_are_ranked_by_the_server(ask, no_engine):
+    write_jsonl("c.jsonl", {"prompt": "Say.", "candidates": ["blue", "red"], "checklist": ["Is red?"]})
+    ask("rerank c.jsonl -o ranked.jsonl")
+    assert read_jsonl("ranked.jsonl")[0]["checklist_best"] == ["red"]
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("score rows.jsonl -o s.jsonl --mode batch", "mode='batch' has no effect with"),
+        ("score rows.jsonl -o s.jsonl --pipeline tick", "mode='batch' has no effect with"),
+        ("score rows.jsonl -o s.jsonl --dry-run", "--dry-run counts the requests of this process"),
+        ("score rows.jsonl -o s.jsonl --model org/judge", "judges with 'pocket', not 'org/judge'"),
+        ("run rows.jsonl -o s.jsonl", "neither writes nor reads prompts"),
+        ("probe", "neither writes nor reads prompts"),
+    ],
+)
+def test_what_a_reward_server_cannot_do_is_one_sentence(ask, no_engine, command, says):
+    write_jsonl("rows.jsonl", *SAID)
+    ask(command, refused=says)
+
+
+def test_a_wrong_token_and_a_missing_address_are_one_sentence(run, server, monkeypatch):
+    write_jsonl("rows.jsonl", *SAID)
+    monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "wrong")
+    score = "score rows.jsonl -o s.jsonl --backend remote"
+    run(f"{score} --base-url {server}", refused="set CHECKLIST_REWARDS_TOKEN")
+    run(score, refused="address of a reward server")
+
+
+def test_help_says_what_it_is(run):
+    shown = " ".join(run("score --help-all").stdout.split())  # its lines break anywhere
+    assert "`remote`: a `checklist-rewards serve` at --base-url" in shown
+    assert 'ChecklistScorer(backend="remote"' in run("serve --help").stdout

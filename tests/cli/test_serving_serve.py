@@ -98,13 +98,11 @@ def test_a_taken_port_is_one_sentence(run):
         run(f"serve --port {port}", refused=f"cannot listen on 127.0.0.1:{port}")
 
 
-def test_the_address_it_shows_can_be_used_also_with_ipv6(run, monkeypatch):
+def test_the_address_it_shows_can_be_used_also_with_ipv6(run, served):
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
-    monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: None)
-    monkeypatch.setattr("checklist_rewards.cli.serving.load", lambda judge: None)
     result = run("serve --host ::1 --port 0 --no-store")
     assert "at http://[::1]:" in result.stderr
 
@@ -122,46 +120,33 @@ def test_a_missing_library_is_one_sentence_that_names_the_extra(run, monkeypatch
     run("serve", refused=words)
 
 
-def test_a_judge_that_cannot_be_used_is_refused_before_it_listens(run):
-    run("serve --model no/such/folder --backend transformers", refused="no/such/folder")
-    run("serve --threshold 2", refused="threshold")
+@pytest.fixture
+def served(monkeypatch):
+    """What is served, and no judge is loaded for it."""
+    apps = []
+    monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: apps.append(app))
+    monkeypatch.setattr("checklist_rewards.cli.serving.load", lambda judge: None)
+    monkeypatch.delenv("CHECKLIST_REWARDS_TOKEN", raising=False)
+    return apps
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_beyond_loopback_a_token_is_required(run, monkeypatch, host):
-    served = []
-    monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: served.append(app))
-    monkeypatch.setattr("checklist_rewards.cli.serving.load", lambda judge: None)
-    monkeypatch.delenv("CHECKLIST_REWARDS_TOKEN", raising=False)
-    words = "requires a token: set CHECKLIST_REWARDS_TOKEN"
-    run(f"serve --host {host} --port 0 --no-store", refused=words)
+def test_beyond_loopback_a_token_is_required(run, served, host):
+    run(f"serve --host {host} --port 0 --no-store", refused="requires a token: set CHECKLIST_REWARDS_TOKEN")
     assert not served
+    run("serve --token", " ", refused="the token is empty")
     run(f"serve --host {host} --port 0 --no-store --token secret")
     run("serve --host 127.0.0.2 --port 0 --no-store")
     assert len(served) == 2
 
 
-def test_an_empty_token_is_refused(run):
-    run("serve --token", " ", refused="the token is empty")
-
-
-def test_every_way_of_judging_can_be_served(run, monkeypatch):
-    served, loaded = [], []
-    monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: served.append(app))
+def test_every_way_of_judging_can_be_served(run, served, monkeypatch):
+    loaded = []
     monkeypatch.setattr("checklist_rewards.cli.serving.load", loaded.append)
     monkeypatch.setattr("checklist_rewards.server.build_app", lambda scorer, **settings: scorer)
-    for options in (
-        ("--mode", "quality"),
-        ("--judge.capture-reasoning",),
-        ("--pipeline", "tick"),
-        ("--threshold", "0.9"),
-    ):
-        run("serve --port 0 --no-store", *options)
+    for options in ("--mode quality", "--judge.capture-reasoning", "--pipeline tick", "--threshold 0.9"):
+        run(f"serve --port 0 --no-store {options}")
     quality, reasoned, batch, thresholded = served
     assert (quality.mode, batch.mode, thresholded.aggregation.threshold) == ("quality", "batch", 0.9)
     assert type(reasoned.judge) is ReasonedJudge
     assert loaded == [scorer.judge for scorer in served]
-
-
-def test_a_scale_is_the_checklists(run):
-    run("serve --pipeline rlcf_direct", refused="the server scores checklists as clients send them")

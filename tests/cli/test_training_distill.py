@@ -33,10 +33,8 @@ def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
     kappa = record["held_out"]["kappa"]
     assert 0 < kappa["low"] <= kappa["value"] <= kappa["high"] <= 1
     card = Path("judge/README.md").read_text()
-    assert (
-        "96 labelled pairs from `labels.jsonl`: 16 texts in 16 groups" in card
-        and "2-fold cross-validation by group" in card
-    )
+    assert "96 labelled pairs from `labels.jsonl`: 16 texts in 16 groups" in card
+    assert "2-fold cross-validation by group" in card
     write_jsonl("rows.jsonl", {"target": rows[0]["target"], "checklist": [row["question"] for row in rows[:6]]})
     run("score rows.jsonl -o scored.jsonl --model judge --no-store")
     [row] = read_jsonl("scored.jsonl")
@@ -50,17 +48,16 @@ def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
 def test_a_judge_trained_with_references_reads_those_of_the_rows_it_scores(run, tmp_path):
     names = ("target", "question", "label", "group", "input", "reference")
     write_jsonl("labels.jsonl", *({name: getattr(pair, name) for name in names} for pair in compared(100)))
-    run("distill labels.jsonl -o judge --base", tiny_bert(tmp_path / "base"), "--folds", "0",
-               "--epochs", "8", "--learning-rate", "0.005", "--json", "out.json")  # fmt: skip
+    how = f"--base {tiny_bert(tmp_path / 'base')} --folds 0 --epochs 8 --learning-rate 0.005"
+    run(f"distill labels.jsonl -o judge --json out.json {how}")
     assert json.loads(Path("out.json").read_text())["context"] == {"input": 100, "reference": 100}
     assert "the reference (100 of 100 pairs had one)" in Path("judge/README.md").read_text()
     question, target, references = "does it mention it ?", "red cat dog tree river", ["red", "blue", None]
     row = {"input": "lamp", "target": target, "checklist": [question]}
     write_jsonl("rows.jsonl", *({**row, "reference": reference} for reference in references))
-    score = ("score", "rows.jsonl", "-o", "scored.jsonl", "--model", "judge", "--no-store")
     scorer = ChecklistScorer("judge", store=False)
-    for options, read in ((["--reference-key", "reference"], references), ([], [None] * 3)):
-        run(*score, *options)
+    for options, read in (("--reference-key reference", references), ("", [None] * 3)):
+        run(f"score rows.jsonl -o scored.jsonl --model judge --no-store {options}")
         found = [row["checklist_score"]["items"][0]["probabilities"]["yes"] for row in read_jsonl("scored.jsonl")]
         samples = [Sample([question], target, "lamp", reference) for reference in read]
         expected = [each.items[0].probabilities["yes"] for each in scorer.score_batch(samples)]
@@ -72,8 +69,8 @@ def test_a_judge_trained_with_references_reads_those_of_the_rows_it_scores(run, 
 def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(run, tmp_path):
     rows = write_labels()
     write_jsonl("labels.jsonl", *({**row, "label": number % 2} for number, row in enumerate(rows)))  # without a sense
-    done = run("distill labels.jsonl -o judge --base", tiny_bert(tmp_path / "base"), "--folds", "2",
-               "--epochs", "1", "--bootstrap", "20", "--json", "out.json", code=1)  # fmt: skip
+    how = f"--base {tiny_bert(tmp_path / 'base')} --folds 2 --epochs 1 --bootstrap 20"
+    done = run(f"distill labels.jsonl -o judge --json out.json {how}", code=1)
     warning = json.loads(Path("out.json").read_text())["warning"]
     assert re.fullmatch(r"On held-out groups, .* better than chance: AUC 0.*, kappa .*\.", warning)
     assert f"error: {warning} The judge was written to judge" in done.stderr
@@ -83,16 +80,16 @@ def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["missing.jsonl", "-o", "judge"], "missing.jsonl: cannot be read"),
-        (["labels.jsonl", "-o", "labels.jsonl"], "--output labels.jsonl exists but is not a model folder"),
-        (["labels.jsonl", "-o", "judge", "--label-key", "votes"], "line 1: column 'votes' not found"),
-        (["labels.jsonl", "-o", "judge", "--folds", "13"], "12 groups for 13 folds"),
-        (["labels.jsonl", "-o", "judge", "--epochs", "0"], "epochs=0.0 is not allowed"),
+        ("missing.jsonl -o judge", "missing.jsonl: cannot be read"),
+        ("labels.jsonl -o labels.jsonl", "--output labels.jsonl exists but is not a model folder"),
+        ("labels.jsonl -o judge --label-key votes", "line 1: column 'votes' not found"),
+        ("labels.jsonl -o judge --folds 13", "12 groups for 13 folds"),
+        ("labels.jsonl -o judge --epochs 0", "epochs=0.0 is not allowed"),
     ],
 )
 def test_what_cannot_be_distilled_is_one_sentence(run, arguments, said):
     write_labels()
-    run("distill", *arguments, refused=said)
+    run(f"distill {arguments}", refused=said)
     assert not Path("judge").exists()
 
 

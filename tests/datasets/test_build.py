@@ -1,18 +1,28 @@
-"""Prompts in, a dataset with a checklist for each of them out."""
+"""Prompts in, checklists and scores out: of a dataset, and of a stream as it is iterated."""
 
+import io
 import json
+import logging
 
 import pytest
-from datasets import Dataset, Image, List, concatenate_datasets
+from datasets import Dataset, Features, Image, IterableDataset, List, Value, concatenate_datasets, load_dataset
 
-from checklist_rewards import Checklist, __version__
-from checklist_rewards.datasets import CHECKLIST_COLUMNS, build_checklists, checklist_columns, checklist_features
+from checklist_rewards import Checklist, ChecklistScorer, Score, __version__
+from checklist_rewards.datasets import (
+    CHECKLIST_COLUMNS,
+    build_checklists,
+    checklist_columns,
+    checklist_features,
+    push_to_hub,
+    score_dataset,
+)
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.images import image_of
 from tests.datasets.building import GOOD, build, fake
+from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
-from tests.test_images import BLUE, PILLOWS, RED, asks
+from tests.test_images import BLUE, PILLOWS, RED, Seeing, asks
 
 
 def test_prompts_become_a_dataset_with_the_declared_columns():
@@ -28,12 +38,8 @@ def test_prompts_become_a_dataset_with_the_declared_columns():
 
 def test_of_chat_messages_the_last_by_the_user_is_the_input_and_the_rest_its_history():
     generator, backend = fake()
-    prompt = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Hello."},
-        {"role": "assistant", "content": "Hi."},
-        {"role": "user", "content": "Name a city."},
-    ]
+    turns = (("system", "Be brief."), ("user", "Hello."), ("assistant", "Hi."), ("user", "Name a city."))
+    prompt = [{"role": role, "content": text} for role, text in turns]
     dataset = build([prompt], generator)
     assert dataset.features == checklist_features("messages")
     assert dataset[0]["prompt"] == prompt
@@ -103,10 +109,9 @@ def test_all_other_columns_are_kept_as_they_are():
 
 
 def test_rows_may_stream_in_and_their_columns_get_the_type_that_fits_all():
-    rows = ({"prompt": str(i), "n": None if i < 1500 else i} for i in range(1600))
+    rows = ({"prompt": str(i % 7), "n": None if i < 1500 else i} for i in range(1600))
     dataset = build(rows)
-    assert dataset["n"] == [None] * 1500 + list(range(1500, 1600))
-    assert len(dataset["checklist"]) == 1600
+    assert dataset["n"] == [None] * 1500 + list(range(1500, 1600)) and len(dataset["checklist"]) == 1600
 
 
 def test_several_columns_are_joined_to_a_prompt_and_blank_ones_left_out():
@@ -119,9 +124,8 @@ def test_several_columns_are_joined_to_a_prompt_and_blank_ones_left_out():
 
 def test_the_prompt_column_may_have_another_name_and_a_reference_beside_it():
     generator, backend = fake()
-    dataset = build(
-        [{"question": "Which city?", "answer": "Bern."}], generator, prompt_key="question", reference_key="answer"
-    )
+    row = {"question": "Which city?", "answer": "Bern."}
+    dataset = build([row], generator, prompt_key="question", reference_key="answer")
     assert dataset.column_names == ["prompt", "answer", *CHECKLIST_COLUMNS]
     assert "Bern." in backend.sampled[0][0][0]
 
@@ -192,11 +196,7 @@ def test_the_bar_goes_to_stderr(capsys):
             {"prompt_key": ("a", "b")},
             "row 1: 'b' must be a string or chat messages, got list",
         ),
-        (
-            [{"prompt": "a", "r": 3}],
-            {"reference_key": "r"},
-            "row 1: 'r' must be a string or chat messages with",
-        ),
+        ([{"prompt": "a", "r": 3}], {"reference_key": "r"}, "row 1: 'r' must be a string or chat messages with"),
         (["a"], {"on_failure": "ignore"}, "on_failure='ignore' is not known"),
         (["a"], {"temperature": 1.0}, "temperature cannot be combined with `generator`"),
     ],
@@ -285,3 +285,109 @@ def test_settings_beat_the_pipeline_and_refiners_and_universal_items_are_applied
 def test_a_pipeline_that_cannot_be_used_is_refused(settings, words):
     with pytest.raises(ChecklistRewardsError, match=words):
         build_checklists([{"prompt": "a"}], progress=False, **settings)
+
+
+SHORT = {"question": "At most two words?", "check": '{"type": "words", "at_most": 2}'}
+
+
+def stream(*prompts: str, shards: int = 1, **settings) -> IterableDataset:
+    dataset = Dataset.from_dict({"prompt": list(prompts), "n": list(range(len(prompts)))})
+    return dataset.to_iterable_dataset(num_shards=shards, **settings)
+
+
+def test_a_stream_gets_the_checklists_of_a_dataset():
+    prompts = [f"Write {number}." for number in range(5)]
+    built = build(stream(*prompts, shards=2))
+    assert isinstance(built, IterableDataset) and built.num_shards == 2
+    assert built.features == Features(
+        {"prompt": Value("string"), "n": Value("int64")}
+        | {name: checklist_features()[name] for name in CHECKLIST_COLUMNS}
+    )
+    dataset = build(Dataset.from_dict({"prompt": prompts, "n": list(range(5))}))
+    assert list(built) == list(dataset)
+
+
+def test_nothing_is_written_before_a_stream_is_read():
+    generator, backend = fake()
+    built = build(stream("Write one.", "Write two."), generator)
+    assert backend.sampled == []
+    assert next(iter(built))["prompt"] == "Write one." and len(backend.sampled) == 1
+
+
+@pytest.mark.parametrize("kind", ["dataset", "stream"])
+def test_a_prompt_that_the_judge_does_not_see_is_warned_of_once_per_column(caplog, monkeypatch, kind):
+    monkeypatch.setattr("checklist_rewards.errors._warned", set())
+    rows = [{"question": f"Write {n}.", "target": "a b", "checklist": ["Is it?"]} for n in range(3)]
+    dataset = Dataset.from_list(rows)
+    scorer = ChecklistScorer("m", backend=FakeBackend(lambda prefix, tail: 0.5), store=False)
+    list(score_dataset(dataset if kind == "dataset" else dataset.to_iterable_dataset(), scorer))
+    found = [message for message in caplog.messages if "the judge sees no input" in message]
+    assert [message.startswith("row 1, 'question': ") for message in found] == [True]
+
+
+def test_rows_without_a_checklist_are_reported_with_their_chunk(caplog):
+    with pytest.raises(GenerationError, match=r"1 of 3 prompts got no checklist \(row 2\)"):
+        list(build(stream("Write one.", "BAD", "Write two.")))
+    with caplog.at_level(logging.WARNING):
+        kept = list(build(stream("BAD"), on_failure="drop")) + list(build(stream("a", "BAD"), on_failure="drop"))
+    assert [row["prompt"] for row in kept] == ["a"] and "These rows were dropped" in caplog.text
+    with pytest.raises(SampleError, match="column 'question' not found; the columns are prompt, n"):
+        build(stream("a"), prompt_key="question")
+    with pytest.raises(SampleError, match="row 2: the input .prompt. is blank"):
+        list(build(stream("a", " ")))
+
+
+def test_a_stream_of_files_in_shards_is_built_and_scored(tmp_path):
+    """Rows of a sharded dataset on the Hub come like this: without their number, and one file after the other."""
+    for number in range(3):
+        rows = {"prompt": [f"Write {number}."] * 2, "target": ["a b", "a b c"]}
+        Dataset.from_dict(rows).to_parquet(tmp_path / f"train-{number:05d}-of-00003.parquet")
+    files = str(tmp_path / "train-*.parquet")
+    rows = load_dataset("parquet", data_files=files, split="train", streaming=True, cache_dir=str(tmp_path / "cache"))
+    assert rows.num_shards == 3
+    scorer = ChecklistScorer("judge", backend=FakeBackend(lambda prefix, tail: 0.9), store=False)
+    scored = score_dataset(build(rows), scorer)
+    assert isinstance(scored, IterableDataset) and scored.num_shards == 3
+    scores = [Score.model_validate_json(row["checklist_score"]) for row in scored]
+    assert [score.primary_score for score in scores] == pytest.approx([0.9] * 6) and scores[0].items[0].mass == 1
+
+
+@pytest.mark.parametrize("kind", ["dataset", "stream"])
+def test_scored_images_keep_their_bytes(kind):
+    file = io.BytesIO()
+    PILLOWS["red"].save(file, "JPEG")  # another JPEG of its pixels would have other pixels
+    rows = {"prompt": ["Which?"], "target": ["Red."], "checklist": [["Is it?"]], "image": [{"bytes": file.getvalue()}]}
+    dataset = Dataset.from_dict(rows).cast_column("image", Image())
+    scorer = ChecklistScorer("judge", backend=Seeing(), store=False)
+    scored = score_dataset(dataset if kind == "dataset" else dataset.to_iterable_dataset(), scorer)
+    assert scorer.judge.engine.backend.shown == [[image_of(file.getvalue()).key]] * (kind == "dataset")
+    [row] = scored.cast_column("image", Image(decode=False))
+    assert scored.features["image"] == Image() and row["image"]["bytes"] == file.getvalue()
+
+
+def of_text(row: dict) -> Score | None:
+    return row["checklist_score"] and Score.model_validate_json(row["checklist_score"])
+
+
+def test_a_scored_stream_is_the_scored_dataset(tmp_path):
+    asked = [SHORT, {"question": "Is it red?", "check": None}]
+    rows = [{"prompt": "p", "target": "one two three"[: 4 * n], "checklist": asked} for n in range(7)]
+    rows.append(rows[0] | {"checklist": None})
+    dataset = Dataset.from_list(rows)
+    scorer = ChecklistScorer("judge", backend=FakeBackend(lambda prefix, tail: len(prefix) % 7 / 8), store=False)
+    cells = score_dataset(dataset, scorer)["checklist_score"]
+    scores = [cell and Score.model_validate(cell) for cell in cells]
+    streamed = score_dataset(dataset.to_iterable_dataset(num_shards=2), scorer)
+    assert list(map(of_text, streamed)) == scores
+    assert scores[-1] is None and len({score.primary_score for score in scores[:-1]}) > 2
+    streamed.to_parquet(tmp_path / "scored.parquet")
+    again = Dataset.from_parquet(str(tmp_path / "scored.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert list(map(of_text, again)) == scores
+    with pytest.raises(SampleError, match="dataset must be a Dataset or an IterableDataset, got dict"):
+        score_dataset({"train": dataset}, scorer)
+
+
+def test_the_card_of_a_dataset_needs_its_rows():
+    words = r"IterableDataset cannot report; call its own push_to_hub\(repo_id, num_shards"
+    with pytest.raises(SampleError, match=words):
+        push_to_hub(build(stream("Write one.")), "user/name")

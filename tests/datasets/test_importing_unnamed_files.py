@@ -5,7 +5,7 @@ import json
 import pytest
 
 from checklist_rewards.datasets.importing import imported_rows
-from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.files.rows import read_rows
 from tests.datasets.samples import ASK
 from tests.jsonl import write_jsonl
@@ -17,421 +17,345 @@ def imported(folder, row, **options):
     return imported_rows(write_jsonl(folder / "a.jsonl", {"prompt": ASK, **row}), **options)
 
 
-def graded(texts):
-    """Texts of levels with their values, evenly from 0 to 1."""
-    return {text: n / (len(texts) - 1) for n, text in enumerate(texts)}
+def only(folder, row, **options):
+    """Columns and items of the only row."""
+    [(columns, checklist)] = imported(folder, row, **options).rows
+    return columns, checklist.items
 
 
-# --- faults ----------------------------------------------------------------------------------------------------------
-
-FAULTS = {
-    "a section": {"rubric": {"pros": [A], "cons": [F]}},
-    "a section with spaces": {"rubric": {"Must have": [A], "Must not have": [F]}},
-    "a section in a list": {
-        "rubric": [
-            {"title": "Do", "criteria": [{"text": A, "points": 1}]},
-            {"title": "Don't", "criteria": [{"text": F, "points": 1}]},
-        ]
-    },
-    "a heading": {"rubric": f"Must have:\n- {A}\nMust not have:\n- {F}"},
-    "a heading in Markdown": {"rubric": f"## Good\n- {A}\n## **Avoid**\n- {F}"},
-    "a kind": {
-        "rubric": [
-            {"criterion": A, "weight": 1, "kind": "reward"},
-            {"criterion": F, "weight": 1, "kind": "penalty"},
-        ]
-    },
-    "a name in brackets": {"rubric": [A, f"[Negative] {F}"]},
-    "a name before a colon": {"rubric": [A, f"Don't: {F}"]},
-    "a sign": {"rubric": [f"✅ {A}", f"❌ {F}"]},
-    "what is excluded": {"rubric": {"include": [A], "exclude": [F]}},
-    "when it fails": {"rubric": {"pass_if": [A], "fail_if": [F]}},
-    "good and bad signs": {"rubric": {"good_signs": [A], "bad_signs": [F]}},
-    "plus and minus": {"rubric": {"+": [A], "-": [F]}},
-    "German sections": {"rubric": {"Pflicht": [A], "Verboten": [F]}},
-    "not before a colon": {"rubric": [A, f"NOT: {F}"]},
-    "pro and con": {
-        "rubric": [{"text": A, "weight": 1, "kind": "pro"}, {"text": F, "weight": 1, "kind": "con"}],
-    },
-    "a malus": {
-        "rubric": [{"text": A, "type": "bonus", "weight": 1}, {"text": F, "type": "malus", "weight": 1}],
-    },
-}
+def items(*criteria):
+    return [{"weight": 1, **one} for one in criteria]
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_what_is_named_a_fault_has_a_negative_weight(tmp_path, name):
-    [(_, checklist)] = imported(tmp_path, FAULTS[name]).rows
-    assert [item.weight for item in checklist.items] == [1, -1]
-    assert checklist.items[1].question.endswith(f"\n{F}")
+FAULTS = [
+    {"pros": [A], "cons": [F]},
+    {"Must have": [A], "Must not have": [F]},
+    [{"title": "Do", "criteria": items({"text": A})}, {"title": "Don't", "criteria": items({"text": F})}],
+    f"Must have:\n- {A}\nMust not have:\n- {F}",
+    f"## Good\n- {A}\n## **Avoid**\n- {F}",
+    items({"criterion": A, "kind": "reward"}, {"criterion": F, "kind": "penalty"}),
+    [A, f"[Negative] {F}"],
+    [A, f"Don't: {F}"],
+    [f"✅ {A}", f"❌ {F}"],
+    {"include": [A], "exclude": [F]},
+    {"pass_if": [A], "fail_if": [F]},
+    {"good_signs": [A], "bad_signs": [F]},
+    {"+": [A], "-": [F]},
+    {"Pflicht": [A], "Verboten": [F]},
+    [A, f"NOT: {F}"],
+    items({"text": A, "kind": "pro"}, {"text": F, "kind": "con"}),
+    items({"text": A, "type": "bonus"}, {"text": F, "type": "malus"}),
+]
 
 
-def test_a_list_of_faults_that_the_user_names_is_one(tmp_path):
-    [(_, checklist)] = imported(tmp_path, {"penalties": [F]}, checklist_key="penalties").rows
-    assert [(item.weight, item.category) for item in checklist.items] == [(-1, "penalties")]
+@pytest.mark.parametrize("rubric", FAULTS)
+def test_what_is_named_a_fault_has_a_negative_weight(tmp_path, rubric):
+    _, (good, fault) = only(tmp_path, {"rubric": rubric})
+    assert (good.weight, fault.weight) == (1, -1) and fault.question.endswith(f"\n{F}")
 
 
-@pytest.mark.parametrize(("pitfalls", "weight"), [("fault", -1), ("avoided", 1)])
-def test_a_section_of_mistakes_is_asked_about(tmp_path, pitfalls, weight):
+def test_a_section_of_mistakes_is_asked_about(tmp_path):
     row = {"rubric": {"facts": [A], "common_mistakes": ["Handles errors badly."]}}
-    with pytest.raises(
-        ChecklistRewardsError, match="item 2: 'common_mistakes' may hold what a good .*--pitfalls fault"
-    ):
-        list(imported(tmp_path, row).rows)
-    [(_, checklist)] = imported(tmp_path, row, pitfalls=pitfalls).rows
-    assert [item.weight for item in checklist.items] == [1, weight]
+    with pytest.raises(ChecklistRewardsError, match="item 2: 'common_mistakes' may hold what a .*--pitfalls fault"):
+        only(tmp_path, row)
+    for pitfalls, weight in (("fault", -1), ("avoided", 1)):
+        assert [item.weight for item in only(tmp_path, row, pitfalls=pitfalls)[1]] == [1, weight]
 
 
-# --- weights ---------------------------------------------------------------------------------------------------------
+WEIGHTS = [
+    {"rubric": [f"[+3] {A}", f"[-2] {F}"]},
+    {"rubric": f"1. {A} (3 points)\n2. {F} (-2 points)"},
+    {"rubric": [f"{A} [weight=3]", f"{F} [weight=-2]"]},
+    {"rubric": [f"3 points: {A}", f"-2 points: {F}"]},
+    {"rubric": f"| # | Criterion | Points |\n|---|---|---|\n| 1 | {A} | 3 |\n| 2 | {F} | -2 |"},
+    {"rubric": {A: 3, F: -2}},
+    {"rubric": f"- Facts (3%): {A}\n- Tone (-2%): {F}"},
+    {"rubric": f"| Criterion | Weight (%) |\n|---|---|\n| {A} | 3 |\n| {F} | −2 |"},
+    {"rubric": f"- criterion: {A}\n  weight: 3\n- criterion: {F}\n  weight: -2"},
+    {"rubric": {A: "3 points", F: "-2 points"}},
+    {"rubric": [A, F], "weights": [3, -2]},
+    {"evaluation_criteria": [{"check": A, "marks": 3}, {"check": F, "marks": -2}]},
+    {"rubric": [{"claim_to_check": A, "weight": 3}, {"claim_to_check": F, "weight": -2}]},
+    {"data": {"eval": {"my_rubric": [{"criterion": A, "points": 3}, {"criterion": F, "points": -2}]}}},
+]
 
-WEIGHTS = {
-    "points before a text": {"rubric": [f"[+3] {A}", f"[-2] {F}"]},
-    "points behind a text": {"rubric": f"1. {A} (3 points)\n2. {F} (-2 points)"},
-    "a weight behind a text": {"rubric": [f"{A} [weight=3]", f"{F} [weight=-2]"]},
-    "points and a colon": {"rubric": [f"3 points: {A}", f"-2 points: {F}"]},
-    "a table": {"rubric": f"| # | Criterion | Points |\n|---|---|---|\n| 1 | {A} | 3 |\n| 2 | {F} | -2 |"},
-    "a mapping of texts": {"rubric": {A: 3, F: -2}},
-    "points behind a label": {"rubric": f"- Facts (3%): {A}\n- Tone (-2%): {F}"},
-    "a column with its unit": {
-        "rubric": f"| Criterion | Weight (%) |\n|---|---|\n| {A} | 3 |\n| {F} | −2 |",
-    },
-    "YAML in a cell": {"rubric": f"- criterion: {A}\n  weight: 3\n- criterion: {F}\n  weight: -2"},
-    "a mapping of texts to points in text": {"rubric": {A: "3 points", F: "-2 points"}},
-    "marks": {"evaluation_criteria": [{"check": A, "marks": 3}, {"check": F, "marks": -2}]},
-}
 
-
-@pytest.mark.parametrize("name", WEIGHTS)
-def test_weights_are_found_where_they_stand(tmp_path, name):
-    [(_, checklist)] = imported(tmp_path, WEIGHTS[name]).rows
-    found = [(item.question.rpartition("\n")[2].rpartition(": ")[2], item.weight) for item in checklist.items]
+@pytest.mark.parametrize("row", WEIGHTS)
+def test_weights_are_found_where_they_stand(tmp_path, row):
+    found = [(item.question.rpartition("\n")[2].rpartition(": ")[2], item.weight) for item in only(tmp_path, row)[1]]
     assert found == [(A, 3), (F, -2)]
 
 
-def test_kinds_in_words_are_weights_where_there_is_no_number(tmp_path):
-    row = {"rubric": [{"criterion": A, "type": "essential"}, {"criterion": B, "type": "optional"}]}
-    found = imported(tmp_path, row)
-    [(_, checklist)] = found.rows
-    assert [item.weight for item in checklist.items] == [1, 0.3]
-    assert "weights: essential = 1, optional = 0.3" in found.taken()
-    [(_, checklist)] = imported(tmp_path, row, item_keys={"question": "criterion", "category": "type"}).rows
-    assert [item.weight for item in checklist.items] == [1, 1]
-
-
-# --- levels ----------------------------------------------------------------------------------------------------------
-
-LEVELS = {
-    "a mapping of numbers": ({"rubric": {"5": "Polite.", "3": "Plain.", "1": "Rude."}}, {}),
-    "lines": ({"rubric": "Is it polite?\nScore 1: Rude.\nScore 3: Plain.\nScore 5: Polite."}, {}),
-    "names with numbers": (
-        {"rubric": {"good": "Polite.", "fair": "Plain.", "poor": "Rude."}},
-        {"weights": {"good": 2, "fair": 1, "poor": 0}},
-    ),
-    "a criterion's own": ({"rubric": {"tone": {"1": "Rude.", "2": "Plain.", "3": "Polite."}}}, {}),
-    "keys of a criterion": (
-        {"rubric": [{"criterion": "tone", "score_1": "Rude.", "score_2": "Plain.", "score_3": "Polite."}]},
-        {},
-    ),
-    "columns of a table": (
-        {"rubric": "| Criterion | Good (2) | Fair (1) | Poor (0) |\n|-|-|-|-|\n| Tone | Polite. | Plain. | Rude. |"},
-        {},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LEVELS)
-def test_levels_are_one_question_with_options(tmp_path, name):
-    row, options = LEVELS[name]
-    [(_, checklist)] = imported(tmp_path, row, **options).rows
-    assert [item.values for item in checklist.items] == [graded(["Rude.", "Plain.", "Polite."])]
-
-
-def test_options_may_be_a_mapping(tmp_path):
-    row = {"rubric": [{"criterion": "Is it polite?", "weight": 2, "options": {"no": 0, "partly": 0.5, "yes": 1}}]}
-    [(_, checklist)] = imported(tmp_path, row).rows
-    assert checklist.items[0].values == {"no": 0, "partly": 0.5, "yes": 1}
-
-
-# --- other ways ------------------------------------------------------------------------------------------------------
+KINDS = {"rubric": [{"criterion": A, "type": "essential"}, {"criterion": B, "type": "optional"}]}
+SIGNS = [{"criterion": A, "weight": 3, "type": "positive"}, {"criterion": F, "weight": 2, "type": "negative"}]
 
 
 @pytest.mark.parametrize(
-    ("key", "no", "yes"), [("pass_if", "no", "yes"), ("desired", False, True), ("expected", "N", "Y")]
+    ("row", "options", "expected"),
+    [
+        ({"rubric": {"facts": A, "form": B}}, {}, [(1, "facts"), (1, "form")]),
+        ({"rubric": {"facts": {"description": A, "weight": 3}}}, {}, [(3, "facts")]),
+        ({"rubric": SIGNS}, {}, [(3, "positive"), (-2, "negative")]),
+        ({"rubric": f"- {A}\n- {B}"}, {}, [(1, None), (1, None)]),
+        ({"rubric": f"- [ ] {A}\n- [x] {B}"}, {}, [(1, None), (1, None)]),
+        ({"rubric": [f"[ ] {A}", f"[x] {B}"]}, {}, [(1, None), (1, None)]),
+        ({"rubric": f"- Facts:\n  - {A}\n  - {F}\n- Form:\n  - {B}"}, {}, [(1, "Facts"), (1, "Facts"), (1, "Form")]),
+        ({"penalties": [F]}, {"checklist_key": "penalties"}, [(-1, "penalties")]),
+        ({"rubric": [A, B], "criteria": [B]}, {"checklist_key": "criteria"}, [(1, None)]),
+        (KINDS, {}, [(1, "essential"), (0.3, "optional")]),
+        (KINDS, {"item_keys": {"question": "criterion", "category": "type"}}, [(1, "essential"), (1, "optional")]),
+        (
+            {"rubric": {"must": [A], "should": [B]}},
+            {"weights": {"must": 2, "should": 1}},
+            [(2, "must"), (1, "should")],
+        ),
+    ],
 )
-def test_an_expected_no_earns_the_point_under_other_names(tmp_path, key, no, yes):
-    row = {"checklist": [{"question": "Is it rude?", key: no}, {"question": "Is it polite?", key: yes}]}
-    [(_, checklist)] = imported(tmp_path, row).rows
-    assert [item.values["no"] for item in checklist.items] == [1, 0]
+def test_weights_and_categories_are_taken_from_any_shape(tmp_path, row, options, expected):
+    found = only(tmp_path, row, **options)[1]
+    assert [(item.weight, item.category) for item in found] == expected
+    assert not any("[" in item.question for item in found)
 
 
-def test_a_mapping_of_questions_has_their_answers(tmp_path):
-    for no, yes in (("no", "yes"), (False, True)):
-        [(_, checklist)] = imported(tmp_path, {"checklist": {"Is it rude?": no, "Is it polite?": yes}}).rows
-        assert [(item.question, item.values["no"]) for item in checklist.items] == [
-            ("Is it rude?", 1),
-            ("Is it polite?", 0),
-        ]
+LEVELS = [
+    ({"5": "Polite.", "3": "Plain.", "1": "Rude."}, {}),
+    ("Is it polite?\nScore 1: Rude.\nScore 3: Plain.\nScore 5: Polite.", {}),
+    ({"good": "Polite.", "fair": "Plain.", "poor": "Rude."}, {"weights": {"good": 2, "fair": 1, "poor": 0}}),
+    ({"tone": {"1": "Rude.", "2": "Plain.", "3": "Polite."}}, {}),
+    ([{"criterion": "tone", "score_1": "Rude.", "score_2": "Plain.", "score_3": "Polite."}], {}),
+    ("| Criterion | Good (2) | Fair (1) | Poor (0) |\n|-|-|-|-|\n| Tone | Polite. | Plain. | Rude. |", {}),
+    ([{"criterion": "Tone?", "weight": 2, "options": {"Rude.": 0, "Plain.": 0.5, "Polite.": 1}}], {}),
+    (
+        [
+            {
+                "criterion": "Tone?",
+                "weight": 2,
+                "levels": [
+                    {"score": 0, "description": "Rude."},
+                    {"score": 1, "description": "Plain."},
+                    {"score": 2, "description": "Polite."},
+                ],
+            }
+        ],
+        {},
+    ),  # fmt: skip
+]
 
 
-def test_boxes_of_a_task_list_are_no_part_of_the_criteria(tmp_path):
-    for rubric in (f"- [ ] {A}\n- [x] {B}", [f"[ ] {A}", f"[x] {B}"]):
-        [(_, checklist)] = imported(tmp_path, {"rubric": rubric}).rows
-        found = [(item.question.rpartition("\n")[2], item.weight) for item in checklist.items]
-        assert found == [(A, 1), (B, 1)]
+@pytest.mark.parametrize(("rubric", "options"), LEVELS)
+def test_levels_are_one_question_with_options(tmp_path, rubric, options):
+    [item] = only(tmp_path, {"rubric": rubric}, **options)[1]
+    assert item.values == {"Rude.": 0, "Plain.": 0.5, "Polite.": 1}
 
 
-def test_ranks_get_the_numbers_that_the_user_names(tmp_path):
-    row = {"rubric": {"must": [A], "should": [B]}}
-    [(_, checklist)] = imported(tmp_path, row, weights={"must": 2, "should": 1}).rows
-    assert [item.weight for item in checklist.items] == [2, 1]
+ANSWERS = [("no", "yes"), (False, True), ("N", "Y")]
 
 
-def test_a_prompt_may_be_a_system_text_and_a_users(tmp_path):
-    row = {"prompt": {"system": "Be brief.", "user": ASK}, "rubric": [A]}
-    [(columns, _)] = imported_rows(write_jsonl(tmp_path / "a.jsonl", row)).rows
-    assert columns["prompt"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": ASK}]
+@pytest.mark.parametrize("key", ["pass_if", "desired", "expected", None])
+@pytest.mark.parametrize(("no", "yes"), ANSWERS)
+def test_an_expected_no_earns_the_point(tmp_path, key, no, yes):
+    answers = {"Is it rude?": no, "Is it polite?": yes}
+    listed = answers if key is None else [{"question": question, key: answers[question]} for question in answers]
+    found = only(tmp_path, {"checklist": listed})[1]
+    assert [(item.question, item.values["no"]) for item in found] == [("Is it rude?", 1), ("Is it polite?", 0)]
 
 
-def test_a_prompt_that_is_open_is_kept_if_the_user_names_it(tmp_path):
-    row = REFUSED["a prompt with an answer"][0] | {"rubric": [A]}
-    [(columns, _)] = imported(tmp_path, row, prompt_key="prompt").rows
-    assert columns["prompt"] == row["prompt"]
+OPEN = [{"role": "user", "content": ASK}, {"role": "assistant", "content": "Bamako."}]
+SHAREGPT = [{"from": "human", "value": "Hi."}, {"from": "gpt", "value": "Hello."}, {"from": "human", "value": ASK}]
+CHAT = [{"role": role, "content": text} for role, text in (("user", "Hi."), ("assistant", "Hello."), ("user", ASK))]
 
 
-def test_a_list_in_yaml_with_prompts_is_rows(tmp_path):
-    (tmp_path / "a.yaml").write_text(f"- prompt: {ASK}\n  criteria:\n    - {{description: {A}, weight: 2}}\n")
-    [(columns, checklist)] = imported_rows(tmp_path / "a.yaml").rows
-    assert columns["prompt"] == ASK and [item.weight for item in checklist.items] == [2]
+@pytest.mark.parametrize(
+    ("row", "options", "prompt"),
+    [
+        (
+            {"prompt": {"system": "Be brief.", "user": ASK}},
+            {},
+            [{"role": "system", "content": "Be brief."}, {"role": "user", "content": ASK}],
+        ),
+        ({"prompt": OPEN}, {"prompt_key": "prompt"}, OPEN),
+        ({"conversations": SHAREGPT}, {}, CHAT),
+    ],
+)
+def test_a_prompt_may_be_messages_in_any_shape(tmp_path, row, options, prompt):
+    [(columns, _)] = imported_rows(write_jsonl(tmp_path / "a.jsonl", row | {"rubric": [A]}), **options).rows
+    assert columns["prompt"] == prompt
 
 
-def test_sections_of_a_text_are_categories(tmp_path):
-    text = f"- Facts:\n  - {A}\n  - Names Mali.\n- Form:\n  - {B}"
-    [(_, checklist)] = imported(tmp_path, {"rubric": text}).rows
-    assert [item.category for item in checklist.items] == ["Facts", "Facts", "Form"]
+ROW = {"prompt": ASK, "rubric": [A]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("a.yaml", f"- prompt: {ASK}\n  criteria:\n    - {{description: {A}, weight: 2}}\n", [{"prompt": ASK}]),
+        ("a.json", json.dumps({"made_by": "us", "data": [ROW, ROW]}), [{"prompt": ASK}] * 2),
+        ("a.json", json.dumps({"q1": ROW, "q2": ROW}), [{"prompt": ASK, "id": "q1"}, {"prompt": ASK, "id": "q2"}]),
+        ("a.csv", "prompt,criterion\na,Is it short?\nb,Is it long?\n", [{"prompt": "a"}, {"prompt": "b"}]),
+    ],
+)
+def test_a_document_with_prompts_is_rows(tmp_path, name, text, columns):
+    (tmp_path / name).write_text(text)
+    assert [row for row, _ in imported_rows(tmp_path / name).rows] == columns
 
 
 def test_questions_of_other_scripts_are_kept(tmp_path):
-    [(_, checklist)] = imported(tmp_path, {"rubric": ["回复礼貌吗？", "هل الرد قصير؟"]}).rows
-    assert [item.question for item in checklist.items] == ["回复礼貌吗？", "هل الرد قصير؟"]
+    texts = ["回复礼貌吗？", "هل الرد قصير؟"]
+    assert [item.question for item in only(tmp_path, {"rubric": texts})[1]] == texts
 
 
-def test_a_conversation_of_sharegpt_is_the_prompt(tmp_path):
-    turns = [("human", "Hi."), ("gpt", "Hello."), ("human", ASK)]
-    row = {"conversations": [{"from": who, "value": text} for who, text in turns], "rubric": [A]}
-    [(columns, _)] = imported_rows(write_jsonl(tmp_path / "a.jsonl", row)).rows
-    assert columns["prompt"] == [
-        {"role": "user", "content": "Hi."},
-        {"role": "assistant", "content": "Hello."},
-        {"role": "user", "content": ASK},
-    ]
-
-
-def test_a_mapping_with_a_list_of_rows_has_a_row_for_each(tmp_path):
-    rows = [{"prompt": ASK, "rubric": [A]}, {"prompt": ASK, "rubric": [B]}]
-    (tmp_path / "a.json").write_text(json.dumps({"made_by": "us", "data": rows}))
-    assert len(list(imported_rows(tmp_path / "a.json").rows)) == 2
-
-
-def test_columns_that_are_left_are_named(tmp_path):
-    found = imported(tmp_path, {"rubric": [A], "system": "Be brief.", "turn": 3})
+def test_columns_that_are_left_and_words_that_became_weights_are_named(tmp_path):
+    found = imported(tmp_path, KINDS | {"system": "Be brief.", "turn": 3})
     list(found.rows)
-    assert "kept as columns: system, turn" in found.taken()
+    assert {"kept as columns: system, turn", "weights: essential = 1, optional = 0.3"} <= set(found.taken())
 
 
 # --- refused ---------------------------------------------------------------------------------------------------------
 
-
-def items(*criteria):
-    return {"rubric": [{"weight": 1, **one} for one in criteria]}
-
-
-REFUSED = {
-    "more criteria beside": ({"rubric": [A], "deductions": [F]}, "could be the criteria: rubric, deductions"),
-    "good and bad ones apart": (
-        {"positive_criteria": [A], "negative_criteria": [F]},
-        "positive_criteria, negative_criteria. Name one with --checklist-key; for more than one, write them into one",
-    ),
-    "faults inside another column": ({"grading": {"must_have": [A], "must_not_have": [F]}}, "no criteria found"),
-    "names of levels": ({"rubric": {"A": "Fine.", "B": "Bad."}}, "A, B are names of levels; .*--weights A=NUMBER"),
-    "numbers of levels or criteria": (
-        {"rubric": {"1": A, "2": B}},
-        "the keys 1, 2 may be levels or numbers of criteria",
-    ),
-    "lines of levels or criteria": (
-        {"rubric": f"1: {A}\n2: {B}"},
-        "'1: Names Bamako.' may be its place, its points or",
-    ),
-    "a grade as a list": (
-        {"rubric": [{"score": 5, "description": "Polite."}, {"score": 1, "description": "Rude."}]},
+RUBRICS = [
+    ({"A": "Fine.", "B": "Bad."}, "A, B are names of levels; .*--weights A=NUMBER"),
+    ({"1": A, "2": B}, "the keys 1, 2 may be levels or numbers of criteria"),
+    (f"1: {A}\n2: {B}", "'1: Names Bamako.' may be its place, its points or"),
+    (
+        [{"score": 5, "description": "Polite."}, {"score": 1, "description": "Rude."}],
         "'score' is 5, 1, so these may be the levels of one grade; use it as the weight with --item-key weight=score",
     ),
-    "marks of a response": (
-        {"rubric": [{"criterion": A, "score": 1, "why": "met"}, {"criterion": B, "score": 0, "why": "not met"}]},
+    (
+        [{"criterion": A, "score": 1, "why": "met"}, {"criterion": B, "score": 0, "why": "not met"}],
         "'score' is 1, 0, so these may be",
     ),
-    "sections under numbers": ({"rubric": {"5": [A], "-3": [F]}}, "the sections 5, -3 are numbers"),
-    "weights of sections": (
-        {"rubric": {"facts": {"weight": 0.7, "criteria": [A]}, "form": {"weight": 0.3, "criteria": [B]}}},
+    ({"5": [A], "-3": [F]}, "the sections 5, -3 are numbers"),
+    (
+        {"facts": {"weight": 0.7, "criteria": [A]}, "form": {"weight": 0.3, "criteria": [B]}},
         "section 1: 'weight' may be part of the score .it is 0.7.*It is not applied to the criteria",
     ),
-    "weights of sections beside": (
-        {"rubric": {"facts": [A], "form": [B]}, "section_weights": {"facts": 2, "form": 1}},
-        "'section_weights' has 2 values for the criteria or their sections",
-    ),
-    "weights by name": (
-        {"rubric": {"facts": A, "form": B}, "weights": {"facts": 2, "form": 1}},
-        "'weights' has 2 values",
-    ),
-    "signs beside": ({"rubric": [A, F], "polarities": ["+", "-"]}, "'polarities' has 2 values"),
-    "a threshold": (
-        {"rubric": {"criteria": [{"criterion": A, "points": 2}], "passing_score": 2}},
+    (
+        {"criteria": [{"criterion": A, "points": 2}], "passing_score": 2},
         "'passing_score' may be part of the score .*--drop passing_score",
     ),
-    "points of some texts": ({"rubric": [f"{A} (3 points)", B]}, "names points, and not every criterion does"),
-    "points inside a text": (
-        {"rubric": [A, "Deduct 2 points for insults."]},
-        "item 2: 'Deduct 2 points .*names points",
-    ),
-    "signs before texts": ({"rubric": [f"+ {A}", f"- {F}"]}, "the texts begin with . and -, which may be their signs"),
-    "no sign": (
-        items({"criterion": F, "is_bad": True}),
-        "'is_bad' .*Write the sign into the weights, or drop it with",
-    ),
-    "a fault as a tag": (items({"criterion": F, "tags": ["negative"]}), "'tags' .*--item-key category=tags"),
-    "a gate under another name": (
-        items({"criterion": A, "mandatory": True}),
-        "--item-key required=mandatory if it makes a",
-    ),
-    "an answer": (
-        items({"criterion": "Is it rude?", "answer": "No"}),
-        "--item-key expected=answer if it earns the points",
-    ),
-    "a rank": (
-        {"rubric": [{"criterion": A, "priority": "P0"}]},
+    ([f"{A} (3 points)", B], "names points, and not every criterion does"),
+    ([A, "Deduct 2 points for insults."], "item 2: 'Deduct 2 points .*names points"),
+    ([f"+ {A}", f"- {F}"], "the texts begin with . and -, which may be their signs"),
+    (items({"criterion": F, "is_bad": True}), "'is_bad' .*Write the sign into the weights, or drop it with"),
+    (items({"criterion": F, "tags": ["negative"]}), "'tags' .*--item-key category=tags"),
+    (items({"criterion": A, "mandatory": True}), "--item-key required=mandatory if it makes a"),
+    (items({"criterion": "Is it rude?", "answer": "No"}), "--item-key expected=answer if it earns the points"),
+    (
+        [{"criterion": A, "priority": "P0"}],
         "--item-key weight=priority and --weights P0=NUMBER, or --item-key category=priority, or drop it with --drop",
     ),
-    "a number as text": ({"rubric": [{"criterion": A, "worth": "-1"}]}, "'worth' .*--item-key weight=worth"),
-    "a number inside": (items({"criterion": A, "meta": {"points": 9}}), "--item-key weight=meta.points"),
-    "a weight inside": (
-        {"rubric": [{"criterion": A, "weight": {"value": 3, "unit": "points"}}]},
+    ([{"criterion": A, "worth": "-1"}], "'worth' .*--item-key weight=worth"),
+    (items({"criterion": A, "meta": {"points": 9}}), "--item-key weight=meta.points"),
+    (
+        [{"criterion": A, "weight": {"value": 3, "unit": "points"}}],
         "got the keys value, unit; name one with --item-key weight=weight.value",
     ),
-    "criteria of criteria": (
-        items({"criterion": A, "parts": [{"text": B}]}),
-        "'parts' .*Write its entries as criteria",
-    ),
-    "a condition": (items({"criterion": A, "applies_if": "there is a map"}), "'applies_if' may be part of the score"),
-    "levels without numbers": (
+    (items({"criterion": A, "parts": [{"text": B}]}), "'parts' .*Write its entries as criteria"),
+    (items({"criterion": A, "applies_if": "there is a map"}), "'applies_if' may be part of the score"),
+    (
         items({"criterion": "tone", "good": "Polite.", "poor": "Rude."}),
         "Give the levels their numbers with --weights good=NUMBER",
     ),
-    "a scale without levels": (
-        {"rubric": [{"question": "How clear?", "type": "likert"}]},
-        "'likert' asks for a grade",
-    ),
-    "other things called required": (
-        items({"criterion": A, "required": ["date"]}),
-        "'required' may be part of the score",
-    ),
-    "other things called check": (items({"criterion": A, "check": "manual"}), "'check' may be part of the score"),
-    "weights as keys": ({"rubric": {"+3": A, "-2": F}}, "the keys .3, -2 have signs, so they may be weights"),
-    "ranks of sections": (
-        {"rubric": {"must": [A], "should": [B]}},
+    ([{"question": "How clear?", "type": "likert"}], "'likert' asks for a grade"),
+    (items({"criterion": A, "required": ["date"]}), "'required' may be part of the score"),
+    (items({"criterion": A, "check": "manual"}), "'check' may be part of the score"),
+    ({"+3": A, "-2": F}, "the keys .3, -2 have signs, so they may be weights"),
+    (
+        {"must": [A], "should": [B]},
         "'must', 'should' may be ranks .*--weights 'must=NUMBER' --weights 'should=NUMBER'",
     ),
-    "ranks as headings": (
-        {"rubric": f"## Critical\n- {A}\n## Nice to have\n- {B}"},
-        "'Critical', 'Nice to have' may be",
-    ),
-    "ranks before texts": ({"rubric": f"1. (critical) {A}\n2. (optional) {B}"}, "'critical', 'optional' may be ranks"),
-    "a rank of some": ({"rubric": [A, f"Bonus: {B}"]}, "'Bonus' may be ranks"),
-    "a section opposed to strengths": ({"rubric": {"strengths": [A], "gaps": [F]}}, "'gaps' may hold what a good"),
-    "a kind of errors": (
+    (f"## Critical\n- {A}\n## Nice to have\n- {B}", "'Critical', 'Nice to have' may be"),
+    (f"1. (critical) {A}\n2. (optional) {B}", "'critical', 'optional' may be ranks"),
+    ([A, f"Bonus: {B}"], "'Bonus' may be ranks"),
+    ({"strengths": [A], "gaps": [F]}, "'gaps' may hold what a good"),
+    (
         items({"criterion": A, "category": "tone"}, {"criterion": F, "category": "critical error"}),
         "item 2: 'critical error' may hold .*--pitfalls fault",
     ),
-    "criteria of a section under another key": (
-        {"sections": [{"name": "facts", "weight": 1, "items": [A]}]},
-        "'items' .*Write its entries as criteria of their own",
-    ),
-    "a sign in a word": (items({"criterion": F, "scoring_type": "reverse"}), "'scoring_type' .*it is 'reverse'"),
-    "an effect": (items({"criterion": F, "effect": "subtracts"}), "'effect' may be part of the score"),
-    "a weight in German": ({"rubric": [{"kriterium": A, "gewichtung": "hoch"}]}, "--item-key weight=gewichtung"),
-    "a tier": ({"rubric": [{"criterion": A, "tier": "T1"}]}, "--item-key weight=tier and --weights T1=NUMBER"),
-    "when it passes": (
-        items({"criterion": "Is it rude?", "pass_on": "answered no"}),
-        "'pass_on' .*--item-key expected=pass_on",
-    ),
-    "a criterion that is off": (
-        items({"criterion": A, "status": "deprecated"}),
-        "Remove the criteria that are not in use",
-    ),
-    "levels inside a text": (
+    (items({"criterion": F, "scoring_type": "reverse"}), "'scoring_type' .*it is 'reverse'"),
+    (items({"criterion": F, "effect": "subtracts"}), "'effect' may be part of the score"),
+    ([{"kriterium": A, "gewichtung": "hoch"}], "--item-key weight=gewichtung"),
+    ([{"criterion": A, "tier": "T1"}], "--item-key weight=tier and --weights T1=NUMBER"),
+    (items({"criterion": "Is it rude?", "pass_on": "answered no"}), "'pass_on' .*--item-key expected=pass_on"),
+    (items({"criterion": A, "status": "deprecated"}), "Remove the criteria that are not in use"),
+    (
         items({"criterion": "Tone. 0: rude; 1: plain; 2: polite"}),
         "item 1: 'Tone. 0: rude; 1: plain; 2: polite' has the levels of a grade inside",
     ),
-    "levels inside another field": (
-        items({"criterion": A, "guide": "0: no city; 3: the city"}),
-        "'guide' .*List the levels under 'options'",
-    ),
-    "letters of a grade": (
-        {"rubric": [{"grade": "A", "description": A}, {"grade": "B", "description": B}]},
+    (items({"criterion": A, "guide": "0: no city; 3: the city"}), "'guide' .*List the levels under 'options'"),
+    (
+        [{"grade": "A", "description": A}, {"grade": "B", "description": B}],
         "'grade' has the names of levels, so these may be one grade",
     ),
-    "several questions in one": ({"rubric": "Is it polite? Is it short?"}, "holds several questions; write them as a"),
-    "an answer behind a question": (
+    ("Is it polite? Is it short?", "holds several questions; write them as a"),
+    (f"1. {A} (3)\n2. {B} (1)", "'.3.' at its beginning or end"),
+    ([f"{A} x3", f"{B} x1"], "'x3' at its beginning or end"),
+    ([f"+3 {A}", f"-2 {F}"], "'.3' at its beginning or end"),
+    ([f"*** {A}", f"* {B}"], "at its beginning or end"),
+    ({"q1": "Is it short? (weight 3)", "q2": "Is it rude? (weight 1)"}, "'.weight 3.' at its"),
+    ([{"criterion": A, "weight": 1}, None], "item 2: .*got .*None"),
+    ("Give 5 if it is right, 3 if nearly, else 1.", "no criteria found"),
+    ([], "no criteria found"),
+    ([{"criterion": F, "weight": 3, "is_negative": True}], "'is_negative' may be part of the score"),
+    ([{"criterion": A, "value": 3}], "'value' may be part of the score"),
+    ([{"criterion": A, "priority": 3}], "'priority' may be part of the score"),
+    (items({"criterion": "Clear?", "levels": ["bad", "good"]}), "'levels' may be part of the score"),
+]
+ROWS = [
+    ({"criterion": A, "weight": 3}, "no criteria found"),
+    ({"rubric": [A], "negative_rubric": [F]}, "could be the criteria: rubric, negative_rubric"),
+    ({"rubric": [A], "deductions": [F]}, "could be the criteria: rubric, deductions"),
+    (
+        {"rubric": items({"criterion": A}), "criteria": items({"criterion": B})},
+        "several values could be the criteria: rubric, criteria. Name one with --checklist-key",
+    ),
+    (
+        {"positive_criteria": [A], "negative_criteria": [F]},
+        "positive_criteria, negative_criteria. Name one with --checklist-key; for more than one, write them into one",
+    ),
+    ({"grading": {"must_have": [A], "must_not_have": [F]}}, "no criteria found"),
+    (
+        {"rubric": {"facts": [A], "form": [B]}, "section_weights": {"facts": 2, "form": 1}},
+        "'section_weights' has 2 values for the criteria or their sections",
+    ),
+    ({"rubric": {"facts": A, "form": B}, "weights": {"facts": 2, "form": 1}}, "'weights' has 2 values"),
+    ({"rubric": [A, F], "polarities": ["+", "-"]}, "'polarities' has 2 values"),
+    (
+        {"sections": [{"name": "facts", "weight": 1, "items": [A]}]},
+        "'items' .*Write its entries as criteria of their own",
+    ),
+    (
         {"checklist": ["Is it short? [YES]", "Is it rude? [NO]"]},
         "'\\? .YES.' at its beginning or end, which may be a weight or an answer",
     ),
-    "an answer behind an arrow": (
-        {"checklist": "1. Is it short? -> yes\n2. Is it rude? -> no"},
-        "'\\? -> yes' at its",
-    ),
-    "numbers behind texts": ({"rubric": f"1. {A} (3)\n2. {B} (1)"}, "'.3.' at its beginning or end"),
-    "factors behind texts": ({"rubric": [f"{A} x3", f"{B} x1"]}, "'x3' at its beginning or end"),
-    "signed numbers before texts": ({"rubric": [f"+3 {A}", f"-2 {F}"]}, "'.3' at its beginning or end"),
-    "stars before texts": ({"rubric": [f"*** {A}", f"* {B}"]}, "at its beginning or end"),
-    "a weight behind a question": (
-        {"rubric": {"q1": "Is it short? (weight 3)", "q2": "Is it rude? (weight 1)"}},
-        "'.weight 3.' at its",
-    ),
-    "a prompt with an answer": (
-        {"prompt": [{"role": "user", "content": ASK}, {"role": "assistant", "content": "Bamako."}], "rubric": [A]},
+    ({"checklist": "1. Is it short? -> yes\n2. Is it rude? -> no"}, "'\\? -> yes' at its"),
+    (
+        {"prompt": OPEN, "rubric": [A]},
         "the messages in 'prompt' end with an answer of the assistant; .*--prompt-key prompt",
     ),
-    "a prompt with a placeholder": (
+    (
         {"prompt": "Capital of {country}?", "vars": {"country": "Mali"}, "rubric": [A]},
         "the prompt has the placeholder .country., which 'vars.country' may fill",
     ),
-    "a prompt of parts": (
+    (
         {"prompt": {"topic": "Mali", "style": "short"}, "rubric": [A]},
         "'prompt' must be a text or messages, got a mapping with the keys topic, style",
     ),
-    "an entry that is null": (
-        {"rubric": [{"criterion": A, "weight": 1}, None]},
-        "item 2: .*got .*None",
-    ),
-}
+]
+REFUSED = [*(({"rubric": rubric}, message) for rubric, message in RUBRICS), *ROWS]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_could_have_another_meaning_is_refused_in_one_line(tmp_path, name):
-    row, message = REFUSED[name]
+@pytest.mark.parametrize(("row", "message"), REFUSED)
+def test_what_could_have_another_meaning_is_refused_in_one_line(tmp_path, row, message):
     with pytest.raises(ChecklistRewardsError, match=f"a.jsonl, line 1.*{message}") as refused:
         list(imported(tmp_path, row).rows)
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["a threshold", "no sign", "a gate under another name", "a number as text", "signs beside"]
-)
-def test_what_may_be_lost_is_dropped_on_request(tmp_path, name):
-    row, message = REFUSED[name]
-    [key] = set(message.replace("'", " ").replace("=", " ").split()) & {
-        "passing_score", "is_bad", "mandatory", "worth", "polarities"
-    }  # fmt: skip
-    [(_, checklist)] = imported(tmp_path, row, drop=[key]).rows
-    assert all(item.weight > 0 for item in checklist.items)
+@pytest.mark.parametrize("key", ["passing_score", "is_bad", "mandatory", "worth", "polarities"])
+def test_what_may_be_lost_is_dropped_on_request(tmp_path, key):
+    [row] = [row for row, _ in REFUSED if f"'{key}'" in str(row)]
+    assert all(item.weight > 0 for item in only(tmp_path, row, drop=[key])[1])
 
 
 def test_a_part_that_was_found_can_be_dropped(tmp_path):
@@ -443,8 +367,8 @@ def test_a_part_that_was_found_can_be_dropped(tmp_path):
 
 
 def test_more_criteria_in_a_later_row_are_seen(tmp_path):
-    rows = [{"prompt": ASK, "rubric": [A], "penalties": []}, {"prompt": ASK, "rubric": [A], "penalties": [F]}]
-    with pytest.raises(ChecklistRewardsError, match="line 2: several values could be the criteria: rubric, penalties"):
+    rows = [ROW | {"penalties": []}, ROW | {"penalties": [F]}]
+    with pytest.raises(SampleError, match="line 2: several values could be the criteria: rubric, penalties"):
         list(imported_rows(write_jsonl(tmp_path / "a.jsonl", *rows)).rows)
 
 
@@ -453,11 +377,7 @@ def test_more_criteria_in_a_later_row_are_seen(tmp_path):
     [
         ("shape: text", f"1: {A}\n2: {B}", [1, 1]),
         ("shape: items\nitem: {question: question}", {"1": A, "2": B}, [1, 1]),
-        (
-            "shape: items\nitem: {question: text, weight: score}",
-            [{"score": 5, "text": A}, {"score": 1, "text": B}],
-            [5, 1],
-        ),
+        ("shape: items\nitem: {question: text, weight: score}", [{"score": 5, "text": A}], [5]),
         ("shape: levels", f"1: {A}\n2: {B}", {A: 0, B: 1}),
         ("shape: levels", {"1": A, "2": B}, {A: 0, B: 1}),
         ("shape: levels", [{"score": 5, "text": B}, {"score": 1, "text": A}], {A: 0, B: 1}),
@@ -465,9 +385,8 @@ def test_more_criteria_in_a_later_row_are_seen(tmp_path):
 )
 def test_the_recipe_that_a_refusal_names_helps(tmp_path, recipe, rubric, weights):
     (tmp_path / "mine.yaml").write_text(f"name: mine\nprompt: [prompt]\nchecklist: rubric\n{recipe}\n")
-    [(_, checklist)] = imported(tmp_path, {"rubric": rubric}, format=tmp_path / "mine.yaml").rows
-    found = [item.weight for item in checklist.items]
-    assert weights == (found if isinstance(weights, list) else dict(checklist.items[0].values))
+    _, found = only(tmp_path, {"rubric": rubric}, format=tmp_path / "mine.yaml")
+    assert weights == ([item.weight for item in found] if isinstance(weights, list) else dict(found[0].values))
 
 
 @pytest.mark.parametrize(
@@ -489,14 +408,6 @@ def test_a_table_of_criteria_is_one_checklist(tmp_path, content, weights):
     assert same.items == checklist.items
 
 
-def test_a_table_with_a_prompt_is_no_table_of_criteria(tmp_path):
-    (tmp_path / "a.csv").write_text("prompt,criterion\nName it.,Is it short?\nList two.,Is it long?\n")
-    assert [row["prompt"] for row, _ in imported_rows(tmp_path / "a.csv").rows] == ["Name it.", "List two."]
-    (tmp_path / "b.csv").write_text("Criterion,Points\nNames it.,5\nIs short.,\n")
-    with pytest.raises(ChecklistRewardsError, match="b.csv, item 2: 'Points' must be a number"):
-        list(imported_rows(tmp_path / "b.csv").rows)
-
-
 LIST = json.dumps([{"prompt": "é", "rubric": [{"criterion": A, "weight": 2}]}], ensure_ascii=False)
 
 
@@ -507,18 +418,19 @@ def test_a_list_in_json_is_read_in_the_encodings_of_documents(tmp_path, encoding
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("name", "content", "said"),
     [
-        (f"{LIST}\n{LIST}".encode(), "after the end of the list"),
-        (LIST.encode() + b" " * 2**20 + b"x", "after the end of the list: 'x'"),
-        (LIST.encode("latin-1"), "cannot be read"),
-        (LIST[:-1].encode() + b" " * 2**21 + b"\xe9]", "cannot be read"),
-        (f"[{{'a': {'9' * 5000}}}]".replace("'", '"').encode(), "not valid JSON"),
-        (LIST[:-1].encode(), "not valid JSON"),
+        ("a.json", f"{LIST}\n{LIST}".encode(), "after the end of the list"),
+        ("a.json", LIST.encode() + b" " * 2**20 + b"x", "after the end of the list: 'x'"),
+        ("a.json", LIST.encode("latin-1"), "cannot be read"),
+        ("a.json", LIST[:-1].encode() + b" " * 2**21 + b"\xe9]", "cannot be read"),
+        ("a.json", f'[{{"a": {"9" * 5000}}}]'.encode(), "not valid JSON"),
+        ("a.json", LIST[:-1].encode(), "not valid JSON"),
+        ("a.csv", b"Criterion,Points\nNames it.,5\nIs short.,\n", "item 2: 'Points' must be a number"),
     ],
-    ids=["two lists", "a rest", "another encoding", "another encoding later", "digits", "cut"],
+    ids=range(7),
 )
-def test_a_list_in_json_that_is_damaged_is_refused(tmp_path, content, said):
-    (tmp_path / "a.json").write_bytes(content)
-    with pytest.raises(ChecklistRewardsError, match=f"a.json.*{said}"):
-        list(imported_rows(tmp_path / "a.json").rows)
+def test_a_document_that_is_damaged_is_refused(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ChecklistRewardsError, match=f"{name}.*{said}"):
+        list(imported_rows(tmp_path / name).rows)

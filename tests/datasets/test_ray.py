@@ -67,19 +67,6 @@ def reads(log: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-def test_shards_have_the_columns_and_numbers_of_one_process(run_shards, inline, tmp_path):
-    source = write_shards(tmp_path / "in", rows(30), rows(20, start=30), rows(1, start=50))
-    totals = run_shards(task(Judge(tmp_path / "log")), source, tmp_path / "out", actors=2)
-    opened = task(Judge(tmp_path / "log2")).open(None)
-    assert scored(tmp_path / "out") == alone(opened, source)
-    assert [path.name for path in outputs(tmp_path / "out")] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
-    expected = opened.totals
-    assert totals.rows == 51 and totals.tally.mean == pytest.approx(expected.tally.mean, rel=1e-12)
-    assert (totals.tally.all.passed, totals.tally.reads) == (expected.tally.all.passed, expected.tally.reads)
-    assert totals.judged is not None and totals.judged.asked == expected.judged.asked == 51
-    assert inline.started == 2
-
-
 def test_a_second_run_repeats_nothing_and_other_settings_are_refused(run_shards, tmp_path):
     source, out = write_shards(tmp_path / "in", rows(6), rows(6, start=6)), tmp_path / "out"
     first = run_shards(task(Judge(tmp_path / "log")), source, out)
@@ -106,16 +93,6 @@ def test_an_invalid_row_fails_alone(run_shards, tmp_path):
     assert "part-0.parquet, row 4: 'target' must be" in missing.detail
     without = [place for place, row in enumerate(scored(tmp_path / "out")) if row["checklist_score"] is None]
     assert without == [3, 4]
-
-
-def test_a_shard_that_is_deleted_during_the_run_fails_alone(run_shards, tmp_path):
-    source = write_shards(tmp_path / "in", rows(2), rows(2, start=2), rows(2, start=4))
-    later = source / "part-1.parquet"
-    totals = run_shards(
-        task(Judge(tmp_path / "log")), source, tmp_path / "out", progress=lambda *_: later.unlink(missing_ok=True)
-    )
-    missing = totals.unanswered["shard_failed"]
-    assert (totals.rows, missing.rows) == (4, ["part-1"]) and "part-1.parquet: cannot be read" in missing.detail
 
 
 def test_a_result_that_cannot_be_written_ends_the_run_and_frees_its_actors(run_shards, inline, tmp_path):

@@ -12,7 +12,6 @@ import pytest
 
 import checklist_rewards
 from checklist_rewards.datasets.shards import HIDDEN
-from checklist_rewards.files.rows import read_rows
 from tests.conftest import HANG, REPO
 from tests.datasets.shardjudges import GatedJudge, Judge
 from tests.datasets.test_ray import QUESTION, alone, outputs, reads, rows, scored, task, write_shards
@@ -81,15 +80,6 @@ def test_two_actors_share_two_servers(cluster, run, tmp_path):
     assert [row["checklist_score"]["pass_rate"] for row in scored(tmp_path / "out")] == [0.5] * 16
     assert all(server.sent for server in servers) and sum(server.sent for server in servers) == 32
     assert json.loads(Path("sum.json").read_text())["receipt"]["calls"] == 32
-
-
-def test_an_actor_loads_the_model_and_gives_the_scores_of_one_process(cluster, run, tmp_path):
-    (tmp_path / "in").mkdir()
-    write_jsonl(tmp_path / "in" / "part.jsonl", *completions("first", 4))
-    run("score in -o out --ray --model pocket")
-    run("score in/part.jsonl -o alone.parquet --model pocket")
-    here = [row.data["checklist_score"]["items"] for row in read_rows("alone.parquet")]
-    assert [row["checklist_score"]["items"] for row in scored(tmp_path / "out")] == here and len(here) == 4
 
 
 def test_an_interrupted_command_keeps_its_shards_and_ends_its_actor(cluster, tmp_path):

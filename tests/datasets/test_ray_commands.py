@@ -85,10 +85,10 @@ def both(inline, run, tmp_path):
     return compare
 
 
-def test_generate_on_shards_is_generate_and_is_not_repeated(both, run, fault_server):
+def test_generate_on_shards_is_generate_and_is_not_repeated(both, inline, run, fault_server):
     served = ["--model", "valid", "--base-url", fault_server, *PRICE]
     rows, code = both("generate", [ROWS[:2], ROWS[2:]], *served, ray=["--actors", 2])
-    assert code == 0 and all(row["checklist"] for row in rows)
+    assert code == 0 and all(row["checklist"] for row in rows) and inline.started == 2
     columns = ["prompt", "target", "checklist", "checklist_id", "checklist_source", "checklist_model"]
     assert list(rows[0]) == columns and [row["prompt"] for row in rows] == [row["prompt"] for row in ROWS]
     before, first = times("out"), summary("ray.json")
@@ -106,18 +106,6 @@ def test_a_file_that_is_cut_gives_the_rows_of_one_process(both):
     found = summary("ray.json")
     assert found["unanswered"] == {"not_generated": 1} and found["scored"] == 3
     assert found["US_dollars_per_read_asked"] > 0
-
-
-@pytest.mark.parametrize("command", ["generate", "run"])
-def test_a_row_without_a_usable_checklist_is_listed(command, both, fault_server):
-    served = ["--model", "na@some", "--base-url", fault_server]  # answers "N/A" about marked texts
-    broken = row(f"Write {MARK}.")
-    parts = [ROWS[:2], [ROWS[2], broken, ROWS[3]]]
-    cut = ["--shard-rows", 2] if command == "generate" else []
-    rows, code = both(command, parts, *served, ray=cut, cut=bool(cut))
-    assert len(times("out")) == (3 if cut else 2)
-    assert code == 1 and [row["checklist"] is None for row in rows] == [False, False, False, True, False]
-    assert summary("ray.json")["unanswered"] == {"not_generated": 1}
 
 
 def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(inline, run, tmp_path, fault_server):
@@ -150,7 +138,7 @@ def test_a_row_with_a_bad_image_is_named_before_the_cluster_starts(inline, run, 
     parts = [[row("Write.", checklist=["Is it red?"])], [row("Write.", checklist=["Is it red?"]), bad]]
     source = shards(tmp_path / "in", *parts)
     source = source / "part-1.jsonl" if cut else source
-    done = run("score", source, "-o", "out", "--ray", "--model", "pocket", "--no-store", code=2)
+    done = run(f"score {source} -o out --ray --model pocket --no-store", code=2)
     assert "part-1.jsonl, line 2, 'image'" in done.stderr, done.output
     assert message in done.stderr and not inline.started and not Path("out").exists()
 
@@ -170,7 +158,7 @@ def test_images_of_shards_begin_in_their_folders_and_open_beside_the_results(inl
         PILLOWS[colour].save(folder / "it.png")
         write_jsonl(folder / f"{colour}.jsonl", row("What is this?", checklist=["Is it red?"], image="it.png"))
     source = "data/red/red.jsonl" if cut else "data/*/*.jsonl"
-    run("score", source, "-o", "out", "--ray", "--model", "vlm", "--no-store")
+    run(f"score {source} -o out --ray --model vlm --no-store")
     assert sorted(backend.shown) == sorted([IMAGES[colour].key] for colour in colours)
     found = [image_of(one["image"], folder="out") for one in output("out")]
     assert {image.key for image in found} == {IMAGES[colour].key for colour in colours}
@@ -199,11 +187,8 @@ def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(inline, run
     ids=["pipeline", "panel"],
 )
 def test_options_of_the_judge_give_the_columns_of_one_process(options, both, fault_server):
-    judges = [
-        {"model": "valid", "base_url": fault_server},
-        {"model": "split", "base_url": fault_server, "mass_floor": 0.2},
-    ]
-    Path("panel.yaml").write_text(json.dumps({"panel": {"rule": "mean"}, "judges": judges}))
+    one, two = {"model": "valid", "base_url": fault_server}, {"model": "split", "base_url": fault_server}
+    Path("panel.yaml").write_text(json.dumps({"panel": {"rule": "mean"}, "judges": [one, two | {"mass_floor": 0.2}]}))
     Path("shared.json").write_text(json.dumps(["Is the word moon there (yes)?", "Is it one sentence (no)?"]))
     served = [] if "--judge" in options else ["--model", "valid", "--base-url", fault_server]
     check = {"question": "At most four words?", "check": '{"type": "words", "at_most": 4}'}
@@ -229,31 +214,26 @@ def test_a_full_disk_names_the_shard_that_has_no_room(inline, run, engine, tmp_p
     assert "rerun the same command to continue" in done.stderr
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
-def test_a_cluster_that_cannot_be_reached_is_one_sentence(run, tmp_path, monkeypatch, address):
-    shards(tmp_path / "in", ROWS)
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
-    monkeypatch.setattr("ray.init", lambda **options: pytest.fail("Ray waits for minutes"))
-    run("run in -o out --ray --model pocket", refused=[f"the cluster at RAY_ADDRESS={address} cannot", "refused"])
-    write_jsonl("rows.jsonl", *ROWS)
-    run("run rows.jsonl -o out --ray --model pocket", refused="cannot be reached")
+@pytest.mark.parametrize("source", ["in", "in/part-0.jsonl"])
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [("127.0.0.1:1", "refused"), ("ray://127.0.0.1:1", "refused"), (None, "cannot be reached: no GCS.")],
+)
+def test_a_cluster_that_cannot_be_reached_is_one_sentence(run, tmp_path, monkeypatch, source, address, said):
+    waits = address is not None
 
-
-def test_a_cluster_that_is_none_is_one_sentence(run, tmp_path, monkeypatch):
     def unreachable(**options):
+        assert not waits, "Ray waits for minutes"
         raise ConnectionError("no GCS\nmore lines")
 
     shards(tmp_path / "in", ROWS)
-    write_jsonl("rows.jsonl", *ROWS)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", unreachable)
     with socket.create_server(("127.0.0.1", 0)) as other:
-        address = f"127.0.0.1:{other.getsockname()[1]}"
+        address = address or f"127.0.0.1:{other.getsockname()[1]}"
         monkeypatch.setenv("RAY_ADDRESS", address)
-        monkeypatch.setattr("ray.is_initialized", lambda: False)
-        monkeypatch.setattr("ray.init", unreachable)
-        for source in ("in", "rows.jsonl"):
-            sentence = f"error: the cluster at RAY_ADDRESS={address} cannot be reached: no GCS"
-            run(f"run {source} -o out --ray --model pocket", refused=sentence)
+        words = [f"the cluster at RAY_ADDRESS={address} cannot be reached", said]
+        run(f"run {source} -o out --ray --model pocket", refused=words)
 
 
 def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, monkeypatch):
@@ -263,27 +243,28 @@ def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, mo
     shards(tmp_path / "in", ROWS)
     write_jsonl("file.jsonl", *ROWS)
     Path("folder").mkdir()
-    for command in ("generate", "run"):
-        for options, sentence in (
-            (["--ray", "--budget", "1", "--price", "pocket=1,1"], "--budget counts the calls of one process"),
-            (["--ray", "--dry-run"], "--dry-run counts the calls of one process"),
-            (["--shard-rows", "2"], "--shard-rows 2 requires --ray; omit it."),
-            (["--ray", "--input-key", "question"], "column 'question' not found"),
-            (["--ray", "--model", "nowhere"], "model not found: 'nowhere'"),
-            (["--ray", "--summary", "folder"], "--summary folder is a folder"),
-            (["--ray", "--summary", "out"], "--summary out is also --output"),
-            (["--ray", "--summary", "in/part-0.jsonl"], "--summary in/part-0.jsonl is an input file"),
-            (["--ray", "-o", "file.jsonl"], "--output file.jsonl is a file, expected a folder."),
-            (["--ray", "-o", "new.jsonl"], "--output new.jsonl looks like a file; --ray writes a folder"),
-            (["--ray", "--pipeline", "checkeval"], "checkeval writes"),
-        ):
-            run(f"{command} in -o out", *options, refused=sentence)
-        assert all(option in run(f"{command} --help-all").stdout for option in ("--ray", "--actors", "--num-gpus"))
     shards(tmp_path / "judged", [row | {"checklist": ["Is it fine?"]} for row in ROWS])
-    for options, sentence in (
-        (["--actors", "2"], "--actors 2 requires --ray; omit it."),
-        (["--ray", "--target-key", "answer"], "column 'answer' not found"),
-        (["--ray", "--store", "a", "--no-store"], "contradict"),
+    for command, sentence in (
+        ("generate in -o out --ray --budget 1 --price pocket=1,1", "--budget counts the calls of one process"),
+        ("run in -o out --ray --budget 1 --price pocket=1,1", "--budget counts the calls of one process"),
+        ("generate in -o out --ray --dry-run", "--dry-run counts the calls of one process"),
+        ("run in -o out --ray --dry-run", "--dry-run counts the calls of one process"),
+        ("generate in -o out --shard-rows 2", "--shard-rows 2 requires --ray; omit it."),
+        ("run in -o out --shard-rows 2", "--shard-rows 2 requires --ray; omit it."),
+        ("generate in -o out --ray --input-key question", "column 'question' not found"),
+        ("run in -o out --ray --model nowhere", "model not found: 'nowhere'"),
+        ("generate in -o out --ray --summary folder", "--summary folder is a folder"),
+        ("run in -o out --ray --summary out", "--summary out is also --output"),
+        ("generate in -o out --ray --summary in/part-0.jsonl", "--summary in/part-0.jsonl is an input file"),
+        ("run in -o file.jsonl --ray", "--output file.jsonl is a file, expected a folder."),
+        ("generate in -o new.jsonl --ray", "--output new.jsonl looks like a file; --ray writes a folder"),
+        ("generate in -o out --ray --pipeline checkeval", "checkeval writes"),
+        ("run in -o out --ray --pipeline checkeval", "checkeval writes"),
+        ("score judged -o out --actors 2", "--actors 2 requires --ray; omit it."),
+        ("score judged -o out --ray --target-key answer", "column 'answer' not found"),
+        ("score judged -o out --ray --store a --no-store", "contradict"),
+        ("score nowhere -o out --ray", ""),
     ):
-        run("score judged -o out", *options, refused=sentence)
-    run("score nowhere -o out --ray", refused="")
+        run(command, refused=sentence)
+    for command in ("generate", "run", "score"):
+        assert all(option in run(f"{command} --help-all").stdout for option in ("--ray", "--actors", "--num-gpus"))

@@ -15,14 +15,12 @@ from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.scores import Verdict, rescore, score_checklist
 
-CHECKLIST = Checklist.parse(
-    [
-        {"question": "Is it short?", "category": "form"},
-        {"question": "Is it red?", "category": "form", "weight": 2},
-        {"question": "Is it rude?", "category": "tone", "weight": -1},
-        "Is it new?",
-    ]
-)
+CATEGORIES = [{"question": "Is it short?", "category": "form"}]
+CATEGORIES += [{"question": "Is it red?", "category": "form", "weight": 2}]
+CATEGORIES += [{"question": "Is it rude?", "category": "tone", "weight": -1}]
+CHECKLIST = Checklist.parse([*CATEGORIES, "Is it new?"])
+SCALE = (Option(label="cold", value=0.0), Option(label="warm", value=0.75), Option(label="n a", na=True))
+WARM = Checklist.parse(["Is it?", {"question": "How warm?", "options": SCALE}])
 
 
 def p(yes: float) -> Verdict:
@@ -88,13 +86,11 @@ def test_in_parquet_a_batch_is_the_file_of_score(tmp_path):
 
 def test_a_score_in_a_cell_of_any_file_is_the_score(tmp_path):
     """Arrow gives the mappings of all rows the same keys, in votes too; CSV has text."""
-    options = [Option(label="cold", value=0), Option(label="warm", value=1)]
-    checklist = Checklist.parse(["Is it?", {"question": "How warm?", "options": options}])
     votes = [
         Verdict({"yes": 0.9, "no": 0.1}, judge="one", uncalibrated={"yes": 0.8, "no": 0.2}),
-        Verdict({"cold": 0.3, "warm": 0.7}, judge="one"),
+        Verdict({"cold": 0.3, "warm": 0.6, "n a": 0.1}, judge="one"),
     ]
-    score = score_checklist(checklist, [replace(vote, votes=(vote,)) for vote in votes])
+    score = score_checklist(WARM, [replace(vote, votes=(vote,)) for vote in votes])
     for name in ("rows.jsonl", "rows.csv", "rows.parquet"):
         with write_rows(tmp_path / name) as out:
             out.write({"checklist_score": score.model_dump()})
@@ -121,9 +117,7 @@ def test_scores_that_datasets_saved_are_read(tmp_path):
     """The labels of items differ, so `datasets` keeps their probabilities as JSON."""
     from datasets import load_dataset
 
-    options = [Option(label="cold", value=0), Option(label="warm", value=1)]
-    checklist = Checklist.parse(["Is it?", {"question": "How warm?", "options": options}])
-    score = score_checklist(checklist, [p(0.75), Verdict({"cold": 0.25, "warm": 0.75})])
+    score = score_checklist(WARM, [p(0.75), Verdict({"cold": 0.25, "warm": 0.5, "n a": 0.25})])
     other = score_checklist(Checklist.parse(["Is it?"]), [LOST])
     BatchScore([score, other], [{"n": 1}, {"n": 2}]).to_jsonl(tmp_path / "b.jsonl")
     loaded = load_dataset("json", data_files=str(tmp_path / "b.jsonl"), split="train", cache_dir=str(tmp_path))
@@ -149,7 +143,6 @@ values = st.recursive(
     max_leaves=6,
 )
 names = st.sampled_from(["prompt", "target", "n", "meta", "ü", ""])
-SCALE = (Option(label="low", value=0.0), Option(label="high", value=0.75), Option(label="n a", na=True))
 
 
 @st.composite
@@ -161,7 +154,7 @@ def scores(draw):
         kind = draw(st.sampled_from(["lost", "read", "word", "options"]))
         if kind == "options":
             item["options"] = SCALE
-            verdicts.append(Verdict({"low": 0.25, "high": 0.5, "n a": 0.25}, mass=draw(st.floats(0, 1))))
+            verdicts.append(Verdict({"cold": 0.25, "warm": 0.5, "n a": 0.25}, mass=draw(st.floats(0, 1))))
         elif kind == "read":
             yes = draw(st.floats(0, 1))
             verdicts.append(Verdict({"yes": yes, "no": 1 - yes}, mass=1.0, judge="m", method="logprobs"))
@@ -191,12 +184,8 @@ def test_what_goes_in_comes_back(tmp_path_factory, batch):
     folder = tmp_path_factory.mktemp("batch")
     batch.to_jsonl(folder / "b.jsonl")
     batch.to_parquet(folder / "b.parquet")
-    for again in (
-        BatchScore.from_dataframe(batch.to_dataframe()),
-        BatchScore.from_jsonl(folder / "b.jsonl"),
-    ):
-        assert exact(again) == exact(batch)
-        assert again == batch
+    for again in (BatchScore.from_dataframe(batch.to_dataframe()), BatchScore.from_jsonl(folder / "b.jsonl")):
+        assert exact(again) == exact(batch) and again == batch
     assert BatchScore.from_parquet(folder / "b.parquet").scores == batch.scores
 
 
@@ -206,14 +195,11 @@ def test_what_goes_in_comes_back(tmp_path_factory, batch):
         (lambda folder: BatchScore([ONE], []), "got 0 rows for 1 scores"),
         (lambda folder: BatchScore([ONE], [{"checklist_score": 1}]), "row 1 already has a column 'checklist_score'"),
         (lambda folder: BatchScore([ONE], [{"checklist_score.x": 1}]), "already has a column 'checklist_score.x'"),
-        (
-            lambda folder: BatchScore.from_dataframe(pd.DataFrame({"a": [1]})),
-            "column not found: 'checklist_score'.*'a'",
-        ),
+        (lambda _: BatchScore.from_dataframe(pd.DataFrame({"a": [1]})), "column not found: 'checklist_score'.*'a'"),
         (lambda folder: BatchScore.from_jsonl(folder / "plain.jsonl"), "plain.jsonl, line 1: column not found"),
         (
             lambda folder: BatchScore.from_jsonl(folder / "odd.jsonl"),
-            "odd.jsonl, line 1: checklist_score is not a score: primary_score",
+            "odd.jsonl, line 1: checklist_score is not a score",
         ),
         (lambda folder: BatchScore.from_parquet(folder / "gone.parquet"), "gone.parquet: cannot be read"),
         (

@@ -1,17 +1,22 @@
-"""`RowWork` and `RowTask` in one process, with an engine that answers at once."""
+"""Rows of a task in one process: what is counted, which errors fail a shard, and who owns the output folder."""
+
+from pathlib import Path
 
 import pytest
 
-from checklist_rewards import Checklist
+from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
-from checklist_rewards.datasets.tasks import RowTask, Source
+from checklist_rewards.datasets.shards import HIDDEN, Shard, ShardError, ShardFolder, process_shard, settings_of
+from checklist_rewards.datasets.tasks import RowTask, Source, Totals
 from checklist_rewards.errors import ConfigError, ModelError, SampleError
-from checklist_rewards.files.rows import SCORE_COLUMN, Row
+from checklist_rewards.files.rows import SCORE_COLUMN, Row, read_rows
+from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rows import Columns
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
+from tests.jsonl import write_jsonl
 
 WRITTEN = '{"questions": [{"question": "Is it kind?"}, {"question": "Is it short?"}]}'
 NEW_COLUMNS = {"checklist", "checklist_id", "checklist_source", "checklist_model"}
@@ -37,10 +42,10 @@ def rows(*data: dict) -> list[Row]:
 
 def opened(first: dict, reply: str = WRITTEN, shard: str = "", **settings):
     """The work on rows like `first`; a writer's replies are `reply`."""
-    named = {"writer": {}} if settings.get("checklists") is Source.WRITTEN else {}
-    if settings.get("checklists") is Source.WRITTEN:
+    writes = settings.get("checklists") is Source.WRITTEN
+    if writes:
         settings["writer"] = Engine("writer", Replies(lambda text, sampling: reply))
-    columns = Columns.of(first, **named)
+    columns = Columns.of(first, **{"writer": {}} if writes else {})
     task = RowTask(PipelineConfig(), Engine("judge", FakeBackend(lambda p, t: 0.75)), columns, **settings)
     return task.open(None, shard)
 
@@ -117,12 +122,9 @@ def test_a_failed_row_keeps_its_columns_and_has_null_in_the_new_ones(settings, a
     [row] = rows(ONE)
     found = work.work.failed(row, Unanswered(Reason.BACKEND_ERROR, "the actor died"))
     assert found == ONE | dict.fromkeys(added)
-    totals = work.totals
-    assert totals.rows == totals.unanswered["backend_error"].count == 1 and totals.transient == 1
-    assert (totals.unanswered["backend_error"].rows, totals.unanswered["backend_error"].detail) == (
-        ["part-0:1"],
-        "the actor died",
-    )
+    totals, missing = work.totals, work.totals.unanswered["backend_error"]
+    assert totals.rows == totals.transient == missing.count == 1
+    assert (missing.rows, missing.detail) == (["part-0:1"], "the actor died")
 
 
 def test_totals_of_parts_add_up_and_survive_json():
@@ -153,20 +155,145 @@ def test_a_missing_model_is_found_before_the_first_row():
 
 
 def test_the_settings_name_all_that_results_depend_on():
-    def settings(**changed):
-        return RowTask(
-            PipelineConfig(), Engine("judge", FakeBackend(identity="a")), Columns.of(ONE), **changed
-        ).settings
+    def settings(images="show", **changed):
+        judge, columns = Engine("judge", FakeBackend(identity="a")), Columns.of(ONE, images=images)
+        return RowTask(PipelineConfig(), judge, columns, **changed).settings
 
     shared = Checklist.parse(["Is it kind?"])
     assert settings() == settings() != settings(checklists=shared)
     assert settings()["judge"] == {"model": "judge", "identity": "a"} and settings()["writer"] is None
     assert settings(checklists=shared)["checklists"] == shared.id and settings()["checklists"] == "column"
     assert settings(scores=False)["judge"] is None
-
-
-def test_a_run_that_ignores_images_does_not_go_on_with_one_that_shows_them():
-    def settings(images):
-        return RowTask(PipelineConfig(), Engine("judge", FakeBackend()), Columns.of(ONE, images=images)).settings
-
     assert settings("show") != settings("ignore") and "images" not in settings("show")["columns"]
+
+
+def totals_of(rule: str) -> Totals:
+    scorer = ChecklistScorer(backend=FakeBackend(), store=False, no_answer=rule)
+    targets = {"a text": {}, "a long text": {"state": "cut"}, " ": {"state": "cut_in_thought"}, "": {}}
+    samples = [Sample(["Is it?", "Is it so?"], text.strip(), **state) for text, state in targets.items()]
+    totals = Totals()
+    for number, score in enumerate(scorer.score_batch(samples), start=1):
+        totals.add(number, score)
+    return totals
+
+
+@pytest.mark.parametrize(
+    ("rule", "not_asked", "missing", "unscored"),
+    [("lowest", 2, {}, 0), ("unscored", 2, {"no_answer": 4}, 2), ("judge", 0, {}, 0)],
+)
+def test_targets_without_an_answer_are_counted_by_state(rule, not_asked, missing, unscored):
+    totals = totals_of(rule)
+    assert totals.no_answer == {"cut_in_thought": 1, "empty": 1} and totals.states["cut"] == 1
+    assert {reason: count.count for reason, count in totals.unanswered.items()} == missing
+    assert (totals.not_asked, totals.tally.unscored, totals.transient) == (not_asked, unscored, 0)
+
+
+def test_totals_of_an_earlier_version_are_read():
+    dumped = totals_of("lowest").dump()
+    assert Totals.load({k: v for k, v in dumped.items() if k not in ("states", "not_asked")}).no_answer == {}
+
+
+CHECK = {"question": "At most five words?", "check": {"type": "words", "at_most": 5}}
+ROW = {"prompt": "Write.", "target": "A text.", "checklist": [CHECK]}
+DEVICE = Path("/proc/self/mem")
+
+
+def task(**scorer) -> RowTask:
+    config = PipelineConfig.model_validate({"scorer": scorer})
+    return RowTask(config, Engine("pocket"), Columns.of({"prompt": "", "target": ""}))
+
+
+@pytest.fixture
+def folder(tmp_path) -> ShardFolder:
+    """The output folder of a run."""
+    folder = ShardFolder(tmp_path / "out", settings_of(task(), tmp_path, None))
+    folder.claim()
+    return folder
+
+
+def test_a_shard_is_written_with_its_totals(folder, tmp_path):
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW, ROW))
+    totals = process_shard(task(), folder, shard)
+    assert [row.data["checklist_score"]["pass_rate"] for row in read_rows(folder.output(shard))] == [1, 1]
+    assert totals.rows == 2 and folder.finished(shard) == totals
+    shard.source.unlink()
+    assert folder.finished(shard) is None
+
+
+def test_a_source_that_cannot_be_read_fails_its_shard(folder, tmp_path):
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
+    shard.source.write_text(shard.source.read_text() + "{oops\n")
+    with pytest.raises(ShardError, match="part-0.jsonl, line 2, column 2: not valid JSON"):
+        process_shard(task(), folder, shard)
+    shard.source.unlink()
+    with pytest.raises(ShardError, match="part-0.jsonl: cannot be read .No such file"):
+        process_shard(task(), folder, shard)
+
+
+@pytest.mark.skipif(not DEVICE.exists(), reason="requires a file that can be opened but not read")
+def test_an_error_of_the_file_system_while_reading_fails_its_shard(folder, tmp_path):
+    shard = Shard(tmp_path / "part-0.jsonl")
+    shard.source.symlink_to(DEVICE)  # as a stale file of NFS: it opens, and its first read raises EIO
+    with pytest.raises(ShardError, match="part-0.jsonl: cannot be read .Input/output error"):
+        process_shard(task(), folder, shard)
+
+
+def test_an_error_of_the_settings_or_the_output_is_not_of_the_shard(folder, tmp_path):
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
+    maps = {"yes/no": CalibrationMap(method="temperature", temperature=1, reads=1)}
+    Calibration(judge="judge", read_by="logprobs", maps=maps).save(tmp_path / "map.json")
+    calibrated = task(calibration=str(tmp_path / "map.json"))
+    (tmp_path / "map.json").unlink()
+    with pytest.raises(SampleError, match="map.json: cannot be read") as raised:
+        process_shard(calibrated, folder, shard)
+    assert not isinstance(raised.value, ShardError)
+    folder.output(shard).mkdir()
+    with pytest.raises(SampleError, match="part-0.parquet: cannot be written, it is a folder") as raised:
+        process_shard(task(), folder, shard)
+    assert not isinstance(raised.value, ShardError)
+    folder.attempts(shard).unlink()
+    folder.attempts(shard).mkdir()
+    with pytest.raises(IsADirectoryError):
+        process_shard(task(), folder, shard)
+
+
+def test_settings_may_change_until_a_shard_has_a_result(tmp_path):
+    ShardFolder(tmp_path, {"model": "typo"}).claim()
+    ShardFolder(tmp_path, {"model": "org/model"}).claim()
+    (tmp_path / "part-0.parquet").touch()
+    with pytest.raises(SampleError, match="holds results with model = 'org/model', now 'other'"):
+        ShardFolder(tmp_path, {"model": "other"}).check_settings()
+
+
+def test_a_run_writes_no_result_after_another_run_claimed_the_folder(tmp_path):
+    first, second = (ShardFolder(tmp_path / "out", {"model": name}) for name in ("first", "second"))
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
+    first.claim()
+    first.attempts(shard).parent.mkdir()
+    first.attempts(shard).write_text("start\n")
+
+    def rows():
+        yield {"row": 1}
+        second.claim()
+        yield {"row": 2}
+
+    with pytest.raises(SampleError, match="another run, with model = 'second' where this run has 'first'") as raised:
+        first.write(shard, rows(), Totals)
+    assert not isinstance(raised.value, ShardError)
+    assert [path.name for path in first.path.iterdir()] == [HIDDEN]
+    assert first.attempts(shard).exists() and not second.attempts(shard).exists()
+    second.write(shard, iter([{"row": 1}]), Totals)
+    assert second.finished(shard) is not None and first.finished(shard) is None
+
+
+def test_a_shard_that_another_run_replaced_is_not_reported_as_unreadable(folder, tmp_path):
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
+    ShardFolder(folder.path, {"model": "other"}).claim()
+    shard.source.unlink()
+    with pytest.raises(SampleError, match="is now the output of another run"):
+        process_shard(task(), folder, shard)
+
+
+def test_a_run_whose_output_was_deleted_ends(tmp_path):
+    with pytest.raises(SampleError, match="out was deleted during the run; start the run again"):
+        ShardFolder(tmp_path / "out", {"model": "judge"}).confirm()

@@ -1,6 +1,9 @@
+"""Files of rows: what is written is read, what is refused, and chat messages in cells of text."""
+
 import csv
 import datetime
 import io
+import json
 import math
 import os
 import signal
@@ -8,14 +11,18 @@ import stat
 import subprocess
 import sys
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, Features, Json, List, Value
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.cells import csv_text, from_csv, messages_in
 from checklist_rewards.files.rows import FORMATS, read_rows, read_rows_for, write_rows
 from checklist_rewards.images import image_of
 
@@ -37,10 +44,30 @@ def test_what_is_written_is_read(tmp_path, extension):
     assert read(write(tmp_path / f"rows{extension}", rows)) == rows
 
 
-@pytest.mark.parametrize("extension", [".jsonl", ".parquet"])
-def test_nested_values_come_back_as_they_were(tmp_path, extension):
-    rows = [{"checklist": [{"question": "Is it short?", "weight": 1.5}], "n": 1}]
-    assert read(write(tmp_path / f"rows{extension}", rows)) == rows
+DAY = datetime.datetime(2026, 1, 2, 3, 4)
+NESTED = {"checklist": [{"question": "Is it short?", "weight": 1.5}], "n": 1}
+LATE = [{"n": None, "score": {"items": []}}] * 1500 + [{"n": 1, "score": {"items": [{"p": 0.5}], "quality": 3}}]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "expected"),
+    [
+        ("a.jsonl", [NESTED], [NESTED]),
+        ("a.parquet", [NESTED], [NESTED]),
+        ("a.jsonl", [{"a": math.nan, "b": [math.inf, {"c": -math.inf}]}], [{"a": None, "b": [None, {"c": None}]}]),
+        ("a.jsonl", [{"a": "\ud800", "b": "ü"}], [{"a": "\ud800", "b": "ü"}]),
+        ("a.csv", [{"a": "\ud800", "b": "ü"}], [{"a": "?", "b": "ü"}]),
+        ("a.parquet", [{"a": "\ud800", "b": "ü"}], [{"a": "\ud800", "b": "ü"}]),
+        ("a.parquet", [{"t": DAY}], [{"t": DAY}]),
+        ("a.jsonl", [{"t": DAY}], [{"t": "2026-01-02T03:04:00"}]),
+        ("a.jsonl", [], []),
+        ("a.csv", [], []),
+        # one column for numbers of all kinds and one struct with all fields, however late they come
+        ("a.parquet", LATE, [{"n": None, "score": {"items": [], "quality": None}}] * 1500 + [{**LATE[-1], "n": 1.0}]),
+    ],
+)
+def test_a_value_is_read_in_the_form_that_its_file_has_for_it(tmp_path, name, rows, expected):
+    assert read(write(tmp_path / name, rows)) == expected
 
 
 def test_in_csv_a_list_stands_in_its_cell_as_json_and_null_is_empty(tmp_path):
@@ -100,30 +127,6 @@ def test_what_a_killed_process_left_is_removed_and_what_another_one_writes_is_no
     assert set(tmp_path.iterdir()) == {path, *neighbours} and read(path) == [{"a": "3"}]
 
 
-def test_json_has_no_nan_so_it_is_null(tmp_path):
-    path = write(tmp_path / "rows.jsonl", [{"a": math.nan, "b": [math.inf, {"c": -math.inf}], "d": 1.5}])
-    assert path.read_text() == '{"a": null, "b": [null, {"c": null}], "d": 1.5}\n'
-
-
-def test_half_a_surrogate_pair_is_written_as_valid_utf8(tmp_path):
-    rows = [{"a": "\ud800", "b": "ü"}]
-    assert read(write(tmp_path / "rows.jsonl", rows)) == rows
-    assert read(write(tmp_path / "rows.csv", rows)) == [{"a": "?", "b": "ü"}]
-    assert read(write(tmp_path / "rows.parquet", rows)) == rows
-
-
-def test_parquet_keeps_dates_and_json_has_them_as_text(tmp_path):
-    day = datetime.datetime(2026, 1, 2, 3, 4)
-    assert read(write(tmp_path / "rows.parquet", [{"t": day}])) == [{"t": day}]
-    assert read(write(tmp_path / "rows.jsonl", [{"t": day}])) == [{"t": "2026-01-02T03:04:00"}]
-
-
-def test_a_value_that_json_has_no_form_for_is_refused(tmp_path):
-    with pytest.raises(SampleError, match="a value of type object cannot be written"):
-        write(tmp_path / "rows.jsonl", [{"a": object()}])
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_the_output_cannot_hold_is_refused_while_rows_are_read(tmp_path):
     image = write(tmp_path / "images.parquet", [{"n": 1, "image": None}, {"n": 2, "image": {"bytes": b"\x89PNG"}}])
     message = r"images.parquet, row 2, 'image': a value of type bytes cannot be written as JSON: .* .drop the column"
@@ -132,9 +135,7 @@ def test_what_the_output_cannot_hold_is_refused_while_rows_are_read(tmp_path):
             list(read_rows_for(image, output))
     assert len(list(read_rows_for(image, "out.parquet"))) == 2
     half = write(tmp_path / "half.jsonl", [{"a": 1}, {"a": 1, "\ud800": 2}])
-    message = (
-        r"half.jsonl, line 2, a Parquet column cannot be named '\\ud800': an unpaired surrogate is not valid Unicode"
-    )
+    message = r"half.jsonl, line 2, a Parquet column cannot be named '\\ud800': an unpaired surrogate is not valid"
     with pytest.raises(SampleError, match=message):
         list(read_rows_for(half, "out.parquet"))
     assert len(list(read_rows_for(half, "out.jsonl"))) == 2
@@ -144,10 +145,6 @@ def test_what_the_output_cannot_hold_is_refused_while_rows_are_read(tmp_path):
 
 
 def test_arrows_json_type_is_read_as_what_it_holds(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from datasets import Dataset, Features, Json, List, Value
-
     columns = {
         "checklist": [["a?", {"question": "b?"}], None, [{"question": "c?", "weight": -2}, None]],
         "item": [{"check": {"type": "words"}, "n": 1}, None, {"check": None, "n": 2}],
@@ -163,19 +160,6 @@ def test_arrows_json_type_is_read_as_what_it_holds(tmp_path):
         read(path)
 
 
-def test_in_parquet_null_whole_and_decimal_numbers_are_one_column_however_late_they_come(tmp_path):
-    rows = [{"n": None}] * 1500 + [{"n": 1}] * 1500 + [{"n": 0.5}]
-    values = [row["n"] for row in read(write(tmp_path / "rows.parquet", rows))]
-    assert values == [None] * 1500 + [1.0] * 1500 + [0.5]
-
-
-def test_in_parquet_a_struct_has_the_fields_of_all_its_rows(tmp_path):
-    rows = [{"score": {"items": []}}] * 1500 + [{"score": {"items": [{"p": {"yes": 0.5}}], "quality": 3}}]
-    got = read(write(tmp_path / "rows.parquet", rows))
-    assert got[0] == {"score": {"items": [], "quality": None}}
-    assert got[-1] == rows[-1]
-
-
 @pytest.mark.parametrize(
     "values",
     [
@@ -189,8 +173,6 @@ def test_in_parquet_a_struct_has_the_fields_of_all_its_rows(tmp_path):
     ],
 )
 def test_in_parquet_values_without_a_common_type_are_json_text(tmp_path, caplog, values):
-    import pyarrow.parquet as pq
-
     path = write(tmp_path / "rows.parquet", [{"v": value} for value in values])
     assert [row["v"] for row in read(path)] == values
     text = next(value for value in values if isinstance(value, str)) if "text" in values else None
@@ -201,17 +183,14 @@ def test_in_parquet_values_without_a_common_type_are_json_text(tmp_path, caplog,
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@given(rows=st.lists(st.dictionaries(_TEXT, _TEXT, min_size=1, max_size=4), max_size=4))
-def test_any_text_survives_jsonl(tmp_path_factory, rows):
-    assert read(write(tmp_path_factory.mktemp("rows") / "rows.jsonl", rows)) == rows
-
-
-@given(rows=st.lists(st.tuples(_TEXT, _TEXT), min_size=1, max_size=4))
-def test_any_text_survives_csv_and_parquet(tmp_path_factory, rows):
+@given(rows=st.lists(st.tuples(_TEXT, _TEXT), min_size=1, max_size=4), key=_TEXT)
+def test_any_text_survives(tmp_path_factory, rows, key):
     rows = [{"a": a, "b": b} for a, b in rows if a.strip() or b.strip()]
     folder = tmp_path_factory.mktemp("rows")
-    assert read(write(folder / "rows.csv", rows)) == rows
-    assert read(write(folder / "rows.parquet", rows)) == rows
+    for extension in FORMATS:
+        assert read(write(folder / f"rows{extension}", rows)) == rows
+    keyed = [row | {key: "x"} for row in rows]
+    assert read(write(folder / "keyed.jsonl", keyed)) == keyed
 
 
 def test_rows_are_numbered_by_the_line_they_begin_on(tmp_path):
@@ -223,34 +202,34 @@ def test_rows_are_numbered_by_the_line_they_begin_on(tmp_path):
     assert next(iter(read_rows(tmp_path / "a.jsonl"))).where == f"{tmp_path}/a.jsonl, line 1"
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
-def test_an_empty_file_has_no_rows(tmp_path, name):
-    (tmp_path / name).touch()
-    assert read(tmp_path / name) == []
+def put(path, value=1):
+    return write(path, [{"a": value}])
 
 
-def test_a_file_that_cannot_be_opened_is_refused_at_once(tmp_path):
-    with pytest.raises(SampleError, match="none.jsonl: cannot be read .No such file"):
-        read_rows(tmp_path / "none.jsonl")
+@pytest.mark.parametrize(
+    ("use", "name", "words"),
+    [
+        (read_rows, "none.jsonl", "none.jsonl: cannot be read .No such file"),
+        (read_rows, "folder.jsonl", "folder.jsonl: cannot be read .Is a directory"),
+        (put, "folder.jsonl", "folder.jsonl: cannot be written, it is a folder"),
+        (lambda path: put(path, object()), "a.jsonl", "a value of type object cannot be written"),
+        *(
+            (use, "a.json", r"unknown extension '.json'; allowed: \.jsonl, \.csv, \.parquet")
+            for use in (read_rows, put)
+        ),
+        *((use, "a", r"has no extension; allowed: \.jsonl, \.csv, \.parquet") for use in (read_rows, put)),
+    ],
+)
+def test_a_file_that_cannot_be_read_or_written_is_refused_at_once(tmp_path, use, name, words):
     (tmp_path / "folder.jsonl").mkdir()
-    with pytest.raises(SampleError, match="folder.jsonl: cannot be read .Is a directory"):
-        read_rows(tmp_path / "folder.jsonl")
-    with pytest.raises(SampleError, match="folder.jsonl: cannot be written, it is a folder"):
-        write(tmp_path / "folder.jsonl", [])
-
-
-@pytest.mark.parametrize(("name", "shown"), [("a.json", "unknown extension '.json'"), ("a", "has no extension")])
-def test_an_unknown_extension_is_refused_with_the_known_ones(name, shown):
-    for use in (read_rows, lambda path: write(path, [])):
-        with pytest.raises(SampleError, match=rf"{shown}; allowed: \.jsonl, \.csv, \.parquet"):
-            use(name)
+    with pytest.raises(SampleError, match=words):
+        use(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.jsonl"]
 
 
 @pytest.mark.parametrize("early", [2**53 + 1, {"n": 2**53 + 1}, [[2**53 + 1]]], ids=["number", "struct", "list"])
 def test_a_large_whole_number_and_a_later_fraction_are_json_text(tmp_path, caplog, early):
-    late = {"number": 0.5, "struct": {"n": 0.5}, "list": [[0.5]]}[
-        "number" if isinstance(early, int) else "struct" if isinstance(early, dict) else "list"
-    ]
+    late = json.loads(json.dumps(early).replace(str(2**53 + 1), "0.5"))
     rows = [{"v": early, "w": 1}] * 1000 + [{"v": late, "w": 0.5}] * 3  # two batches
     got = read(write(tmp_path / "rows.parquet", rows))
     assert [row["v"] for row in got] == [row["v"] for row in rows]
@@ -259,9 +238,6 @@ def test_a_large_whole_number_and_a_later_fraction_are_json_text(tmp_path, caplo
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
     with pytest.raises(SampleError, match="rows.parquet: two columns have the same name 'a'"):
@@ -399,9 +375,8 @@ def test_another_folder_is_refused_with_what_can_be_read(tmp_path):
     with pytest.raises(SampleError, match="all has several splits; give the folder of one of them: .*test, .*train"):
         read_rows(tmp_path / "all")
     (tmp_path / "other").mkdir()
-    with pytest.raises(
-        SampleError, match="other: a folder is read only if .* wrote it; give one of its files, or .*; allowed"
-    ):
+    words = "other: a folder is read only if .* wrote it; give one of its files, or .*; allowed"
+    with pytest.raises(SampleError, match=words):
         read_rows(tmp_path / "other")
     (tmp_path / "other" / "state.json").write_text("{}")
     with pytest.raises(SampleError, match="other: cannot be read as a dataset on disk"):
@@ -430,3 +405,60 @@ def test_a_csv_of_scores_has_plain_columns_which_are_not_read(tmp_path):
     many = [{"checklist_score": scored(1.0, **{f"q{row}-{n}": "yes" for n in range(60)})} for row in range(2)]
     [first, *_] = csv.reader(write(tmp_path / "c.csv", many).read_text().splitlines())
     assert first == ["checklist_score.primary_score", "checklist_score"]
+
+
+CHATS = [
+    [{"role": "user", "content": "Hi"}],
+    [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}],
+    [{"role": "assistant", "tool_calls": [{"name": "look"}]}],
+    [{"role": "assistant", "reasoning_content": "Two words?"}],
+    [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}],
+]
+TEXTS = [
+    "Hello.",
+    "[role] content",
+    "[]",
+    '[{"a": 1}]',
+    '["role", "content"]',
+    '{"role": "user", "content": "Hi"}',
+    '[{"role": "admin"}]',
+    '[{"role": "admin", "name": "Ann"}, {"role": "guest", "name": "Bo"}]',
+    '[{"role": 1, "content": "Hi"}]',
+    '[{"role": "user", "content": "Hi"}, "and more"]',
+    '[{"role": "user", "content": "Hi"}',
+    '[{"from": "Rome", "to": "Oslo"}]',
+    '"Hello."',
+    '"[role]"',
+]
+
+
+@pytest.mark.parametrize("chat", CHATS, ids=str)
+def test_a_conversation_in_json_or_python_is_decoded(chat):
+    for text in (json.dumps(chat), f"  {json.dumps(chat, indent=1)}\n", repr(chat)):
+        assert messages_in(text) == from_csv(text) == chat
+
+
+@pytest.mark.parametrize("content", ["Hello.", "It's\n} {'role': 1}", "a" * 200])
+def test_a_conversation_that_pandas_wrote_is_decoded(tmp_path, content):
+    chat = [{"content": "Hi", "role": "user"}, {"content": content, "role": "assistant"}]
+    pd.DataFrame({"target": [chat], "n": [1]}).to_parquet(tmp_path / "a.parquet")
+    pd.read_parquet(tmp_path / "a.parquet").to_csv(tmp_path / "a.csv", index=False)
+    assert [row.data for row in read_rows(tmp_path / "a.csv")] == [{"target": chat, "n": "1"}]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_any_other_text_stays_text_even_if_it_is_json(text):
+    assert messages_in(text) is from_csv(text) is csv_text(text) is text
+
+
+@pytest.mark.parametrize("chat", CHATS, ids=str)
+def test_a_text_that_looks_like_a_conversation_is_quoted_in_csv_and_stays_text(chat):
+    text = json.dumps(chat)
+    for _ in range(3):
+        assert from_csv(csv_text(text)) == text != csv_text(text)
+        text = csv_text(text)
+
+
+@given(st.recursive(st.sampled_from([*TEXTS, *map(json.dumps, CHATS)]) | st.text(), lambda s: s.map(json.dumps)))
+def test_every_text_survives_a_csv_cell(text):
+    assert from_csv(csv_text(text)) == text

@@ -18,12 +18,21 @@ from checklist_rewards.files import store as store_module
 from checklist_rewards.files.store import Store, default_store_path, key_of, open_store
 
 
-def test_what_was_put_is_there_again_in_another_process_of_the_same_file(tmp_path):
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store.sqlite")
+
+
+KEY, OTHER = key_of("a"), key_of("b")
+LETTER = "this is a letter, not a database " * 100
+
+
+def test_what_was_put_first_is_there_again_in_another_process_of_the_same_file(tmp_path):
     store = Store(tmp_path / "deep" / "store.sqlite")
-    long = "a long reply ü\n" * 1000
-    store.put([(key_of("a"), "1"), (key_of("b"), long)])
-    assert Store(store.path).get([key_of("a"), key_of("b"), key_of("c")]) == {key_of("a"): "1", key_of("b"): long}
-    assert len(store) == 2
+    answers = {key_of(str(n)): f"reply {n} ü\n" for n in range(3000)} | {KEY: "a long reply ü\n" * 1000}
+    store.put(answers.items())
+    store.put([(KEY, "second")])
+    assert Store(store.path).get([*answers, key_of("unknown")]) == answers and len(store) == len(answers)
 
 
 def test_the_first_answer_makes_the_file(tmp_path):
@@ -35,20 +44,6 @@ def test_the_first_answer_makes_the_file(tmp_path):
         assert [(file.name, file.stat().st_size) for file in tmp_path.iterdir()] == [("empty.sqlite", 0)]
     store.put([(key_of("a"), "x")])
     assert Store(store.path).get([key_of("a")]) == {key_of("a"): "x"}
-
-
-def test_the_first_answer_of_a_key_stays(tmp_path):
-    store = Store(tmp_path / "store.sqlite")
-    store.put([(key_of("a"), "first")])
-    store.put([(key_of("a"), "second")])
-    assert store.get([key_of("a")]) == {key_of("a"): "first"}
-
-
-def test_thousands_of_keys_are_looked_up_at_once(tmp_path):
-    store = Store(tmp_path / "store.sqlite")
-    keys = [key_of(str(n)) for n in range(3000)]
-    store.put((key, str(n)) for n, key in enumerate(keys))
-    assert list(store.get(keys).values()) != [] and len(store.get(keys)) == 3000
 
 
 @given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
@@ -136,8 +131,7 @@ def test_answers_that_waited_for_a_lock_are_written_when_python_exits(tmp_path):
     assert Store(path).get([key_of("a")]) == {key_of("a"): "x"}
 
 
-def test_a_store_is_used_from_threads_and_survives_pickling(tmp_path):
-    store = Store(tmp_path / "store.sqlite")
+def test_a_store_is_used_from_threads_and_survives_pickling(store):
     threads = [threading.Thread(target=store.put, args=([(key_of(str(n)), str(n))],)) for n in range(8)]
     for thread in threads:
         thread.start()
@@ -146,16 +140,15 @@ def test_a_store_is_used_from_threads_and_survives_pickling(tmp_path):
     assert len(pickle.loads(pickle.dumps(store))) == 8
 
 
-def test_a_file_that_is_no_store_is_refused_with_what_to_do(tmp_path):
-    path = tmp_path / "store.sqlite"
-    path.write_text("this is a letter, not a database " * 100)
-    with pytest.raises(StoreError, match="cannot be opened.*--no-store"):
-        Store(path)
-    assert path.read_text().startswith("this is a letter")
+def test_what_is_no_store_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "letter").write_text(LETTER)
+    for path in (tmp_path / "letter", tmp_path / "letter" / "store.sqlite"):
+        with pytest.raises(StoreError, match="cannot be opened.*--no-store"):
+            Store(path)
+    assert (tmp_path / "letter").read_text() == LETTER
 
 
-def test_a_full_disk_costs_the_resume_not_the_run(tmp_path, caplog):
-    store = Store(tmp_path / "store.sqlite")
+def test_a_full_disk_costs_the_resume_not_the_run(store, caplog):
     pages = store._connection().execute("PRAGMA page_count").fetchone()[0]
     store._connection().execute(f"PRAGMA max_page_count={pages + 2}")
     for n in range(3):
@@ -172,9 +165,6 @@ def test_open_store_takes_what_a_user_passes(tmp_path):
     assert open_store(True).path == default_store_path()
 
 
-KEY, OTHER = key_of("a"), key_of("b")
-
-
 def stored(path, key=KEY):
     """The raw value of a key, as SQLite has it."""
     with sqlite3.connect(path) as connection:
@@ -186,8 +176,7 @@ def stored(path, key=KEY):
     ["no JSON", "[1, 2]", "7", b"not zlib", zlib.compress(b"\xff"), 7, None, 2.5],
     ids=["not-json", "another-shape", "a-number", "not-zlib", "not-utf8", "an-int", "null", "a-float"],
 )
-def test_a_value_that_cannot_be_decoded_is_a_miss_and_the_next_answer_replaces_it(tmp_path, value, caplog):
-    store = Store(tmp_path / "store.sqlite")
+def test_a_value_that_cannot_be_decoded_is_a_miss_and_the_next_answer_replaces_it(store, value, caplog):
     store.put([(OTHER, '{"answer": "no"}')])
     with sqlite3.connect(store.path) as connection:
         connection.execute("INSERT INTO answers VALUES (?, ?)", (KEY, value))
@@ -201,8 +190,7 @@ def test_a_value_that_cannot_be_decoded_is_a_miss_and_the_next_answer_replaces_i
     assert store.get([KEY, OTHER], decode) == {KEY: "yes", OTHER: "no"}
 
 
-def test_a_text_that_is_not_utf8_costs_itself_and_not_its_neighbours(tmp_path):
-    store = Store(tmp_path / "store.sqlite")
+def test_a_text_that_is_not_utf8_costs_itself_and_not_its_neighbours(store):
     store.put([(OTHER, "fine")])
     with sqlite3.connect(store.path) as connection:
         connection.execute("INSERT INTO answers VALUES (?, CAST(x'22ff22' AS TEXT))", (KEY,))
@@ -210,8 +198,7 @@ def test_a_text_that_is_not_utf8_costs_itself_and_not_its_neighbours(tmp_path):
     assert stored(store.path) == []
 
 
-def test_a_store_that_is_corrupted_while_open_costs_the_resume_not_the_run(tmp_path, caplog):
-    store = Store(tmp_path / "store.sqlite")
+def test_a_store_that_is_corrupted_while_open_costs_the_resume_not_the_run(store, caplog):
     store.put((key_of(str(n)), "x" * 300) for n in range(500))
     store._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
     store._connection().execute("PRAGMA cache_size=0")
@@ -224,8 +211,7 @@ def test_a_store_that_is_corrupted_while_open_costs_the_resume_not_the_run(tmp_p
     assert caplog.text.count("cannot be read") == 1 and "malformed" in caplog.text
 
 
-def test_a_table_that_is_gone_costs_the_resume_not_the_run(tmp_path, caplog):
-    store = Store(tmp_path / "store.sqlite")
+def test_a_table_that_is_gone_costs_the_resume_not_the_run(store, caplog):
     store.put([(OTHER, "x")])
     with sqlite3.connect(store.path) as connection:
         connection.execute("DROP TABLE answers")
@@ -234,8 +220,7 @@ def test_a_table_that_is_gone_costs_the_resume_not_the_run(tmp_path, caplog):
     assert caplog.text.count("no such table") == 2
 
 
-def test_a_store_that_may_only_be_read_still_gives_what_it_has(tmp_path, caplog):
-    store = Store(tmp_path / "store.sqlite")
+def test_a_store_that_may_only_be_read_still_gives_what_it_has(store, caplog):
     store.put([(KEY, "x")])
     store._connection().execute("PRAGMA query_only=ON")
     store.put([(OTHER, "y")])
@@ -245,8 +230,7 @@ def test_a_store_that_may_only_be_read_still_gives_what_it_has(tmp_path, caplog)
 
 
 @pytest.mark.parametrize("also", [[], ["-wal", "-shm"]], ids=["the file", "the file and its log"])
-def test_answers_are_kept_after_the_file_was_removed(tmp_path, caplog, also):
-    store = Store(tmp_path / "store.sqlite")
+def test_answers_are_kept_after_the_file_was_removed(store, tmp_path, caplog, also):
     store.put([(KEY, "x")])
     for name in ["", *also]:
         (tmp_path / f"store.sqlite{name}").unlink()
@@ -268,15 +252,14 @@ def test_a_replaced_file_is_the_store_from_then_on(tmp_path):
     assert Store(store.path).get([KEY, OTHER]) == {KEY: "x", OTHER: "y"}
 
 
-def test_a_file_replaced_by_something_else_costs_the_resume_not_the_run(tmp_path, caplog):
-    store = Store(tmp_path / "store.sqlite")
+def test_a_file_replaced_by_something_else_costs_the_resume_not_the_run(store, tmp_path, caplog):
     letter = tmp_path / "letter"
-    letter.write_text("this is a letter, not a database " * 100)
+    letter.write_text(LETTER)
     letter.replace(store.path)
     assert store.get([KEY]) == {}
     store.put([(KEY, "x")])
     assert caplog.text.count("file is not a database") == 1
-    assert store.path.read_text().startswith("this is a letter")
+    assert store.path.read_text() == LETTER
 
 
 MOUNTS = """\
@@ -319,12 +302,6 @@ def test_without_working_locks_a_network_file_system_costs_the_resume_not_the_ru
     store.put([(KEY, "x")])
     assert store.get([KEY]) == {}
     assert caplog.text.count("cannot be read (database is locked)") == 1
-
-
-def test_a_folder_that_takes_no_file_is_refused_with_what_to_do(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be opened.*--no-store"):
-        Store(tmp_path / "file" / "store.sqlite")
 
 
 def test_a_store_that_only_reads_needs_no_place_to_write_and_leaves_nothing(tmp_path):

@@ -9,65 +9,62 @@ from checklist_rewards.backends import Reply, Sampling, engine
 from checklist_rewards.datasets.tasks import Totals
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.generators import Dimensions
+from checklist_rewards.generators import Dimensions, Request
 from checklist_rewards.pipelines import ConfigError, PipelineConfig, pipeline
+from checklist_rewards.pipelines.assembly import a_few, samples_of
 from checklist_rewards.pipelines.builtin import UNIVERSAL
+from checklist_rewards.rows import Columns, Sample, fields_of
 from tests.generators.fakes import Replies
 from tests.pipelines.fakes import Scripted
 from tests.test_images import PILLOWS
 
 ROW = {"input": "Write a note.", "target": "A note.", "reference": "The best note."}
+LIST = "1. Is it short?\n2. Is it old?"
+FLUENCY = {"dimensions": [{"name": "fluency", "definition": "It reads well."}]}
+ITEMS = {"mode": "item"}
 
 
-def all_yes(text: str) -> object:
-    """A batch reply that says yes to every question."""
-    count = text.count("?\n") + text.count("? ") or 1
-    return {"answers": [{"number": n, "answer": "yes"} for n in range(1, count + 1)]}
+def piped(name="tick", rule=lambda text: LIST, last=0.25, **settings):
+    """A pipeline, and the engine that writes and judges for it."""
+    fake = Scripted(rule, last)
+    return pipeline(name, model="m", backend=fake, **{"store": False} | settings), fake
+
+
+def written(*questions, **fields):
+    return {"questions": [{"question": question, **fields} for question in questions]}
 
 
 def test_tick_on_the_pocket_model(pocket):
-    pipe = pipeline(
-        "tick",
-        model="pocket",
-        backend="transformers",
-        store=False,
-        generator={"temperature": 0.0},
-        scorer={"mode": "item"},
-    )
+    settings = {"backend": "transformers", "store": False, "generator": {"temperature": 0.0}, "scorer": ITEMS}
+    pipe = pipeline("tick", model="pocket", **settings)
     result = pipe('Write a note. Mention the word "bakto". End with a question mark.', target="The bakto is old.")
     assert 2 <= len(result.checklist) <= 8 and result.checklist.source.startswith("tick/")
     assert result.score.primary_metric == "pass" and result.score.answered == len(result.checklist)
 
 
 def test_rlcf_has_weights_the_universal_item_and_grades():
-    fake = Scripted(lambda text: {"questions": [{"question": "Is it short?", "weight": 40}]}, last=0.25)
-    result = pipeline("rlcf_direct", model="m", backend=fake, store=False)(**ROW)
-    assert [(item.question, item.weight) for item in result.checklist.items] == [
-        ("Is it short?", 40),
-        (UNIVERSAL, 100),
-    ]
+    pipe, fake = piped("rlcf_direct", lambda text: written("Is it short?", weight=40))
+    result = pipe(**ROW)
+    found = [(item.question, item.weight) for item in result.checklist.items]
+    assert found == [("Is it short?", 40), (UNIVERSAL, 100)]
     assert "The best note." in fake.prompts[0] and fake.samplings[0].temperature == 0
     assert [labels for _, _, labels in fake.reads] == [tuple("0123456789")] * 2
     assert result.score.primary_score == pytest.approx(0.25)  # the expected grade: 0.75 x 0 + 0.25 x 9, of 9
 
 
 def test_rocketeval_is_the_mean_probability_and_sees_the_turns_before():
-    fake = Scripted(lambda text: {"questions": [{"question": "Is it short?"}, {"question": "Is it old?"}]}, last=0.1)
-    result = pipeline("rocketeval", model="m", backend=fake, store=False)(**ROW, history="user: Hello there.")
+    pipe, fake = piped("rocketeval", lambda text: written("Is it short?", "Is it old?"), last=0.1)
+    result = pipe(**ROW, history="user: Hello there.")
     assert result.score.primary_metric == "normalized" and result.score.primary_score == pytest.approx(0.9)
     assert "Hello there." in fake.prompts[0] and "The best note." in fake.prompts[0]
     assert all("Hello there." in prefix for prefix, _, _ in fake.reads)
 
 
-LIST = "1. Is it short?\n2. Is it old?"
-
-
 @pytest.mark.parametrize("refiners", [[], ["unit_tester"]])
 def test_a_row_with_an_image_that_the_judge_cannot_take_is_named_before_its_checklist_is_written(refiners):
-    writer, judge = Scripted(lambda text: LIST), Scripted()
+    writer = Scripted(lambda text: LIST)
     writer.sees = True
-    options = {"backend": judge, "generator_backend": writer, "refiners": refiners, "store": False}
-    pipe = pipeline("tick", model="m", **options)
+    pipe, judge = piped(generator_backend=writer, refiners=refiners)
     rows = [{**ROW, "candidates": ["A note."]}, {**ROW, "candidates": ["A red note."], "image": PILLOWS["red"]}]
     if refiners:  # which ask the judge about the candidates
         rows = [{**row, "target": None} for row in rows]
@@ -80,25 +77,18 @@ def test_a_row_with_an_image_that_the_judge_cannot_take_is_named_before_its_chec
 
 @pytest.mark.parametrize("name", ["openrubrics_pairwise", "openrubrics_listwise"])
 def test_openrubrics_compares_and_keeps_categories(name):
-    made = {"questions": [{"question": "Is it short?", "category": "hard_rule"}]}
-    fake = Scripted(lambda text: made if "better" in text else all_yes(text))
-    pipe = pipeline(name, model="m", backend=fake, store=False)
-    checklist = pipe.generate_batch([request(pipe, chosen="the better", rejected="the other")])[0]
+    pipe, _ = piped(name, lambda text: written("Is it short?", category="hard_rule"))
+    [checklist] = pipe.generate_batch([Request("Write a note.", chosen="the better", rejected="the other")])
     assert [(item.question, item.category) for item in checklist.items] == [("Is it short?", "hard_rule")]
     with pytest.raises(SampleError, match="row 1: the prompt .* needs"):
         pipe.run_batch([ROW])
 
 
-def request(pipe, **fields):
-    from checklist_rewards.generators import Request
-
-    return Request("Write a note.", **fields)
-
-
 def test_candidates_reach_the_prompt_or_are_sampled(monkeypatch):
-    made = {"questions": [{"question": "Is it short?", "weight": 1}]}
-    fake = Scripted(lambda text: made if "first try" in text else "a first try")
-    pipe = pipeline("rlcf_candidates_only", model="m", backend=fake, store=False)
+    pipe, fake = piped(
+        "rlcf_candidates_only",
+        lambda text: written("Is it short?", weight=1) if "first try" in text else "a first try",
+    )
     pipe.run_batch([{**ROW, "candidates": ["first try", "second try"]}])
     assert "first try" in fake.prompts[0] and "second try" in fake.prompts[0]
     with pytest.raises(SampleError, match="row 1: the request has neither candidates nor"):
@@ -114,74 +104,60 @@ def test_candidates_reach_the_prompt_or_are_sampled(monkeypatch):
 
 
 def test_a_corpus_pipeline_writes_one_checklist_and_scores_every_row_with_it():
-    fake = Scripted(lambda text: {"questions": [{"question": "Is it grammatical?"}, {"question": "Is it plain?"}]})
-    settings = {"options": {"augmentation": "none"}}
-    pipe = pipeline("checkeval", model="m", backend=fake, store=False, generator=settings, scorer={"mode": "item"})
-    source = {"dimensions": [{"name": "fluency", "definition": "It reads well."}]}
+    settings = {"generator": {"options": {"augmentation": "none"}}, "scorer": ITEMS}
+    pipe, fake = piped("checkeval", lambda text: written("Is it grammatical?", "Is it plain?"), **settings)
     rows = [{"input": "Sum up.", "target": text} for text in ("one", "two", "three")]
-    results = pipe.run_batch(rows, source=source)
+    results = pipe.run_batch(rows, source=FLUENCY)
     assert len({result.checklist.id for result in results}) == 1 and len(fake.prompts) == 1
     assert [result.score.answered for result in results] == [2, 2, 2]
     assert {item.category for item in results[0].checklist.items} == {"fluency"}
     again = pipe.run_batch(rows, checklist=results[0].checklist)
     assert [result.score for result in again] == [result.score for result in results] and len(fake.prompts) == 1
-    assert pipe("Sum up.", "four", source=Dimensions.model_validate(source)).score.total == 2
+    assert pipe("Sum up.", "four", source=Dimensions.model_validate(FLUENCY)).score.total == 2
+
+
+MISSPELT = r"source: unknown key .dimension. \(did you mean .dimensions.\?\); allowed: dimensions"
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "words"),
+    ("name", "rows", "arguments", "words"),
     [
-        ("checkeval", {}, "requires source=... or checklist="),
-        (
-            "checkeval",
-            {"source": {"dimension": []}},
-            r"source: unknown key .dimension. \(did you mean .dimensions.\?\); allowed: dimensions",
-        ),
-        ("tick", {"source": {}}, "requires a corpus-level pipeline"),
-        ("checkeval", {"source": {}, "checklist": ["a?"]}, "cannot be combined with checklist"),
+        ("checkeval", [ROW], {}, "requires source=... or checklist="),
+        ("checkeval", [ROW], {"source": {"dimension": []}}, MISSPELT),
+        ("tick", [ROW], {"source": {}}, "requires a corpus-level pipeline"),
+        ("checkeval", [ROW], {"source": {}, "checklist": ["a?"]}, "cannot be combined with checklist"),
+        ("tick", [ROW, {"target": "x"}], {}, "row 2: the input .input. is blank"),
+        ("tick", [ROW, ROW | {"target": 3}], {}, "row 2: 'target' must be a string or chat messages, got int 3"),
+        ("tick", [ROW, ROW | {"candidates": "b"}], {}, "row 2: 'candidates' must be a list or a JSON list"),
+        ("tick", [ROW, ROW | {"reference": 1}], {}, "row 2: 'reference' must be a string"),
     ],
 )
-def test_sources_that_do_not_fit(name, arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        pipeline(name, model="m", backend=Scripted(), store=False).run_batch([ROW], **arguments)
-
-
-def test_a_broken_stage_is_an_error_that_names_it():
-    pipe = pipeline("checkeval", model="m", backend=Scripted(lambda text: "I would rather not."), store=False)
-    with pytest.raises(GenerationError, match="seed"):
-        pipe.run_batch([ROW], source={"dimensions": [{"name": "fluency", "definition": "It reads well."}]})
+def test_sources_and_rows_that_do_not_fit_are_refused_before_anything_is_asked(name, rows, arguments, words):
+    pipe, fake = piped(name)
+    with pytest.raises((ConfigError, SampleError), match=words):
+        pipe.run_batch(rows, **arguments)
+    assert fake.prompts == []
 
 
 def test_a_misspelt_argument_is_refused():
     with pytest.raises(SampleError, match="'refrence' is not a field of a row; allowed: reference, history"):
-        pipeline("tick", model="m", backend=Scripted(), store=False)("Write.", target="x", refrence="y")
+        piped()[0]("Write.", target="x", refrence="y")
+
+
+def test_a_broken_stage_is_an_error_that_names_it():
+    pipe, _ = piped("checkeval", lambda text: "I would rather not.")
+    with pytest.raises(GenerationError, match="seed"):
+        pipe.run_batch([ROW], source=FLUENCY)
 
 
 def test_an_unusable_reply_costs_its_row():
-    fake = Scripted(lambda text: "no" if "poem" in text else "1. Is it short?\n2. Is it a note?")
-    pipe = pipeline("tick", model="m", backend=fake, store=False, scorer={"mode": "item"})
+    pipe, _ = piped(rule=lambda text: "no" if "poem" in text else LIST, scorer=ITEMS)
     good, bad, bare = pipe.run_batch([ROW, {"input": "Write a poem.", "target": "x"}, {"input": "Write a note!"}])
     assert good.score.answered == 2 and good.error is None
     assert bad.checklist is None and bad.score is None and "no" in bad.error.raw
     assert bare.checklist is not None and bare.score is None
     with pytest.raises(GenerationError):
         pipe("Write a poem.", target="x")
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ({"target": "x"}, "row 2: the input .input. is blank"),
-        ({"input": "a", "target": 3}, "row 2: 'target' must be a string or chat messages, got int 3"),
-        ({"input": "a", "candidates": "b"}, "row 2: 'candidates' must be a list or a JSON list"),
-        ({"input": "a", "reference": 1}, "row 2: 'reference' must be a string"),
-    ],
-)
-def test_a_row_is_refused_before_anything_is_asked(row, words):
-    fake = Scripted()
-    with pytest.raises(SampleError, match=words):
-        pipeline("tick", model="m", backend=fake, store=False).run_batch([ROW, row])
-    assert fake.prompts == []
 
 
 def test_refiners_work_on_every_checklist_and_an_emptied_one_costs_its_row():
@@ -193,8 +169,7 @@ def test_refiners_work_on_every_checklist_and_an_emptied_one_costs_its_row():
         return {"reason": "it is so", "clear": "Is it short?" in text}
 
     refiner = {"kind": "tagger", "options": {"qualities": {"clear": "it is clear"}}}
-    fake = Scripted(reply)
-    pipe = pipeline("tick", model="m", backend=fake, store=False, refiners=[refiner], scorer={"mode": "item"})
+    pipe, _ = piped(rule=reply, refiners=[refiner], scorer=ITEMS)
     refined, emptied = pipe.run_batch([ROW, {"input": "Write a poem.", "target": "x"}])
     assert [item.question for item in refined.checklist.items] == ["Is it short?"] and refined.score.total == 1
     assert refined.checklist.source.startswith("tick/") and "tagger/" in refined.checklist.source
@@ -225,45 +200,31 @@ def test_a_row_whose_refiner_failed_for_now_is_done_again(tmp_path):
 
 def test_unit_tests_use_the_responses_of_the_row_and_want_some():
     def reply(text: str) -> object:
-        if "BAD" in text or "Rewrite" in text or "rewrite" in text:
-            return {"response": "BAD"}
-        return {"questions": [{"question": "Is it short?", "weight": 1}]}
+        bad = any(word in text for word in ("BAD", "Rewrite", "rewrite"))
+        return {"response": "BAD"} if bad else written("Is it short?", weight=1)
 
-    fake = Scripted(reply, last=0.1)
-    settings = {"store": False, "refiners": ["unit_tester"], "scorer": {"mode": "item", "prompt": None, "scale": None}}
-    pipe = pipeline("rlcf_candidates_only", model="m", backend=fake, **settings)
+    settings = {"refiners": ["unit_tester"], "scorer": {"mode": "item", "prompt": None, "scale": None}}
+    pipe, fake = piped("rlcf_candidates_only", reply, last=0.1, **settings)
     [result] = pipe.run_batch([{**ROW, "candidates": ["one text", "another"]}])
-    assert {text for text in ("one text", "another") if any(text in prefix for prefix, _, _ in fake.reads)} == {
-        "one text",
-        "another",
-    }
+    assert all(any(text in prefix for prefix, _, _ in fake.reads) for text in ("one text", "another"))
     assert result.checklist is None and "unit_tester: no item is left" in str(result.error)  # all rewrites pass
-    fake = Scripted(reply)
-    pipe = pipeline("tick", model="m", backend=fake, store=False, refiners=["unit_tester"])
+    pipe, fake = piped(rule=reply, refiners=["unit_tester"])
     with pytest.raises(SampleError, match="row 1: unit_tester tests the questions on responses"):
         pipe.run_batch([ROW])
     assert fake.prompts == []
 
 
 def test_another_engine_for_the_generator():
-    writer, judge = Scripted(lambda text: "1. Is it short?\n2. Is it old?", identity="w"), Scripted(identity="j")
-    pipe = pipeline(
-        "tick",
-        generator_model="w",
-        scorer_model="j",
-        backend=judge,
-        generator_backend=writer,
-        store=False,
-        scorer={"mode": "item"},
-    )
-    assert pipe(**ROW).checklist.model == "w"
+    writer, models = Scripted(lambda text: LIST, identity="w"), {"generator_model": "w", "scorer_model": "j"}
+    judge = Scripted(identity="j")
+    engines = {"backend": judge, "generator_backend": writer}
+    assert pipeline("tick", **models, **engines, store=False, scorer=ITEMS)(**ROW).checklist.model == "w"
     assert len(writer.prompts) == 1 and not writer.reads and len(judge.reads) == 2 and not judge.prompts
 
 
 def test_a_second_run_asks_nothing(tmp_path):
     for asked in (1, 0):
-        fake = Scripted(lambda text: "1. Is it short?\n2. Is it old?")
-        pipe = pipeline("tick", model="m", backend=fake, store=Store(tmp_path / "s"), scorer={"mode": "item"})
+        pipe, fake = piped(store=Store(tmp_path / "s"), scorer=ITEMS)
         pipe.run_batch([ROW])
         assert len(fake.prompts) == asked and len(fake.reads) == 2 * asked
 
@@ -272,8 +233,8 @@ def test_a_config_file_is_a_pipeline(tmp_path):
     (tmp_path / "w.md").write_text("Questions about {input}")
     path = tmp_path / "mine.yaml"
     path.write_text("name: mine\ngenerator: {prompt: w.md, min_items: 1}\nscorer: {metric: pass}\n")
-    fake = Scripted(lambda text: "1. Is it short?")
-    result = pipeline(path, model="m", backend=fake, store=False)(**ROW)
+    pipe, fake = piped(path, lambda text: "1. Is it short?")
+    result = pipe(**ROW)
     assert fake.prompts[0].startswith("Questions about") and result.checklist.source.startswith("w/")
     assert result.score.primary_metric == "pass"
 
@@ -285,7 +246,7 @@ def test_models_that_are_not_there_are_refused_without_loading():
 
 
 def test_json_of_a_shared_checklist_is_taken_as_it_is():
-    pipe = pipeline(PipelineConfig(), model="m", backend=Scripted(), store=False)
+    pipe, _ = piped(PipelineConfig())
     [result] = pipe.run_batch([{"target": "x"}], checklist=json.dumps({"items": [{"question": "a?"}]}))
     assert result.checklist == Checklist.parse(["a?"]) and result.score.total == 1
 
@@ -294,3 +255,33 @@ def test_json_of_a_shared_checklist_is_taken_as_it_is():
 def test_checks_that_nobody_compares_are_spoken_of(caplog, refiners, warned):
     pipeline("tick", model="pocket", generator={"shape": "checked"}, refiners=refiners, store=False)
     assert ("add the refiner check_admission" in caplog.text) is warned
+
+
+# --- rows as requests and samples: answers are read, and what a person wrote is not changed
+
+TEXTS = ["Open with <think>.", "<think>2 + 2</think>4", "a\n</think>\nb", "<response>Four</response>", "finalFour"]
+
+
+def test_texts_of_a_row_are_not_cut_and_of_messages_the_answer_is_used():
+    names = ("reference", "history", "context", "chosen", "rejected")
+    for text in TEXTS:
+        assert fields_of(dict.fromkeys(names, text), "row 1") == dict.fromkeys(names, text)
+    message = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
+    found = fields_of({"reference": [message], "chosen": None, "context": ""}, "row 1")
+    assert found == {"reference": "4", "chosen": None, "context": None}
+
+
+def test_the_answer_in_a_target_is_scored():
+    row = {"input": "Open with <think>.", "target": "<think>2 + 2</think>4", "reference": "<think>2</think>4"}
+    sample = Columns.of(row, reference="reference").sample_of(row, "row 1", ["Is it?"])
+    assert sample == Sample(["Is it?"], "4", "Open with <think>.", "<think>2</think>4")
+    for target, state in (("<think>2", "cut_in_thought"), ("", "empty")):
+        row = {"target": target}
+        assert Columns.of(row).sample_of(row, "row 1", ()).target_state == state
+
+
+def test_refiners_test_checklists_on_answers():
+    request = Request("x", candidates=("<think>2</think>4", "4", "<think>2"), chosen="5", rejected="")
+    assert [sample.target for sample in samples_of(request, ())] == ["4", "5"]
+    without = [Sample((), "", state="cut_in_thought"), Sample((), "4"), Sample((), "")]
+    assert a_few(without) == without[1:2] and a_few(without[:1]) == without[:1]

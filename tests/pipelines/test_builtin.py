@@ -17,53 +17,29 @@ from checklist_rewards.version import __version__
 
 BATCH = {"mode": "batch", "metric": "pass"}
 RLCF = {"mode": "item", "metric": "expected", "prompt": "judges/rlcf", "scale": 10}
+ROCKET = {"mode": "item", "metric": "normalized", "prompt": "judges/rocketeval", "use_logprobs": True}
+
+
+def writer(kind, temperature, *limits, prompt=None, shape=None):
+    """The settings of a generator that are not None."""
+    settings = {"prompt": prompt and f"generators/{prompt}", "shape": shape}
+    settings |= dict(zip(("min_items", "max_items"), limits, strict=False))
+    return {name: value for name, value in settings.items() if value} | {"kind": kind, "temperature": temperature}
+
+
 DEFAULTS = {
-    "tick": (
-        {"kind": "direct", "prompt": "generators/tick", "temperature": 0.7, "min_items": 2, "max_items": 8},
-        BATCH,
-    ),
-    "rocketeval": (
-        {
-            "kind": "direct",
-            "prompt": "generators/rocketeval",
-            "shape": "questions",
-            "temperature": 0.7,
-            "min_items": 1,
-            "max_items": 10,
-        },
-        {"mode": "item", "metric": "normalized", "prompt": "judges/rocketeval", "use_logprobs": True},
-    ),
+    "tick": (writer("direct", 0.7, 2, 8, prompt="tick"), BATCH),
+    "rocketeval": (writer("direct", 0.7, 1, 10, prompt="rocketeval", shape="questions"), ROCKET),
+    "rlcf_direct": (writer("direct", 0.0, 1, 7, prompt="rlcf_direct", shape="weighted"), RLCF),
+    "rlcf_candidate": (writer("contrastive", 0.0, 1, 7, prompt="rlcf_candidate", shape="weighted"), RLCF),
+    "rlcf_candidates_only": (writer("contrastive", 0.0, 1, 7, prompt="rlcf_candidates_only", shape="weighted"), RLCF),
     **{
-        name: (
-            {
-                "kind": "direct" if name == "rlcf_direct" else "contrastive",
-                "prompt": f"generators/{name}",
-                "shape": "weighted",
-                "temperature": 0.0,
-                "min_items": 1,
-                "max_items": 7,
-            },
-            RLCF,
-        )
-        for name in ("rlcf_direct", "rlcf_candidate", "rlcf_candidates_only")
-    },
-    **{
-        name: (
-            {
-                "kind": "contrastive",
-                "prompt": f"generators/{name}",
-                "shape": "categorized",
-                "temperature": 0.0,
-                "min_items": 1,
-                "max_items": most,
-            },
-            BATCH,
-        )
+        name: (writer("contrastive", 0.0, 1, most, prompt=name, shape="categorized"), BATCH)
         for name, most in (("openrubrics_pairwise", 15), ("openrubrics_listwise", 20))
     },
-    "checkeval": ({"kind": "deductive", "temperature": 0.7}, BATCH),
-    "interacteval": ({"kind": "interactive", "temperature": 0.7}, BATCH),
-    "feedback": ({"kind": "inductive", "temperature": 0.7, "max_items": 20}, BATCH),
+    "checkeval": (writer("deductive", 0.7), BATCH),
+    "interacteval": (writer("interactive", 0.7), BATCH),
+    "feedback": (writer("inductive", 0.7) | {"max_items": 20}, BATCH),
 }
 
 
@@ -109,24 +85,16 @@ def test_models_of_a_file_are_used_unless_the_user_names_one(tmp_path):
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_the_defaults(name):
+def test_the_defaults_are_in_the_config_and_reach_the_parts(name):
     config = get_pipeline(name)
     generator, scorer = DEFAULTS[name]
-    dumped = {"generator": config.generator.model_dump(exclude_none=True)}
-    dumped["scorer"] = config.scorer.model_dump(exclude_unset=True)
-    assert {k: v for k, v in dumped["generator"].items() if k != "options"} == generator
-    assert {k: v for k, v in dumped["scorer"].items() if k not in ("kind", "options")} == scorer
+    assert config.generator.model_dump(exclude_none=True, exclude={"options"}) == generator
+    assert config.scorer.model_dump(exclude_unset=True, exclude={"kind", "options"}) == scorer
     assert config.scorer.kind == "checklist" and config.refiners == () and config.paper and config.description
     assert [item.weight for item in config.universal] == ([100] if name.startswith("rlcf") else [])
-
-
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_the_defaults_reach_the_parts(name):
     pipe = pipeline(name, model="pocket", store=False)
-    generator, scorer = DEFAULTS[name]
-    for key in ("min_items", "max_items"):
-        if key in generator:
-            assert getattr(pipe.generator, key) == generator[key]
+    for key in {"min_items", "max_items"} & generator.keys():
+        assert getattr(pipe.generator, key) == generator[key]
     assert pipe.scorer.aggregation.primary_metric == scorer["metric"]
     assert pipe.corpus_level == (name in ("checkeval", "interacteval", "feedback"))
 
@@ -137,12 +105,8 @@ def test_what_a_caller_passes_beats_the_preset():
     assert pipe.scorer.aggregation.primary_metric == "expected"
     with pytest.raises(ConfigError, match="pipeline 'tick': generator: unknown key 'max_itmes'"):
         pipeline("tick", generator={"max_itmes": 20})
-
-
-def test_a_name_that_nobody_has():
-    with pytest.raises(
-        ConfigError, match=r"unknown pipeline 'tik' \(did you mean 'tick'\?\); allowed: tick, rocketeval"
-    ):
+    words = r"unknown pipeline 'tik' \(did you mean 'tick'\?\); allowed: tick, rocketeval"
+    with pytest.raises(ConfigError, match=words):
         pipeline("tik")
 
 

@@ -10,62 +10,48 @@ from checklist_rewards.checklists import MAX_WEIGHT
 from checklist_rewards.pipelines import ConfigError, PipelineConfig, get_pipeline, list_pipelines
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
-SOME = st.none() | st.integers(1, 5)
-NUMBER = st.floats(0, 1, allow_nan=False)
-CONFIGS = st.fixed_dictionaries(
-    {
-        "name": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,10}", fullmatch=True),
-        "description": TEXT,
-        "paper": st.none() | TEXT,
-        "generator": st.fixed_dictionaries(
-            {
-                "kind": st.sampled_from(["direct", "contrastive"]),
-                "shape": st.sampled_from(["questions", "weighted", "categorized"]),
-                "prompt": st.sampled_from([None, "generators/rlcf_candidate", "generators/openrubrics_pairwise"]),
-                "min_items": SOME,
-                "max_items": st.none() | st.integers(5, 9),
-                "temperature": st.none() | st.floats(0.01, 3),
-                "seed": st.none() | st.integers(0, 2**40),
-            }
-        ),
-        "refiners": st.lists(
-            st.sampled_from(["selector", "tagger", {"kind": "selector", "options": {"max_items": 3}}])
-            | st.fixed_dictionaries(
-                {
-                    "kind": st.just("tagger"),
-                    "options": st.fixed_dictionaries(
-                        {"qualities": st.dictionaries(st.just("clear"), st.just("it is clear"), min_size=1)}
-                    ),
-                }
-            ),
-            max_size=3,
-        ),
-        "scorer": st.fixed_dictionaries(
-            {
-                "mode": st.sampled_from([None, "item", "batch"]),
-                "metric": st.sampled_from([None, "pass", "weighted", "expected"]),
-                "threshold": st.none() | NUMBER,
-                "min_answered": st.none() | NUMBER,
-                "scale": st.none() | st.integers(2, 10),
-            }
-        ),
-        "universal": st.lists(
-            st.fixed_dictionaries(
-                {
-                    "question": TEXT.map("Is it {}?".format),
-                    "weight": st.floats(-MAX_WEIGHT, MAX_WEIGHT),
-                    "category": st.none() | TEXT,
-                    "required": st.booleans(),
-                }
-            ),
-            max_size=2,
-        ),
-    }
-)
+TAGGER = {"kind": "tagger", "options": {"qualities": {"clear": "it is clear"}}}
+
+
+def some(*values):
+    return st.sampled_from([None, *values])
+
+
+GENERATOR = {
+    "kind": st.sampled_from(["direct", "contrastive"]),
+    "shape": st.sampled_from(["questions", "weighted", "categorized"]),
+    "prompt": some("generators/rlcf_candidate", "generators/openrubrics_pairwise"),
+    "min_items": st.none() | st.integers(1, 5),
+    "max_items": st.none() | st.integers(5, 9),
+    "temperature": st.none() | st.floats(0.01, 3),
+    "seed": st.none() | st.integers(0, 2**40),
+}
+SCORER = {
+    "mode": some("item", "batch"),
+    "metric": some("pass", "weighted", "expected"),
+    "threshold": st.none() | st.floats(0, 1),
+    "min_answered": st.none() | st.floats(0, 1),
+    "scale": st.none() | st.integers(2, 10),
+}
+ITEM = {
+    "question": TEXT.map("Is it {}?".format),
+    "weight": st.floats(-MAX_WEIGHT, MAX_WEIGHT),
+    "category": st.none() | TEXT,
+    "required": st.booleans(),
+}
+CONFIG = {
+    "name": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,10}", fullmatch=True),
+    "description": TEXT,
+    "paper": st.none() | TEXT,
+    "generator": st.fixed_dictionaries(GENERATOR),
+    "refiners": st.lists(st.sampled_from(["selector", {"kind": "selector", "options": {"max_items": 3}}, TAGGER])),
+    "scorer": st.fixed_dictionaries(SCORER),
+    "universal": st.lists(st.fixed_dictionaries(ITEM), max_size=2),
+}
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(name=st.sampled_from(["config.json", "config.yaml"]), data=CONFIGS)
+@given(name=st.sampled_from(["config.json", "config.yaml"]), data=st.fixed_dictionaries(CONFIG))
 def test_what_is_saved_is_what_is_loaded(tmp_path, name, data):
     if data["generator"]["prompt"] and data["generator"]["kind"] == "direct":
         data["generator"]["prompt"] = "generators/rlcf_direct"
@@ -115,10 +101,7 @@ WRONG = {
     "a refiner": ({"refiners": ["selector", "tager"]}, ["refiners.1:", "'tager'", "did you mean 'tagger'"]),
     "a scorer": ({"scorer": {"kind": "x"}}, ["unknown scorer 'x'", "checklist"]),
     "a prompt": ({"scorer": {"prompt": "judges/rocketevall"}}, ["'judges/rocketevall'", "judges/rocketeval,"]),
-    "a literal prompt": (
-        {"generator": {"prompt": "Ask me: {input}"}},
-        ["prompt not found: 'Ask me: {input}'", "Markdown"],
-    ),
+    "a literal prompt": ({"generator": {"prompt": "Ask me: {input}"}}, ["not found: 'Ask me: {input}'", "Markdown"]),
     "a prompt of another kind": ({"generator": {"prompt": "judges/item"}}, ["item.md:", "{target}", "generator"]),
     "a batch prompt for items": ({"scorer": {"prompt": "judges/batch", "mode": "item"}}, ["scorer:", "batch.md"]),
     "a shape": ({"generator": {"shape": "weights"}}, ["generator.shape", "weighted"]),

@@ -60,7 +60,7 @@ def test_a_registered_refiner_is_made_by_name_and_gets_what_it_takes():
     assert [item.question for item in checklist.items] == ["Is it a?"]
 
 
-def test_a_setting_that_a_part_does_not_take_is_refused():
+def test_a_setting_that_a_part_does_not_take_and_an_unknown_part_are_refused():
     @register_refiner("plain")
     class Plain:
         """Does nothing."""
@@ -69,6 +69,9 @@ def test_a_setting_that_a_part_does_not_take_is_refused():
 
     with pytest.raises(ConfigError, match=r"refiner 'plain' has no setting 'kep' \(did you mean 'keep'\?\)"):
         PipelineConfig.parse({"refiners": [{"kind": "plain", "options": {"kep": 1}}]})
+    words = r"unknown refiner 'deduplicater' \(did you mean 'deduplicator'\?\); allowed"
+    with pytest.raises(ConfigError, match=words):
+        REFINERS.get("deduplicater")
 
 
 def test_a_pipeline_of_parts_of_ones_own():
@@ -93,18 +96,15 @@ def test_a_pipeline_of_parts_of_ones_own():
         def validate(self): ...
 
         def score_batch(self, samples, progress=None):
-            return [
-                score_checklist(s.checklist, [yes(item.question.split()[1] in s.target) for item in s.checklist.items])
-                for s in samples
-            ]
+            return [score_checklist(s.checklist, [there(item, s) for item in s.checklist.items]) for s in samples]
 
-    def yes(there):
-        return Verdict({"yes": float(there), "no": 1.0 - there})
+    def there(item, sample):
+        yes = float(item.question.split()[1] in sample.target)
+        return Verdict({"yes": yes, "no": 1.0 - yes})
 
     config = PipelineConfig.parse({"generator": {"kind": "topical"}, "scorer": {"kind": "words"}})
-    results = pipeline(config, store=False).run_batch(
-        [{"target": "rain falls"}, {"target": "sun"}], source={"topics": ["rain", "sun"]}
-    )
+    rows = [{"target": "rain falls"}, {"target": "sun"}]
+    results = pipeline(config, store=False).run_batch(rows, source={"topics": ["rain", "sun"]})
     assert [[item.answer for item in result.score.items] for result in results] == [["yes", "no"], ["no", "yes"]]
     with pytest.raises(ConfigError, match="source: topics: Input should be a valid list, got 'rain'"):
         pipeline(config, store=False).generate({"topics": "rain"})
@@ -118,13 +118,6 @@ def test_names_that_are_taken():
         register_refiner("mine")
     register_refiner("mine", replace=True)(dict)
     assert REFINERS.get("mine").factory is dict
-
-
-def test_an_unknown_name_lists_those_there_are():
-    with pytest.raises(
-        ConfigError, match=r"unknown refiner 'deduplicater' \(did you mean 'deduplicator'\?\); allowed"
-    ):
-        REFINERS.get("deduplicater")
 
 
 def test_a_subclass_of_a_built_in_generator_is_not_bypassed():

@@ -1,16 +1,17 @@
-"""`replay`: score a reward log or a scored file again, with another judge or from its stored answers."""
+"""`replay`: score a log or a scored file again. `diff`: what changes between two scorings of the same texts."""
 
 import json
 import random
 from pathlib import Path
 
 import pytest
-from pocket.world import tasks, write_response
 
-from checklist_rewards import ChecklistScorer
+from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.datasets.table import BatchScore
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.scores import Verdict, score_checklist
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.judges.fakes import Labels
@@ -32,12 +33,8 @@ class Step:
 def log(run):
     """A reward log of four completions, one of them without a checklist."""
     reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(red), store=False), log="rewards.jsonl")
-    reward(
-        prompts=["Name a colour."] * 5,
-        completions=[*WORDS, "red"],
-        checklist=[CHECKLIST] * 4 + [None],
-        trainer_state=Step(),
-    )
+    columns = {"completions": [*WORDS, "red"], "checklist": [CHECKLIST] * 4 + [None]}
+    reward(prompts=["Name a colour."] * 5, **columns, trainer_state=Step())
     return read_jsonl("rewards.jsonl")
 
 
@@ -91,9 +88,8 @@ def test_another_judge_answers_again_and_a_second_run_asks_for_nothing(run, log,
     run(again, code=1)  # the row without a checklist is reported
     rows = read_jsonl("again.jsonl")
     assert [row["reward"] for row in rows] == [pytest.approx(0.75)] * 4 + [None]
-    assert [(row["step"], row["prompt"], row["completion"]) for row in rows[:4]] == [
-        (7, "Name a colour.", word) for word in WORDS
-    ]
+    found = [(row["step"], row["prompt"], row["completion"]) for row in rows[:4]]
+    assert found == [(7, "Name a colour.", word) for word in WORDS]
     assert len(other.asked) == 8
     run(again, code=1)
     assert len(other.asked) == 8 and read_jsonl("again.jsonl") == rows
@@ -101,17 +97,15 @@ def test_another_judge_answers_again_and_a_second_run_asks_for_nothing(run, log,
 
 def test_other_rules_and_weights_use_no_engine(run, scored, no_engine):
     Path("weights.yaml").write_text("colour: 0\n'Is it short?': -1\n")
-    run(
-        "replay scored.jsonl -o again.jsonl --metric weighted --threshold 0.95 --weights weights.yaml")  # fmt: skip
+    run("replay scored.jsonl -o again.jsonl --metric weighted --threshold 0.95 --weights weights.yaml")
     [first, *_] = read_jsonl("again.jsonl")
     score = first["checklist_score"]
     assert score["primary_metric"] == "weighted" and score["aggregation"]["threshold"] == 0.95
     assert [item["weight"] for item in score["items"]] == [item["weight"] for item in first["checklist"]] == [0, -1]
     assert [item["answer"] for item in score["items"]] == ["no", "no"]
     assert score["primary_score"] == 1.0  # a penalty that is not earned
-    assert [item["probabilities"] for item in score["items"]] == [
-        item["probabilities"] for item in scored[0]["checklist_score"]["items"]
-    ]
+    before = scored[0]["checklist_score"]["items"]
+    assert [item["probabilities"] for item in score["items"]] == [item["probabilities"] for item in before]
 
 
 def test_stored_answers_are_calibrated_without_an_engine(run, log, no_engine):
@@ -171,13 +165,12 @@ def test_the_files_of_all_ranks_are_one_log(run, log, no_engine):
     assert len(read_jsonl("again.jsonl")) == 7
 
 
-@pytest.mark.parametrize("extension", ["parquet", "csv"])
-def test_scored_files_of_other_formats(run, scored, no_engine, extension):
-    run(f"replay scored.jsonl -o scored.{extension}")
-    run(f"replay scored.{extension} -o again.jsonl --metric pass")
-    assert [score.primary_score for score in BatchScore.from_jsonl("again.jsonl").scores] == [
-        score.pass_rate for score in BatchScore.from_jsonl("scored.jsonl").scores
-    ]
+def test_scored_files_of_other_formats(run, scored, no_engine):
+    expected = [score.pass_rate for score in BatchScore.from_jsonl("scored.jsonl").scores]
+    for extension in ("parquet", "csv"):
+        run(f"replay scored.jsonl -o scored.{extension}")
+        run(f"replay scored.{extension} -o again.jsonl --metric pass")
+        assert [score.primary_score for score in BatchScore.from_jsonl("again.jsonl").scores] == expected
 
 
 def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
@@ -195,41 +188,123 @@ def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
     assert read_jsonl("again.jsonl")[0]["reward"] == pytest.approx(log[0]["reward"])  # repeat 0 is the plain read
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--judge.prompt", "judges/item"], "--judge.prompt has no effect on stored answers; set --model"),
-        (["--repeat", "2"], "2 repeats require a judge"),
-        (["--json", "v.json"], "set --repeat to 2 or more"),
-        (["--precision", "0"], "must be above 0"),
-        (["--weights", "weights.json"], "no item of rewards.jsonl has the id, question or category 'tone'"),
-        (["-o", "again.csv"], "a reward log is written as .jsonl or .parquet"),
-    ],
-)
-def test_bad_input_is_one_sentence(run, log, no_engine, arguments, complaint):
-    Path("weights.json").write_text('{"tone": 2}')
-    run("replay rewards.jsonl", *([] if "-o" in arguments else ["-o", "again.jsonl"]), *arguments, refused=complaint)
+ITEMS = Checklist.parse(["Is it red?", "Is it short?"])
 
 
-def test_pairs_cannot_be_replayed(run, no_engine):
-    write_jsonl("pairs.jsonl", {"prompt": "x", "chosen": "a", "rejected": "b"})
-    run("replay pairs.jsonl -o again.jsonl", refused="has pairs")
+def line(prompt, completion, *yes, step=1):
+    """A line of a reward log with these probabilities of yes; None is unanswered."""
+    verdicts = [Verdict(unanswered="timeout") if p is None else Verdict({"yes": p, "no": 1 - p}) for p in yes]
+    score = score_checklist(ITEMS, verdicts)
+    texts = {"step": step, "prompt": prompt, "completion": completion}
+    return texts | {"reward": score.primary_score, "score": score.model_dump()}
 
 
-@pytest.mark.slow
-def test_the_pocket_judge_gives_its_own_log_again(run, scorer):
-    wanted = tasks(3, seed=5, split="test")
-    rng = random.Random(0)
-    columns = [(task, write_response(rng, task, 0.5, "test")) for task in wanted for _ in range(3)]
-    ChecklistReward(scorer, log="rewards.jsonl")(
-        prompts=[task.instruction for task, _ in columns],
-        completions=[text for _, text in columns],
-        checklist=[[constraint.question() for constraint in task.constraints] for task, _ in columns],
-    )
-    arguments = ("--model", "pocket", "--backend", "transformers", "--store", "store.sqlite")
-    run("replay rewards.jsonl -o again.jsonl", *arguments)
-    before, after = ([row["reward"] for row in read_jsonl(name)] for name in ("rewards.jsonl", "again.jsonl"))
-    assert after == pytest.approx(before, abs=1e-4)
-    run("diff rewards.jsonl again.jsonl --json diff.json --bootstrap 20")
-    counts = json.loads(Path("diff.json").read_text())["counts"]
-    assert counts["reads"] > 0 and counts["flips"] == counts["changed"] == counts["reversed"] == 0
+SAME = [line("A", "b", 0.5, 0.5), line("B", "a", 0.8, 0.8)]
+ONE = [line("A", "a", 0.9, 0.9), *SAME, line("A", "c", 0.1, 0.1), line("B", "b", 0.7, 0.8)]
+OTHER = [line("A", "a", 0.1, 0.2), *SAME, line("A", "c", 0.9, 0.8), line("B", "b", 0.7, None)]
+
+
+def difference(run, one, other, *arguments):
+    write_jsonl("one.jsonl", *one)
+    write_jsonl("other.jsonl", *other)
+    done = run("diff one.jsonl other.jsonl --json diff.json --bootstrap 20", *arguments)
+    return json.loads(Path("diff.json").read_text()), done.output
+
+
+def test_the_number_of_a_row_without_an_id_is_not_the_id_of_another_row(run):
+    def row(id, text, yes):
+        score = score_checklist(ITEMS, [Verdict({"yes": yes, "no": 1 - yes})] * 2).model_dump()
+        return {"id": id, "input": "A", "target": text, "checklist_score": score}
+
+    one = [row("2", "first", 0.9), row(None, "second", 0.1)]
+    other = [row("2", "first", 0.9), row("x", "another", 0.5), row(None, "second", 0.2)]
+    found, _ = difference(run, one, other)
+    assert found["rows"] == 2 and found["counts"]["changed"] == 1
+    assert [found["only_one"]["rows"], found["only_other"]["rows"]] == [0, 1]
+
+
+def test_a_file_and_itself_do_not_differ(run):
+    found, _ = difference(run, ONE, ONE)
+    assert found["rows"] == 5 and found["reads"] == []
+    assert found["counts"] | {"flips": 0, "changed": 0, "reversed": 0, "other_pair": 0} == found["counts"]
+    zero = "flips shift distance change size advantages_reversed other_pair reversed_pair".split()
+    values = {name: figure["value"] for name, figure in found["figures"].items()}
+    assert values == dict.fromkeys(zero, 0) | {"kappa": 1, "kendall": 1}
+
+
+def test_figures_by_hand(run):
+    found, shown = difference(run, ONE, OTHER)
+    counts, figures = found["counts"], {name: figure["value"] for name, figure in found["figures"].items()}
+    assert counts["reads"] == 9 and counts["flips"] == 4  # a and c of prompt A, both items
+    assert figures["flips"] == pytest.approx(4 / 9)
+    assert figures["shift"] == pytest.approx((-0.8 - 0.7 + 0.8 + 0.7) / 9)
+    assert figures["distance"] == pytest.approx(3 / 9)
+    assert counts["scored"] == 5 and counts["changed"] == 3
+    assert figures["kendall"] == pytest.approx((-1 + 1) / 2)  # A is turned around; B keeps its order
+    assert counts["advantages"] == 5 and counts["reversed"] == 2
+    assert (counts["pairs"], counts["other_pair"], counts["reversed_pair"]) == (2, 1, 1)
+    flipped = [(read["completion"], read["one"], read["other"]) for read in found["reads"][:2]]
+    assert flipped == [("c", "no", "yes"), ("a", "yes", "no")]
+    [red, short] = sorted(found["items"], key=lambda item: item["question"])
+    assert (red["reads"], red["flips"], red["only_one"], short["reads"], short["only_one"]) == (5, 2, 0, 4, 1)
+    assert red["figures"]["kappa"]["value"] == pytest.approx(1 / 6)
+    assert "answers flipped" in shown and "reads that differ most" in shown
+
+
+def test_the_order_of_the_rows_changes_nothing(run):
+    rng = random.Random(1)
+    one = [line(f"{n % 5}", f"text {n}", rng.random(), rng.random(), step=n % 2) for n in range(60)]
+    other = [line(f"{n % 5}", f"text {n}", rng.random(), rng.random(), step=n % 2) for n in range(60)]
+    found, _ = difference(run, one, other)
+    rng.shuffle(one)
+    rng.shuffle(other)
+    again, _ = difference(run, one, other)
+    for read in found["reads"] + again["reads"]:
+        del read["row"]  # the place in the file
+    assert again == found
+
+
+def test_rows_of_one_file_are_counted_and_named_and_equal_rows_paired_in_turn(run):
+    found, shown = difference(run, ONE, OTHER[1:])
+    assert found["rows"] == 4 and found["only_other"]["rows"] == 0
+    assert found["only_one"] == {"rows": 1, "first": ["one.jsonl, line 1"]}
+    assert "one.jsonl: 1 rows are only in this file: one.jsonl, line 1" in shown
+    found, _ = difference(run, [ONE[0], *ONE[:2]], ONE[:2])
+    assert found["rows"] == 2 and found["only_one"]["rows"] == 1
+
+
+def test_scored_files_are_matched_by_id_in_any_order(run):
+    without = [{"prompt": "A", "target": f"{n}", "checklist_score": row["score"]} for n, row in enumerate(ONE)]
+    for rows in (without, [row | {"id": n} for n, row in enumerate(without)]):
+        found, _ = difference(run, rows, rows[::-1])
+        assert found["rows"] == 5 and found["counts"]["flips"] == found["counts"]["changed"] == 0
+
+
+def test_rows_without_a_prompt_are_groups_of_their_own(run):
+    def bare(rows):
+        return [{"target": row["prompt"] + row["completion"], "checklist_score": row["score"]} for row in rows]
+
+    found, _ = difference(run, bare(ONE), bare(OTHER))
+    assert found["rows"] == 5 and found["counts"]["groups"] == found["counts"]["pairs"] == 0
+    assert found["figures"]["flips"]["refused"] == "needs 15 groups, has 5"
+
+
+@pytest.mark.parametrize("extension", ["jsonl", "csv", "parquet"])
+def test_the_output_has_a_row_per_text(run, extension):
+    difference(run, ONE, OTHER, "-o", f"rows.{extension}")
+    rows = {(row.data["prompt"], row.data["completion"]): row.data for row in read_rows(f"rows.{extension}")}
+    first = rows["A", "a"]
+    assert len(rows) == 5 and int(first["flips"]) == 2
+    found = [float(first[name]) for name in ("score_one", "change", "advantage_one")]
+    assert found == pytest.approx([0.9, -0.75, 0.4])
+    items = json.loads(first["items"]) if extension == "csv" else first["items"]
+    assert [items[0][name] for name in ("question", "one", "other")] == ["Is it red?", "yes", "no"]
+
+
+def test_half_a_surrogate_pair_in_a_question(run):
+    row = line("A", "a \ud800", 0.9, 0.2)
+    row["score"]["items"][0]["question"] = "Is it \ud800?"
+    for name in ("one.jsonl", "other.jsonl"):
+        Path(name).write_text(json.dumps(row) + "\n")
+    run("diff one.jsonl other.jsonl --json diff.json -o diff.parquet")
+    assert "Is it \\ud800?" in [item["question"] for item in json.loads(Path("diff.json").read_text())["items"]]
