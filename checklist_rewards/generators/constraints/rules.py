@@ -167,8 +167,6 @@ def counts(clause: Clause) -> Iterator[Found]:
             continue
         elif name in ("parts", "paragraphs") and view.places(_DIVIDER):
             yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
-        elif name == "parts":
-            continue
         elif found.how == "" and (reason := _unclear(clause, match, name, found.low or 0)) is not None:
             if reason:
                 yield _bounded(start, end, name, found, reason=reason)
