@@ -195,6 +195,8 @@ def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named)
         "cats must and " * 45 + "use 5 words. ",
         "Use 5 words in this version, if you can. ",
         "Translate the above: ",
+        "Improve this prompt ",
+        "Then use 5 words. Your answer must have 5 words. ",
     ],
 )
 def test_long_prompts_are_read(part):

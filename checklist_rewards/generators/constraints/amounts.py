@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 _UNITS = (
@@ -11,15 +10,19 @@ _UNITS = (
     "eighteen nineteen"
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_FACTORS = {"dozen": 12, "hundred": 100, "thousand": 1000}
+_SMALL = {word: n for n, word in enumerate(_UNITS)} | {word: 10 * n for n, word in enumerate(_TENS, start=2)}
 VALUES = {
-    **{word: n for n, word in enumerate(_UNITS)},
-    **{word: 10 * n for n, word in enumerate(_TENS, start=2)},
-    **_FACTORS,
-    "single": 1,
+    **_SMALL,
+    **{f"{ten} {unit}": _SMALL[ten] + _SMALL[unit] for ten in _TENS for unit in _UNITS[1:10]},
+    **{f"{word} hundred": 100 * n for word, n in _SMALL.items()},
+    **{f"{word} thousand": 1000 * n for word, n in _SMALL.items()},
+    "hundred": 100,
+    "thousand": 1000,
+    "dozen": 12,
     "half a dozen": 6,
+    "single": 1,
 }
-"""Words for numbers."""
+"""Words for numbers. Two numbers of these in a row ("two hundred fifty") are not read as one."""
 TIMES = {"once": 1, "twice": 2, "thrice": 3}
 """Words for a number of times."""
 DIGITS = re.compile(r"\d{1,7}|\d{1,3}(?:,\d{3})+")
@@ -28,31 +31,10 @@ DIGITS = re.compile(r"\d{1,7}|\d{1,3}(?:,\d{3})+")
 def number(words: str) -> int:
     """The value of a whole number in digits or words.
 
-    >>> number("1,200"), number("twenty-five"), number("two hundred and fifty"), number("two dozen"), number("twice")
-    (1200, 25, 250, 24, 2)
+    >>> number("1,200"), number("twenty five"), number("two hundred"), number("half a dozen"), number("twice")
+    (1200, 25, 200, 6, 2)
     """
-    if DIGITS.fullmatch(words):
-        return int(words.replace(",", ""))
-    return TIMES.get(words) or VALUES.get(words) or number_at(re.findall(r"\w+|-", words), 0)[0]
-
-
-def number_at(words: Sequence[str], at: int) -> tuple[int, int]:
-    """The value of the number that begins with the word at a place, and the place after its last word."""
-    value, at = VALUES[words[at]], at + 1
-    while at < len(words):
-        last = at + (words[at] == "-" or (words[at] == "and" and value > 0 and value % 100 == 0))
-        word = words[last] if last < len(words) else ""
-        part = VALUES.get(word, 0)
-        if word in _FACTORS and value < 100:
-            value *= part
-        elif part < 10 and value % 1000 == 0 and words[last + 1 : last + 2] == ["hundred"]:
-            value, last = value + 100 * part, last + 1
-        elif 0 < part < (100 if value >= 100 and value % 100 == 0 else 10 if value >= 20 and value % 10 == 0 else 0):
-            value += part
-        else:
-            break
-        at = last + 1
-    return value, at
+    return int(words.replace(",", "")) if DIGITS.fullmatch(words) else TIMES.get(words) or VALUES[words]
 
 
 Bounds = dict[str, int]

@@ -8,9 +8,14 @@ the words after it must be known; otherwise the clause requires nothing:
 - a task with its topic and a link: "write a poem about the sea in";
 - nothing but known words at the start of a clause, or after a comma behind an order.
 
-A permission, a condition, a report, a part of the response, a second text, code, or a language in which the checks
-cannot count leaves no check, and neither does a limit that another sentence takes back. One negation in the form
-forbids the thing; two are not understood.
+Coarse signs of danger then leave no check. They are short on purpose, because a wrong item is worse than a missing one
+and no list of precise wordings is ever complete:
+
+- in the clause: a permission, a condition, a report, other persons, another subject, a part of the response;
+- in the prompt: code; for checks of words and letters, a language in which they cannot count; for sizes, words that
+  take a limit back ("flexible", "kidding") or ask for another text ("then", "versions").
+
+One negation in the form forbids the thing; two are not understood.
 """
 
 from __future__ import annotations
@@ -112,8 +117,6 @@ _BARE = re.compile(
     rf"(?P<head>(?:.*[,k:\-])?[afE#1]*(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])[^\^]*"
     rf"[,k:\-](?=[^,k:\-]*$))?(?P<seg>{_LEAD}(?:s[aiydDr]*)?[nN]?w?[dDgawi6rHE]*N?[dDgawi6rHE]*)"
 )
-# the other predicates of a relative clause: "a story that starts with this and" ends with
-_SECOND = re.compile(r"(?<=\^)[^\^mM]*[,k](?=[<>][^,k]*$)")
 # what may stand before a thing with its own verb: "make sure that" the word "sea" appears
 _OWN_VERB = re.compile(rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}[dDgaiyN^rbo]*)")
 # the verb after a thing: "must be used", "is forbidden"
@@ -122,87 +125,57 @@ _PASSIVE = re.compile(r"[a,]*(?P<how>[mMnb6vka]*)(?P<what>[234]|i(?:y|d+r))")
 _NEXT = re.compile(r"$|[,:kaiw~^hNsQ\-y*@6l8qz]|e6|Ld*r|E(?=$|[,:k])")
 # what may follow a string: not "on its own", "to begin", "not both"
 _NEXT_STRING = re.compile(rf"(?!,?kno?[du]?(?:$|[,:])|,k?n[ud]|i[dD]*[<>]|~|6[dD]|,?u~)(?:{_NEXT.pattern})")
-# a part of the response: "each title", "in the conclusion, use", "in the second stanza", "per page", "on it"
+# a part of the response: "each title", "in the conclusion, use", "in the second stanza", "per page"
 _PART = re.compile("e(?!6)|[pfT]")
 _PART_FIRST = re.compile(r"[ak#\-]*[i~][^,]*[pfeT][^,]*,")
-_PART_AFTER = re.compile("(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDg]*[ur]?[fpTSC#]|-?a*[pfT]|[^,k]*~y")
+_PART_AFTER = re.compile("(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDg]*[ur]?[efpTSC#]")
+# what makes a size between the words before and after it ("|") that of another text
+_OF_ANOTHER_SIZE = re.compile(
+    "|".join(
+        (
+            r"p,\||kD[gu]*[rp].*\||\|.*k(?:D?#|u+i[GLOUE]?#|D[gu]*[rp])",  # "descriptions (", "and a title of"
+            r"[t5].*\|.*[,k]+[yi@]*5|l.*\|",  # "and explain it", "or in"
+            r"~.*\|~|\^[u\x22].*\||S#.*\|",  # "on tea, … on milk", "that quotes Ann in", "paragraph 2 in"
+        )
+    )
+)
 _OWN_NOUN = re.compile("^[ug]{0,3}r")
-_EXPLAINED = re.compile("[,k]+a*5")
-_THEN = re.compile("[a,k]*5(?:[yia@]|$)")
-"""Another task after a task: "and explain it"; but not the only one: "In two sentences, explain it"."""
-_AND_PART = re.compile("[,k]+[dDg]*p|[^:]*k(?:[D#][gu]{0,2}[rp]|#~)")
-"""Another part or text: "and a title of", "and 3 about dogs"."""
-_OTHER_TEXT = re.compile(
-    r"[j!]|5[dDg]*[u@y]i[otcn]|[nNM][^:]*l[^,:]*[otcwvb<>]|[RSg][^:]*:|Q[ka]+:|\^b,|[nM],|^[ak,#\-]*n[dry]"
+# what makes the words before a thing those of another text
+_OF_ANOTHER = re.compile(
+    "|".join(
+        (
+            "j|@(?!.*[,k])|h@",  # a report, other persons
+            "!(?!u)|[ur]h",  # "how to write", "a town where"
+            "(?<!m6)[uRp@TSWK#]a*[mM].*[,k]a*n*[otc5<>bvmM]|^u[i~][^:]*k|^r$",  # "lines must rhyme and" use
+            r"[uRpW]\^.*[,k]a*n*[<>bvmM]|n.*\^.*k|\^b,",  # "a town that begins with A and": a relative clause
+            r"[nNM].*l|[nM][,Ea]|Nu+w|^[ak,#\-]*n[dry]",  # "without A-ing or", "not only": half of a negation
+            "...:",  # a text after a colon
+        )
+    )
 )
-"""A report, another task, a text after a colon."""
-_OTHER_SUBJECT = re.compile(
-    r"(?:[a,#1:\-]*[dDgeuRp@i~]*(?:[uRp@]|S[#,k]*)[mMv]|[a,]*u[i~][dDgy]*u|.*(?:p\^|[uR]\^m|h[^,k]*[<>]))[^:]*[,k]a*n*[otc5<>bvmM][^,k]*$"
-)
-"""Another subject of the verbs before and after "and": "Applicants must write English and use no"."""
-_LATER = re.compile(r"\bwill be (?:\w+ )?(?:\w+ed|read|shown|sent|sung)\b")
-"""What others do with the response."""
-_FOLLOWED = re.compile(r"\W*followed by\b")
+_SAYS = re.compile(",[^,k:]*j")
 _ELSEWHERE = re.compile("[i~][dDgy]*[uR@]")
-_ONLY = ("just", "only", "merely", "simply", "always", "necessarily")
-_NOT_ONLY = re.compile(rf"n(?:ot|'t|ever) (?:\w+ )?(?:{'|'.join(_ONLY)})\b")
-_SAYS = re.compile(",[dD@iy]*[ur]{0,2}j")
-_OF_PLACE = re.compile(r"\b(?:a|an|the|any|some) (?:[a-z'-]+ ){1,3}where\b")
-"""A relative clause about the topic: "a town where people speak in"."""
-_STATES = re.compile("[,a]+[dDg]*[uWKSpTQ@R]")
-"""What follows a language if the clause is a statement about it: "In French, adjectives follow their noun"."""
-_NAMES_ANOTHER = frozenset(
-    "list name suggest recommend think choose pick translate convert describe discuss explain compare analyze analyse "
-    "evaluate".split()
-) | {"come up with"}
-"""Verbs of tasks whose object is not written: what follows "that" or "with" belongs to it."""
-_LANGUAGE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
-_CODE = re.compile(
-    rf"\b(?:in|using) {_LANGUAGE}(?!\w)"
-    rf"|(?<!\w)(?:{_LANGUAGE}|django|react|shell|unit|linter)\s(?:script|program|code|function|class|method|query|page"
-    r"|file|document|app|test|rule|component|form|one-liner)"
-    r"|\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex|algorithms?|tests?)\s+"
-    r"(?:that|which|to|prints?|returns?|outputs?|displays?|snippet)\b"
-    r"|\b(?:write|create|implement|give me|fix|debug|run|refactor|build)\s+(?:a |an |the |some |this |my )?"
-    r"(?:[a-z]+ )?(?:functions?|code|regex|algorithm|macro|class|parser|linter|one-liner|hook|component|test)\b"
-)
-_CODE_WORDS = frozenset(
-    "function functions script scripts program programs code macro macros method methods query queries "
-    "regex algorithm algorithms python python3 java javascript typescript c php ruby rust golang bash sql perl html "
-    "test tests parser linter liner component class hook".split()
-)
-_TAKEN_BACK_WORDS = (
-    "if strict hard firm hurt matter sweat kidding happy seriously okay ok fine alright acceptable".split()
-)
-_TAKEN_BACK = re.compile(
-    r"\bif [^.;\n]{0,60}\b(?:use|up to|longer)\b|\b(?:if you can't|happy with|sweat it|just kidding)\b"
-    r"|\bnot (?:a |an |so )?(?:strict|hard|firm)\b|(?:won't|doesn't) (?:hurt|matter)|too seriously"
-    r"|\b(?:\d+|more|longer|shorter|less|fewer)\b[^.;\n]{0,25}(?:\b(?:is|are|be)|'s) (?:also )?"
-    r"(?:okay|ok|fine|alright|acceptable)\b|\b(?:okay|ok|fine|alright) (?:if|to)\b[^.;\n]{0,40}\b(?:more|longer|less"
-    r"|shorter|fewer|over|exceed)\b"
-)
-"""What another sentence says of a limit that is none."""
-_SUBJECT = re.compile("dr(?=a*[mMbv])")
-_WHOLE_TEXT = re.compile(r"\b(?:entire|whole|total|altogether)\b")
-_READ = re.compile(r"\b(?:read|think|look|consider)\b")
-_SEVERAL_WORDS = "title headline second then followed afterwards after also version versions time plus".split()
-_SEVERAL = re.compile(
-    r"(?<!being )(?<!is )(?<!was )\bfollowed by\b|\b(?:afterwards(?! i\b)|after that|at a time|plus an?)\b"
-    r"|\b(?:(?:and|or) an? \w+-\w+ version|then,? (?:an?|in|another)|in (?:a|the) second)\b"
-    r"|\bversions?\b[^\n]*\bversions?\b|\b(?:title|headline) and (?:an? )?(?:description|post|text|article|summary)\b"
-    r"|(?P<task>\b(?:then|also),? (?:re)?(?:write|translate|explain|justify|tell|list|describe|summari[sz]e|make"
-    r"|give (?:me|an?))\b)"
-)
-"""Another text than the one whose size is required."""
-_UNCOUNTED_WORDS = (
+# Words anywhere in the prompt that leave no check, most of them only none of a size.
+_CODE = frozenset("python javascript typescript php golang bash sql perl html regex".split())
+_UNCOUNTED = (
     "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
     "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
     "amharic georgian armenian".split()
 )
-_IN_UNCOUNTED = re.compile(
-    rf"\b(?:in|into|to|use|using|only)\s+(?:the |only |just |entirely )*(?:{'|'.join(_UNCOUNTED_WORDS)})\b"
-    rf"|\b(?:{'|'.join(_UNCOUNTED_WORDS)})\s+(?:[a-z]+ )?(?:language|poem|essay|text|story|letter|email)\b"
+_IN_UNCOUNTED = re.compile(rf"\b(?:in|into|using|only|entirely) (?:the )?(?:{'|'.join(_UNCOUNTED)})\b")
+_TAKEN_BACK = frozenset(
+    "strict firm flexible lenient leeway negotiable approximate optional whatever hurt sweat kidding joking happy "
+    "seriously feel okay ok fine alright acceptable exclude excluded included counting counted".split()
 )
+"""A limit is taken back, or a part of the text does not count."""
+_SEVERAL = re.compile(
+    r"\b(?:in a second|then|subsequently|followed|afterwards|also (?:re)?write|versions|variants|plus|headline|series"
+    r"|chapters)\b"
+)
+"""Several texts are asked for."""
+_JUDGED = frozenset("rate grade judge evaluate assess score feedback keys fields".split())
+"""The prompt is about another text, or about one with named parts: "the story must" is not about the response."""
+_THE_TEXT = re.compile("dr(?=a*[mMb])")
 _WRITTEN = re.compile("[dDgawib6ryHEot5nNv]*")
 _QUESTIONS = ("do", "does", "did", "was", "were", "have", "which", "when", "am")
 
@@ -231,14 +204,6 @@ def _form(clause: Clause, found: Found) -> _Form | None:
     if found.subject:
         own = _OWN_VERB.fullmatch(left)
         return own and _Form(own.start("seg"), own.start("seg"), -1, negations_in(own["seg"]))
-    if second := _SECOND.search(left):
-        form = _form_of(clause, found, left[: second.start()] + left[second.end() :])
-        return form and form._replace(verb=form.verb + len(second.group()) if form.verb >= 0 else -1)
-    return _form_of(clause, found, left)
-
-
-def _form_of(clause: Clause, found: Found, left: str) -> _Form | None:
-    """The form of the words before a thing, as symbols."""
     for expression in _GOVERNED:
         if (match := expression.fullmatch(left)) and (not match["verb"] or match["verb"] in found.verbs):
             verb, seg = match.start("verb") if match["verb"] else -1, match.start("seg")
@@ -254,7 +219,7 @@ def _form_of(clause: Clause, found: Found, left: str) -> _Form | None:
         thing = clause.symbols[found.start : found.end]
         if not negations and set("nM") & set(match["head"] or ""):
             return None
-        if thing[0] == "Y" and not match["head"] and _STATES.match(clause.symbols, found.end):
+        if thing[0] == "Y" and not match["head"] and not re.match("$|:|,a*[t5]", clause.symbols[found.end :]):
             return None
         if negations or thing[0] not in "CQWZYJdDg" or set("iw") & set(match["seg"]) or set("#x") & set(thing):
             return _Form(seg, seg, -1, negations)
@@ -274,24 +239,28 @@ def _asks(clause: Clause) -> bool:
     return clause.symbols[first] in "hbjzm" or clause.words[first] in _QUESTIONS
 
 
-def _of_another(clause: Clause, form: _Form, found: Found, kind: str) -> bool:
-    """Whether a thing after a topic belongs to something that the topic names: "a poem about a letter with"."""
+_ABOUT_OTHERS = frozenset("list name suggest recommend translate convert describe discuss explain compare".split())
+"""Tasks whose object is not written: what follows "that" or "with" belongs to it."""
+_A_TEXT = re.compile("[dDga#y]*[gurRY]*ra*y?")
+_TEXT_FIRST = re.compile("[Dga#yY]*[gu]*r")
+
+
+def _of_the_topic(clause: Clause, found: Found, form: _Form) -> bool:
+    """Whether a thing after a topic may belong to something that the topic names: "a poem about a letter with"."""
     topic, seg = form.topic or "", clause.symbols[form.segment : found.start]
     link = clause.words[form.verb] if 0 <= form.verb < found.start else ""
-    if clause.words[form.task] in _NAMES_ANOTHER and link not in ("in", "using", "as", ""):
+    if clause.words[form.task] in _ABOUT_OTHERS and link not in ("in", "using", "as", ""):
         return True
-    if _OF_PLACE.search(clause.text, 0, clause.starts[found.start] - clause.start):
+    if ("^" in seg or link == "of") and not _TEXT_FIRST.match(topic):
         return True
-    relative, last = "^" in seg, topic[-1:]
-    if re.fullmatch("[dDga#y]*[gurRY]*ra*y?", topic):  # a text and nothing else
-        return relative and "d" in topic
-    if relative or link == "of":
-        return not re.match("[Dgak#y]*[gu]*r", topic) or last in "rRpSW," or (link == "of" and "iD" in topic)
-    if kind in _OF_TEXT and "6" in seg:
-        return True
-    if seg[:1] == "," or re.search("#[dga]*.$", topic) or (link in ("in", "using") and kind not in _OF_TEXT):
+    if found.kind in _OF_TEXT:
+        if "6" in seg:
+            return True
+    elif link in ("in", "using"):
         return False
-    return last in ("r", "R", "p", "W") or (last == "S" and link in ("with", "of"))
+    if seg[:1] == "," or _A_TEXT.fullmatch(topic):
+        return False
+    return topic[-1:] in ("r", "R", "p", "W") or (link == "of" and "i" in topic)
 
 
 def decide(clause: Clause, found: Found) -> Requirement | None:
@@ -299,16 +268,15 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     requires nothing."""
     symbols = clause.symbols
     left, right = symbols[: found.start], symbols[found.end :]
-    if not clause.view.words.isdisjoint(_ONLY) and _NOT_ONLY.search(clause.text):
-        return _without(clause, found, PERMITTED)
     for symbol, reason in (("z", PERMITTED), ("q", CONDITIONAL)):
         if symbol in left or symbol in right or symbol in clause.header:
             return _without(clause, found, reason)
-    if _asks(clause) or _OTHER_TEXT.search(left) or _OTHER_SUBJECT.match(left) or _SAYS.search(right):
-        return None
-    if "will be " in clause.text and _LATER.search(clause.text):
-        return None
-    if "followed" in clause.view.words and _FOLLOWED.match(clause.view.text, clause.ends[found.end - 1]):
+    if (
+        _asks(clause)
+        or _OF_ANOTHER.search(left)
+        or _SAYS.search(right)
+        or symbols[found.start - 1 : found.start + 1] == "nE"
+    ):
         return None
     passive = _PASSIVE.match(right)
     if passive and (passive["how"].strip("a") or ("s" in left and passive["what"] in "234")):
@@ -320,11 +288,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     right = _OWN_NOUN.sub("", right)  # "a 300-word magazine article"
     form, kind = _form(clause, found), found.kind
     following = _NEXT_STRING if found.verbs.startswith(INCLUDES) else _NEXT
-    if (
-        form is None
-        or not following.match(right)
-        or (form.topic is not None and _of_another(clause, form, found, kind))
-    ):
+    if form is None or not following.match(right) or (form.topic is not None and _of_the_topic(clause, found, form)):
         return _without(clause, found, A_PART) if kind not in _WHOLE and _PART.search(left + right) else None
     negations = form.negations + found.negations
     check, question = found.check, found.question
@@ -353,43 +317,28 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
 
 def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
-    view = clause.view
-    if view.search(_CODE, _CODE_WORDS) and not OF_RESPONSE.search(clause.text):
+    words, left = clause.view.words, clause.symbols[: found.start]
+    of_response = OF_RESPONSE.search(clause.text) is not None
+    if not of_response and not words.isdisjoint(_CODE):
         return OF_CODE
-    if kind not in _IN_EVERY_LANGUAGE and view.search(_IN_UNCOUNTED, _UNCOUNTED_WORDS):
+    if kind not in _IN_EVERY_LANGUAGE and clause.view.places(_IN_UNCOUNTED, _UNCOUNTED):
         return OTHER_LANGUAGE
-    if kind in SIZES and view.search(_TAKEN_BACK, _TAKEN_BACK_WORDS):
-        return CONDITIONAL
-    if kind in SIZES and not _WHOLE_TEXT.search(clause.text):
-        several = view.search(_SEVERAL, _SEVERAL_WORDS)
-        if several and not (several["task"] and _READ.search(view.text, 0, several.start())):
-            return A_PART
-    left = clause.symbols[: found.start]
-    subject = _SUBJECT.search(left)
-    if subject and clause.words[subject.start()] in ("the", "this") and clause.words[subject.end() - 1] in view.named:
-        return A_PART
-    if kind == "json" and _EXPLAINED.search(right):
-        return A_PART
-    if (
-        kind == "paragraphs"
-        and "at_least" not in (found.check or ())
-        and (re.search("#g*C[,k]+$", left) or re.match("[,k]+#g*C", right))
-    ):
-        return A_PART  # a block of bullet points is one more
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
-    before = (clause.header + left[form.task :]).rpartition(",")[2]
-    aside = clause.words[found.start - 1] == "(" and ("o" in left or clause.text.count("(") > 1)  # "a tip (20 words)"
-    if kind not in _WHOLE and (
-        aside
-        or _PART.search(before)
-        or (_THEN.match(right) and set("t5") & set(left))
-        or _AND_PART.match(right)
-        or clause.words[form.task] == "add"
-        or (kind == "words" and right[:2] == "iY" and left[form.task] == "o")
-    ):
+    if kind not in _WHOLE and _PART.search((clause.header + left).rpartition(",")[2]):
         return A_PART
-    return ""
+    if not of_response and not words.isdisjoint(_JUDGED) and _THE_TEXT.search(left):
+        return A_PART
+    if (kind not in SIZES and kind != "json") or (found.check or {}).get("exactly") == 0:
+        return ""
+    if not words.isdisjoint(_TAKEN_BACK):
+        return CONDITIONAL
+    several = clause.view.places(_SEVERAL)
+    if several and (not of_response or several[-1] >= clause.end):
+        return A_PART
+    if not of_response and (_OF_ANOTHER_SIZE.search(f"{left}|{right}") or clause.words[form.task] == "add"):
+        return A_PART
+    return A_PART if kind == "paragraphs" and left.endswith("Ck") else ""
 
 
 def _without(clause: Clause, found: Found, reason: str) -> Requirement:

@@ -34,19 +34,10 @@ def find_requirements(prompt: str) -> list[Requirement]:
     prompt = words_of(prompt)
     found: dict[str, Requirement] = {}
     for clause in PromptText(prompt).clauses():
-        decided = [(thing, decide(clause, thing)) for thing in _things(clause)]
-        checks = [requirement.check for _, requirement in decided if requirement]
-        parts: set[tuple[str, str]] = set()
-        for thing, requirement in decided:
-            sides = _sides(thing)
-            if not requirement or not requirement.check:
-                parts |= sides
-            elif sides and (sides & parts or checks.count(requirement.check) > 1):
-                requirement = replace(requirement, check=None, question="", reason=A_PART)
-            if requirement is not None:
-                check = requirement.check or {}
-                key = check if check.get("type") != "repeats_prompt" else "repeats_prompt"
-                found.setdefault(repr(key or (requirement.start, requirement.reason)), requirement)
+        for requirement in _of_clause(clause):
+            check = requirement.check or {}
+            key = check if check.get("type") != "repeats_prompt" else "repeats_prompt"
+            found.setdefault(repr(key or (requirement.start, requirement.reason)), requirement)
     ordered = sorted(found.values(), key=lambda one: one.start)
     kinds = {one.check["type"] for one in ordered if one.check and one.check not in _WEAK}
     kept = [one for one in ordered if one.check not in _WEAK or one.check["type"] not in kinds]
@@ -57,13 +48,18 @@ def find_requirements(prompt: str) -> list[Requirement]:
     return kept
 
 
-def _sides(thing: Found) -> set[tuple[str, str]]:
-    """What the check of a size counts, with the sides on which it is bounded. A second bound on the same side of a
-    clause is about another text: "a headline of at most 8 words and a text of at most 50"."""
-    check = thing.check or {}
-    if thing.kind not in SIZES or check in _WEAK or check.get("exactly") == 0:
-        return set()
-    return {(thing.kind, side) for side in ("at_least", "at_most") if side in check or "exactly" in check}
+def _of_clause(clause: Clause) -> Iterator[Requirement]:
+    """The requirements of a clause. Where one size of a kind is that of a part, so are the others: "a headline of at
+    most 8 words and a text of at most 50"."""
+    decided = [(thing, decide(clause, thing)) for thing in _things(clause)]
+    sizes = [(thing.kind, one) for thing, one in decided if thing.kind in SIZES and thing.check not in _WEAK]
+    parts = {kind for kind, one in sizes if one is None or one.reason == A_PART}
+    checks = [one.check for _, one in sizes if one and one.check]
+    for thing, one in decided:
+        if one and one.check and thing.kind in SIZES and (thing.kind in parts or checks.count(one.check) > 1):
+            one = replace(one, check=None, question="", reason=A_PART)
+        if one:
+            yield one
 
 
 _WEAK = ({"type": "json"}, {"type": "bullets", "at_least": 1})

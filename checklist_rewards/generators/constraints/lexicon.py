@@ -96,7 +96,8 @@ WORDS = {
     "are_not_allowed_to aren't_allowed_to is_not_allowed_to",
     "n": "i_don't_want i_do_not_want not do_not don't dont doesn't does_not never avoid avoids avoiding refrain_from "
     "refraining_from omit isn't aren't exclude leave_out skip make_sure_not_to not_to",
-    "N": "no without free_of devoid_of excluding leaving_out omitting neither",
+    "N": "no without free_of devoid_of excluding_the_words excluding_the_word excluding_the_keywords "
+    "excluding_the_keyword excluding_words leaving_out omitting neither",
     "b": "is are has",
     "6": "printed typed be been being written made divided composed kept presented formatted structured organized "
     "wrapped enclosed separated answered rendered expressed represented indicated returned delivered surrounded "
@@ -115,12 +116,12 @@ WORDS = {
     "@": "i we he she they nobody people someone anyone everyone them his her their him i'm i've we're others "
     "somebody",
     # what is not required as it stands
-    "q": "if when whenever unless whether except excepting apart_from aside_from other_than besides save_for "
-    "with_the_exception_of in_case assuming provided provided_that where_needed where_necessary where_possible "
-    "where_appropriate where_it where_they wherever as_needed instead instead_of rather rather_than depending "
-    "outside outside_of barring suppose supposing until once_you once_i once_we once_they as_long_as otherwise "
-    "had even_if though although except_for sparingly overuse as_few_as as_many_as more_or_less usually often "
-    "sometimes mostly former no_longer",
+    "q": "not_including not_counted excluding if when whenever unless whether except excepting apart_from aside_from "
+    "other_than besides save_for with_the_exception_of in_case assuming provided provided_that where_needed "
+    "where_necessary where_possible where_appropriate where_it where_they wherever as_needed instead instead_of "
+    "rather rather_than depending outside outside_of barring suppose supposing until once_you once_i once_we "
+    "once_they as_long_as otherwise had even_if though although except_for sparingly overuse as_few_as as_many_as "
+    "more_or_less usually often sometimes mostly former no_longer",
     "z": "welcome_to feel_free might may could can would wouldn't maybe perhaps fine acceptable alright optional "
     "optionally no_need need_not needn't not_necessary not_required not_mandatory not_needed don't_have_to "
     "do_not_have_to don't_need_to do_not_need_to doesn't_have_to does_not_have_to does_not_need_to "
@@ -128,14 +129,15 @@ WORDS = {
     "hesitate worry ignore disregard regardless mind possible possibly allowed_to permitted_to up_to_you hate "
     "don't_care do_not_care matter try bother wish stop do_not_want don't_want is_fine is_ok is_okay ok_if",
     "j": "i_want_you_to_help_me i_need_to i_want_to i_have_to we_need_to i_would_like_to i'd_like_to said says told "
-    "tells asked asks taught claims claimed believes you_think they_think people_think thinks wants wanted "
-    "wrote heard hears argues requested requests insists insisted expects requires require required forbids "
-    "demands demanded ordered accepts allows allow supposed vowed asserts reminds reminded reminding according "
-    "guideline guidelines policy instruction prompt checks rejects feedback_on me_feedback claim states "
-    "asserted ask asking decided means swears swore promised learned requiring whose who whom pretend imagine "
-    "proofread check mark count replace remove delete underline sort detect printing prints verify swap fix "
-    "clause statute tips complained suggested in_which find reminder system_prompt asks_that want_you_to_help "
-    "guess remind warn advise instruct urge encourage convince telling informing instructing advising",
+    "tells asked asks taught claims claimed believes you_think they_think people_think thinks wants wanted wrote "
+    "heard hears argues requested requests insists insisted expects requires require required forbids demands "
+    "demanded ordered accepts allows allow supposed vowed asserts reminds reminded reminding according guideline "
+    "guidelines policy instruction prompt checks rejects feedback_on me_feedback claim states asserted ask asking "
+    "decided means swears swore promised learned requiring whose who whom pretend imagine proofread check mark count "
+    "replace remove delete underline sort detect printing prints returns will_be followed_by function_that "
+    "function_which function_to verify swap fix clause statute tips complained suggested in_which find reminder "
+    "system_prompt asks_that want_you_to_help guess remind warn advise instruct urge encourage convince telling "
+    "informing instructing advising",
     "u": "made_of mark_of check_out in_may",
     "%": "percent more fewer less additional extra",
     "h": "how why what where when_to",
@@ -143,7 +145,7 @@ WORDS = {
     "8": "such_as like e.g. i.e. e.g i.e for_example for_instance namely",
     "e": "each every per apiece respectively none_of respective",
     "f": " ".join(ORDINALS) + " last opening closing next previous half introductory",
-    "p": "title titles subtitle headline headlines heading headings subject subject_line introduction intro "
+    "p": "another title titles subtitle headline headlines heading headings subject subject_line introduction intro "
     "conclusion chorus refrain scene acts slide slides descriptions summaries definitions explanations step "
     "steps item chapter example examples stories poems essays tweets posts books articles messages emails "
     "slogans jokes riddles haikus songs reviews caption dialogue greeting greetings names signature footer "
@@ -199,7 +201,7 @@ class _Symbols(dict[str, str]):
 SYMBOLS = _Symbols()
 PHRASES: dict[tuple[str, str], list[tuple[list[str], str, str]]] = {}
 """Phrases by their first two words, each with its symbol and its name; longest first."""
-TRIGGERS = set("yes true number integer repeat copy restate rewrite reproduce p mark".split())
+TRIGGERS = set("repeat copy restate rewrite reproduce p mark".split())
 """Words of which a clause must contain one to be read; `learn` adds to them."""
 
 
@@ -218,7 +220,6 @@ def learn(symbol: str, phrases: list[str], trigger: bool = False) -> None:
             TRIGGERS.add(max((first, *rest), key=len))
 
 
-PHRASES.update({(first, second): [] for first in VALUES for second in (*VALUES, "-", "and")})
 for _symbol, _words in WORDS.items():
     learn(_symbol, _words.split(), trigger=_symbol in 'YJI&"*VWK')
 SYMBOLS["\n"] = ","

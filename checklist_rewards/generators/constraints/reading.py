@@ -2,9 +2,9 @@
 
 [`PromptText`] keeps positions: its `text` has the length of the prompt, in lower case, with every quoted string and
 code block masked. So no rule reads an instruction inside quotation marks, and the position of a match is the evidence
-in the prompt. A clause ends at the end of a sentence, a list item or a semicolon. Of nested quotations only the outer
-one is a string. Texts that a request or a label announces as material ("Translate the text below.") are masked too.
-Clauses that are too long to be read are left out.
+in the prompt. A clause ends at the end of a sentence or a list item. Of nested quotations only the outer one is a
+string. Texts that a request or a label announces as material ("Translate the text below.") are masked too, up to a
+label or a later line about the response. Clauses that are too long to be read are left out.
 
 [`Clause.symbols`] has one letter for each word or phrase of the clause; see `lexicon.py`.
 """
@@ -16,10 +16,9 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
-from checklist_rewards.generators.constraints.amounts import VALUES, number, number_at
+from checklist_rewards.generators.constraints.amounts import number
 from checklist_rewards.generators.constraints.lexicon import CODE, NOUNS, PHRASES, QUOTE, SYMBOLS, TRIGGERS
 
 Spec = dict[str, Any]
@@ -45,50 +44,35 @@ _STRAIGHT = str.maketrans(
 _BLOCKS = {
     "```": re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
     ">": re.compile(r"^>[ \t]*[^\s\d].*", re.MULTILINE),
-    "</": re.compile(
-        r"(?is)<((?:document|text|article|input|context|email|review|message|transcript)s?)>.*?(?:</\1|\Z)"
-    ),
-    '"""': re.compile(r'(?ms)^"""\n.*?\n"""'),
     "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
     "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]{0,40}\].*?(?:\[END|\Z)"),
     "B": re.compile(
         r"(?ms)(?:\bA\)|^A\.) .{0,300}?(?:\bB\)|^B\.) [^\n.?!]*(?:[.?!]?\s*(?:\(?[C-H]\)|^[C-H]\.) [^\n.?!]*)*"
     ),
 }
-"""Code blocks, lines that quote a message, texts in tags and between lines, options of a question."""
-_TREATING = (
-    "fix correct translate improve proofread edit summarize summarise classify convert paraphrase rephrase rewrite "
-    "reword rate evaluate analyze analyse critique check review shorten simplify rank judge grade parse turn "
-    "continue compare add".split()
+"""Code blocks, lines that quote a message, texts between lines, options of a question."""
+_TREATS = re.compile(
+    r"(?i)(?:^|[.!?:]\s+)\W*(?:(?:please|kindly|can you|could you) )*(?:fix|correct|translate|improve|proofread|edit"
+    r"|summari[sz]e|classify|convert|paraphrase|rephrase|rewrite|reword|rate|evaluate|analy[sz]e|critique|check|review"
+    r"|shorten|simplify|rank|judge|grade|parse|turn|continue|compare|add|make|tell me|which (?:of|one)|is the|answer"
+    r"|reply|respond|below|here(?:'s| is| are))\b"
 )
-"""Verbs of tasks whose object is a text that is given."""
-_REQUEST = (
-    rf"\W*(?:(?:please|kindly|can you|could you) )*(?:{'|'.join(_TREATING)}|make|tell me|which (?:of|one)|is the)\b"
-)
-_TREATS = re.compile(_REQUEST, re.IGNORECASE)
-_SENTENCE = re.compile(r"[.!?:]\s+")
-_ANNOUNCES = re.compile(
-    r"(?i)\b(?:this|these|following|below|my|here are|paste)\b"
-    r"|\bthe (?:conversation|transcript|chat|story|user)\W*$|^\W*\w+ (?:in)?to \w+\W*$"
-)
+"""A task whose object is a text that is given."""
+_ANNOUNCES = re.compile(r"(?i)\b(?:below|above|following|these|this|my|here are|paste)\b|^\W*\w+ (?:in)?to \w+\W*$")
 _RULES = re.compile(
     r"(?i)\b(?:rule|requirement|constraint|instruction|guideline|criteri|format|(?:key)?word|phrase|must|should|follow\b"
     r"|us(?:e|ing)\b|includ|response|answer|reply|question|style|structure|section|separat|like\b)"
 )
 """Words of a line that announces requirements, not material."""
-_INLINE = re.compile(
-    rf"(?i)(?:{_REQUEST} (?:this|these|the following|my) (?:prompt|request|instruction|requirement|rule|constraint)s?"
-    rf"[^\n:.]*:|(?:{_REQUEST} (?:this|the following|my)|\W*(?:here(?:'s| is| are)|below is)|(?:\w+ ){{1,3}}(?:texted"
-    r"|wrote|emailed|sent))[^\n:.]*:(?=[ \t]+(?-i:[A-Z])))[ \t]+"
+_GIVEN = re.compile(
+    r"(?i)^[^\n:]{0,200}\b(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
+    r"|constraint)s?\b[^\n:.]{0,80}:(?=[ \t])"
 )
+"""The start of a line with a prompt that is material."""
 _TEXT_LABEL = re.compile(
-    r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment)s?\W{0,3}(?::|$)"
+    r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
+    r"|assistant|[qa])s?\W{0,3}(?::|$)"
 )
-_NAMED = re.compile(
-    r"(?mi)^\W{0,6}\w+\W{0,3}:(?=\s*\S)"
-    r"|\b(?:grade|rate|judge|evaluate|score|assess|classify) (?:the|this|my) (?:[\w-]+ ?){1,3}"
-)
-_KEYS = {"json", "key", "keys", "field", "fields", "column", "columns", "property", "properties"}
 _TASK_LABEL = re.compile(
     r"(?i)\W{0,6}(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b"
 )
@@ -106,8 +90,7 @@ _JOINED = re.compile(
     r"\s*(?:[,;/&|]\s*)?(?:\n\s*)?(?:[-*•]\s+|\d+[.)]\s+)?(?:(?:and/or|and|or|nor|as well as)\s+)?"
     r"(?:(?:also|then)\s+)?(?:the\s+)?(?:(?:key)?(?:word|phrase|letter|term)\s+)?"
 )
-_END = re.compile(r"[.!?;\n](?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))")
-_ABBREVIATED = re.compile(r"\b(?:e\.g|i\.e|p\.s|p\.p\.s|max|min|approx|etc|vs|ca|no)\Z")
+_END = re.compile(r"[.!?\n](?<!(?i:max|min).)(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
 _APART = bytes(n if n < 128 and (chr(n).isalnum() or n in (1, 39)) else 32 for n in range(256))
@@ -155,16 +138,11 @@ class Clause:
 
 def _header(text: str, first: int) -> str:
     """The symbols of the line that introduces the list item with a character of a masked text, "" for none."""
-    end = line = text.rfind("\n", 0, first) + 1
-    if not _LIST_ITEM.match(text, line):
+    line = text.rfind("\n", 0, first) + 1
+    end = text.rfind(":\n", max(line - _LONGEST_HEADER, 0), line)
+    if end < 0 or not _LIST_ITEM.match(text, line):
         return ""
-    while line and first - line < _LONGEST_HEADER and (_LIST_ITEM.match(text, line) or text[line] == "\n"):
-        end = line - 1
-        line = text.rfind("\n", 0, end) + 1
-    header = text[line:end].rstrip()
-    if not header.endswith(":"):
-        return ""
-    return symbols_of(text, line + max(header.rfind(". "), 0), line + len(header))[0]
+    return symbols_of(text, max(text.rfind("\n", 0, end), text.rfind(". ", 0, end)) + 1, end + 1)[0]
 
 
 _NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")
@@ -189,10 +167,6 @@ def symbols_of(text: str, start: int, end: int) -> tuple[str, list[str], list[in
                 after = n + len(phrase)
                 phrases.append((n, after, symbol, name))
                 break
-        else:
-            if words[n] in VALUES:
-                _, after = number_at(words, n)
-                phrases.append((n, after, "#", " ".join(words[n:after])))
     for n, after, symbol, name in reversed(phrases):
         words[n:after], symbols[n:after], starts[n + 1 : after], ends[n : after - 1] = [name], [symbol], [], []
     joint = _NO_VERB.sub(lambda one: "r" if words[one.start()] in NOUNS else one.group(), "".join(symbols))
@@ -242,22 +216,15 @@ class PromptText:
             self.text = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
         self.ends = self._ends_of_clauses(cased, outer)
         """The ends of the clauses, without that of the text."""
-        self._found: dict[int, re.Match[str] | None] = {}
+        self._found: dict[int, list[int]] = {}
 
-    @cached_property
-    def named(self) -> frozenset[str]:
-        """Names of texts that are not the response: those of labels, of what a task judges, and of keys."""
-        found = " ".join(match.group() for match in _NAMED.finditer(self.prompt)).lower()
-        keys = [] if _KEYS.isdisjoint(self.words) else [value for one in self.quoted.values() for value in one.values]
-        return frozenset([*re.findall(r"\w+", found), *map(str.lower, keys)])
-
-    def search(self, expression: re.Pattern[str], words: Iterable[str] = ()) -> re.Match[str] | None:
-        """The first match of a pattern in the masked text, which is searched once, if it has one of the words."""
+    def places(self, expression: re.Pattern[str], words: Iterable[str] = ()) -> list[int]:
+        """Where a pattern matches in the masked text, which is searched once, if it has one of the words."""
         if words and self.words.isdisjoint(words):
-            return None
+            return []
         key = id(expression)  # the hash of a pattern takes as long as a search
         if key not in self._found:
-            self._found[key] = expression.search(self.text)
+            self._found[key] = [match.start() for match in expression.finditer(self.text)]
         return self._found[key]
 
     def clauses(self) -> Iterator[Clause]:
@@ -268,13 +235,7 @@ class PromptText:
                 yield Clause(self, start, end)
 
     def _ends_of_clauses(self, cased: str, quoted: list[tuple[int, int, str]]) -> list[int]:
-        ends = [
-            match.end()
-            for match in _END.finditer(cased)
-            if match.group() != "."
-            or not (short := _ABBREVIATED.search(self.text, max(match.start() - 6, 0), match.start()))
-            or (short.group() not in ("e.g", "i.e", "vs") and _NEW_SENTENCE.match(cased, match.end()))
-        ]
+        ends = [match.end() for match in _END.finditer(cased)]
         # A sentence may end inside a quotation.
         ends += [
             end for _, end, value in quoted if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end)
@@ -284,36 +245,21 @@ class PromptText:
 
 def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
-    a label such as "Input:", up to a label such as "Task:" or a later paragraph about the response."""
+    a label such as "Input:", up to a label such as "Task:" or a line about the response."""
     lines = text.splitlines(keepends=True)
-    above = max((n for n, line in enumerate(lines) if "above" in line and _treats(line)), default=0)
-    inside = begun = later = False
+    above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
+    inside = begun = False
     for n, line in enumerate(lines):
-        labelled = ":" in line or line[0] in "#*"
-        if labelled and _TEXT_LABEL.match(line):
-            inside, begun = True, False
-        elif inside and ((labelled and _TASK_LABEL.match(line)) or (later and OF_RESPONSE.search(line))):
-            inside = False
-        later = begun and not line.strip()
-        kept = 0 if n < above or (inside and line.strip()) else len(line)
-        if labelled and kept and (inline := _INLINE.match(line)) and not OF_RESPONSE.search(line):
-            kept = inline.end()
+        labelled = _TEXT_LABEL.match(line)
+        if labelled or _TASK_LABEL.match(line) or (begun and OF_RESPONSE.search(line)):
+            inside, begun = bool(labelled), False
+        given = _GIVEN.match(line)
+        kept = 0 if n < above or inside else given.end() if given else len(line)
         yield line[:kept] + re.sub(".", CODE, line[kept:])
-        if inside and not kept:
-            inside, begun = line.strip()[0] != '"', begun or not _TEXT_LABEL.fullmatch(line.strip())
-        elif kept == len(line) and not inside and n + 1 < len(lines) and '"' not in line:
-            inside, begun = _announces(line), False
-
-
-def _treats(line: str) -> bool:
-    return any(map(_TREATS.match, _SENTENCE.split(line)))
-
-
-def _announces(line: str) -> bool:
-    """Whether a line says that the next one is material: "Translate this text.", "Rank these taglines:"."""
-    if not (line.rstrip().endswith(":") and not _RULES.search(line)) and not _treats(line):
-        return False
-    return bool(_ANNOUNCES.search(line))
+        begun = inside and (begun or bool(line.strip() and not labelled))
+        inside = inside and not line.startswith('"')  # a quotation is masked as such
+        announced = _TREATS.search(line) or (line.rstrip().endswith(":") and not _RULES.search(line))
+        inside = inside or bool(announced and '"' not in line and _ANNOUNCES.search(line))
 
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:

@@ -123,10 +123,6 @@ def _letters(clause: Clause, at: int) -> tuple[str, ...]:
     return given if all(len(letter) == 1 for letter in given) else ()
 
 
-_NAMED_LIMIT = re.compile(r"\b(?:mention|include|state) (?:the |a )?$")
-"""A limit that is named, not set: "mention the word limit of"."""
-
-
 def measures(clause: Clause) -> Iterator[Found]:
     """Limits: "the number of words should be less than 50", "word limit: 50"."""
     for match in _MEASURE.finditer(clause.symbols):
@@ -138,20 +134,12 @@ def measures(clause: Clause) -> Iterator[Found]:
         if match["limit0"] and not found.how:
             how = how or ("L" if "limit" in clause.words[match.start("limit0")] else "")
             found = amount(how, found.low or 0)
-        if (
-            name in THINGS
-            and found.how
-            and not _NAMED_LIMIT.search(clause.text, 0, clause.starts[match.start()] - clause.start)
-        ):
+        named = clause.symbols[: match.start()].rstrip("dD").endswith("o")  # "mention the word limit of 250 words"
+        if name in THINGS and found.how and not named:
             negations = negations_in(match["mid"])
             yield _bounded(match.start(), match.end(), name, found, subject=True, negations=negations)
 
 
-_LEFT_OUT = re.compile(
-    r"\bexclud\w+[^.\n]{0,60} (?:word count|word limit)|\bnot (?:be )?(?:included|counted"
-    r"|part of)\b[^.\n]{0,40}\b(?:words?|count|limit)\b"
-    r"|\b(?:not including|excluding|without counting|not counting) (?:the )?[a-z]"
-)
 _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{0,20}(?<!\*)\*{3}(?!\*)")
 _EMPHASIS = ("highlight", "emphasi", "italic")
 
@@ -166,26 +154,24 @@ def counts(clause: Clause) -> Iterator[Found]:
         passive = re.match("[mMb]*6+|", after)
         end_of = end + len(passive.group() if passive else "")
         near = clause.words[max(start - 3, before.rfind(",") + 1, before.rfind("k") + 1) : end_of]
-        if any(word.startswith(_EMPHASIS) for word in near) and view.search(_MARKDOWN):
+        if any(word.startswith(_EMPHASIS) for word in near) and view.places(_MARKDOWN):
             if name in ("parts", "sentences", "words", "bullet points", "highlighted passages"):
                 yield _bounded(
                     start, end_of, "highlighted passages", found if found.how else found._replace(high=None)
                 )
         elif name == "words" and (capital := re.match(r"(?:lW)?[\^imb6dr]*Z", after)):
+            if thing_at(clause, end + capital.end() - 1) != "upper":
+                continue
             yield _bounded(start, end + capital.end(), "words in capital letters", found)
         elif set("ur6") & set(match["what"]) or "c" not in THINGS[name].uses:
             continue
-        elif name in ("parts", "paragraphs") and view.search(_DIVIDER):
+        elif name in ("parts", "paragraphs") and view.places(_DIVIDER):
             yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
-        elif name == "parts":
-            continue
         elif found.how == "" and (reason := _unclear(clause, match, name, found.low or 0)) is not None:
             if reason:
                 yield _bounded(start, end, name, found, reason=reason)
         elif name == "characters" and max(found.low or 0, found.high or 0) < 20:
             continue
-        elif name == "words" and view.search(_LEFT_OUT):
-            yield Found(start, end, reason="a part of the response does not count")
         else:
             yield _bounded(start, end, name, found)
 
@@ -234,30 +220,27 @@ def without(clause: Clause) -> Iterator[Found]:
 
 def _cased(clause: Clause, start: int, end: int, name: str) -> Iterator[Found]:
     """Capital or small letters only, or none of them."""
-    before, after = clause.symbols[:start], clause.symbols[end:]
-    if set("WKQ") & set(before[max(before.rfind(","), before.rfind("k")) + 1 :]):
-        return  # the casing of a word
-    if after[:1] == "~" and clause.words[end] in ("for", "by"):
-        yield Found(start, end, reason=A_PART)
-        return
+    before = clause.symbols[:start]
+    if set("WKQ") & set(re.split("[,k]", before)[-1]) or clause.words[end : end + 1] in (["for"], ["by"]):
+        return  # the casing of a word, "all caps for the title"
     denied = None if re.search("i[aEdg]*$", before) else THINGS[name].spec
     yield Found(start, end, {"type": "casing", "casing": name}, denied)
 
 
-_LANGUAGE = re.compile("[iow](?P<only>[aEdgL]*)(?P<name>Y)R?")
+_LANGUAGE = re.compile("[iow](?P<only>[aEdL]*)YR?")
 
 
 def language(clause: Clause) -> Iterator[Found]:
     """The language of the response: "in German", "using only the Kannada language"."""
     names = {clause.words[n] for n, symbol in enumerate(clause.symbols) if symbol == "Y"}
     match = _LANGUAGE.search(clause.symbols)
-    if match is None or len(names) > 1 or re.search("(?:plain|simple) english", clause.text):
+    if match is None or len(names) > 1:
         return
     name, left, right = names.pop(), clause.symbols[: match.start()], clause.symbols[match.end() :]
     only = set("aE") & set(match["only"] + right[:1] + left[-2:]) or "no other language" in clause.text
     if not only and (set("RpWSQ") & set(left) or ("#" in left and "r" not in left)):
         return  # "the title in German", "five words in German"
-    if right[:1] == "~" and right[1:2] != "D" and clause.words[match.end()] in ("for", "by"):
+    if right[:1] == "~" and right[1:2] != "D":
         return  # "French for the dialogue"
     check = {"type": "language", "language": LANGUAGES[name]}
     asked = f"Is the response in {name.capitalize()}?"

@@ -28,8 +28,8 @@ def quoted_strings(clause: Clause) -> Iterator[Found]:
             continue
         before = clause.symbols[:at]
         if placed := _PLACED.search(before):
-            if len(given.values[0]) == 1 and given.values[0] != "I":
-                continue  # a letter or a mark
+            if (len(given.values[0]) == 1 and given.values[0] != "I") or _MARKER.fullmatch(given.values[0]):
+                continue  # a letter, a mark, or the start of a postscript
             found = _at(at, given, "starts" if placed["verb"] == "<" else "ends", False)
             yield found._replace(start=_named_from(clause, at), verbs=placed["verb"])
         elif last := _LAST.search(before):
@@ -37,14 +37,6 @@ def quoted_strings(clause: Clause) -> Iterator[Found]:
             first = clause.words[last.start("f")] in ("first", "opening")
             found = _at(at, given, "starts" if first else "ends", word)
             yield found._replace(start=last.start(), subject=True, negations=negations_in(last["is"]))
-        elif (alone := _ALONE.search(clause.text, 0, given.start - clause.start)) and _LAST_WORD.match(
-            clause.symbols, at + 1
-        ):
-            if given.either or len(given.values) == 1:
-                values, named = "|".join(map(re.escape, given.values)), " or ".join(map(_in_quotes, given.values))
-                check: Spec = regex_check(rf"(?i)\A\W*(?:{values})\W*\Z", exactly=1)
-                asked = f"Does the response consist only of {named}?"
-                yield Found(clause.at(alone.start()) + 1, at + 1, check, question=asked, verbs="t")
         elif len(given.values) > 1 and (options := _OPTIONS.search(clause.view.text, clause.start, given.start)):
             task = clause.at(options.start() - clause.start)
             exact = {"need": "any", "whole_words": False, "ignore_case": False}
@@ -74,9 +66,6 @@ def _at(at: int, given: Strings, kind: str, word: bool) -> Found:
     return Found(at, at + 1, check, denied, f"{asked} {_in_quotes(given.values[0])}?")
 
 
-_SAY = r"\b(?:answer|respond|reply|output|return|say)"
-_ALONE = re.compile(rf"{_SAY} (?:with )?(?:only|just) (?:with )?(?:the word )?$")
-_LAST_WORD = re.compile("a*(?:$|:)")
 _OPTIONS = re.compile(
     r"\b(?:answer|respond|reply|choose|select|pick|output|return|state|say|classify|label|categori[sz]e)\b"
     r"[^\x01]{0,90}\b(?:one of|either|options?|choices)\b[^\x01]{0,60}$"
@@ -99,11 +88,7 @@ def _keywords(clause: Clause, at: int, given: Strings) -> Iterator[Found]:
         return
     words = list(given.values)
     if not any(map(str.isalnum, "".join(words))):
-        if all(len(word) == 1 for word in words):
-            none: Spec = {"type": "letters", "letters": "".join(words), "exactly": 0}
-            asked = f"Does the response do without {' and '.join(map(_in_quotes, words))}?"
-            yield Found(start, at + 1, None, none, asked, verbs="owt")
-        return
+        return  # marks
     check: Spec | None = {"type": "keywords", "words": words}
     if len(words) > 1 and (given.either or _ANY.search(text, max(clause.start, given.start - 60), given.start)):
         check = {"type": "keywords", "words": words, "need": "any"}
@@ -118,46 +103,37 @@ def _in_quotes(word: str) -> str:
 
 
 _FUNCTION = frozenset(
-    "that which of in with for to you and or like such as the a an is are be used should must can at on from by if "
-    "it itself count limit counts limits choice order per length range number appears appear more no not only "
-    "than".split()
+    "that which of in with for to you and or like such as the a an is are be used should must can at on from by if it "
+    "count limit per length itself appears appear more no not only than".split()
 )
 _UNQUOTED = re.compile(
-    r"(?P<colon>\s*:)?\s*[\[(]?\s*(?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)"
-    r"|somewhere|throughout|within|to|as|at (?:least|all|the)|anywhere|should|must|may|can|will|cannot|when|while|for"
-    r"|into|unless|except|and (?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"
+    r"(?P<colon>\s*:)?\s*\[?(?P<list>[^\W\d][\w'-]*(?:(?:, (?:and |or )?| and | or )[^\W\d][\w'-]*)*)"
+    r"(?=\s+(?:in (?:your|the|its|my|this)|somewhere|throughout|within|to|as|at (?:least|all|the)|anywhere|should|must"
+    r"|may|can|will|cannot|when|while|for|into|unless|except|and (?:make|write|use|do|ensure|avoid|end|start|keep|then"
+    r"|the)|is|are|but)\b|[.;!?\n)\]]|$)"
 )
-_WORD = re.compile(r"[\w'#@-]+(?: [\w'-]+){0,2}")
-_COMMA = re.compile(r"\s*,\s*(?:and\s+|or\s+)?|\s+(?:and|or)\s+")
+_WORD = re.compile(r"\b(?!(?:and|or)\b)[\w'-]+")
 
 
 def unquoted(clause: Clause) -> Iterator[Found]:
     """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
     for at, symbol in enumerate(clause.symbols):
         noun = clause.words[at]
-        if symbol != "W" or "Q" == clause.symbols[at + 1 : at + 2] or "#" == clause.symbols[at - 1] or noun == "name":
+        match = (
+            _UNQUOTED.match(clause.text, clause.ends[at] - clause.start) if symbol == "W" and noun != "name" else None
+        )
+        if match is None or clause.symbols[at - 1] == "#":
             continue
-        match = _UNQUOTED.match(clause.text, clause.ends[at] - clause.start)
-        words = [word.strip() for word in _COMMA.split(match["list"]) if word.strip()] if match else []
-        if not match or not words:
+        place, either = clause.start + match.start("list"), " or " in match["list"]
+        values = [
+            clause.view.prompt[place + word.start() : place + word.end()] for word in _WORD.finditer(match["list"])
+        ]
+        fits = either or match["colon"] or (len(values) > 1) == noun.endswith("s")
+        if not fits or not _FUNCTION.isdisjoint(map(str.lower, values)):
             continue
-        if any(not _WORD.fullmatch(word) or set(word.split()) & _FUNCTION for word in words):
-            continue
-        if clause.symbols[clause.at(match.start("list"))] == "#":
-            continue  # "words: 50"
-        either = " or " in match["list"]
-        unclear = any(" " in word for word in words) or (not either and (len(words) > 1) != noun.endswith("s"))
-        if unclear and not match["colon"]:
-            continue
-        values, end = [], match.start("list")
-        for word in words:
-            start = clause.text.index(word, end)
-            end = start + len(word)
-            values.append(clause.view.prompt[clause.start + start : clause.start + end])
         check: Spec = {"type": "keywords", "words": values, **({"need": "any"} if either else {})}
-        forbidden: Spec = {"type": "forbidden", "words": values}
         last = clause.at(match.end())
-        yield Found(_named_from(clause, at + 1), last, check, forbidden, verbs=INCLUDES)
+        yield Found(_named_from(clause, at + 1), last, check, {"type": "forbidden", "words": values}, verbs=INCLUDES)
 
 
 _ENDING_MARK = re.compile("(?:>[dagury]*?(?:i[dru]+)?i|(?P<last>f)[Su](?P<is>[mM][an]*[b6]))[DE#]+(?P<mark>C)")
@@ -206,9 +182,9 @@ def postscripts(clause: Clause) -> Iterator[Found]:
 
 _REPEATING = ("repeat", "copy", "restate", "rewrite", "reproduce")
 _REPEAT = re.compile(
-    rf"\b(?:{'|'.join(_REPEATING)})\s+(?:back\s+)?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|below"
-    r"|entire|whole|exact|same|full|complete|user's|original|following)\s+)*(?P<what>request|prompt|question|query"
-    r"|instructions?|sentence|text)\b)[^.\n]{0,120}"
+    rf"\b(?:{'|'.join(_REPEATING)}) (?:back )?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|entire|whole|exact|same"
+    r"|full|original|(?P<below>below|following)) )+(?:request|prompt|question|query|instructions?"
+    r"|(?:sentence|text)(?= above))\b(?P<after> below)?)"
 )
 _FIRST = re.compile(
     r"\bfirst\b|\bbefore\b|\bthen (?:give|answer|provide|respond|reply|write)|\bword[- ](?:for|by)[- ]word\b"
@@ -223,26 +199,17 @@ def repeated(clause: Clause) -> Iterator[Found]:
     if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
         return
     verb = clause.at(match.start())
-    if (
-        re.search("q|,d?[ur]*j", clause.symbols)
-        or re.search("[jze!]|h.*[ot]|na*$", clause.symbols[:verb])
-        or re.match(r":[ \t]*\S", clause.text[match.end("what") :])
-    ):
+    told = not set("jz!").isdisjoint(clause.symbols[:verb]) or re.search("q|,d?[ur]*j", clause.symbols)
+    if told or re.match(r":[ \t]*\S", clause.text[match.end() :]):
         return
-    check: Spec = {"type": "repeats_prompt"}
-    if match["quoted"]:
-        given = view.quoted.get(clause.start + match.start("quoted"))
-        text = given.values[0] if given else ""
-    else:
-        below = re.search(r"\b(?:below|following)\b", match.group())
-        if match["what"] in ("sentence", "text") and not below and "above" not in match.group():
-            return
-        gap = view.text.find("\n\n", clause.start + match.end()) if below or clause.start == 0 else -1
-        text = view.prompt[gap:].strip() if gap > 0 else view.prompt[: clause.start].strip()
-        if below and not text:
-            return
-    check |= {"prompt": text} if text else {}
-    yield Found(verb + 1, len(clause.words), check, verbs="t")
+    below = match["below"] or match["after"]
+    gap = view.text.find("\n\n", clause.start + match.end()) if below or clause.start == 0 else -1
+    text = view.prompt[gap:].strip() if gap > 0 else view.prompt[: clause.start].strip()
+    if given := view.quoted.get(clause.start + match.start("quoted")):
+        text = given.values[0]
+    if text or not below:
+        check: Spec = {"type": "repeats_prompt", **({"prompt": text} if text else {})}
+        yield Found(verb + 1, len(clause.words), check, verbs="t")
 
 
 _JSON = re.compile("J(?!-|[,k]iu|l|iD|~d[rf>])(?:[^Q,]*(?P<keys>Q))?")
@@ -252,7 +219,6 @@ _SHAPES = (
     (re.compile('(?:d+[gur]*r|y)i"|i"|"~d+[gu]*r'), {"type": "quoted"}, "otb6"),
 )
 _STARS = re.compile(r"separat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)")
-_MORE_THAN_TWO = re.compile(r"\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b")
 
 
 def json_objects(clause: Clause) -> Iterator[Found]:
@@ -279,32 +245,7 @@ def two_responses(clause: Clause) -> Iterator[Found]:
     for match in _STARS.finditer(clause.text):
         verb = clause.at(match.start())
         end = max(clause.at(match.end()), verb + 2)
-        if not _MORE_THAN_TWO.search(clause.view.text, max(clause.start - 150, 0), clause.start + match.end()):
-            yield Found(verb + 1, end, {"type": "two_responses"})
-
-
-_ANSWERS = re.compile(
-    r"\b(?:yes or no|yes/no|(?P<true>true or false|true/false))\b(?P<only> only)?(?! to (?!this))"
-    r"|\b(?P<number>(?:only|just) (?:with )?(?:the |a )?(?:final |single |correct )?(?:number|integer)"
-    r"|the (?:final |correct )?(?:number|integer) (?:only|alone))(?=\s*(?:[.,:!?]|$))"
-)
-
-
-def answers(clause: Clause) -> Iterator[Found]:
-    """Yes or no, or only a number: "Answer with yes or no.", "Give only the number."."""
-    if clause.view.words.isdisjoint(("yes", "true", "number", "integer")):
-        return
-    for match in _ANSWERS.finditer(clause.text):
-        start, end = clause.at(match.start()), clause.at(match.end())
-        if match["number"]:
-            expression, asked = r"\A\s*[-+−]?[$€£]?\d[\d,. ]*%?\.?\s*\Z", "consist only of a number"
-        else:
-            words = ("true", "false") if match["true"] else ("yes", "no")
-            only = match["only"] or clause.symbols[:start].endswith("E")
-            expression = rf"(?i)\A\W*(?:{'|'.join(words)})" + (r"\W*\Z" if only else r"\b")
-            asked = f"{'consist only of' if only else 'start with'} {' or '.join(words)}"
-        check = regex_check(expression, exactly=1)
-        yield Found(start, end, check, question=f"Does the response {asked}?", verbs="ti")
+        yield Found(verb + 1, end, {"type": "two_responses"})
 
 
 RULES = (
@@ -318,7 +259,6 @@ RULES = (
     (json_objects, "J"),
     (shapes, '&"'),
     (two_responses, "*C"),
-    (answers, "t"),
     (endings, ">f"),
     (without, "CKZ"),
     (quoted_strings, "Q"),

@@ -89,15 +89,12 @@ THINGS = {
     "upper": Thing(_UPPER, {"type": "casing", "casing": "lower"}, "n", "Z"),
     "lower": Thing(_cased("lowercase lower_case small"), {"type": "casing", "casing": "upper"}, "n", "Z"),
     "parts": Thing(
-        "section sections part parts point points key_point key_points idea ideas item items chapters scenes segment "
-        "segments area areas portion portions passage passages",
+        "section sections part parts point points key_point key_points idea ideas item items chapters scenes segments "
+        "areas portions passages page pages syllable syllables stanza stanzas verses",
         None,
         "c",
         "T",
     ),
-    "pages": Thing("page pages", None, "c", "T"),
-    "syllables": Thing("syllable syllables", None, "c", "T"),
-    "stanzas": Thing("stanza stanzas verses", None, "c", "T"),
 }
 """The things, by the name that a question gives them; casing by what is required."""
 _PHRASES: dict[str, str] = {}
