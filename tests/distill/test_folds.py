@@ -49,10 +49,18 @@ def test_pairs_of_one_text_are_read_together_and_put_back_in_order():
         return None if tail == "long" else 0.9 if tail in prefix else 0.2
 
     engine, read = FakeBackend(rule, chunk_reads=2), []
-    pairs = [Labelled(*pair, 1.0, "g") for pair in (("red", "red"), ("blue", "red"), ("red", "long"))]
-    assert read_pairs(engine, pairs, read.append) == [pytest.approx(0.9), pytest.approx(0.2), None]
-    assert engine.calls == [[ReadGroup(None, "red", ("red", "long"))], [ReadGroup(None, "blue", ("red",))]]
-    assert read == [2, 1]  # each chunk of the engine is reported
+    asked = (("red", "red"), ("blue", "red"), ("red", "long"), ("grey", "red"))
+    pairs = [Labelled(*pair, 1.0, "g") for pair in asked]
+    assert read_pairs(engine, pairs, read.append) == [pytest.approx(0.9), pytest.approx(0.2), None, pytest.approx(0.2)]
+    red, blue, grey = (
+        ReadGroup(None, text, tails)
+        for text, tails in (("red", ("red", "long")), ("blue", ("red",)), ("grey", ("red",)))
+    )
+    assert engine.calls == [[red, blue], [grey]] and read == [
+        2,
+        1,
+        1,
+    ]  # in chunks of the engine; each text is reported
     engine.calls.clear()
     read_pairs(engine, [Labelled("red", "q", 1.0, "g", "paint", word) for word in ("blue", "", "blue")])
     assert [group for call in engine.calls for group in call] == [

@@ -49,8 +49,6 @@ def test_what_was_not_answered_is_in_the_coverage_and_nowhere_else(tmp_path):
     assert (after.items, after.targets, after.coverage.value) == (found.items, found.targets, 2 / 5)
 
 
-
-
 def test_checklists_that_differ_from_row_to_row_have_intervals(tmp_path):
     rows = [
         {"checklist": [f"Is it {word}?" for word in words], "said": [0.9] * len(words), "labels": labels}
@@ -170,10 +168,6 @@ def test_items_that_one_judge_was_not_asked_are_counted(tmp_path):
     other = read_scored(scored_file(tmp_path / "2.jsonl", {**row, "checklist": ["Is it red?", "Is it new?"]}))
     units, _, unmatched = units_of_judges(pairs_of(one, other, ("1", "2"))[0])
     assert (len(units), unmatched) == (1, 2)
-
-
-
-
 
 
 def test_a_text_without_an_answer_changes_no_figure_of_the_judge(tmp_path):

@@ -140,8 +140,6 @@ def test_the_interval_of_a_skewed_mean_reaches_further_to_the_long_side_and_ends
     assert 0 < share.low < 0.1 < share.high < 1
 
 
-
-
 def test_a_share_between_other_limits_is_a_share_of_their_distance():
     draws = 0.8 + 0.05 * np.random.default_rng(0).standard_normal(1000)
     share, kappa = bounds(0.8, draws, 20, SHARE), bounds(0.6, 2 * draws - 1, 20, CORRELATION)
@@ -149,10 +147,6 @@ def test_a_share_between_other_limits_is_a_share_of_their_distance():
     assert 0.8 - share["low"] > share["high"] - 0.8
     at_the_end = bounds(-1.0, np.linspace(-1.0, -0.6, 1000), 20, CORRELATION)  # kappa -1 of equally frequent answers
     assert at_the_end["low"] == -1.0 and -0.6 < at_the_end["high"] < -0.4
-
-
-
-
 
 
 @pytest.mark.parametrize("rule", [SHARE, CORRELATION, DISTANCE_TO_1, Rule(least=0.0, most=1.0), Rule()])
@@ -217,8 +211,6 @@ def test_an_interval_covers_with_the_fewest_groups_where_that_of_t_does_not(draw
     assert np.mean(hits["t"]) < by_t and 0.925 < np.mean(hits["ours"]) < 0.98, [*map(np.mean, hits.values())]
 
 
-
-
 def test_few_answers_of_the_rarer_kind_move_the_end_on_the_side_of_the_middle():
     def ends(independent, groups):
         low, high = share_interval(0.02, independent, groups, lambda degrees: stats.t.ppf(0.975, degrees))
@@ -236,5 +228,3 @@ def test_few_answers_of_the_rarer_kind_move_the_end_on_the_side_of_the_middle():
     assert [1 - end for end in mirrored][::-1] == pytest.approx(ends(300, 15))
     short = share_interval(0.02, 300, 15)  # without scipy
     assert short == pytest.approx(ends(300, 15), abs=2e-4)
-
-

@@ -39,10 +39,6 @@ def test_rates_and_correlations_by_hand():
     assert analysed(["yyn"] * 8).report()[0].discrimination is None  # no variance
 
 
-
-
-
-
 def test_the_item_with_the_same_answers():
     a, b, c = analysed(["yyy", "nny", "yyn", "nnn", "yyy", "nnn"]).report()
     assert (a.same_answers, a.phi) == ("b?", pytest.approx(1))

@@ -41,8 +41,6 @@ def test_two_raters_on_categories():
     )
 
 
-
-
 def test_correlations_and_errors():
     found = Numbers([0.1, 0.2, 0.3, 0.4], [0.1, 0.3, 0.2, 0.4]).figures()
     assert found == pytest.approx(
@@ -61,8 +59,6 @@ def test_correlations_and_errors():
     )
 
 
-
-
 def test_only_the_figures_that_are_needed_are_computed():
     one, other = [0.1, 0.9, 0.4], [0.0, 1.0, 1.0]
     whole = Numbers(one, other).figures()
@@ -75,8 +71,6 @@ def test_krippendorffs_own_example():
     one, other = "0100000010", "1110010000"
     found = Raters(list(zip(one, other, strict=True)), {"0": 0.0, "1": 1.0}).figures()
     assert found["alpha"] == pytest.approx(1 - 19 * 4 / (14 * 6))
-
-
 
 
 def test_correlations_are_those_of_scipy():
@@ -134,7 +128,9 @@ def test_the_t_test_of_dependent_pairs_is_that_of_their_groups():
 )
 def test_preferences_that_do_not_define_a_figure(judged, truth, groups, undefined):
     found = Preferences(judged, truth, groups=groups).figures()
-    assert {name for name in ("wpld", "wins", "difference", "cohens_d", "t_test_p") if found[name] is None} == undefined
+    assert {
+        name for name in ("wpld", "wins", "difference", "cohens_d", "t_test_p") if found[name] is None
+    } == undefined
     assert judged or set(found.values()) == {None}
 
 
