@@ -110,15 +110,17 @@ def test_one_text_that_differs_is_enough_to_refuse(run):
 SAME = ["a red thing", f"{THINKING}a red thing", "a red thing\r\n", [{"role": "assistant", "content": "a red thing"}]]
 SAME += [json.dumps(SAME[3])]
 OTHER = ["a blue thing", f"{THINKING}a blue thing", [{"role": "assistant", "content": "a blue thing"}]]
-
-
-@pytest.mark.parametrize(("one", "other"), list(product(SAME, SAME + OTHER)), ids=repr)
-def test_texts_are_compared_as_the_judge_saw_them(one, other):
-    assert same_text({"target": one}, {"completion": other}) is (other in SAME)
-    assert same_text({"target": one}, {"text": other}) is None
-
-
 PROMPTS = ["Go on.", [{"role": "user", "content": "Go on."}], json.dumps([{"role": "user", "content": "Go on."}])]
+
+
+def test_texts_and_prompts_are_compared_as_the_judge_saw_them():
+    for one, other in product(SAME, SAME + OTHER):
+        assert same_text({"target": one}, {"completion": other}) is (other in SAME)
+        assert same_text({"target": one}, {"text": other}) is None
+    for one, other in product(PROMPTS, [*PROMPTS, "Stop."]):
+        assert same_text({"target": "a", "prompt": one}, {"target": "a", "prompt": other}) is (other != "Stop.")
+        assert same_text({"target": "a", "prompt": one}, {"target": "a", "input": other})  # another column
+    assert same_text({"target": 1}, {"target": "a"}) is None  # no text
 
 
 @pytest.mark.parametrize(
@@ -128,16 +130,9 @@ def test_answers_with_images_are_compared_by_their_texts(part):
     def row(text):
         return {"target": [{"role": "assistant", "content": [part, {"type": "text", "text": text}]}]}
 
-    assert same_text(row("It is red."), row("It is red.")) and same_text(
-        row("It is red."), {"target": "[image]It is red."}
-    )
-    assert same_text(row("It is red."), row("It is blue.")) is False
-
-
-@pytest.mark.parametrize(("one", "other"), list(product(PROMPTS, [*PROMPTS, "Stop."])), ids=repr)
-def test_prompts_are_compared_in_every_form(one, other):
-    assert same_text({"target": "a", "prompt": one}, {"target": "a", "prompt": other}) is (other != "Stop.")
-    assert same_text({"target": "a", "prompt": one}, {"target": "a", "input": other})  # another column says nothing
+    red = row("It is red.")
+    assert same_text(red, red) and same_text(red, {"target": "[image]It is red."})
+    assert same_text(red, row("It is blue.")) is False
 
 
 NAMES = st.from_regex(r"([ab]/){0,2}[ab]{1,2}(\.jsonl|\.csv|\.parquet){1,3}", fullmatch=True)
@@ -158,10 +153,6 @@ def test_two_scorings_are_of_the_same_texts(run, command, other):
     scored_file("two.jsonl", row | {"target": other})
     done = run(command, code=0 if other == "text 0" else 2)
     assert ("about another text" in done.output) is (other == "another")
-
-
-def test_a_column_target_that_is_no_text_is_not_compared():
-    assert same_text({"target": 1}, {"target": "a"}) is None
 
 
 def test_an_error_about_a_label_names_its_own_file(run):
