@@ -47,13 +47,10 @@ def test_a_framework_that_cannot_be_installed_is_skipped(runner, monkeypatch, ca
     assert report[1].endswith("pip says no")
 
 
-def test_an_unknown_framework_is_named(runner, capsys):
+@pytest.mark.slow
+def test_an_unknown_framework_and_pips_reason_are_reported(runner, tmp_path, capsys):
     assert runner.main(["verll"]) == 2
     assert capsys.readouterr().out.startswith("unknown framework verll; allowed: verl, swift")
-
-
-@pytest.mark.slow
-def test_pips_reason_is_reported(runner, tmp_path):
     reason = runner.install(tmp_path / "none", [f"{tmp_path}/no-such-package"])
     assert reason.startswith(f"pip install {tmp_path}/no-such-package: ERROR:")
     assert not (tmp_path / "none" / "installed.txt").exists()
