@@ -85,9 +85,9 @@ def test_the_intervals_cover_the_truth():
     rng = np.random.default_rng(0)
     covered = [
         figure.low <= 0.05**2 / 3 <= figure.high
-        for figure in (report_of(rng, 40, 4, 3, sd, Bootstrap(100)).scores.figures["residual"] for _ in range(30))
+        for figure in (report_of(rng, 40, 4, 3, sd, Bootstrap(100)).scores.figures["residual"] for _ in range(20))
     ]
-    assert sum(covered) >= 24  # 95 % intervals; the bootstrap is a little short
+    assert sum(covered) >= 16  # 95 % intervals; the bootstrap is a little short
 
 
 def test_the_two_way_estimates_are_those_of_statsmodels():
