@@ -1,5 +1,4 @@
-"""`make test-versions` and `make test-frameworks` try what their `versions.toml` name and skip what cannot be installed;
-only failed tests fail them."""
+"""`make test-versions` and `make test-frameworks` skip what cannot be installed, and only failed tests fail them."""
 
 import contextlib
 import importlib.util
