@@ -97,7 +97,7 @@ TWO_PARTS = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
         ([LOOK, TOOL, assistant("")], "", "empty"),
         ([LOOK, TOOL, assistant("<think>12?")], "", "cut_in_thought"),
         ([LOOK, TOOL, assistant("It is 12.")], "It is 12.", "answered"),
-        ([assistant(None, tool_calls=CALLS), TOOL], "", "unfinished"),
+        ([assistant(None, tool_calls=[{}]), TOOL], "", "unfinished"),
         ([assistant(None, tool_calls=CALLS), TOOL, assistant('Again:\n<tool_call>\n{"na')], "", "unfinished"),
         ([assistant("It is 12."), user("Right!")], "It is 12.", "answered"),
         ([TOOL], "", "unfinished"),

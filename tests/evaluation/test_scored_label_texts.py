@@ -78,10 +78,10 @@ def test_labels_of_no_row_are_warned_of(run, caplog, command):
     assert said.startswith("gold.jsonl: 3 of 27 labels") and "'00'" in said and "'0'" in said
 
 
-AGREE, _, FIT, _ = COMMANDS
+AGREE, _, FIT, REPORT = COMMANDS
 
 
-@pytest.mark.parametrize("command", [AGREE, FIT])
+@pytest.mark.parametrize("command", [AGREE, FIT, REPORT])
 def test_labels_of_answers_with_images_are_matched(run, command):
     parts = [{"type": "image", "image": "gone.png"}, {"type": "text", "text": "It is red."}]
     answer = [{"role": "assistant", "content": parts}]
