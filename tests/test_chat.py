@@ -23,56 +23,90 @@ def assistant(content, **more):
     return {"role": "assistant", "content": content, **more}
 
 
+def user(content):
+    return {"role": "user", "content": content}
+
+
+def system(content):
+    return {"role": "system", "content": content}
+
+
 @pytest.mark.parametrize(
     ("prompt", "input", "history"),
     [
         ("Say hello.", "Say hello.", None),
-        ([{"role": "user", "content": "Say hello."}], "Say hello.", None),
+        ([user("Say hello.")], "Say hello.", None),
+        ([system("Be brief."), user("Hi")], "Hi", "system: Be brief."),
         (
-            [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
-            "Hi",
-            "system: Be brief.",
-        ),
-        (
-            [
-                {"role": "user", "content": "Hi"},
-                assistant("<think>greet</think>Hello!"),
-                {"role": "user", "content": "Say it in French."},
-            ],
+            [user("Hi"), assistant("<think>greet</think>Hello!"), user("Say it in French.")],
             "Say it in French.",
             "user: Hi\n\nassistant: Hello!",
         ),
-        ([{"role": "user", "content": "Hi"}, assistant("Sure:")], "Hi\n\nassistant: Sure:", None),
-        (
-            [{"role": "user", "content": [{"type": "text", "text": "What "}, {"type": "text", "text": "is it?"}]}],
-            "What is it?",
-            None,
-        ),
-        ([{"role": "system", "content": "Be brief."}], None, "system: Be brief."),
+        ([user("Hi"), assistant("Sure:")], "Hi\n\nassistant: Sure:", None),
+        ([user([{"type": "text", "text": "What "}, {"type": "text", "text": "is it?"}])], "What is it?", None),
+        ([system("Be brief.")], None, "system: Be brief."),
         ([], None, None),
+        # Turns of users and systems are not cut.
+        (
+            [system("Open it with <think>. Answer in French."), user("<think> is a tag. What for?")],
+            "<think> is a tag. What for?",
+            "system: Open it with <think>. Answer in French.",
+        ),
+        # Names in transcripts are those of the messages.
+        (
+            [
+                {"role": "developer", "content": "Be brief."},
+                {"role": "model", "content": "<think>a</think>Yes."},
+                user("Why?"),
+            ],
+            "Why?",
+            "developer: Be brief.\n\nmodel: Yes.",
+        ),
+        ([{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}], "Hi\n\nassistant: Hello.", None),
     ],
 )
 def test_the_last_user_message_is_the_input_and_all_others_are_history(prompt, input, history):
     assert prompt_text(prompt) == (input, history)
 
 
+CALLS = [{"function": {"name": "look", "arguments": {"word": "a"}}}]
+TOOL = {"role": "tool", "content": "12"}
+LOOK = assistant("Let me look.", tool_calls=CALLS)
+TWO_PARTS = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
+
+
 @pytest.mark.parametrize(
-    ("completion", "target"),
+    ("completion", "text", "state"),
     [
-        ("Hello.", "Hello."),
-        ("  two spaces and a newline\n", "  two spaces and a newline\n"),
-        ([assistant("Hello.")], "Hello."),
-        ([assistant([{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}])], "Hello."),
-        ([assistant("Hello.", reasoning_content="greet")], "Hello."),
-        ([assistant("Let me look."), {"role": "tool", "content": "12"}, assistant("It is 12.")], "It is 12."),
-        ([assistant("I look.", tool_calls=[{}]), {"role": "tool", "content": "12"}, assistant("")], ""),
-        ([assistant(None, tool_calls=[{}]), {"role": "tool", "content": "12"}], ""),
-        ([], ""),
-        ("", ""),
+        ("  two spaces and a newline\n", "  two spaces and a newline\n", "answered"),
+        ("", "", "empty"),
+        (" \n", "", "empty"),
+        ([], "", "empty"),
+        ("<think>", "", "empty"),
+        ("<think></think>", "", "empty"),
+        ("<think>So, 12", "", "cut_in_thought"),
+        ("It is 12. <think>Or is", "It is 12. ", "cut"),
+        ([assistant("Hello.")], "Hello.", "answered"),
+        ([assistant(TWO_PARTS)], "Hello.", "answered"),
+        ([assistant([{"type": "reasoning", "text": "greet"}, *TWO_PARTS])], "Hello.", "answered"),
+        ([assistant("Hello.", reasoning_content="greet")], "Hello.", "answered"),
+        ([assistant("<think> is the tag.", reasoning_content="greet")], "<think> is the tag.", "answered"),  # parsed
+        ([assistant("", reasoning_content="So, 12")], "", "cut_in_thought"),
+        ([LOOK], "", "unfinished"),
+        ([LOOK, TOOL], "", "unfinished"),
+        ([LOOK, TOOL, assistant("")], "", "empty"),
+        ([LOOK, TOOL, assistant("<think>12?")], "", "cut_in_thought"),
+        ([LOOK, TOOL, assistant("It is 12.")], "It is 12.", "answered"),
+        ([assistant(None, tool_calls=[{}]), TOOL], "", "unfinished"),
+        ([assistant(None, tool_calls=CALLS), TOOL, assistant('Again:\n<tool_call>\n{"na')], "", "unfinished"),
+        ([assistant("It is 12."), user("Right!")], "It is 12.", "answered"),
+        ([TOOL], "", "unfinished"),
     ],
 )
-def test_the_target_is_the_last_text_of_the_assistant(completion, target):
-    assert completion_text(completion) == target
+def test_the_target_is_the_last_text_of_the_assistant_or_says_why_there_is_none(completion, text, state):
+    read = CompletionReader().read(completion)
+    assert (read.text, read.state) == (text, state) and read.has_answer == (state in ("answered", "cut"))
+    assert completion_text(completion) == text
 
 
 @pytest.mark.parametrize(
@@ -97,8 +131,8 @@ def test_a_completion_of_a_prompt_that_opened_the_block_is_all_thinking_until_it
     assert completion_text("Two words?</think>Hello there.", opened=True) == "Hello there."
     opened = CompletionReader().opened
     assert opened("Say hello.<think>\n") and not opened("What does <think> mean?")
-    assert opened([{"role": "user", "content": "Hi"}, assistant("<think>\n")])
-    assert not opened([{"role": "user", "content": "Is this a tag: <think>"}]) and not opened([])
+    assert opened([user("Hi"), assistant("<think>\n")])
+    assert not opened([user("Is this a tag: <think>")]) and not opened([])
 
 
 def test_thinking_is_kept_on_request_parsed_or_not():
@@ -107,44 +141,10 @@ def test_thinking_is_kept_on_request_parsed_or_not():
     assert completion_text([assistant("", thinking="a")], keep_thinking=True) == "<think>\na\n</think>\n\n"
 
 
-@pytest.mark.parametrize("value", [None, 7, {"role": "user"}, ["Hello."], [assistant(7)], [assistant(["x"])]])
+@pytest.mark.parametrize("value", [None, 7, user("Hi"), ["Hello."], [assistant(7)], [assistant(["x"])]])
 def test_what_is_no_text_is_refused_by_name(value):
     with pytest.raises(SampleError, match="must be a string or a list of mappings"):
         completion_text(value)
-
-
-# --- states
-
-
-CALLS = [{"function": {"name": "look", "arguments": {"word": "a"}}}]
-TOOL = {"role": "tool", "content": "12"}
-
-
-@pytest.mark.parametrize(
-    ("completion", "target"),
-    [
-        ("It is 12.", ("It is 12.", "answered")),
-        ("", ("", "empty")),
-        (" \n", ("", "empty")),
-        ([], ("", "empty")),
-        ("<think>", ("", "empty")),
-        ("<think></think>", ("", "empty")),
-        ("<think>So, 12", ("", "cut_in_thought")),
-        ("It is 12. <think>Or is", ("It is 12. ", "cut")),
-        ([assistant("", reasoning_content="So, 12")], ("", "cut_in_thought")),
-        ([assistant("Let me look.", tool_calls=CALLS)], ("", "unfinished")),
-        ([assistant("Let me look.", tool_calls=CALLS), TOOL], ("", "unfinished")),
-        ([assistant("Let me look.", tool_calls=CALLS), TOOL, assistant("")], ("", "empty")),
-        ([assistant("Let me look.", tool_calls=CALLS), TOOL, assistant("<think>12?")], ("", "cut_in_thought")),
-        ([assistant("Let me look.", tool_calls=CALLS), TOOL, assistant("It is 12.")], ("It is 12.", "answered")),
-        ([assistant(None, tool_calls=CALLS), TOOL, assistant('Again:\n<tool_call>\n{"na')], ("", "unfinished")),
-        ([assistant("It is 12."), {"role": "user", "content": "Right!"}], ("It is 12.", "answered")),
-        ([TOOL], ("", "unfinished")),
-    ],
-)
-def test_a_completion_without_an_answer_says_why(completion, target):
-    read = CompletionReader().read(completion)
-    assert (read.text, read.state) == target and read.has_answer == (target[1] in ("answered", "cut"))
 
 
 def test_a_marker_of_a_call_is_text_where_there_are_no_tools():
@@ -188,25 +188,6 @@ def test_a_policy_cannot_move_its_thinking_behind_the_first_closing_tag(text, an
     assert CompletionReader().read(text.removeprefix("<think>"), opened=True).text == answer
 
 
-def test_turns_of_users_and_systems_are_not_cut():
-    system = "Open your reasoning with <think>. Always answer in French."
-    user = "<think> is a tag. What for?"
-    turns = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-    assert prompt_text(turns) == (user, f"system: {system}")
-
-
-def test_content_that_was_parsed_already_is_kept():
-    kept = "<think> is the tag. I used it."
-    assert completion_text([assistant(kept, reasoning_content="plan")]) == kept
-
-
-def test_thoughts_in_blocks_are_no_answer():
-    blocks = [{"type": "reasoning", "text": "plan"}, {"type": "text", "text": "It is 12."}]
-    assert completion_text([assistant(blocks)]) == "It is 12."
-    with pytest.raises(SampleError, match="the text of a content block must be a string, got int 5"):
-        completion_text([assistant([{"type": "text", "text": 5}])])
-
-
 THOUGHT_BLOCKS = {
     "DeepSeek": {"type": "reasoning", "text": "plan, do"},
     "Anthropic": {"type": "thinking", "thinking": "plan, do", "signature": "a"},
@@ -222,7 +203,7 @@ THOUGHT_BLOCKS = {
 def test_a_block_with_a_thought_is_read_as_its_text(block):
     message = assistant([block, {"type": "text", "text": "It is 12."}])
     assert CompletionReader().read([message]) == Target("It is 12.", thought="plan, do")
-    assert prompt_text([message, {"role": "user", "content": "Yes?"}]) == ("Yes?", "assistant: It is 12.")
+    assert prompt_text([message, user("Yes?")]) == ("Yes?", "assistant: It is 12.")
     parsed = assistant("It is 12.", thinking=block.get("thinking") or [block])
     assert CompletionReader().read([parsed]).thought == "plan, do"
 
@@ -231,22 +212,21 @@ def test_a_refusal_is_the_text_of_its_message():
     block = {"type": "refusal", "refusal": "No."}
     for message in (assistant([block]), assistant(None, refusal="No."), assistant("", refusal="No.")):
         assert CompletionReader().read([message]) == Target("No.")
-        assert prompt_text([message, {"role": "user", "content": "Yes?"}]) == ("Yes?", "assistant: No.")
+        assert prompt_text([message, user("Yes?")]) == ("Yes?", "assistant: No.")
     assert completion_text([assistant("It is 12.", refusal=None)]) == "It is 12."
 
 
 def test_a_function_call_of_older_apis_is_a_tool_call():
     call = assistant(None, function_call={"name": "look", "arguments": '{"at": 1}'})
     assert CompletionReader().read([call]).state == "unfinished"
-    history = prompt_text(
-        [call, {"role": "function", "name": "look", "content": "42"}, {"role": "user", "content": "?"}]
-    )
+    history = prompt_text([call, {"role": "function", "name": "look", "content": "42"}, user("?")])
     assert history == ("?", 'assistant calls look({"at": 1})\n\nfunction: 42')
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
+        ({"content": [{"type": "text", "text": 5}]}, "the text of a content block must be a string, got int 5"),
         ({"content": None, "refusal": 5}, "the refusal of a message must be a string, got 5"),
         ({"content": [{"type": "refusal", "refusal": 5}]}, "the text of a content block must be a string, got int 5"),
         ({"content": "", "function_call": "look"}, "its tool calls as a list of mappings, got .'look'"),
@@ -255,10 +235,9 @@ def test_a_function_call_of_older_apis_is_a_tool_call():
     ],
 )
 def test_fields_of_another_type_are_refused(fields, words):
-    with pytest.raises(SampleError, match=words):
-        completion_text([{"role": "assistant", **fields}])
-    with pytest.raises(SampleError, match=words):
-        prompt_text([{"role": "assistant", **fields}, {"role": "user", "content": "?"}])
+    for read in (completion_text, lambda messages: prompt_text([*messages, user("?")])):
+        with pytest.raises(SampleError, match=words):
+            read([{"role": "assistant", **fields}])
 
 
 @pytest.mark.parametrize("message", [{"type": "text", "text": "It is 12."}, {"content": "It is 12."}, {"role": None}])
@@ -266,7 +245,7 @@ def test_messages_without_a_role_are_refused_and_no_empty_answer(message):
     with pytest.raises(SampleError, match="every message of a completion must have a role; got ."):
         completion_text([message])
     with pytest.raises(SampleError, match="every message of a prompt must have a role; got ."):
-        prompt_text([{"role": "user", "content": "Hi."}, message])
+        prompt_text([user("Hi."), message])
 
 
 @pytest.mark.parametrize(
@@ -319,7 +298,7 @@ def test_ordinary_words_are_text_unless_the_policy_shows_them_as_markers(family)
                 assert (
                     reader.read(text) == reader.read(text, raw=text) == reader.read(text, opened=False) == Target(text)
                 )
-                prompt = [{"role": "user", "content": text}, assistant(text), {"role": "user", "content": text}]
+                prompt = [user(text), assistant(text), user(text)]
                 assert reader.prompt_text(prompt) == (text, f"user: {text}\n\nassistant: {text}")
                 assert not reader.opened(text) and not CompletionReader().opened(text)
 
@@ -344,7 +323,7 @@ WORDS = st.sampled_from(
 def test_words_and_punctuation_are_never_parsed(parts):
     text = "".join(word + between for word, between in parts)
     assert CompletionReader().read(text) == Target(text)
-    assert prompt_text([assistant(text), {"role": "user", "content": text}]) == (text, f"assistant: {text}")
+    assert prompt_text([assistant(text), user(text)]) == (text, f"assistant: {text}")
 
 
 @pytest.mark.parametrize("family", sorted(WORDED))
@@ -353,7 +332,7 @@ def test_ordinary_words_are_markers_where_the_policy_shows_them(family):
     reader = CompletionReader(tokenizer(shown))
     text = shown.thought("Plan.", "It rains.", rendered=False)
     assert reader.read(text).text.strip() == "It rains." and reader.read(text).thought == "Plan."
-    history = reader.prompt_text([assistant(text), {"role": "user", "content": "Hi"}])[1]
+    history = reader.prompt_text([assistant(text), user("Hi")])[1]
     assert history.replace("\n", "") == "assistant: It rains."
 
 
@@ -417,13 +396,13 @@ def test_texts_about_tokens_and_deleted_text_in_html_stay(text):
 
 def test_turns_after_the_last_user_message_follow_it():
     prompt = [
-        {"role": "user", "content": "Hi"},
+        user("Hi"),
         assistant("<think>greet</think>Hello.", tool_calls=CALLS),
         {"role": "tool", "name": "look", "content": "12"},
     ]
     text = 'Hi\n\nassistant: Hello.\n\nassistant calls look(word="a")\n\ntool look: 12'
     assert prompt_text(prompt) == (text, None)
-    again = [*prompt, assistant("It is 12."), {"role": "user", "content": "Sure?"}]
+    again = [*prompt, assistant("It is 12."), user("Sure?")]
     assert prompt_text(again) == ("Sure?", f"user: {text}\n\nassistant: It is 12.")
 
 
@@ -492,7 +471,7 @@ def test_every_name_of_a_role_is_read_as_its_speaker(name):
     speaker = SPEAKERS[name.lower()]
     named = {"role": name, "content": "Two."}
     plain = named | {"role": speaker}
-    for turns in ([], [{"role": "user", "content": "Hi"}], [assistant("One."), TOOL]):
+    for turns in ([], [user("Hi")], [assistant("One."), TOOL]):
         one, other = (CompletionReader().read([*turns, message]) for message in (named, plain))
         assert (one.text, one.state) == (other.text, other.state)
         assert [message.role for message in one.messages] == [message.role for message in other.messages]
@@ -509,15 +488,10 @@ def test_an_unknown_role_is_refused_by_name(name):
             assert repr(name) in str(error.value) and "allowed: user, human, " in str(error.value)
 
 
-def test_names_in_transcripts_are_those_of_the_messages():
-    told = [{"role": "developer", "content": "Be brief."}, {"role": "model", "content": "<think>a</think>Yes."}]
-    assert prompt_text([*told, {"role": "user", "content": "Why?"}]) == ("Why?", "developer: Be brief.\n\nmodel: Yes.")
-
-
 def test_the_messages_of_sharegpt_are_read():
     told = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]
-    assert prompt_text(told) == ("Hi\n\nassistant: Hello.", None) and completion_text(told) == "Hello."
-    assert chat_messages(told) == [{"role": "user", "content": "Hi"}, assistant("Hello.")]
+    assert completion_text(told) == "Hello."
+    assert chat_messages(told) == [user("Hi"), assistant("Hello.")]
 
 
 TEXT = {"type": "text", "text": "It is 12."}
@@ -538,11 +512,11 @@ MEDIA = [
 ]
 SILENT = [{"type": "tool_use", "name": "look", "input": {}}, {}]
 PLACES = {
-    "prompt": lambda part: prompt_text([{"role": "user", "content": [part, TEXT]}]),
-    "history": lambda part: prompt_text([assistant([TEXT, part]), {"role": "user", "content": "Why?"}]),
+    "prompt": lambda part: prompt_text([user([part, TEXT])]),
+    "history": lambda part: prompt_text([assistant([TEXT, part]), user("Why?")]),
     "completion": lambda part: completion_text([assistant([TEXT, part])]),
     "tool result": lambda part: completion_text([{"role": "tool", "content": [part]}, assistant("It is 12.")]),
-    "opened": lambda part: CompletionReader().opened([{"role": "user", "content": [part]}]),
+    "opened": lambda part: CompletionReader().opened([user([part])]),
 }
 
 
@@ -563,7 +537,7 @@ def test_an_image_part_without_a_readable_image_is_refused(part, place):
 @pytest.mark.parametrize("part", [*IMAGES, *MEDIA], ids=str)
 def test_images_are_ignored_on_request(part):
     caption = part.get("text") or ""
-    told = [{"role": "user", "content": [part, TEXT]}]
+    told = [user([part, TEXT])]
     assert prompt_text(told, images="ignore") == (f"{caption}It is 12.", None)
     reader = CompletionReader(images="ignore")
     assert reader.prompt_text(told) == (f"{caption}It is 12.", None)

@@ -44,24 +44,24 @@ def test_none_stands_for_absent_as_arrow_gives_it_back():
     row = {"id": None, "question": "Is it short?", "weight": None, "category": None, "required": None, "options": None}
     item = Checklist.parse([row | {"check": None}]).items[0]
     assert (item.weight, item.required, item.options) == (1.0, False, None)
+    options = [{"label": "no", "value": 0, "na": None}, {"label": "yes", "value": 1, "na": None}]
+    item = Checklist.parse([{"question": "Is it?", "options": [*options, {"label": "na", "value": None, "na": True}]}])
+    assert item.items[0].values == {"no": 0.0, "yes": 1.0, "na": None}
 
 
-def test_an_items_id_is_what_determines_its_answer():
-    item = ChecklistItem(question="Is it short?")
-    assert item.id == ChecklistItem(question="Is it short?", weight=-3, category="style", required=True).id
-    assert item.id != ChecklistItem(question="Is it short ?").id
-    options = (Option(label="a", value=0), Option(label="b", value=1))
-    other_values = (Option(label="a", value=0.5), Option(label="b", value=1))
-    assert item.id != ChecklistItem(question="Is it short?", options=options).id
-    assert (
-        ChecklistItem(question="Is it short?", options=options).id
-        == ChecklistItem(question="Is it short?", options=other_values).id
-    )
+def test_an_id_is_what_determines_the_answer_of_an_item_and_the_score_of_a_checklist():
+    def options(low):
+        return [Option(label="a", value=low), Option(label="b", value=1)]
 
+    def id_of(question="Is it short?", **more):
+        return ChecklistItem(question=question, **more).id
 
-def test_a_checklists_id_changes_with_any_weight_and_not_with_its_source():
+    assert id_of() == id_of(weight=-3, category="style", required=True)
+    assert len({id_of(), id_of("Is it short ?"), id_of(options=options(0))}) == 3
+    assert id_of(options=options(0)) == id_of(options=options(0.5))
     assert Checklist.parse(["a?"]).id != Checklist.parse([{"question": "a?", "weight": 2}]).id
     assert Checklist.parse({"items": ["a?"], "source": "tick"}).id == Checklist.parse(["a?"]).id
+    assert Checklist.parse(["Is it \ud83d?"]).id != Checklist.parse(["Is it \ud83e?"]).id  # half a surrogate pair
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,6 @@ def test_what_cannot_be_used_is_refused_in_one_sentence_with_place_and_value(val
         assert word in message
 
 
-def test_a_zero_weight_item_may_stand_beside_one_that_counts():
-    assert len(Checklist.parse([{"question": "a?", "weight": 0}, "b?"])) == 2
-
-
 def test_items_and_options_that_are_json_strings_are_what_they_hold():
     """`datasets` stores a list whose mappings have different keys as a list of JSON strings."""
     item = {
@@ -140,12 +136,6 @@ def test_a_question_may_begin_like_json():
     assert [item.question for item in Checklist.parse(questions).items] == questions
 
 
-def test_none_in_an_option_stands_for_absent():
-    options = [{"label": "no", "value": 0, "na": None}, {"label": "yes", "value": 1, "na": None}]
-    item = Checklist.parse([{"question": "Is it?", "options": [*options, {"label": "na", "value": None, "na": True}]}])
-    assert item.items[0].values == {"no": 0.0, "yes": 1.0, "na": None}
-
-
 def test_a_check_is_json_text_or_an_object():
     text = '{"type": "words", "at_most": 3}'
     kept = ChecklistItem(question="Short?", check=text)
@@ -158,10 +148,6 @@ def test_a_check_is_json_text_or_an_object():
     assert [item.check for item in checks] == ['{"at_most": 3, "type": "words"}'] * 2
     assert checks[0].id == checks[1].id
     assert ChecklistItem(question="Short?", check=json.dumps(text)).id == kept.id
-
-
-def test_a_checklist_with_half_a_surrogate_pair_has_an_id():
-    assert Checklist.parse(["Is it \ud83d?"]).id != Checklist.parse(["Is it \ud83e?"]).id
 
 
 _ANY = st.recursive(

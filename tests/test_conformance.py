@@ -110,17 +110,13 @@ def test_the_schema_is_that_of_the_package():
 
 
 SCHEMA = jsonschema.Draft202012Validator(checklist_schema())
+OPTION = {"label": "a", "value": 1}
 VALID = [
     ["Is it short?"],
     [{"question": "Is it short?", "weight": -2, "required": True, "category": None}],
     {"items": ["Is it short?"], "source": "tick", "model": None},
-    [{"question": "How clear?", "options": [{"label": "a", "value": 0}, {"label": "b", "value": 1}]}],
-    [
-        {
-            "question": "Cited?",
-            "options": [{"label": "y", "value": 1}, {"label": "n", "value": 0}, {"label": "?", "na": True}],
-        }
-    ],
+    [{"question": "How clear?", "options": [OPTION, {"label": "b", "value": 0}]}],
+    [{"question": "Cited?", "options": [OPTION, {"label": "n", "value": 0}, {"label": "?", "na": True}]}],
     [{"question": "At most 20 words?", "check": {"type": "words", "at_most": 20}}, {"question": "b?", "weight": 0}],
     [{"question": "Rude?", "scope": "any_turn", "options": None}],
 ]

@@ -11,8 +11,6 @@ from checklist_rewards.backends.packaged import english_encoder
 from checklist_rewards.cli import app
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges import EncoderJudge
-from checklist_rewards.rerank import rerank
-from checklist_rewards.rewards.trl import ChecklistReward
 
 ANSWER = "The capital of Australia is Canberra."
 CHECKLIST = Checklist.parse(
@@ -32,30 +30,12 @@ def test_it_is_an_encoder_judge_without_any_setting(scorer):
         choose_backend("english-encoder", "vllm")
 
 
-def test_it_tells_what_a_text_says(scorer):
-    score = scorer.score(CHECKLIST, ANSWER)
-    stated, denied = (item.probabilities["yes"] for item in score.items)
-    assert stated > 0.8 and denied < 0.2
-
-
-def test_it_follows_the_not_of_a_question(scorer):
-    asked = Checklist.parse(
-        [
-            "Is it true that the response does not mention Canberra?",
-            "Is it true that the response does not mention Oslo?",
-        ]
-    )
-    wrong, right = (item.probabilities["yes"] for item in scorer.score(asked, ANSWER).items)
-    assert wrong < 0.2 and right > 0.8
-
-
-def test_it_is_a_judge_like_any_other(scorer):
-    assert rerank(scorer, CHECKLIST, ["I like music.", ANSWER]).best == (ANSWER,)
-    reward = ChecklistReward(scorer)
-    low, high = reward(
-        prompts=["?"] * 2, completions=["I like music.", ANSWER], checklist=[CHECKLIST.model_dump()] * 2
-    )
-    assert low < high
+def test_it_tells_what_a_text_says_and_follows_the_not_of_a_question(scorer):
+    negated = "Is it true that the response does not mention {}?".format
+    asked = [*CHECKLIST.items, negated("Canberra"), negated("Oslo")]
+    score = scorer.score(Checklist.parse([getattr(one, "question", one) for one in asked]), ANSWER)
+    stated, denied, wrong, right = (item.probabilities["yes"] for item in score.items)
+    assert stated > 0.8 and right > 0.8 and denied < 0.2 and wrong < 0.2
 
 
 def test_the_command_line_scores_with_it(tmp_path):

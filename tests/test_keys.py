@@ -20,15 +20,10 @@ def asks(image, text="What is it?"):
     return [{"role": "user", "content": [{"type": "image", "image": image}, {"type": "text", "text": text}]}]
 
 
-def test_text_is_kept_and_an_image_becomes_a_short_description():
-    shown = described(asks(PIXEL))
-    assert shown == asks("<image 2x1 RGB, sha256 1aee68b0b41b970d>")
-    assert json.loads(json.dumps(shown)) == shown
-
-
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
+        (asks(PIXEL), asks("<image 2x1 RGB, sha256 1aee68b0b41b970d>")),
         (None, None),
         ("A", "A"),
         (("A", 1, 0.5, True), ["A", 1, 0.5, True]),
@@ -37,8 +32,9 @@ def test_text_is_kept_and_an_image_becomes_a_short_description():
         (lambda: None, "<function>"),  # has no content that could be compared
     ],
 )
-def test_parts_of_prompts(value, shown):
+def test_text_is_kept_and_what_is_none_becomes_a_short_description(value, shown):
     assert described(value) == shown
+    assert json.loads(json.dumps(described(value))) == shown
 
 
 def png(image) -> bytes:

@@ -109,12 +109,6 @@ def test_code_checks_alone_need_no_model(monkeypatch, tmp_path):
         configured_reward(str(tmp_path / "named.yaml"))
 
 
-def test_vllm_names_its_own_extra(monkeypatch):
-    hide(monkeypatch, "vllm", "torch")
-    with pytest.raises(ModelError, match=r"requires vLLM: pip install 'checklist-rewards\[vllm\]'"):
-        ChecklistScorer("org/model", backend="vllm").validate()
-
-
 def test_without_transformers_a_vllm_server_is_read_by_chat(monkeypatch, caplog):
     hide(monkeypatch, "transformers")
     with serving() as server, caplog.at_level(logging.WARNING):

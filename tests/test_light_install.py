@@ -108,15 +108,8 @@ def light(tmp_path_factory, wheel) -> SimpleNamespace:
         """The exit code, output and errors of each."""
         return [tuple(json.loads(line)) for line in python(ONE_AFTER_THE_OTHER, json.dumps(each)).splitlines()]
 
-    return SimpleNamespace(
-        folder=folder,
-        python=python,
-        command=command,
-        commands=commands,
-        environment=environment,
-        bin=home / "bin",
-        install=install,
-    )
+    given = dict(folder=folder, python=python, command=command, commands=commands, environment=environment)
+    return SimpleNamespace(**given, bin=home / "bin", install=install)
 
 
 @pytest.fixture(scope="module")
@@ -132,37 +125,20 @@ def scored(light, fault_server) -> SimpleNamespace:
 def reward_server() -> Iterator[str]:
     """Address of `checklist-rewards serve` with the pocket judge, in the full environment."""
     pytest.importorskip("fastapi")
-    command = [
-        "-m",
-        "checklist_rewards.cli",
-        "serve",
-        "--model",
-        "pocket",
-        "--port",
-        "0",
-        "--no-store",
-        "--backend",
-        "transformers",
-    ]
+    command = "-m checklist_rewards.cli serve --model pocket --port 0 --no-store --backend transformers".split()
     with Program(command, cwd=REPO, output=subprocess.PIPE) as process:
         yield printed(process, r"http://[^\s;]+")[0]
         process.terminate()
 
 
-def test_no_library_of_an_extra_is_there(light):
+def test_without_any_library_of_an_extra_data_types_and_code_checks_work(light):
     code = """
-import checklist_rewards, json, sys
+import json, sys
 from importlib.util import find_spec
-assert "site-packages" in checklist_rewards.__file__
-print(json.dumps([name for name in sys.argv[1:] if find_spec(name)]))
-"""
-    assert json.loads(light.python(code, *OF_EXTRAS)) == []
-
-
-def test_data_types_and_code_checks_work(light):
-    light.python("""
+import checklist_rewards
 from checklist_rewards import BatchScore, Checklist, ChecklistItem, ChecklistScorer, Option, Sample, Score
 
+assert "site-packages" in checklist_rewards.__file__
 checklist = Checklist.parse([
     {"question": "Is it short?", "check": {"type": "words", "at_most": 3}},
     {"question": "Does it start with a capital?", "check": {"type": "regex", "pattern": "^[A-Z]", "at_least": 1}},
@@ -173,7 +149,9 @@ assert [item.answer for item in score.items] == ["yes", "no"], score
 assert Score.model_validate_json(score.model_dump_json()) == score
 BatchScore([score], [{"a": 1}]).to_jsonl("batch.jsonl")
 assert list(BatchScore.from_jsonl("batch.jsonl").scores) == [score]
-""")
+print(json.dumps([name for name in sys.argv[1:] if find_spec(name)]))
+"""
+    assert json.loads(light.python(code, *OF_EXTRAS)) == []
 
 
 def test_a_served_judge_answers(light, fault_server):
@@ -303,27 +281,21 @@ def app(light, fault_server):
         assert server.wait(HANG) == 0
 
 
-def test_the_page_and_a_report_load(app):
+def test_the_app_reports_judges_runs_jobs_and_takes_labels(app):
     assert "app.js" in app.get("/").text and app.get("/static/app.js").status_code == 200
     report = app.get("/api/report", params={"file": "scored.jsonl"}).json()
     assert report["files"][0]["overview"]["rows"] == 20 and report["files"][0]["analysis"]["items"]
 
-
-def test_a_code_check_and_a_served_judge_answer(app):
     body = {"target": "two words", "checklist": [WORDS, "Is it fine (yes)?", "Is it red (no)?"]}
     events = [json.loads(line) for line in app.post("/api/judge", json=body).text.splitlines()]
     assert [item["answer"] for item in events[-1]["score"]["items"]] == ["yes", "yes", "no"]
 
-
-def test_a_job_runs(app):
     created = app.post("/api/jobs", json={"file": "rows.jsonl", "output": "out.jsonl"})
     assert created.status_code == 200, created.text
     until(lambda: app.get("/api/jobs").json()["jobs"][0]["state"] not in ("new", "running"))
     [job] = app.get("/api/jobs").json()["jobs"]
     assert (job["state"], job["summary"]["mean_score"]) == ("done", pytest.approx(0.94, abs=0.01)), job["message"]
 
-
-def test_alpha_and_labels_need_nothing_else(app):
     queue = app.get("/api/annotate/queue", params={"file": "rows.jsonl", "annotator": "ann"}).json()
     assert len(queue["rows"]) == 1
     for annotator in ("ann", "bob"):

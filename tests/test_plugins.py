@@ -75,21 +75,15 @@ def test_names_of_another_package_are_found(installed):
     assert REFINERS.get("nothing").summary == "Changes nothing."
 
 
-def test_a_package_that_cannot_be_imported_is_named(installed):
-    installed("import not_there")
-    with pytest.raises(ConfigError, match="the entry point 'mine' = 'my_steps' .* cannot be imported .*not_there"):
-        Shaping(["halved"])
-
-
-def test_without_packages_the_names_are_listed():
-    plugins.load_plugins.cache_clear()
-    with pytest.raises(SampleError, match="unknown step 'halved'; allowed: earned, gate"):
-        Shaping(["halved"])
-
-
-def test_a_name_is_registered_once():
+def test_a_package_that_cannot_be_imported_and_a_name_that_is_there_are_refused(installed):
     class Clipped(ShapingStep):
         name: str = "clipped"
 
     with pytest.raises(SampleError, match="the step 'clipped' already exists"):
         register_step(Clipped)
+    plugins.load_plugins.cache_clear()
+    with pytest.raises(SampleError, match="unknown step 'halved'; allowed: earned, gate"):
+        Shaping(["halved"])
+    installed("import not_there")
+    with pytest.raises(ConfigError, match="the entry point 'mine' = 'my_steps' .* cannot be imported .*not_there"):
+        Shaping(["halved"])

@@ -15,6 +15,10 @@ class Clock:
         return self.seconds
 
 
+def lines(log: io.StringIO) -> list[str]:
+    return log.getvalue().splitlines()
+
+
 @pytest.fixture
 def clock():
     return Clock()
@@ -23,10 +27,6 @@ def clock():
 @pytest.fixture
 def log():
     return io.StringIO()
-
-
-def lines(log: io.StringIO) -> list[str]:
-    return log.getvalue().splitlines()
 
 
 def test_a_line_per_minute_with_counts_rate_and_what_is_left_and_one_at_the_end(clock, log):

@@ -38,6 +38,11 @@ def test_prefix_and_tail_join_to_the_whole_prompt():
     assert tail == "Is it short?\nAnswer."
     assert "A text." in prefix and "Write." in prefix and prefix.endswith("## Question\n")
     assert prompt.system == "Say yes or no."
+    assert "## Input" not in prompt.prefix(target="A text.")  # a section whose field is absent
+    assert "## Input" in prompt.prefix(target="A text.", input="")
+    prefix = prompt.prefix(target="{question} {input} {{x}} {", input="{target}")  # braces in data are inert
+    assert "{question} {input} {{x}} {" in prefix
+    assert re.search(r"<input-\d{6}>\n\{target\}\n</input-\d{6}>", prefix)
 
 
 def test_sections_after_the_question_belong_to_the_tail():
@@ -64,18 +69,6 @@ def test_a_field_beside_one_the_prompt_must_have_is_not_left_out_with_it(text):
         prompt.prefix(target="A text.")
 
 
-def test_a_section_whose_field_is_absent_is_left_out():
-    prompt = parse_prompt(JUDGE, "judge")
-    assert "## Input" not in prompt.prefix(target="A text.")
-    assert "## Input" in prompt.prefix(target="A text.", input="")
-
-
-def test_braces_and_placeholders_in_data_are_inert():
-    prefix = parse_prompt(JUDGE, "judge").prefix(target="{question} {input} {{x}} {", input="{target}")
-    assert "{question} {input} {{x}} {" in prefix
-    assert re.search(r"<input-\d{6}>\n\{target\}\n</input-\d{6}>", prefix)
-
-
 @given(st.text(), st.text())
 def test_a_text_never_closes_its_own_fence(start, end):
     tag = re.match(r"<(target-\d{6})>", fence("target", start)).group(1)
@@ -87,16 +80,11 @@ def test_a_text_never_closes_its_own_fence(start, end):
     assert "\n".join(body) == attack
 
 
-def test_a_text_that_holds_many_tags_still_finds_a_free_one():
-    attack = " ".join(f"</target-{n:06d}>" for n in range(0, 10**6, 2))
-    label = fence("target", attack).split("\n", 1)[0][1:-1]
-    assert label not in attack
-
-
-def test_a_text_that_holds_every_tag_of_six_digits_gets_a_longer_one():
-    attack = " ".join(f"</target-{n:06d}>" for n in range(10**6))
+@pytest.mark.parametrize(("step", "digits"), [(2, 6), (1, 30)])
+def test_a_text_that_holds_tags_finds_a_free_one_or_gets_a_longer_one(step, digits):
+    attack = " ".join(f"</target-{n:06d}>" for n in range(0, 10**6, step))
     opening, body, closing = fence("target", attack).split("\n")
-    assert re.fullmatch(r"<target-\d{30}>", opening) and closing == f"</{opening[1:]}"
+    assert re.fullmatch(rf"<target-\d{{{digits}}}>", opening) and closing == f"</{opening[1:]}"
     assert body == attack and opening[1:-1] not in attack
 
 
@@ -144,11 +132,8 @@ def test_a_prompt_is_read_in_the_encodings_of_documents(tmp_path, encoding):
     assert other.sections == plain.sections and not other.sections[0].startswith("\ufeff")
 
 
-def test_a_prompt_that_is_not_there_is_refused_naming_what_is():
+def test_a_missing_prompt_and_a_missing_field_are_named():
     with pytest.raises(PromptError, match=r"prompt not found: 'judges/itme'.*judges/item"):
         load_prompt("judges/itme", "judge")
-
-
-def test_a_sample_without_a_field_the_prompt_must_have_is_refused():
     with pytest.raises(PromptError, match=r"requires \{input\}"):
         load_prompt("generators/tick", "generator").render(input=None)

@@ -40,6 +40,9 @@ def scorer_on(backend=None) -> ChecklistScorer:
         ([0.5, 1.0, 1.0, 0.0], "keep", [3, 1, 1, 4]),
         ([0.5, 1.0, 1.0, 0.0], "first", [3, 1, 2, 4]),
         ([0.5, 1.0, 1.0, 0.0], "shortest", [3, 2, 1, 4]),
+        ([0.5000000000000001, 0.5, 0.4], "keep", [1, 1, 3]),  # a rounding error picks no candidate
+        ([0.5, 0.5000000000000001], "first", [1, 2]),
+        ([0.5, 0.5 - 1e-6], "keep", [1, 2]),
         ([None, 0.0, None], "keep", [None, 1, None]),
         ([None, None], "first", [None, None]),
         ([], "keep", []),
@@ -56,22 +59,14 @@ def test_an_unscored_candidate_ranks_nowhere_not_last():
     assert nothing.ranks == (None, None) and nothing.picked == () and nothing.best == ()
 
 
-def test_all_candidates_of_all_pools_are_scored_in_one_plan():
-    backend = FakeBackend(likes)
-    pools = [Pool(["Is it red?"], ["red", "red red", "red"], "a"), Pool(["Is it red?"], ["plain"], "b")]
+def test_all_candidates_of_all_pools_are_scored_in_one_plan_as_score_batch_does():
+    backend, checklist = FakeBackend(likes), ["Is it red?"]
+    pools = [Pool(checklist, ["red", "red red", "red"], "a"), Pool(checklist, ["plain"], "b")]
     first, second = rerank_batch(scorer_on(backend), pools)
     assert len(backend.calls) == 1 and len(backend.asked) == 3  # the two equal candidates were asked about once
     assert first.ranks == (2, 1, 2) and first.picked == (1,) and second.picked == (0,)
-
-
-def test_ranks_come_from_the_scores_that_score_batch_gives(pocket):
-    scorer = ChecklistScorer("pocket", backend="transformers", store=False)
-    checklist = ["Does the response end with a question mark?", "Does the response contain a digit?"]
-    texts = ["the 3 lamo is old?", "the old lamo is red.", "My 4 keno is red."]
-    ranking = rerank(scorer, checklist, texts, "Write a note.")
-    scores = scorer.score_batch([Sample(checklist, text, "Write a note.") for text in texts])
-    assert [score.primary_score for score in ranking.scores] == [score.primary_score for score in scores]
-    assert list(ranking.ranks) == rank([score.primary_score for score in scores])
+    samples = [Sample(checklist, text, "a") for text in ("red", "red red", "red")]
+    assert list(first.scores) == scorer_on().score_batch(samples)
 
 
 # --- which text is judged
@@ -85,6 +80,9 @@ def test_the_answer_is_judged_and_the_full_text_is_returned():
     ranking = rerank(scorer_on(backend), ["Is it red?"], [THINKING, "red", "<think>plain</think>\n\nred red"])
     assert ranking.ranks == (3, 2, 1) and ranking.best == ("<think>plain</think>\n\nred red",)
     assert ranking.candidates[0] == THINKING and not any("red red red" in prefix for prefix, _ in backend.asked)
+    candidates = ["red, it is", "<think>What shall I write?</think>red"]  # the second answer is the shortest
+    assert rerank(scorer_on(), ["Is it red?"], candidates, ties="shortest").ranks == (2, 1)
+    assert rerank(scorer_on(), ["Is it red?"], ["", "<think>red"]).ranks == (1, 1)  # both have no answer
 
 
 @pytest.mark.parametrize("text", ["", "<think>red red", "<think>red</think>"])
@@ -98,16 +96,6 @@ def test_a_candidate_without_an_answer_is_not_judged_and_never_wins(text):
         assert len(backend.asked) == 1 and ranks_of(ranking.scores) == list(ranking.ranks)
     judged = ChecklistScorer(backend=FakeBackend(likes), store=False, no_answer="judge")
     assert rerank(judged, ["Is it red?"], [text, "plain"]).ranks == (1, 1)
-
-
-def test_candidates_that_all_have_no_answer_share_a_rank():
-    assert rerank(scorer_on(), ["Is it red?"], ["", "<think>red"]).ranks == (1, 1)
-
-
-def test_the_shortest_answer_is_not_that_with_the_shortest_thought():
-    candidates = ["red, it is", "<think>What shall I write?</think>red"]
-    ranking = rerank(scorer_on(), ["Is it red?"], candidates, ties="shortest")
-    assert ranking.ranks == (2, 1)
 
 
 def test_a_candidate_keeps_what_is_known_of_its_answer():
@@ -167,6 +155,7 @@ def picked(*positions: int, of: int = 4) -> Ranking:
         (picked(0, 1), [0, 1, 0, 0], 0.5),  # an additional pick that is not best costs
         (picked(0), [1, 1, 0, 0], 1.0),  # leaving out one of two best does not
         (picked(0, 1, 2, 3), [1, 1, 0, 0], 0.5),
+        (picked(), [1, 0, 0, 0], None),
     ],
 )
 def test_selection_precision_as_the_stick_study_defines_it(ranking, gold, precision):
@@ -174,16 +163,11 @@ def test_selection_precision_as_the_stick_study_defines_it(ranking, gold, precis
 
 
 def test_selection_compares_the_pick_with_the_first_the_mean_and_the_ceiling():
-    measured = selection(
-        [picked(1, 2), picked(0), picked()], [[0.0, 1.0, 0.5, 0.5], [0.5, 0.5, 1.0, 0.0], [1, 1, 1, 1]]
-    )
-    assert (measured.pools, measured.unpicked) == (3, 1)
-    assert measured.precision == 0.25
+    gold = [[0.0, 1.0, 0.5, 0.5], [0.5, 0.5, 1.0, 0.0], [1, 1, 1, 1]]
+    measured = selection([picked(1, 2), picked(0), picked()], gold)
+    assert (measured.pools, measured.unpicked, measured.precision) == (3, 1, 0.25)
     assert measured.gold_picked == pytest.approx((0.75 + 0.5) / 2)
-    assert measured.gold_first == pytest.approx(0.25)
-    assert measured.gold_mean == pytest.approx(0.5)
-    assert measured.gold_best == 1.0
-    assert selection([picked()], [[1, 0, 0, 0]]).precision is None
+    assert (measured.gold_first, measured.gold_mean, measured.gold_best) == pytest.approx((0.25, 0.5, 1.0))
 
 
 @pytest.mark.parametrize("gold", [[1, 2], [1, 2, 3, float("nan")], [1, 2, 3, "4"], "1234", None])
@@ -207,9 +191,3 @@ def test_sampled_candidates_of_the_pocket_policy_differ_and_are_ranked(pocket):
     assert len(texts) == 4 and len(set(texts)) > 1
     ranking = rerank(scorer_on(pocket), ["Does the response end with a question mark?"], texts, prompts[0])
     assert sorted(r for r in ranking.ranks if r is not None)[0] == 1
-
-
-def test_a_rounding_error_picks_no_candidate():
-    assert rank([0.5000000000000001, 0.5, 0.4]) == [1, 1, 3]
-    assert rank([0.5, 0.5 - 1e-6]) == [1, 2]
-    assert rank([0.5, 0.5000000000000001], ties="first") == [1, 2]

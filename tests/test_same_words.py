@@ -247,34 +247,26 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "keys"),
-    [
-        (
-            "What colour is it?",
-            {
-                "evolving": "b82a4a2d1a1e41fa",
-                "annotation": "a85baba04449a2b0",
-                "seen": "be6ca6081f47d64b",
-                "prompt": "4f6c6d4458df076c",
-                "group": "3\nWhat colour is it?",
-                "replay": "933e61a32da2ea30",
-            },
-        ),
-        (
-            MESSAGES,
-            {
-                "evolving": "509ae29c3c53b15d",
-                "annotation": "49e08b9b1e999227",
-                "seen": "ae567b9442745d07",
-                "prompt": "32b30974acf13b35",
-                "group": "3\nsystem: Be brief.\n\nuser: What colour is it?",
-                "replay": "7146e0e1d74c53cf",
-            },
-        ),
-    ],
-)
-def test_without_images_every_key_is_that_of_earlier_versions(prompt, keys, tmp_path):
+KEYS = {
+    "What colour is it?": {
+        "evolving": "b82a4a2d1a1e41fa",
+        "annotation": "a85baba04449a2b0",
+        "seen": "be6ca6081f47d64b",
+        "prompt": "4f6c6d4458df076c",
+        "replay": "933e61a32da2ea30",
+    },
+    "system: Be brief.\n\nuser: What colour is it?": {
+        "evolving": "509ae29c3c53b15d",
+        "annotation": "49e08b9b1e999227",
+        "seen": "ae567b9442745d07",
+        "prompt": "32b30974acf13b35",
+        "replay": "7146e0e1d74c53cf",
+    },
+}
+
+
+@pytest.mark.parametrize(("prompt", "group"), list(zip(["What colour is it?", MESSAGES], KEYS, strict=True)))
+def test_without_images_every_key_is_that_of_earlier_versions(prompt, group, tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", {"prompt": prompt, "target": "Red.", "checklist": ["Is it red?"]})
     line = {"step": 3, "prompt": prompt, "completion": "Red.", "reward": 0.5, "score": None}
     write_jsonl(tmp_path / "log.jsonl", line)
@@ -283,11 +275,11 @@ def test_without_images_every_key_is_that_of_earlier_versions(prompt, keys, tmp_
     [step] = observations([tmp_path / "log.jsonl"])
     file = ScoredFile(tmp_path / "log.jsonl")
     [text] = file
-    assert keys == {
+    assert text.group == f"3\n{group}"
+    assert KEYS[group] == {
         "evolving": row.key,
         "annotation": task.text,
         "seen": step.seen[0].group[:16],
         "prompt": step.seen[0].prompt_key[:16],
-        "group": text.group,
         "replay": _Again(file, None, None).prompt_of(text)[:16],
     }

@@ -41,21 +41,14 @@ def refine(reply=improving, tasks=None, *, scorer=None, **options):
     return found, engine
 
 
-def test_it_answers_until_every_item_passes():
-    (done,), engine = refine()
+def test_it_answers_until_every_item_passes_or_no_round_is_left():
+    (done,), engine = refine(sampling=Sampling(temperature=1.0, seed=5))
     assert [step.text for step in done.rounds] == ["a thing", "a thing red", "a thing red round"]
     assert [step.score.pass_rate for step in done.rounds] == [0.0, 0.5, 1.0]
     assert (done.stopped, done.best, done.text) == ("passed", 2, "a thing red round")
     assert done.rounds[0].feedback is None
     assert done.rounds[2].feedback == "Wrong:\n- Is it round? no, but it should be yes.\n\nRight:\n- Is it red? yes"
-
-
-def test_a_sampled_round_has_a_seed_of_its_own():
-    _, engine = refine(sampling=Sampling(temperature=1.0, seed=5))
     assert [sampling.seed for _, sampling in engine.sampled] == [5, 6, 7]
-
-
-def test_rounds_are_limited_and_none_is_enough_to_answer_and_score():
     (done,), _ = refine(rounds=1)
     assert len(done.rounds) == 2 and done.stopped == "rounds"
     (plain,), _ = refine(rounds=0)
@@ -189,22 +182,17 @@ def test_a_round_without_an_answer_never_passes_and_the_model_is_told(reply, sta
     assert words in told and "## Response" not in told, "nothing is shown as the response"
 
 
-@pytest.mark.parametrize("rule", ["lowest", "unscored", "judge"])
-def test_a_round_without_an_answer_is_not_the_best_under_any_rule(rule):
+@pytest.mark.parametrize(("rule", "score"), [("lowest", 0.0), ("unscored", None), ("judge", 0.9)])
+def test_a_round_without_an_answer_is_not_the_best_under_any_rule(rule, score):
     replies = iter([Reply("<think>red round", "length"), "a thing", "a thing"])
     backend = FakeBackend(lambda prefix, tail: 0.9 if "\n\n</target" in prefix else 0.1)
     scorer = ChecklistScorer(backend=backend, store=False, no_answer=rule)
     (done,), _ = refine(lambda text, sampling: next(replies), scorer=scorer, rounds=2)
     assert (done.stopped, done.best, done.text) == ("rounds", 1, "a thing")
-    assert done.rounds[0].score.primary_score == {"lowest": 0.0, "unscored": None, "judge": 0.9}[rule]
-
-
-def test_without_any_answer_there_is_no_text():
-    (done,), _ = refine(lambda text, sampling: Reply("<think>red", "length"), rounds=1)
-    assert (done.stopped, done.best, done.text) == ("rounds", 0, "") and len(done.rounds) == 2
-    unscored = ChecklistScorer(backend=FakeBackend(knows), store=False, no_answer="unscored")
-    (done,), _ = refine(lambda text, sampling: Reply("<think>red", "length"), scorer=unscored, rounds=1)
-    assert (done.stopped, done.best, done.text) == ("rounds", None, "")
+    assert done.rounds[0].score.primary_score == score
+    (done,), _ = refine(lambda text, sampling: Reply("<think>red", "length"), scorer=scorer, rounds=1)
+    assert (done.stopped, done.best, done.text) == ("rounds", None if score is None else 0, "")
+    assert len(done.rounds) == 2
 
 
 def test_a_cut_answer_is_judged_and_the_model_is_told_that_it_was_cut():
@@ -219,19 +207,16 @@ def test_a_cut_answer_is_judged_and_the_model_is_told_that_it_was_cut():
     [
         (Reply("<think>Hm, it is", "length"), "no_reply: the critique has no answer (cut_in_thought)"),
         (Reply("<think>Hm.</think>", "stop"), "no_reply: the critique has no answer (empty)"),
+        ("<think>SECRET</think>Too plain.", "rounds"),
     ],
 )
-def test_a_critique_without_an_answer_ends_refinement(critique, stopped):
-    (done,), _ = refine(lambda text, sampling: critique if "only the review" in text else "a thing", method="critique")
-    assert (done.stopped, len(done.rounds), done.text) == (stopped, 1, "a thing")
-
-
-def test_the_thought_of_a_critique_is_no_feedback():
+def test_a_critique_is_its_answer_and_without_one_refinement_ends(critique, stopped):
     def rule(text, sampling):
-        return "<think>SECRET</think>Too plain." if "write only the review" in text else "a thing"
+        return critique if "write only the review" in text else "a thing"
 
     (done,), _ = refine(rule, method="critique", rounds=1)
-    assert done.rounds[1].feedback == "Too plain."
+    assert (done.stopped, done.text) == (stopped, "a thing")
+    assert [step.feedback for step in done.rounds[1:]] == (["Too plain."] if stopped == "rounds" else [])
 
 
 # --- again, and really
@@ -239,14 +224,10 @@ def test_the_thought_of_a_critique_is_no_feedback():
 
 def test_a_rerun_asks_for_nothing(tmp_path):
     store = Store(tmp_path / "store.sqlite")
-    first, engine = refine(store=store)
+    first, engine = refine(lambda text, sampling: f"<think>round?</think>{improving(text, sampling)}", store=store)
+    assert [step.text for step in first[0].rounds] == ["a thing", "a thing red", "a thing red round"]  # no thoughts
     again, silent = refine(lambda text, sampling: pytest.fail("asked"), store=store)
     assert again == first and not silent.sampled and engine.sampled
-
-
-def test_thinking_is_no_part_of_an_answer():
-    (done,), _ = refine(lambda text, sampling: "<think>red?</think>red round")
-    assert done.rounds[0].text == "red round" and done.stopped == "passed"
 
 
 def test_the_pocket_model_refines_itself(pocket, scorer):

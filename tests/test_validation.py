@@ -63,11 +63,8 @@ def test_a_refused_value_is_named_with_what_is_allowed(check, message):
 
 def test_allowed_values_pass():
     one_of("ties", "first", ("first", "all"))
-    whole_number("count", 1)
     whole_number("count", 10**400)
-    fraction("threshold", 1)
     fraction("near", 0.5, at_least=0.5)
-    finite("weight", -3)
     finite("weight", int(sys.float_info.max), above=0)
     finite("temperature", 0, at_least=0)
     string("target", "")
@@ -116,12 +113,8 @@ def test_a_pydantic_error_is_one_sentence(value, sentence):
         Outer.model_validate(value)
     assert one_sentence(refused.value, Outer).startswith(sentence)
     assert one_sentence(refused.value, Outer).endswith(".")
-
-
-def test_without_the_model_an_unknown_key_has_no_list_of_allowed_keys():
-    with pytest.raises(ValidationError) as refused:
-        Outer.model_validate({"inner": {"sise": 1}})
-    assert one_sentence(refused.value) == "inner.sise: unknown key."
+    if sentence.endswith(UNKNOWN):  # without the model, no list of allowed keys
+        assert one_sentence(refused.value) == sentence.removesuffix(UNKNOWN) + "unknown key."
 
 
 MISSPELLED = {

@@ -26,7 +26,7 @@ ROWS = [
     for color in COLORS
 ]
 CHECKED = [(row, Checklist.parse(row.checklist)) for row in ROWS]
-QUICK = dict(bootstrap=Bootstrap(50), budget_reads=20_000)
+QUICK = dict(bootstrap=Bootstrap(50), budget_reads=5_000)
 
 
 def scorer(rule, **settings) -> ChecklistScorer:

@@ -22,10 +22,7 @@ def test_figures_by_hand():
     assert found["auc"].value == 0.75  # labels above one half are yes: of four pairs one is the wrong way round
     assert (found["accuracy"].value, found["kappa"].value) == (0.5, pytest.approx(0.0))
     assert found["rmse"].value == pytest.approx(((0.01 + 0.1225 + 0.01 + 0.01) / 4) ** 0.5)
-
-
-def test_what_could_not_be_read_is_compared_with_nothing():
-    found = held_out_figures(PAIRS, [0.9, None, None, 0.1], Bootstrap(0))
+    found = held_out_figures(PAIRS, [0.9, None, None, 0.1], Bootstrap(0))  # two could not be read
     assert found["auc"].value == found["accuracy"].value == 1.0
 
 
@@ -48,29 +45,28 @@ def test_every_pair_is_read_by_an_encoder_that_has_not_seen_its_group():
 
 
 def test_pairs_of_one_text_are_read_together_and_put_back_in_order():
-    engine = FakeBackend(lambda prefix, tail: None if tail == "long" else 0.9 if tail in prefix else 0.2)
-    pairs = [Labelled(*pair, 1.0, "g") for pair in (("red", "red"), ("blue", "red"), ("red", "long"))]
-    assert read_pairs(engine, pairs) == [pytest.approx(0.9), pytest.approx(0.2), None]
-    assert engine.calls == [[ReadGroup(None, "red", ("red", "long")), ReadGroup(None, "blue", ("red",))]]
+    def rule(prefix, tail):
+        return None if tail == "long" else 0.9 if tail in prefix else 0.2
 
-
-def test_pairs_with_another_reference_are_read_apart():
-    engine = FakeBackend(lambda prefix, tail: 0.5)
+    engine, read = FakeBackend(rule, chunk_reads=2), []
+    asked = (("red", "red"), ("blue", "red"), ("red", "long"), ("grey", "red"))
+    pairs = [Labelled(*pair, 1.0, "g") for pair in asked]
+    assert read_pairs(engine, pairs, read.append) == [pytest.approx(0.9), pytest.approx(0.2), None, pytest.approx(0.2)]
+    red, blue, grey = (
+        ReadGroup(None, text, tails)
+        for text, tails in (("red", ("red", "long")), ("blue", ("red",)), ("grey", ("red",)))
+    )
+    assert engine.calls == [[red, blue], [grey]] and read == [
+        2,
+        1,
+        1,
+    ]  # in chunks of the engine; each text is reported
+    engine.calls.clear()
     read_pairs(engine, [Labelled("red", "q", 1.0, "g", "paint", word) for word in ("blue", "", "blue")])
-    assert engine.calls == [
-        [
-            ReadGroup(None, "red", ("q", "q"), (("input", "paint"), ("reference", "blue"))),
-            ReadGroup(None, "red", ("q",), (("input", "paint"),)),
-        ]
+    assert [group for call in engine.calls for group in call] == [
+        ReadGroup(None, "red", ("q", "q"), (("input", "paint"), ("reference", "blue"))),
+        ReadGroup(None, "red", ("q",), (("input", "paint"),)),  # another reference: read apart
     ]
-
-
-def test_texts_are_read_in_chunks_of_the_engine_and_each_is_reported():
-    engine = FakeBackend(lambda prefix, tail: 0.5, chunk_reads=2)
-    pairs = [Labelled(f"t{n // 2}", f"q{n}", 1.0, "g") for n in range(6)]  # three texts, two questions each
-    read = []
-    assert read_pairs(engine, pairs, read.append) == [pytest.approx(0.5)] * 6
-    assert (read, [len(call) for call in engine.calls]) == ([2, 2, 2], [2, 1])
 
 
 def figure(value, low=None):
@@ -115,25 +111,18 @@ RECORD = {
 }
 
 
-def test_the_card_tells_data_folds_and_figures():
+def test_the_card_tells_data_folds_figures_and_what_the_judge_sees():
     figures = held_out_figures(PAIRS, [0.9, 0.4, 0.6, 0.1], Bootstrap(50))
     card = model_card(RECORD, data="votes.jsonl", folds=5, figures=figures, unread=3)
     assert "1,200 labelled pairs from `votes.jsonl`: 100 texts in 10 groups" in card
     assert "5-fold cross-validation by group" in card and f"| auc | {figures['auc'].shown()} |" in card
     assert "22.7 M parameters, from all-MiniLM-L6-v2; 50 steps in\n61 s (epochs 2.0), mean loss 0.457" in card
     assert "3 pairs were too long" in card
-
-
-def test_the_card_tells_what_the_judge_sees():
-    alone = model_card(RECORD, data="votes.jsonl", folds=0, figures=None)
-    assert "It sees the text and the question only, not the input, the reference or earlier turns." in alone
+    assert "It sees the text and the question only, not the input, the reference or earlier turns." in card
     context = {"input": 1200, "reference": 80}
-    both = model_card({**RECORD, "context": context}, data="votes.jsonl", folds=0, figures=None)
+    unknown = model_card({**RECORD, "context": context}, data="votes.jsonl", folds=0, figures=None)
+    assert "no labels were held out" in unknown
     assert (
         "It sees the text, the question and the input (1,200 of 1,200 pairs had one) and the reference (80 of 1,200 "
-        "pairs had one), but no earlier turns." in both
+        "pairs had one), but no earlier turns." in unknown
     )
-
-
-def test_without_folds_the_card_says_that_nothing_is_known():
-    assert "no labels were held out" in model_card(RECORD, data="votes.jsonl", folds=0, figures=None)

@@ -24,20 +24,23 @@ def test_rows_with_a_label_each(tmp_path, name):
     ]
 
 
-def test_labels_may_be_words(tmp_path):
-    write_jsonl(tmp_path / "l.jsonl", ROW | {"label": "Yes"}, ROW | {"label": "no"}, ROW | {"label": "0.5"})
-    assert [pair.label for pair in read_labels(tmp_path / "l.jsonl")] == [1.0, 0.0, 0.5]
-
-
-def test_rows_may_have_an_input_and_a_reference(tmp_path):
-    chat = [{"role": "user", "content": "Describe the cat."}]
-    rows = [ROW | {"input": "Describe the cat.", "reference": "It is red."}, ROW | {"input": None, "reference": ""}]
-    write_jsonl(tmp_path / "l.jsonl", *rows, ROW | {"input": chat})
-    first, second, third = read_labels(tmp_path / "l.jsonl")
-    assert third.input == first.input
-    assert (first.input, first.reference) == ("Describe the cat.", "It is red.")
-    assert (second.input, second.reference) == (None, None)
-    assert len(by_target([first, second])) == 2
+def test_labels_may_be_words_and_rows_may_have_an_input_and_a_reference(tmp_path):
+    path, chat = tmp_path / "l.jsonl", [{"role": "user", "content": "Describe the cat."}]
+    rows = [
+        ROW | {"label": "Yes", "input": "Describe the cat.", "reference": "It is red."},
+        ROW | {"label": "no", "input": None, "reference": ""},
+        ROW | {"label": "0.5", "input": chat},
+    ]
+    write_jsonl(path, *rows)
+    pairs = read_labels(path)
+    assert [pair.label for pair in pairs] == [1.0, 0.0, 0.5]
+    assert [pair.input for pair in pairs] == ["Describe the cat.", None, "Describe the cat."]
+    assert [pair.reference for pair in pairs] == ["It is red.", None, None]
+    assert list(by_target([*pairs, pairs[0]]).values()) == [[0, 3], [1], [2]]
+    first = {"completion": "a", "ask": "Is it?", "votes": 1}  # without a group, the text is one
+    write_jsonl(path, first, first | {"completion": "b", "votes": True})
+    pairs = read_labels(path, question_key="ask", label_key="votes")
+    assert pairs == [Labelled("a", "Is it?", 1.0, "a"), Labelled("b", "Is it?", 1.0, "b")]
 
 
 @pytest.mark.parametrize("name", ["labels.jsonl", "labels.csv", "labels.parquet"])
@@ -48,13 +51,6 @@ def test_the_answer_of_a_target_is_what_is_learned(tmp_path, name):
         for target in targets:
             rows.write({**ROW, "target": target})
     assert {pair.target for pair in read_labels(tmp_path / name)} == {"a red cat"}
-
-
-def test_keys_may_have_other_names_and_without_a_group_the_text_is_one(tmp_path):
-    first = {"completion": "a", "ask": "Is it?", "votes": 1}
-    write_jsonl(tmp_path / "l.jsonl", first, first | {"completion": "b", "votes": True})
-    pairs = read_labels(tmp_path / "l.jsonl", question_key="ask", label_key="votes")
-    assert pairs == [Labelled("a", "Is it?", 1.0, "a"), Labelled("b", "Is it?", 1.0, "b")]
 
 
 def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
@@ -115,8 +111,3 @@ def test_a_group_is_in_one_fold_and_the_folds_are_about_equally_large():
     assert folds_of(pairs, 5) == fold_of and folds_of(pairs, 5, seed=1) != fold_of
     with pytest.raises(SampleError, match="10 groups for 11 folds"):
         folds_of(pairs, 11)
-
-
-def test_pairs_of_the_same_text_stand_together():
-    pairs = [Labelled(target, "q", 1.0, "g") for target in "abac"]
-    assert by_target(pairs) == {("a", None, None): [0, 2], ("b", None, None): [1], ("c", None, None): [3]}

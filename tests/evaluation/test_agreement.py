@@ -1,8 +1,11 @@
 """Two sides put together: coverage apart from agreement, a section for each kind of item, targets and preferences."""
 
 import json
+import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from checklist_rewards.evaluation.agreement import (
     ALL,
@@ -10,6 +13,8 @@ from checklist_rewards.evaluation.agreement import (
     compare,
     compare_judges,
     compare_raters,
+    paired_test,
+    permutation_p,
     units_against_labels,
     units_of_judges,
     verdict,
@@ -29,24 +34,19 @@ def against_labels(path, bootstrap=NONE, key="labels", most=None, **options):
 
 
 def test_what_was_not_answered_is_in_the_coverage_and_nowhere_else(tmp_path):
+    asked = {"checklist": ["Is it red?", "Is it big?"]}
     rows = [
-        {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, LOST], "labels": [True, True]},
-        {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, 0.1], "labels": [False, None]},
+        asked | {"said": [0.9, LOST], "labels": [True, True]},
+        asked | {"said": [0.9, 0.1], "labels": [False, None]},
     ]
     found = against_labels(scored_file(tmp_path / "s.jsonl", *rows))
     section = found.items["yes/no"]
     assert (found.units, found.coverage.value) == (3, pytest.approx(2 / 3))  # the unlabelled item is no unit
     assert section.units == 2 and section.figures["accuracy"].value == 0.5
     assert section.confusion == ((1, 1), (0, 0)) and section.labels == ("yes", "no")
-
-
-def test_an_outage_changes_no_agreement_figure(tmp_path):
-    answered = {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, 0.3], "labels": [True, True]}
-    lost = {**answered, "said": [LOST, LOST]}
-    before = against_labels(scored_file(tmp_path / "a.jsonl", answered))
-    after = against_labels(scored_file(tmp_path / "b.jsonl", answered, lost))
-    assert after.items == before.items and after.targets == before.targets
-    assert (before.coverage.value, after.coverage.value) == (1.0, 0.5)
+    outage = asked | {"said": [LOST, LOST], "labels": [True, True]}
+    after = against_labels(scored_file(tmp_path / "b.jsonl", *rows, outage))
+    assert (after.items, after.targets, after.coverage.value) == (found.items, found.targets, 2 / 5)
 
 
 def test_checklists_that_differ_from_row_to_row_have_intervals(tmp_path):
@@ -151,6 +151,15 @@ def test_two_judges_are_matched_by_row_and_item(tmp_path):
     assert found.items["yes/no"].figures["accuracy"].value == 0.5
     assert "precision" not in found.items["yes/no"].figures  # neither judge is the truth
     assert found.items["yes/no"].figures["rmse"].value == pytest.approx((0.49 / 2) ** 0.5)
+    sections = compare_raters([one, other, one], NONE)
+    assert sections["yes/no"].units == 9 and sections["yes/no"].figures["fleiss_kappa"].value is not None
+    # Three rows of two items each: both are right about the first item, only one judge about the second.
+    tested = compare_judges(
+        ("one", "other"), *(units_against_labels(labelled(rows, "labels"))[0] for rows in (one, other)), NONE
+    )
+    assert (tested.units, tested.only_one_right, tested.only_other_right) == (6, 3, 0)
+    assert tested.permutation_p == pytest.approx(2 / 2**3)
+    assert tested.error_difference == pytest.approx((0.1 - 0.8) / 2)
 
 
 def test_items_that_one_judge_was_not_asked_are_counted(tmp_path):
@@ -159,24 +168,6 @@ def test_items_that_one_judge_was_not_asked_are_counted(tmp_path):
     other = read_scored(scored_file(tmp_path / "2.jsonl", {**row, "checklist": ["Is it red?", "Is it new?"]}))
     units, _, unmatched = units_of_judges(pairs_of(one, other, ("1", "2"))[0])
     assert (len(units), unmatched) == (1, 2)
-
-
-def test_two_judges_are_tested_on_the_items_that_both_answered(tmp_path):
-    sides = []
-    for path in two_judges(tmp_path):
-        rows = read_scored(path)
-        sides.append(units_against_labels(labelled(rows, "labels"))[0])
-    found = compare_judges(("one", "other"), *sides, NONE)
-    # Three rows of two items each: both are right about the first item, only one judge about the second.
-    assert (found.units, found.only_one_right, found.only_other_right) == (6, 3, 0)
-    assert found.permutation_p == pytest.approx(2 / 2**3)
-    assert found.error_difference == pytest.approx((0.1 - 0.8) / 2)
-
-
-def test_several_judges_among_each_other(tmp_path):
-    one, other = map(read_scored, two_judges(tmp_path))
-    sections = compare_raters([one, other, one], NONE)
-    assert sections["yes/no"].units == 9 and sections["yes/no"].figures["fleiss_kappa"].value is not None
 
 
 def test_a_text_without_an_answer_changes_no_figure_of_the_judge(tmp_path):
@@ -212,22 +203,18 @@ def test_two_judges_that_were_not_asked_do_not_agree(tmp_path):
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (lambda n, true: true, "judge agrees with labels better than chance on 40 yes/no items: kappa 1.000"),
-        (lambda n, true: 1 - true, "judge agrees with labels worse than chance on 40 yes/no items: kappa -1.000"),
-        (
-            lambda n, true: n // 2 % 2,
-            "judge agrees with labels no better than chance on 40 yes/no items: kappa 0.000 [",
-        ),
+        (lambda n: n % 2, "better than chance on 40 yes/no items: kappa 1.000"),
+        (lambda n: 1 - n % 2, "worse than chance on 40 yes/no items: kappa -1.000"),
+        (lambda n: n // 2 % 2, "no better than chance on 40 yes/no items: kappa 0.000 ["),
     ],
 )
 def test_one_sentence_says_whether_two_sides_agree_better_than_chance(tmp_path, said, words):
-    rows = [{"checklist": ["Is it red?"], "said": [0.1 + 0.8 * said(n, n % 2)], "labels": [n % 2]} for n in range(40)]
+    rows = [{"checklist": ["Is it red?"], "said": [0.1 + 0.8 * said(n)], "labels": [n % 2]} for n in range(40)]
     path = scored_file(tmp_path / "s.jsonl", *rows)
-    unknown = "It is unknown whether judge agrees with labels better than chance on 10 "
-    for count, start in ((40, words), (10, unknown)):
-        found = verdict(against_labels(path, Bootstrap(100), most=count))
-        assert found.startswith(start)
-    assert "needs 15 groups, has 10" in found
+    assert verdict(against_labels(path, Bootstrap(100))).startswith(f"judge agrees with labels {words}")
+    few = verdict(against_labels(path, Bootstrap(100), most=10))
+    assert few.startswith("It is unknown whether judge agrees with labels better than chance on 10 ")
+    assert "needs 15 groups, has 10" in few
 
 
 def test_agreement_by_question_lowest_first(tmp_path):
@@ -236,3 +223,48 @@ def test_agreement_by_question_lowest_first(tmp_path):
     big, red = by_item(units)
     assert big == ("Is it big?", 8, 0.5, 1.0, 0.5) and red == ("Is it red?", 8, 1.0, 1.0, 1.0)
     assert by_item(units, least=9) == []
+
+
+# --- tests between two judges, by hand
+
+
+def paired(only_one, only_other, both=0, errors=((), ()), groups=None):
+    one = [True] * only_one + [False] * only_other + [True] * both
+    other = [False] * only_one + [True] * only_other + [True] * both
+    groups = range(len(one)) if groups is None else groups
+    return paired_test(("a", "b"), (one, other), errors, groups, range(len(errors[0])))
+
+
+def test_mcnemar_is_exact_for_few_differences_and_chi_squared_with_continuity_for_many():
+    found = paired(10, 2, both=88)
+    assert (found.only_one_right, found.only_other_right, found.units) == (10, 2, 100)
+    assert found.mcnemar_p == pytest.approx(2 * (1 + 12 + 66) / 2**12)  # at most 2 of 12, both sides
+    assert found.accuracy_difference == pytest.approx(0.08)
+    assert found.error_difference is None and found.error_permutation_p is None
+    assert paired(30, 10).mcnemar_p == pytest.approx(math.erfc(math.sqrt((30 - 10 - 1) ** 2 / 40 / 2)))
+    shared = paired(12, 2, groups=[n // 2 for n in range(14)])
+    assert shared.mcnemar_p is None and shared.permutation_p is not None
+    equal = paired(0, 0, both=5, errors=([0.1] * 5, [0.1] * 5))
+    assert equal.mcnemar_p is None and equal.permutation_p == 1.0 == equal.error_permutation_p
+
+
+@pytest.mark.parametrize(
+    ("differences", "groups", "p"),
+    [
+        ([1, 1, 1, -1, 1], "abcde", 12 / 32),  # 12 ways to choose the signs have a sum of 3 or more on either side
+        ([1] * 6, "abcdef", 2 / 64),
+        ([1] * 6, "aaabbb", 2 / 4),  # whole groups are flipped: six items, but two groups
+    ],
+)
+def test_a_permutation_by_hand(differences, groups, p):
+    assert permutation_p(np.array(differences, float), groups) == pytest.approx(p)
+    assert permutation_p(np.array(differences, float), "a" * len(differences)) is None
+
+
+def test_many_groups_are_drawn_and_agree_with_the_exact_test():
+    differences = np.random.default_rng(0).normal(0.4, 1, 16)
+    exact = stats.permutation_test(
+        (differences,), lambda flipped, axis: flipped.sum(axis), permutation_type="samples", n_resamples=np.inf
+    ).pvalue
+    found = permutation_p(differences, list(range(16)))
+    assert found == pytest.approx(exact, abs=0.02) and found == permutation_p(differences, list(range(16)))

@@ -14,6 +14,8 @@ def test_fifteen_groups_have_an_interval_and_fewer_the_number_that_is_needed():
     assert found[0].refused is None and found[0].low <= 1 / 3 <= found[0].high
     assert found[1] == Figure(value=1 / 3, refused="needs 15 groups, has 14")
     assert str(found[1]) == "0.333 (needs 15 groups, has 14)" and "refused" not in Figure(value=0.5).model_dump()
+    assert str(Figure(value=None)) == "none" and str(Figure(value=0.5)) == "0.500"
+    assert Figure(value=0.5, low=0.25, high=0.75).shown(2) == "0.50 [0.25, 0.75]"
 
 
 def test_the_reason_is_that_of_the_figure_and_of_an_undefined_one_there_is_none():
@@ -24,26 +26,17 @@ def test_the_reason_is_that_of_the_figure_and_of_an_undefined_one_there_is_none(
     assert many["auc"].refused is None
 
 
-def test_draws_are_of_whole_groups():
+def test_draws_are_of_whole_groups_and_equal_for_a_seed():
     draws = Bootstrap(30).draws(np.repeat(np.arange(20), 5))
     assert all((weights.reshape(20, 5) == weights[::5, None]).all() for weights in draws)
+    values = np.repeat(np.random.default_rng(0).random(20) < 0.5, 50)
 
+    def interval(groups, seed=0):
+        return Bootstrap(200, seed).figures(Mean("share", values), groups)["share"]
 
-def test_units_drawn_one_by_one_would_look_far_more_certain():
-    rng = np.random.default_rng(0)
-    values = np.repeat(rng.random(20) < 0.5, 50)
-    grouped = Bootstrap(200).figures(Mean("share", values), np.repeat(np.arange(20), 50).tolist())["share"]
-    alone = Bootstrap(200).figures(Mean("share", values), list(range(1000)))["share"]
-    assert grouped.high - grouped.low > 3 * (alone.high - alone.low)
-
-
-def test_the_same_seed_gives_the_same_interval_and_another_one_another():
-    values, groups = [i % 3 == 0 for i in range(60)], [i // 4 for i in range(60)]
-
-    def interval(seed):
-        return Bootstrap(100, seed).figures(Mean("share", values), groups)["share"]
-
-    assert interval(1) == interval(1) != interval(2)
+    grouped, alone = interval(np.repeat(np.arange(20), 50).tolist()), interval(list(range(1000)))
+    assert grouped.high - grouped.low > 3 * (alone.high - alone.low)  # units drawn one by one look more certain
+    assert interval(list(range(1000))) == alone != interval(list(range(1000)), seed=1)
 
 
 def test_no_interval_where_most_draws_do_not_define_the_figure():
@@ -55,11 +48,6 @@ def test_no_interval_where_most_draws_do_not_define_the_figure():
         found["kappa"] == Figure(value=0.0, refused="undefined in many resamples")
         and found["accuracy"].low is not None
     )
-
-
-def test_a_figure_reads_well():
-    assert str(Figure(value=None)) == "none" and str(Figure(value=0.5)) == "0.500"
-    assert Figure(value=0.5, low=0.25, high=0.75).shown(2) == "0.50 [0.25, 0.75]"
 
 
 @pytest.mark.parametrize("resamples", [-1, 1, 19])

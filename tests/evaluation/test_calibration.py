@@ -43,19 +43,18 @@ def overconfident(n: int = 400, sharpness: float = 3.0, seed: int = 0, shift: fl
     return [read(float(p), bool(truth), i // 10) for i, (p, truth) in enumerate(zip(said, truths, strict=True))]
 
 
-def test_temperature_of_two_reads_by_hand():
+def test_temperatures_by_hand():
     # P(yes) .9 is right three times in four: the best temperature turns odds 9 into odds 3, and so is 2.
     reads = [read(0.9, True)] * 3 + [read(0.9, False)]
     map = fit_map(reads, "temperature")
     assert map.temperature == pytest.approx(2, rel=1e-3) and map.reads == 4
     assert mapped(map, reads[0])["yes"] == pytest.approx(0.75, abs=1e-3)
-
-
-def test_temperature_of_options_by_hand():
     # The label with P = .8 is right half of the time, the two with .1 a quarter each: 8^(1/T) = 2, so T = 3.
-    raw = {"a": 0.8, "b": 0.1, "c": 0.1}
-    reads = [LabelledRead(GRADED, raw, label, "g") for label in "aabc"]
+    reads = [LabelledRead(GRADED, {"a": 0.8, "b": 0.1, "c": 0.1}, label, "g") for label in "aabc"]
     assert fit_map(reads, "temperature").temperature == pytest.approx(3, rel=1e-3)
+    # The judge says 0.9 of everything it knows nothing about, and the truth is even: the bias goes.
+    reads = [read(0.9, i % 2 == 0, empty=0.9) for i in range(100)]
+    assert mapped(fit_map(reads, "temperature"), reads[0])["yes"] == pytest.approx(0.5)
 
 
 def test_platt_by_hand():
@@ -64,10 +63,7 @@ def test_platt_by_hand():
     reads = [read(0.5, i % 2 == 0) for i in range(2000)] + [read(0.9, i % 10 > 0) for i in range(2000)]
     map = fit_map(reads, "platt")
     assert (map.slope, map.intercept) == (pytest.approx(1, abs=0.01), pytest.approx(0, abs=0.01))
-
-
-def test_platt_stays_finite_where_all_reads_are_right():
-    map = fit_map([read(0.9, True)] * 5 + [read(0.1, False)] * 5, "platt")
+    map = fit_map([read(0.9, True)] * 5 + [read(0.1, False)] * 5, "platt")  # finite where all reads are right
     assert 0 < map.slope < 10
     assert mapped(map, read(0.9, True))["yes"] == pytest.approx(6 / 7, abs=1e-3)  # (5 + 1) / (5 + 2), Platt's target
 
@@ -78,13 +74,6 @@ def test_isotonic_pools_what_is_out_of_order():
     map = fit_map(reads, "isotonic")
     assert [mapped(map, each)["yes"] for each in reads] == pytest.approx([0, 0.5, 0.5, 1])
     assert mapped(map, read(0.3, True))["yes"] == pytest.approx(0.25, abs=0.05)  # on the line between two knots
-
-
-def test_a_bias_towards_yes_goes_with_the_empty_target():
-    # The judge says 0.9 of everything it knows nothing about; the truth is even.
-    reads = [read(0.9, i % 2 == 0, empty=0.9) for i in range(100)]
-    map = fit_map(reads, "temperature")
-    assert mapped(map, reads[0])["yes"] == pytest.approx(0.5)
 
 
 def test_a_threshold_for_f1_and_for_costs_by_hand():
@@ -131,14 +120,11 @@ def test_an_overconfident_judge_is_calibrated_on_groups_it_was_not_fitted_on():
     temperature = fit_map(overconfident(4000), "temperature").temperature
     assert temperature == pytest.approx(3, rel=0.1)  # what was put in
     assert calibration.figures["yes/no"]["after"]["brier"]["value"] == after["brier"].value
-
-
-def test_a_judge_that_is_calibrated_already_is_said_to_be():
     _, [report] = fit_calibration(Reads("j", "logprobs", tuple(overconfident(400, 1.0))), bootstrap=NONE)
-    assert abs(report.after["temperature"]["brier_change"].value) < 0.005
+    assert abs(report.after["temperature"]["brier_change"].value) < 0.005  # nothing to calibrate
 
 
-def test_figures_are_out_of_fold():
+def test_figures_are_out_of_fold_and_a_group_is_never_on_both_sides():
     # Labels without any rhyme: a map that had seen them would look better than the constant guess.
     rng = np.random.default_rng(5)
     reads = [
@@ -148,9 +134,6 @@ def test_figures_are_out_of_fold():
     in_sample = Probabilities([mapped(seen, each) for each in reads], [each.label for each in reads], [0.6] * 60)
     _, [report] = fit_calibration(Reads("j", "logprobs", tuple(reads)), method="isotonic", bootstrap=NONE)
     assert report.after["isotonic"]["brier"].value > 0.25 > in_sample.figures()["brier"]
-
-
-def test_a_group_is_never_on_both_sides():
     # Every group has a probability and a truth of its own: only who has seen the group can know it.
     reads = [read(0.5 + g / 1000, g % 2 == 0, g) for g in range(40) for _ in range(5)]
     _, [report] = fit_calibration(Reads("j", "logprobs", tuple(reads)), method="isotonic", bootstrap=NONE)
@@ -203,15 +186,13 @@ def labelled(path, empties=None):
 
 def test_reads_come_from_scored_rows_and_those_without_probabilities_are_left_out(tmp_path):
     row = {"checklist": ["Is it red?", "Is it big?", "Is it old?"], "said": [0.9, LOST, "yes"], "labels": [1, 1, 1]}
-    found = labelled(scored_file(tmp_path / "s.jsonl", row))
-    assert (found.judge, found.read_by, found.left_out) == ("fake", "logprobs", 2)
+    none = {"checklist": ["Is it red?"], "said": [NO_ANSWER], "labels": [True]}
+    path = scored_file(tmp_path / "s.jsonl", row, none)
+    found = labelled(path)
+    assert (found.judge, found.read_by, found.left_out) == ("fake", "logprobs", 3)
     assert found.reads == (LabelledRead(found.reads[0].item, {"yes": 0.9, "no": pytest.approx(0.1)}, "yes", "1"),)
-
-
-def test_of_calibrated_scores_the_raw_probabilities_are_taken(tmp_path):
-    path = scored_file(tmp_path / "s.jsonl", {"checklist": ["Is it red?"], "said": [0.9], "labels": [1]})
-    path.write_text(path.read_text().replace('"uncalibrated": null', '"uncalibrated": {"yes": 0.99, "no": 0.01}'))
-    assert labelled(path).reads[0].probabilities == {"yes": 0.99, "no": 0.01}
+    path.write_text(path.read_text().replace('"uncalibrated": null', '"uncalibrated": {"yes": 0.99, "no": 0.01}', 1))
+    assert labelled(path).reads[0].probabilities == {"yes": 0.99, "no": 0.01}  # raw ones
 
 
 def test_a_read_whose_empty_target_was_not_read_is_left_out(tmp_path):
@@ -224,22 +205,11 @@ def test_a_read_whose_empty_target_was_not_read_is_left_out(tmp_path):
     assert [each.empty for each in found.reads] == [{"yes": 0.4, "no": 0.6}] and found.left_out == 1
 
 
-def test_reads_of_two_judges_are_refused(tmp_path):
+def test_reads_of_two_judges_and_labels_without_any_probability_are_refused(tmp_path):
     row = {"checklist": ["Is it red?"], "said": [0.9], "labels": [1]}
     one, other = scored_file(tmp_path / "1.jsonl", row), scored_file(tmp_path / "2.jsonl", row, judge="other")
     (tmp_path / "both.jsonl").write_text(one.read_text() + other.read_text())
     with pytest.raises(SampleError, match="reads of 'fake' by logprobs .* and of 'other' by logprobs"):
         labelled(tmp_path / "both.jsonl")
-
-
-def test_labels_without_any_probability_are_refused(tmp_path):
-    path = scored_file(tmp_path / "s.jsonl", {"checklist": ["Is it red?"], "said": ["yes"], "labels": [1]})
     with pytest.raises(SampleError, match="no item has both a label and probabilities; 1 have only a label"):
-        labelled(path)
-
-
-def test_a_text_without_an_answer_is_no_read(tmp_path):
-    rows = [{"checklist": ["Is it red?"], "said": [said], "labels": [True]} for said in (0.9, NO_ANSWER)]
-    judged = read_scored(scored_file(tmp_path / "s.jsonl", *rows))
-    found = labelled_reads(with_labels(judged, "labels"))
-    assert (len(found.reads), found.left_out, found.judge) == (1, 1, "fake")
+        labelled(scored_file(tmp_path / "s.jsonl", row | {"said": ["yes"]}))

@@ -33,7 +33,7 @@ def pair(cheap, strong, labels=None):
     return ScoredText("1", "row 1", cheap, labels=given), ScoredText("1", "row 1", strong)
 
 
-def test_the_curve_by_hand(scores):
+def test_the_curve_by_hand(scores, tmp_path):
     points = replay([pair(*scores, TRUTH)], by_labels=True, cheap_cost=0.1, margins=[0, 0.2, 0.6, 1])
     assert [point.escalated for point in points] == [0.25, 0.5, 0.75, 1]
     assert [point.cost for point in points] == pytest.approx([0.35, 0.6, 0.85, 1.1])
@@ -42,14 +42,13 @@ def test_the_curve_by_hand(scores):
     assert {point.coverage for point in points} == {1.0}
     assert choose(points).margin == 0.2
     assert choose(points, tolerance=0.3).margin == 0
+    plot_curve(points, choose(points), tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 5000
+    without_labels = replay([pair(*scores)], margins=[0, 1])  # the strong judge is the truth
+    assert [point.agreement for point in without_labels] == [0.5, 1.0]
 
 
-def test_without_labels_the_strong_judge_is_the_truth(scores):
-    points = replay([pair(*scores)], margins=[0, 1])
-    assert [point.agreement for point in points] == [0.5, 1.0]
-
-
-def test_what_nobody_answered_is_in_the_coverage_only(scores):
+def test_what_nobody_answered_or_labelled_is_in_the_coverage_only(scores):
     dead = scorer(dict.fromkeys(QUESTIONS, DEAD)).score(CHECKLIST, "text")
     [point] = replay([pair(scores[0], dead, TRUTH)], by_labels=True, margins=[1])
     assert (point.coverage, point.agreement) == (0.75, pytest.approx(2 / 3))
@@ -57,6 +56,9 @@ def test_what_nobody_answered_is_in_the_coverage_only(scores):
     assert point.agreement is None
     with pytest.raises(SampleError, match="no margin can be chosen"):
         choose([point])
+    for labels, found in ((["yes", None, None, None], (0.25, 1.0)), (None, (0, None))):
+        [point] = replay([pair(*scores, labels)], by_labels=True, margins=[0])
+        assert (point.coverage, point.agreement) == found
 
 
 @pytest.mark.parametrize("margin", [0, 0.1, 0.3, 0.5, 0.7, 1])
@@ -69,23 +71,10 @@ def test_the_replay_is_what_the_cascade_does(scores, margin):
     assert point.agreement == sum(line.answer == true for line, true in zip(score.items, TRUTH, strict=True)) / 4
 
 
-def test_what_has_no_label_is_not_covered(scores):
-    [point] = replay([pair(*scores, ["yes", None, None, None])], by_labels=True, margins=[0])
-    assert (point.coverage, point.agreement) == (0.25, 1.0)
-    [point] = replay([pair(*scores)], by_labels=True, margins=[0])
-    assert (point.coverage, point.agreement) == (0, None)
-
-
 def test_scores_of_other_rows_are_refused(scores):
     other = scorer({"x?": sure(1.0)}).score(["x?"], "text")
     with pytest.raises(SampleError, match="target 1: the two scores do not have the same items"):
         replay([pair(scores[0], other)])
-
-
-def test_the_plot(scores, tmp_path):
-    points = replay([pair(*scores, TRUTH)], by_labels=True)
-    plot_curve(points, choose(points), tmp_path / "curve.png")
-    assert (tmp_path / "curve.png").stat().st_size > 5000
 
 
 def test_a_text_without_an_answer_is_no_read_of_a_cascade(scores):

@@ -23,15 +23,9 @@ def test_rows_are_paired_by_key_and_come_by_group():
     expected = [(b"f", [("a1", "b1")]), (b"g", [("a2", "b2"), ("a3", "b3")])]
     assert groups(one, other) == (expected, (1, ["a9"]), (2, ["b7"]))
     assert groups(one[::-1], other[::-1])[0] == expected
-
-
-def test_equal_keys_are_paired_in_turn():
-    one = [(b"1", b"g", "first"), (b"1", b"g", "second")]
-    assert groups(one, one[:1]) == ([(b"g", [("first", "first")])], (1, ["second"]), (0, []))
-
-
-def test_nothing_in_common():
-    assert groups([(b"1", b"g", "a")], []) == ([], (1, ["a"]), (0, []))
+    equal = [(b"1", b"g", "first"), (b"1", b"g", "second")]  # paired in turn
+    assert groups(equal, equal[:1]) == ([(b"g", [("first", "first")])], (1, ["second"]), (0, []))
+    assert groups(equal[:1], []) == ([], (1, ["first"]), (0, []))
 
 
 def test_a_score_of_an_earlier_version_has_no_state():

@@ -123,18 +123,14 @@ def test_categories_where_items_do_not_repeat():
         labelled_scores(bare)
 
 
-def test_unanswered_items_and_texts_are_left_out():
+def test_unanswered_items_and_texts_that_failed_a_required_item_are_left_out():
     answers, labels = drawn(200)
     holes = [[None if (n + k) % 5 == 0 else p for k, p in enumerate(line)] for n, line in enumerate(answers.tolist())]
     holes[0] = [None] * 5
     labelled = labelled_scores(scored(holes, labels))
     assert len(labelled.labels) == 199
     assert fit_weights(labelled, INTERVALS).figures["gain"].low > 0
-
-
-def test_texts_that_failed_a_required_item_are_left_out():
     gate = Checklist.parse([item.model_dump() | {"required": not place} for place, item in enumerate(CHECKLIST.items)])
-    answers, labels = drawn(200)
     rows = scored(answers, labels, gate)
     labelled = labelled_scores(rows)
     passed = [row.score for row in rows if row.score.items[0].answer == "yes"]
@@ -156,29 +152,19 @@ def test_labels_that_cannot_be_used(count, labels, words):
         labelled_scores(scored(answers, numbers if labels is None else labels))
 
 
-def test_a_fit_that_cannot_be_tested_is_refused():
+def test_what_cannot_be_learned_or_tested_is_refused_with_the_number_of_labels():
     answers, labels = drawn(60)
+    weak = (answers @ TRUE + 8 * np.random.default_rng(3).standard_normal(60)).tolist()
+    equal = [row.score.expected_score for row in scored(answers)]
+    for some, groups, words in (
+        (labels, lambda n: n % 10, "tested with 60 labels in 10 groups: an interval needs 15 groups, has 10"),
+        (equal, lambda n: n // 3, "at least 50 groups are needed, about 150 labels"),
+        (equal, lambda n: n, "no better weights can be learned from 60 labels"),
+        (weak, lambda n: n, r"nothing can be learned from 60 labels: .* about [\d,]+ labels would be"),
+    ):
+        with pytest.raises(SampleError, match=words):
+            fit_weights(labelled_scores(scored(answers, some, group=groups)), INTERVALS)
     few = labelled_scores(scored(answers, labels, group=lambda n: n % 10))
-    with pytest.raises(SampleError, match="tested with 60 labels in 10 groups: an interval needs 15 groups, has 10"):
-        fit_weights(few, INTERVALS)
     assert fit_weights(few, Bootstrap(0)).groups == 10  # no test was asked for
-
-
-def test_a_gain_in_few_groups_has_no_interval_and_a_refusal_has_the_labels_for_one():
-    answers, labels = drawn(60)
     fit = fit_weights(labelled_scores(scored(answers, labels, group=lambda n: n // 3)), INTERVALS)
     assert fit.figures["gain"].refused == "needs 50 groups, has 20" and fit.needed is None
-    equal = [row.score.expected_score for row in scored(answers)]
-    few = labelled_scores(scored(answers, equal, group=lambda n: n // 3))
-    with pytest.raises(SampleError, match="at least 50 groups are needed, about 150 labels"):
-        fit_weights(few, INTERVALS)
-
-
-def test_what_cannot_be_learned_is_refused_with_the_number_of_labels():
-    answers, _ = drawn(60)
-    weak = (answers @ TRUE + 8 * np.random.default_rng(3).standard_normal(60)).tolist()
-    with pytest.raises(SampleError, match=r"nothing can be learned from 60 labels: .* about [\d,]+ labels would be"):
-        fit_weights(labelled_scores(scored(answers, weak)), INTERVALS)
-    equal = [row.score.expected_score for row in scored(answers)]
-    with pytest.raises(SampleError, match="no better weights can be learned from 60 labels"):
-        fit_weights(labelled_scores(scored(answers, equal)), INTERVALS)

@@ -64,14 +64,10 @@ def test_smaller_groups_than_were_sampled():
 
 def test_differences_of_soft_scores_near_zero_and_one_are_no_gradient():
     forecast = GradientForecast()
+    forecast.add("alone", score(0.9, 0.9, 0.9), 5)
+    report = forecast.report()  # no group
+    assert report.prompts == 0 and report.gradient.value is None and "nothing is known" in report.sentence
     for number, yes in enumerate([(0.99, 0.01, 0.99), (0.985, 0.01, 0.99), (0.99, 0.015, 0.99)]):
         forecast.add("same", score(*yes, metric="expected"), number)
         forecast.add("other", score(0.99, 0.4 * number, 0.99, metric="expected"), number)
     assert forecast.report().gradient.value == 0.5
-
-
-def test_without_groups_nothing_is_said():
-    forecast = GradientForecast()
-    forecast.add("alone", score(0.9, 0.9, 0.9), 5)
-    report = forecast.report()
-    assert report.prompts == 0 and report.gradient.value is None and "nothing is known" in report.sentence

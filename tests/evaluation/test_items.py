@@ -1,11 +1,11 @@
-"""Item analysis against figures worked by hand."""
+"""Item analysis against figures worked by hand, and generated checklists against those of people."""
 
 import numpy as np
 import pytest
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.items import ItemAnalysis, flagged
+from checklist_rewards.evaluation.items import ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 
 CHECKLIST = Checklist.parse(["a?", "b?", {"question": "c?", "weight": -1, "category": "penalty"}])
@@ -27,22 +27,16 @@ def analysed(answers, checklist=CHECKLIST):
     return analysis
 
 
-def test_pass_rate_and_variance():
+def test_rates_and_correlations_by_hand():
     a, b, c = analysed(["yyn", "yny", "yyn", "nny", "y-n"]).report()
     assert (a.answered, a.pass_rate, a.variance) == (5, 0.8, pytest.approx(0.16))
     assert (b.answered, b.unanswered, b.pass_rate) == (4, 1, 0.5)
     assert (c.pass_rate, c.category) == (0.6, "penalty")  # a penalty passes where the answer is no
-
-
-def test_discrimination_is_the_item_rest_correlation():
     a, *_ = analysed(["yyn", "yyn", "yny", "nny", "nyy"]).report()
     # a passes 1 1 1 0 0; of the others pass 1, 1, 0, 0, .5 (c passes on "n")
     assert a.discrimination == pytest.approx(np.corrcoef([1, 1, 1, 0, 0], [1, 1, 0, 0, 0.5])[0, 1])
-
-
-def test_under_five_targets_or_without_variance_there_is_no_correlation():
-    assert analysed(["yyn", "nny", "yyn", "nny"]).report()[0].discrimination is None
-    assert analysed(["yyn"] * 8).report()[0].discrimination is None
+    assert analysed(["yyn", "nny", "yyn", "nny"]).report()[0].discrimination is None  # four targets
+    assert analysed(["yyn"] * 8).report()[0].discrimination is None  # no variance
 
 
 def test_the_item_with_the_same_answers():
@@ -133,3 +127,32 @@ def test_each_copy_of_a_repeated_question_is_an_item_of_its_own():
     assert (first.answered, copy.answered, copy.id) == (6, 6, f"{first.id}#2")
     assert (first.pass_rate, copy.pass_rate) == (0.5, pytest.approx(2 / 3))
     assert first.same_answers == "a?" and first.phi == pytest.approx(0.7071, abs=1e-4)
+
+
+def lists(*questions):
+    return [Checklist.parse(list(entry)) for entry in questions]
+
+
+def test_generated_checklists_are_compared_with_those_of_people():
+    same = lists(["Does the poem mention the rain?", "Is it a haiku of three lines?"])
+    near = similarity(same, same)
+    assert (near.bleu, near.count_mae) == (pytest.approx(100), 0)
+    assert near.rouge == {"rouge1": 1, "rouge2": 1, "rougeL": 1}
+    near = similarity(lists(["is it red"], ["is it"]), lists(["is it blue", "is it big"], ["is it"]))
+    assert near.count_mae == 0.5
+    # first pair: 2 of 3 words are among the 6 of people's: P 2/3, R 2/6, F1 4/9; second: 1
+    assert near.rouge["rouge1"] == pytest.approx((4 / 9 + 1) / 2)
+    for pair in (([], []), (lists(["a?"]), [])):
+        with pytest.raises(SampleError, match="compared in pairs"):
+            similarity(*pair)
+
+
+def test_categories_one_against_the_rest():
+    style, form = category_figures(["style", "style", None, "form"], ["style", "form", "style", "form"])
+    assert (style.precision, style.recall, style.f1, style.support) == (0.5, 0.5, 0.5, 2)
+    assert (form.precision, form.recall, form.f1) == (1, 0.5, pytest.approx(2 / 3))
+    assert [(line.precision, line.recall, line.f1) for line in category_figures([None], ["style"])] == [(None, 0, 0)]
+    assert [(line.precision, line.recall) for line in category_figures(["x"], ["y"])] == [(None, 0), (0, None)]
+    assert category_figures([], []) == []
+    with pytest.raises(SampleError, match="1 tagged items and 2 labels"):
+        category_figures(["a"], ["a", "b"])

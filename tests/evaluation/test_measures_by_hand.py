@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from checklist_rewards.evaluation.measures import Categories, Numbers, Raters, correlation, standardized, tau
+from checklist_rewards.evaluation.measures import (
+    Categories,
+    Numbers,
+    Preferences,
+    Raters,
+    correlation,
+    pairs_within,
+    standardized,
+    tau,
+)
 
 
 def test_two_raters_on_categories():
@@ -32,13 +41,6 @@ def test_two_raters_on_categories():
     )
 
 
-def test_weighted_kappa_counts_distances_of_values():
-    one, other = ["bad", "ok", "good", "bad"], ["bad", "good", "good", "ok"]
-    # Squared distances 0, .25, 0, .25: mean .125. Were the sides independent: of 16 pairs 2 x 2.25 + .75 + 1.25 = 6.5.
-    found = Categories(one, other, {"bad": 0.0, "ok": 0.5, "good": 1.0}).figures()
-    assert found["weighted_kappa"] == pytest.approx(1 - 0.125 / (6.5 / 16))
-
-
 def test_correlations_and_errors():
     found = Numbers([0.1, 0.2, 0.3, 0.4], [0.1, 0.3, 0.2, 0.4]).figures()
     assert found == pytest.approx(
@@ -57,14 +59,6 @@ def test_correlations_and_errors():
     )
 
 
-def test_distances_of_distributions_and_auc():
-    found = Numbers([0, 0, 1, 1], [0, 1, 1, 1]).figures()
-    assert (found["emd"], found["ks"], found["bias"]) == (0.25, 0.25, -0.25)  # a quarter of the units moves by 1
-    # The one 0 stands at 0; of the three 1s one ties with it and two are above.
-    assert found["auc"] == pytest.approx((0.5 + 1 + 1) / 3)
-    assert Numbers([2.0, 2.0], [5.0, 6.0]).figures()["emd"] == pytest.approx(3.5)  # in the numbers' own unit
-
-
 def test_only_the_figures_that_are_needed_are_computed():
     one, other = [0.1, 0.9, 0.4], [0.0, 1.0, 1.0]
     whole = Numbers(one, other).figures()
@@ -77,13 +71,6 @@ def test_krippendorffs_own_example():
     one, other = "0100000010", "1110010000"
     found = Raters(list(zip(one, other, strict=True)), {"0": 0.0, "1": 1.0}).figures()
     assert found["alpha"] == pytest.approx(1 - 19 * 4 / (14 * 6))
-
-
-def test_fleiss_kappa():
-    # Of three judges two agree on the first unit (1 pair of 3) and all on the second: mean 2/3.
-    # A third of the answers is yes: chance 1/9 + 4/9.
-    found = Raters([("yes", "yes", "no"), ("no", "no", "no")], {"yes": 1.0, "no": 0.0}).figures()
-    assert found["fleiss_kappa"] == pytest.approx((2 / 3 - 5 / 9) / (1 - 5 / 9))
 
 
 def test_correlations_are_those_of_scipy():
@@ -102,3 +89,61 @@ def test_constant_columns_and_few_pairs_have_none():
     assert correlation(varied, varied) == pytest.approx(1) and correlation(varied, -varied) == pytest.approx(-1)
     assert math.isnan(tau(same, varied)) and tau(varied[:2], varied[:2]) == 1.0
     assert standardized(same).tolist() == [0.0] * 5
+
+
+def test_preferences():
+    # Truth win, win, tie, tie, loss; the judge says win, loss, tie, win, tie: distances 0, 2, 0, 1, 1.
+    found = Preferences([0.2, -0.1, 0.0, 0.3, 0.0], [1, 1, 0, 0, -1]).figures()
+    assert [found[f"pld_{distance}"] for distance in (0, 1, 2)] == [0.4, 0.4, 0.2]
+    assert found["wpld"] == pytest.approx((2 + 1 + 1) / 5)
+    # The better target is the second one of the third pair. Chosen minus rejected: .3, .1, .2, and one tie of the
+    # truth, which has no chosen one. Mean .2, standard deviation .1.
+    found = Preferences([0.3, 0.1, -0.2, 0.5], [1, 2, -1, 0]).figures()
+    assert (found["wins"], found["losses"], found["ties"]) == (1.0, 0.0, 0.0)
+    assert found["difference"] == pytest.approx(0.2) and found["cohens_d"] == pytest.approx(2.0)
+    assert found["t_test_p"] == pytest.approx(stats.ttest_1samp([0.3, 0.1, 0.2], 0).pvalue)
+    rounded = Preferences([0.1 + 0.2 - 0.3, 0.02], [1, 1], tie=0.02).figures()
+    assert rounded["ties"] == 1.0 and rounded["pld_1"] == 1.0  # equal on paper
+
+
+def test_the_t_test_of_dependent_pairs_is_that_of_their_groups():
+    judged = [0.3, 0.1, 0.2, 0.4, -0.1]
+    alone = Preferences(judged, [1] * 5).figures()["t_test_p"]
+    twice = Preferences(judged * 2, [1] * 10, groups=[*range(5), *range(5)]).figures()["t_test_p"]
+    assert twice == pytest.approx(alone)
+    assert Preferences(judged, [1] * 5, groups=["one"] * 5).figures()["t_test_p"] is None
+
+
+@pytest.mark.parametrize(
+    ("judged", "truth", "groups", "undefined"),
+    [
+        ([], [], None, {"wpld", "wins", "difference", "cohens_d", "t_test_p"}),
+        ([0.5, -0.5], [0, 0], None, {"wins", "difference", "cohens_d", "t_test_p"}),
+        ([0.25, 0.25], [1, 1], None, {"cohens_d", "t_test_p"}),
+        # Every input has the same sum of differences, which is also the mean of equal differences.
+        ([0.25, 0.75] * 2, [1] * 4, [0, 0, 1, 1], {"t_test_p"}),
+        ([0.25, 0.75] * 20, [1] * 40, [n // 2 for n in range(40)], {"t_test_p"}),
+        ([0.1, 0.2, 0.3, 0.3, 0.2, 0.1], [1] * 6, [0, 0, 0, 1, 1, 1], {"t_test_p"}),
+    ],
+)
+def test_preferences_that_do_not_define_a_figure(judged, truth, groups, undefined):
+    found = Preferences(judged, truth, groups=groups).figures()
+    assert {
+        name for name in ("wpld", "wins", "difference", "cohens_d", "t_test_p") if found[name] is None
+    } == undefined
+    assert judged or set(found.values()) == {None}
+
+
+def test_a_draw_of_the_bootstrap_is_the_figure_of_the_repeated_pairs():
+    rng = np.random.default_rng(4)
+    judged, truth = rng.normal(0, 1, 20).round(1), rng.integers(-1, 2, 20)
+    weights = rng.integers(0, 3, 20)
+    repeated = np.repeat(np.arange(20), weights)
+    drawn = Preferences(judged, truth).replicate(weights)
+    whole = Preferences(judged[repeated], truth[repeated]).figures()
+    del drawn["t_test_p"], whole["t_test_p"]
+    assert drawn == pytest.approx(whole)
+
+
+def test_pairs_are_made_within_an_input():
+    assert pairs_within(["a", "b", "a", "a", "c"]) == [(0, 2), (0, 3), (2, 3)]

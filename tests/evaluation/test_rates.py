@@ -32,7 +32,7 @@ def test_the_formula_by_hand():
 
 def test_intervals_cover_the_truth_where_those_of_the_judge_do_not():
     covered, widths = {"judged": [], "labelled": [], "corrected": []}, {"labelled": [], "corrected": []}
-    for seed in range(300):
+    for seed in range(150):
         rate = corrected_rate(*world(seed, groups=200))
         for name, hits in covered.items():
             figure = getattr(rate, name)
@@ -112,7 +112,7 @@ def sampled(seed, count=240, labelled=60, seen=True):
 
 def test_a_sample_of_uncertain_texts_covers_the_truth_with_shorter_intervals():
     hits, ignored, widths = [], [], {True: [], False: []}
-    for seed in range(60):
+    for seed in range(40):
         for seen, some in widths.items():
             judged, labels, groups, chances = sampled(seed, seen=seen)
             rate = corrected_rate(judged, labels, groups, probabilities=chances)

@@ -11,6 +11,7 @@ from checklist_rewards.judges import LogprobJudge, ReasonedJudge
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
+from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
 
@@ -72,19 +73,20 @@ def test_a_sampled_judge_is_sampled_again_and_all_repeats_are_paid():
     assert replay.receipt.asked == 6 and len({sampling.seed for sampling in engine.samplings}) == 3
 
 
-def test_a_checklist_is_rebuilt_from_a_score_with_its_weights_and_gates():
+def test_a_checklist_is_rebuilt_from_a_score_with_its_weights_gates_and_scale():
     checklist = Checklist.parse([{"question": "Is it red?", "weight": -2, "required": True, "category": "colour"}])
     score = row(0.9, checklist=checklist).score
     assert stored_checklist(Score.model_validate(score.model_dump()), None, "here") == checklist
-
-
-def test_options_of_unknown_values_are_refused():
     options = [{"label": "bad", "value": 0}, {"label": "good", "value": 1}]
-    checklist = Checklist.parse([{"question": "How?", "options": options}])
-    score = score_checklist(checklist, [Verdict({"bad": 0.2, "good": 0.8})])
+    checklist = Checklist.parse([{"question": "Good?", "options": options}] * 2)  # a repeated question
+    score = score_checklist(checklist, [Verdict({"bad": 0.2, "good": 0.8})] * 2)
     assert stored_checklist(score, checklist, "here") is checklist
     with pytest.raises(SampleError, match="here: item .* pass the checklist"):
         stored_checklist(score, None, "here")
+    plain = Checklist.parse(["Good?", "Good?"])
+    scaled = on_scale(plain, ordinal_scale(3))
+    even = {option.label: 1 / 3 for option in ordinal_scale(3)}
+    assert stored_checklist(score_checklist(scaled, [Verdict(even)] * 2), plain, "here") == scaled
 
 
 def without_answer(state="cut_in_thought", rule="lowest", stored: Aggregation | None = None) -> ScoredText:
@@ -138,44 +140,23 @@ def test_an_empty_text_that_a_judge_has_read_keeps_its_score_unless_that_is_chan
     assert score.primary_score == 0 and not backend.asked
 
 
-def test_a_text_without_an_answer_has_the_lowest_grade_from_the_store():
+def test_the_recorded_state_counts_and_a_text_without_an_answer_keeps_its_lowest_grade():
     stored = without_answer(stored=Aggregation(primary_metric="quality"))
     assert stored.score.quality == 1 and stored.score.primary_score == 0
     assert Replay().scores([stored]) == [(stored.score,)]
-
-
-def test_the_recorded_state_counts_and_not_one_found_in_the_text():
     answered = score_checklist(CHECKLIST, [Verdict({"yes": 0.9, "no": 0.1})] * 2)
     assert stored_text(Sample(CHECKLIST, "red", state="cut_in_thought"), answered).sample.state == "answered"
     assert stored_text(Sample(CHECKLIST, "red", state="cut")).sample.state == "cut"
 
 
-def test_a_repeated_question_keeps_both_of_its_answers():
+def test_a_repeated_question_keeps_both_of_its_answers_and_only_the_others_are_asked():
     stored = row(0.9, 0.3, 0.2, checklist=Checklist.parse(["Is it red?", "Is it short?", "Is it red?"]))
     assert Replay().scores([stored]) == [(stored.score,)]
-
-
-def test_a_repeated_question_with_a_lost_check_keeps_both_answers_and_only_the_others_are_asked():
-    checklist = Checklist.parse(
-        [{"question": "Short?", "id": "s"}, {"question": "Is it red?"}, {"question": "Short?", "id": "s"}]
-    )
+    checked = {"question": "Short?", "id": "s"}  # its check was lost
+    checklist = Checklist.parse([checked, "Is it red?", checked])
     answers = [Verdict(answer="yes", method="check"), Verdict(answer="no"), Verdict(answer="no", method="check")]
+    replay = Replay(asking(store=False)[1])
     stored = stored_text(Sample(checklist, "red"), score_checklist(checklist, answers))
-    backend = FakeBackend(lambda prefix, tail: 0.9)
-    replay = Replay(ChecklistScorer(judge=LogprobJudge(Engine("fake", backend)), store=False))
     assert replay.check(stored) == 1
     [(score,)] = replay.scores([stored])
     assert [line.answer for line in score.items] == ["yes", "yes", "no"]
-
-
-def test_the_scale_of_a_stored_score_is_found_where_a_question_is_repeated():
-    options = [{"label": "bad", "value": 0}, {"label": "good", "value": 1}]
-    scored = Checklist.parse([{"question": "Good?", "options": options}] * 2)
-    score = score_checklist(scored, [Verdict({"bad": 0.2, "good": 0.8})] * 2)
-    assert stored_checklist(score, scored, "here") == scored
-    from checklist_rewards.scores.scales import on_scale, ordinal_scale
-
-    plain = Checklist.parse(["Good?", "Good?"])
-    scaled = on_scale(plain, ordinal_scale(3))
-    even = {option.label: 1 / 3 for option in ordinal_scale(3)}
-    assert stored_checklist(score_checklist(scaled, [Verdict(even)] * 2), plain, "here") == scaled

@@ -56,18 +56,14 @@ def test_answers_are_read_with_their_soft_values(tmp_path):
     ]
 
 
-def test_labels_by_item_id_may_leave_items_out(tmp_path):
+def test_labels_by_item_id_may_leave_items_out_and_a_number_labels_the_whole_target(tmp_path):
     row = row_of(tmp_path, "Is it red?", "Is it big?", "Is it red?")
     assert row.keys[2] == f"{row.keys[0]}#2"  # the same question again has a key of its own
     found = labels_of(row, {row.keys[1]: "no", row.keys[2]: True}, "labels")
     assert [answer and answer.label for answer in found] == [None, "no", "yes"]
-
-
-def test_a_number_labels_the_whole_target_and_null_nothing(tmp_path):
-    row = row_of(tmp_path, "Is it red?")
-    assert labels_of(row, 4, "stars") == 4.0 and labels_of(row, "0.5", "stars") == 0.5
-    assert labels_of(row, None, "stars") is None and labels_of(row, "", "stars") is None
-    [single] = labels_of(row, True, "labels")  # of a row with one item, a bare label
+    for value, label in ((4, 4.0), ("0.5", 0.5), (None, None), ("", None)):
+        assert labels_of(row, value, "stars") == label
+    [single] = labels_of(row_of(tmp_path, "Is it red?"), True, "labels")  # of a row with one item, a bare label
     assert single.label == "yes"
 
 
@@ -102,31 +98,29 @@ def test_groups_and_ids_come_from_columns(tmp_path):
         read_scored(path, group_key="page")
 
 
-def test_options_need_a_checklist_that_says_what_they_count_for(tmp_path):
-    path = scored_file(tmp_path / "s.jsonl", {"checklist": [GRADED], "said": [{"poor": 0.5, "fine": 0.5}]})
-    text = path.read_text().replace('"checklist":', '"questions":')
-    path.write_text(text)
+def test_options_need_a_checklist_that_says_what_they_count_for_unless_they_are_a_scale(tmp_path):
+    def unknown(checklist, said):
+        path = scored_file(tmp_path / "s.jsonl", {"checklist": checklist, "said": [said]})
+        path.write_text(path.read_text().replace('"checklist":', '"questions":'))
+        return path
+
+    path = unknown([GRADED], {"poor": 0.5, "fine": 0.5})
     with pytest.raises(SampleError, match="is answered by poor, fine, but the values of these labels are unknown"):
         read_scored(path)
     assert only(path, checklist="questions").known
     assert only(path, shared=Checklist.parse([GRADED])).items[0].values == {"poor": 0, "fine": 1}
-
-
-def test_a_scale_put_on_plain_questions_is_known_by_its_labels(tmp_path):
     scale = [{"label": str(i), "value": i / 2} for i in range(3)]
-    checklist = [{"question": "Polite?", "options": scale}]
-    path = scored_file(tmp_path / "s.jsonl", {"checklist": checklist, "said": [{"0": 0.0, "1": 0.5, "2": 0.5}]})
-    path.write_text(path.read_text().replace('"checklist":', '"questions":'))
-    row = only(path)
+    row = only(unknown([{"question": "Polite?", "options": scale}], {"0": 0.0, "1": 0.5, "2": 0.5}))
     assert row.items[0].values == {"0": 0, "1": 0.5, "2": 1} and not row.known  # nobody knows its weight
 
 
-def test_parquet_and_csv_hold_the_same(tmp_path):
-    path = scored_file(
-        tmp_path / "s.jsonl", {"checklist": ["Is it red?", GRADED], "said": [0.7, {"poor": 1.0, "fine": 0.0}]}
-    )
-    for name in ("s.csv", "s.parquet"):
-        assert only(copied(path, name)).score == only(path).score
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_every_format_holds_the_same_and_a_row_without_an_id_has_its_number(tmp_path, ending):
+    row = {"checklist": ["Is it red?", GRADED], "said": [0.9, {"poor": 1.0, "fine": 0.0}]}
+    path = scored_file(tmp_path / "s.jsonl", {**row, "id": "a"}, {**row, "id": None}, {**row, "id": "c"})
+    copy = copied(path, f"t.{ending}")
+    assert [text.score for text in read_scored(copy)] == [text.score for text in read_scored(path)]
+    assert [text.id for text in ScoredFile(copy)] == [text.id for text in read_scored(copy)] == ["a", "2", "c"]
 
 
 def test_files_without_scores_and_files_of_other_rows_are_refused(tmp_path):
@@ -182,14 +176,12 @@ def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
 )
 def test_equal_words_about_other_images_are_no_pair(image, other, same, tmp_path):
     row = {"id": "a", "prompt": "What is it?", "target": "Red.", "checklist": ["Is it red?"], "said": [0.9]}
-    one, two = (
-        read_scored(scored_file(tmp_path / f"{n}.jsonl", row | columns)) for n, columns in enumerate((image, other))
-    )
+    sides = [read_scored(scored_file(tmp_path / f"{n}.jsonl", row | each)) for n, each in enumerate((image, other))]
     if same:
-        assert len(pairs_of(one, two, ("one", "other"))[0]) == 1
+        assert len(pairs_of(*sides, ("one", "other"))[0]) == 1
     else:
         with pytest.raises(SampleError, match="have the same id 'a', but their images differ. Judges are compared"):
-            pairs_of(one, two, ("one", "other"))
+            pairs_of(*sides, ("one", "other"))
 
 
 def test_a_completion_without_an_answer_is_shown_in_full():
@@ -201,25 +193,14 @@ def test_a_completion_without_an_answer_is_shown_in_full():
     assert shown_completion([]) == "" and shown_completion(None) is None and shown_completion(7) == "7"
 
 
-def test_a_log_shows_what_the_trainer_passed(tmp_path):
+def test_a_log_shows_what_the_trainer_passed_and_files_with_similar_names_are_not_other_ranks(tmp_path):
     row = {"step": 1, "prompt": "x", "completion": "", "written": "<think>a", "state": "cut_in_thought", "reward": 0}
     write_jsonl(tmp_path / "log.jsonl", {**row, "score": None}, {**row, "completion": "b", "score": None})
-    assert [record.text for record in ScoredFile(tmp_path / "log.jsonl")] == ["<think>a", "b"]
-
-
-def test_files_with_similar_names_are_not_other_ranks(tmp_path):
-    row = {"step": 1, "prompt": "x", "completion": "a", "reward": 0, "score": None}
-    for name in ("log.jsonl", "log.rank1.jsonl", "log.ranked.jsonl"):
-        write_jsonl(tmp_path / name, row)
-    assert [path.name for path in ScoredFile(tmp_path / "log.jsonl").paths] == ["log.jsonl", "log.rank1.jsonl"]
+    for name in ("log.rank1.jsonl", "log.ranked.jsonl"):
+        write_jsonl(tmp_path / name, {**row, "written": "c", "score": None})
+    log = ScoredFile(tmp_path / "log.jsonl")
+    assert [path.name for path in log.paths] == ["log.jsonl", "log.rank1.jsonl"]
+    assert [record.text for record in log] == ["<think>a", "b", "c"]
     for name in ("scored.jsonl", "scored.rank1.jsonl"):
         write_jsonl(tmp_path / name, {"target": "a", "checklist_score": None})
     assert ScoredFile(tmp_path / "scored.jsonl").count() == 1
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
-def test_a_row_without_an_id_has_its_number_in_every_format(tmp_path, ending):
-    row = {"checklist": ["Is it red?"], "said": [0.9]}
-    path = scored_file(tmp_path / "s.jsonl", {**row, "id": "a"}, {**row, "id": None}, {**row, "id": "c"})
-    copy = copied(path, f"t.{ending}")
-    assert [text.id for text in ScoredFile(copy)] == [text.id for text in read_scored(copy)] == ["a", "2", "c"]

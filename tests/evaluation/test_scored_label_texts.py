@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.ui.annotations import name_of
 from tests.evaluation.files import copied, scored_file
-from tests.jsonl import write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.test_images import RED
 
 CHECKLIST = ["Is it red?", "Is it big?"]
@@ -78,7 +78,10 @@ def test_labels_of_no_row_are_warned_of(run, caplog, command):
     assert said.startswith("gold.jsonl: 3 of 27 labels") and "'00'" in said and "'0'" in said
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+AGREE, _, FIT, REPORT = COMMANDS
+
+
+@pytest.mark.parametrize("command", [AGREE, FIT, REPORT])
 def test_labels_of_answers_with_images_are_matched(run, command):
     parts = [{"type": "image", "image": "gone.png"}, {"type": "text", "text": "It is red."}]
     answer = [{"role": "assistant", "content": parts}]
@@ -88,8 +91,7 @@ def test_labels_of_answers_with_images_are_matched(run, command):
         run(command)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("column", ["target", "reply"])
+@pytest.mark.parametrize(("command", "column"), [*((command, "target") for command in COMMANDS), (AGREE, "reply")])
 def test_texts_in_a_named_column_are_compared(run, caplog, command, column):
     """The app exports labels with a column `target`, whatever the column of the scored file."""
     scored(reply="an answer", target=None)
@@ -100,25 +102,30 @@ def test_texts_in_a_named_column_are_compared(run, caplog, command, column):
     assert not [message for message in caplog.messages if "matched by" in message]
 
 
-def test_one_text_that_differs_is_enough_to_refuse(run):
+def test_an_error_about_a_label_names_its_own_line(run):
     scored()
     gold(PER_ITEM, target=lambda n: "another" if n == 17 else f"text {n}")
     done = run("agree scored.jsonl --labels gold.jsonl", refused="gold.jsonl, line 18: the label with the id '17'")
     assert "'another' and 'text 17'" in done.output
+    gold(("labels", lambda n: [1, "perhaps" if n == 3 else 0]), target=lambda n: f"text {n}")
+    write_jsonl("gold.jsonl", *reversed(read_jsonl("gold.jsonl")))
+    run("agree scored.jsonl --labels gold.jsonl --bootstrap 0", refused=["gold.jsonl, line 21, item 2", "'perhaps'"])
 
 
 SAME = ["a red thing", f"{THINKING}a red thing", "a red thing\r\n", [{"role": "assistant", "content": "a red thing"}]]
 SAME += [json.dumps(SAME[3])]
 OTHER = ["a blue thing", f"{THINKING}a blue thing", [{"role": "assistant", "content": "a blue thing"}]]
-
-
-@pytest.mark.parametrize(("one", "other"), list(product(SAME, SAME + OTHER)), ids=repr)
-def test_texts_are_compared_as_the_judge_saw_them(one, other):
-    assert same_text({"target": one}, {"completion": other}) is (other in SAME)
-    assert same_text({"target": one}, {"text": other}) is None
-
-
 PROMPTS = ["Go on.", [{"role": "user", "content": "Go on."}], json.dumps([{"role": "user", "content": "Go on."}])]
+
+
+def test_texts_and_prompts_are_compared_as_the_judge_saw_them():
+    for one, other in product(SAME, SAME + OTHER):
+        assert same_text({"target": one}, {"completion": other}) is (other in SAME)
+        assert same_text({"target": one}, {"text": other}) is None
+    for one, other in product(PROMPTS, [*PROMPTS, "Stop."]):
+        assert same_text({"target": "a", "prompt": one}, {"target": "a", "prompt": other}) is (other != "Stop.")
+        assert same_text({"target": "a", "prompt": one}, {"target": "a", "input": other})  # another column
+    assert same_text({"target": 1}, {"target": "a"}) is None  # no text
 
 
 @pytest.mark.parametrize(
@@ -128,16 +135,9 @@ def test_answers_with_images_are_compared_by_their_texts(part):
     def row(text):
         return {"target": [{"role": "assistant", "content": [part, {"type": "text", "text": text}]}]}
 
-    assert same_text(row("It is red."), row("It is red.")) and same_text(
-        row("It is red."), {"target": "[image]It is red."}
-    )
-    assert same_text(row("It is red."), row("It is blue.")) is False
-
-
-@pytest.mark.parametrize(("one", "other"), list(product(PROMPTS, [*PROMPTS, "Stop."])), ids=repr)
-def test_prompts_are_compared_in_every_form(one, other):
-    assert same_text({"target": "a", "prompt": one}, {"target": "a", "prompt": other}) is (other != "Stop.")
-    assert same_text({"target": "a", "prompt": one}, {"target": "a", "input": other})  # another column says nothing
+    red = row("It is red.")
+    assert same_text(red, red) and same_text(red, {"target": "[image]It is red."})
+    assert same_text(red, row("It is blue.")) is False
 
 
 NAMES = st.from_regex(r"([ab]/){0,2}[ab]{1,2}(\.jsonl|\.csv|\.parquet){1,3}", fullmatch=True)
@@ -160,22 +160,10 @@ def test_two_scorings_are_of_the_same_texts(run, command, other):
     assert ("about another text" in done.output) is (other == "another")
 
 
-def test_a_column_target_that_is_no_text_is_not_compared():
-    assert same_text({"target": 1}, {"target": "a"}) is None
-
-
-def test_an_error_about_a_label_names_its_own_file(run):
-    scored()
-    gold(("labels", lambda n: [1, "perhaps" if n == 3 else 0]), target=lambda n: f"text {n}")
-    rows = [json.loads(line) for line in open("gold.jsonl")]
-    write_jsonl("gold.jsonl", *reversed(rows))
-    run("agree scored.jsonl --labels gold.jsonl --bootstrap 0", refused=["gold.jsonl, line 21, item 2", "'perhaps'"])
-
-
 @pytest.mark.parametrize("change", ["{}\r\n", " {}", "<think>Red?</think>{}"])
 def test_two_judges_of_one_answer_are_compared(run, change):
     scored()
-    first = [json.loads(line) for line in open("scored.jsonl")]
+    first = read_jsonl("scored.jsonl")
     write_jsonl("other.jsonl", *(row | {"target": change.format(row["target"])} for row in first))
     run("agree scored.jsonl other.jsonl --bootstrap 0")
     write_jsonl("other.jsonl", *(row | {"target": "another"} for row in first))

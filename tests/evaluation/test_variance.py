@@ -85,9 +85,9 @@ def test_the_intervals_cover_the_truth():
     rng = np.random.default_rng(0)
     covered = [
         figure.low <= 0.05**2 / 3 <= figure.high
-        for figure in (report_of(rng, 40, 4, 3, sd, Bootstrap(100)).scores.figures["residual"] for _ in range(30))
+        for figure in (report_of(rng, 40, 4, 3, sd, Bootstrap(100)).scores.figures["residual"] for _ in range(20))
     ]
-    assert sum(covered) >= 24  # 95 % intervals; the bootstrap is a little short
+    assert sum(covered) >= 16  # 95 % intervals; the bootstrap is a little short
 
 
 def test_the_two_way_estimates_are_those_of_statsmodels():
@@ -119,17 +119,22 @@ def test_equal_answers_have_no_judge_variance():
     assert report.needed == 1 and {item.figures["judge"].value < 1e-9 for item in report.items} == {True}
 
 
-def test_unanswered_reads_leave_their_text_out():
-    variance = Variance(2)
+def test_unanswered_reads_and_texts_without_an_answer_are_left_out():
+    missing = score_checklist(ITEMS, [Verdict(unanswered="no_answer: empty")] * 3, state="empty")
     full = np.array([[0.9, 0.8], [0.4, 0.4], [0.2, 0.3]])
     holed = full.copy()
     holed[0, 1] = np.nan
+    variances = Variance(2), Variance(2)
     for prompt, values in (("A", full), ("A", holed), ("A", full * 0.5), ("B", np.full((3, 2), np.nan))):
-        variance.add(prompt, scores(values))
-    report = variance.result("reworded", NO_INTERVALS, 0.02)
+        for variance in variances:
+            variance.add(prompt, scores(values))
+        variances[1].add(prompt, [missing, missing])
+    report, after = (variance.result("reworded", NO_INTERVALS, 0.02) for variance in variances)
     assert (report.rows, report.incomplete, report.scores.texts) == (4, 1, 3)
     assert report.reads.texts == 2
     assert {item.question: item.texts for item in report.items}["Is it red?"] == 2
+    assert (after.rows, after.no_answer, after.incomplete) == (8, 4, 1)
+    assert after.model_copy(update={"rows": 4, "no_answer": 0}) == report
 
 
 def test_texts_of_one_checklist_are_crossed_in_blocks_if_no_prompt_has_two():
@@ -137,19 +142,6 @@ def test_texts_of_one_checklist_are_crossed_in_blocks_if_no_prompt_has_two():
     assert report.reads.texts == 80 and report.reads.prompts == 8
     assert report.reads.figures["text"].value == pytest.approx(0.01, rel=0.5)
     assert report.reads.figures["residual"].value == pytest.approx(0.0009, rel=0.35)
-
-
-def test_a_text_without_an_answer_has_no_variance_of_the_judge():
-    missing = score_checklist(ITEMS, [Verdict(unanswered="no_answer: empty")] * 3, state="empty")
-    read = [[[0.2, 0.3], [0.6, 0.5], [0.9, 0.7]], [[0.5, 0.9], [0.1, 0.2], [0.3, 0.3]], [[0.4, 0.6]] * 3]
-    variances = Variance(2), Variance(2)
-    for number, values in enumerate(read):
-        for variance in variances:
-            variance.add(str(number // 2), scores(values))
-        variances[1].add(str(number // 2), [missing, missing])
-    before, after = (variance.result("reworded", NO_INTERVALS, 0.02) for variance in variances)
-    assert (after.rows, after.no_answer, after.incomplete) == (6, 3, 0)
-    assert after.model_copy(update={"rows": 3, "no_answer": 0}) == before
 
 
 def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once():
@@ -190,17 +182,14 @@ def test_intervals_hold_for_other_wordings_from_4_repeats_on():
     assert np.mean(shorter) < 0.6 and min(map(np.mean, held.values())) > 0.8
 
 
-def test_intervals_for_other_wordings_end_at_the_limits():
+def test_intervals_for_other_wordings_end_at_the_limits_and_need_four():
     rng, variance = np.random.default_rng(0), Variance(4)
     for text in range(40):  # every second wording turns the answers round
         variance.add(str(text), scores([np.abs([0, 1, 0, 1] - 0.1 * rng.random(4))] * 3))
     figures = variance.result("reworded", Bootstrap(50), 0.02).scores.figures
-    assert all(figures[name].high == 1.0 for name in ("repeat", "judge", "judge_share"))
-
-
-def test_two_wordings_say_nothing_about_others():
     report = report_of(np.random.default_rng(0), 15, 4, 2, {"text": 0.05, "noise": 0.02}, Bootstrap(50))
     for name in ("repeat", "judge", "judge_share"):
+        assert figures[name].high == 1.0
         assert report.scores.figures[name].refused == "needs 4 repeats, has 2"
     assert report.scores.figures["residual"].low is not None
     assert report.reads.figures["judge"].low is not None

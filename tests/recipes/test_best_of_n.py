@@ -29,15 +29,12 @@ def compared(gold=None, policy=None):
     return compare(scorer, engine, ["Paint."], [Checklist.parse(["Is it?"])], Sampling(8, 1.0, n=3), gold)
 
 
-def test_the_best_of_more_is_better_by_the_judge():
+def test_the_best_of_more_is_better_by_the_judge_and_gold_tells_how_good_the_choice_was():
     [ranking], result = compared()
     assert ranking.ranks == (2, 3, 1) and len(ranking.candidates) == 3  # the greedy reply is ranked with none
     assert result["greedy"] == {"proxy": pytest.approx(0.2)}
     assert {n: line["proxy"] for n, line in result["best_of"].items()} == pytest.approx({1: 0.4, 2: 0.4, 3: 0.6})
     assert "selection" not in result
-
-
-def test_gold_tells_how_good_the_choice_was():
     _, result = compared(gold=lambda number, text: 1.0 if text == "red" else 0.0)
     assert [line["gold"] for line in result["best_of"].values()] == [1.0, 1.0, 0.0]
     assert result["selection"]["precision"] == 0.0 and result["selection"]["gold_best"] == 1.0

@@ -39,12 +39,11 @@ def test_a_wording_quotes_the_statement_or_shows_it_as_the_reference():
 
 def test_training_data_has_equal_shares_of_the_tasks_and_whole_targets(data_dir):
     pairs = training_pairs(("argkp", "evouna"), 400, data=data_dir)
+    assert pairs == training_pairs(("argkp", "evouna"), 400, data=data_dir)
     of_argkp = [pair for pair in pairs if pair.input is None]
     assert 200 <= len(of_argkp) < 230 and 200 <= len(pairs) - len(of_argkp) < 230
-    everything = load("argkp", TRAIN, data_dir)
-    for target in {pair.target for pair in of_argkp}:
-        assert sum(pair.target == target for pair in of_argkp) == sum(one.target == target for one in everything)
-    assert training_pairs(("argkp",), 100, data=data_dir) == training_pairs(("argkp",), 100, data=data_dir)
+    taken, all_of = (Counter(one.target for one in some) for some in (of_argkp, load("argkp", TRAIN, data_dir)))
+    assert taken == {target: all_of[target] for target in taken}
     assert len({pair.question.split("'")[0] for pair in of_argkp}) == 5
 
 
@@ -96,17 +95,19 @@ def test_questions_about_form_are_answered_by_code():
 
 
 def test_a_trained_judge_is_not_trained_again(tmp_path):
-    (tmp_path / "adapter-not-argkp").mkdir()
-    (tmp_path / "adapter-not-argkp" / train.RECORD).write_text(
-        json.dumps({"settings": {"reads": None, "epochs": 1.0, "seed": 0, "after": None}})
-    )
-    train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp"])
-    with pytest.raises(SampleError, match="was trained with .*'reads': None"):
-        train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--reads", "30"])
-    with pytest.raises(SampleError, match="was trained with .*'after': None"):
-        train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--after", str(tmp_path)])
-    with pytest.raises(SampleError, match="was trained with .*choose another --output for .*'opposites': 0.5"):
-        train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--opposites", "0.5"])
+    folder = tmp_path / "adapter-not-argkp"
+    folder.mkdir()
+    settings = {"reads": None, "epochs": 1.0, "seed": 0, "after": None}
+    (folder / train.RECORD).write_text(json.dumps({"settings": settings}))
+    arguments = ["adapter", "--output", str(tmp_path), "--leave-out", "argkp"]
+    train.main(arguments)
+    for other, words in (
+        (["--reads", "30"], "was trained with .*'reads': None"),
+        (["--after", str(tmp_path)], "was trained with .*'after': None"),
+        (["--opposites", "0.5"], "was trained with .*choose another --output for .*'opposites': 0.5"),
+    ):
+        with pytest.raises(SampleError, match=words):
+            train.main([*arguments, *other])
 
 
 def test_a_packaged_encoder_is_a_difference_with_a_card(tmp_path, monkeypatch):
@@ -132,19 +133,22 @@ def test_a_packaged_encoder_is_a_difference_with_a_card(tmp_path, monkeypatch):
     assert "29,499 labels in 1,600 steps and 30 minutes: 20,000 of the answers again" in card
 
 
+def trained(folder, training, **record):
+    """A folder with a trained adapter."""
+    folder.mkdir(parents=True)
+    save_file({"lora_A.weight": torch.tensor([0.1, 2.0])}, folder / save.WEIGHTS)
+    (folder / save.CONFIG).write_text(json.dumps({"layers_to_transform": [10, 11], "base_model_name_or_path": "/x"}))
+    (folder / train.RECORD).write_text(json.dumps({"parameters": 2, "training": {"rank": 16, **training}, **record}))
+
+
 def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
-    adapter, output = tmp_path / "runs" / "adapter-all", tmp_path / "english"
-    adapter.mkdir(parents=True)
-    save_file({"lora_A.weight": torch.tensor([0.1, 2.0])}, adapter / save.WEIGHTS)
-    (adapter / save.CONFIG).write_text(json.dumps({"layers_to_transform": [10, 11], "base_model_name_or_path": "/x"}))
-    record = {"pairs": 8004, "targets": 4000, "steps": 500, "tokens": 10**6, "seconds": 3600, "parameters": 2}
-    (adapter / train.RECORD).write_text(json.dumps(record | {"training": {"rank": 16, "epochs": 1.5}}))
+    runs, probed, output = tmp_path / "runs", tmp_path / "probes.json", tmp_path / "english"
+    trained(runs / "adapter-all", {"epochs": 1.5}, pairs=8004, targets=4000, steps=500, tokens=10**6, seconds=3600)
     figure = {"value": 0.75, "low": 0.5, "high": 1.0}
     methods = {"SmolLM2 adapter, within": {"auc": figure}, "word overlap": {"auc": figure}}
-    (tmp_path / "runs" / "figures.json").write_text(json.dumps({"semeval": {"n": 250, "methods": methods}}))
-    probed = tmp_path / "probes.json"
+    (runs / "figures.json").write_text(json.dumps({"semeval": {"n": 250, "methods": methods}}))
     probed.write_text(json.dumps({"negation": {"auc": figure, "accuracy": figure}}))
-    save.main(["adapter", "--runs", str(tmp_path / "runs"), "--probes", str(probed), "--output", str(output)])
+    save.main(["adapter", "--runs", str(runs), "--probes", str(probed), "--output", str(output)])
     assert load_file(output / save.WEIGHTS)["lora_A.weight"].dtype == torch.float16
     assert json.loads((output / save.CONFIG).read_text())["base_model_name_or_path"] == "smollm2"
     card = (output / "README.md").read_text()
@@ -155,11 +159,7 @@ def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
 
 def test_the_packaged_writer_has_a_card_with_the_figures_of_all_writers(tmp_path):
     runs, output = tmp_path / "runs", tmp_path / "english_writer"
-    (runs / "writer").mkdir(parents=True)
-    save_file({"lora_A.weight": torch.tensor([0.1])}, runs / "writer" / save.WEIGHTS)
-    (runs / "writer" / save.CONFIG).write_text(json.dumps({"layers_to_transform": [10, 11]}))
-    record = {"replies": 900, "steps": 700, "tokens": 10**5, "seconds": 600, "parameters": 2}
-    (runs / "writer" / train.RECORD).write_text(json.dumps(record | {"training": {"rank": 16, "epochs": 2.0}}))
+    trained(runs / "writer", {"epochs": 2.0}, replies=900, steps=700, tokens=10**5, seconds=600)
     figures = {"english-writer": {"valid": 1.0, "f1": 0.23, "instructions": 100}, "constraints": {"valid": 0.5}}
     (runs / "figures.json").write_text(json.dumps(figures | {"threshold": 0.887}))
     save.main(["writer", "--runs", str(runs), "--output", str(output)])

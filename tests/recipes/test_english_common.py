@@ -18,20 +18,14 @@ def test_the_data_is_next_to_the_repository_unless_a_variable_names_its_folder(m
     assert runpy.run_path(common.__file__)["DATA"] == "/elsewhere"
 
 
-def test_a_missing_data_file_is_named(tmp_path):
-    with pytest.raises(SampleError, match=r"votes.jsonl.gz: file not found; .* the folder that contains realsumm/\.$"):
-        data_file("realsumm/votes.jsonl.gz", tmp_path)
-
-
-def test_rows_are_read_from_plain_and_compressed_files(tmp_path):
+def test_rows_are_read_from_plain_and_compressed_files_and_tables_are_markdown(tmp_path):
     plain, compressed = tmp_path / "rows.jsonl", tmp_path / "rows.jsonl.gz"
     plain.write_text('{"a": "ä"}\n{"a": 2}\n', encoding="utf-8")
     compressed.write_bytes(gzip.compress(plain.read_bytes()))
     assert list(json_lines(plain)) == list(json_lines(compressed)) == [{"a": "ä"}, {"a": 2}]
-
-
-def test_a_table_is_markdown():
     assert markdown(["", "n"], [["a", 1], ["", 2]]) == "| | n |\n|---|---|\n| a | 1 |\n| | 2 |"
+    with pytest.raises(SampleError, match=r"votes.jsonl.gz: file not found; .* the folder that contains realsumm/\.$"):
+        data_file("realsumm/votes.jsonl.gz", tmp_path)
 
 
 def test_an_error_of_the_package_ends_a_script_with_one_line():
@@ -49,13 +43,13 @@ def test_a_finished_run_is_not_repeated_and_other_settings_are_another_run(tmp_p
         made.append(len(made))
         return {"gold": 0.5, "curve": {10: 0.6}}
 
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        once(tmp_path, {}, interrupted)
+    assert list(tmp_path.iterdir()) == []  # no summary
     first = once(tmp_path / "soft-0", {"steps": 60, "seed": 0}, run)
     assert first == {"settings": {"steps": 60, "seed": 0}, "gold": 0.5, "curve": {"10": 0.6}}
     assert once(tmp_path / "soft-0", {"steps": 60, "seed": 0}, run) == first and made == [0]
     assert once(tmp_path / "soft-0", {"steps": 30, "seed": 0}, run)["settings"]["steps"] == 30 and made == [0, 1]
-
-
-def test_an_interrupted_run_leaves_no_summary(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        once(tmp_path, {}, lambda: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert list(tmp_path.iterdir()) == []

@@ -5,12 +5,8 @@ from pocket.grpo_run import GoldReward, overhead, without_variance
 
 
 def test_groups_without_variance():
-    rewards = [0.5, 0.5, 0.5, 0.5, 0.505, 0.5, 0.0, 1.0, 0.0]
-    assert without_variance(rewards, 3) == pytest.approx(1 / 3)
-
-
-def test_an_unscored_completion_is_compared_with_nothing():
-    assert without_variance([None, 0.5, 0.5, None, 0.0, 1.0], 3) == 0.5
+    assert without_variance([0.5, 0.5, 0.5, 0.5, 0.505, 0.5, 0.0, 1.0, 0.0], 3) == pytest.approx(1 / 3)
+    assert without_variance([None, 0.5, 0.5, None, 0.0, 1.0], 3) == 0.5  # None is compared with nothing
     assert without_variance([None, None, 0.5], 3) == 1.0
 
 

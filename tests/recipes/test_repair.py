@@ -16,33 +16,22 @@ TEXT = "The bakto is old. My tuldi holds 3 senko!"
 
 
 @pytest.mark.parametrize(
-    ("family", "value", "mended"),
+    ("constraints", "revised"),
     [
-        ("mention", "ramki", "The bakto is old. My tuldi holds 3 senko and the ramki!"),
-        ("first", "ramki", "Ramki the bakto is old. My tuldi holds 3 senko!"),
-        ("sentences", 1, "The bakto is old!"),
-        ("question", None, "The bakto is old. My tuldi holds 3 senko?"),
-        ("lowercase", None, "the bakto is old. my tuldi holds 3 senko!"),
-        ("no_digits", None, "The bakto is old. My tuldi holds senko!"),
-        ("bullets", None, "- The bakto is old.\n- My tuldi holds 3 senko!"),
+        ([("mention", "ramki")], "The bakto is old. My tuldi holds 3 senko and the ramki!"),
+        ([("first", "ramki")], "Ramki the bakto is old. My tuldi holds 3 senko!"),
+        ([("sentences", 1)], "The bakto is old!"),
+        ([("question",)], "The bakto is old. My tuldi holds 3 senko?"),
+        ([("lowercase",)], "the bakto is old. my tuldi holds 3 senko!"),
+        ([("no_digits",)], "The bakto is old. My tuldi holds senko!"),
+        ([("bullets",)], "- The bakto is old.\n- My tuldi holds 3 senko!"),
+        ([("sentences", 1), ("mention", "senko"), ("exclaim",)], "The bakto is old and the senko!"),
+        ([("digits",), ("mention", "bakto")], TEXT),  # it meets everything
+        ([("mention", "bakto"), ("first", "ramki"), ("first", "tuldi")], None),  # no edit reaches both
     ],
 )
-def test_mending_is_the_shortest_edit(family, value, mended):
-    assert repair.revise(random.Random(0), TEXT, [Constraint(family, value)]) == mended
-
-
-def test_what_was_right_stays():
-    kept = [Constraint("sentences", 1), Constraint("mention", "senko"), Constraint("exclaim")]
-    assert repair.revise(random.Random(0), TEXT, kept) == "The bakto is old and the senko!"
-
-
-def test_a_text_that_meets_everything_is_left_alone():
-    assert repair.revise(random.Random(0), TEXT, [Constraint("digits"), Constraint("mention", "bakto")]) == TEXT
-
-
-def test_what_no_edit_reaches_is_none():
-    both = [Constraint("mention", "bakto"), Constraint("first", "ramki"), Constraint("first", "tuldi")]
-    assert repair.revise(random.Random(0), TEXT, both) is None
+def test_a_revision_is_the_shortest_edit(constraints, revised):
+    assert repair.revise(random.Random(0), TEXT, [Constraint(*one) for one in constraints]) == revised
 
 
 def test_the_two_kinds_of_feedback_say_the_same():
