@@ -135,7 +135,7 @@ def test_what_was_lost_is_asked_once_more_then_its_item_is_left_out_and_then_the
         assert rewards == reward_by(Shaky(0))(**FOUR)
 
 
-def test_what_no_asking_again_can_mend_is_not_asked_again():
+def test_a_failure_that_is_not_transient_is_not_asked_again():
     reward = reward_by(lambda prefix, tail: None)  # too long
     assert reward(**FOUR) == [None, None] and len(asked(reward)) == 4
 
