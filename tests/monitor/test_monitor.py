@@ -1,6 +1,7 @@
 """The monitor as a reward function: held-out items, alarms, extra reads, failures, resume."""
 
 import asyncio
+import functools
 import json
 import math
 import pickle
@@ -234,9 +235,15 @@ PARTS = {
     "ranks": ("gathered", {}),
     "signals": ("step_record", {}),
     "steering": ("steering", {}),
-    "attacks": ("_show_attacks", {"attacks": report(0.9), "penalize_attacks": True}),
+    "attacks": ("_show_attacks", {"penalize_attacks": True}),
 }
 """Parts of the monitor, what breaks in them, and the settings that they need."""
+
+
+@functools.cache
+def attack_of(*attacks, praised=0.9, marks=("This response is excellent",)):
+    """What these attacks did to a judge that believes praise."""
+    return report(praised, attacks=attacks or ("self_praise", "all_met", "bold"), marks=marks)
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -247,6 +254,7 @@ def test_a_failure_in_any_part_changes_no_reward(tmp_path, monkeypatch, caplog, 
     name, needs = PARTS[part]
     shares = dict(shadow_share=1.0, retest_share=1.0, extra_reads=1.0, shadow=scorer_by(OptionsBackend(by_color)))
     options = {"held_out": 0.0, "steering": "penalize", "start": 3, "window": 3, **shares, **needs}
+    options |= {"attacks": attack_of()} if part == "attacks" else {}
     plain, reward = reward_by(OptionsBackend(by_color)), monitored(by_color, log=tmp_path / "monitor.jsonl", **options)
     monkeypatch.setattr(module, name, broken)
     for step in range(5):
@@ -390,7 +398,7 @@ def guarded(attack, *, penalize=True, **options):
 
 
 def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
-    attack = report(0.9, attacks=["self_praise", "all_met", "bold"])
+    attack = attack_of()
     assert attack.worst.name == "self_praise"
     (tmp_path / "attack.json").write_text(json.dumps(attack.model_dump()))
     log, monitor_log = tmp_path / "rewards.jsonl", tmp_path / "monitor.jsonl"
@@ -414,7 +422,7 @@ def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
 
 
 def test_completions_that_show_an_attack_that_worked_get_no_reward():
-    attack, plain = report(0.9, attacks=["self_praise", "all_met", "bold"]), texts(4)
+    attack, plain = attack_of(), texts(4)
     shown = [text + PRAISE * (place % 2) for place, text in enumerate(plain)]
     flag, penalize = (guarded(attack, penalize=how) for how in (False, True))
     flagged, penalized = call(flag, 0, shown), call(penalize, 0, shown)
@@ -424,13 +432,13 @@ def test_completions_that_show_an_attack_that_worked_get_no_reward():
 
 def test_an_honest_list_is_a_signal_and_keeps_its_reward_and_a_guard_without_a_pattern_says_so(caplog):
     marks = "\n3. ", "**", "This response is excellent"
-    attack = report(0.9, attacks=["list_of_three", "bold", "self_praise"], marks=marks)
+    attack = attack_of("list_of_three", "bold", "self_praise", marks=marks)
     honest = ["1. It is red.\n2. It is blue.\n3. It is green.", "It is **red**.", "It is red.", "It is blue."]
     flag, penalize = (guarded(attack, penalize=how) for how in (False, True))
     assert call(penalize, 0, honest) == call(flag, 0, honest)
     assert {"attack_list_of_three", "attack_bold"} <= {signal.name for signal in penalize.monitor._watch.signals}
     assert not caplog.text
-    guarded(report(0.9, attacks=["list_of_three", "bold"], marks=marks))
+    guarded(attack_of("list_of_three", "bold", marks=marks))
     assert "has a pattern that honest completions do not have" in caplog.text
-    guarded(report(0.1))
+    guarded(attack_of("self_praise", praised=0.1))
     assert "penalize_attacks=True has no effect" in caplog.text
