@@ -159,7 +159,7 @@ def test_a_log_with_too_few_steps_is_not_a_clean_one(run, tmp_path):
     [
         ({"prompt": "p"}, "line 1: not a row of a reward log: 'step' is missing"),
         (row(None, 0.1), "step=None is not a whole number"),
-        (row(0, 0.1, completion=3), "completion must be a string, got int"),
+        (row(0, 0.1, completion=3, prompt=None), "completion must be a string, got int"),
         (row(0, "x"), "reward must be a finite number or null"),
         (row(0, 0.1, score={"a": 1}), "is not a score"),
         (row(0, 0.1, held_out="a"), "held_out must be a list"),

@@ -42,6 +42,7 @@ def test_images_that_tools_return_are_in_the_transcript_and_its_scopes(judged):
     reward = seen_by(backend, judged=judged)
     completion = [LOOKS, result(place(PILLOWS["blue"]), {"type": "text", "text": "Seen."}), *assistant("It is blue.")]
     items = ["Is it blue?", {"question": "Does it show blue?", "scope": "any_tool_result"}]
+    assert seen_by(judged=judged)(**call([completion], [asks(ASKED)])) == [0.75], "without an image in the prompt"
     assert reward(**call([completion], [asks(PILLOWS["red"], ASKED)], items=items)) == [0.75]
     [sample] = reward.last.samples
     shown = {"Does it show" in tail: keys for (_, tail), keys in zip(backend.asked, backend.shown, strict=True)}
