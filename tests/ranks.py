@@ -16,10 +16,10 @@ def run(arguments: list[str], **environment: str) -> None:
     assert code == 0, f"{' '.join(map(str, arguments))} ended with {code}\n{written[-6000:]}"
 
 
-def on_two_ranks(script: str, folder: Path) -> list[dict]:
-    """Run a script of `tests/` on two ranks of the CPU, as torchrun does, with `folder` as its argument.
+def on_two_ranks(script: str, folder: Path, *more: str) -> list[dict]:
+    """Run a script of `tests/` on two ranks of the CPU, as torchrun does, with `folder` and `more` as its arguments.
 
     Returns what each rank wrote to `<rank>.json` in the folder.
     """
-    run(["-m", "tests.zygote", "2", str(REPO / "tests" / script), str(folder)], ACCELERATE_USE_CPU="true")
+    run(["-m", "tests.zygote", "2", str(REPO / "tests" / script), str(folder), *more], ACCELERATE_USE_CPU="true")
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]

@@ -1,20 +1,22 @@
 """What the tests of evolving checklists share: a judge that looks for a word, and scripted proposers."""
 
-import re
 from inspect import isfunction
-from types import SimpleNamespace
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.fakes import FakeBackend
+from tests.monitor.fakes import state
+from tests.rewards.fakes import call as batch_of
+from tests.rewards.fakes import knows, reward_by
 
+__all__ = ["BASE", "BLUE", "TEXTS", "Script", "active", "call", "evolving", "finds", "state"]
 BASE = ["Is it red?"]
+TEXTS = ["red", "red blue", "red", "red blue"]
+BLUE = [0.5, 0.9, 0.5, 0.9]
+"""The rewards of `TEXTS` where "Is it blue?" counts too."""
 
 
 def finds(prefix, tail):
     """P(yes) of "Is it <word>?": high if the word is in the response."""
-    word = re.search(r"Is it (\w+)\?", tail)[1]
-    return 0.9 if word in prefix.rpartition("<response")[2] else 0.1
+    return knows(prefix.rpartition("<response")[2], tail)
 
 
 class Script:
@@ -28,29 +30,18 @@ class Script:
         return [self.rule(group) for group in groups]
 
 
-def evolving(rule, *, judge=finds, backend=None, reward=None, **options):
+def evolving(rule=lambda group: ["Is it blue?"], *, judge=finds, reward=None, **options) -> ChecklistReward:
     """A reward with evolving checklists whose proposer follows `rule`, without refiners and with a proposal at every
     call."""
-    scorer = ChecklistScorer(backend=backend or FakeBackend(judge), store=False)
     proposer = Script(rule) if isfunction(rule) else rule
     options = {"every": 1, "refiners": [], "proposer": proposer} | options
-    return ChecklistReward(scorer, **(reward or {}), evolving=options)
+    return reward_by(judge, **reward or {}, evolving=options)
 
 
-def state(step, callbacks=None):
-    """What a trainer passes as its state."""
-    return SimpleNamespace(global_step=step, stateful_callbacks={} if callbacks is None else callbacks)
-
-
-def call(reward, texts, step=0, *, prompts=None, checklist=BASE, **more):
-    """One call of a reward; all completions are of one prompt unless `prompts` says otherwise."""
-    return reward(
-        prompts=prompts or ["Say a color."] * len(texts),
-        completions=texts,
-        checklist=[checklist] * len(texts),
-        trainer_state=more.pop("trainer_state", state(step)),
-        **more,
-    )
+def call(reward, texts=TEXTS, step=0, *, prompts="Say a color.", checklist=BASE, **more):
+    """One call of a reward."""
+    more = {"trainer_state": state(step)} | more
+    return reward(**batch_of(texts, prompts, items=checklist), **more)
 
 
 def active(reward):

@@ -7,9 +7,8 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
 from checklist_rewards.evolving import FromGenerator, Group, GroupProposer
 from tests.backends.answerserver import scripted
-from tests.evolving.fakes import active, call, evolving
+from tests.evolving.fakes import BLUE, active, call, evolving
 
-TEXTS = ["red", "red blue", "red", "red blue"]
 GROUP = Group(
     "Say a color.",
     None,
@@ -32,7 +31,7 @@ def proposer(server, **settings):
 def test_a_served_model_proposes_and_the_rewards_follow():
     with scripted(reply(["Is it blue?"], ["Is it green?"])) as server:
         reward = evolving(proposer(server))
-        assert call(reward, TEXTS) == pytest.approx([0.5, 0.9, 0.5, 0.9])
+        assert call(reward) == pytest.approx(BLUE)
     assert active(reward) == ["Is it blue?"], "no response is green, so that item tells nothing apart"
     [[system, user]] = server.prompts
     assert "Response 2:" in user["content"] and "Response 3:" not in user["content"], "equal responses are shown once"
@@ -44,8 +43,8 @@ def test_a_served_model_proposes_and_the_rewards_follow():
 def test_the_next_proposal_sees_the_active_items():
     with scripted(reply(["Is it blue?"]), reply()) as server:
         reward = evolving(proposer(server))
-        call(reward, TEXTS)
-        call(reward, TEXTS, 1)
+        call(reward)
+        call(reward, step=1)
     assert "- Is it blue?" not in server.prompts[0][-1]["content"]
     assert "- Is it blue?" in server.prompts[1][-1]["content"]
 
@@ -60,7 +59,7 @@ def test_a_bad_reply_is_asked_for_again_with_what_is_wrong():
 def test_a_model_that_never_replies_in_form_changes_nothing():
     with scripted("I would rather not.") as server:
         reward = evolving(proposer(server))
-        assert call(reward, TEXTS) == pytest.approx([0.9] * 4)
+        assert call(reward) == pytest.approx([0.9] * 4)
     assert len(server.prompts) == 2 and reward.evolving.failures == {"proposal": 1}
 
 

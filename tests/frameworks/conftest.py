@@ -22,6 +22,8 @@ INPUT = "Say something."
 TEXTS = ["who is there?", "the moon is up.", "is it the moon?", "the lamo is old."]
 BROKEN = json.dumps({"checklist": [], "input": INPUT})
 LABEL = json.dumps({"checklist": CHECKLIST, "input": INPUT})
+LOGGED = {f"checklist/{name}" for name in ("pass_rate", "answered_weight", "scored", "no_answer", "cut")}
+"""What an adapter gives a framework to log of a sample."""
 TURNS = {
     "call": 'Let me look. <tool_call>{"name": "look", "arguments": {"word": "moon"}}</tool_call>',
     "result": "a light at night",

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import BROKEN, INPUT, LABEL, TEXTS, TURNS, Engine, score_of_turns
+from conftest import BROKEN, INPUT, LABEL, LOGGED, TEXTS, TURNS, Engine, score_of_turns
 from openrlhf.utils.agent import MultiTurnAgentExecutor, SingleTurnAgentExecutor
 
 from checklist_rewards.rewards.integrations.labelled import Unscored
@@ -16,13 +16,6 @@ from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.openrlhf_agent import ChecklistAgent
 
 LABELS = [LABEL] * len(TEXTS)
-LOGGED = {
-    "checklist/pass_rate",
-    "checklist/answered_weight",
-    "checklist/scored",
-    "checklist/no_answer",
-    "checklist/cut",
-}
 
 
 @pytest.fixture

@@ -12,19 +12,32 @@ from checklist_rewards.monitor.signals import SIGNALS
 from checklist_rewards.rewards.settings import MonitorConfig
 
 
-def shift(size=None, *, figure=mean, start=5, window=5, threshold=0.1, certainty=0.0):
-    return Shift(figure, size or risen(), start=start, window=window, threshold=threshold, certainty=certainty)
+def shift(size=None, *, start=5, window=5, threshold=0.1, certainty=0.0):
+    return Shift(mean, size or risen(), start=start, window=window, threshold=threshold, certainty=certainty)
+
+
+def cusum(start, threshold=5.0):
+    return Cusum(mean, start=start, threshold=threshold)
 
 
 def feed(detector, values, count=10):
     return [detector.update([] if value is None else [(value * count, count)]) for value in values]
 
 
+def raised(detector, values):
+    """The steps at which an alarm begins."""
+    return [step for step, reading in enumerate(feed(detector, values)) if reading.raised]
+
+
+# --- the size of a change
+
+
 def test_a_rise_is_measured_against_the_first_steps_and_raised_once():
-    readings = feed(shift(), [0.2] * 5 + [0.2] * 3 + [0.6] * 5 + [0.2] * 5 + [0.6] * 5)
+    values = [0.2] * 5 + [0.2] * 3 + [0.6] * 5 + [0.2] * 5 + [0.6] * 5
+    readings = feed(shift(), values)
     assert readings[4].start == pytest.approx(0.2) and readings[4].recent is None and readings[4].size is None
     assert readings[7].size == pytest.approx(0.0) and readings[7].recent == pytest.approx(0.2)
-    assert [number for number, reading in enumerate(readings) if reading.raised] == [9, 19]
+    assert raised(shift(), values) == [9, 19]
     assert readings[9].size == pytest.approx(0.16) and readings[9].alarm and not readings[14].raised
 
 
@@ -34,8 +47,7 @@ def test_a_level_needs_no_start_but_three_steps():
 
 
 def test_a_step_without_a_value_changes_nothing():
-    one, other = shift(), shift()
-    assert feed(one, [0.1] * 5 + [0.4] * 4)[-1] == feed(other, [0.1, None] * 5 + [0.4] * 4)[-1]
+    assert feed(shift(), [0.1] * 5 + [0.4] * 4)[-1] == feed(shift(), [0.1, None] * 5 + [0.4] * 4)[-1]
 
 
 def test_large_steps_weigh_more():
@@ -43,21 +55,6 @@ def test_large_steps_weigh_more():
     for count, value in ((10, 0.0), (10, 0.0), (80, 1.0)):
         reading = detector.update([(value * count, count)])
     assert reading.recent == pytest.approx(0.8)
-
-
-def test_certainty_asks_for_a_size_that_noise_does_not_have():
-    noisy = [0.0, 0.8, 0.1, 0.9, 0.2] + [0.9, 0.3, 0.8, 0.9, 0.6]
-    sure = feed(shift(certainty=3.0), noisy)[-1]
-    assert not sure.alarm and sure.size > 0.1 and sure.size < 3 * sure.error
-    assert feed(shift(certainty=0.0), noisy)[-1].alarm
-
-
-def test_the_error_is_the_standard_error_of_a_difference_of_means():
-    first, last = 0.025 / 5, 0.1 / 5  # variances of the means
-    reading = feed(shift(), [0.1, 0.2, 0.3, 0.4, 0.5] + [0.2, 0.4, 0.6, 0.8, 1.0])[-1]
-    assert reading.error == pytest.approx((first + last) ** 0.5)
-    reading = feed(shift(reached), [0.2, 0.4, 0.6, 0.8, 1.0])[-1]
-    assert reading.error == pytest.approx(last**0.5)
 
 
 def test_sizes():
@@ -69,34 +66,12 @@ def test_sizes():
     assert risen()((0.0, 0.0), recent) is None
 
 
-def test_cusum_finds_a_jump_and_not_steady_progress():
-    rng = random.Random(0)
-    steady = [0.2 + 0.004 * step + rng.gauss(0, 0.02) for step in range(100)]
-    assert not any(reading.raised for reading in feed(Cusum(mean, start=10, threshold=5.0), steady))
-    jump = [value + (0.5 if step >= 50 else 0.0) for step, value in enumerate(steady)]
-    raised = [n for n, reading in enumerate(feed(Cusum(mean, start=10, threshold=5.0), jump)) if reading.raised]
-    assert raised and raised[0] == 50
-    fall = [1 - value for value in jump]
-    assert [n for n, r in enumerate(feed(Cusum(mean, start=10, threshold=5.0), fall)) if r.raised] == raised
-
-
-@given(
-    values=st.lists(st.none() | st.floats(0, 1), min_size=1, max_size=40),
-    cut=st.integers(0, 39),
-    kind=st.sampled_from(["rise", "level", "cusum"]),
-)
-def test_a_restored_detector_goes_on_as_if_it_had_never_stopped(values, cut, kind):
-    def new():
-        if kind == "cusum":
-            return Cusum(mean, start=5, threshold=1.0)
-        return shift(risen() if kind == "rise" else reached, certainty=1.0)
-
-    whole, first, second = new(), new(), new()
-    expected = feed(whole, values)
-    cut = min(cut, len(values))
-    feed(first, values[:cut])
-    second.restore(json.loads(json.dumps(first.state)))
-    assert feed(second, values[cut:]) == expected[cut:]
+def test_the_error_is_the_standard_error_of_a_difference_of_means():
+    first, last = 0.025 / 5, 0.1 / 5  # variances of the means
+    reading = feed(shift(), [0.1, 0.2, 0.3, 0.4, 0.5] + [0.2, 0.4, 0.6, 0.8, 1.0])[-1]
+    assert reading.error == pytest.approx((first + last) ** 0.5)
+    reading = feed(shift(reached), [0.2, 0.4, 0.6, 0.8, 1.0])[-1]
+    assert reading.error == pytest.approx(last**0.5)
 
 
 def test_the_error_counts_the_parts_of_a_step():
@@ -110,8 +85,108 @@ def test_the_error_counts_the_parts_of_a_step():
     assert reading.error == pytest.approx((2 * 0.25 / 9) ** 0.5)
 
 
+def test_certainty_asks_for_a_size_that_noise_does_not_have():
+    noisy = [0.0, 0.8, 0.1, 0.9, 0.2] + [0.9, 0.3, 0.8, 0.9, 0.6]
+    sure = feed(shift(certainty=3.0), noisy)[-1]
+    assert not sure.alarm and sure.size > 0.1 and sure.size < 3 * sure.error
+    assert feed(shift(certainty=0.0), noisy)[-1].alarm
+
+
+# --- alarms at the limit
+
+
+@pytest.mark.parametrize("level", [0.5, 0.499])
+def test_a_size_exactly_at_its_threshold_alarms(level):
+    """All numbers are exact in binary."""
+    assert feed(shift(reached, threshold=0.5), [level] * 3)[-1].alarm == (level == 0.5)
+    rise = feed(shift(threshold=0.5), [0.25] * 5 + [0.25 + level] * 3)[-1]
+    assert rise.alarm == (level == 0.5) and rise.size == pytest.approx(level)
+    jump = feed(cusum(2, 0.5), [0.0, 0.0, 0.0, 0.5 + level])[-1]  # changes count as they are
+    assert jump.alarm == jump.raised == (level == 0.5) and jump.size == pytest.approx(level)
+
+
+def test_a_size_of_exactly_as_many_standard_errors_as_certainty_asks_for_alarms():
+    values = [0.0, 0.5, 0.0, 0.5, 0.25] + [0.75] * 5
+    reading = feed(shift(), values)[-1]
+    certainty = reading.size / reading.error
+    assert certainty * reading.error == reading.size
+    assert feed(shift(certainty=certainty), values)[-1].alarm
+    assert not feed(shift(certainty=certainty * 1.001), values)[-1].alarm
+
+
+ABSOLUTE = "passed_by_all failed_by_all dominance flips saturation flat_groups no_answer cut".split()
+
+
+@pytest.mark.parametrize("signal", [s for s in SIGNALS if s.size is not None], ids=lambda signal: signal.name)
+def test_a_level_alarms_absolute_signals_and_no_relative_one(signal):
+    detector, absolute = signal.detector(MonitorConfig(start=5, window=5)), signal.name in ABSOLUTE
+    level = {
+        "shadow_disagreement": (5.0, 5.0, 5.0, 5.0),
+        "length_bias": (1.0,) * 6,
+        "length_reward": (1.0,) * 6,
+    }.get(signal.name, (10.0, 10.0))
+    readings = [detector.update([level]) for _ in range(12)]
+    assert [reading.alarm for reading in readings] == [False] * 2 + [absolute] * 10
+    assert (readings[4].recent is None) == (not absolute)  # the first steps are not among the last ones
+
+
+# --- CUSUM
+
+
+def test_cusum_finds_a_jump_and_not_steady_progress():
+    rng = random.Random(0)
+    steady = [0.2 + 0.004 * step + rng.gauss(0, 0.02) for step in range(100)]
+    jump = [value + (0.5 if step >= 50 else 0.0) for step, value in enumerate(steady)]
+    assert raised(cusum(10), steady) == [] and raised(cusum(10), jump)[0] == 50
+    assert raised(cusum(10), [1 - value for value in jump]) == raised(cusum(10), jump)
+
+
+@pytest.mark.parametrize("steps", [100, 300, 1000])
+def test_cusum_is_silent_on_stationary_noise(steps):
+    """The deviation of the first five changes alone raised an alarm in 13.5, 20 and 26 % of such runs."""
+    rng = random.Random(steps)
+    runs = [[rng.gauss(0.5, 0.05) for _ in range(steps)] for _ in range(60)]
+    assert sum(bool(raised(cusum(5), run)) for run in runs) <= 1
+
+
+def test_cusum_learns_its_scale_from_the_changes_before_a_change():
+    steps = [0.0, 1.0, 0.0, 3.0]  # changes 1, -1, 3: standard deviation 2, and the factor of three changes is 2
+    readings = feed(cusum(3, None), [*steps, 11.0, 11.0])
+    assert [reading.size is None for reading in readings] == [True] * 4 + [False] * 2
+    assert readings[4].size == pytest.approx(8 / (2 * 2) - 0.5)
+    assert readings[5].size == pytest.approx(readings[4].size - 0.5)  # no change
+    detector = cusum(3, 1.5)
+    feed(detector, [*steps, 11.0, 11.5])
+    assert detector.changes == [1.0, -1.0, 3.0, 0.5]  # without the change that raised an alarm
+    feed(detector, [11.5] * 200)
+    assert len(detector.state["changes"]) == 50
+
+
+def test_the_change_at_which_a_new_segment_begins_is_no_jump():
+    steady, parted = [0.50, 0.52, 0.49, 0.51, 0.50, 0.52], cusum(4)
+    assert feed(cusum(4), [*steady, 0.9])[-1].raised
+    feed(parted, steady)
+    parted.new_segment()
+    assert [reading.size for reading in feed(parted, [0.9, 0.9])] == [None, pytest.approx(0.0, abs=1.0)]
+
+
+# --- states
+
+
+@given(
+    values=st.lists(st.none() | st.floats(0, 1), min_size=1, max_size=40),
+    cut=st.integers(0, 39),
+    new=st.sampled_from([lambda: shift(certainty=1.0), lambda: shift(reached, certainty=1.0), lambda: cusum(5, 1.0)]),
+)
+def test_a_restored_detector_goes_on_as_if_it_had_never_stopped(values, cut, new):
+    first, second = new(), new()
+    feed(first, values[:cut])
+    second.restore(json.loads(json.dumps(first.state)))
+    assert feed(second, values[cut:]) == feed(new(), values)[cut:]
+
+
 def test_a_scale_of_many_first_changes_is_restored_whole():
-    one, other = (Cusum(mean, start=60, threshold=5.0) for _ in range(2))
+    one, other = cusum(60), cusum(60)
     feed(one, [n % 2 for n in range(61)])
     other.restore(json.loads(json.dumps(one.state)))
     assert feed(other, [1.0]) == feed(one, [1.0]) and one.changes == other.changes
@@ -121,74 +196,3 @@ def test_memory_is_bounded():
     detector = shift()
     feed(detector, [0.1] * 500)
     assert (len(detector.state["start"]), len(detector.state["recent"])) == (5, 5)
-
-
-def test_the_change_at_which_a_new_segment_begins_is_no_jump():
-    steady = [0.50, 0.52, 0.49, 0.51, 0.50, 0.52]
-    whole, parted = (Cusum(mean, start=4, threshold=5.0) for _ in range(2))
-    assert feed(whole, [*steady, 0.9])[-1].raised
-    feed(parted, steady)
-    parted.new_segment()
-    assert [reading.size for reading in feed(parted, [0.9, 0.9])] == [None, pytest.approx(0.0, abs=1.0)]
-
-
-@pytest.mark.parametrize("name", [signal.name for signal in SIGNALS if signal.size is not None])
-def test_a_level_alarms_absolute_signals_and_no_relative_one(name):
-    absolute = {
-        "passed_by_all",
-        "failed_by_all",
-        "dominance",
-        "flips",
-        "saturation",
-        "flat_groups",
-        "no_answer",
-        "cut",
-    }
-    [signal] = [signal for signal in SIGNALS if signal.name == name]
-    detector = signal.detector(MonitorConfig(start=5, window=5))
-    level = {"shadow_disagreement": (5.0, 5.0, 5.0, 5.0)}.get(name, (10.0, 10.0))
-    level = (1.0,) * 6 if name in ("length_bias", "length_reward") else level
-    readings = [detector.update([level]) for _ in range(12)]
-    assert [reading.alarm for reading in readings] == [False] * 2 + [name in absolute] * 10
-    assert (readings[4].recent is None) == (name not in absolute)  # the first steps are not among the last ones
-
-
-def test_cusum_learns_its_scale_from_the_changes_before_a_change():
-    steps = [0.0, 1.0, 0.0, 3.0]  # changes 1, -1, 3: standard deviation 2, and the factor of three changes is 2
-    readings = feed(Cusum(mean, start=3, threshold=None), [*steps, 11.0, 11.0])
-    assert [reading.size is None for reading in readings] == [True] * 4 + [False] * 2
-    assert readings[4].size == pytest.approx(8 / (2 * 2) - 0.5)
-    assert readings[5].size == pytest.approx(readings[4].size - 0.5)  # no change
-    detector = Cusum(mean, start=3, threshold=1.5)
-    feed(detector, [*steps, 11.0, 11.5])
-    assert detector.changes == [1.0, -1.0, 3.0, 0.5]  # without the change that raised an alarm
-    feed(detector, [11.5] * 200)
-    assert len(detector.state["changes"]) == 50
-
-
-@pytest.mark.parametrize("steps", [100, 300, 1000])
-def test_cusum_is_silent_on_stationary_noise(steps):
-    """The deviation of the first five changes alone raised an alarm in 13.5, 20 and 26 % of such runs."""
-    rng = random.Random(steps)
-    runs = [[rng.gauss(0.5, 0.05) for _ in range(steps)] for _ in range(60)]
-    alarms = [any(reading.raised for reading in feed(Cusum(mean, start=5, threshold=5.0), run)) for run in runs]
-    assert sum(alarms) <= 1
-
-
-@pytest.mark.parametrize("level", [0.5, 0.499])
-def test_a_size_exactly_at_its_threshold_alarms(level):
-    """All numbers are exact in binary."""
-    assert feed(shift(reached, threshold=0.5), [level] * 3)[-1].alarm == (level == 0.5)
-    rise = feed(shift(threshold=0.5), [0.25] * 5 + [0.25 + level] * 3)[-1]
-    assert rise.alarm == (level == 0.5) and rise.size == pytest.approx(level)
-    jump = feed(Cusum(mean, start=2, threshold=0.5), [0.0, 0.0, 0.0, 0.5 + level])[-1]  # changes count as they are
-    assert jump.alarm == jump.raised == (level == 0.5) and jump.size == pytest.approx(level)
-
-
-def test_a_size_of_exactly_as_many_standard_errors_as_certainty_asks_for_alarms():
-    values = [0.0, 0.5, 0.0, 0.5, 0.25] + [0.75] * 5
-    reading = feed(shift(threshold=0.1), values)[-1]
-    certainty = reading.size / reading.error
-    assert certainty * reading.error == reading.size
-    assert feed(shift(threshold=0.1, certainty=certainty), values)[-1].alarm
-    assert not feed(shift(threshold=0.1, certainty=certainty * 1.001), values)[-1].alarm

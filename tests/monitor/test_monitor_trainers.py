@@ -4,12 +4,11 @@ import pytest
 from datasets import Dataset
 from pocket.world import tasks
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.jsonl import read_jsonl
-from tests.monitor.fakes import OptionsBackend
-from tests.monitor.test_monitor import records
+from tests.monitor.fakes import OptionsBackend, records
+from tests.rewards.fakes import reward_by
 
 pytestmark = pytest.mark.slow
 TASKS = tasks(8, seed=1, split="train")
@@ -50,9 +49,8 @@ def test_a_run_is_watched_and_its_metrics_reach_the_trainer(scorer, tmp_path):
     trainer = train(reward, tmp_path / "out", eval_strategy="no")
     steps = records(tmp_path / "out" / "monitor.jsonl", "step")
     assert [step["step"] for step in steps] == [0, 1, 2, 3] and trainer.state.global_step == 4
-    assert {step["completions"] for step in steps} == {8} and not records(
-        tmp_path / "out" / "monitor.jsonl", "failure"
-    )
+    assert {step["completions"] for step in steps} == {8}
+    assert not records(tmp_path / "out" / "monitor.jsonl", "failure")
     assert len(records(tmp_path / "out" / "monitor.jsonl", "canary")) == 10, "an empty reply is no reply for the judge"
     history = [entry for entry in trainer.state.log_history if "rewards/checklist_reward/mean" in entry]
     for entry, step in zip(history, steps, strict=True):
@@ -63,8 +61,7 @@ def test_a_run_is_watched_and_its_metrics_reach_the_trainer(scorer, tmp_path):
 
 
 def test_an_alarm_stops_the_trainer(tmp_path):
-    scorer = ChecklistScorer(backend=OptionsBackend(lambda prefix, tail: 0.9), store=False)  # says yes to everything
-    reward = ChecklistReward(scorer, monitor={"action": "stop"})
+    reward = reward_by(OptionsBackend(lambda prefix, tail: 0.9), monitor={"action": "stop"})  # says yes to everything
     trainer = train(reward, tmp_path)
     assert trainer.state.global_step == 1 and reward.monitor.should_stop
     [alarm] = records(tmp_path / "monitor.jsonl", "alarm")
@@ -73,8 +70,8 @@ def test_an_alarm_stops_the_trainer(tmp_path):
 
 def test_a_resumed_training_restores_the_monitor(tmp_path):
     def monitored():
-        scorer = ChecklistScorer(backend=OptionsBackend(lambda prefix, tail: len(prefix) % 7 / 10), store=False)
-        return ChecklistReward(scorer, monitor={"max_canary": None, "start": 2, "window": 3})
+        backend = OptionsBackend(lambda prefix, tail: len(prefix) % 7 / 10)
+        return reward_by(backend, monitor={"max_canary": None, "start": 2, "window": 3})
 
     first = monitored()
     train(first, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)

@@ -31,13 +31,9 @@ def test_every_signal_has_a_threshold_and_every_threshold_a_signal():
     assert {signal.name for signal in SIGNALS} | {"canary", "attack"} == thresholds
 
 
-def test_a_step_without_completions_measures_nothing():
+def test_an_unscored_completion_has_no_reward_to_measure_and_a_step_without_completions_nothing():
     assert {now(name) for name in BY_NAME} == {None}
-
-
-def test_an_unscored_completion_has_no_reward_to_measure():
-    unscored = seen(None, lines=[line(None)])
-    found = {name: now(name, unscored) for name in BY_NAME}
+    found = {name: now(name, seen(None, lines=[line(None)])) for name in BY_NAME}
     assert {name: value for name, value in found.items() if value is not None} == {
         "unanswered": 1.0,
         "mass_loss": 1.0,
@@ -115,14 +111,6 @@ def test_the_three_best_completions_are_different():
     completions = [seen(0.1 * n, text="same" if n > 7 else f"text {n}") for n in range(10)]
     assert [one.text for one, _ in best(completions, lambda one: one.reward)] == ["same", "text 7", "text 6"]
     assert best(completions, lambda one: None) == []
-
-
-def test_the_settings_refuse_what_makes_no_sense():
-    from checklist_rewards.errors import SampleError
-
-    for wrong in ({"held_out": 1.5}, {"action": "cry"}, {"window": 1}, {"max_flips": -1}, {"steering": True}):
-        with pytest.raises(SampleError, match=next(iter(wrong))):
-            MonitorConfig(**wrong)
 
 
 NONE = {"words": 0, "text": "", "lines": ()}

@@ -10,7 +10,6 @@ what happened.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import tempfile
 import warnings
@@ -20,12 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.settings import RewardConfig
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.families import ARGUMENT, Family, model, tokenizer
+from tests.jsonl import read_jsonl
+from tests.rewards.fakes import reward_by
 
 Trainer = Literal["GRPO", "RLOO", "OnlineDPO"]
 Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools", "environment", "no tokenizer"]
@@ -40,21 +39,14 @@ EVERYTHING = "everything"
 OBSERVATION = " The shelf holds 3 apples."
 LENGTH, LENGTH_WITH_TOOLS = 320, 3000
 """`max_completion_length`. A token is a byte or a marker."""
-COLUMNS: dict[Trainer, tuple[str, ...]] = {
-    "GRPO": (
-        "plain", "thought", "variants", "cut answer", "cut thought", "endless", "empty", "mention", "system tag",
-        "thinking off", "string prompt", "rendered string", "parsed", "parsed cut",
-        "tool rollout", "tool cut", "tool empty", "tool call cut", "tool iterations", "environment",
-    ),
-    "RLOO": (
-        "plain", "thought", "variants", "cut answer", "cut thought", "endless", "empty", "mention", "system tag",
-        "string prompt", "rendered string", "parsed", "parsed cut",
-    ),
-    "OnlineDPO": (
-        "plain", "thought", "variants", "cut answer", "cut thought", "endless", "empty", "mention", "system tag",
-        "string prompt", "rendered string", "no tokenizer",
-    ),
-}  # fmt: skip
+_CHAT = "plain|thought|variants|cut answer|cut thought|endless|empty|mention|system tag".split("|")
+_STRING, _PARSED = ["string prompt", "rendered string"], ["parsed", "parsed cut"]
+_TOOLS = "tool rollout|tool cut|tool empty|tool call cut|tool iterations|environment".split("|")
+COLUMNS: dict[Trainer, list[str]] = {
+    "GRPO": [*_CHAT, "thinking off", *_STRING, *_PARSED, *_TOOLS],
+    "RLOO": [*_CHAT, *_STRING, *_PARSED],
+    "OnlineDPO": [*_CHAT, *_STRING, "no tokenizer"],
+}
 
 
 @dataclass(frozen=True)
@@ -117,33 +109,35 @@ def matrix(family: Family, trainer: Trainer, folder: Path) -> dict[str, str]:
 
 def cell(family: Family, case: Case, what: Seen) -> str:
     """Compare what happened with what is right."""
+    if isinstance(what.error, SampleError):
+        return REFUSED
+    wrong = _wrong(family, case, what)
+    return RIGHT if wrong is None else f"wrong: {wrong}"
+
+
+def _wrong(family: Family, case: Case, what: Seen) -> str | None:
     if what.error is not None:
-        text = " ".join(str(what.error).split())
-        return REFUSED if isinstance(what.error, SampleError) else f"wrong: {type(what.error).__name__}: {text:.80}"
+        return f"{type(what.error).__name__}: {' '.join(str(what.error).split()):.80}"
     target = None if what.judged is None else what.judged.get("target", "")
     if case.state is not None:
         if target is not None:
-            return f"wrong: judged {target!r:.70}"
+            return f"judged {target!r:.70}"
         if what.state != case.state:
-            return f"wrong: state {what.state!r}, not {case.state!r}"
-        return RIGHT if what.reward == 0.0 else f"wrong: reward {what.reward}"
+            return f"state {what.state!r}, not {case.state!r}"
+        return None if what.reward == 0.0 else f"reward {what.reward}"
     if what.judged is None or target is None:
-        return f"wrong: not judged (state {what.state!r}, reward {what.reward})"
+        return f"not judged (state {what.state!r}, reward {what.reward})"
     in_order = re.search(".*".join(map(re.escape, case.shows)), target, re.DOTALL)
-    if (
-        not in_order
-        or any(words in target for words in case.hides)
-        or target.strip() != (case.answer or target.strip())
-    ):
-        return f"wrong: judged {target!r:.70}"
+    hidden = any(words in target for words in case.hides)
+    if not in_order or hidden or target.strip() != (case.answer or target.strip()):
+        return f"judged {target!r:.70}"
     if what.state not in (None, "answered", "cut"):
-        return f"wrong: judged with state {what.state!r}"
+        return f"judged with state {what.state!r}"
     context = "\n".join(what.judged.get(name, "") for name in ("history", "input"))
-    lost = [words for words in case.given if words not in context]
-    if lost:
-        return f"wrong: the judge was not given {lost[0]!r}"
+    if lost := [words for words in case.given if words not in context]:
+        return f"the judge was not given {lost[0]!r}"
     found = [token for token in family.tokens if token in context] if case.bare else []
-    return f"wrong: the judge was given {found[0]!r}" if found else RIGHT
+    return f"the judge was given {found[0]!r}" if found else None
 
 
 # --- cases
@@ -196,48 +190,37 @@ class _Asks:
 
 def _messages(family: Family, ask: _Asks, kind: Kind) -> list[Case]:
     if kind == "no tokenizer":
-        answered, unanswered = partial(Case, "no tokenizer"), partial(Case, "no tokenizer")
         return [
-            answered(ask(), (family.plain(ANSWER),), ANSWER),
-            answered(ask(), (family.thought(THOUGHT, ANSWER),), ANSWER),
-            unanswered(ask(), (family.cut_thought(THOUGHT),), state="cut_in_thought"),
+            Case(kind, ask(), (family.plain(ANSWER),), ANSWER),
+            Case(kind, ask(), (family.thought(THOUGHT, ANSWER),), ANSWER),
+            Case(kind, ask(), (family.cut_thought(THOUGHT),), state="cut_in_thought"),
         ]
     mention = f"Put {family.tag} in front, then it is 42."
     seen_mention: dict[str, Any] = {"shows": ("Put ", " in front, then it is 42."), "hides": (THOUGHT[:5],)}
-    given = ("Always answer in French.", "Keep it short.")
+    given = ("Always answer in French.", "Keep it short.")[not family.system :]
     before = [
-        ("system", f"Open your reasoning with {family.tag}. {given[0]}"),
-        ("user", f"What does {family.tag} mean? {given[1]}"),
+        ("system", f"Open your reasoning with {family.tag}. Always answer in French."),
+        ("user", f"What does {family.tag} mean? Keep it short."),
         ("assistant", "It opens a thought."),
-    ]
+    ][not family.system :]
     again = family.opens + family.thought(THOUGHT, ANSWER)  # the model repeats what the prompt has opened
     variants = (*family.variants, again) if family.opened else family.variants
+    parsed = kind == "parsed"
+    one, cut = ("parsed", "parsed cut") if parsed else (None, None)
     rows = [
-        Case("plain", ask(), (family.plain(ANSWER),), ANSWER),
-        Case("thought", ask(), (family.thought(THOUGHT, ANSWER),), ANSWER),
-        *(Case("variants", ask(), (text,), ANSWER) for text in variants),
-        Case("cut answer", ask(), (family.cut_answer(THOUGHT, "It is 4"),), "It is 4"),
-        Case("cut thought", ask(), (family.cut_thought(THOUGHT),), state="cut_in_thought"),
-        Case("endless", ask(), (family.cut_thought(THOUGHT * LENGTH),), state="cut_in_thought"),
-        Case("empty", ask(), (family.end,), state="empty"),
-        Case("mention", ask(), (family.plain(mention),), **seen_mention),
-        Case("mention", ask(), (family.thought(THOUGHT, mention),), **seen_mention),
-        Case(
-            "system tag",
-            ask(*before[not family.system :]),
-            (family.thought(THOUGHT, ANSWER),),
-            ANSWER,
-            given=given[not family.system :],
-        ),
+        Case(one or "plain", ask(), (family.plain(ANSWER),), ANSWER),
+        Case(one or "thought", ask(), (family.thought(THOUGHT, ANSWER),), ANSWER),
+        *(Case(one or "variants", ask(), (text,), ANSWER) for text in variants),
+        Case(one or "cut answer", ask(), (family.cut_answer(THOUGHT, "It is 4"),), "It is 4"),
+        Case(cut or "cut thought", ask(), (family.cut_thought(THOUGHT),), state="cut_in_thought"),
+        Case(cut or "endless", ask(), (family.cut_thought(THOUGHT * LENGTH),), state="cut_in_thought"),
+        Case(cut or "empty", ask(), (family.end,), state="empty"),
+        Case(one or "mention", ask(), (family.plain(mention),), **seen_mention),
+        Case(one or "mention", ask(), (family.thought(THOUGHT, mention),), **seen_mention),
     ]
-    if kind != "parsed":
-        return rows
-    columns = {"cut thought": "parsed cut", "endless": "parsed cut", "empty": "parsed cut"}
-    return [
-        Case(**{**vars(row), "column": columns.get(row.column, "parsed")})
-        for row in rows
-        if row.column != "system tag"
-    ]
+    if not parsed:
+        rows.append(Case("system tag", ask(*before), (family.thought(THOUGHT, ANSWER),), ANSWER, given=given))
+    return rows
 
 
 def _off(family: Family, ask: _Asks) -> list[Case]:
@@ -296,15 +279,6 @@ def _tools(family: Family, ask: _Asks) -> list[Case]:
 # --- runs
 
 
-class Recorded(ChecklistReward):
-    """Keeps what the trainer passed and what it got."""
-
-    def __call__(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
-        self.passed: dict[str, Any] = {"prompts": prompts, "completions": completions, **columns}
-        self.rewards = super().__call__(prompts, completions, **columns)
-        return self.rewards
-
-
 class Shelf:
     """An environment with one tool."""
 
@@ -342,10 +316,8 @@ def seen(family: Family, trainer: Trainer, kind: Kind, rows: Sequence[Case], fol
     tokens = tokenizer(family, parses=kind == "parsed" or _parses_calls(family, kind))
     backend = FakeBackend(lambda prefix, tail: 0.9)
     log = Path(tempfile.mkdtemp(dir=folder)) / "log.jsonl"
-    # A version without the argument is given no tokenizer.
-    takes = "tokenizer" in RewardConfig.model_fields
-    named = {"tokenizer": tokens} if takes and trainer == "OnlineDPO" and kind != "no tokenizer" else {}
-    reward = Recorded(ChecklistScorer(backend=backend, store=False), log=log, **named)
+    named = {"tokenizer": tokens} if trainer == "OnlineDPO" and kind != "no tokenizer" else {}
+    reward = reward_by(backend, log=log, **named)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -354,14 +326,15 @@ def seen(family: Family, trainer: Trainer, kind: Kind, rows: Sequence[Case], fol
         if isinstance(error, SampleError) or len(rows) == 1:
             return [Seen(error=error)] * len(rows)
         return [seen(family, trainer, kind, [row], folder)[0] for row in rows]
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    each = [name for name, value in reward.passed.items() if isinstance(value, list)]
+    lines, last = read_jsonl(log), reward.last
+    passed = {"prompts": last.prompts, "completions": last.completions, **last.columns}
+    each = [name for name, value in passed.items() if isinstance(value, list)]
     return [
         Seen(
             judged=_judged(backend, _question(place)),
-            reward=reward.rewards[place],
+            reward=last.rewards[place],
             state=lines[place].get("state"),
-            arrived={name: reward.passed[name][place] for name in each},
+            arrived={name: passed[name][place] for name in each},
         )
         for place in range(len(rows))
     ]
@@ -407,7 +380,7 @@ def _grpo_or_rloo(
     trainer: Trainer,
     kind: Kind,
     tokens: Any,
-    reward: Recorded,
+    reward: ChecklistReward,
     rows: Sequence[Case],
     folder: Path,
 ) -> None:
@@ -445,7 +418,7 @@ def _online_dpo(
     trainer: Trainer,
     kind: Kind,
     tokens: Any,
-    reward: Recorded,
+    reward: ChecklistReward,
     rows: Sequence[Case],
     folder: Path,
 ) -> None:

@@ -1,6 +1,6 @@
-"""One of two ranks of a run with TRL's defaults that is judged by its base (`test_placement_settings.py`).
+"""One of two ranks of runs that are judged by their base. Run by `test_placement_{settings,reference}.py`.
 
-    torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER [ddp | fsdp1 | fsdp2 | zero3 ...]
+    torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER [ddp fsdp1 fsdp2 zero3 copies together]
 
 With DDP, TRL's trainer runs as it is. Elsewhere a bare loop takes its place: accelerate uses FSDP only with several
 GPUs, and TRL's sampling fails under ZeRO-3 on CPUs, where the embedding is not gathered.
@@ -13,30 +13,33 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from accelerate import Accelerator
+from peft import get_peft_model
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, MixedPrecisionPolicy, fully_shard
+from transformers import AutoModelForCausalLM
 
-from tests.rewards.placement_settings import LORA, Measured, Setting, by_code, prompts_of, rows, trained
+from checklist_rewards.backends import pocket_dir
+from checklist_rewards.errors import ModelError
+from checklist_rewards.rewards.placement import references_of
+from tests.conftest import REPO  # noqa: F401 - finds the recipes
+from tests.rewards.fakes import Recorded
+from tests.rewards.placement_settings import LORA, Measured, Setting, by_code, rows, trained
 
 folder, kinds, rank = Path(sys.argv[1]), sys.argv[2:], int(os.environ["RANK"])
 
 
 class Loop:
-    """What a reward sees of a trainer whose policy is spread over the ranks in bf16."""
+    """What a reward sees of a trainer whose policy is spread over the ranks."""
 
     ref_model = args = None
 
-    def __init__(self, accelerator, kind: str):
-        from peft import get_peft_model
-        from transformers import AutoModelForCausalLM
-
-        from checklist_rewards.backends import pocket_dir
-
-        self.accelerator = accelerator
+    def __init__(self, kind: str, dtype: torch.dtype | None = torch.bfloat16):
+        torch.manual_seed(0)
+        self.accelerator = Accelerator(cpu=True)
         base = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
         self.model = self.model_wrapped = get_peft_model(base, LORA).train()
         if kind == "fsdp2":
-            from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-            policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+            policy = MixedPrecisionPolicy(param_dtype=dtype)
             for layer in base.model.layers:
                 fully_shard(layer, mp_policy=policy)
             fully_shard(self.model, mp_policy=policy)
@@ -50,52 +53,105 @@ class Loop:
             }
             self.model_wrapped, *_ = deepspeed.initialize(model=self.model, config=config, dist_init_required=False)
         else:
-            from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
-
             self.model_wrapped = FullyShardedDataParallel(
                 self.model,
                 use_orig_params=True,
                 device_id=torch.device("cpu"),
-                mixed_precision=MixedPrecision(param_dtype=torch.bfloat16),
+                mixed_precision=MixedPrecision(param_dtype=dtype),
             )
 
     def log(self, name: str, value: float) -> None:
         """The hook `log_metric` of a trainer, by which it is found."""
 
+    def step(self) -> float:
+        """Train on a batch."""
+        if not hasattr(self, "optimizer"):
+            self.optimizer = torch.optim.AdamW([w for w in self.model.parameters() if w.requires_grad], lr=1e-2)
+        ids = torch.arange(40).reshape(2, 20) + rank
+        loss = self.model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss.item()
 
-def in_a_loop(kind: str) -> Measured:
-    from accelerate import Accelerator
 
-    loop = Loop(Accelerator(cpu=True), kind)
+def texts(count: int) -> list[str]:
+    return [f"The {number} ronto holds this zatte{'?' * (number % 2)}" for number in range(count)]
+
+
+def reads(kind: str) -> dict:
+    """What a reference of this kind has read of four completions, and at which cost."""
     reward = Measured(model="reference", store=False, name="reads")
-    some = rows(2)
-    texts = [f"The {number} ronto holds this zatte{'?' * (number % 2)}" for number in range(4)]
-    reward(
-        prompts=[row["prompt"] for row in some for _ in range(2)],
-        completions=[[{"role": "assistant", "content": text}] for text in texts],
-        checklist=[row["checklist"] for row in some for _ in range(2)],
-        log_metric=loop.log,
-    )
-    return reward
+    if kind == "ddp":
+        trained([by_code, reward], Setting(kind), folder, 1)
+    else:
+        some = [row for row in rows(2) for _ in range(2)]
+        reward(
+            prompts=[row["prompt"] for row in some],
+            completions=[[{"role": "assistant", "content": text}] for text in texts(4)],
+            checklist=[row["checklist"] for row in some],
+            log_metric=Loop(kind).log,
+        )
+    prompts, given = reward.prompts()
+    return {"receipt": reward.computed, "prompts": prompts, "given": given, "sharded": reward.bound.sharded}
 
 
-def in_a_trainer(kind: str) -> Measured:
-    reward = Measured(model="reference", store=False, name="reads")
-    trained([by_code, reward], Setting(kind), folder, 1)
-    return reward
+def rewards_of() -> tuple[Recorded, Recorded]:
+    """A reward by the reference, and one by a copy of it."""
+    own = Recorded(model="reference", store=False, name="own")
+    return own, Recorded(model="pocket", backend="transformers", store=False, name="copy")
+
+
+def copies() -> dict:
+    """A GRPO run whose completions are longer on one rank."""
+    own, copy = rewards_of()
+    options = {"bf16": False, "per_device_train_batch_size": 4, "max_completion_length": 8 + 4 * rank}
+    trainer = trained([own, copy], Setting("", options | {"num_generations": 4}), folder, 2)
+    asked = own.scorer.receipt.asked
+    return {"own": own.given, "copy": copy.given, "steps": trainer.state.global_step, "asked": asked}
+
+
+def batch(step: int) -> dict:
+    """Completions of which one rank has more than the other, and none in the second step."""
+    questions = ["Does the response contain a digit?", "Does the response end with a question mark?"]
+    count = [[3, 1], [2, 0], [1, 4]][step][rank]
+    return {
+        "prompts": ["Write."] * 4,
+        "completions": (texts(count) + ["x"] * 4)[:4],
+        "checklist": ([questions[: 1 + n % 2] for n in range(count)] + [None] * 4)[:4],
+    }
+
+
+def together() -> dict:
+    """A loop with parts of the weights, next to one whose policy judges nothing."""
+    loop, plain = Loop("fsdp2", dtype=None), Loop("fsdp2", dtype=None)
+    own, copy = rewards_of()
+    watched = Recorded(model="reference", store=False, monitor={"extra_reads": 1.0, "held_out": 0.0})
+    losses: dict = {"losses": [], "plain": []}
+    for step in range(3):
+        torch.manual_seed(step)
+        for reward in (own, watched, copy):
+            reward(**batch(step), log_metric=loop.log)
+        losses["losses"].append(loop.step())
+        torch.manual_seed(step)
+        losses["plain"].append(plain.step())
+    bound = references_of(own.scorer.judge)[0].bound
+    try:  # a rank that fails ends all
+        with bound.together():
+            if rank:
+                raise KeyError("the data of rank 1")
+            own.scorer.judge.answer([])
+            bound.read([], ())
+    except (KeyError, ModelError) as error:
+        losses["error"] = f"{type(error).__name__}: {error}"
+    rewards = {"own": own.given, "watched": watched.given, "copy": copy.given}
+    return {**losses, **rewards, "sharded": bound.sharded, "identity": bound.identity}
 
 
 def found(kind: str) -> dict:
-    """What a kind has read."""
-    reward = in_a_trainer(kind) if kind == "ddp" else in_a_loop(kind)
-    receipt = reward.scorer.receipt
-    prompts, given = prompts_of(reward.bound, reward.calls[-1].reads)
-    return {
-        "receipt": receipt.computed_tokens / receipt.floor_tokens,
-        "prompts": prompts,
-        "given": given,
-        "sharded": reward.bound.sharded,
-    }
+    if kind in ("copies", "together"):
+        return copies() if kind == "copies" else together()
+    return reads(kind)
 
 
 (folder / f"{rank}.json").write_text(json.dumps({kind: found(kind) for kind in kinds}))

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
@@ -34,6 +33,7 @@ from tests.families import (
     tokenizer,
     typed,
 )
+from tests.rewards.fakes import reward_by, scorer_by, user
 from tests.rewards.matrix import ABSENT, COLUMNS, REFUSED, RIGHT, THOUGHT, Trainer, cases, cell, matrix, seen
 
 pytestmark = pytest.mark.slow
@@ -54,6 +54,17 @@ def names(families: Sequence[Family]) -> list[str]:
     return [family.name for family in families]
 
 
+def content(family: Family, text: str) -> str | list[dict[str, str]]:
+    """A text as the messages of the family have it."""
+    return [{"type": "text", "text": text}] if family.blocks else text
+
+
+def encoded(tokens, *texts: str) -> tuple[list[list[int]], list[str]]:
+    """What a policy writes: token ids, and the texts that a trainer decodes."""
+    ids = [tokens(text, add_special_tokens=False)["input_ids"] for text in texts]
+    return ids, tokens.batch_decode(ids, skip_special_tokens=True)
+
+
 def faults(cells: Mapping[str, str], *allowed: str) -> dict[str, str]:
     return {column: text for column, text in cells.items() if text not in (RIGHT, *allowed)}
 
@@ -65,20 +76,15 @@ def faults(cells: Mapping[str, str], *allowed: str) -> dict[str, str]:
 def test_the_data_describes_the_template(name):
     family = FAMILIES[name]
     tokens = tokenizer(family)
-
-    def content(text: str):
-        return [{"type": "text", "text": text}] if family.blocks else text
-
     turns = [("user", "Hello."), ("assistant", "Hi."), ("user", "Again.")]
-    messages = [{"role": role, "content": content(text)} for role, text in turns]
+    messages = [{"role": role, "content": content(family, text)} for role, text in turns]
     prompt = tokens.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **family.kwargs)
     assert all(text in prompt for _, text in turns)
     assert prompt.rstrip().endswith(family.tag) == family.opened
     assert not family.answer_opened or prompt.endswith(family.answer_opens)
     written = family.thought(THOUGHT, "It is 42.")
-    ids = tokens(written, add_special_tokens=False)["input_ids"]
+    [ids], [decoded] = encoded(tokens, written)
     assert tokens.decode(ids) == written
-    decoded = tokens.decode(ids, skip_special_tokens=True)
     assert all(token in decoded for token in family.added if token in written)
     assert not any(token in decoded for token in (family.end, *family.special))
 
@@ -107,7 +113,7 @@ def test_online_dpo_judges_the_answer(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in FIVE if FAMILIES[name].drops_markers])
 def test_a_reward_that_cannot_know_the_tokenizer_says_what_to_pass(name, tmp_path, caplog):
     family = FAMILIES[name]
-    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(), store=False))
+    reward = reward_by()
     rows = cases(family, "chat")
     arrived = [what.arrived for what in seen(family, "GRPO", "chat", rows, tmp_path)]
     columns = {key: [row[key] for row in arrived] for key in ("prompts", "completions", "completion_ids", "checklist")}
@@ -166,15 +172,13 @@ def test_an_unknown_token_at_the_start_of_most_completions_is_refused(tmp_path):
     """No name tells that these tokens are about thoughts, and nothing in the template shows what they are for."""
     family = replace(HIDDEN, special=("<|role|>", "<|lane_a|>", "<|lane_b|>"), opens="<|lane_a|>", closes="<|lane_b|>")
     tokens = tokenizer(family)
-    ids = [tokens(family.thought(THOUGHT, "It is 42."), add_special_tokens=False)["input_ids"]] * 8
-    texts = tokens.batch_decode(ids, skip_special_tokens=True)
+    ids, texts = encoded(tokens, *[family.thought(THOUGHT, "It is 42.")] * 8)
     columns = dict(prompts=["A"] * 8, completions=texts, completion_ids=ids, checklist=[["Is it so?"]] * 8)
-    scorer = ChecklistScorer(backend=FakeBackend(), store=False)
     with pytest.raises(SampleError, match="8 of 8 completions start with the special token '<|lane_a|>', which"):
-        ChecklistReward(scorer, tokenizer=tokens)(**columns)
-    tagged = ChecklistReward(scorer, tokenizer=tokens, thinking_tags=("<|lane_a|>", "<|lane_b|>"))
+        reward_by(tokenizer=tokens)(**columns)
+    tagged = reward_by(tokenizer=tokens, thinking_tags=("<|lane_a|>", "<|lane_b|>"))
     assert {sample.target for sample in tagged._samples(Call(["A"] * 8, texts, columns), None)} == {"It is 42."}
-    assert ChecklistReward(scorer, tokenizer=tokens, thinking_tags=())(**columns) == pytest.approx([0.5] * 8)
+    assert reward_by(tokenizer=tokens, thinking_tags=())(**columns) == pytest.approx([0.5] * 8)
 
 
 @pytest.mark.parametrize("name", names(KNOWN))
@@ -182,11 +186,9 @@ def test_a_reward_for_a_policy_without_thoughts_judges_all_that_it_writes(name):
     """With token ids and without, closed or not: nothing is taken for a thought, and nothing is refused."""
     family = FAMILIES[name]
     tokens = tokenizer(family)
-    written = [family.thought(THOUGHT, "It is 42."), family.cut_thought(THOUGHT)]
-    ids = [tokens(text, add_special_tokens=False)["input_ids"] for text in written]
-    texts = tokens.batch_decode(ids, skip_special_tokens=True)
-    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(), store=False), tokenizer=tokens, thinking_tags=())
-    prompts = [[{"role": "user", "content": [{"type": "text", "text": "Hi"}] if family.blocks else "Hi"}]] * 2
+    ids, texts = encoded(tokens, family.thought(THOUGHT, "It is 42."), family.cut_thought(THOUGHT))
+    reward = reward_by(tokenizer=tokens, thinking_tags=())
+    prompts = [user(content(family, "Hi"))] * 2
     for columns in ({"completion_ids": ids}, {}):
         finished, cut = reward._samples(Call(prompts, texts, {"checklist": [["Is it so?"]] * 2, **columns}), None)
         assert (finished.state, cut.state) == ("answered", "answered")
@@ -202,17 +204,12 @@ def test_frameworks_that_decode_with_special_tokens_judge_the_answer(name):
     family = FAMILIES[name]
     tokens = tokenizer(family)
     prompt = tokens.apply_chat_template(
-        [{"role": "user", "content": [{"type": "text", "text": "How many?"}] if family.blocks else "How many?"}],
-        tokenize=False,
-        add_generation_prompt=True,
-        **family.kwargs,
+        user(content(family, "How many?")), tokenize=False, add_generation_prompt=True, **family.kwargs
     )
     answered, cut = family.thought(THOUGHT, "It is 42."), family.cut_thought(THOUGHT)
     for known in [True] if name in WORDED else [True, False]:
         backend = FakeBackend()
-        reward = ChecklistRewardFunc(
-            ChecklistScorer(backend=backend, store=False), tokenizer=tokens if known else None
-        )
+        reward = ChecklistRewardFunc(scorer_by(backend), tokenizer=tokens if known else None)
         found = reward([prompt + answered, prompt + cut], [prompt] * 2, [LABEL] * 2)
         assert found["rewards"].tolist() == [0.5, 0.0]
         assert [judged_text(prefix) for prefix, _ in backend.asked] == ["It is 42."]
@@ -221,9 +218,9 @@ def test_frameworks_that_decode_with_special_tokens_judge_the_answer(name):
 @pytest.mark.parametrize("name", sorted(WORDED))
 def test_thoughts_of_earlier_answers_are_found_with_the_markers_of_the_policy(name):
     family = FAMILIES[name]
-    settings = dict(tokenizer=tokenizer(family), scorer=ChecklistScorer(backend=FakeBackend(), store=False))
+    settings = dict(tokenizer=tokenizer(family), scorer=scorer_by())
     earlier = {"role": "assistant", "content": family.thought(THOUGHT, "It is 42.", rendered=False)}
-    prompt = [{"role": "user", "content": "How many?"}, earlier, {"role": "user", "content": "Sure?"}]
+    prompt = [*user("How many?"), earlier, *user("Sure?")]
     columns = {"checklist": [["Is it so?"]]}
     [by_trl] = ChecklistReward(**settings)._samples(Call([prompt], [family.end], columns), None)
     [by_label] = SamplewiseReward(**settings)._samples([LABEL], ["Yes."], [prompt], None, True, [prompt], None)

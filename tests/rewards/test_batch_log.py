@@ -1,35 +1,34 @@
-"""Numbers and lines of a reward whose trainer has no hooks for them."""
+"""Metrics and lines of a reward: for trainers without hooks, and how each reward was made from its score."""
 
 import json
 import pickle
 import resource
 import signal
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
-from checklist_rewards import ChecklistScorer, Score
-from checklist_rewards.rewards.batch import RewardLog
-from checklist_rewards.rewards.trl import ChecklistReward
-from tests.fakes import FakeBackend
+from checklist_rewards import Checklist, Sample, Score
+from checklist_rewards.evaluation.scored import ScoredFile
+from checklist_rewards.rewards.batch import Call, RewardLog
+from checklist_rewards.scores import Verdict, score_checklist
 from tests.jsonl import read_jsonl
+from tests.rewards.fakes import call, reward_by
 
-BATCH = dict(prompts=["A", "B"], completions=["red", "blue"], checklist=[["Is it red?"], None])
+BATCH = call(["red", "blue"], ["A", "B"], [["Is it red?"], None])
+GROUPS = call(["red", "red and much longer", "blue", "red"], ["A", "A", "B", "B"], [["Is it red?"]] * 3 + [None])
+SHAPING = [{"name": "length_penalty", "free": 1, "cap": 5, "at_cap": 0.4, "exponent": 1.0}, "centred", "clipped"]
 
 
-class State:
-    global_step = 3
-
-
-def reward_with(**options) -> ChecklistReward:
-    backend = FakeBackend(lambda prefix, tail: 0.9 if "red" in prefix else 0.1)
-    return ChecklistReward(ChecklistScorer(backend=backend, store=False), name="r", **options)
+def is_red(prefix: str, tail: str) -> float:
+    return 0.9 if "red" in prefix.rpartition("<response")[2] else 0.2
 
 
 def test_pop_stats_gives_the_means_since_it_was_last_asked():
-    reward = reward_with()
-    reward(**BATCH)
-    reward(**BATCH)
+    reward = reward_by(is_red, name="r")
+    for _ in range(2):
+        reward(**BATCH)
     stats = reward.pop_stats()
     assert stats["r/score"] == pytest.approx(0.9) and stats["r/unscored"] == 0.5
     assert stats.keys() <= set(reward.metric_names)
@@ -37,13 +36,58 @@ def test_pop_stats_gives_the_means_since_it_was_last_asked():
 
 
 def test_the_log_has_a_line_per_completion(tmp_path):
-    reward = reward_with(log=tmp_path / "logs" / "reward.jsonl")
-    rewards = [*reward(**BATCH, trainer_state=State()), *reward(**BATCH)]
-    lines = [json.loads(line) for line in (tmp_path / "logs" / "reward.jsonl").read_text().splitlines()]
+    reward = reward_by(is_red, log=tmp_path / "logs" / "reward.jsonl")
+    rewards = [*reward(**BATCH, trainer_state=SimpleNamespace(global_step=3)), *reward(**BATCH)]
+    lines = read_jsonl(tmp_path / "logs" / "reward.jsonl")
     assert [line["reward"] for line in lines] == rewards
     assert [line["step"] for line in lines] == [3, 3, None, None]
     assert [line["completion"] for line in lines] == ["red", None, "red", None]
     assert Score.model_validate(lines[0]["score"]).primary_score == rewards[0] and lines[1]["score"] is None
+    assert set(lines[0]) == {"step", "started", "prompt", "completion", "state", "reward", "checklist_hash", "score"}
+    copy = pickle.loads(pickle.dumps(reward.log))
+    assert copy.path == reward.log.path and copy.pop() == {}, "a pickled log begins at zero"
+
+
+def test_the_stages_lead_from_the_score_to_the_reward(tmp_path):
+    rewards = reward_by(is_red, shaping=SHAPING, log=tmp_path / "rewards.jsonl")(**GROUPS)
+    assert rewards == reward_by(is_red, shaping=SHAPING)(**GROUPS), "the log changes no reward"
+    lines, records = read_jsonl(tmp_path / "rewards.jsonl"), list(ScoredFile(tmp_path / "rewards.jsonl"))
+    assert [list(map(list, record.shaping)) for record in records] == [line.get("shaping", []) for line in lines]
+    assert lines[1]["shaping"] == [
+        ["expected", lines[1]["score"]["primary_score"]],
+        ["length_penalty", pytest.approx(0.6)],
+        ["centred", pytest.approx(-0.15)],
+        ["clipped", 0.0],
+    ]
+    assert [line["shaping"][-1][1] for line in lines[:3]] == rewards[:3]
+    for groups in ([line["group"] for line in lines], [record.group for record in records]):
+        assert groups[0] == groups[1] != groups[2]
+    assert "shaping" not in lines[3]  # no checklist, no score
+
+
+def test_a_group_that_failed_is_named(tmp_path):
+    loses = lambda prefix, tail: None if "longer" in prefix else 0.9  # noqa: E731
+    reward = reward_by(loses, log=tmp_path / "rewards.jsonl", on_failure="group")
+    assert reward(**GROUPS)[:3] == [None, None, pytest.approx(0.9)]
+    first, *_ = read_jsonl(tmp_path / "rewards.jsonl")
+    assert first["shaping"] == [["expected", pytest.approx(0.9)], ["failed group", None]]
+
+
+def test_a_calibrated_score_begins_with_the_score_before_calibration():
+    checklist = Checklist.parse(["Is it red?"])
+    verdict = Verdict({"yes": 0.7, "no": 0.3}, uncalibrated={"yes": 0.9, "no": 0.1}, method="logprobs")
+    score = score_checklist(checklist, [verdict])
+    batch = Call(["A"], ["red"], samples=[Sample(checklist, "red")], scores=[score])
+    assert batch.log_columns(0) == {"shaping": [["before calibration", 0.9], ["expected", 0.7]]}
+
+
+def test_a_prompt_with_images_is_logged_with_a_description_of_them(tmp_path):
+    image, text = {"type": "image", "image": Image.new("RGB", (640, 480))}, {"type": "text", "text": "What is it?"}
+    reward = reward_by(is_red, log=tmp_path / "reward.jsonl", images="ignore")
+    assert reward(**call(["red"], [[{"role": "user", "content": [image, text]}]])) == [pytest.approx(0.9)]
+    [line] = read_jsonl(tmp_path / "reward.jsonl")
+    described = {"type": "image", "image": "<image 640x480 RGB, sha256 96f761f02481ec9e>"}
+    assert line["prompt"] == [{"role": "user", "content": [described, text]}]
 
 
 def test_each_further_rank_has_a_file_of_its_own(tmp_path, monkeypatch):
@@ -54,7 +98,7 @@ def test_each_further_rank_has_a_file_of_its_own(tmp_path, monkeypatch):
 
 def test_a_log_that_cannot_be_written_costs_the_log_only(tmp_path, caplog):
     (tmp_path / "file").write_text("")
-    reward = reward_with(log=tmp_path / "file" / "reward.jsonl")
+    reward = reward_by(is_red, log=tmp_path / "file" / "reward.jsonl")
     assert reward(**BATCH) == reward(**BATCH) == [pytest.approx(0.9), None]
     assert caplog.text.count("cannot write the log") == 1
 
@@ -75,34 +119,9 @@ def test_a_full_disk_cuts_no_line(tmp_path, caplog):
     assert read_jsonl(path) == rows * 2
 
 
-def test_a_prompt_with_images_is_logged_with_a_description_of_them(tmp_path):
-    reward = reward_with(log=tmp_path / "reward.jsonl", images="ignore")
-    image = {"type": "image", "image": Image.new("RGB", (640, 480))}
-    prompt = [{"role": "user", "content": [image, {"type": "text", "text": "What is it?"}]}]
-    assert reward(prompts=[prompt], completions=["red"], checklist=[["Is it red?"]]) == [pytest.approx(0.9)]
-    [line] = (tmp_path / "reward.jsonl").read_text().splitlines()
-    assert json.loads(line)["prompt"] == [
-        {
-            "role": "user",
-            "content": [
-                {"type": "image", "image": "<image 640x480 RGB, sha256 96f761f02481ec9e>"},
-                {"type": "text", "text": "What is it?"},
-            ],
-        }
-    ]
-
-
 def test_a_record_that_has_no_json_costs_the_log_only(tmp_path, caplog):
     log = RewardLog(tmp_path / "reward.jsonl")
-    log.write([{"x": 1}])
-    log.write([{"x": object()}])
-    log.write([{"x": 2}])
-    assert (tmp_path / "reward.jsonl").read_text() == '{"x": 1}\n'
+    for value in (1, object(), 2):
+        log.write([{"x": value}])
+    assert (tmp_path / "reward.jsonl").read_text() == json.dumps({"x": 1}) + "\n"
     assert caplog.text.count("(TypeError: Object of type object is not JSON serializable); continuing without it") == 1
-
-
-def test_a_pickled_log_begins_at_zero(tmp_path):
-    reward = reward_with(log=tmp_path / "reward.jsonl")
-    reward(**BATCH)
-    copy = pickle.loads(pickle.dumps(reward.log))
-    assert copy.path == reward.log.path and copy.pop() == {}

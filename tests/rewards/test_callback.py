@@ -8,19 +8,22 @@ import torch
 from datasets import Dataset
 from tensorboard.backend.event_processing import event_accumulator
 
-from checklist_rewards import ChecklistScorer, Sample, Score
+from checklist_rewards import ChecklistScorer, Score
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.callback import ChecklistEvalCallback, as_markdown, show_table, win_rate
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.families import FAMILIES, model, tokenizer
+from tests.jsonl import read_jsonl
 from tests.ranks import on_two_ranks
-from tests.rewards.test_trl_trainers import ON_CPU, SMALL, by_hash, rows
+from tests.rewards.fakes import asked, by_hash, scorer_by, user
+from tests.rewards.test_trl_trainers import ON_CPU, SMALL, rows
 
 HELD_OUT = [
     {**row, "answer": answer} for row, answer in zip(rows(conversational=True, n=3), ["gold", "tin", "x"], strict=True)
 ]
+"""Prompts with a reference; the third has one that cannot be read."""
 
 
 def gold_is_best(prefix: str, tail: str) -> float | None:
@@ -30,118 +33,95 @@ def gold_is_best(prefix: str, tail: str) -> float | None:
     return 1.0 if "\ngold\n" in prefix else 0.0 if "\ntin\n" in prefix else 0.4 + 0.3 * by_hash(prefix, tail)
 
 
-def trainer_in(folder, rule=gold_is_best, **options):
+def trainer_in(folder, rule=gold_is_best, policy=None, **options):
+    """A trainer that has not trained yet, and the scorer of its reward."""
     import trl
 
-    scorer = ChecklistScorer(backend=FakeBackend(rule), store=False)
+    scorer = scorer_by(rule)
     settings = {**ON_CPU, **SMALL, "per_device_train_batch_size": 4, "max_completion_length": 8, **options}
-    args = trl.GRPOConfig(output_dir=str(folder), **settings)
-    data = Dataset.from_list(rows(conversational=True))
     trainer = trl.GRPOTrainer(
-        model=str(pocket_dir()), reward_funcs=ChecklistReward(scorer), args=args, train_dataset=data
+        **policy or {"model": str(pocket_dir())},
+        reward_funcs=ChecklistReward(scorer),
+        args=trl.GRPOConfig(output_dir=str(folder), **settings),
+        train_dataset=Dataset.from_list(rows(conversational=True)),
     )
     return trainer, scorer
+
+
+def evaluation(trainer, scorer, data=HELD_OUT, *, new_tokens=8, **options) -> ChecklistEvalCallback:
+    callback = ChecklistEvalCallback(trainer, scorer, data, **{"every": 1, **options})
+    if new_tokens is not None:
+        callback.generation.max_new_tokens = new_tokens
+    return callback
+
+
+def evaluations(history, name="held_out/score") -> list[dict]:
+    return [entry for entry in history if name in entry]
+
+
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory):
+    """A trainer that never trains, for evaluations of the policy as it is."""
+    return trainer_in(tmp_path_factory.mktemp("idle"))
+
+
+@pytest.fixture
+def trainer(idle, tmp_path, monkeypatch):
+    """The idle trainer with a folder of its own."""
+    monkeypatch.setattr(idle[0].args, "output_dir", str(tmp_path))
+    return idle[0]
 
 
 @pytest.mark.slow
 def test_a_training_run_logs_held_out_scores_beside_its_own(tmp_path):
     trainer, scorer = trainer_in(tmp_path, max_steps=2)
-    callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1, reference_column="answer", name="held_out")
-    callback.generation.max_new_tokens = 8
-    trainer.add_callback(callback)
+    trainer.add_callback(evaluation(trainer, scorer, reference_column="answer", name="held_out"))
     trainer.train()
     history = trainer.state.log_history
-    evaluations = [entry for entry in history if "held_out/score" in entry]
-    assert [entry["step"] for entry in evaluations] == [0, 1, 2]
-    assert [entry["step"] for entry in history if "rewards/checklist_reward/mean" in entry] == [1, 2]
-    for entry in evaluations:
+    assert [entry["step"] for entry in evaluations(history)] == [0, 1, 2]
+    assert [entry["step"] for entry in evaluations(history, "rewards/checklist_reward/mean")] == [1, 2]
+    for entry in evaluations(history):
         assert entry["held_out/win_rate"] == 0.5, "lost against gold, won against tin, the third has no score"
         assert entry["held_out/unscored"] == 0 and 0.4 <= entry["held_out/score"] <= 0.7
         assert not any(key.startswith("rewards/") for key in entry)
+    last = evaluations(history)[-1]
     categories = {item["category"] for row in HELD_OUT for item in row["checklist"]}
-    assert {key for key in evaluations[0] if "category" in key} == {f"held_out/category/{c}" for c in categories}
-    table = [json.loads(line) for line in (tmp_path / "held_out" / "step_00002.jsonl").read_text().splitlines()]
+    assert {key for key in last if "category" in key} == {f"held_out/category/{c}" for c in categories}
+    table = read_jsonl(tmp_path / "held_out" / "step_00002.jsonl")
     assert [row["reference"] for row in table] == ["gold", "tin", "x"]
     assert [row["reference_score"] for row in table] == [1.0, 0.0, None]
     scores = [row["score"] for row in table]
-    assert evaluations[-1]["held_out/score"] == pytest.approx(sum(scores) / 3)
+    assert last["held_out/score"] == pytest.approx(sum(scores) / 3)
     assert [Score.model_validate_json(row["detail"]).primary_score for row in table] == scores
     assert trainer.model.training
 
 
 @pytest.mark.slow
-def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):
-    """bf16, gradient checkpointing, and a policy that is saved and goes on training after it has answered."""
-    import trl
-
-    trainer = trl.GRPOTrainer(
-        model=str(pocket_dir()),
-        reward_funcs=ChecklistReward(ChecklistScorer(backend=FakeBackend(by_hash), store=False)),
-        args=trl.GRPOConfig(
-            output_dir=str(tmp_path),
-            use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-            max_steps=1,  # the default is three epochs
-        ),
-        train_dataset=Dataset.from_list(rows(conversational=True)),
-    )
-    assert trainer.args.bf16 and trainer.args.gradient_checkpointing
-    trainer.add_callback(ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1))
-    trainer.train()
-    evaluations = [entry for entry in trainer.state.log_history if "checklist_eval/score" in entry]
-    assert [entry["step"] for entry in evaluations] == [0, 1]
-    for entry in evaluations:
-        table = [json.loads(line) for line in (tmp_path / "checklist_eval" / f"step_{entry['step']:05d}.jsonl").open()]
-        again = scorer.score_batch(
-            [
-                Sample(row["checklist"], line["completion"], row["prompt"][-1]["content"])
-                for row, line in zip(HELD_OUT, table, strict=True)
-            ]
-        )
-        mean = sum(score.primary_score for score in again) / len(again)
-        assert entry["checklist_eval/score"] == pytest.approx(mean, abs=1e-6)
-    assert (tmp_path / "checkpoint-1" / "trainer_state.json").is_file()
-    assert not [record for record in caplog.records if record.name.startswith("checklist_rewards")]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gptoss", "magistral", "qwen3_5_think"])
 def test_answers_are_judged_without_their_thoughts(name, tmp_path):
-    import trl
-
     family = FAMILIES[name]
     tokens = tokenizer(family)
-    args = trl.GRPOConfig(output_dir=str(tmp_path), **{**ON_CPU, **SMALL}, chat_template_kwargs=dict(family.kwargs))
-    judge = FakeBackend(lambda prefix, tail: 0.9 if "Plan" not in prefix and "It is 42." in prefix else 0.2)
-    scorer = ChecklistScorer(backend=judge, store=False)
-    trainer = trl.GRPOTrainer(
-        model=model(family, tokens), processing_class=tokens, reward_funcs=ChecklistReward(scorer), args=args,
-        train_dataset=Dataset.from_list(rows(conversational=True)),
-    )  # fmt: skip
-    callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1, batch_size=3)
+    policy = {"model": model(family, tokens), "processing_class": tokens}
+    trainer, scorer = trainer_in(tmp_path, policy=policy, chat_template_kwargs=dict(family.kwargs))
     written = [family.thought("Plan.", "It is 42."), family.cut_thought("Plan: so many"), family.plain("No.")]
     ids = [tokens(text, add_special_tokens=False)["input_ids"] for text in written]
-    callback.generation.max_new_tokens = length = max(map(len, ids))
-    padded = [row + [tokens.pad_token_id] * (length - len(row)) for row in ids]
-
-    def generate(input_ids, **settings):
-        return torch.cat([input_ids, torch.tensor(padded)], dim=1)
-
-    trainer.model.generate = generate
-    assert [(a.text.strip(), a.state) for a in callback._answers()] == [
+    length = max(map(len, ids))
+    callback = evaluation(trainer, scorer, batch_size=3, new_tokens=length)
+    padded = torch.tensor([row + [tokens.pad_token_id] * (length - len(row)) for row in ids])
+    trainer.model.generate = lambda input_ids, **settings: torch.cat([input_ids, padded], dim=1)
+    assert [(answer.text.strip(), answer.state) for answer in callback._answers()] == [
         ("It is 42.", "answered"),
         ("", "cut_in_thought"),
         ("No.", "answered"),
     ]
-    numbers = callback.evaluate()
-    assert numbers["checklist_eval/cut_in_thought"] == pytest.approx(1 / 3)
-    assert not any("Plan" in prefix for prefix, _ in judge.asked)
+    assert callback.evaluate()["checklist_eval/cut_in_thought"] == pytest.approx(1 / 3)
+    assert not any("Plan" in prefix for prefix, _ in asked(trainer.reward_funcs[0]))
 
 
 @pytest.mark.slow
-def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_no_means(tmp_path):
-    trainer, _ = trainer_in(tmp_path)
-    dead = ChecklistScorer(backend=FakeBackend(fails=lambda prefix, tail: True), store=False)
-    callbacks = [ChecklistEvalCallback(trainer, dead, HELD_OUT, every=1, batch_size=size) for size in (1, 3)]
+def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_no_means(trainer):
+    dead = scorer_by(FakeBackend(fails=lambda prefix, tail: True))
+    callbacks = [evaluation(trainer, dead, batch_size=size, new_tokens=None) for size in (1, 3)]
     one, three = (callback._answers() for callback in callbacks)
     assert one == three and all(answer.text for answer in one)
     shares = {f"checklist_eval/{state}": 0.0 for state in ("empty", "cut_in_thought", "cut")}
@@ -149,52 +129,64 @@ def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_
 
 
 @pytest.mark.slow
-def test_references_that_were_lost_are_read_again_at_the_next_evaluation(tmp_path):
-    down = {"gold", "tin"}
-    backend = FakeBackend(
-        lambda prefix, tail: 0.9,
-        fails=lambda prefix, tail: any(f"\n{word}\n" in prefix for word in down),
-        chunk_reads=1,
-    )
-    trainer, _ = trainer_in(tmp_path)
-    callback = ChecklistEvalCallback(
-        trainer, ChecklistScorer(backend=backend, store=False), HELD_OUT, every=1, reference_column="answer"
-    )
-    callback.generation.max_new_tokens = 8
+def test_references_that_were_lost_are_read_again_at_the_next_evaluation(trainer, tmp_path):
+    down = set()
+    fails = lambda prefix, tail: any(f"\n{word}\n" in prefix for word in down)  # noqa: E731
+    backend = FakeBackend(lambda prefix, tail: 0.9, fails=fails, chunk_reads=1)
+    callback = evaluation(trainer, scorer_by(backend), reference_column="answer")
     read: list[list[str]] = []
     for still_down in ({"gold", "tin"}, {"gold"}, set(), set()):
         down.clear()
         down.update(still_down)
-        asked = len(backend.asked)
+        before = len(backend.asked)
         numbers = callback.evaluate()
-        read.append(
-            [w for w in ("gold", "tin", "x") if any(f"\n{w}\n" in prefix for prefix, _ in backend.asked[asked:])]
-        )
+        new = backend.asked[before:]
+        read.append([word for word in ("gold", "tin", "x") if any(f"\n{word}\n" in prefix for prefix, _ in new)])
     assert read == [["x"], ["tin"], ["gold"], []], "each is read until it has an answer, and then not again"
-    table = [json.loads(line) for line in (tmp_path / "checklist_eval" / "step_00000.jsonl").read_text().splitlines()]
+    table = read_jsonl(tmp_path / "checklist_eval" / "step_00000.jsonl")
     assert [row["reference_score"] for row in table] == [0.9, 0.9, 0.9] and numbers["checklist_eval/win_rate"] == 0.5
 
 
 @pytest.mark.slow
-def test_an_answer_to_a_prompt_that_opens_the_thinking_block_is_thinking_until_it_closes_it(tmp_path):
-    trainer, scorer = trainer_in(tmp_path)
-    tokenizer = trainer.processing_class
-
+def test_an_answer_to_a_prompt_that_opens_the_thinking_block_is_thinking_until_it_closes_it(
+    trainer, idle, monkeypatch
+):
     def answers(prompt="Say hello.", **options):
-        callback = ChecklistEvalCallback(
-            trainer, scorer, [{"prompt": prompt, "checklist": ["Is it?"]}], every=1, **options
-        )
-        callback.generation.max_new_tokens = 8
+        callback = evaluation(trainer, idle[1], [{"prompt": prompt, "checklist": ["Is it?"]}], **options)
         return [answer.text for answer in callback._answers()]
 
-    chat = [{"role": "user", "content": "Say hello."}]
+    chat = user("Say hello.")
     [plain], [whole] = answers(), answers(chat)
     assert plain and whole
     assert answers(thinking_opened=True) == answers("Say hello.<think>\n") == [""]
-    tokenizer.chat_template += "{% if opens %}<think>\n{% endif %}"
+    template = trainer.processing_class.chat_template + "{% if opens %}<think>\n{% endif %}"
+    monkeypatch.setattr(trainer.processing_class, "chat_template", template)
     assert answers(chat) == [whole]
-    trainer.chat_template_kwargs = {"opens": True}  # as the trainer renders its own prompts
+    monkeypatch.setattr(trainer, "chat_template_kwargs", {"opens": True})  # as the trainer renders its own prompts
     assert answers(chat) == [""] and answers(chat, keep_thinking=True) != [""]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["tracker", "folder"])
+def test_a_table_that_cannot_be_shown_or_written_costs_the_table_only(
+    trainer, idle, tmp_path, caplog, monkeypatch, fault
+):
+    file = tmp_path / "checklist_eval" / "step_00000.jsonl"
+    if fault == "tracker":
+        monkeypatch.setattr(trainer.args, "report_to", ["trackio"])  # not installed, or without a run
+    else:
+        (tmp_path / "checklist_eval").write_text("a file where the folder should be")
+    assert "checklist_eval/score" in evaluation(trainer, idle[1]).evaluate()
+    said = {"tracker": "trackio failed to log the table", "folder": "cannot write the table of step 0"}
+    assert said[fault] in caplog.text and file.is_file() == (fault == "tracker")
+
+
+@pytest.mark.slow
+def test_a_prompt_without_json_is_described_in_the_table(trainer, idle, tmp_path):
+    prompt = [{"role": "user", "content": "Say hello.", "seen": b"GIF89a"}]
+    evaluation(trainer, idle[1], [{"prompt": prompt, "checklist": ["Is it?"]}]).evaluate()
+    [line] = read_jsonl(tmp_path / "checklist_eval" / "step_00000.jsonl")
+    assert json.loads(line["prompt"])[0]["seen"] == "<bytes 6, sha256 610f5ae4d76e3326>"
 
 
 @pytest.mark.parametrize(
@@ -215,8 +207,7 @@ def test_what_cannot_be_evaluated_is_refused_when_it_is_made(data, options, erro
 def test_a_second_training_is_evaluated_at_the_step_at_which_the_first_was_last(monkeypatch):
     state = SimpleNamespace(global_step=5)
     trainer = SimpleNamespace(state=state, accelerator=SimpleNamespace(is_main_process=True))
-    scorer = ChecklistScorer(backend=FakeBackend(), store=False)
-    callback, done = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=5, at_start=False), []
+    callback, done = ChecklistEvalCallback(trainer, scorer_by(), HELD_OUT, every=5, at_start=False), []
     monkeypatch.setattr(callback, "_answers", list)
     monkeypatch.setattr(callback, "_judged", lambda answers: done.append(state.global_step))
     for _ in range(2):
@@ -227,100 +218,41 @@ def test_a_second_training_is_evaluated_at_the_step_at_which_the_first_was_last(
 
 
 def test_a_win_counts_one_a_tie_half_and_a_missing_score_nothing():
-    scorer = ChecklistScorer(backend=FakeBackend(gold_is_best), store=False)
-    gold, tin, lost = (scorer.score(["Is it?"], target) for target in ("gold", "tin", "x"))
+    gold, tin, lost = (scorer_by(gold_is_best).score(["Is it?"], target) for target in ("gold", "tin", "x"))
     assert win_rate([gold, gold, lost, tin], [tin, gold, tin, lost]) == 0.75
     assert win_rate([lost], [gold]) is None
 
 
-@pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory):
-    """The folder of a training run on two ranks, with TensorBoard as its tracker."""
-    folder = tmp_path_factory.mktemp("ranks")
-    on_two_ranks("rewards/eval_ranks.py", folder)
-    return folder
-
-
 @pytest.mark.slow
-def test_two_ranks_answer_their_share_and_one_of_them_judges_and_logs(two_ranks):
-    first, second = (json.loads((two_ranks / f"{rank}.json").read_text()) for rank in (0, 1))
+def test_two_ranks_answer_their_share_and_one_of_them_judges_and_logs(tmp_path):
+    """With TensorBoard as the tracker."""
+    first, second = on_two_ranks("rewards/eval_ranks.py", tmp_path)
     assert first["step"] == second["step"] == 2
     assert (first["share"], second["share"]) == ([2, 2], [1, 1]), "three prompts, before step 1 and after step 2"
-    held_out = [entry for entry in first["history"] if "held_out/score" in entry]
-    assert [entry["step"] for entry in held_out] == [0, 2]
-    assert all(entry["held_out/win_rate"] == 0.5 for entry in held_out)
-    assert not any("held_out/score" in entry for entry in second["history"])
-    tables = sorted((two_ranks / "held_out").glob("*.jsonl"))
+    held_out = evaluations(first["history"])
+    assert [entry["step"] for entry in held_out] == [0, 2] and evaluations(second["history"]) == []
+    tables = sorted((tmp_path / "held_out").glob("*.jsonl"))
     assert [path.name for path in tables] == ["step_00000.jsonl", "step_00002.jsonl"]
-    rows = [json.loads(line) for line in tables[-1].read_text().splitlines()]
-    assert [row["reference"] for row in rows] == ["gold", "tin", "x"], "in the order of the dataset"
-    assert [json.loads(row["prompt"]) for row in rows] == [row["prompt"] for row in HELD_OUT]
+    table = read_jsonl(tables[-1])
+    assert [row["reference"] for row in table] == ["gold", "tin", "x"], "in the order of the dataset"
+    assert [json.loads(line["prompt"]) for line in table] == [row["prompt"] for row in HELD_OUT]
 
-
-@pytest.mark.slow
-def test_tensorboard_gets_the_numbers_and_the_table(two_ranks):
-    events = event_accumulator.EventAccumulator(str(two_ranks / "events"), {"tensors": 0, "scalars": 0})
+    events = event_accumulator.EventAccumulator(str(tmp_path / "events"), {"tensors": 0, "scalars": 0})
     events.Reload()
-    history = json.loads((two_ranks / "0.json").read_text())["history"]
-    held_out = [entry for entry in history if "held_out/score" in entry]
     for name in ("score", "pass_rate", "unscored", "win_rate"):
         seen = [(event.step, event.value) for event in events.Scalars(f"train/held_out/{name}")]
         assert seen == [(entry["step"], pytest.approx(entry[f"held_out/{name}"])) for entry in held_out]
+    assert all(entry["held_out/win_rate"] == 0.5 for entry in held_out)
     texts = events.Tensors("held_out/table/text_summary")
     assert [event.step for event in texts] == [0, 2]
     shown = texts[-1].tensor_proto.string_val[0].decode()
-    rows = [json.loads(line) for line in (two_ranks / "held_out" / "step_00002.jsonl").read_text().splitlines()]
-    assert shown == as_markdown(rows) and "| gold |" in shown
-
-
-@pytest.mark.slow
-def test_a_tracker_that_takes_no_table_costs_the_table_only(tmp_path, caplog):
-    trainer, scorer = trainer_in(tmp_path)
-    trainer.args.report_to = ["trackio"]  # not installed, or without a run
-    callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1)
-    callback.generation.max_new_tokens = 8
-    assert "checklist_eval/score" in callback.evaluate()
-    assert "trackio failed to log the table" in caplog.text
-    assert (tmp_path / "checklist_eval" / "step_00000.jsonl").is_file()
-
-
-@pytest.mark.slow
-def test_a_prompt_without_json_is_described_in_the_table(tmp_path):
-    trainer, scorer = trainer_in(tmp_path)
-    prompt = [{"role": "user", "content": "Say hello.", "seen": b"GIF89a"}]
-    callback = ChecklistEvalCallback(trainer, scorer, [{"prompt": prompt, "checklist": ["Is it?"]}], every=1)
-    callback.generation.max_new_tokens = 8
-    callback.evaluate()
-    [line] = (tmp_path / callback.name / "step_00000.jsonl").read_text().splitlines()
-    assert json.loads(json.loads(line)["prompt"])[0]["seen"] == "<bytes 6, sha256 610f5ae4d76e3326>"
-
-
-@pytest.mark.slow
-def test_a_table_that_cannot_be_written_does_not_stop_training(tmp_path, caplog):
-    trainer, scorer = trainer_in(tmp_path)
-    callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1)
-    callback.generation.max_new_tokens = 8
-    (tmp_path / callback.name).write_text("a file where the folder should be")
-    assert "checklist_eval/score" in callback.evaluate()
-    assert "cannot write the table of step 0" in caplog.text
-
-
-class Tracker:
-    """wandb and trackio, as far as a table goes: neither is installed with this package."""
-
-    def __init__(self):
-        self.logged = {}
-
-    def Table(self, dataframe):
-        return dataframe.to_dict("records")
-
-    def log(self, values):
-        self.logged |= values
+    assert shown == as_markdown(table) and "| gold |" in shown
 
 
 def test_tables_for_trackers():
-    rows = [{"step": 1, "completion": "a|b\nc", "score": 0.5, "detail": "{}"}]
-    tracker = Tracker()
+    """wandb and trackio, as far as a table goes: neither is installed with this package."""
+    rows, logged = [{"step": 1, "completion": "a|b\nc", "score": 0.5, "detail": "{}"}], {}
+    tracker = SimpleNamespace(Table=lambda dataframe: dataframe.to_dict("records"), log=logged.update)
     show_table(tracker, "held_out/table", rows)
-    assert tracker.logged == {"held_out/table": rows}
+    assert logged == {"held_out/table": rows}
     assert as_markdown(rows) == "| step | completion | score |\n| --- | --- | --- |\n| 1 | a\\|b c | 0.5000 |"

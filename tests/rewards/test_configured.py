@@ -9,6 +9,8 @@ from checklist_rewards.monitor import MonitorConfig
 from checklist_rewards.rewards import configured
 from checklist_rewards.rewards import trl as module
 
+POCKET = "model: pocket\nbackend: transformers\nstore: false\n"
+
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
@@ -21,21 +23,17 @@ def config(tmp_path, monkeypatch):
 def test_the_module_attribute_is_built_from_the_yaml_file_that_the_environment_names(config, tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
+    steps = "[{name: earned, answers: hard}, gate, {name: length_penalty, free: 20, cap: 40}, clipped]"
     config.write_text(
         f"model: {tmp_path}/model\nstore: false\nname: tone\nmetric: pass\nthreshold: 0.7\ncategories: [style, fact]\n"
+        f"retries: 2\nshaping: {steps}\n"
     )
     reward = module.reward
     assert (reward.__name__, reward.metric, reward.categories) == ("tone", "pass", ("style", "fact"))
     assert reward.scorer.aggregation.threshold == 0.7
-    assert module.reward is reward
-
-
-def test_the_yaml_file_may_shape_the_reward(config):
-    steps = "[{name: earned, answers: hard}, gate, {name: length_penalty, free: 20, cap: 40}, clipped]"
-    config.write_text(f"model: pocket\nstore: false\nretries: 2\nshaping: {steps}\n")
-    reward = module.reward
     assert [step.name for step in reward.shaping.steps] == ["earned", "gate", "length_penalty", "clipped"]
     assert (reward.shaping.steps[0].answers, reward.shaping.steps[2].cap, reward.retries) == ("hard", 40, 2)
+    assert module.reward is reward
 
 
 @pytest.mark.parametrize(
@@ -55,18 +53,12 @@ def test_the_yaml_file_may_shape_the_reward(config):
         ("name: ''\n", "reward.yaml(:1)?: name='' is not allowed; use a string other than"),
         ("keep_thinking: 'no'\n", "reward.yaml:1: keep_thinking='no' is not known; allowed: False, True"),
         ("thinking_opened: 1\n", "reward.yaml:1: thinking_opened=1 is not allowed"),
-        (
-            "model: pocket\nthinking_tags: [<r>]\n",
-            r"reward.yaml:2: thinking_tags=\['<r>'\] is not allowed; it must be two",
-        ),
-        ("model: pocket\nthinking_tags: 5\n", "reward.yaml:2: thinking_tags=5 is not allowed; it must be two strings"),
-        (
-            "model: pocket\nthinking_tags: ab\n",
-            "reward.yaml:2: thinking_tags='ab' is not allowed; it must be two string",
-        ),
-        (
-            "model: pocket\nthinking_tags: {<r>: 1, </r>: 2}\n",
-            "reward.yaml:2: thinking_tags={.*} is not allowed; it must",
+        *(
+            (
+                f"model: pocket\nthinking_tags: {tags}\n",
+                f"reward.yaml:2: thinking_tags={shown} is not allowed; it must be two",
+            )
+            for tags, shown in (("[<r>]", r"\['<r>'\]"), ("5", "5"), ("ab", "'ab'"), ("{<r>: 1, </r>: 2}", "{.*}"))
         ),
         ("model: pocket\ntokenizer: 5\n", "reward.yaml:2: tokenizer=5 is not allowed; it must be a tokenizer"),
         ("thinking_opened: true\nthinking_tags: []\n", "thinking_opened=True requires thoughts, but thinking_tags="),
@@ -100,9 +92,8 @@ def test_a_missing_variable_or_file_is_said(config, monkeypatch):
 
 def test_the_yaml_file_may_monitor_the_reward_and_let_its_checklists_evolve(config):
     config.write_text(
-        "model: pocket\nbackend: transformers\nstore: false\nname: tone\nmonitor:\n  held_out: 0.3\n  action: stop\n"
-        "  log: seen.jsonl\n  max_flips: null\n  shadow: {model: pocket, capture_reasoning: true, store: false}\n"
-        "evolving: {every: 5, max_active: 3}\n"
+        f"{POCKET}name: tone\nmonitor:\n  held_out: 0.3\n  action: stop\n  log: seen.jsonl\n  max_flips: null\n"
+        "  shadow: {model: pocket, capture_reasoning: true, store: false}\nevolving: {every: 5, max_active: 3}\n"
     )
     reward = module.reward
     monitor, evolving = reward.monitor, reward.evolving
@@ -115,14 +106,9 @@ def test_the_yaml_file_may_monitor_the_reward_and_let_its_checklists_evolve(conf
     assert done.exit_code == 0 and "a monitored reward" in done.output, done.output
 
 
-def test_an_empty_mapping_is_the_default(config):
-    config.write_text("model: pocket\nbackend: transformers\nstore: false\nmonitor: {}\nevolving: {}\n")
+def test_an_empty_mapping_is_the_default_and_another_model_may_propose(config):
+    config.write_text(f"{POCKET}monitor: {{}}\nevolving: {{proposer: {{model: pocket, max_items: 2}}}}\n")
     assert module.reward.monitor.settings == MonitorConfig() and module.reward.evolving.every == 10
-
-
-def test_another_model_may_propose(config):
-    text = "model: pocket\nbackend: transformers\nstore: false\nevolving: {proposer: {model: pocket, max_items: 2}}\n"
-    config.write_text(text)
     assert module.reward.evolving.proposer.max_items == 2
 
 
@@ -148,7 +134,7 @@ def test_another_model_may_propose(config):
     ],
 )
 def test_a_bad_setting_of_a_stage_is_refused_by_name(config, text, words):
-    config.write_text(f"model: pocket\nbackend: transformers\nstore: false\n{text}\n")
+    config.write_text(f"{POCKET}{text}\n")
     with pytest.raises((ConfigError, SampleError), match=f"reward.yaml:(4:)? {words}"):
         _ = module.reward
     assert CliRunner().invoke(app, ["lint", str(config)]).exit_code == 2

@@ -2,10 +2,8 @@
 
 import importlib
 import pickle
-import sys
 from contextlib import contextmanager
 from itertools import groupby
-from types import ModuleType
 
 import pytest
 
@@ -18,9 +16,12 @@ from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.placement import in_process, load
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
+from tests.rewards.fakes import call
 from tests.rewards.test_trl_trainers import train
 
-SERVED = dict(model="judge", base_url="http://127.0.0.1:9/v1")
+SERVED = dict(model="judge", base_url="http://127.0.0.1:9/v1", store=False)
+HERE = dict(model="pocket", backend="transformers", store=False)
+BUDGET = {"budget": {"dollars": 1, "prices": {"pocket": [1, 1]}}}
 
 
 @pytest.fixture
@@ -35,55 +36,33 @@ def module():
         ({}, lambda reward: reward),
         ({"mode": "batch"}, lambda reward: reward.as_async()),
         ({"capture_reasoning": True}, lambda reward: reward),
+        (BUDGET, lambda reward: reward),
     ],
-    ids=["item", "batch, async", "reasons"],
+    ids=["item", "batch, async", "reasons", "behind a budget"],
 )
 def test_trls_worker_refuses_a_judge_in_this_process_before_it_starts_a_child(module, options, form, monkeypatch):
     monkeypatch.setattr(module, "is_vllm_available", lambda: True)  # the worker asks a server
-    reward = ChecklistReward(model="pocket", backend="transformers", store=False, **options)
-    worker = module.AsyncRolloutWorker(reward_funcs=[form(reward)])
+    worker = module.AsyncRolloutWorker(reward_funcs=[form(ChecklistReward(**HERE, **options))])
     with pytest.raises(ModelError, match="without a GPU, where the judge 'pocket' cannot run; serve the judge"):
         worker.start()
 
 
-def test_a_served_judge_goes_into_a_child(module, monkeypatch):
+def test_a_served_judge_goes_into_a_child_and_other_pickles_are_nobodys_business(module, monkeypatch):
+    assert pickle.loads(pickle.dumps(ChecklistReward(**HERE))).scorer.judge.name == "pocket"
     monkeypatch.setattr(placement, "get_spawning_popen", object)
-    reward = ChecklistReward(**SERVED, store=False)
-    assert pickle.loads(pickle.dumps(reward)).scorer.judge.name == "judge"
+    assert pickle.loads(pickle.dumps(ChecklistReward(**SERVED))).scorer.judge.name == "judge"
 
 
-def test_other_pickles_are_nobodys_business(module):
-    reward = ChecklistReward(model="pocket", backend="transformers", store=False)
-    assert pickle.loads(pickle.dumps(reward)).scorer.judge.name == "pocket"
-
-
-@pytest.mark.parametrize("mode", ["item", "batch", "quality"])
-def test_every_mode_knows_where_its_engine_is(mode):
-    scorer = ChecklistReward(model="pocket", backend="transformers", mode=mode, store=False).scorer
-    assert in_process(scorer.judge) == "pocket"
-    assert in_process(ChecklistReward(**SERVED, mode=mode, store=False).scorer.judge) is None
-
-
-def test_a_panel_is_looked_into():
-    served = LogprobJudge("judge", base_url="http://127.0.0.1:9/v1", store=None)
+def test_where_the_engine_of_a_judge_is(pocket):
+    for mode in ("item", "batch", "quality"):
+        assert in_process(ChecklistReward(**HERE, mode=mode).scorer.judge) == "pocket"
+        assert in_process(ChecklistReward(**SERVED, mode=mode).scorer.judge) is None
+    assert in_process(ChecklistReward(**HERE, **BUDGET).scorer.judge) == "pocket"
+    served = LogprobJudge("judge", base_url=SERVED["base_url"], store=None)
     here = LogprobJudge("pocket", backend="transformers", store=None)
     assert in_process(PanelJudge([served, Member(here)])) == "pocket"
-    assert in_process(served) is None
-
-
-def test_a_backend_object_says_whether_it_runs_here(pocket):
-    assert in_process(LogprobJudge("judge", backend=pocket)) == "judge"
+    assert in_process(LogprobJudge("judge", backend=pocket)) == "judge", "a backend object says whether it runs here"
     assert in_process(LogprobJudge("judge", backend=FakeBackend())) is None
-
-
-def test_an_engine_behind_a_budget_is_found(monkeypatch):
-    budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
-    reward = ChecklistReward(model="pocket", backend="transformers", store=False, budget=budget)
-    assert in_process(reward.scorer.judge) == "pocket"
-    monkeypatch.setitem(sys.modules, "trl.experimental.async_grpo.async_rollout_worker", ModuleType("worker"))
-    monkeypatch.setattr(placement, "get_spawning_popen", object)
-    with pytest.raises(ModelError, match="in a process without a GPU, where the judge 'pocket' cannot run"):
-        pickle.dumps(reward)
 
 
 def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypatch):
@@ -94,41 +73,20 @@ def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypat
         return FakeBackend()
 
     monkeypatch.setattr(engine, "load_backend", slow_load)
-    budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
-    judge = ChecklistScorer("pocket", backend="transformers", store=False, budget=budget).judge
-    with placement.within([judge], 1.0):
+    with placement.within([ChecklistScorer(**HERE, **BUDGET).judge], 1.0):
         assert loaded == [("pocket", None)]
 
 
-def test_a_reward_prepares_only_judges_that_sleep_or_are_objects(monkeypatch):
-    sleeping = Engine("pocket", "transformers", settings={"enable_sleep_mode": True})
-    assert placement.is_placed(PanelJudge([LogprobJudge("pocket"), LogprobJudge(sleeping)]))
-    assert placement.is_placed(LogprobJudge("judge", backend=FakeBackend()))
-    reward = ChecklistReward(model="pocket", backend="transformers", store=False)
-    assert not placement.is_placed(reward.scorer.judge)
-    monkeypatch.setattr("checklist_rewards.rewards.reward.within", None)  # it is not called
-    assert reward(prompts=["A"], completions=["red?"], checklist=[["Is it a question?"]]) != [None]
-
-
-def test_sleep_mode_works_behind_a_budget(monkeypatch):
-    sleeper = Napping(None)
-    monkeypatch.setattr(engine, "load_backend", lambda *_, **identity: sleeper)
-    budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
-    asleep = {"backend": "vllm", "engine_args": {"enable_sleep_mode": True}}
-    judge = ChecklistScorer("pocket", store=False, budget=budget, **asleep).judge
-    with placement.keep_awake(judge):
-        assert sleeper.up
-    assert sleeper.events == ["wakes", "sleeps"]
-
-
-def test_an_engine_goes_back_to_sleep_if_another_cannot_be_loaded(tmp_path):
+@pytest.mark.parametrize("mode", ["item", "batch"])
+def test_an_engine_can_be_built_before_the_first_read_and_says_then_that_it_cannot(tmp_path, mode):
     (tmp_path / "config.json").write_text("{}")
-    sleeper = Napping(None)
-    broken = Engine(str(tmp_path), "transformers", settings={"enable_sleep_mode": True})
-    judge = PanelJudge([LogprobJudge("a", backend=sleeper), LogprobJudge(broken)])
-    with pytest.raises(ModelError, match="unknown engine setting"), placement.keep_awake(judge):
-        pass
-    assert sleeper.events == ["wakes", "sleeps"] and not sleeper.up
+    scorer = ChecklistScorer(str(tmp_path), backend="transformers", mode=mode, store=False)
+    scorer.validate()
+    with pytest.raises(ModelError, match="cannot be loaded with transformers"):
+        load(scorer.judge)
+
+
+# --- judges that sleep
 
 
 class Napping(Backend):
@@ -136,7 +94,7 @@ class Napping(Backend):
 
     chunk_reads = 4  # so a scoring takes several calls
 
-    def __init__(self, engine):
+    def __init__(self, engine=None):
         self.engine, self.identity, self.events, self.up = engine, getattr(engine, "identity", "fake"), [], False
 
     @contextmanager
@@ -155,6 +113,31 @@ class Napping(Backend):
         return self.engine.read(groups, labels)
 
 
+def test_a_reward_prepares_only_judges_that_sleep_or_are_objects(monkeypatch):
+    sleeping = Engine("pocket", "transformers", settings={"enable_sleep_mode": True})
+    assert placement.is_placed(PanelJudge([LogprobJudge("pocket"), LogprobJudge(sleeping)]))
+    assert placement.is_placed(LogprobJudge("judge", backend=FakeBackend()))
+    reward = ChecklistReward(**HERE)
+    assert not placement.is_placed(reward.scorer.judge)
+    monkeypatch.setattr("checklist_rewards.rewards.reward.within", None)  # it is not called
+    assert reward(**call(["red?"], items=("Is it a question?",))) != [None]
+
+
+def test_sleep_mode_works_behind_a_budget_and_when_another_engine_cannot_be_loaded(monkeypatch, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    sleeper = Napping()
+    broken = Engine(str(tmp_path), "transformers", settings={"enable_sleep_mode": True})
+    judge = PanelJudge([LogprobJudge("a", backend=sleeper), LogprobJudge(broken)])
+    with pytest.raises(ModelError, match="unknown engine setting"), placement.keep_awake(judge):
+        pass
+    assert sleeper.events == ["wakes", "sleeps"] and not sleeper.up
+    monkeypatch.setattr(engine, "load_backend", lambda *_, **identity: sleeper)
+    asleep = {"backend": "vllm", "engine_args": {"enable_sleep_mode": True}}
+    with placement.keep_awake(ChecklistScorer("pocket", store=False, **BUDGET, **asleep).judge):
+        assert sleeper.up
+    assert sleeper.events == ["wakes", "sleeps"] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("on_failure", ["row", "raise"])
 def test_a_judge_that_sleeps_is_awake_for_the_reward_and_never_while_the_policy_samples(
@@ -170,11 +153,8 @@ def test_a_judge_that_sleeps_is_awake_for_the_reward_and_never_while_the_policy_
         return samples(self, prompts)
 
     monkeypatch.setattr(GRPOTrainer, "_generate", watched)
-    least = 0.5 if on_failure == "row" else 1.0
-    scorer = ChecklistScorer(
-        backend=judge, store=False, mass_floor=0.0 if on_failure == "row" else 1.0, min_answered=least
-    )
-    reward = ChecklistReward(scorer, on_failure=on_failure)
+    fails = {"mass_floor": 1.0, "min_answered": 1.0} if on_failure == "raise" else {"mass_floor": 0.0}
+    reward = ChecklistReward(ChecklistScorer(backend=judge, store=False, **fails), on_failure=on_failure)
     if on_failure == "row":
         train(reward, tmp_path)
     else:
@@ -183,12 +163,3 @@ def test_a_judge_that_sleeps_is_awake_for_the_reward_and_never_while_the_policy_
     steps = [key for key, _ in groupby(judge.events)]
     assert steps == ["policy samples", "wakes", "reads", "sleeps"] * (2 if on_failure == "row" else 1)
     assert judge.events.count("reads") > len(steps) / 4 and not judge.up
-
-
-@pytest.mark.parametrize("mode", ["item", "batch"])
-def test_an_engine_can_be_built_before_the_first_read_and_says_then_that_it_cannot(tmp_path, mode):
-    (tmp_path / "config.json").write_text("{}")
-    scorer = ChecklistScorer(str(tmp_path), backend="transformers", mode=mode, store=False)
-    scorer.validate()
-    with pytest.raises(ModelError, match="cannot be loaded with transformers"):
-        load(scorer.judge)

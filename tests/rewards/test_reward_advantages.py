@@ -8,20 +8,17 @@ from statistics import fmean, stdev
 
 import pytest
 
-from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards import Sample
 from checklist_rewards.backends import Answer
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.test_trl_trainers import by_hash, rows, text_of, train
+from tests.rewards.fakes import by_hash, scorer_by, text_of
+from tests.rewards.test_trl_trainers import rows, train
 
 GROUPS, SIZE = 4, 4
 pytestmark = pytest.mark.slow
 
 ALONE, BESIDE, BY_GROUP, NORMALIZED = "alone", "beside another", "on_failure=group", "normalize_then_sum"
-RUNS = [(algorithm, company, 0.1) for algorithm in ("GRPO", "RLOO") for company in (ALONE, BESIDE)]
-RUNS += [("GRPO", company, 0.1) for company in (BY_GROUP, NORMALIZED)]
-RUNS += [("GRPO", company, 1.0) for company in (ALONE, NORMALIZED)]
-"""Algorithm, other rewards, and share of the reads that are lost."""
 
 
 class Lossy(FakeBackend):
@@ -36,10 +33,6 @@ class Lossy(FakeBackend):
         return Answer(None, "timeout") if lost else super()._read(prefix, tail)
 
 
-def judge(share: float, least: float) -> ChecklistScorer:
-    return ChecklistScorer(backend=Lossy(share), store=False, min_answered=least)
-
-
 def length(completions, **columns) -> list[float]:
     """A second reward, which never fails."""
     return [len(text_of(completion)) / 100 for completion in completions]
@@ -47,7 +40,7 @@ def length(completions, **columns) -> list[float]:
 
 def by_hand(samples: list[Sample], share: float, least: float) -> list[float | None]:
     """Mean P(yes) over the items that were not lost; None where more than `least` allows was lost."""
-    faultless, lossy = judge(0, least).score_batch(samples), judge(share, least).score_batch(samples)
+    faultless, lossy = (scorer_by(Lossy(lost), min_answered=least).score_batch(samples) for lost in (0, share))
     found: list[float | None] = []
     for whole, lost in zip(faultless, lossy, strict=True):
         kept = [
@@ -57,11 +50,12 @@ def by_hand(samples: list[Sample], share: float, least: float) -> list[float | N
     return found
 
 
-def groups_of(values: list) -> list[list]:
+def in_groups(values) -> list[list]:
+    values = list(values)
     return [values[start : start + SIZE] for start in range(0, len(values), SIZE)]
 
 
-def advantages(algorithm: str, group: list[float | None]) -> list[float]:
+def advantages(group: list[float | None], algorithm: str = "GRPO") -> list[float]:
     """Among those that exist; 0 for who does not, and for who is alone."""
     there = [value for value in group if value is not None]
     if len(there) < 2:
@@ -72,68 +66,83 @@ def advantages(algorithm: str, group: list[float | None]) -> list[float]:
     return [0.0 if v is None else (v - fmean(there)) / (stdev(there) + 1e-4) for v in group]
 
 
+def normalized_sums(columns: list[list[list[float | None]]], weights: list[float]) -> list[float]:
+    """`normalize_then_sum` of several rewards, each in groups. The mean is 0: that of every group is."""
+    pairs = zip(columns, weights, strict=True)
+    terms = [[weight * value for group in column for value in advantages(group)] for column, weight in pairs]
+    sums = [sum(row) for row in zip(*terms, strict=True)]
+    return [value / (stdev(sums) + 1e-4) for value in sums]
+
+
 def expected(algorithm: str, company: str, ours: list[list], others: list[list]) -> list[float]:
     if company == NORMALIZED:
-        sums = []
-        for mine, theirs in zip(ours, others, strict=True):
-            terms = advantages("GRPO", mine), advantages("GRPO", theirs)
-            sums += [a + b for a, b in zip(*terms, strict=True)]
-        return [value / (stdev(sums) + 1e-4) for value in sums]  # their mean is 0: that of every group is
+        return normalized_sums([ours, others], [1.0, 1.0])
     found: list[float] = []
     for mine, theirs in zip(ours, others, strict=True):
         if company == ALONE:
-            found += advantages(algorithm, mine)
+            found += advantages(mine, algorithm)
         elif None in mine:  # the group abstains: the other reward alone decides
-            found += advantages(algorithm, theirs)
+            found += advantages(theirs, algorithm)
         else:
-            found += advantages(algorithm, [a + b for a, b in zip(mine, theirs, strict=True)])
+            found += advantages([a + b for a, b in zip(mine, theirs, strict=True)], algorithm)
     return found
+
+
+def trained(rewards, folder, **options):
+    """A trainer after a step with four groups, and its samples."""
+    sizes = dict(per_device_train_batch_size=GROUPS * SIZE, num_generations=SIZE, max_completion_length=8)
+    trainer = train(rewards, folder, max_steps=1, **sizes, **options)
+    assert trainer.state.global_step == 1
+    prompts, texts = ([text_of(text) for text in trainer._logs[key]] for key in ("prompt", "completion"))
+    checklists = {text_of(row["prompt"]): row["checklist"] for row in rows(conversational=True)}
+    samples = [Sample(checklists[prompt], text, prompt) for prompt, text in zip(prompts, texts, strict=True)]
+    assert len(samples) == GROUPS * SIZE and all(len(set(group)) == 1 for group in in_groups(prompts))
+    return trainer, samples
 
 
 @pytest.mark.parametrize(
     ("algorithm", "company", "share", "least"),
-    [(*run, 1.0) for run in RUNS] + [("GRPO", ALONE, 0.1, 0.5)],
+    [
+        ("GRPO", ALONE, 0.1, 1.0),
+        ("GRPO", ALONE, 0.1, 0.5),
+        ("GRPO", ALONE, 1.0, 1.0),
+        ("RLOO", ALONE, 0.1, 1.0),
+        ("GRPO", BESIDE, 0.1, 1.0),
+        ("RLOO", BESIDE, 0.1, 1.0),
+        ("GRPO", BY_GROUP, 0.1, 1.0),
+        ("GRPO", NORMALIZED, 0.1, 1.0),
+        ("GRPO", NORMALIZED, 1.0, 1.0),
+    ],
 )
 def test_advantages_are_those_of_what_was_judged(tmp_path, caplog, algorithm, company, share, least):
-    reward = ChecklistReward(judge(share, least), on_failure="group" if company == BY_GROUP else "row")
-    trainer = train(
+    judge = scorer_by(Lossy(share), min_answered=least)
+    reward = ChecklistReward(judge, on_failure="group" if company == BY_GROUP else "row")
+    trainer, samples = trained(
         reward if company == ALONE else [reward, length],
         tmp_path,
         algorithm=algorithm,
-        per_device_train_batch_size=GROUPS * SIZE,
-        num_generations=SIZE,
-        max_completion_length=8,
-        max_steps=1,
         **({"multi_objective_aggregation": company} if company == NORMALIZED else {}),
     )
-    assert trainer.state.global_step == 1
-    logs = trainer._logs
-    prompts, texts = ([text_of(text) for text in logs[key]] for key in ("prompt", "completion"))
-    checklists = {row["prompt"][0]["content"]: row["checklist"] for row in rows(conversational=True)}
-    samples = [Sample(checklists[p], text, p) for p, text in zip(prompts, texts, strict=True)]
-    assert len(samples) == GROUPS * SIZE and all(len(set(group)) == 1 for group in groups_of(prompts))
-
     ours = by_hand(samples, share, least)
     assert None in ours or least < 1
     assert (share == 1) == (not any(value is not None for value in ours))
-    others = groups_of(length(texts))
-    found = list(logs["advantages"])
-    assert found == pytest.approx(expected(algorithm, company, groups_of(ours), others), abs=2e-3)
+    others = in_groups(length([sample.target for sample in samples]))
+    found = list(trainer._logs["advantages"])
+    assert found == pytest.approx(expected(algorithm, company, in_groups(ours), others), abs=2e-3)
     assert any(found) == (share < 1 or company != ALONE)
+    if company == ALONE:
+        assert trainer.state.log_history[0]["checklist_reward/unscored"] == pytest.approx(ours.count(None) / len(ours))
     warned = "all completions of their prompts get None" in caplog.text
     assert warned == (company == BESIDE)
 
 
 def test_a_weight_of_0_adds_a_reward_up_all_the_same(tmp_path):
-    rewards = [ChecklistReward(judge(0.04, 1.0)), length]  # some groups lose a read, some do not
-    sizes = dict(per_device_train_batch_size=GROUPS * SIZE, num_generations=SIZE, max_completion_length=8)
-    trainer = train(rewards, tmp_path, max_steps=1, reward_weights=[1.0, 0.0], **sizes)
-    found = groups_of(
-        list(zip(trainer._logs["rewards"]["checklist_reward"], trainer._logs["advantages"], strict=True))
+    lossy = scorer_by(Lossy(0.04), min_answered=1.0)  # some groups lose a read, some do not
+    trainer, _ = trained([ChecklistReward(lossy), length], tmp_path, reward_weights=[1.0, 0.0])
+    ours, found = (
+        in_groups(values) for values in (trainer._logs["rewards"]["checklist_reward"], trainer._logs["advantages"])
     )
-    lost = [group for group in found if any(reward != reward for reward, _ in group)]
-    assert lost and len(lost) < len(found)
-    assert all(advantage == 0 for group in lost for _, advantage in group)
-    for group in found:
-        if group not in lost:
-            assert [a for _, a in group] == pytest.approx(advantages("GRPO", [r for r, _ in group]), abs=2e-3)
+    lost = [any(reward != reward for reward in group) for group in ours]
+    assert 0 < sum(lost) < GROUPS
+    for is_lost, rewards, values in zip(lost, ours, found, strict=True):
+        assert values == ([0.0] * SIZE if is_lost else pytest.approx(advantages(rewards), abs=2e-3))

@@ -6,12 +6,10 @@ from functools import partial
 import pytest
 from datasets import Dataset
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.trl import ChecklistReward
-from tests.fakes import FakeBackend
 from tests.families import FAMILIES
 from tests.rewards import matrix
+from tests.rewards.fakes import assistant, reward_by
 
 pytestmark = pytest.mark.slow
 
@@ -42,18 +40,13 @@ class Game:
         return float(self.found)
 
 
-def knows(prefix: str, tail: str) -> float:
+def says(prefix: str, tail: str) -> float:
     last = prefix.split("assistant: ")[-1]
     return 0.9 if tail.split("`")[1] in last else 0.1
 
 
-class Kept(ChecklistReward):
-    def __call__(self, *arguments, **columns):
-        self.rewards = super().__call__(*arguments, **columns)
-        return self.rewards
-
-
-def played(rollouts, folder, reward, environment=Game, **row):
+def played(rollouts, folder, rewards, environment=Game, **row):
+    """GRPO on scripted rollouts, two of each prompt: the trainer, and what it computed."""
     import trl
 
     tokens = matrix.tokenizer(QWEN, parses=False)
@@ -61,7 +54,7 @@ def played(rollouts, folder, reward, environment=Game, **row):
         warnings.simplefilter("ignore")
         trainer = trl.GRPOTrainer(
             model=matrix.model(QWEN, tokens),
-            reward_funcs=reward,
+            reward_funcs=rewards,
             processing_class=tokens,
             train_dataset=Dataset.from_list([{"prompt": "", "word": ""}]),
             args=trl.GRPOConfig(
@@ -83,7 +76,7 @@ def played(rollouts, folder, reward, environment=Game, **row):
     return trainer, out
 
 
-def call(word: str, preamble: str, after_tool: bool = False) -> str:
+def guesses(word: str, preamble: str, after_tool: bool = False) -> str:
     return QWEN.calling("guess", {"word": word}, preamble=preamble, after_tool=after_tool)
 
 
@@ -92,61 +85,43 @@ def say(text: str) -> str:
 
 
 def test_the_environment_writes_the_checklist_and_turns_are_judged_one_by_one(tmp_path):
-    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), judged="transcript")
+    reward = reward_by(says, judged="transcript")
     rollouts = [
-        (call("pear", "A try."), call("plum", "Again.", after_tool=True), say("It is plum.")),
-        (call("plum", "The secret is out."), say("It is plum.")),  # tells the secret in its first turn
-        (call("pear", "A try."), say("I give up.")),
-        (call("pear", "A try."), call("fig", "Again.", after_tool=True), say("It is fig.")),
+        (guesses("pear", "A try."), guesses("plum", "Again.", after_tool=True), say("It is plum.")),
+        (guesses("plum", "The secret is out."), say("It is plum.")),  # tells the secret in its first turn
+        (guesses("pear", "A try."), say("I give up.")),
+        (guesses("pear", "A try."), guesses("fig", "Again.", after_tool=True), say("It is fig.")),
     ]
     trainer, _ = played(rollouts, tmp_path, reward, word="plum")
-    won, told, *lost = reward.rewards
+    won, told, *lost = reward.last.rewards
     assert won == pytest.approx(0.9 - 0.1, abs=0.11) and told == 0.0
     assert all(value == pytest.approx(0.1, abs=0.11) for value in lost)
     gold = [list(values) for name, values in trainer._logs["rewards"].items() if name == "Game"]
     assert gold == [[1.0, 1.0, 0.0, 0.0]]
 
 
-def test_an_environment_without_a_checklist_gets_no_reward_and_none_with_one_is_an_error(tmp_path):
+def test_an_environment_without_a_checklist_gets_no_reward_and_a_batch_of_none_is_an_error():
     class Silent(Game):
         def reset(self, word: str = "", **columns) -> str:
-            """Begin a rollout."""
             super().reset(word)
-            if word == "":
-                self.checklist = None
+            self.checklist = None
             return "Guess."
 
-    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), judged="transcript")
-    rollouts = [(call("pear", "A try."), say("No."))] * 2
-    played(rollouts, tmp_path, reward, Silent, word="")
-    assert reward.rewards == [None, None]
-
-    class Bare:
-        def reset(self, **columns) -> str:
-            """Begin."""
-            return "Guess."
-
-        guess = Game.guess
-        word = ""
-
-    with pytest.raises(SampleError, match=r"no column 'checklist'.*or set it as an attribute 'checklist' of the env"):
-        played(rollouts, tmp_path, reward, Bare)
-
-
-def test_two_environments_in_one_batch(tmp_path):
     class Other(Game):
         def reset(self, word: str = "", **columns) -> str:
-            """Begin a rollout."""
             super().reset(word)
-            del self.checklist  # nothing to judge here
+            del self.checklist
             return "Guess."
 
-    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), judged="transcript")
-    environments = [Game(), Other()]
-    for environment in environments:
-        environment.reset("plum")
-    completion = [{"role": "assistant", "content": "It is plum."}]
-    values = reward(
-        prompts=["Play."] * 2, completions=[completion] * 2, environments=environments, environment=["game", "other"]
-    )
-    assert values == [pytest.approx(0.8, abs=0.11), None]
+    def rewards_in(*kinds):
+        environments = [kind() for kind in kinds]
+        for environment in environments:
+            environment.reset("plum")
+        batch = dict(prompts=["Play."] * len(kinds), completions=[assistant("It is plum.")] * len(kinds))
+        columns = {"environments": environments, "environment": [kind.__name__ for kind in kinds]}
+        return reward_by(says, judged="transcript")(**batch, **columns)
+
+    assert rewards_in(Game, Other, Silent) == [pytest.approx(0.8, abs=0.11), None, None]
+    assert rewards_in(Silent, Silent) == [None, None]
+    with pytest.raises(SampleError, match=r"no column 'checklist'.*or set it as an attribute 'checklist' of the env"):
+        rewards_in(Other, Other)

@@ -5,31 +5,17 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.rewards.sdpo import ChecklistFeedback, ChecklistSDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl
+from tests.rewards.fakes import call, reward_by
 from tests.rewards.test_trl_trainers import rows
 
 pytestmark = pytest.mark.slow
 
-WORDS = {"digit": 0.05, "question": 0.95, "calm": 0.6}
-
-
-def known(prefix: str, tail: str) -> float | None:
-    if "lost" in tail:
-        return None
-    return next(value for word, value in WORDS.items() if word in tail)
-
-
-def reward(**options) -> ChecklistReward:
-    scorer = ChecklistScorer(backend=FakeBackend(known), store=False, no_answer="judge", min_answered=0.1)
-    return ChecklistReward(scorer, **options)
-
-
+WORDS = {"digit": 0.05, "question": 0.95, "calm": 0.6, "lost": None}
 CHECKLIST = [
     "Is there a digit?",
     "Is it a question?",
@@ -39,11 +25,16 @@ CHECKLIST = [
 ]
 
 
+def by_words() -> ChecklistReward:
+    rule = lambda prefix, tail: next(value for word, value in WORDS.items() if word in tail)  # noqa: E731
+    return reward_by(rule, scorer={"no_answer": "judge", "min_answered": 0.1})
+
+
 def test_feedback_names_what_is_sure_and_nothing_that_was_not_answered():
-    judged = reward()
+    judged = by_words()
     feedback = ChecklistFeedback(judged)
     assert feedback.texts() == []
-    judged(prompts=["Write."] * 2, completions=["a text", "b"], checklist=[CHECKLIST, CHECKLIST[1:2]])
+    judged(**call(["a text", "b"], "Write.", [CHECKLIST, CHECKLIST[1:2]]))
     text, nothing_failed = feedback.texts()
     assert text == (
         "Wrong:\n- Is there a digit? no, but it should be yes.\n- Is there a question mark? yes, but it should be no."
@@ -74,7 +65,8 @@ def trainer(folder, rewards, kind=ChecklistSDPOTrainer, checklist=CHECKLIST[:2],
 
 
 def test_the_teacher_reads_the_feedback_of_each_completion(tmp_path):
-    made = trainer(tmp_path, reward())
+    reward = by_words()
+    made = trainer(tmp_path, reward)
     seen = []
     inner = made.teacher_context_builder._inner
     tokenize = inner._tokenize_teacher_messages
@@ -83,16 +75,17 @@ def test_the_teacher_reads_the_feedback_of_each_completion(tmp_path):
     assert len(seen) >= 8 and all("- Is there a digit? no, but it should be yes." in str(one) for one in seen)
     used = [e["self_distillation/feedback_used_fraction"] for e in made.state.log_history if "loss" in e]
     assert used == [1.0, 1.0]
+    assert reward.last.groups == ["1.0", "1.0", "1.1", "1.1"], "consecutive completions, in the second call"
 
 
 @pytest.mark.parametrize("kind", [SDPOTrainer, ChecklistSDPOTrainer])
 def test_a_completion_without_a_score_takes_its_group_along_and_an_evaluation_is_none_of_training(tmp_path, kind):
     """SDPO counts None as 0, also if it has one reward, and passes no hooks that show the trainer."""
     lost = iter([False, True, *[False] * 100])
-    scorer = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: None if next(lost) else 0.9), store=False)
-    judged = ChecklistReward(scorer, log=tmp_path / "rewards.jsonl", monitor={"max_canary": None, "retest_share": 0})
-    options = dict(max_steps=1, eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=2)
-    made = trainer(tmp_path, judged, kind=kind, checklist=CHECKLIST[:1], **options)
+    options = {"log": tmp_path / "rewards.jsonl", "monitor": {"max_canary": None, "retest_share": 0}}
+    judged = reward_by(lambda prefix, tail: None if next(lost) else 0.9, **options)
+    evaluated = dict(max_steps=1, eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=2)
+    made = trainer(tmp_path, judged, kind=kind, checklist=CHECKLIST[:1], **evaluated)
     made.train()
     lines = read_jsonl(tmp_path / "rewards.jsonl")
     training = [line["reward"] for line in lines if "evaluation" not in line]
@@ -134,4 +127,4 @@ def test_it_needs_one_checklist_reward_and_feedback_that_is_used(tmp_path):
     with pytest.raises(SampleError, match="from one ChecklistReward; reward_funcs has 0"):
         trainer(tmp_path, lambda completions, **_: [0.0] * len(completions))
     with pytest.raises(SampleError, match="include_environment_feedback=False would leave out"):
-        trainer(tmp_path, reward(), include_environment_feedback=False)
+        trainer(tmp_path, by_words(), include_environment_feedback=False)

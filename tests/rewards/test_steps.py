@@ -1,10 +1,8 @@
-"""Shaping by name: what each step does to a reward, what is refused when it is made, and TRL training on it."""
+"""Shaping by name: what each step does to a reward, what is refused when it is made, and what holds in any order."""
 
-import json
 import pickle
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +15,8 @@ from checklist_rewards.rewards.shaping import ShapingStep
 from checklist_rewards.rewards.steps import STEPS, Shaping
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
-from tests.fakes import FakeBackend
-from tests.rewards.test_trl_trainers import by_hash, completions, train
+from tests.jsonl import read_jsonl
+from tests.rewards.fakes import call, reward_by
 
 ITEMS = [
     {"question": "Polite?", "required": True, "category": "tone"},
@@ -26,19 +24,20 @@ ITEMS = [
     {"question": "Rude?", "weight": -2, "category": "tone"},
 ]
 P_YES = {"Polite?": 0.9, "Short?": 0.8, "Rude?": 0.1}
+UNREAD = {question: p for question, p in P_YES.items() if question != "Rude?"}
+RUDE = {**P_YES, "Polite?": 0.2}
 EARNED = (1 * 0.9 + 3 * 0.8) / 4 - 2 * 0.1 / 4
+LENGTH = {"name": "length_penalty", "free": 0, "cap": 100, "exponent": 1}
 
 
-def shaped(steps, *, texts=("x",), prompts=None, p_yes=P_YES, items=ITEMS, **options) -> list[float | None]:
+def shaped(steps, *texts, p_yes=P_YES, **options) -> list[float | None]:
     """Rewards of texts; a question that `p_yes` does not know is not answered."""
-    backend = FakeBackend(lambda prefix, tail: next((p for q, p in p_yes.items() if q in tail), None))
-    scorer = ChecklistScorer(backend=backend, store=False)
-    reward = ChecklistReward(scorer, shaping=steps, **options)
-    return reward(prompts=prompts or ["A"] * len(texts), completions=list(texts), checklist=[items] * len(texts))
-
-
-def test_without_steps_it_is_the_metric():
-    assert shaped(None) == shaped([]) == [pytest.approx(EARNED)]
+    reward = reward_by(
+        lambda prefix, tail: next((p for question, p in p_yes.items() if question in tail), None),
+        shaping=steps,
+        **options,
+    )
+    return reward(**call(list(texts or ["x"]), items=ITEMS))
 
 
 class Square(ShapingStep):
@@ -48,23 +47,11 @@ class Square(ShapingStep):
         return value**2
 
 
-def test_a_step_of_ones_own_is_an_instance_or_a_function():
-    assert shaped([Square()]) == [pytest.approx(EARNED**2)]
-    assert shaped([lambda value, sample, score: value / 2 + len(sample.target)]) == [pytest.approx(EARNED / 2 + 1)]
-    assert shaped([Square(), "clipped"], p_yes={}) == [None], "a completion without a score has no shaped reward"
-
-
-def test_a_penalty_that_was_not_answered_leaves_nothing_to_shape():
-    known = {question: p for question, p in P_YES.items() if question != "Rude?"}
-    for metric in ("expected", "net", "weighted"):
-        assert shaped(None, p_yes=known, metric=metric) == [None]
-    assert shaped(None, p_yes=known, metric="pass") == [1.0]  # a share of items counts a penalty like any other
-    assert shaped(["earned"], p_yes=known, metric="pass") == [None]
-
-
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
+        (None, EARNED),
+        ([], EARNED),
         (["earned"], EARNED),
         ([{"name": "earned", "answers": "hard"}], 1.0),
         ([{"name": "earned", "categories": {"tone": 0}}], 0.8),
@@ -74,41 +61,46 @@ def test_a_penalty_that_was_not_answered_leaves_nothing_to_shape():
         ([{"name": "format_gate", "form": r"x"}], EARNED),
         ([{"name": "length_penalty", "unit": "characters", "free": 0, "cap": 1, "at_cap": 0.25}], EARNED - 0.25),
         (["earned", {"name": "clipped", "high": 0.5}], 0.5),
-        ([{"name": "clipped", "low": 0.9}, {"name": "length_penalty", "free": 0, "cap": 2, "exponent": 1}], 0.65),
+        ([{"name": "clipped", "low": 0.9}, {**LENGTH, "cap": 2}], 0.65),
+        ([Square()], EARNED**2),
+        ([lambda value, sample, score: value / 2 + len(sample.target)], EARNED / 2 + 1),
     ],
+    ids=str,
 )
 def test_steps_by_example(steps, expected):
     assert shaped(steps) == [pytest.approx(expected)]
 
 
 def test_a_failed_gate_leaves_what_it_says():
-    rude = {**P_YES, "Polite?": 0.2}
     hard = [{"name": "earned", "answers": "hard"}, {"name": "gate", "how": "floor", "floor": 0.1, "answers": "hard"}]
-    assert shaped(None, p_yes=rude) == [0.0]
-    assert shaped(hard, p_yes=rude) == [pytest.approx(0.1)]
+    assert shaped(None, p_yes=RUDE) == [0.0] and shaped(hard, p_yes=RUDE) == [pytest.approx(0.1)]
+
+
+def test_a_penalty_that_was_not_answered_leaves_nothing_to_shape():
+    for metric in ("expected", "net", "weighted"):
+        assert shaped(None, p_yes=UNREAD, metric=metric) == [None]
+    assert shaped(None, p_yes=UNREAD, metric="pass") == [1.0]  # a share of items counts a penalty like any other
+    assert shaped(["earned"], p_yes=UNREAD, metric="pass") == [None]
+    assert shaped([Square(), "clipped"], p_yes={}) == [None], "a completion without a score has no shaped reward"
 
 
 def test_centred_is_within_a_prompt_wherever_its_completions_stand():
-    backend = FakeBackend(lambda prefix, tail: 0.9 if "red" in prefix else 0.1 if "blue" in prefix else None)
-    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), shaping=["centred"])
-    batch = dict(prompts=["A", "B"] * 3, checklist=[["Is it?"]] * 6)
-    rewards = reward(completions=["red", "red", "blue", "red", "lost", "red"], **batch)
+    rule = lambda prefix, tail: 0.9 if "red" in prefix else 0.1 if "blue" in prefix else None  # noqa: E731
+    reward = reward_by(rule, shaping=["centred"])
+    rewards = reward(**call(["red", "red", "blue", "red", "lost", "red"], ["A", "B"] * 3, items=("Is it?",)))
     assert rewards == [pytest.approx(0.4), 0.0, pytest.approx(-0.4), 0.0, None, 0.0]
 
 
-def test_a_length_penalty_in_words_in_every_script():
-    steps = [{"name": "length_penalty", "free": 100, "cap": 200}]
-    texts = ["今天下雨" * 75, "rain " * 300, "วันนี้ฝนตก", "वर्षा " * 99]
-    assert shaped(steps, texts=texts) == pytest.approx([EARNED - 0.5, EARNED - 0.5, EARNED, EARNED])
-    assert shaped(steps, texts=["วันนี้ฝนตก" * 30]) == [None]  # between 1 and 300 words
-
-
-def test_tokens_are_those_of_the_model_that_is_named():
-    steps = [{"name": "length_penalty", "unit": "tokens", "free": 0, "cap": 100, "exponent": 1, "tokenizer": "pocket"}]
+def test_a_length_is_counted_in_words_of_every_script_and_in_tokens_of_the_model_that_is_named():
     from transformers import AutoTokenizer
 
+    words = [{"name": "length_penalty", "free": 100, "cap": 200}]
+    texts = ["今天下雨" * 75, "rain " * 300, "วันนี้ฝนตก", "वर्षा " * 99]
+    assert shaped(words, *texts) == pytest.approx([EARNED - 0.5, EARNED - 0.5, EARNED, EARNED])
+    assert shaped(words, "วันนี้ฝนตก" * 30) == [None]  # between 1 and 300 words
     count = len(AutoTokenizer.from_pretrained(pocket_dir()).tokenize("a word or two"))
-    assert shaped(steps, texts=["a word or two"]) == [pytest.approx(EARNED - 0.5 * count / 100)]
+    tokens = [{**LENGTH, "unit": "tokens", "tokenizer": "pocket"}]
+    assert shaped(tokens, "a word or two") == [pytest.approx(EARNED - 0.5 * count / 100)]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +142,12 @@ def test_what_cannot_be_is_one_sentence_when_the_reward_is_made(steps, words):
     assert "\n" not in str(error.value)
 
 
+def by_steps(steps, checklist, score, text) -> float | None:
+    """The reward of a text with this score."""
+    made = Call(["A"], [text], samples=[Sample(checklist, text)], scores=[score], groups=["A"])
+    return Shaping(steps)(replace(made, rewards=[score.primary_score])).rewards[0]
+
+
 _ANY_ORDER = st.lists(
     st.sampled_from(
         [
@@ -175,14 +173,13 @@ _ANY_ORDER = st.lists(
     st.lists(st.sampled_from([5.0, 1.0, -1.0, -20.0]), min_size=3, max_size=3),
 )
 def test_a_better_answer_never_lowers_the_reward_whatever_its_sign(steps, yes, other, which, metric, weights):
-    items = [{**item, "weight": weight} for item, weight in zip(ITEMS, weights, strict=True)]
-    checklist = Checklist.parse(items)
+    checklist = Checklist.parse([{**item, "weight": weight} for item, weight in zip(ITEMS, weights, strict=True)])
 
     def value(answers) -> float:
         verdicts = [Verdict({"yes": p, "no": 1 - p}) for p in answers]
-        score = score_checklist(checklist, verdicts, Aggregation(primary_metric=metric))
-        made = Call(["A"], ["x y z"], samples=[Sample(checklist, "x y z")], scores=[score], groups=["A"])
-        return Shaping(steps)(replace(made, rewards=[score.primary_score])).rewards[0]
+        return by_steps(
+            steps, checklist, score_checklist(checklist, verdicts, Aggregation(primary_metric=metric)), "x y"
+        )
 
     credits = sorted([yes[which], other], reverse=weights[which] < 0)  # the better answer comes last
     worse, better = (value([*yes[:which], answer, *yes[which + 1 :]]) for answer in credits)
@@ -198,45 +195,16 @@ def test_none_stays_none_and_a_clipped_value_is_in_its_range(yes, steps, text):
     checklist = Checklist.parse(ITEMS)
     verdicts = [Verdict(unanswered="timeout") if p is None else Verdict({"yes": p, "no": 1 - p}) for p in yes]
     score = score_checklist(checklist, verdicts)
-    made = Call(
-        *(["A"], [text]),
-        samples=[Sample(checklist, text)],
-        scores=[score],
-        groups=["A"],
-        rewards=[score.primary_score],
-    )
-    (value,) = Shaping([*steps, "clipped"])(made).rewards
-    if score.primary_score is None:
-        assert value is None
-    else:
-        assert value is None or 0 <= value <= 1
+    value = by_steps([*steps, "clipped"], checklist, score, text)
+    assert value is None or (score.primary_score is not None and 0 <= value <= 1)
 
 
 def test_what_the_trainer_gets_is_shaped_and_what_is_logged_of_the_judge_is_not(tmp_path):
-    backend = FakeBackend(lambda prefix, tail: 0.75)
-    scorer, log = ChecklistScorer(backend=backend, store=False), tmp_path / "log.jsonl"
-    reward = ChecklistReward(scorer, shaping=[{"name": "clipped", "high": 0.5}], log=log)
-    call = dict(prompts=["A"], completions=["x"], checklist=[["Is it?"]])
-    assert reward(**call) == [0.5]
-    assert json.loads(log.read_text())["score"]["primary_score"] == 0.75
+    reward = reward_by(
+        lambda prefix, tail: 0.75, shaping=[{"name": "clipped", "high": 0.5}], log=tmp_path / "log.jsonl"
+    )
+    assert reward(**call(["x"])) == [0.5]
+    assert read_jsonl(tmp_path / "log.jsonl")[0]["score"]["primary_score"] == 0.75
     assert reward.pop_stats()["checklist_reward/score"] == 0.5
-    batch = Call(["A"], ["x"], samples=[None], scores=[None], groups=["A"], rewards=[0.9])
-    assert pickle.loads(pickle.dumps(reward.shaping))(batch).rewards == [None]
-
-
-@pytest.mark.slow
-def test_grpo_trains_on_shaped_rewards(tmp_path):
-    penalty = {"name": "length_penalty", "unit": "characters", "free": 0, "cap": 60, "exponent": 1}
-    scorer, log = ChecklistScorer(backend=FakeBackend(by_hash), store=False), tmp_path / "log.jsonl"
-    trainer = train(ChecklistReward(scorer, shaping=["earned", penalty, "centred"], log=log), tmp_path, max_steps=1)
-    assert trainer.state.global_step == 1
-    table = completions(tmp_path)
-    length = table["completion"].map(lambda messages: len(messages[-1]["content"]))
-    records = [json.loads(line) for line in log.read_text().splitlines()]
-    judged = pd.Series([record["score"]["expected_score"] for record in records])
-    raw = judged - 0.5 * (length / 60).clip(upper=1)
-    for start in (0, 4):
-        group = raw.iloc[start : start + 4]
-        assert table["checklist_reward"].tolist()[start : start + 4] == pytest.approx(
-            (group - group.mean()).tolist(), abs=1e-5
-        )
+    unscored = Call(["A"], ["x"], samples=[None], scores=[None], groups=["A"], rewards=[0.9])
+    assert pickle.loads(pickle.dumps(reward.shaping))(unscored).rewards == [None]

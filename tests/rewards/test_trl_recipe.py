@@ -8,53 +8,35 @@ import yaml
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
 from checklist_rewards.rewards.settings import RewardConfig
 from tests.conftest import REPO
+from tests.jsonl import write_jsonl
 
 pytestmark = pytest.mark.slow
 
 CONFIGS = sorted((REPO / "recipes").glob("*/grpo/config_*.yaml"))
 ON_CPU = REPO / "recipes" / "pocket" / "grpo" / "config_cpu.yaml"
 ROWS = [{"prompt": [{"role": "user", "content": f"Write {n}."}], "checklist": ["Is it short?"]} for n in range(4)]
+POCKET = {"model": "pocket", "backend": "transformers", "store": False}
 
 
-def run(data, output, *more: str):
+@pytest.fixture
+def run(tmp_path):
+    """`run(rows, reward, ...)` trains for a step with the pocket config, or with `config`."""
     from grpo import main, parse
 
     small = "--max_steps 1 --per_device_train_batch_size 8 --num_generations 4 --max_completion_length 8 --seed 1"
-    arguments = [
-        "--config",
-        str(ON_CPU),
-        "--dataset_name",
-        str(data),
-        "--output_dir",
-        str(output),
-        *small.split(),
-        *more,
-    ]
-    return main(*parse(arguments))
+
+    def trained(rows, reward, *more, config=f"--config {ON_CPU} {small}"):
+        data = write_jsonl(tmp_path / "data.jsonl", *rows)
+        files = ["--dataset_name", str(data), "--output_dir", str(tmp_path / "out")]
+        return main(*parse([*config.split(), *files, "--reward", json.dumps(reward), *more]))
+
+    return trained
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def test_the_pocket_config_trains(tmp_path):
-    """Other kinds of datasets are in `tests/datasets/test_splits.py`."""
-    data = write(tmp_path / "data.jsonl", ROWS)
-    trainer = run(data, tmp_path / "out", "--reward", '{"model": "pocket", "backend": "transformers", "store": false}')
-    assert trainer.state.global_step == 1
-    assert "rewards/checklist_reward/mean" in trainer.state.log_history[0]
-    assert (tmp_path / "out" / "model.safetensors").is_file()
-
-
-def test_with_the_defaults_of_trl(tmp_path):
-    from grpo import main, parse
-
-    data = write(tmp_path / "data.jsonl", ROWS)
-    files = ["--model_name_or_path", "pocket", "--dataset_name", str(data), "--output_dir", str(tmp_path / "out")]
-    reward = '{"model": "pocket", "store": false}'
+def test_with_the_defaults_of_trl(run, tmp_path):
     # Without a GPU, TRL refuses its own default, bf16; the default is three epochs.
-    trainer = main(*parse([*files, "--reward", reward, "--use_cpu", "True", "--max_steps", "1"]))
+    defaults = "--model_name_or_path pocket --use_cpu True --max_steps 1"
+    trainer = run(ROWS, {"model": "pocket", "store": False}, config=defaults)
     assert trainer.args.bf16 and trainer.args.gradient_checkpointing
     last = trainer.state.log_history[-1]
     assert 0 <= last["reward"] <= 1 and last["checklist_reward/unscored"] == 0
@@ -62,12 +44,14 @@ def test_with_the_defaults_of_trl(tmp_path):
         assert (tmp_path / folder / "model.safetensors").is_file()
 
 
-def test_a_config_may_split_the_reward_and_watch_it(tmp_path):
+def test_the_pocket_config_trains_and_may_split_the_reward_and_watch_it(run, tmp_path):
+    """Other kinds of datasets are in `tests/datasets/test_splits.py`."""
+    trainer = run(ROWS, POCKET)
+    assert trainer.state.global_step == 1 and "rewards/checklist_reward/mean" in trainer.state.log_history[0]
+    assert (tmp_path / "out" / "model.safetensors").is_file()
     checklist = [{"question": "Is it short?", "category": "form", "weight": 3}, "Does it end with a question mark?"]
-    data = write(tmp_path / "data.jsonl", [{**row, "checklist": checklist} for row in ROWS])
-    reward = '{"model": "pocket", "backend": "transformers", "store": false}'
     more = ["--split", "category", "--monitor", "{}", "--multi_objective_aggregation", "normalize_then_sum"]
-    trainer = run(data, tmp_path / "out", "--reward", reward, *more)
+    trainer = run([{**row, "checklist": checklist} for row in ROWS], POCKET, *more)
     assert trainer.reward_func_names == ["checklist_reward/form", "checklist_reward/other"]
     assert trainer.reward_weights.tolist() == [3.0, 1.0]
     assert "checklist_reward/monitor/alarms" in trainer.state.log_history[0]
@@ -89,10 +73,9 @@ def test_a_config_may_split_the_reward_and_watch_it(tmp_path):
     ],
     ids=["no column", "an empty checklist", "too few prompts", "an unknown metric", "no judge"],
 )
-def test_bad_data_and_settings_are_refused_before_the_policy_is_loaded(tmp_path, rows, reward, error, words):
-    data, reward = write(tmp_path / "data.jsonl", rows), {"model": "pocket"} | reward
+def test_bad_data_and_settings_are_refused_before_the_policy_is_loaded(run, tmp_path, rows, reward, error, words):
     with pytest.raises(error, match=words):
-        run(data, tmp_path / "out", "--model_name_or_path", "./no-policy", "--reward", json.dumps(reward))
+        run(rows, {"model": "pocket"} | reward, "--model_name_or_path", "./no-policy")
     assert not (tmp_path / "out").exists()
 
 

@@ -17,14 +17,12 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForImageTextToText
 
-from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine
 from checklist_rewards.backends.vision import load_processor
 from checklist_rewards.images import parts
-from checklist_rewards.rewards.trl import ChecklistReward
 from tests.backends.vision_architectures import build
+from tests.rewards.fakes import assistant, call, reward_by, user
 from tests.rewards.test_trl_trainers import ON_CPU
-from tests.test_images import BLUE, IMAGES, PILLOWS, RED, Seeing
+from tests.test_images import IMAGES, PILLOWS, RED, Seeing
 
 ASKED = "What colour is it?"
 CALL = '<tool_call>\n{"name": "look", "arguments": {"place": "%s"}}\n</tool_call><|im_end|>'
@@ -33,53 +31,30 @@ RESULT = {"left": "green", "right": "blue"}
 
 
 def seen(place: str) -> list:
-    return [
-        {"type": "text", "text": "Here: "},
-        {"type": "image", "image": PILLOWS[RESULT[place]]},
-        {"type": "text", "text": "Seen."},
-    ]
+    here, image = {"type": "text", "text": "Here: "}, {"type": "image", "image": PILLOWS[RESULT[place]]}
+    return [here, image, {"type": "text", "text": "Seen."}]
 
 
+def tool(function):
+    """A function that TRL can describe to a policy as the tool `look`."""
+    function.__name__ = "look"
+    function.__doc__ = "Look at a place.\n\nArgs:\n    place: Where to look.\n\nReturns:\n    What is there.\n"
+    return function
+
+
+@tool
 def look(place: str) -> list:
-    """Look at a place.
-
-    Args:
-        place: Where to look.
-
-    Returns:
-        What is there.
-    """
     return seen(place)
 
 
+@tool
 async def look_slowly(place: str) -> list:
-    """Look at a place.
-
-    Args:
-        place: Where to look.
-
-    Returns:
-        What is there.
-    """
     return seen(place)
 
 
-look_slowly.__name__ = "look"
-
-
-def photograph(place: str):
-    """Look at a place.
-
-    Args:
-        place: Where to look.
-
-    Returns:
-        An image, which TRL takes for a text because it is not in a list.
-    """
+@tool
+def photograph(place: str):  # TRL takes an image that is not in a list for a text
     return PILLOWS[RESULT[place]]
-
-
-photograph.__name__ = "look"
 
 
 class Room:
@@ -88,15 +63,8 @@ class Room:
     def reset(self, **row) -> list:
         return [{"type": "text", "text": " Now: "}, {"type": "image", "image": PILLOWS["white"]}]
 
+    @tool
     def look(self, place: str) -> list:
-        """Look at a place.
-
-        Args:
-            place: Where to look.
-
-        Returns:
-            What is there.
-        """
         return seen(place)
 
 
@@ -144,8 +112,8 @@ def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, settings
 
     model, processor = policy()
     backend = Seeing()
-    reward = ChecklistReward(ChecklistScorer(Engine(backend=backend), store=False), judged="transcript")
-    row = {"prompt": [{"role": "user", "content": ASKED}], "checklist": json.dumps(CHECKLIST)} | columns
+    reward = reward_by(backend, judged="transcript")
+    row = {"prompt": user(ASKED), "checklist": json.dumps(CHECKLIST)} | columns
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = trl.GRPOTrainer(
@@ -187,61 +155,16 @@ def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, settings
     assert all(score.primary_score == 0.75 for score in reward.last.scores)
 
 
-def test_by_default_items_with_a_scope_see_the_images_of_tools_and_no_others():
-    """The answer is judged, in which the images of tools are not."""
-    backend = Seeing()
-    reward = ChecklistReward(ChecklistScorer(Engine(backend=backend), store=False))
-    completion = [
-        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "look", "arguments": {}}}]},
-        {"role": "tool", "name": "look", "content": seen("right")},
-        {"role": "assistant", "content": "It is blue."},
-    ]
-    assert reward([[{"role": "user", "content": ASKED}]], [completion], [CHECKLIST]) == [0.75]
-    shown = {"Does it show blue?" in tail: keys for (_, tail), keys in zip(backend.asked, backend.shown, strict=True)}
-    assert shown == {False: [], True: [BLUE.key]}
-
-
 def test_async_grpo_makes_a_text_of_every_tool_result():
     """What its workers pass on, which have no images either (`async_rollout_worker.py`)."""
     worker = pytest.importorskip("trl.experimental.async_grpo.async_rollout_worker")
     counts = SimpleNamespace(_counters=Counter(), _rates=defaultdict(lambda: [0, 0]), _tool_pool=None)
-    call = {"type": "function", "function": {"name": "look", "arguments": {"place": "right"}}}
-    run = worker._AsyncRolloutLoop._execute_tool_calls(counts, [call], {"look": look})
+    asked = {"type": "function", "function": {"name": "look", "arguments": {"place": "right"}}}
+    run = worker._AsyncRolloutLoop._execute_tool_calls(counts, [asked], {"look": look})
     [message], calls, failures = asyncio.run(run)
     assert (calls, failures) == (1, 0) and message["content"] == str(seen("right"))
-    reward = ChecklistReward(ChecklistScorer(Engine(backend=Seeing()), store=False), judged="transcript")
-    completion = [{"role": "assistant", "tool_calls": [call]}, message, {"role": "assistant", "content": "Blue."}]
-    assert reward([[{"role": "user", "content": ASKED}]], [completion], [["Is it right?"]]) == [0.75]
+    reward = reward_by(Seeing(), judged="transcript")
+    completion = [{"role": "assistant", "tool_calls": [asked]}, message, *assistant("Blue.")]
+    assert reward(**call([completion], [user(ASKED)])) == [0.75]
     [sample] = reward.last.samples
     assert "'image': <PIL.Image.Image" in sample.target and not sample.target_images
-
-
-@pytest.mark.slow
-def test_online_dpo_has_one_image_per_prompt_and_no_tools(tmp_path):
-    from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
-
-    folder = build("LLaVA", tmp_path / "llava")
-    reward = ChecklistReward(ChecklistScorer(Engine(backend=Seeing()), store=False))
-    colours = ["red", "blue"]
-    rows = [
-        {"prompt": [{"role": "user", "content": ASKED}], "image": PILLOWS[c], "checklist": ["Is it right?"]}
-        for c in colours
-    ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        OnlineDPOTrainer(
-            model=AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32),
-            processing_class=load_processor(folder),
-            reward_funcs=reward,
-            args=OnlineDPOConfig(
-                output_dir=str(tmp_path),
-                max_steps=1,
-                per_device_train_batch_size=2,
-                max_new_tokens=4,
-                remove_unused_columns=False,
-                **{name: value for name, value in ON_CPU.items() if name != "beta"},
-            ),
-            train_dataset=Dataset.from_list(rows),
-        ).train()
-    inputs = [sample.input for sample in reward.last.samples]
-    assert inputs[:2] == inputs[2:] and set(inputs) == {f"{IMAGES[c].mark}{ASKED}" for c in colours}

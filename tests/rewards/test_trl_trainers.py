@@ -4,9 +4,6 @@ Where a test is about what a trainer makes of a reward, a fake engine answers in
 are known.
 """
 
-import hashlib
-import json
-import math
 from pathlib import Path
 
 import pandas as pd
@@ -14,13 +11,15 @@ import pytest
 from datasets import Dataset
 from pocket.world import tasks
 
-from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards import Sample
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.callback import ChecklistEvalCallback
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE
-from checklist_rewards.rewards.trl import ChecklistReward
-from tests.fakes import FakeBackend
+from checklist_rewards.scores import Score
+from tests.jsonl import read_jsonl, write_jsonl
 from tests.ranks import on_two_ranks, run
+from tests.rewards.fakes import Recorded, by_hash, reward_by, text_of
 
 pytestmark = pytest.mark.slow
 
@@ -48,15 +47,6 @@ def rows(*, conversational: bool, n: int = 4) -> list[dict]:
     ]
 
 
-class Recorded(ChecklistReward):
-    """Keeps what it was asked and what it gave."""
-
-    def __call__(self, prompts, completions, **columns):
-        rewards = super().__call__(prompts, completions, **columns)
-        self.calls = [*getattr(self, "calls", []), (prompts, completions, columns["checklist"], rewards)]
-        return rewards
-
-
 def train(reward_funcs, folder: Path, *, algorithm="GRPO", data=None, conversational=True, **options):
     """A trainer after `max_steps` steps."""
     import trl
@@ -78,12 +68,14 @@ def completions(folder: Path) -> pd.DataFrame:
     return pd.concat([pd.read_parquet(path) for path in sorted((folder / "completions").glob("*.parquet"))])
 
 
-def text_of(messages_or_text) -> str:
-    return messages_or_text if isinstance(messages_or_text, str) else messages_or_text[-1]["content"]
+def scored_again(scorer, prompts, texts, checklists) -> list[float | None]:
+    """The scores of a call by the scorer alone."""
+    texts = zip(checklists, map(text_of, texts), map(text_of, prompts), strict=True)
+    return [score.primary_score for score in scorer.score_batch([Sample(*row) for row in texts])]
 
 
-def by_hash(prefix: str, tail: str) -> float:
-    return int(hashlib.sha256((prefix + tail).encode()).hexdigest()[:6], 16) / 16**6
+def approx(values) -> list:
+    return [None if value is None else pytest.approx(value, abs=1e-6) for value in values]
 
 
 @pytest.mark.parametrize(("algorithm", "conversational"), [("GRPO", True), ("RLOO", False)])
@@ -94,13 +86,9 @@ def test_trainers_train_on_what_the_scorer_gives_for_the_texts_they_sampled(
     trainer = train(reward, tmp_path, algorithm=algorithm, conversational=conversational)
     assert trainer.state.global_step == len(reward.calls) == 2
     steps = [entry for entry in trainer.state.log_history if "rewards/checklist_reward/mean" in entry]
-    for step, (prompts, texts, checklists, rewards) in zip(steps, reward.calls, strict=True):
-        samples = [
-            Sample(checklist, text_of(text), text_of(prompt))
-            for prompt, text, checklist in zip(prompts, texts, checklists, strict=True)
-        ]
-        again = [score.primary_score for score in scorer.score_batch(samples)]
-        assert rewards == [None if value is None else pytest.approx(value, abs=1e-6) for value in again]
+    for step, (*texts, rewards) in zip(steps, reward.calls, strict=True):
+        again = scored_again(scorer, *texts)
+        assert rewards == approx(again)
         scored = [value for value in again if value is not None]
         assert len(again) == 8 and len(scored) > 4
         mean = pytest.approx(sum(scored) / len(scored), abs=1e-6)
@@ -113,7 +101,8 @@ def test_trainers_train_on_what_the_scorer_gives_for_the_texts_they_sampled(
 
 @pytest.mark.parametrize("algorithm", ["GRPO", "RLOO", "OnlineDPO"])
 def test_with_the_defaults_of_trl(scorer, tmp_path, caplog, algorithm):
-    """bf16, gradient checkpointing, a checkpoint at the end: the judge answers in its own precision."""
+    """bf16, gradient checkpointing, a checkpoint at the end: the judge answers in its own precision, also about
+    held-out prompts, and the policy goes on training after it has answered them."""
     import trl
     from transformers import AutoTokenizer
     from trl.experimental.online_dpo import OnlineDPOConfig
@@ -138,70 +127,55 @@ def test_with_the_defaults_of_trl(scorer, tmp_path, caplog, algorithm):
         train_dataset=Dataset.from_list(rows(conversational=True, n=8)),
         args=args,
     )
+    if algorithm == "GRPO":
+        trainer.add_callback(ChecklistEvalCallback(trainer, scorer, rows(conversational=True, n=3), every=1))
     trainer.train()
-    [(prompts, texts, checklists, rewards)] = reward.calls
-    again = scorer.score_batch(
-        [
-            Sample(checklist, text_of(text), text_of(prompt))
-            for prompt, text, checklist in zip(prompts, texts, checklists, strict=True)
-        ]
-    )
-    assert rewards == [pytest.approx(score.primary_score, abs=1e-6) for score in again]
-    assert len(set(rewards)) > 2
+    [(*texts, rewards)] = reward.calls
+    assert rewards == approx(scored_again(scorer, *texts)) and len(set(rewards)) > 2
+    history = trainer.state.log_history
     if algorithm != "OnlineDPO":  # it passes no hooks for metrics
         mean = pytest.approx(sum(rewards) / len(rewards), abs=1e-6)
-        assert trainer.state.log_history[-1]["checklist_reward/score"] == mean
+        assert [entry["checklist_reward/score"] for entry in history if "checklist_reward/score" in entry] == [mean]
+    evaluated = [entry for entry in history if "checklist_eval/score" in entry]
+    assert [entry["step"] for entry in evaluated] == ([0, 1] if algorithm == "GRPO" else [])
+    for entry in evaluated:
+        table = read_jsonl(tmp_path / "checklist_eval" / f"step_{entry['step']:05d}.jsonl")
+        held_out = rows(conversational=True, n=3)
+        columns = ([row["prompt"] for row in held_out], [line["completion"] for line in table])
+        again = scored_again(scorer, *columns, [row["checklist"] for row in held_out])
+        assert entry["checklist_eval/score"] == pytest.approx(sum(again) / 3, abs=1e-6)
     assert (tmp_path / "checkpoint-1" / "trainer_state.json").is_file()
     assert not [record for record in caplog.records if record.name.startswith("checklist_rewards")]
 
 
-def test_async_rewards_keep_their_names_and_values(tmp_path):
-    scorer = ChecklistScorer(backend=FakeBackend(by_hash), store=False)
-    rewards = [ChecklistReward(scorer, name="a").as_async(), ChecklistReward(scorer, name="b").as_async()]
-    assert train(rewards, tmp_path, max_steps=1).state.global_step == 1
-    table = completions(tmp_path)
-    assert table["a"].tolist() == table["b"].tolist() and table["a"].nunique() > 1
-    assert table["a/items"].tolist() == table["b/items"].tolist()
-
-
-def test_a_judge_that_fails_at_random_leaves_the_siblings_advantages_as_if_the_row_were_not_there(tmp_path):
-    def unlucky(prefix: str, tail: str = "") -> bool:
-        return by_hash(prefix, "luck") < 0.3
-
-    backend = FakeBackend(lambda prefix, tail: None if unlucky(prefix) else by_hash(prefix, tail))
-    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False))
-    trainer = train(reward, tmp_path, per_device_train_batch_size=24, num_generations=6, max_steps=1)
-    assert trainer.state.global_step == 1
-    table = completions(tmp_path)
-    assert 0 < table["checklist_reward"].isna().sum() < len(table)
-    assert trainer.state.log_history[0]["checklist_reward/unscored"] == pytest.approx(
-        table["checklist_reward"].isna().mean()
+def test_async_and_shaped_rewards_of_checklists_that_differ_keep_their_names_and_values(tmp_path):
+    penalty = {"name": "length_penalty", "unit": "characters", "free": 0, "cap": 60, "exponent": 1}
+    shaped = reward_by(by_hash, name="c", shaping=["earned", penalty, "centred"], log=tmp_path / "log.jsonl")
+    data = rows(conversational=True)  # in Arrow, all have the same fields
+    data[1]["checklist"] = [{"question": "Is it short?", "weight": -0.5}]
+    data[2]["checklist"] = None
+    sync = [reward_by(by_hash, name=name).as_async() for name in "ab"]
+    assert (
+        train([*sync, shaped], tmp_path, data=data, per_device_train_batch_size=16, max_steps=1).state.global_step == 1
     )
-    for start in range(0, 24, 6):
-        group = table.iloc[start : start + 6]
-        assert group["prompt"].map(text_of).nunique() == 1
-        present = group["checklist_reward"].dropna()
-        for value, advantage in zip(group["checklist_reward"], group["advantage"], strict=True):
-            alone = len(present) < 2  # a group of one has no spread: TRL gives it no advantage either
-            expected = 0.0 if math.isnan(value) or alone else (value - present.mean()) / (present.std() + 1e-4)
-            assert advantage == pytest.approx(expected, abs=1e-3)
+    table = completions(tmp_path)
+    assert table["a"].equals(table["b"]) and table["a"].nunique() > 8
+    assert table["a/items"].tolist() == table["b/items"].tolist() == table["c/items"].tolist()
+    unscored = {text_of(prompt) for prompt in table["prompt"][table["c"].isna()]}
+    assert unscored == {text_of(data[2]["prompt"])} == {text_of(p) for p in table["prompt"][table["a"].isna()]}
+
+    lines = read_jsonl(tmp_path / "log.jsonl")
+    scores = [None if line["score"] is None else Score.model_validate(line["score"]) for line in lines]
+    judged = pd.Series([None if score is None else score.expected_score for score in scores], dtype=float)
+    lengths = table["completion"].map(lambda messages: len(text_of(messages)))
+    values = judged - 0.5 * (lengths / 60).clip(upper=1)
+    centred = values - values.groupby(values.index // 4).transform("mean")
+    assert table["c"].tolist() == pytest.approx(centred.tolist(), abs=1e-5, nan_ok=True)
 
 
 def test_a_trainer_that_drops_the_column_is_told_so(tmp_path):
-    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(by_hash), store=False))
     with pytest.raises(SampleError, match="remove_unused_columns=False"):
-        train(reward, tmp_path, remove_unused_columns=True)
-
-
-def test_checklists_of_different_shapes_survive_arrow(tmp_path):
-    data = rows(conversational=True)
-    data[1]["checklist"] = [{"question": "Is it short?", "weight": -0.5}]
-    data[2]["checklist"] = None
-    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(by_hash), store=False))
-    assert train(reward, tmp_path, data=data).state.global_step == 2
-    table = completions(tmp_path)
-    unscored = table[table["checklist_reward"].isna()]
-    assert {text_of(prompt) for prompt in unscored["prompt"]} == {text_of(data[2]["prompt"])}
+        train(reward_by(by_hash), tmp_path, remove_unused_columns=True)
 
 
 # --- in processes of their own
@@ -226,14 +200,13 @@ def test_two_ranks_share_a_group_and_one_of_them_may_have_nothing_to_log(tmp_pat
 
 
 def test_trl_grpo_with_the_defaults_of_trl_takes_the_reward_from_the_module(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(conversational=True)))
+    (tmp_path / "data").mkdir()
+    write_jsonl(tmp_path / "data" / "train.jsonl", *rows(conversational=True))
     (tmp_path / "reward.yaml").write_text("model: pocket\nbackend: transformers\nstore: false\nname: words\n")
     (tmp_path / "grpo.yaml").write_text(
         f"""
         model_name_or_path: {pocket_dir()}
-        dataset_name: {data}
+        dataset_name: {tmp_path / "data"}
         reward_funcs: [checklist_rewards.rewards.trl.reward]
         output_dir: {tmp_path / "out"}
         log_completions: true  # the table shows what the reward gave

@@ -8,16 +8,15 @@ from pathlib import Path
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
+from tests.rewards.fakes import reward_by
 
 folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 backend = FakeBackend(lambda prefix, tail: len(prefix) % 10 / 10, fails=lambda prefix, tail: rank == 1)
 trainer = GRPOTrainer(
     model=str(pocket_dir()),
-    reward_funcs=ChecklistReward(ChecklistScorer(backend=backend, store=False, no_answer="judge")),
+    reward_funcs=reward_by(backend, scorer={"no_answer": "judge"}),
     args=GRPOConfig(
         output_dir=str(folder),
         use_cpu=True,  # without a GPU, TRL refuses its own default, bf16

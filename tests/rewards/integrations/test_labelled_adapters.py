@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.configured import configured
@@ -23,18 +22,25 @@ from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.reward import ChecklistReward
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
+from tests.rewards.fakes import assistant, scorer_by, user
 from tests.rewards.hosts import openrlhf_executor, orms, swift_rewards
 from tests.test_images import PILLOWS, RED, Seeing
 
 CHECKLIST = ["Does the response end with a question mark?"]
+ANSWERED = {"checklist/no_answer": 0.0, "checklist/cut": 0.0}
 
 
-def boom(prefix: str, tail: str) -> bool:
-    return "boom" in prefix
+def broken_scorer():
+    """A scorer whose judge breaks on the word boom."""
+    return scorer_by(FakeBackend(fails=lambda prefix, tail: "boom" in prefix, chunk_reads=1))
 
 
-def broken_scorer() -> ChecklistScorer:
-    return ChecklistScorer(backend=FakeBackend(fails=boom, chunk_reads=1), store=False)
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """`config(line)` adds a line to the file that configures rewards."""
+    path = tmp_path / "configured.yaml"
+    monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(path))
+    return lambda line="": path.write_text(f"model: pocket\nbackend: transformers\nstore: false\n{line}\n")
 
 
 def test_what_the_judge_does_not_answer_raises_and_spares_the_neighbours():
@@ -52,34 +58,18 @@ def test_what_the_judge_does_not_answer_raises_and_spares_the_neighbours():
 def test_a_number_for_the_unscored_is_the_users_choice_and_is_logged():
     reward = ChecklistComputeScore(broken_scorer(), unscored=0.25)
     fine, failed = reward.compute_score_batch(["d"] * 2, ["fine", "boom"], [["Is it?"]] * 2)
-    assert fine == {
-        "score": 0.5,
-        "checklist/pass_rate": 0.0,
-        "checklist/answered_weight": 1.0,
-        "checklist/scored": 1.0,
-        "checklist/no_answer": 0.0,
-        "checklist/cut": 0.0,
-    }
-    assert failed == {
-        "score": 0.25,
-        "checklist/pass_rate": -1.0,
-        "checklist/answered_weight": 0.0,
-        "checklist/scored": 0.0,
-        "checklist/no_answer": 0.0,
-        "checklist/cut": 0.0,
-    }
+    of_fine = {"score": 0.5, "checklist/pass_rate": 0.0, "checklist/answered_weight": 1.0, "checklist/scored": 1.0}
+    of_failed = {"score": 0.25, "checklist/pass_rate": -1.0, "checklist/answered_weight": 0.0, "checklist/scored": 0.0}
+    assert fine == of_fine | ANSWERED and failed == of_failed | ANSWERED
     for wrong in (True, "0", float("nan")):
         with pytest.raises(SampleError, match="unscored="):
             SamplewiseReward(broken_scorer(), unscored=wrong)
 
 
 def test_calls_of_one_sample_each_reach_the_engine_as_a_batch():
-    backend = FakeBackend()
-    scorer = ChecklistScorer(backend=backend, store=False)
-    reward = ChecklistRewardFunc(scorer, max_wait=HANG, max_batch=4)  # a batch waits until it is full
+    reward = ChecklistRewardFunc(scorer_by(), max_wait=HANG, max_batch=4)  # a batch waits until it is full
     rewards = openrlhf_executor(reward, [f"Q: {n}" for n in range(8)], ["Q: "] * 8, [["Is it?"]] * 8)
-    assert rewards == [0.5] * 8
-    assert reward.queue.batches == 2
+    assert rewards == [0.5] * 8 and reward.queue.batches == 2
 
 
 @pytest.mark.parametrize(
@@ -92,13 +82,18 @@ def test_calls_of_one_sample_each_reach_the_engine_as_a_batch():
             "row 2: unknown key 'inptu' in a label; allowed: check",
         ),
         ({"checklist": ["Is it?"], "input": 7}, SampleError, "row 2: input must be a string, got int 7"),
+        (
+            {"checklist": ["Is it?"], "images": ["red.png"]},
+            SampleError,
+            "row 2, 'images' must be a data URL; got 'red.png'",
+        ),
         ([], ChecklistError, "row 2: .*empty"),
         (None, ChecklistError, "row 2: expected a list of questions"),
     ],
 )
 def test_a_broken_label_is_refused_with_its_row_before_anything_is_asked(label, error, says):
     backend = FakeBackend()
-    reward = ChecklistComputeScore(ChecklistScorer(backend=backend, store=False))
+    reward = ChecklistComputeScore(scorer_by(backend))
     with pytest.raises(error, match=says):
         reward.compute_score_batch(["d"] * 2, ["a", "b"], [["Is it?"], label])
     assert not backend.asked
@@ -112,65 +107,57 @@ def test_the_answer_is_cut_out_of_a_decoded_query():
 
 
 def test_a_label_says_what_was_asked_where_the_host_does_not():
-    seen = []
-    scorer = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: seen.append(prefix) or 0.5), store=False)
+    backend = FakeBackend()
     label = {"checklist": ["Is it?"], "input": "Name a colour.", "history": "user: Hello"}
-    ChecklistRewardFunc(scorer)(["<raw>Red"], ["<raw>"], [label])
-    assert "Name a colour." in seen[0] and "<raw>" not in seen[0]
+    ChecklistRewardFunc(scorer_by(backend))(["<raw>Red"], ["<raw>"], [label])
+    [(shown, _)] = backend.asked
+    assert "Name a colour." in shown and "<raw>" not in shown
 
 
-@pytest.mark.parametrize("label", [dict, json.dumps])
-def test_a_label_has_the_images_that_the_host_does_not_pass(label):
-    scorer = ChecklistScorer(backend=Seeing(), store=False)
-    given = label({"checklist": ["Is it red?"], "input": "What?", "images": [RED.url]})
-    reward = ChecklistComputeScore(scorer)
-    assert reward.compute_score("d", "Red.", given)["score"] == 0.75
-    assert scorer.judge.engine.backend.shown == [[RED.key]]
-    sample = labelled_sample(
-        {"checklist": ["Is it red?"], "images": [RED.url]}, "Red.", "What?", "row 1", images=[RED]
-    )
-    assert sample.images == (RED,)  # passed by the host too
-    ignoring = ChecklistComputeScore(ChecklistScorer(backend=FakeBackend(), store=False), images="ignore")
-    assert ignoring.compute_score("d", "Red.", given)["score"] == 0.5
-    with pytest.raises(SampleError, match="row 1, 'images' must be a data URL; got 'red.png'"):
-        reward.compute_score("d", "Red.", {"checklist": ["Is it red?"], "images": ["red.png"]})
-
-
-def test_areal_passes_the_images_of_its_rows(monkeypatch):
-    reward = SamplewiseReward(ChecklistScorer(backend=Seeing(), store=False))
-    monkeypatch.setattr(areal, "configured", lambda: reward)
-    assert checklist_reward("What?", "Red.", checklist=["Is it red?"], images=[PILLOWS["red"]]) == 0.75
-    assert reward.queue.scorer.judge.engine.backend.shown == [[RED.key]]
+@pytest.mark.parametrize("form", [dict, json.dumps])
+def test_a_label_has_the_images_that_the_host_does_not_pass(form):
+    backend, label = Seeing(), {"checklist": ["Is it red?"], "input": "What?", "images": [RED.url]}
+    assert ChecklistComputeScore(scorer_by(backend)).compute_score("d", "Red.", form(label))["score"] == 0.75
+    assert backend.shown == [[RED.key]]
+    passed = labelled_sample(label, "Red.", "What?", "row 1", images=[RED])  # by the host too
+    assert passed.images == (RED,)
+    ignoring = ChecklistComputeScore(scorer_by(), images="ignore")
+    assert ignoring.compute_score("d", "Red.", form(label))["score"] == 0.5
 
 
 def test_adapters_travel_to_other_processes_as_their_settings():
     reward = ChecklistRewardFunc(model="pocket", backend="transformers", store=False, max_batch=7, unscored=0.0)
     copy = pickle.loads(pickle.dumps(reward))
     assert (copy.queue.max_batch, copy.unscored, copy.__name__) == (7, 0.0, "reward_func")
+    assert pickle.loads(pickle.dumps(checklist_reward)) is checklist_reward
 
 
 def test_rows_without_a_checklist_are_refused_where_the_host_holds_it(pocket, adapter):
-    with pytest.raises(SampleError, match="requires a checklist in reward_spec.ground_truth"):
-        adapter("skyrl").ChecklistEnv({}, {})
-    env = adapter("nemo_rl").ChecklistEnvironment()
-    with pytest.raises(SampleError, match="row 1: extra_env_info requires the key 'checklist'"):
-        env.step([[{"role": "assistant", "content": "x"}]], [None])
-    with pytest.raises(SampleError, match="row 1: the message log has no assistant message"):
-        env.step([[{"role": "user", "content": "x"}]], [{"checklist": CHECKLIST}])
-    judge = adapter("verifiers").ChecklistJudge()
-    with pytest.raises(SampleError, match="requires a field 'checklist'"):
-        asyncio.run(judge.score(SimpleNamespace(prompt_text=""), SimpleNamespace(last_reply="x")))
+    env, judge = adapter("nemo_rl").ChecklistEnvironment(), adapter("verifiers").ChecklistJudge()
+    trace = SimpleNamespace(last_reply="x")
+    for call, words in (
+        (lambda: adapter("skyrl").ChecklistEnv({}, {}), "requires a checklist in reward_spec.ground_truth"),
+        (lambda: env.step([assistant("x")], [None]), "row 1: extra_env_info requires the key 'checklist'"),
+        (
+            lambda: env.step([user("x")], [{"checklist": CHECKLIST}]),
+            "row 1: the message log has no assistant message",
+        ),
+        (lambda: asyncio.run(judge.score(SimpleNamespace(prompt_text=""), trace)), "requires a field 'checklist'"),
+        (
+            lambda: checklist_reward("Ask.", "fine", [1], [2], answer="x"),
+            "requires a column 'checklist', got the columns answer",
+        ),
+    ):
+        with pytest.raises(SampleError, match=words):
+            call()
 
 
 def test_swift_rewards_no_group_in_which_the_judge_failed(adapter):
     """ms-swift counts NaN as 0 in its sum, so a failure must not be NaN for one completion alone."""
     adapter("swift")
     reward = ChecklistReward(broken_scorer(), retries=0)
-    ask, other = [{"role": "user", "content": "Ask."}], [{"role": "user", "content": "Say."}]
-    conversations = [
-        [*prompt, {"role": "assistant", "content": text}]
-        for prompt, text in ((ask, "fine"), (ask, "boom"), (other, "fine"), (other, "fine"))
-    ]
+    pairs = (("Ask.", "fine"), ("Ask.", "boom"), ("Say.", "fine"), ("Say.", "fine"))
+    conversations = [[*user(prompt), *assistant(text)] for prompt, text in pairs]
     columns = {"checklist": [["Is it?"]] * 4, "request_id": ["a", "b", "c", "d"]}
     grouped = orms["checklist"](reward=reward)
     assert np.isnan(swift_rewards(grouped, conversations, **columns)).tolist() == [True, True, False, False]
@@ -181,15 +168,16 @@ def test_swift_rewards_no_group_in_which_the_judge_failed(adapter):
         grouped(["fine"], checklist=[["Is it?"]])
 
 
-def test_areal_rows_without_a_checklist_are_refused_and_failures_raise(adapter, monkeypatch, tmp_path):
-    with pytest.raises(SampleError, match="requires a column 'checklist', got the columns answer"):
-        checklist_reward("Ask.", "fine", [1], [2], answer="x")
-    with pytest.raises(ChecklistError, match="empty"):
-        checklist_reward("Ask.", "fine", [1], [2], checklist="[]")
+def test_areal_passes_the_images_of_its_rows_and_raises_failures(monkeypatch):
+    backend = Seeing()
+    monkeypatch.setattr(areal, "configured", lambda: SamplewiseReward(scorer_by(backend)))
+    assert checklist_reward("What?", "Red.", checklist=["Is it red?"], images=[PILLOWS["red"]]) == 0.75
+    assert backend.shown == [[RED.key]]
     monkeypatch.setattr(areal, "configured", lambda: SamplewiseReward(broken_scorer()))
     with pytest.raises(Unscored, match="answered 0 of 1 items"):
         checklist_reward("Ask.", "boom", [1], [2], checklist=["Is it?"])
-    assert pickle.loads(pickle.dumps(checklist_reward)) is checklist_reward
+    with pytest.raises(ChecklistError, match="empty"):
+        checklist_reward("Ask.", "fine", [1], [2], checklist="[]")
 
 
 def test_openrlhf_hides_exceptions_so_invalid_rows_are_logged(caplog):
@@ -199,7 +187,8 @@ def test_openrlhf_hides_exceptions_so_invalid_rows_are_logged(caplog):
     assert "OpenRLHF gets no reward for an invalid row: row 1" in caplog.text
 
 
-def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, monkeypatch):
+def test_the_configured_reward_is_one_per_process_and_needs_its_file(config, monkeypatch):
+    config()
     assert configured() is configured()
     monkeypatch.delenv("CHECKLIST_REWARDS_CONFIG")
     with pytest.raises(SampleError, match="CHECKLIST_REWARDS_CONFIG"):
@@ -221,11 +210,9 @@ def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, mo
         ("column: rubric", "column is supported by TRL trainers only"),
     ],
 )
-def test_a_setting_that_these_hosts_would_not_follow_is_refused(tmp_path, monkeypatch, setting, words):
-    config = tmp_path / "reward.yaml"
-    config.write_text(f"model: pocket\nstore: false\n{setting}\n")
-    monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(config))
-    with pytest.raises(SampleError, match=f"reward.yaml: {words}"):
+def test_a_setting_that_these_hosts_would_not_follow_is_refused(config, setting, words):
+    config(setting)
+    with pytest.raises(SampleError, match=f"configured.yaml: {words}"):
         configured()
 
 
@@ -233,27 +220,25 @@ def test_a_trace_that_ends_with_a_call_has_no_answer(adapter):
     """`last_reply` is the text before the call there."""
     completion_of = adapter("verifiers").completion_of
 
-    def trace(*messages, root_reply=None):
+    def read(*messages, root_reply=None):
         nodes = [SimpleNamespace(message=m, sampled=m["role"] == "assistant") for m in messages]
         branches = [SimpleNamespace(nodes=nodes)]
-        return SimpleNamespace(nodes=nodes, branches=branches, root_reply=root_reply, last_reply=root_reply or "x")
+        trace = dict(nodes=nodes, branches=branches, root_reply=root_reply, last_reply=root_reply or "x")
+        return CompletionReader().read(completion_of(SimpleNamespace(**trace)))
 
     call = {"function": {"name": "look", "arguments": '{"word": "a"}'}}
     preamble = {"role": "assistant", "content": "Let me look.", "tool_calls": [call]}
     answer = {"role": "assistant", "content": "It is 12.", "reasoning_content": "Two words?"}
-    read = CompletionReader().read
-    assert read(completion_of(trace(preamble))).state == "unfinished"
-    assert read(completion_of(trace(preamble, answer))).text == "It is 12."
-    assert read(completion_of(trace(preamble, root_reply="Done."))).text == "Done."
+    assert read(preamble).state == "unfinished"
+    assert read(preamble, answer).text == "It is 12."
+    assert read(preamble, root_reply="Done.").text == "Done."
     assert completion_of(SimpleNamespace(last_reply="x")) == "x"
 
 
-def test_areal_knows_from_the_decoded_prompt_that_a_thought_is_open(adapter, tmp_path, monkeypatch):
+def test_areal_knows_from_the_decoded_prompt_that_a_thought_is_open(config):
     """With `messages` for the judge, only the decoded prompt shows it."""
-    config = tmp_path / "reward.yaml"
-    config.write_text("model: pocket\nbackend: transformers\nstore: false\n")
-    monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(config))
-    row = {"checklist": ["Does the response contain no digit?"], "messages": [{"role": "user", "content": "Hi"}]}
+    config()
+    row = {"checklist": ["Does the response contain no digit?"], "messages": user("Hi")}
     prompt = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n"
     assert checklist_reward(prompt, "So I greet", **row) == 0.0
     assert checklist_reward(prompt, "So I greet.\n</think>\n\nHello.<|im_end|>", **row) > 0.0
