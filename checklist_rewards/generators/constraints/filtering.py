@@ -12,8 +12,8 @@ Coarse signs of danger then leave no check. They are short on purpose, because a
 and no list of precise wordings is ever complete:
 
 - in the clause: a permission, a condition, a report, other persons, another subject, a part of the response;
-- in the prompt: code; for checks of words and letters, a language in which they cannot count; for sizes, words that
-  take a limit back ("flexible", "kidding") or ask for another text ("then", "versions").
+- in the prompt: code; a later change of mind ("scratch that"); for checks of words and letters, a language in which
+  they cannot count; for sizes, words that take a limit back ("flexible") or ask for another text ("then", "versions").
 
 One negation in the form forbids the thing; two are not understood.
 """
@@ -164,10 +164,16 @@ _UNCOUNTED = (
 )
 _IN_UNCOUNTED = re.compile(rf"\b(?:in|into|using|only|entirely) (?:the )?(?:{'|'.join(_UNCOUNTED)})\b")
 _TAKEN_BACK = frozenset(
-    "strict firm flexible lenient leeway negotiable approximate optional whatever hurt sweat kidding joking happy "
+    "strict firm flexible lenient leeway negotiable approximate optional whatever hurt sweat happy "
     "seriously feel okay ok fine alright acceptable exclude excluded included counting counted".split()
 )
 """A limit is taken back, or a part of the text does not count."""
+_RECONSIDERED = re.compile(
+    r"(?<!n't )(?<!not )(?<!never )\b(?:(?:scratch|forget|ignore|disregard|strike) (?:that|this|it|about|the|my)"
+    r"|second thoughts?|never ?mind|kidding|joking|changed my mind|take (?:that|it) back|correction|or rather)\b"
+    r"|(?:[.!?,;:\n(–—-]|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
+)
+"""What stands before is taken back, whatever it is."""
 _SEVERAL = re.compile(
     r"\b(?:in a second|then|subsequently|followed|afterwards|also (?:re)?write|versions|variants|plus|headline|series"
     r"|chapters)\b"
@@ -321,6 +327,9 @@ def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) ->
     of_response = OF_RESPONSE.search(clause.text) is not None
     if not of_response and not words.isdisjoint(_CODE):
         return OF_CODE
+    reconsidered = clause.view.places(_RECONSIDERED)
+    if reconsidered and reconsidered[-1] >= clause.ends[found.end - 1]:
+        return CONDITIONAL
     if kind not in _IN_EVERY_LANGUAGE and clause.view.places(_IN_UNCOUNTED, _UNCOUNTED):
         return OTHER_LANGUAGE
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):

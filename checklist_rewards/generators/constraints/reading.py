@@ -55,7 +55,7 @@ _TREATS = re.compile(
     r"(?i)(?:^|[.!?:]\s+)\W*(?:(?:please|kindly|can you|could you) )*(?:fix|correct|translate|improve|proofread|edit"
     r"|summari[sz]e|classify|convert|paraphrase|rephrase|rewrite|reword|rate|evaluate|analy[sz]e|critique|check|review"
     r"|shorten|simplify|rank|judge|grade|parse|turn|continue|compare|add|make|tell me|which (?:of|one)|is the|answer"
-    r"|reply|respond|below|here(?:'s| is| are))\b"
+    r"|reply|respond|below|here(?:'s| is| are)(?! (?:the|my|some) (?:rule|requirement|constraint|guideline)s:))\b"
 )
 """A task whose object is a text that is given."""
 _ANNOUNCES = re.compile(r"(?i)\b(?:below|above|following|these|this|my|here are|paste)\b|^\W*\w+ (?:in)?to \w+\W*$")
@@ -65,10 +65,11 @@ _RULES = re.compile(
 )
 """Words of a line that announces requirements, not material."""
 _GIVEN = re.compile(
-    r"(?i)^[^\n:]{0,200}\b(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
-    r"|constraint)s?\b[^\n:.]{0,80}:(?=[ \t])"
+    r"(?i)^[^\n:]{0,200}\b(?:(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
+    r"|constraint|assignment|brief)s?\b[^\n:.?]{0,80}(?::(?=[ \t])|\?)"
+    r"|(?:this|next|following) (?:prompt|sentence)\b[^\n:.?]{0,80}[.?])"
 )
-"""The start of a line with a prompt that is material."""
+"""The start of a prompt that is material: what stands before it in its line, often a question about it."""
 _TEXT_LABEL = re.compile(
     r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
     r"|assistant|[qa])s?\W{0,3}(?::|$)"
@@ -197,8 +198,7 @@ class PromptText:
                 cased = block.sub(lambda match: CODE * len(match.group()), cased)
         self.words = frozenset(cased.lower().encode("ascii", "replace").translate(_APART).decode().split())
         """The words of the text, for a quick test whether an expression can match."""
-        if "\n" in cased or ":" in cased:
-            cased = "".join(_without_material(cased))
+        cased = "".join(_without_material(cased))
         for mark, quotation in _QUOTED.items():
             if mark in cased:
                 cased = _masked(quotation, cased, quoted)
@@ -259,7 +259,8 @@ def _without_material(text: str) -> Iterator[str]:
         begun = inside and (begun or bool(line.strip() and not labelled))
         inside = inside and not line.startswith('"')  # a quotation is masked as such
         announced = _TREATS.search(line) or (line.rstrip().endswith(":") and not _RULES.search(line))
-        inside = inside or bool(announced and '"' not in line and _ANNOUNCES.search(line))
+        asked = given and given[0][-1] in ".?" and given.end() == len(line.rstrip())
+        inside = inside or bool(asked or (announced and '"' not in line and _ANNOUNCES.search(line)))
 
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
