@@ -65,7 +65,6 @@ class Square(ShapingStep):
         ([Square()], EARNED**2),
         ([lambda value, sample, score: value / 2 + len(sample.target)], EARNED / 2 + 1),
     ],
-    ids=str,
 )
 def test_steps_by_example(steps, expected):
     assert shaped(steps) == [pytest.approx(expected)]
