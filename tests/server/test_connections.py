@@ -143,6 +143,7 @@ def test_an_idle_server_answers_503_for_some_time_before_it_leaves(scorer, monke
     with address_of(build_app(scorer)) as (address, server, thread):
         assert get(address, b"ready").startswith(b"HTTP/1.1 200")
         server.handle_exit(signal.SIGTERM, None)
+        until(lambda: server._drained_since is not None)  # it has had the time to leave
         for _ in range(3):
             assert get(address, b"ready").startswith(b"HTTP/1.1 503")
         assert not server.should_exit
