@@ -143,7 +143,7 @@ SLOWEST = (
     "ui/app/test_wrong_types.py",
     "ui/app/test_batch.py",
     "rewards/test_reward_failures.py",
-    "datasets/test_exporting_round_trips.py",
+    "datasets/test_exporting.py",
     "cli/test_output_paths.py",
     "test_conformance.py",
     "rewards/test_reward_advantages.py",

@@ -72,6 +72,7 @@ def test_an_id_is_what_determines_the_answer_of_an_item_and_the_score_of_a_check
         ([{"question": "a?", "weight": float("-inf")}], ["row 3, item 1", "weight", "-inf"]),
         (["a?", {"question": "b?", "weight": "heavy"}], ["row 3, item 2", "weight", "'heavy'"]),
         ([{"question": "a?", "weight": True}], ["row 3, item 1", "weight", "True"]),
+        ([{"question": "a?", "weight": "2"}], ["row 3, item 1", "weight", "finite number", "'2'"]),
         ([{"question": "a?", "wieght": 2}], ["row 3, item 1", "wieght", "allowed", "weight"]),
         ([{"weight": 2}], ["row 3, item 1", "question"]),
         ([" "], ["row 3, item 1", "blank"]),
@@ -129,6 +130,8 @@ def test_items_and_options_that_are_json_strings_are_what_they_hold():
     assert Checklist.parse(["Is it short?", packed]) == parsed
     assert Checklist.parse(["Is it short?", item | {"options": json.dumps(packed["options"])}]) == parsed
     assert Checklist.parse(json.dumps(json.dumps(["Is it short?", item]))) == parsed
+    empty = {"options": [], "evidence": {"start": None, "end": None, "text": None}}  # of items in a table with others
+    assert Checklist.parse([{"question": "Is it short?", **empty}, item]) == parsed
 
 
 def test_a_question_may_begin_like_json():

@@ -308,6 +308,20 @@ def test_a_panel_of_calibrated_judges_keeps_their_raw_probabilities():
     assert [vote.uncalibrated for vote in score.items[0].votes] == [None, pytest.approx({"yes": 0.9, "no": 0.1})]
 
 
+def test_a_panel_checks_the_calibrations_of_its_judges_and_counts_their_empty_targets():
+    def panel(**settings):
+        return PanelJudge([fake(), Member(fake(), calibration(SAME, **settings))])
+
+    with pytest.raises(ModelError, match="fitted on reads of 'org/other', but the judge is 'fake'"):
+        panel(judge="org/other").validate()
+    graded = {"question": "How?", "options": [{"label": label, "value": i} for i, label in enumerate("ab")]}
+    with pytest.raises(ChecklistError, match="no map for 2 options items; it has yes/no"):
+        ChecklistScorer(judge=panel()).score([graded], "a rose")
+    scorer = ChecklistScorer(judge=panel(contextual=True))
+    scorer.score(["Is it red?"], "a rose")
+    assert scorer.receipt.asked == 3
+
+
 def test_a_pipeline_config_has_a_place_for_it(tmp_path):
     calibration(judge="org/judge").save(tmp_path / "map.json")
     (tmp_path / "config.yaml").write_text("scorer: {calibration: map.json}\n")

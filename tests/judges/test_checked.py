@@ -170,7 +170,7 @@ def test_bad_specs_are_refused_before_anything_is_asked():
     assert backend.asked == []
 
 
-def test_equal_checks_of_one_text_are_made_once_and_progress_counts_every_read(monkeypatch):
+def test_equal_checks_of_one_text_and_input_are_made_once_and_progress_counts_every_read(monkeypatch):
     made = []
     whole = CHECKS["words"].holds
 
@@ -179,11 +179,11 @@ def test_equal_checks_of_one_text_are_made_once_and_progress_counts_every_read(m
         return whole(self, text)
 
     monkeypatch.setattr(CHECKS["words"], "holds", noted)
-    samples = [Sample([SHORT, KIND], "a"), Sample([SHORT], "a"), Sample([SHORT], "b")]
+    samples = [Sample([SHORT, KIND], "a"), Sample([SHORT], "a"), Sample([SHORT], "b"), Sample([SHORT], "a", "p")]
     for checks in ("only", "mean"):
         seen, made[:] = [], []
         scorer_on(checks=checks).score_batch(samples, seen.append)
-        assert made == ["a", "b"] and sum(seen) == 4 and min(seen) >= 0
+        assert made == ["a", "b", "a"] and sum(seen) == 5 and min(seen) >= 0
 
 
 class Slow(Check):

@@ -1,5 +1,6 @@
 """A scorer behind a reward server: the numbers of the scorer that is served, and a reason where there are none."""
 
+import asyncio
 import json
 import pickle
 import sys
@@ -32,6 +33,7 @@ from checklist_rewards.judges.remote import ROWS, RewardServer
 from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.server import build_app, rows
+from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Labels, Script
 from tests.rewards.integrations.test_queue import knows
@@ -315,11 +317,12 @@ def test_a_row_that_the_server_refuses_is_unanswered_with_its_reason_and_spares_
 
 
 class Odd:
-    """A server that answers `/score` by a function over the request's rows and the number of the call."""
+    """A server that answers `/score` by a function over the request's rows and the number of the call, once so many
+    requests were there together."""
 
-    def __init__(self, answer):
+    def __init__(self, answer, together=1):
         judge = {"judge": "odd", "identity": "1"}
-        self.calls = 0
+        self.calls = self.most = self.under_way = 0
         app = self.app = FastAPI()
 
         @app.get("/health")
@@ -329,7 +332,15 @@ class Odd:
         @app.post("/score")
         async def score(request: Request):
             self.calls += 1
-            found = answer((await request.json())["samples"], self.calls)
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            rows = (await request.json())["samples"]
+            async with asyncio.timeout(HANG):
+                while self.most < together:
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1 * (together > 1))  # for one too many
+            self.under_way -= 1
+            found = answer(rows, self.calls)
             return {**judge, **found} if isinstance(found, dict) else found
 
 
@@ -381,6 +392,14 @@ def test_what_fails_for_a_while_is_asked_again():
     with serving(odd.app) as address:
         assert remote(address).score_batch(SAMPLES[:2]) == colours().score_batch(SAMPLES[:2])
     assert odd.calls == 3
+
+
+def test_at_most_so_many_requests_are_under_way():
+    odd = Odd(lambda rows, call: {"scores": scored(rows)}, together=3)
+    with serving(odd.app) as address:
+        scores = remote(address, concurrency=3).score_batch(red(*range(8 * ROWS)))
+    assert all(score.primary_score == 0.9 for score in scores)
+    assert odd.calls == 8 and odd.most == 3
 
 
 def test_a_server_that_dies_leaves_reads_unanswered():

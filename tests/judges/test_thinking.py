@@ -153,7 +153,7 @@ LOST = Reply(None, unanswered="timeout")
     ("thoughts", "outcome", "reasons"),
     [
         (["0.9", LOST, "0.7"], 0.8, [None, "timeout", None]),
-        (["0.9", "aside", "0.7"], 0.8, [None, "off_label", None]),
+        (["0.7", "aside", "0.9"], 0.8, [None, "off_label", None]),
         (["0.9", LOST, LOST], "quorum: timeout: 1 of 3 thoughts answered", [None, "timeout", "timeout"]),
         ([LOST, LOST], "timeout", ["timeout", "timeout"]),
     ],

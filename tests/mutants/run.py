@@ -212,11 +212,12 @@ def tests_of(module: Path) -> list[str]:
 
 
 def folder_of(module: Path) -> list[str]:
-    """All files of the nearest folder of tests."""
+    """All files of the nearest folder of tests and of its subfolders; of `tests` itself, only the files in it."""
     folder = (REPO / "tests" / module.relative_to(PACKAGE)).parent
     while not any(folder.glob("test_*.py")):
         folder = folder.parent
-    return [str(path.relative_to(REPO)) for path in sorted(folder.glob("test_*.py"))]
+    find = folder.glob if folder == REPO / "tests" else folder.rglob
+    return [str(path.relative_to(REPO)) for path in sorted(find("test_*.py"))]
 
 
 def table(results: dict[Path, dict[str, int]]) -> str:

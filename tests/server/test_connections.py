@@ -143,6 +143,7 @@ def test_an_idle_server_answers_503_for_some_time_before_it_leaves(scorer, monke
     with address_of(build_app(scorer)) as (address, server, thread):
         assert get(address, b"ready").startswith(b"HTTP/1.1 200")
         server.handle_exit(signal.SIGTERM, None)
+        until(lambda: server._drained_since is not None)  # it has had the time to leave
         for _ in range(3):
             assert get(address, b"ready").startswith(b"HTTP/1.1 503")
         assert not server.should_exit
@@ -176,14 +177,18 @@ def test_everything_ends_before_an_orchestrator_kills_the_process():
     assert connections.GRACE_SECONDS + server_app.CLOSE_SECONDS < 30
 
 
-def test_a_judge_that_does_not_return_cannot_hold_up_the_exit(monkeypatch, caplog):
+@pytest.mark.parametrize("drains", [False, True], ids=["Ctrl-C", "SIGTERM"])
+def test_a_judge_that_does_not_return_cannot_hold_up_the_exit(monkeypatch, caplog, drains):
     monkeypatch.setattr(connections, "GRACE_SECONDS", 0.2)
     monkeypatch.setattr(server_app, "CLOSE_SECONDS", 0.2)
     scorer = Held()
     with address_of(build_app(scorer, max_wait=0)) as (address, server, thread), connected(address) as client:
         client.sendall(request("red"))
         assert scorer.started.acquire(timeout=10)
-        server.should_exit = True
+        if drains:
+            server.handle_exit(signal.SIGTERM, None)
+        else:
+            server.should_exit = True
         found = answer(client)
         assert found.startswith(b"HTTP/1.1 503") and b"the server is shutting down" in found
         assert has_ended(thread)
