@@ -133,7 +133,7 @@ _PART_AFTER = re.compile("(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDg]*[ur]?[ef
 _OF_ANOTHER_SIZE = re.compile(
     "|".join(
         (
-            r"p,\||kD[gu]*[rp].*\||\|.*k(?:D?#|u+i[GLOUE]?#|D[gu]*[rp])",  # "descriptions (", "and a title of"
+            r"p,\||kD[gu]*[rp].*\||\|.*k(?:D?#(?!C)|u+i[GLOUE]?#|D[gu]*[rp])",  # "descriptions (", "and a title of"
             r"[t5].*\|.*[,k]+[yi@]*5|l.*\|",  # "and explain it", "or in"
             r"~.*\|~|\^[u\x22].*\||S#.*\|",  # "on tea, … on milk", "that quotes Ann in", "paragraph 2 in"
         )
@@ -264,9 +264,9 @@ def _of_the_topic(clause: Clause, found: Found, form: _Form) -> bool:
             return True
     elif link in ("in", "using"):
         return False
-    if seg[:1] == "," or _A_TEXT.fullmatch(topic):
+    if seg[:1] == "," or seg[:2] == "kN" or _A_TEXT.fullmatch(topic):
         return False
-    return topic[-1:] in ("r", "R", "p", "W") or (link == "of" and "i" in topic)
+    return (topic[-1:] in ("r", "R", "p", "W") and topic[-2:] != "#W") or (link == "of" and "i" in topic)
 
 
 def decide(clause: Clause, found: Found) -> Requirement | None:
@@ -347,7 +347,8 @@ def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) ->
         return A_PART
     if not of_response and (_OF_ANOTHER_SIZE.search(f"{left}|{right}") or clause.words[form.task] == "add"):
         return A_PART
-    return A_PART if kind == "paragraphs" and left.endswith("Ck") else ""
+    beside = kind == "paragraphs" and re.search(r"[^N]Ck\||\|[,k]+D?#C", f"{left}|{right}")  # bullet points are parts
+    return A_PART if beside else ""
 
 
 def _without(clause: Clause, found: Found, reason: str) -> Requirement:

@@ -194,21 +194,23 @@ def _unclear(clause: Clause, match: re.Match[str], name: str, low: int) -> str |
     return None
 
 
-_LIST = re.compile(r"(?:[dDg]*(?:C|K[Q1D@]|Z)[,kl]{0,2})+")
+_LIST = re.compile(r"[dDg]*(?:C|K[Q1D@]|Z)(?:[,kl]{0,2}g*(?:C|K[Q1D@]|Z))*")
 _ONE = re.compile(r"[CZ]|K[Q1D@]")
 
 
 def without(clause: Clause) -> Iterator[Found]:
     """What must not occur: commas, digits, emojis, a letter, capital letters; also that bullet points occur."""
     for match in _LIST.finditer(clause.symbols):
-        start, end = match.start(), match.end() - len(match.group()) + len(match.group().rstrip(",kl"))
+        start, end = match.span()
         for one in _ONE.finditer(clause.symbols, start, end):
             name = thing_at(clause, one.start())
             if one.group()[0] == "K":
                 if given := _letters(clause, one.end() - 1):
                     yield Found(start, end, None, {"type": "letters", "letters": "".join(given), "exactly": 0})
             elif one.group() == "Z":
-                if end - start <= 3:
+                if end - start <= 3 and (
+                    one.start() == start or "l" in match.group() or match.group().strip("dDg") == "Z"
+                ):
                     yield from _cased(clause, start, end, name)
             else:
                 thing = THINGS[name]
