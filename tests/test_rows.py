@@ -16,8 +16,8 @@ def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers
     with pytest.raises(SampleError) as error:
         Columns.of(row).sample_of(row, "samples.jsonl, line 1", ["Is it right?"])
     assert str(error.value) == (
-        f"samples.jsonl, line 1: the row has an answer in {answers!r} too, so 'target' may be the gold answer; name the "
-        f"column to score: --target-key {answers} or --target-key target."
+        f"samples.jsonl, line 1: the row has an answer in {answers!r} too, so 'target' may be the gold answer; name "
+        f"the column to score: --target-key {answers} or --target-key target."
     )
 
 
