@@ -482,8 +482,9 @@ class Columns:
         if self.blank_is_null and self.inputs and all(isinstance(c, str) and not c.strip() for c in cells):
             names = ", ".join(map(repr, (*self.inputs, self.target)))
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
-        other = next((key for key in ANSWERS if not _is_blank(row.get(key))), None)
-        if other and self.target == TARGETS[0] and not self.target_named:
+        known = {*self.inputs, self.checklist, self.reference, self.history, *self.writer.values()}
+        other = next((key for key in ANSWERS if key not in known and not _is_blank(row.get(key))), None)
+        if other and self.target == TARGETS[0] and self.target in row and not self.target_named:
             raise SampleError(
                 f"{where}: the row has an answer in {other!r} too, so {self.target!r} may be the gold answer; name "
                 f"the column to score: --target-key {other} or --target-key {self.target}."

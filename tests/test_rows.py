@@ -24,11 +24,20 @@ def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers
 @pytest.mark.parametrize(
     "row, named, judged",
     [
-        (GOLD | {"output": None, "response": ""}, None, "4"),
-        (GOLD | {"output": "four"}, "output", "four"),
-        (GOLD | {"output": "four"}, "target", "4"),
-        ({"prompt": "What is 2 + 2?", "completion": "four", "output": "It is four."}, None, "four"),
+        (GOLD | {"output": None, "response": ""}, {}, "4"),
+        (GOLD | {"output": "four"}, {"target": "output"}, "four"),
+        (GOLD | {"output": "four"}, {"target": "target"}, "4"),
+        (GOLD | {"response": "four"}, {"reference": "response"}, "4"),
+        (GOLD | {"output": "four"}, {"inputs": ["prompt", "output"]}, "4"),
+        (GOLD | {"prediction": "four"}, {"history": "prediction"}, "4"),
+        ({"prompt": "What is 2 + 2?", "completion": "four", "output": "It is four."}, {}, "four"),
     ],
 )
 def test_a_named_column_or_the_only_one_is_judged(row, named, judged):
-    assert Columns.of(row, target=named).sample_of(row, "line 1", ["Is it right?"]).target == judged
+    assert Columns.of(row, **named).sample_of(row, "line 1", ["Is it right?"]).target == judged
+
+
+def test_a_row_without_a_target_has_no_gold_answer():
+    row = {"prompt": "What is 2 + 2?", "output": "four"}
+    with pytest.raises(SampleError, match=r"column 'target' not found; the row has 'prompt', 'output' \(set it"):
+        Columns.of(row).sample_of(row, "line 1", ["Is it right?"])

@@ -103,6 +103,7 @@ def inspect(
     keys: o.Keys,
     judge: o.JudgeOptions,
     json: Json = None,
+    target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
@@ -151,11 +152,11 @@ def inspect(
     work = Work.of(o.Preset(), store_options, judge=judge) if asks or policy.model is not None else None
     forecast = GradientForecast(analyses.group_size)
     images: Images = keys.images if asks or policy.model is not None else "ignore"
-    named = keys.columns(checklist=checklist_key, images=images)
+    named = keys.columns(target=target_key, checklist=checklist_key, images=images)
     with TemporaryDirectory() as folder:
         if work is not None and policy.model is not None:
             path = sampled.scored or Path(folder) / "scored.jsonl"
-            _sample(rows, path, forecast, policy, sampled, named, judge, work)
+            named["target"] = _sample(rows, path, forecast, policy, sampled, named, judge, work)
             rows = path
         if work is not None and asks:
             work.scorer.validate()
@@ -396,13 +397,14 @@ def _sample(
     named: dict[str, Any],
     judge: o.JudgeOptions,
     work: Work,
-) -> None:
-    """Sample completions for some prompts, score them and degenerate replies, and write the scored rows."""
+) -> str:
+    """Sample completions for some prompts, score them and degenerate replies, and write the scored rows. Returns the
+    column of the completions."""
     scorer = work.scorer
     data = list(read_rows(rows))
     if not data:
         raise SampleError(f"{rows} has no rows.")
-    columns = Columns.of(data[0], **named)
+    columns = replace(Columns.of(data[0], **named), target_named=True)
     found = [(row, columns.checklist_of(row.data, row.where)) for row in data]
     known = [(row, checklist) for row, checklist in found if checklist is not None]
     known = random.Random(0).sample(known, min(sampled.prompts, len(known)))
@@ -437,6 +439,7 @@ def _sample(
             for name, fake, score in zip(canaries, fakes, scores[len(samples) :], strict=True):
                 if fake.target.strip():
                     forecast.add_canary(f"{base.history}\n{base.input}", name, score)
+    return columns.target
 
 
 class Page(o.Options):

@@ -159,3 +159,28 @@ def test_completions_of_a_policy_are_sampled_and_scored_first(run, engine):
     assert [row["target"] for row in read_jsonl("scored.jsonl")] == texts * 3
     saved = figures(run, "scored.jsonl --group-size 2")[0]["gradient"]
     assert saved["size"] == 2 and 0 < saved["gradient"]["value"] < 1 and saved["canaries"] == {}
+
+
+def test_a_scored_column_is_named_where_another_has_an_answer_too(run, engine):
+    write_jsonl("rows.jsonl", *({**row, "target": "gold", "output": row["target"]} for row in ROWS))
+    engine(names)
+    run("score rows.jsonl -o scored.jsonl --no-store --target-key output")
+    replies = ['{"wordings": ["Is its length great, is it long?"]}', '{"wordings": ["Has it red?"]}']
+    asked = engine(names, replies=replies)
+    done = run("inspect scored.jsonl --paraphrases 1 --no-embed --no-store", code=2)
+    assert "name the column to score: --target-key output or --target-key target" in " ".join(done.output.split())
+    figures(run, "scored.jsonl --paraphrases 1 --no-store --target-key output")
+    assert asked.asked and not any("gold" in str(one) for one in asked.asked)
+
+
+def test_answers_in_the_rows_are_no_matter_where_completions_are_sampled(run, engine):
+    fake = engine(names, replies=['{"wordings": ["Is its length great, is it long?"]}'])
+    fake.generate = lambda prompts, sampling, arrived=None: [
+        [Reply(text, "stop") for text in ("long", "short")] for _ in prompts
+    ]
+    write_jsonl("rows.jsonl", {"prompt": "Write.", "checklist": ["Is it long?"], "output": "old"})
+    figures(run, "rows.jsonl --policy.model pocket --n 2 --model pocket --scored scored.jsonl --no-store")
+    assert [(row["target"], row["output"]) for row in read_jsonl("scored.jsonl")] == [
+        ("long", "old"),
+        ("short", "old"),
+    ]

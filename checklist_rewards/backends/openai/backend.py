@@ -193,7 +193,7 @@ class OpenAIBackend(Backend):
                 return [Answer(None, supports.unanswered)] * sum(len(group.tails) for group in groups), Usage()
             if supports:
                 by_group = list_keys(groups, len(self.connection.addresses))
-                keys = [key for key, group in zip(by_group, groups, strict=True) for _ in group.tails]
+                keys = [key for key, group in zip(by_group, groups, strict=True) for _ in group.tails or ("",)]
 
                 def ask(branches: list[Branch[int]], ids: list[int]) -> tuple[list[TokenAnswer], int | None]:
                     places = [place for _, tails in branches for _, place in tails]

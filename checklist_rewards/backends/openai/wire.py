@@ -698,11 +698,11 @@ ListedPrompt = tuple[bytes, int]
 
 
 def listed(branches: Sequence[Branch[Any]]) -> list[ListedPrompt]:
-    """Serialize prompts, each prefix once. Their tails must not be empty."""
+    """Serialize prompts, each prefix once. A tail is empty if the tokenizer drops all of its characters."""
     prompts = []
     for prefix, tails in branches:
         start = to_json(prefix)[1:-1] + b"," if prefix else b""
-        prompts += [(start + to_json(tail)[1:-1], len(prefix) + len(tail)) for tail, _ in tails]
+        prompts += [((start + to_json(tail)[1:-1]).rstrip(b","), len(prefix) + len(tail)) for tail, _ in tails]
     return prompts
 
 
