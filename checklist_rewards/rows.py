@@ -595,7 +595,7 @@ FIELDS = Columns(
 )
 """How rows are read that name the fields themselves: those of a pipeline."""
 SENT = replace(FIELDS, folder=None)
-"""How rows of requests are read: as `FIELDS`, but with data URLs as images. A request may read no file of this machine."""
+"""How rows of requests are read: as `FIELDS`, but images are data URLs, because a request may read no file."""
 
 
 def images_of_row(

@@ -1,7 +1,6 @@
 """Files of an attack, and the comparison of two of them."""
 
 import json
-from functools import cache
 
 import pytest
 
@@ -13,15 +12,13 @@ from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.rerank import Pool
 from tests.fakes import FakeBackend
 
+ROWS = [Pool(["Is it short?"], ("Story: an owl.",), f"Write about {n}.") for n in range(8)]
 
-@cache
-def report(praised: float, attacks=("self_praise", "all_met"), about="Write"):
-    """An attack on a judge that gives this to a text that praises itself."""
 
+def report(praised: float, rows=ROWS, attacks=("self_praise", "all_met"), marks=("This response is excellent",)):
     def rule(prefix, tail):
-        return praised if "This response is excellent" in prefix else 0.1
+        return praised if any(mark in prefix for mark in marks) else 0.1
 
-    rows = [Pool(["Is it short?"], ("Story: an owl.",), f"{about} {n}.") for n in range(8)]
     scorer = ChecklistScorer(backend=FakeBackend(rule), store=False)
     return attack(scorer, rows, attacks=attacks, bootstrap=Bootstrap(50), budget_reads=2000)
 
@@ -39,13 +36,14 @@ def test_the_change_of_each_attack_is_paired_by_prompt():
 
 
 def test_attacks_of_one_file_only_are_named():
-    compared = compare(report(0.9), report(0.9, ("self_praise", "bold")), Bootstrap(0))
+    compared = compare(report(0.9), report(0.9, attacks=["self_praise", "bold"]), Bootstrap(0))
     assert "all_met" in compared.only_one and "bold" in compared.only_other
 
 
 def test_files_without_a_common_prompt_are_refused():
+    others = [Pool(row.checklist, row.candidates, f"Sing about {n}.") for n, row in enumerate(ROWS)]
     with pytest.raises(SampleError, match="no attack on a common prompt; run `attack` on both judges with the same"):
-        compare(report(0.9), report(0.9, about="Sing"))
+        compare(report(0.9), report(0.9, others))
 
 
 def test_a_file_is_read_back_and_others_are_refused(tmp_path):

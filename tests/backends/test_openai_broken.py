@@ -20,9 +20,11 @@ from checklist_rewards.backends.openai import client as loop
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.openai.wire import Failure, answer_of
 from checklist_rewards.backends.servers import Settings
+from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError
-from checklist_rewards.judges.remote import RewardServer
-from checklist_rewards.scores.reasons import Unanswered
+from checklist_rewards.judges import Ask
+from checklist_rewards.judges.remote import RemoteJudge, RewardServer
+from checklist_rewards.scores.score import answer_of as label_of
 from tests.backends.answers import LABELS, reads_about, user
 from tests.backends.answerserver import LIKELY, MODEL, AnswerServer, listed, raw_server, request_in, serving
 from tests.fakes import FakeBackend
@@ -292,14 +294,14 @@ JUDGE = {"judge": "j", "identity": "1"}
 def test_any_value_in_a_response_of_a_reward_server_is_a_score_or_a_reason(odd, data, scored):
     refused = {"scores": [None, None], "errors": [{"row": 1, "message": "no"}], **JUDGE}
     odd.models, odd.odd = JUDGE, data.draw(changed(scored, refused))
-    server = RewardServer(odd.base_url, **ONCE)
-    server.served()
+    judge, item = RemoteJudge(RewardServer(odd.base_url, **ONCE)), ChecklistItem(question="Is it?")
     try:
-        outcomes, _ = server.score([{"checklist": ["Is it?"], "target": "A text."}] * 2)
+        verdicts, _ = judge.answer([Ask(item, "A text."), Ask(item, "Another.")])
     except ModelError as error:
         assert "has changed its judge" in str(error)
     else:
-        assert all(isinstance(outcome, Unanswered) or outcome.items for outcome in outcomes)
+        assert len(verdicts) == 2
+        assert all(verdict.unanswered or label_of(item, verdict) in ("yes", "no") for verdict in verdicts)
 
 
 @pytest.fixture(scope="module")
