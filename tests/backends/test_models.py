@@ -150,9 +150,9 @@ def test_with_the_defaults_a_fresh_home_without_a_network_scores_with_a_model_of
     """A process without the settings of `conftest.py`: no HF_HUB_OFFLINE, no thread limit, a store in its HOME."""
     cached(tmp_path / ".cache" / "huggingface" / "hub", "org/judge")
     write_jsonl(tmp_path / "rows.jsonl", {"prompt": "A", "target": "Is it?", "checklist": ["Is it short?"]})
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # not listening: connections are refused
-        address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # not listening: connections are refused
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
         environment = {name: os.environ.get(name, "") for name in ("PATH", "PYTHONPATH")}
         environment |= {"HOME": str(tmp_path), "HF_ENDPOINT": address}
         command = [sys.executable, "-m", "checklist_rewards.cli", "score", "rows.jsonl", "-o", "scored.jsonl"]

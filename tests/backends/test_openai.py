@@ -26,7 +26,7 @@ from tests.faultserver import RETRY_AFTER
 
 TWO = [ReadGroup(None, "Hello there. ", ("Is it short?", "Is it long?"))]
 BY_CHAT = [Answer((-0.5, -1.5), exact=False)]
-NOBODY = "http://127.0.0.1:9/v1"
+UNUSED = "http://127.0.0.1:9/v1"
 
 
 # ----- lists or chats -----
@@ -198,9 +198,9 @@ def test_a_forked_child_and_its_parent_both_go_on(fault_server):
 @pytest.mark.parametrize(
     ("model", "address", "settings", "error"),
     [
-        *((SERVED_NAME, NOBODY, {name: 0}, f"{name}=0 is not allowed for a server")
+        *((SERVED_NAME, UNUSED, {name: 0}, f"{name}=0 is not allowed for a server")
           for name in ("concurrency", "timeout", "attempts", "requests_per_minute")),
-        (SERVED_NAME, NOBODY, {"pause": 0.01}, f"no OpenAI-compatible server responds at {NOBODY} .*vllm serve"),
+        (SERVED_NAME, UNUSED, {"pause": 0.01}, f"no OpenAI-compatible server responds at {UNUSED} .*vllm serve"),
         ("org/model", "openrouter", {}, "https://openrouter.ai/api/v1 requires an API key: set OPENROUTER_API_KEY"),
         *(("gpt", address, {}, re.escape(f"base_url='{address}' is not a URL"))
           for address in ("localhost", "http://", "http://[::1:8000/v1", "http://[x]/v1")),

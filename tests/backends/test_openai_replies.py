@@ -1,4 +1,4 @@
-"""Replies of a served model, the parameters of requests, thoughts that its prompt opened, and what is no answer."""
+"""Replies of a served model, parameters of requests, thoughts that a prompt opened, and replies without an answer."""
 
 import itertools
 import threading

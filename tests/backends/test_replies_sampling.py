@@ -60,7 +60,7 @@ def test_other_sampling_asks_anew(store, sampling):
 def test_messages_that_differ_in_another_field_have_other_replies(field, store):
     backend = Replies(echo)
     plain = [*user("a"), {"role": "assistant", "content": "b"}]
-    for other, asked in (({}, 1), (field, 2), ({"tool_calls": None}, 2)):  # a field that is None is no field
+    for other, asked in (({}, 1), (field, 2), ({"tool_calls": None}, 2)):  # a field with None counts as absent
         sample_replies(Engine("m", backend), [[plain[0], plain[1] | other]], WARM, store)
         assert len(backend.sampled) == asked
 

@@ -333,7 +333,7 @@ def model(engine):
 
 
 def refined(run, rounds):
-    """The only row after so many rounds, and the summary."""
+    """The only row after this number of rounds, and the summary."""
     run(f"refine rows.jsonl -o out.jsonl --summary sum.json --no-store --rounds {rounds}")
     [row] = read_jsonl("out.jsonl")
     return row, json.loads(Path("sum.json").read_text())

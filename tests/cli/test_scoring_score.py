@@ -342,7 +342,7 @@ def test_code_runs_only_where_it_is_allowed(run, no_engine):
     rows([CODE])
     run("score rows.jsonl -o out.jsonl", refused="--allow-code")
     run("score rows.jsonl -o out.jsonl --allow-code")
-    assert [line["answer"] for line in lines()] == ["no"]  # "One. Two." is no Python
+    assert [line["answer"] for line in lines()] == ["no"]  # "One. Two." is not Python
 
 
 def test_code_runs_in_a_plain_process_only_where_the_user_says_so(run, no_engine, monkeypatch):

@@ -347,8 +347,8 @@ def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) ->
         return A_PART
     if not of_response and (_OF_ANOTHER_SIZE.search(f"{left}|{right}") or clause.words[form.task] == "add"):
         return A_PART
-    beside = kind == "paragraphs" and re.search(r"[^N]Ck\||\|[,k]+D?#C", f"{left}|{right}")  # bullet points are parts
-    return A_PART if beside else ""
+    with_bullets = kind == "paragraphs" and re.search(r"[^N]Ck\||\|[,k]+D?#C", f"{left}|{right}")
+    return A_PART if with_bullets else ""
 
 
 def _without(clause: Clause, found: Found, reason: str) -> Requirement:
