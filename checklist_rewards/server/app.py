@@ -53,9 +53,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import hmac
-import json
 import logging
-import math
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -63,7 +61,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import PlainTextResponse, Response
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -88,48 +86,38 @@ from checklist_rewards.server.metrics import PATHS
 from checklist_rewards.server.rows import (
     ErrorRecord,
     Refused,
+    as_json,
     error_record,
     listed,
     refused_rows,
     reward_samples,
     score_samples,
 )
-from checklist_rewards.server.scoring import DEFAULT_MAX_TOKENS, Failed, Outcome, ScoringQueue, Work
+from checklist_rewards.server.scoring import DEFAULT_MAX_TOKENS, Failed, Outcome, ScoringQueue
 from checklist_rewards.version import __version__
 
 
-class AsciiJson(JSONResponse):
-    """JSON in ASCII."""
-
-    def render(self, content: Any) -> bytes:
-        """The body."""
-        return _json(content)
+def json_response(content: Any) -> Response:
+    """A response of JSON in ASCII."""
+    return Response(as_json(content), media_type="application/json")
 
 
-def error_response(
-    message: str, errors: Sequence[ErrorRecord], status: int, headers: Mapping[str, str] | None = None
-) -> AsciiJson:
-    """The response for an error, with one record per row."""
-    return AsciiJson({"error": message, "errors": listed(errors)}, status, headers=headers)
+def refused_response(refused: Refused) -> Response:
+    """The response for an error."""
+    return Response(refused.content, refused.status, refused.headers, "application/json")
 
 
-def score_content(
-    scores: Sequence[Score | None], errors: Sequence[ErrorRecord], judge: Mapping[str, str] | None = None
-) -> bytes:
+def score_content(scores: Sequence[Score | None], errors: Sequence[ErrorRecord], judge: Mapping[str, str]) -> bytes:
     """The body of a response of `/score`, with the fields of `judge`."""
     items = ",".join("null" if score is None else _score_json(score) for score in scores)
-    return b'{"scores":[%s],%s' % (items.encode(), _json({"errors": listed(errors), **(judge or {})})[1:])
+    return b'{"scores":[%s],%s' % (items.encode(), as_json({"errors": listed(errors), **judge})[1:])
 
 
 def _score_json(score: Score) -> str:
     try:
         return score.model_dump_json()
     except ValueError:  # half a surrogate pair
-        return _json(score.model_dump(mode="json")).decode()
-
-
-def _json(content: Any) -> bytes:
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+        return as_json(score.model_dump(mode="json")).decode()
 
 
 _HINT = f"; set {TOKEN_VARIABLE} on the server and the client to be answered under any name"
@@ -156,8 +144,8 @@ class AuthAndMetrics:
         self.app, self.count = app, count
         self.token = None if token is None else token.strip().encode()
         message = "this server requires the header 'Authorization: Bearer <token>'."
-        record = error_record(None, "Authorization", message)
-        self.refusal = error_response(message, [record], 401, {"WWW-Authenticate": "Bearer"})
+        refused = Refused(401, message, "Authorization", headers={"WWW-Authenticate": "Bearer"})
+        self.refusal = refused_response(refused)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -181,11 +169,7 @@ class AuthAndMetrics:
         headers of browsers do."""
         if self.token is None:
             foreign = refusal(headers, is_unrebound, _HINT)
-            if foreign is None:
-                return None
-            return error_response(
-                foreign.message, [error_record(None, foreign.header, foreign.message)], foreign.status
-            )
+            return foreign and refused_response(Refused(foreign.status, foreign.message, foreign.header))
         if path in _OPEN_PATHS:
             return None
         # Compare bytes, because hmac.compare_digest raises for strings that are not ASCII.
@@ -198,6 +182,7 @@ logger = logging.getLogger(__name__)
 
 Parse = Callable[[bytes, ChecklistScorer], DecisionRequest]
 Answers = Callable[[DecisionRequest, Score, str], dict[str, Any]]
+Respond = Callable[[Request, bytes], Awaitable[Response]]
 DEFAULT_MAX_BODY = 16 * 2**20
 BODY_SECONDS = 60.0
 """Longest time for a request body to arrive."""
@@ -261,14 +246,9 @@ def build_app(
     @app.exception_handler(Refused)
     async def _refused(request: Request, error: Refused) -> Response:
         if request.url.path == "/reward" and error.status == 422:
-            for record in listed(error.errors):
+            for record in error.errors:
                 _log_invalid(record["field"], record["message"])
-        headers = {"Connection": "close"} if error.status == 408 else {}
-        if error.status in (429, 503):
-            # Whole seconds, as in HTTP, and for clients such as ours the exact time too.
-            headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-            headers["Retry-After-Ms"] = str(math.ceil(error.retry_after * 1000))
-        return error_response(error.message, error.errors, error.status, headers)
+        return refused_response(error)
 
     @app.exception_handler(ClientDisconnect)
     async def _disconnected(_: Request, error: ClientDisconnect) -> Response:
@@ -277,12 +257,14 @@ def build_app(
     @app.exception_handler(HTTPException)
     async def _no_such_path(request: Request, error: HTTPException) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}; the paths are {', '.join(PATHS)}."
-        return error_response(message, [error_record(None, "path", message)], error.status_code, error.headers)
+        return refused_response(Refused(error.status_code, message, "path", headers=error.headers))
 
-    async def received(request: Request, respond: Callable[[Request, bytes], Awaitable[Response]]) -> Response:
-        content = await _body(request, max_body)
-        with drain:
-            return await respond(request, content)
+    def posted(path: str, respond: Respond) -> None:
+        @app.post(path, name=path)
+        async def received(request: Request) -> Response:
+            content = await _body(request, max_body)
+            with drain:
+                return await respond(request, content)
 
     async def score_rows(request: Request, content: bytes) -> Response:
         rows, samples, errors = await asyncio.to_thread(score_samples, content, scorer)
@@ -327,7 +309,7 @@ def build_app(
             message = f"the judge could not score {len(unscored)} of the {len(samples)} rows."
             raise Refused(503, message, errors=unscored)
         extra_logs = {name: [numbers[name] for numbers in logs] for name in logs[0]}
-        return AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": extra_logs, **judged_by})
+        return json_response({"rewards": rewards, "scores": rewards, "extra_logs": extra_logs, **judged_by})
 
     async def decide(parse: Parse, answers: Answers, request: Request, content: bytes) -> Response:
         decision = await asyncio.to_thread(parse, content, scorer)
@@ -336,31 +318,20 @@ def build_app(
             raise Refused(400, outcome.message, "questions")
         identity = judged_by["identity"]
         named = {"identity": identity, "system_fingerprint": identity}
-        return AsciiJson(answers(decision, outcome, scorer.judge.name) | named)
+        return json_response(answers(decision, outcome, scorer.judge.name) | named)
 
-    @app.post("/score")
-    async def score(request: Request) -> Response:
-        return await received(request, score_rows)
-
-    @app.post("/reward")
-    async def reward(request: Request) -> Response:
-        return await received(request, reward_rows)
-
-    @app.post("/v1/decisions")
-    async def decisions(request: Request) -> Response:
-        return await received(request, functools.partial(decide, decision_request, decision_answers))
-
-    @app.post("/v1/systemone")
-    async def system_one(request: Request) -> Response:
-        return await received(request, functools.partial(decide, system_one_request, system_one_answers))
+    posted("/score", score_rows)
+    posted("/reward", reward_rows)
+    posted("/v1/decisions", functools.partial(decide, decision_request, decision_answers))
+    posted("/v1/systemone", functools.partial(decide, system_one_request, system_one_answers))
 
     @app.get("/v1/models")
     async def models() -> Response:
-        return AsciiJson({"object": "list", "data": [{"id": scorer.judge.name, "object": "model"}]})
+        return json_response({"object": "list", "data": [{"id": scorer.judge.name, "object": "model"}]})
 
     @app.get("/health")
     async def health() -> Response:
-        return AsciiJson(
+        return json_response(
             {
                 "status": "ok",
                 "version": __version__,
@@ -375,7 +346,7 @@ def build_app(
         problem = "the server is shutting down" if drain.requested.is_set() else queue.problem()
         if problem is not None:
             raise Refused(503, f"the server is not ready: {problem}.")
-        return AsciiJson({"status": "ready", "judge": scorer.judge.name, "waiting": queue.waiting})
+        return json_response({"status": "ready", "judge": scorer.judge.name, "waiting": queue.waiting})
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -401,7 +372,8 @@ async def _body(request: Request, limit: int) -> bytes:
                     raise Refused(413, f"the body is larger than {limit} bytes; send fewer rows at once.")
                 parts.append(part)
     except TimeoutError:
-        raise Refused(408, f"the body did not arrive within {BODY_SECONDS:g} s; send fewer rows at once.") from None
+        message = f"the body did not arrive within {BODY_SECONDS:g} s; send fewer rows at once."
+        raise Refused(408, message, headers={"Connection": "close"}) from None
     return b"".join(parts)
 
 
@@ -412,8 +384,8 @@ async def _scored(request: Request, queue: ScoringQueue, samples: list[Sample], 
         Refused: For an error of the whole request.
         ClientDisconnect: If the client disconnected. Its samples are not scored unless their batch already runs.
     """
-    work = Work(samples, field, client=_client(request), seconds=_seconds_left(request))
-    scoring = asyncio.wrap_future(queue.submit(work))
+    work = queue.score(samples, field, client=_client(request), seconds=_seconds_left(request))
+    scoring = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(request.receive())  # after the body, the only message is the disconnect
     try:
         await asyncio.wait((scoring, disconnect), return_when=asyncio.FIRST_COMPLETED)

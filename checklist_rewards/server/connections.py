@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import signal
 import socket
 import threading
@@ -118,9 +117,8 @@ class BoundedConnection(HttpToolsProtocol):
         if max(self._size, self._received) <= HEADER_BYTES:
             super().send_400_response(msg)
             return
-        text = f"the request line and the headers are larger than {HEADER_BYTES} bytes."
-        record = {"row": None, "field": None, "message": text}
-        body = json.dumps({"error": text, "errors": [record]}).encode()
+        refused = Refused(431, f"the request line and the headers are larger than {HEADER_BYTES} bytes.", "headers")
+        body = refused.content
         head = f"HTTP/1.1 431 {HTTPStatus(431).phrase}\r\nContent-Type: application/json\r\nConnection: close\r\n"
         self.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         self.transport.close()

@@ -23,11 +23,11 @@ class ServerMetrics:
     """Counts requests by path and status (499: the client disconnected), and measures queue, batches and reads.
 
     Args:
-        queue (`Callable[[], MicroBatcher]`):
-            The queue whose length is reported. A callable, because the queue reports its batches here.
+        queue ([`MicroBatcher`]):
+            The queue whose length is reported.
     """
 
-    def __init__(self, queue: Callable[[], MicroBatcher]):
+    def __init__(self, queue: MicroBatcher):
         self.registry = CollectorRegistry()
 
         def counter(name: str, what: str, labels: Sequence[str] = ()) -> Counter:
@@ -36,8 +36,10 @@ class ServerMetrics:
         def histogram(name: str, what: str, buckets: Sequence[float]) -> Histogram:
             return Histogram(_PREFIX + name, what, registry=self.registry, buckets=buckets)
 
+        def gauge(name: str, what: str, value: Callable[[], float]) -> None:
+            Gauge(_PREFIX + name, what, registry=self.registry).set_function(value)
+
         self.requests = counter("requests", "Answered requests.", ("path", "status"))
-        self._requests: dict[tuple[str, int], Counter] = {}
         self.request_seconds = histogram("request_seconds", "Time of a scoring request.", _SECONDS)
         self.request_reads = histogram("request_reads", "Checklist items of a scoring request.", _READS)
         self.request_tokens = histogram("request_tokens", "Estimated tokens of a scoring request.", _TOKENS)
@@ -52,23 +54,13 @@ class ServerMetrics:
         self.prompt_tokens = counter("prompt_tokens", "Tokens of the prompts sent to the judge, if it counts them.")
         self.batches = counter("batches", "Batches that the judge scored.")
         self.failed_batches = counter("failed_batches", "Batches that the judge failed as a whole.")
-        for name, what, value in (
-            ("waiting", "Rows that wait for a batch.", lambda: len(queue())),
-            ("waiting_tokens", "Estimated tokens of these rows.", lambda: queue().waiting_tokens),
-            (
-                "tokens_per_second",
-                "Estimated tokens scored per second of recent batches.",
-                lambda: queue().rate or 0.0,
-            ),
-        ):
-            Gauge(_PREFIX + name, what, registry=self.registry).set_function(value)
+        gauge("waiting", "Rows that wait for a batch.", lambda: len(queue))
+        gauge("waiting_tokens", "Estimated tokens of these rows.", lambda: queue.waiting_tokens)
+        gauge("tokens_per_second", "Estimated tokens scored per second of recent batches.", lambda: queue.rate or 0.0)
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """Count an answered request. All unknown paths count as one, so that clients cannot grow the table."""
-        answered = path if path in PATHS else "other", status
-        if (requests := self._requests.get(answered)) is None:  # `labels` takes longer than counting
-            requests = self._requests[answered] = self.requests.labels(answered[0], str(status))
-        requests.inc()
+        self.requests.labels(path if path in PATHS else "other", str(status)).inc()
         if path in SCORING_PATHS:
             self.request_seconds.observe(seconds)
 

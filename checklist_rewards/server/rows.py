@@ -16,6 +16,8 @@ with the body, and each is counted by its header, before it is decoded. Texts of
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -67,6 +69,8 @@ class Refused(Exception):
             Errors by row, instead of a single error for `field`.
         retry_after (`float`, *optional*, defaults to `1.0`):
             Seconds after which a client should try again; used for statuses 429 and 503.
+        headers (mapping, *optional*):
+            Further headers of the response.
     """
 
     def __init__(
@@ -76,11 +80,22 @@ class Refused(Exception):
         field: str = "body",
         errors: list[ErrorRecord] | None = None,
         retry_after: float = 1.0,
+        headers: Mapping[str, str] | None = None,
     ):
         super().__init__(message)
-        self.status, self.message, self.field, self.retry_after = status, message, field, retry_after
+        self.status, self.message, self.field = status, message, field
         field_errors = [error_record(None, field, message)] if status < 500 else []
-        self.errors = field_errors if errors is None else errors
+        self.errors = listed(field_errors if errors is None else errors)
+        self.headers = dict(headers or {})
+        if status in (429, 503):
+            # Whole seconds, as in HTTP, and for clients such as ours the exact time too.
+            self.headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+            self.headers["Retry-After-Ms"] = str(math.ceil(retry_after * 1000))
+
+    @property
+    def content(self) -> bytes:
+        """The body of the response."""
+        return as_json({"error": self.message, "errors": self.errors})
 
 
 class AsItIs(Sample):
@@ -100,6 +115,11 @@ class _RowError(Exception):
     def __init__(self, field: str, message: str):
         super().__init__(message)
         self.field = field
+
+
+def as_json(content: Any) -> bytes:
+    """JSON in ASCII: data of clients may contain half a surrogate pair, which UTF-8 cannot encode."""
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def error_record(row: int | None, field: str, message: str) -> ErrorRecord:

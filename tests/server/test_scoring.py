@@ -127,18 +127,17 @@ def test_code_checks_of_one_client_delay_no_row_of_another(held_check):
 
 def test_every_client_gets_a_thread_for_its_checks(held_check):
     started, go = held_check
-    queue = scoring.ScoringQueue(on_fake(), max_wait=0)
-    checklist = Checklist.parse([{"question": "Does it pass?", "check": {"type": "held"}}])
-    own = [queue.submit(scoring.Work([Sample(checklist, "red")] * 3 * queue._checking._most, "samples", "one"))]
-    for _ in range(queue._checking._most):
-        assert started.acquire(timeout=HANG)
-    until(lambda: queue._checking._threads == queue._checking._most)  # one more has found nothing to do
-    own.append(queue.submit(scoring.Work([Sample(checklist, "blue")], "samples", "two")))
-    assert started.acquire(timeout=HANG), "the other client's check runs"
-    go.set()
-    assert [len(answer.result(HANG)) for answer in own] == [3 * queue._checking._most, 1]
-    queue.close()
-    assert queue.submit(scoring.Work([Sample(checklist, "red")], "samples")).exception(HANG).status == 503
+    most = scoring.CHECKED_AT_ONCE
+    with served() as client, ThreadPoolExecutor(2) as threads:
+        many = threads.submit(client.post, "/score", json=checked(*["red"] * 3 * most))
+        for _ in range(most):
+            assert started.acquire(timeout=HANG)
+        other = {"authorization": "Bearer other"}
+        few = threads.submit(client.post, "/score", json=checked("blue"), headers=other)
+        assert started.acquire(timeout=HANG), "the other client's check runs"
+        assert not started.acquire(timeout=0.05), "the first client has no further thread"
+        go.set()
+        assert [len(answer.result(HANG).json()["scores"]) for answer in (many, few)] == [3 * most, 1]
 
 
 def test_checks_that_take_too_long_leave_their_items_unanswered(client, monkeypatch):
