@@ -188,8 +188,7 @@ without it."""
 _TEXT_SECONDS = 2.0
 _CHECK_SECONDS = 5.0
 _SILENT_SECONDS = 30.0
-"""How long requests wait without any response before a warning, and between two warnings about a server that is down.
-"""
+"""How long a request waits while no other one has a response either, before a warning."""
 _KEPT_SECONDS = 5.0
 """How long an unused connection is kept."""
 _OF_THE_NETWORK = (aiohttp.ClientError, OSError, ValueError)
@@ -208,15 +207,8 @@ class _Session:
     """Set, and replaced, when a server that was down answered or was probed."""
     locks: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     pid: int = field(default_factory=os.getpid)
-    in_flight: int = 0
-    seconds: float = 0.0
-    """How long the latest request waits for its response."""
-    silence: asyncio.TimerHandle | None = None
-    """Runs while requests are in flight, and reports that none has a response."""
     heard: float = -math.inf
-    reported: float = -math.inf
-    """When a server last responded, or the first request in flight was sent, and when a warning last reported that
-    none responds, by the loop's clock."""
+    """When a server last responded, by the loop's clock."""
 
     def wake(self) -> None:
         """Let the requests that wait for a server look again."""
@@ -469,8 +461,12 @@ class Connection:
                 tolerated=0 if is_certain else self.settings.failures - 1,
                 reason=str(outcome.unanswered) if outcome.down else None,
             )
-            if replicas.down_since is not None:
-                self._warn_of_outage(session, now, now - replicas.down_since)
+            if replicas.down_since is not None and not was_down:
+                logger.warning(
+                    "the server at %s is down (%s). Requests fail when there is no response for %g s (engine setting "
+                    "`patience`).",
+                    *(self.address, replicas.last, self.settings.patience),
+                )
         else:
             replicas.answered(sent)
             # Only a probe shows that a replica works again: meanwhile it may have answered other requests.
@@ -506,11 +502,7 @@ class Connection:
             headers[self._deadline_header] = str(round((seconds if left is None else min(seconds, left)) * 1000))
         url = self.addresses[place] + request.path
         session, loop = self._current(), asyncio.get_running_loop()
-        if session.silence is None:
-            session.heard = loop.time()
-            session.silence = loop.call_later(_SILENT_SECONDS, self._warn_of_silence, session)
-        session.in_flight += 1
-        session.seconds = seconds
+        silence = loop.call_later(_SILENT_SECONDS, self._warn_of_silence, session, place, seconds)
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._answer(place, url, headers, request.content)
@@ -519,10 +511,7 @@ class Connection:
         except _OF_THE_NETWORK as error:
             return no_connection(error)
         finally:
-            session.in_flight -= 1
-            if not session.in_flight and session.silence is not None:
-                session.silence.cancel()
-                session.silence = None
+            silence.cancel()
         session.heard = loop.time()
         return answer_of(*answer, request.key)
 
@@ -547,9 +536,7 @@ class Connection:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._session))
             settings = self.settings
             http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0, keepalive_timeout=_KEPT_SECONDS, ssl=_certificates(*map(os.environ.get, _SSL))
-                ),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_SECONDS, ssl=_certificates()),
                 timeout=aiohttp.ClientTimeout(total=None),  # each attempt has its own
                 cookie_jar=aiohttp.CookieJar(unsafe=True),  # also of addresses without a name
             )
@@ -577,33 +564,15 @@ class Connection:
             self._warned.add(kind)
             logger.warning(message, *values)
 
-    def _warn_of_outage(self, session: _Session, now: float, silent: float) -> None:
-        """Log that a server is down, when this is noticed and every 30 s."""
-        if silent == 0 or now - session.reported >= _SILENT_SECONDS:
-            session.reported = now
-            logger.warning(
-                "the server at %s is down (%s): no response for %.0f s. Requests fail when there is none for %g s "
-                "(engine setting `patience`).",
-                self.address,
-                session.replicas.last,
-                silent,
-                self.settings.patience,
-            )
-
-    def _warn_of_silence(self, session: _Session) -> None:
-        """Log every 30 s that requests are in flight and none had a response since."""
-        loop = asyncio.get_running_loop()
-        if loop.time() - max(session.heard, session.reported) >= _SILENT_SECONDS:
-            session.reported = loop.time()
-            logger.warning(
+    def _warn_of_silence(self, session: _Session, place: int, seconds: float) -> None:
+        """Log that a request waits and that no other one had a response since."""
+        if asyncio.get_running_loop().time() - session.heard >= _SILENT_SECONDS:
+            self._warn_once(
+                f"{place} silence",
                 "the server at %s has answered no request for %.0f s; a request waits up to %.0f s (engine setting "
                 "`timeout`).",
-                self.address,
-                session.reported - session.heard,
-                session.seconds,
+                *(self.addresses[place], _SILENT_SECONDS, seconds),
             )
-        due = max(session.heard, session.reported) + _SILENT_SECONDS
-        session.silence = loop.call_at(due, self._warn_of_silence, session)
 
 
 def _proxy(address: str) -> str | None:
@@ -636,12 +605,8 @@ def _is_excepted(host: str, names: str) -> bool:
     return False
 
 
-_SSL = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
-"""Environment variables that determine an SSL context."""
-
-
 @cache
-def _certificates(*environment: str | None) -> ssl.SSLContext:
+def _certificates() -> ssl.SSLContext:
     """The SSL context of all clients, because each takes 20 ms. aiohttp's own ignores variables that are set after its
     import. A Python that finds no certificates, as on macOS, gets those of certifi."""
     context, paths = ssl.create_default_context(), ssl.get_default_verify_paths()

@@ -54,7 +54,7 @@ from checklist_rewards.backends.tokens import THINKING_TOKENS, WORD_TOKENS, enco
 from checklist_rewards.backends.trees import Branch
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import without_password
-from checklist_rewards.images import Image, has_images, parts
+from checklist_rewards.images import Image, has_images, image_of, parts
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 RATE_LIMITED = 429
@@ -435,12 +435,8 @@ def label_body(
 
 def image_body(model: str, without: frozenset[str], limits: Limits) -> dict[str, Any]:
     """Create a request with a small white image, for one token: whether the server takes images."""
-    body = _body(model, [{"role": "user", "content": "What is it?"}], limits.least_tokens, without, ())
-    body["messages"][0]["content"] = [
-        {"type": "image_url", "image_url": {"url": WHITE}},
-        {"type": "text", "text": "What is it?"},
-    ]
-    return body
+    white = image_of(WHITE)
+    return _body(model, [{"role": "user", "content": f"{white.mark}What is it?"}], limits.least_tokens, without, ())
 
 
 def reply_body(
