@@ -1,51 +1,36 @@
 """The endpoints of the reward server.
 
-`POST /score` takes rows and returns [`Score`]s, `POST /reward` implements OpenRLHF's remote reward interface, and
-`POST /v1/decisions` and `POST /v1/systemone` answer the requests of Decisions APIs (`decisions.py`). `GET /v1/models`
-names the judge. `GET /health` (the process works), `GET /ready` (it should get requests: the queue has room, the judge
-answers, no shutdown was requested) and `GET /metrics` (Prometheus text) are for monitoring. All requests share one
-queue (`scoring`), so even requests with a single row reach the engine in batches.
+`POST /score` takes rows and returns [`Score`]s, `POST /reward` is OpenRLHF's remote reward interface, and `POST
+/v1/decisions` and `POST /v1/systemone` are Decisions APIs (`decisions.py`). `GET /v1/models` names the judge. `GET
+/health`, `GET /ready` and `GET /metrics` (Prometheus text) are for monitoring. All requests share one queue
+(`scoring`), so even requests with a single row reach the engine in batches.
 
-Every response with scores, rewards or decisions, and `/health`, have the hash of the judge's models, prompts and
-settings (`identity`), so that a client notices a server that was restarted with another judge, and its name (`judge`;
-`model` in decisions, where `system_fingerprint` is the hash too).
+Every response with scores, rewards or decisions, and `/health`, have the judge's name and the hash of its models,
+prompts and settings (`identity`), so that a client notices a server that was restarted with another judge.
 
 Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}, ...]}`:
 
 - 400: a decision or a header cannot be read.
 - 401: the token is missing or wrong.
 - 403, 415: without a token, the request may come from a web page: another `Host`, `Origin` or content type (`guard`).
-- 431: the request line and the headers are larger than 64 KiB; the connection is closed.
 - 404: a decision names another model.
 - 408: the body did not arrive in time.
 - 413: the body is too large, has too many rows, items or JSON values, or more tokens than the queue may hold.
 - 422: no row of `/score`, or not every row of `/reward`, is valid; or a row of `/reward` has no answer and
   `no_answer="unscored"` is set.
 - 429: too many tokens are waiting. `Retry-After` is the time after which there is room at the measured rate.
+- 431: the request line and the headers are larger than 64 KiB; the connection is closed (`connections`).
 - 500: the judge failed for the whole request.
 - 503: the judge could not score a row of `/reward` or answer a decision, or the server is shutting down. `/ready`: the
   server should get no requests.
 
-A request may carry the header `X-Deadline-Ms`, the milliseconds that its client waits. Rows that cannot be started
-within this time are not scored: their reads are unanswered with the reason `timeout`. Clients (an address with an API
-key) take turns, so one with many rows does not delay the others.
-
-A target without an answer (empty, cut in its thought, ending with a tool call) is scored as the scorer's `no_answer`
-says, without the judge. Its state is part of its score, and `target_state` of the answer to a decision.
-
 An invalid row of `/score` does not affect the others: its place in `scores` is null and `errors` has the row (from 1)
-and the field. At most 100 errors are listed; a last one, whose row is null, has the number of the others. The response
-of `/reward` has no place for errors, so a single invalid or unscored row fails the request. OpenRLHF sends a request
-five times whatever its status, and then skips the reward, so invalid rows of `/reward` are also logged here as errors.
-A failure of the judge is never a number.
+and the field. The response of `/reward` has no place for errors, so a single invalid or unscored row fails the request.
+OpenRLHF sends a request five times whatever its status, and then skips the reward, so invalid rows of `/reward` are
+also logged here as errors. A failure of the judge is never a number.
 
 Rows are parsed and validated in threads, because large rows would block the event loop. A client that disconnects is
 counted with status 499, and its rows leave the queue unless they are being scored.
-
-With a token, all paths except `/health` and `/ready` require `Authorization: Bearer <token>`. On SIGTERM the server
-accepts no more rows, answers the requests it has received (`connections`), and then closes the queue.
-
-Bodies of responses are ASCII JSON: client data may contain half a surrogate pair, which UTF-8 cannot encode.
 """
 
 from __future__ import annotations

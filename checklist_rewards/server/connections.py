@@ -58,7 +58,7 @@ NOTICE_SECONDS = 5
 """Shortest time after SIGTERM in which `/ready` returns 503, so that a load balancer notices before connections are
 refused."""
 HEADER_BYTES = 64 * 1024
-"""Maximum size of the request line and the headers of a request together, and of its trailers."""
+"""Maximum size of the request line and the headers of a request together. Trailers may have one read more."""
 MAX_CONNECTIONS = 4096
 """Maximum number of connections of a process; requests on further connections get 503."""
 
@@ -66,10 +66,8 @@ MAX_CONNECTIONS = 4096
 class BoundedConnection(HttpToolsProtocol):
     """An HTTP connection that is closed if no complete request arrives in time, or if its headers are too large."""
 
-    _size = 0
-    """Bytes of the request line and the headers that the parser has handed over."""
     _received = 0
-    """Bytes received since the last complete headers."""
+    """Bytes received since the last complete headers or part of a body. The parser keeps them."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the idle timer for the first request too."""
@@ -80,41 +78,30 @@ class BoundedConnection(HttpToolsProtocol):
         """Keep the idle timer running until the headers are complete; uvicorn stops it at the first byte."""
         timer, self.timeout_keep_alive_task = self.timeout_keep_alive_task, None
         before = self.cycle
-        in_headers = before is None or not before.more_body
+        self._received += len(data)
         super().data_received(data)
         if self.cycle is before:
             self.timeout_keep_alive_task = timer
-            self._received += len(data) if in_headers else 0  # the parser keeps a line that has no end yet
             if self._received > HEADER_BYTES and not self.transport.is_closing():
                 self.send_400_response("")
-        else:
-            self._received = 0
-            if timer is not None:
-                timer.cancel()
+        elif timer is not None:
+            timer.cancel()
 
-    def on_message_begin(self) -> None:
-        """Count from 0."""
-        super().on_message_begin()
-        self._size = 0
-
-    def on_url(self, url: bytes) -> None:
-        """Count the request line."""
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header, or a trailer."""
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
-
-    def _count(self, size: int) -> None:
-        self._size += size
-        if self._size > HEADER_BYTES:
+    def on_headers_complete(self) -> None:
+        """Bound headers that arrive at once."""
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEADER_BYTES:
             raise ValueError("the headers are too large")  # uvicorn answers with `send_400_response`
+        self._received = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Count trailers from 0."""
+        self._received = 0
+        super().on_body(body)
 
     def send_400_response(self, msg: str) -> None:
         """Answer an invalid request, or one whose headers are too large, and close the connection."""
-        if max(self._size, self._received) <= HEADER_BYTES:
+        if self._received <= HEADER_BYTES:
             super().send_400_response(msg)
             return
         refused = Refused(431, f"the request line and the headers are larger than {HEADER_BYTES} bytes.", "headers")

@@ -9,9 +9,8 @@ the instruction, and all earlier messages are the history. A state may be a JSON
 optionally `input`, `reference` and `history`. Any other JSON state is judged as JSON text.
 
 Images are data URLs, in parts of messages, in outputs of tools, and in a state that is a list of texts and parts, as
-OpenRouter has it, or of messages, as llama.cpp has it. The judge sees them in their places. Those of System One's
-field `images` have none: they are in front of the state, or of its `input`. Images are bounded as those of `/score`;
-questions have none.
+OpenRouter has it, or of messages, as llama.cpp has it. Those of System One's field `images` are put in front of the
+state, or of its `input`. Images are bounded as those of `/score`; questions have none.
 
 Of a target, the answer is judged, without its thought, as in training. The message of a user and JSON text are judged
 as they are. So is a judge prompt of this package, which [`DecisionsJudge`] sends as text: its target was read already.

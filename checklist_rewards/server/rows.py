@@ -1,17 +1,17 @@
 """Parse request bodies into samples and errors.
 
-An error is a mapping of `row` (from 1; null if it concerns the whole request), `field` and `message`, as clients see
-it in `errors`. [`Refused`] rejects the whole request. An invalid row becomes an error and does not affect the other
-rows; each endpoint decides whether to score the others.
+[`Refused`] rejects the whole request, or a row of it. An invalid row becomes an error, a mapping of `row` (from 1; null
+if it concerns the whole request), `field` and `message`, and does not affect the other rows; each endpoint decides
+whether to score the others.
 
 A row is read as by the commands (`rows.py`): the answer of the target is judged, without its thought. Target, input
 and reference may be lists of chat messages; items with a scope are asked about those of the target. A row of `/score`
 with `"as_is": true` has a target that its client has read already; see [`AsItIs`]. Its messages are in `messages`:
 objects with `role`, `text`, and `shown`, the message as in a transcript ([`chat.Message`]).
 
-Images are data URLs: in parts of chat messages, or in `images`, as in the column of this name. Their bytes are bounded
-with the body, and each is counted by its header, before it is decoded. Texts of a row that is
-`as_is` may contain their marks (`images.py`). Other marks, paths and addresses are refused or cleaned.
+Images are data URLs: in parts of chat messages, or in `images`, as in the column of this name. Each is counted by its
+header, before it is decoded. Texts of a row that is `as_is` may contain their marks (`images.py`). Other marks, paths
+and addresses are refused or cleaned.
 """
 
 from __future__ import annotations
@@ -107,14 +107,6 @@ class AsItIs(Sample):
     def target_state(self) -> TargetState:
         """Always `answered`, so that the judge is asked."""
         return "answered"
-
-
-class _RowError(Exception):
-    """A row that cannot be scored."""
-
-    def __init__(self, field: str, message: str):
-        super().__init__(message)
-        self.field = field
 
 
 def as_json(content: Any) -> bytes:
@@ -237,8 +229,8 @@ def _each(
     for number, row in enumerate(rows, start=1):
         try:
             sample = read(row, f"row {number}")
-        except _RowError as error:
-            errors.append(error_record(number, error.field, str(error)))
+        except Refused as refused:  # of this row
+            errors.append(error_record(number, refused.field, refused.message))
             continue
         samples.append((number, sample))
         images += len({*sample.images, *sample.target_images})
@@ -258,30 +250,30 @@ def _errors_in(field: str) -> Iterator[None]:
     except (TooManyImages, MemoryError):  # of the whole request
         raise
     except ChecklistRewardsError as error:
-        raise _RowError(field, str(error)) from None
+        raise Refused(422, str(error), field) from None
     except RecursionError:
-        raise _RowError(field, "the value is nested too deeply.") from None
+        raise Refused(422, "the value is nested too deeply.", field) from None
     except Exception as error:
-        raise _RowError(field, f"the value cannot be used ({type(error).__name__}: {error}).") from error
+        raise Refused(422, f"the value cannot be used ({type(error).__name__}: {error}).", field) from error
 
 
 def _requested(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
     if not isinstance(row, Mapping):
-        raise _RowError(_ROWS, f"a row must be an object, got {_shown(row)}.")
+        raise Refused(422, f"a row must be an object, got {_shown(row)}.", _ROWS)
     for field in row:
         if field not in _FIELDS:
-            raise _RowError(field, f"unknown field; allowed: {', '.join(_FIELDS)}.")
+            raise Refused(422, f"unknown field; allowed: {', '.join(_FIELDS)}.", field)
     for field in _TEXTS:
         text = row.get(field)
         chats = field in _CHATS and not row.get("as_is")
         if not isinstance(text, str | list if chats else str) and (text is not None or field == "target"):
             got = "nothing" if field not in row else _shown(text)
-            raise _RowError(field, f"must be a string{' or a list of chat messages' if chats else ''}, got {got}.")
+            raise Refused(422, f"must be a string{' or a list of chat messages' if chats else ''}, got {got}.", field)
     as_is = row.get("as_is")
     if not isinstance(as_is, bool | None):
-        raise _RowError("as_is", f"must be true or false, got {_shown(as_is)}.")
+        raise Refused(422, f"must be true or false, got {_shown(as_is)}.", "as_is")
     if "checklist" not in row:
-        raise _RowError("checklist", "must be a list of questions, got nothing.")
+        raise Refused(422, "must be a list of questions, got nothing.", "checklist")
     with _errors_in("checklist"):
         _check_nested(row["checklist"], where)
         checklist = Checklist.parse(row["checklist"], where)
@@ -293,7 +285,7 @@ def _requested(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
         others = (text and clean(text, images) for text in map(row.get, _TEXTS[1:]))
         return AsItIs(checklist, row["target"], *others, messages=messages, target_images=images)
     if messages:
-        raise _RowError("messages", 'requires "as_is": true; give chat messages as the target otherwise.')
+        raise Refused(422, 'requires "as_is": true; give chat messages as the target otherwise.', "messages")
     for field, read in (("input", SENT.input_of), ("reference", SENT.reference_of)):
         if isinstance(row.get(field), list):
             with _errors_in(field):
@@ -307,12 +299,12 @@ def _messages(value: Any) -> tuple[Message, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise _RowError("messages", f"must be a list of messages, got {_shown(value)}.")
+        raise Refused(422, f"must be a list of messages, got {_shown(value)}.", "messages")
     for number, message in enumerate(value, start=1):
         fields = message.items() if isinstance(message, Mapping) else ()
         if set(dict(fields)) != set(Message._fields) or not all(isinstance(text, str) for _, text in fields):
             allowed = ", ".join(Message._fields)
-            raise _RowError("messages", f"message {number} must have the texts {allowed}, got {_shown(message)}.")
+            raise Refused(422, f"message {number} must have the texts {allowed}, got {_shown(message)}.", "messages")
     return tuple(Message(**message) for message in value)
 
 

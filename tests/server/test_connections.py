@@ -249,7 +249,7 @@ def test_headers_that_are_too_large_are_431(scorer):
         HEAD + b"X: " + b"a" * 2**17,
         HEAD + LINES + b"\r\n",
         b"GET /" + b"a" * 2**17 + b" HTTP/1.1\r\nHost: here\r\n\r\n",
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + LINES + b"\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + LINES * 6 + b"\r\n",
     ],
     ids=["one line", "many lines", "the request line", "trailers"],
 )

@@ -1,34 +1,28 @@
 """An engine for models on OpenAI-compatible servers.
 
-The capabilities of the server are detected once. First its list of models is requested. A server that reports a
-maximum context length is most likely vLLM. If the model's tokenizer can be loaded here, which requires transformers,
-the first read then sends a prompt of token ids. If the server returns the log-probabilities of the given tokens, reads
-are exact and are sent in lists of a few hundred prompts. Otherwise each read is a chat request for one
-token. Features that the server rejects (a JSON schema, log-probabilities) are omitted from then on.
+A server that reports a maximum context length is most likely vLLM. If the model's tokenizer can be loaded here, which
+requires transformers, the first read sends a prompt of token ids. If the server returns the log-probabilities of the
+given tokens, reads are exact and are sent in lists of a few hundred prompts. Otherwise each read is a chat request for
+one token. Features that the server rejects (a JSON schema, log-probabilities) are omitted from then on.
 
-Prompts with images are chat requests, too: images are `image_url` parts with data URLs, and prompts of token ids have
-none. If a server refuses one before it has accepted any, it is sent a small white image. If it refuses that too, it
-takes no images, and [`ModelError`] has the server's own sentence. Otherwise it has refused this prompt: its read is
-unanswered, with that sentence. How many tokens an image has is known to the server only. A reply to a prompt with
-images for which `max_tokens` leaves no room is requested again with the room that is left by the server's own count of
-the prompt.
+Prompts with images are chat requests, too. If a server refuses one before it has accepted any, it is sent a small white
+image. If it refuses that too, it takes no images, and [`ModelError`] has the server's own sentence. Otherwise it has
+refused this prompt: its read is unanswered, with that sentence. How many tokens an image has is known to the server
+only. A reply to a prompt with images for which `max_tokens` leaves no room is requested again with the room that is
+left by the server's own count of the prompt.
 
 A failed request affects only its own reads. Errors that no retry can fix (no server, an unknown model, a wrong key)
 raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one
 after the other until one is accepted, to distinguish a single bad prompt from requests that are all invalid.
 
-A prompt may open the thought of a reply, so that the reply begins inside it. A reply without a closing marker that
-reached its token limit is then cut in its thought, as with an engine in this process. Whether the prompt opens a
-thought is known from the prompt that the server renders (vLLM, llama.cpp), or from the model's tokenizer, if it can be
-loaded here. Another server must have a reasoning parser, which returns thoughts apart from the text.
+A prompt may open the thought of a reply. A reply without a closing marker that reached its token limit is then cut in
+its thought, as with an engine in this process. Whether the prompt opens a thought is known from the prompt that the
+server renders (vLLM, llama.cpp), or from the model's tokenizer, if it can be loaded here. Another server must have a
+reasoning parser, which returns thoughts apart from the text.
 
 Requests start as slots become free, and replies are returned as they arrive, so the server is used with the full
 `concurrency` until the last prompt. Reads of prompts that are too long are not stored, because the server may allow a
 longer context after its next start.
-
-Prompts in lists are sent in their order, a few hundred per request, so that those with the same
-prefix are in one request. With replicas, each replica gets the lists of the prefixes that it holds: those of texts, or
-from 10 replicas on those of prompts ([`list_keys`]).
 """
 
 from __future__ import annotations

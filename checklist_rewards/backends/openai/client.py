@@ -1,25 +1,19 @@
 """One request with its retries, in the background loop.
 
 There is one event loop per process, in a background thread, for synchronous callers. A trainer may already run an
-event loop, score from several threads, and fork. All calls run in the background loop. A forked child starts its own
-loop, because threads do not survive a fork.
+event loop, score from several threads, and fork. A forked child starts its own loop, because threads do not survive a
+fork.
 
-A [`Connection`] goes to one server or to its replicas. Connections are pooled. At most `concurrency` requests per
-address run at the same time, and requests and tokens per minute stay within their limits. While a server, or each of
-its replicas, limits the rate and asks for a pause (`Retry-After`), all requests wait (`limits`). After a temporary
-failure (429, 408, 409, 5xx, a broken connection, a timeout, a web page instead of JSON), a request is sent again after
-a pause. Pauses grow with each attempt and are randomized, unless the server specifies the pause. A request fails after
-`attempts` attempts or when its `deadline` has passed. Rate limiting by the server (429) does not count as an attempt.
-Time spent waiting for a free slot counts against the deadline only while the server refuses everything. The deadline
-of a whole call ([`deadline`]) is above all of this: when it passes, requests that wait or are in flight are
-cancelled, and their connections closed.
+A [`Connection`] goes to one server or to its replicas (`replicas` chooses one for each request). At most `concurrency`
+requests per address run at the same time, and requests and tokens per minute stay within their limits (`limits`).
+After a temporary failure (429, 408, 409, 5xx, a broken connection, a timeout, a web page instead of JSON), a request is
+sent again, to another replica at once, or after a pause that grows with each attempt unless the server specifies it. A
+request fails after `attempts` attempts or when its `deadline` has passed. Rate limiting by the server (429) does not
+count as an attempt. The deadline of a whole call ([`deadline`]) is above all of this: when it passes, requests that
+wait or are in flight are cancelled, and their connections closed.
 
 Status 403 is an error of all requests (a wrong key) until a server has accepted one. Afterwards it is about one
 request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request.
-
-With several addresses, `replicas` chooses the one for each request. If it does not work, is rate-limited or serves
-another model, the request goes to the next one at once, which does not count as an attempt either. Before a replica
-that failed gets requests again, `check` compares the model that it reports with that of the others.
 
 All requests are aiohttp's. The OpenAI SDK takes twice as much time as everything else, and its retries do not support
 a deadline. Certificates are those of the system, and proxies those of the environment.

@@ -99,8 +99,6 @@ class Replicas:
 
     def order(self, key: str) -> list[int]:
         """All replicas in the order in which they get requests with this key."""
-        if len(self.addresses) == 1:
-            return [0]
         hashes = [blake2b(f"{key} {address}".encode(), digest_size=8).digest() for address in self.addresses]
         return sorted(range(len(hashes)), key=hashes.__getitem__)
 
@@ -144,9 +142,6 @@ class Replicas:
             [`Sent`], *optional*: None if the server is down and no probe is due.
         """
         order = self.order(key)
-        first = self._replicas[order[0]]
-        if first.is_up and first.reads <= FREE_READS and order[0] not in avoid:
-            return self.send_to(order[0], now, reads)
         ready = [place for place in order if self._replicas[place].is_ready(now)]
         if not ready and self.down_since is not None:
             return None

@@ -7,27 +7,24 @@ Each kind of [`Failure`] has a reason, which becomes the reason of the unanswere
 A server that tokenizes chat messages itself converts `<|im_end|>`, `[INST]` or `<think>` in the text of a message to
 the control token of that name. A policy could thus end the judge's user message and write the judge's answer, which is
 a reward hack. (Engines that receive token ids are not affected: `backends/tokens.py` never creates a control token
-from data.) [`neutral`] inserts a zero-width space after the first character of every such string. The text looks the
-same, but the tokenizer does not find a control token.
-
-The control strings of the common chat formats are built in: `<|name|>` and `<｜name｜>`, names with an underscore in
-angle brackets (`<start_of_turn>`), the short ones (`<s>`, `</s>`, `<bos>`, `<think>`), and the bracketed ones of
-Llama 2, Mistral, GLM, EXAONE and MiniMax. If the model's tokenizer can be loaded, its special tokens are added.
+from data.) [`neutral`] inserts a zero-width space after the first character of every such string, except in the system
+message, which this package writes. The control strings of the common chat formats are built in; if the model's
+tokenizer can be loaded, its special tokens are added.
 
 In a chat request, a label read is one token with the log-probabilities of the twenty most likely tokens. P(label) is
 the sum over all forms of the label among them ("Yes", " yes", "YES"). A label that is not among them counts as 0; its
 probability is at most that of the last one. The label mass, which the judge compares with its minimum, is therefore
-never overestimated. If a server returns no log-probabilities, the label is the word that the model wrote.
+never overestimated. If a server returns no log-probabilities, the label is the word that the model wrote. Values that
+cannot be log-probabilities (logits, NaN) make a read unanswered.
 
 A server may sample with more than the parameters of a request: vLLM and SGLang take what a request omits from the
-model's `generation_config.json` (top_k, min_p and penalties; a repetition penalty changes SGLang's log-probabilities
-too), and llama.cpp has defaults of its own. So each request sets them to the values without effect: as with vLLM
-in this process, temperature and top_p decide alone. Hosted servers are not sent parameters that OpenAI does not have.
+model's `generation_config.json` (a repetition penalty changes SGLang's log-probabilities too), and llama.cpp has
+defaults of its own. So each request sets them to the values without effect: as with vLLM in this process, temperature
+and top_p decide alone. Hosted servers are not sent parameters that OpenAI does not have.
 
 Features that a server does not support are omitted from its requests; `without` contains their names ([`FEATURES`]).
 A limit is not a missing feature: if the server allows fewer likely tokens, or requires more tokens per reply, requests
-stay within its [`Limits`]. Values that cannot be log-probabilities (logits, NaN) make a read unanswered.
-Control strings in messages are neutralized ([`neutral`]), except in the system message, which this package writes.
+stay within its [`Limits`].
 
 In a list of prompts, many reads are one `/v1/completions` request, as supported by vLLM. Prompts are sent as token
 ids. With `logprob_token_ids`, vLLM returns the exact log-probabilities of the given tokens. They are keyed by token
