@@ -25,9 +25,9 @@ Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}
   server should get no requests.
 
 An invalid row of `/score` does not affect the others: its place in `scores` is null and `errors` has the row (from 1)
-and the field. The response of `/reward` has no place for errors, so a single invalid or unscored row fails the request.
-OpenRLHF sends a request five times whatever its status, and then skips the reward, so invalid rows of `/reward` are
-also logged here as errors. A failure of the judge is never a number.
+and the field. The response of `/reward` has no place for errors, so a single invalid or unscored row fails the
+request. OpenRLHF sends a request five times whatever its status, and then skips the reward, so invalid rows of
+`/reward` are also logged here as errors. A failure of the judge is never a number.
 
 Rows are parsed and validated in threads, because large rows would block the event loop. A client that disconnects is
 counted with status 499, and its rows leave the queue unless they are being scored.

@@ -87,29 +87,26 @@ class _Level(BaseModel):
     description: str | None = None
 
 
-class _Predicate(BaseModel):
+class _Question(BaseModel):
+    instructions: Text
+    name: str | None = None
+
+
+class _Predicate(_Question):
     type: Literal["predicate"]
-    instructions: Text
-    name: str | None = None
 
 
-class _ChoiceQuestion(BaseModel):
+class _ChoiceQuestion(_Question):
     type: Literal["choice"]
-    instructions: Text
-    name: str | None = None
     choices: list[_Choice] = Field(min_length=2)
 
 
-class _ScoreQuestion(BaseModel):
+class _ScoreQuestion(_Question):
     type: Literal["score"]
-    instructions: Text
-    name: str | None = None
     levels: list[_Level] = Field(min_length=2)
 
 
 class _DecisionRequest(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     model: str
     input: Any
     questions: list[Annotated[_Predicate | _ChoiceQuestion | _ScoreQuestion, Field(discriminator="type")]] = Field(
@@ -126,8 +123,6 @@ class _SystemOneQuestion(BaseModel):
 
 
 class _SystemOneRequest(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     model: str | None = None
     state: Any
     instructions: str | None = None

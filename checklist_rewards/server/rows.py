@@ -1,8 +1,8 @@
 """Parse request bodies into samples and errors.
 
-[`Refused`] rejects the whole request, or a row of it. An invalid row becomes an error, a mapping of `row` (from 1; null
-if it concerns the whole request), `field` and `message`, and does not affect the other rows; each endpoint decides
-whether to score the others.
+[`Refused`] rejects the whole request, or a row of it. An invalid row becomes an error, a mapping of `row` (from 1;
+null if it concerns the whole request), `field` and `message`, and does not affect the other rows; each endpoint
+decides whether to score the others.
 
 A row is read as by the commands (`rows.py`): the answer of the target is judged, without its thought. Target, input
 and reference may be lists of chat messages; items with a scope are asked about those of the target. A row of `/score`

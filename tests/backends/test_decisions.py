@@ -219,14 +219,6 @@ class TestScorer:
             assert [line.answer for line in score.items] == ["yes", "no"] and score.items[0].mass == pytest.approx(0.9)
             assert scorer.receipt.asked == asked
 
-    def test_a_budget_limits_it(self, fault_server):
-        budget = {"dollars": 0.0, "prices": {"valid": (1.0, 1.0)}}
-        score = self.scorer(both(fault_server), budget=budget).score(["Is it fine (yes)?"], "A text.")
-        assert score.unanswered == {"budget": 1}
-        budget["dollars"] = 1.0
-        score = self.scorer(both(fault_server), budget=budget).score(["Is it fine (yes)?"], "A text.")
-        assert score.items[0].answer == "yes"
-
     @pytest.mark.parametrize(
         ("settings", "message"),
         [

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import threading
-import time
 
 import pytest
 
@@ -22,7 +21,6 @@ from checklist_rewards.judges.remote import RewardServer
 from tests.backends.answers import LABELS, ONE, user
 from tests.backends.answerserver import SERVED_NAME, connect
 from tests.conftest import HANG
-from tests.faultserver import RETRY_AFTER
 
 TWO = [ReadGroup(None, "Hello there. ", ("Is it short?", "Is it long?"))]
 BY_CHAT = [Answer((-0.5, -1.5), exact=False)]
@@ -159,27 +157,11 @@ def test_a_request_ends_at_its_deadline(broken_server):
         broken_server.changed.notify_all()
 
 
-def test_the_pause_that_a_server_asks_for_is_kept_and_costs_no_attempt(fault_server):
-    judge = OpenAIBackend("429", fault_server, attempts=1, pause=2 * HANG, deadline=HANG)
-    begins = time.monotonic()
-    [read], _ = judge.read([ReadGroup(None, "A patient text. ", ("Is it fine (yes)?",))], LABELS)
-    assert read.unanswered is None  # a pause of its own would have gone beyond the deadline
-    assert time.monotonic() - begins >= float(RETRY_AFTER)
-
-
 def test_a_first_request_that_takes_long_keeps_no_other_waiting(chat_server, monkeypatch):
     monkeypatch.setattr("checklist_rewards.backends.openai.backend._HEAD_START", 0.05)
     chat_server.answers = lambda server: server.most == 2  # the first one only once the second one is there
     reads, _ = connect(chat_server, attempts=1).read(TWO, LABELS)
     assert [read.unanswered for read in reads] == [None, None]
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-def test_no_more_requests_at_once_than_allowed(chat_server, concurrency, monkeypatch):
-    monkeypatch.setattr("checklist_rewards.backends.openai.backend._HEAD_START", 0.05)
-    chat_server.answers = lambda server: server.most >= concurrency
-    connect(chat_server, concurrency=concurrency).generate([user(f"{n}") for n in range(10)], Sampling())
-    assert chat_server.most == concurrency
 
 
 def test_a_forked_child_and_its_parent_both_go_on(fault_server):

@@ -6,7 +6,6 @@ from functools import cache
 
 import pytest
 
-from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import ReadGroup, Sampling, is_transient
 from checklist_rewards.backends.openai import OpenAIBackend
 from tests.backends.answers import LABELS, user
@@ -83,32 +82,6 @@ def test_a_reply_comes_back_as_it_is_or_with_its_reason(fault, fault_server):
         assert broken.unanswered is None and broken.text != sound.text
     else:
         assert broken.text == sound.text
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_the_scorer_loses_no_row_and_believes_no_wrong_answer(fault, fault_server):
-    scorer = ChecklistScorer(fault, backend=judge(fault, fault_server), store=False)
-    texts = ["First text.", f"Second {MARK} text.", "Third text."]
-    scores = scorer.score_batch([Sample(list(QUESTIONS), text) for text in texts])
-    for score in (scores[0], scores[2]):
-        assert [item.answer for item in score.items] == ["yes", "no"]
-        assert score.pass_rate == 0.5
-    for item, right in zip(scores[1].items, LABELS, strict=True):
-        if fault in NO_REPLY or fault in OFF_LABEL:
-            assert item.answer is None and item.unanswered == NO_REPLY.get(fault, "off_label")
-        else:
-            assert (item.answer, item.unanswered) == (right, None)
-    if fault in NO_REPLY or fault in OFF_LABEL:
-        assert (scores[1].primary_score, scores[1].answered) == (None, 0)
-
-
-def test_what_a_server_refuses_is_asked_of_it_once(fault_server):
-    engine = OpenAIBackend("schema_refused", fault_server, **SETTINGS)
-    prompt = user('Reply in JSON: {"answers": ...}\n1. Is it fine (yes)?')
-    for _ in range(2):
-        [[reply]] = engine.generate([prompt], Sampling(schema=SCHEMA))
-        assert json.loads(reply.text)["answers"][0]["answer"] == "yes"
-        assert engine._without == {"response_format"}
 
 
 def answer(read) -> str:

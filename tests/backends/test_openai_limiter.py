@@ -410,11 +410,6 @@ def test_a_server_that_is_unavailable_delays_the_requests_that_it_refused_and_no
     assert len([time for time, _ in attempts if 0 < time < WAIT]) == 60, "the others are not paused"
 
 
-def test_a_server_that_limits_its_rate_without_a_pause_is_asked_until_it_answers():
-    outcomes, attempts = sent_by([[("429", 19)]], 16)
-    assert outcomes == [{}] * 16 and len(attempts) < 16 * 8
-
-
 def test_a_pause_beyond_the_deadline_fails_at_once():
     outcomes, attempts = sent_by([[("429 wait", 100)]], 16, deadline=1.0)
     assert [outcome.status for outcome in outcomes] == [429] * 16 and len(attempts) == 4

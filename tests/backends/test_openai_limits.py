@@ -111,13 +111,6 @@ def test_fewer_likely_tokens_give_the_exact_probability_or_one_warning(most, wor
         assert (read.label, read.logprobs, len(words)) == ("yes", None, 1)
 
 
-@pytest.mark.parametrize("message", ["top_logprobs is too large", "logprobs: value out of range"])
-def test_without_a_number_five_are_asked_for(message):
-    with answering(limited(5, message)) as server:
-        assert share(read_of(server)[1]) == pytest.approx(P_YES)
-    assert [body["top_logprobs"] for _, body in server.asked] == [20, 5]
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_of_a_list_gives_the_same_probability_or_the_reason_why_it_has_none(shape):
     def read(top, written="yes"):

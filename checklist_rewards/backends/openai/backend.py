@@ -5,11 +5,11 @@ requires transformers, the first read sends a prompt of token ids. If the server
 given tokens, reads are exact and are sent in lists of a few hundred prompts. Otherwise each read is a chat request for
 one token. Features that the server rejects (a JSON schema, log-probabilities) are omitted from then on.
 
-Prompts with images are chat requests, too. If a server refuses one before it has accepted any, it is sent a small white
-image. If it refuses that too, it takes no images, and [`ModelError`] has the server's own sentence. Otherwise it has
-refused this prompt: its read is unanswered, with that sentence. How many tokens an image has is known to the server
-only. A reply to a prompt with images for which `max_tokens` leaves no room is requested again with the room that is
-left by the server's own count of the prompt.
+Prompts with images are chat requests, too. If a server refuses one before it has accepted any, it is sent a small
+white image. If it refuses that too, it takes no images, and [`ModelError`] has the server's own sentence. Otherwise it
+has refused this prompt: its read is unanswered, with that sentence. How many tokens an image has is known to the
+server only. A reply to a prompt with images for which `max_tokens` leaves no room is requested again with the room
+that is left by the server's own count of the prompt.
 
 A failed request affects only its own reads. Errors that no retry can fix (no server, an unknown model, a wrong key)
 raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one

@@ -6,11 +6,11 @@ fork.
 
 A [`Connection`] goes to one server or to its replicas (`replicas` chooses one for each request). At most `concurrency`
 requests per address run at the same time, and requests and tokens per minute stay within their limits (`limits`).
-After a temporary failure (429, 408, 409, 5xx, a broken connection, a timeout, a web page instead of JSON), a request is
-sent again, to another replica at once, or after a pause that grows with each attempt unless the server specifies it. A
-request fails after `attempts` attempts or when its `deadline` has passed. Rate limiting by the server (429) does not
-count as an attempt. The deadline of a whole call ([`deadline`]) is above all of this: when it passes, requests that
-wait or are in flight are cancelled, and their connections closed.
+After a temporary failure (429, 408, 409, 5xx, a broken connection, a timeout, a web page instead of JSON), a request
+is sent again, to another replica at once, or after a pause that grows with each attempt unless the server specifies
+it. A request fails after `attempts` attempts or when its `deadline` has passed. Rate limiting by the server (429) does
+not count as an attempt. The deadline of a whole call ([`deadline`]) is above all of this: when it passes, requests
+that wait or are in flight are cancelled, and their connections closed.
 
 Status 403 is an error of all requests (a wrong key) until a server has accepted one. Afterwards it is about one
 request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request.

@@ -26,14 +26,7 @@ _PIXELS_PER_TOKEN, _TOKENS_WITHOUT_SIZE = 750, 1000
 
 
 def estimated_tokens(*texts: str) -> int:
-    """Tokens of some messages, in which an image counts by its pixels.
-
-    >>> from PIL import Image as Pillow
-    >>> from checklist_rewards.images import image_of
-    >>> red = image_of(Pillow.new("RGB", (750, 100), "red"))
-    >>> estimated_tokens(f"What is {red.mark}?"), estimated_tokens("What is it?")
-    (104, 2)
-    """
+    """Tokens of some messages, in which an image counts by its pixels."""
     sizes = [image.size for image in images_in(*texts)]
     of_images = [_TOKENS_WITHOUT_SIZE if size is None else size[0] * size[1] // _PIXELS_PER_TOKEN for size in sizes]
     return sum(of_images) + sum(len(shown(text)) for text in texts) // CHARACTERS_PER_TOKEN
