@@ -78,7 +78,7 @@ from checklist_rewards.server.rows import (
     reward_samples,
     score_samples,
 )
-from checklist_rewards.server.scoring import DEFAULT_MAX_TOKENS, Failed, Outcome, ScoringQueue
+from checklist_rewards.server.scoring import DEFAULT_MAX_TOKENS, Outcome, ScoringQueue
 from checklist_rewards.version import __version__
 
 
@@ -385,8 +385,8 @@ async def _scored(request: Request, queue: ScoringQueue, samples: list[Sample], 
         disconnect.cancel()
         scoring.cancel()
     for outcome in outcomes:
-        if isinstance(outcome, Failed) and outcome.by_judge:
-            raise Refused(500, f"the judge failed: {outcome.message}", field)
+        if isinstance(outcome, Refused) and outcome.status == 500:
+            raise outcome
     return outcomes
 
 

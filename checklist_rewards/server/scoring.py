@@ -19,7 +19,6 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
@@ -55,15 +54,8 @@ _BYTES_PER_TOKEN = 4
 _SILENT = (Reason.BACKEND_ERROR, Reason.TIMEOUT)
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Why a row has no score. `by_judge`: the judge or the machine failed, rather than this row."""
-
-    message: str
-    by_judge: bool
-
-
-Outcome = Score | Failed
+Outcome = Score | Refused
+"""The score of a row, or why it has none: status 500 if the judge or the machine failed, 422 if the row did."""
 
 
 class ScoringQueue:
@@ -201,8 +193,9 @@ class ScoringQueue:
             self.counts.scored([score])
             return score
         except BaseException as error:  # noqa: BLE001 - every error of the scorer becomes the row's
-            of_row = isinstance(error, ChecklistRewardsError | UnicodeError) and not isinstance(error, _OF_JUDGE)
-            return Failed(str(error) or type(error).__name__, by_judge=not of_row)
+            if isinstance(error, ChecklistRewardsError | UnicodeError) and not isinstance(error, _OF_JUDGE):
+                return Refused(422, str(error))
+            return Refused(500, f"the judge failed: {error}")
 
     def _measure(self, report: BatchReport) -> None:
         before, self._paid = self._paid, self.scorer.receipt

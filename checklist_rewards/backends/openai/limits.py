@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from checklist_rewards.backends.openai.wire import RATE_LIMITED, Failure
 from checklist_rewards.images import images_in, shown
@@ -32,14 +32,11 @@ def estimated_tokens(*texts: str) -> int:
     return sum(of_images) + sum(len(shown(text)) for text in texts) // CHARACTERS_PER_TOKEN
 
 
-@dataclass(slots=True, eq=False)
-class Permit:
-    """The permission to send one request, for which the request may have to wait. It ends with [`Limiter.done`]."""
+class Permit(NamedTuple):
+    """The permission to send one request. It ends with [`Limiter.done`]."""
 
     left: float
-    """Seconds that are left to the request, without the pauses that it waited for."""
-    since: float
-    """Until when its wait is deducted from that, by the loop's clock."""
+    """Seconds that are left to the request."""
     pauses: int
     """Number of pauses of the server before it was given."""
 
@@ -62,9 +59,10 @@ class Limiter:
         self.under_way = 0
         """Number of permits that have not ended."""
         self._window = self._threshold = float(slots)
-        self._waiting: OrderedDict[Permit, asyncio.Future[Failure | None]] = OrderedDict()
-        """The permits for which requests wait. None gives one, and a failure refuses it."""
+        self._waiting: OrderedDict[asyncio.Future[Permit | Failure], float] = OrderedDict()
+        """The requests that wait for a permit, and when their time is over by [`_refusing`]."""
         self._pauses = 0
+        self._refused_for = 0.0
         self._refuses_since: float | None = None
         """When the server refused a request because of its rate, if it has answered none since."""
         self._resumes: asyncio.TimerHandle | None = None
@@ -81,28 +79,26 @@ class Limiter:
 
         Args:
             left (`float`):
-                Seconds that are left to the request. The pauses of the server count; the wait for a slot counts only
-                while the server refuses all requests.
+                Seconds that are left to the request. Its wait counts only while the server refuses all requests.
 
         Returns:
             `Permit` or [`Failure`]: The permit; or the failure by which the server asked for a longer pause than that.
         """
         loop = asyncio.get_running_loop()
-        permit = Permit(left, loop.time(), self._pauses)
         if self._resumes is not None:
-            permit.left -= self._resumes.when() - permit.since
-            permit.since = self._resumes.when()
-            if permit.left <= 0 and self._refusal is not None:
+            if self._refusal is not None and left <= self._resumes.when() - loop.time():
                 return self._refusal
         elif not self._waiting and self.under_way < int(self._window):
             self.under_way += 1
-            return permit
-        given = self._waiting[permit] = loop.create_future()
+            return Permit(left, self._pauses)
+        given: asyncio.Future[Permit | Failure] = loop.create_future()
+        self._waiting[given] = self._refusing() + left
         try:
-            return await given or permit
+            return await given
         except BaseException:  # cancelled, perhaps just after it was given
-            if self._waiting.pop(permit, None) is None and not given.cancelled() and given.result() is None:
-                self.done(permit, None)
+            if self._waiting.pop(given, None) is None and not given.cancelled():
+                if isinstance(permit := given.result(), Permit):
+                    self.done(permit, None)
             raise
 
     async def spend(self, tokens: int) -> bool:
@@ -149,28 +145,29 @@ class Limiter:
                     self._threshold, self._window = max(1.0, self._window / 2), 1.0
                 self._pause(resumes, outcome)
         elif outcome.is_response if isinstance(outcome, Failure) else outcome is not None:
-            self._refuses_since = None
+            self._refused_for, self._refuses_since = self._refusing(), None
             if is_latest and self._window < self.slots:
                 self._window += 1.0 if self._window < self._threshold else 1 / self._window
                 self._window = min(self._window, float(self.slots))
         self._admit_waiting()
 
+    def _refusing(self) -> float:
+        """Seconds so far in which the server has refused all requests."""
+        if self._refuses_since is None:
+            return self._refused_for
+        return self._refused_for + asyncio.get_running_loop().time() - self._refuses_since
+
     def _pause(self, until: float, refusal: Failure) -> None:
-        """Begin a pause, or extend it. It is deducted in advance from what is left to the requests that wait."""
+        """Begin a pause, or extend it. The requests whose time ends within it fail at once."""
         loop = asyncio.get_running_loop()
-        self._refusal = refusal
-        begins = loop.time() if self._resumes is None else self._resumes.when()
-        if until <= begins:
+        if until <= (loop.time() if self._resumes is None else self._resumes.when()):
             return
         if self._resumes is not None:
             self._resumes.cancel()
         self._resumes = loop.call_at(until, self._resume)
-        for permit, given in list(self._waiting.items()):
-            self._deduct_wait(permit, loop.time())
-            permit.left -= until - begins
-            permit.since = until
-            if permit.left <= 0:
-                del self._waiting[permit]
+        for given, ends in list(self._waiting.items()):
+            if ends - self._refusing() <= until - loop.time():
+                del self._waiting[given]
                 if not given.done():
                     given.set_result(refusal)
 
@@ -180,19 +177,12 @@ class Limiter:
 
     def _admit_waiting(self) -> None:
         while self._waiting and self._resumes is None and self.under_way < int(self._window):
-            permit, given = self._waiting.popitem(last=False)
+            given, ends = self._waiting.popitem(last=False)
+            left = ends - self._refusing()
             if given.done():  # cancelled
                 continue
-            self._deduct_wait(permit, asyncio.get_running_loop().time())
-            if permit.left <= 0 and self._refusal is not None:
+            if left <= 0 and self._refusal is not None:
                 given.set_result(self._refusal)
             else:
                 self.under_way += 1
-                permit.pauses = self._pauses
-                given.set_result(None)
-
-    def _deduct_wait(self, permit: Permit, now: float) -> None:
-        """Deduct the wait for a slot, which counts while the server refuses all requests."""
-        if self._refuses_since is not None:
-            permit.left -= max(0.0, now - max(permit.since, self._refuses_since))
-        permit.since = max(permit.since, now)
+                given.set_result(Permit(left, self._pauses))

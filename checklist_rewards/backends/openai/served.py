@@ -160,20 +160,19 @@ class PrefixCache:
 
     def __init__(self, connection: Connection, card: Mapping[str, Any]):
         self.connection = connection
-        self._counts = "max_model_len" in card
-        self._misses = 0
+        self._tries = _MISSES if "max_model_len" in card else 0
 
     async def counts(self) -> Counts | None:
         """Read the counters, added up over all replicas. None if a replica has none."""
-        if not self._counts or not self.connection.is_whole:
+        if not self._tries or not self.connection.is_whole:
             return None
         texts = await self.connection.texts("/metrics")
         counts = [counts_in(text or "") for text in texts]
         found = [count for count in counts if count is not None]
         if None in texts:
-            self._missed()
+            self._tries -= 1
         elif not found:
-            self._counts = False
+            self._tries = 0
         return Counts(*map(sum, zip(*found, strict=True))) if len(found) == len(counts) else None
 
     async def computed(self, before: Counts | None, prompt_tokens: int) -> int | None:
@@ -189,14 +188,14 @@ class PrefixCache:
                 return None
             queries = after.queries - before.queries
             if queries == prompt_tokens:
-                self._misses = 0
+                self._tries = _MISSES
                 return prompt_tokens - int(after.hits - before.hits)
             if queries > prompt_tokens:
                 return None  # requests of another client, or requests that were sent twice
             if look < _LOOKS - 1:
                 await asyncio.sleep(_PAUSE)
         if queries == 0:  # the counters are late, or the prefix cache is disabled
-            self._missed()
+            self._tries -= 1
         return None
 
     async def usage(self, before: Counts | None, usages: Sequence[Usage]) -> Usage:
@@ -206,10 +205,6 @@ class PrefixCache:
         if computed is None:
             computed = await self.computed(before, total.prompt_tokens)
         return replace(total, computed_tokens=computed, completion_tokens=total.completion_tokens or None)
-
-    def _missed(self) -> None:
-        self._misses += 1
-        self._counts = self._misses < _MISSES
 
 
 def counts_in(metrics: str) -> Counts | None:
