@@ -197,27 +197,17 @@ class TestScorer:
             model, backend="decisions", base_url=url, engine_args=engine, **{"store": False} | others
         )
 
-    def test_all_kinds_of_items_in_one_request(self, fault_server):
-        scale = item(bad=0, fair=0.5, good=1).model_copy(update={"question": "How good (fair)?"})
-        colours = ChecklistItem(
-            question="Which colour (blue)?", options=[{"label": c, "value": v} for c, v in (("red", 0), ("blue", 1))]
-        )
-        checklist = [{"question": "Is it fine (yes)?"}, scale.model_dump(), colours.model_dump(exclude={"id"})]
-        scorer = self.scorer(both(fault_server))
-        score = scorer.score(checklist, "A text.", "Write a text.")
-        assert [line.answer for line in score.items] == ["yes", "fair", "blue"]
-        assert {line.method for line in score.items} == {"decision"}
-        assert [line.mass for line in score.items] == pytest.approx([0.9] * 3)
-        assert scorer.receipt.prompt_tokens == 100  # one request
-        unreported = self.scorer(fault_server.removesuffix("v1") + "two").score(checklist, "A text.")
-        assert {line.mass for line in unreported.items} == {None} and unreported.items[0].soft == pytest.approx(0.94)
-
     def test_the_store_answers_the_second_time(self, fault_server, tmp_path):
         for asked in (2, 0):
             scorer = self.scorer(both(fault_server), store=tmp_path / "answers.sqlite")
             score = scorer.score(["Is it fine (yes)?", "Is it red (no)?"], "Some text.")
             assert [line.answer for line in score.items] == ["yes", "no"] and score.items[0].mass == pytest.approx(0.9)
             assert scorer.receipt.asked == asked
+
+    def test_a_budget_limits_it(self, fault_server):
+        budget = {"dollars": 0.0, "prices": {"valid": (1.0, 1.0)}}
+        score = self.scorer(both(fault_server), budget=budget).score(["Is it fine (yes)?"], "A text.")
+        assert score.unanswered == {"budget": 1}
 
     @pytest.mark.parametrize(
         ("settings", "message"),

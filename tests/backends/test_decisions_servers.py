@@ -44,7 +44,7 @@ def scorer(url: str, model: str = DECIDES, **settings) -> ChecklistScorer:
 def test_all_kinds_of_items(server, address):
     judge = scorer(address(server))
     score = judge.score(CHECKLIST, "A text.", "Write a text.")
-    assert [line.answer for line in score.items] == RIGHT
+    assert [line.answer for line in score.items] == RIGHT and {line.method for line in score.items} == {"decision"}
     assert [line.mass for line in score.items] == pytest.approx([LABEL_MASS.get(server)] * 4)
     assert judge.receipt.prompt_tokens == 200
     assert judge.receipt.computed_tokens == (190 if server == OPENROUTER else None)

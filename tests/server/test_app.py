@@ -12,9 +12,8 @@ from fastapi.testclient import TestClient
 from checklist_rewards import Sample, Score
 from checklist_rewards.server import build_app
 from tests.conftest import HANG
-from tests.rewards.integrations.test_queue import QUESTIONS, Held
+from tests.rewards.integrations.test_queue import QUESTIONS
 from tests.server.bodies import openrlhf, rows
-from tests.waiting import until
 
 
 def scores_of(answer) -> list[Score]:
@@ -107,21 +106,6 @@ def test_what_the_judge_does_not_answer_is_null_for_score_and_503_for_openrlhf(c
     (error,) = answer.json()["errors"]
     assert error["row"] == 2 and "answered 0 of 2 items" in error["message"]
     assert "checklist_rewards_unscored_total 2" in client.get("/metrics").text
-
-
-def test_a_full_queue_is_429_and_what_was_accepted_is_answered():
-    scorer = Held()
-    with TestClient(build_app(scorer, max_wait=0, max_queue=2)) as client, ThreadPoolExecutor(2) as threads:
-        first = threads.submit(client.post, "/score", json=rows("red"))
-        assert scorer.started.acquire(timeout=HANG)
-        second = threads.submit(client.post, "/score", json=rows("red", "blue"))
-        until(lambda: client.get("/health").json()["waiting"] >= 2)
-        refused = client.post("/score", json=rows("red"))
-        assert refused.status_code == 429 and refused.headers["retry-after"] == "1"
-        assert "(at most 2)" in refused.json()["error"]
-        scorer.go.set()
-        assert first.result(HANG).status_code == second.result(HANG).status_code == 200
-    assert scorer.sizes == [1, 2]
 
 
 def test_requests_that_come_together_share_a_batch(scorer):

@@ -331,14 +331,11 @@ class Connection:
         return status, found.decode(errors="replace")
 
     async def _send(self, request: _Request) -> dict[str, Any] | Failure:
-        if (seconds := time_left()) is None:
-            return await self._retried(request)
-        try:
+        seconds = time_left()
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 if seconds != 0:
                     return await self._retried(request)
-        except TimeoutError:
-            pass
         return self._warn(Failure(MISSED, retry=True), None)
 
     async def _retried(self, request: _Request) -> dict[str, Any] | Failure:
