@@ -111,19 +111,9 @@ _OPEN_PATHS = ("/health", "/ready")
 
 
 class AuthAndMetrics:
-    """Middleware that checks the token, refuses requests of web pages (`guard`) and counts requests.
-
-    It is plain ASGI, because Starlette's middleware class runs every request in its own task, which costs more than
-    the rest of a small request.
-
-    Args:
-        app (`ASGIApp`):
-            The application.
-        count (`Callable[[str, int, float], None]`):
-            Called with path, status and seconds of each answered request.
-        token (`str`, *optional*):
-            Bearer token that clients must send.
-    """
+    """Middleware that checks the token, refuses requests of web pages (`guard`) and counts requests: `count` is called
+    with path, status and seconds of each. It is plain ASGI, because Starlette's middleware class runs every request in
+    its own task, which costs more than the rest of a small request."""
 
     def __init__(self, app: ASGIApp, count: Callable[[str, int, float], None], token: str | None):
         self.app, self.count = app, count

@@ -119,14 +119,7 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 class DrainingServer(uvicorn.Server):
-    """A server that drains on SIGTERM.
-
-    Args:
-        config (`uvicorn.Config`):
-            Settings of uvicorn.
-        drain ([`Drain`]):
-            That of the application.
-    """
+    """A server that drains on SIGTERM, by the [`Drain`] of its application."""
 
     def __init__(self, config: uvicorn.Config, drain: Drain):
         super().__init__(config)

@@ -46,15 +46,9 @@ class Refusal(NamedTuple):
 def refusal(
     headers: Headers, is_own: Callable[[str], bool], hint: str = "", *, has_page: bool = False
 ) -> Refusal | None:
-    """Why a request may come from a web page of someone else; None if it does not.
-
-    Args:
-        headers (`Headers`): Headers of the request.
-        is_own (callable): Whether a value of `Host` is a name of this machine.
-        hint (`str`, *optional*): What to do, at the end of the messages.
-        has_page (`bool`, *optional*, defaults to `False`): Whether the server shows pages, which other sites may link
-            to. The caller then checks that the data of the page has a token.
-    """
+    """Why a request may come from a web page of someone else; None if it does not. `is_own` says whether a value of
+    `Host` is a name of this machine, and `hint`, at the end of the messages, what to do. A server that `has_page`
+    shows pages, which other sites may link to; the caller then checks that the data of the page has a token."""
     host, origin = headers.get("host"), headers.get("origin")
     if host is not None and not is_own(host):
         return Refusal(

@@ -20,12 +20,7 @@ _PREFIX = "checklist_rewards_"
 
 
 class ServerMetrics:
-    """Counts requests by path and status (499: the client disconnected), and measures queue, batches and reads.
-
-    Args:
-        queue ([`MicroBatcher`]):
-            The queue whose length is reported.
-    """
+    """Counts requests by path and status (499: the client disconnected), and measures queue, batches and reads."""
 
     def __init__(self, queue: MicroBatcher):
         self.registry = CollectorRegistry()

@@ -56,21 +56,10 @@ _COLUMNS = ("query", "prompts", "labels")
 
 
 class Refused(Exception):
-    """A request answered with an error status.
+    """A request, or a row of one, answered with an error status and a sentence.
 
-    Args:
-        status (`int`):
-            HTTP status.
-        message (`str`):
-            The error as a sentence.
-        field (`str`, *optional*, defaults to `"body"`):
-            Field of the request that caused the error; ignored for status 500 and above.
-        errors (list, *optional*):
-            Errors by row, instead of a single error for `field`.
-        retry_after (`float`, *optional*, defaults to `1.0`):
-            Seconds after which a client should try again; used for statuses 429 and 503.
-        headers (mapping, *optional*):
-            Further headers of the response.
+    `field` is the field of the request that caused the error (ignored for status 500 and above), unless `errors` has
+    errors by row. `retry_after` are the seconds after which a client should try again (statuses 429 and 503).
     """
 
     def __init__(
@@ -130,15 +119,8 @@ def listed(errors: Sequence[ErrorRecord]) -> list[ErrorRecord]:
 
 
 def score_samples(content: bytes, scorer: ChecklistScorer) -> tuple[int, list[tuple[int, Sample]], list[ErrorRecord]]:
-    """Parse the body of a `/score` request.
-
-    Returns:
-        `tuple[int, list[tuple[int, Sample]], list[ErrorRecord]]`: The number of rows, the valid samples with their row
-        numbers, and one error per invalid row.
-
-    Raises:
-        Refused: If the body is not a `/score` request.
-    """
+    """The number of rows of a `/score` request, the valid samples with their row numbers, and one error per invalid
+    row. Raises [`Refused`] if the body is not a `/score` request."""
     body = parsed_body(content)
     for field in body:
         if field != _ROWS:
@@ -149,13 +131,8 @@ def score_samples(content: bytes, scorer: ChecklistScorer) -> tuple[int, list[tu
 
 def reward_samples(content: bytes, scorer: ChecklistScorer) -> list[Sample]:
     """Parse the body of a `/reward` request: the lists `query`, `prompts` and `labels`, and optionally `images`, with
-    the data URLs of each row or null.
-
-    Fields of other names are ignored, because OpenRLHF may add some.
-
-    Raises:
-        Refused: If a row is invalid, with an error per invalid row.
-    """
+    the data URLs of each row or null. Fields of other names are ignored, because OpenRLHF may add some. Raises
+    [`Refused`] if a row is invalid, with an error per invalid row."""
     body = parsed_body(content)
     queries, prompts, labels = (_list(body, name) for name in _COLUMNS)
     if not len(queries) == len(prompts) == len(labels):

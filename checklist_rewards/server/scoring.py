@@ -59,14 +59,7 @@ Outcome = Score | Refused
 
 
 class ScoringQueue:
-    """The queue of one judge.
-
-    Args:
-        scorer ([`ChecklistScorer`]):
-            Scorer for all requests.
-        **limits:
-            Of [`MicroBatcher`].
-    """
+    """The queue of one judge, with the limits of [`MicroBatcher`]."""
 
     def __init__(self, scorer: ChecklistScorer, **limits: Any):
         self.scorer = scorer
@@ -84,23 +77,12 @@ class ScoringQueue:
     async def score(
         self, samples: Sequence[Sample], field: str, *, client: str = "", seconds: float | None = None
     ) -> list[Outcome]:
-        """Score the rows of a request. If it is cancelled, rows that still wait are dropped.
+        """Score the rows of a request, which are in its field `field`. If this is cancelled, rows that still wait are
+        dropped. Clients take turns. Raises [`Refused`] if the queue is full or closed, or if it can never hold these
+        rows.
 
         Args:
-            samples (sequence of [`Sample`]):
-                The rows.
-            field (`str`):
-                The field of the request that has them, for errors.
-            client (`str`, *optional*):
-                Who sent the request. Clients take turns.
-            seconds (`float`, *optional*):
-                How long the client waits for the answer from now on.
-
-        Returns:
-            `list[Outcome]`: A score per row, or why it has none.
-
-        Raises:
-            Refused: If the queue is full or closed, or if it can never hold these rows.
+            seconds (`float`, *optional*): How long the client waits for the answer from now on.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         tokens = [estimated_tokens(sample) for sample in samples]
@@ -231,12 +213,7 @@ _DATA_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, Ty
 
 class BlamingScorer:
     """A scorer that raises [`BackendError`] for an error that the data of a row may cause if the judge fails for
-    [`_KNOWN`] too.
-
-    Args:
-        scorer ([`ChecklistScorer`]):
-            Scores the rows.
-    """
+    [`_KNOWN`] too."""
 
     def __init__(self, scorer: ChecklistScorer):
         self.scorer = scorer

@@ -125,17 +125,8 @@ class DecisionsBackend(Backend):
         self._takes_images = False
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> tuple[list[Answer], Usage]:
-        """Answer questions about texts.
-
-        Args:
-            groups (sequence of [`ReadGroup`]):
-                The prefix is the input of a request, each tail the text of a [`DecisionQuestion`].
-            labels (sequence of `str`, *optional*):
-                Not used: each question has its own labels.
-
-        Returns:
-            `tuple[list[Answer], Usage]`: One answer per question, with log-probabilities in the order of its labels,
-            and the cost in tokens.
+        """Answer questions about texts. The prefix of a group is the input of a request, each tail the text of a
+        [`DecisionQuestion`], which has its own labels. Log-probabilities are in their order.
 
         Raises:
             ModelError: If the server has no Decisions API, does not accept the API key, rejects all questions about

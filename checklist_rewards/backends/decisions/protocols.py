@@ -196,16 +196,8 @@ _SYSTEM_ONE_TYPES = {"predicate": "noul", "choice": "choice", "score": "score"}
 
 
 def answer_of(question: DecisionQuestion, probabilities: Mapping[str, Any], mass: Any = None) -> Answer | None:
-    """The read of an answer, or None if its probabilities are not a distribution over the question's labels.
-
-    Args:
-        question ([`DecisionQuestion`]):
-            What was asked.
-        probabilities (mapping):
-            Label to probability.
-        mass (*optional*):
-            Label mass in [0, 1], if the server reports it.
-    """
+    """The read of an answer by the probability of each label, or None if they are not a distribution over the
+    question's labels. `mass` is the label mass in [0, 1], if the server reports it."""
     values: Sequence[Any] = [probabilities.get(label) for label in question.labels]
     if len(probabilities) != len(values) or not all(map(_is_probability, values)):
         return None

@@ -113,15 +113,9 @@ async def in_parts(
     failed: Callable[[Failure], T],
     is_lost: Callable[[T], bool] = lambda answer: False,
 ) -> list[T]:
-    """Answer several prompts, questions or rows with one request. Those without a usable answer are sent once more. A
-    request that the server rejects is halved, until the part that it rejects is alone.
-
-    Args:
-        parts (sequence): What is sent.
-        send (async callable): Sends parts, by their place. Returns one answer per part, in order, or the failure.
-        failed (callable): Returns the answer of a part whose request failed.
-        is_lost (callable, *optional*): Whether an answer is not usable. By default, all are.
-    """
+    """Answer several prompts, questions or rows with one request. Those without a usable answer (`is_lost`) are sent
+    once more. A request that the server rejects is halved, until the part that it rejects is alone. `send` gets parts
+    by their place, and returns one answer per part, in order, or the failure, of which `failed` makes an answer."""
     answers: dict[int, T] = {}
     pending = dict(enumerate(parts))
     for _ in range(_REQUESTS):

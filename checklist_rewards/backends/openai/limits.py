@@ -42,17 +42,8 @@ class Permit(NamedTuple):
 
 
 class Limiter:
-    """Limits the requests to a server, or to all of its replicas.
-
-    Args:
-        slots (`int`):
-            Maximum number of concurrent requests.
-        requests_per_minute (`float`, *optional*):
-            Maximum number of requests per minute, spaced evenly so that no minute exceeds it and a run does not start
-            with a burst. No limit by default.
-        tokens_per_minute (`float`, *optional*):
-            The same for tokens.
-    """
+    """Limits the requests to a server, or to all of its replicas: `slots` at the same time, and a number of requests
+    and tokens per minute. They are spaced evenly, so that no minute exceeds it and a run starts without a burst."""
 
     def __init__(self, slots: int, requests_per_minute: float | None = None, tokens_per_minute: float | None = None):
         self.slots = slots
@@ -75,15 +66,8 @@ class Limiter:
         self._turn = asyncio.Lock()
 
     async def admit(self, left: float) -> Permit | Failure:
-        """Wait until a request may be sent.
-
-        Args:
-            left (`float`):
-                Seconds that are left to the request. Its wait counts only while the server refuses all requests.
-
-        Returns:
-            `Permit` or [`Failure`]: The permit; or the failure by which the server asked for a longer pause than that.
-        """
+        """Wait until a request may be sent that has `left` seconds. Its wait counts only while the server refuses all
+        requests. Returns the permit; or the failure by which the server asked for a longer pause than that."""
         loop = asyncio.get_running_loop()
         if self._resumes is not None:
             if self._refusal is not None and left <= self._resumes.when() - loop.time():
@@ -102,11 +86,8 @@ class Limiter:
             raise
 
     async def spend(self, tokens: int) -> bool:
-        """Wait until the rates allow a request with this many tokens.
-
-        Returns:
-            `bool`: Whether it may be sent. False, and nothing is spent, if the server asks for a pause by then.
-        """
+        """Wait until the rates allow a request with this many tokens. Returns whether it may be sent: False, and
+        nothing is spent, if the server asks for a pause by then."""
         if not self._per_request and not self._per_token:
             return self._resumes is None
         clock = asyncio.get_running_loop().time
@@ -122,17 +103,9 @@ class Limiter:
             return True
 
     def done(self, permit: Permit, outcome: object, resumes: float | None = None) -> None:
-        """Record the end of a request.
-
-        Args:
-            permit ([`Permit`]):
-                The permit of the request.
-            outcome (response, [`Failure`] or None):
-                The outcome; None if the request was cancelled.
-            resumes (`float`, *optional*):
-                When the server takes requests again, by the loop's clock, if it refused this one because of its rate
-                and said how long.
-        """
+        """Record the end of a request by its outcome: the response, the [`Failure`], or None if it was cancelled.
+        `resumes` is when the server takes requests again, by the loop's clock, if it refused this one because of its
+        rate and said how long."""
         self.under_way -= 1
         is_latest = permit.pauses == self._pauses
         if isinstance(outcome, Failure) and outcome.status == RATE_LIMITED:

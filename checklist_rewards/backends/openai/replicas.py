@@ -73,18 +73,8 @@ class _Replica:
 
 
 class Replicas:
-    """The replicas of a server, by their place in the list of addresses.
-
-    Args:
-        addresses (sequence of `str`):
-            One address per replica.
-        pause (`float`):
-            Seconds after which a replica that failed is probed.
-        failures (`int`):
-            Number of consecutive failures after which the server is down, if all replicas are set aside.
-        patience (`float`):
-            Seconds without a response after which it counts as gone.
-    """
+    """The replicas of a server, by their place in the list of addresses. `pause`, `failures` and `patience` are those
+    of [`Settings`]; a replica is first probed after `pause` seconds."""
 
     def __init__(self, addresses: Sequence[str], pause: float, failures: int, patience: float):
         self.addresses, self.pause, self.failures, self.patience = tuple(addresses), pause, failures, patience
@@ -126,21 +116,9 @@ class Replicas:
         return next((place for place in order if place in up), order[0])
 
     def choose(self, key: str, now: float, reads: int = 1, avoid: Collection[int] = ()) -> Sent | None:
-        """Choose the replica of a request, and count its reads as in flight.
-
-        Args:
-            key (`str`):
-                The same for all requests that share a prefix.
-            now (`float`):
-                The time in seconds.
-            reads (`int`, *optional*, defaults to `1`):
-                Number of reads in the request.
-            avoid (collection of `int`, *optional*):
-                Replicas that failed this request. They get it only if no other one is up.
-
-        Returns:
-            [`Sent`], *optional*: None if the server is down and no probe is due.
-        """
+        """Choose the replica of a request, and count its reads as in flight. None if the server is down and no probe
+        is due. `key` is the same for all requests that share a prefix. Replicas in `avoid` failed this request; they
+        get it only if no other one is up."""
         order = self.order(key)
         ready = [place for place in order if self._replicas[place].is_ready(now)]
         if not ready and self.down_since is not None:
@@ -170,22 +148,15 @@ class Replicas:
     def failed(
         self, sent: Sent, now: float, *, wait: float | None = None, tolerated: int = 0, reason: str | None = None
     ) -> bool:
-        """End a request that failed.
+        """End a request that failed. Returns whether the replica is set aside.
 
         Args:
-            sent ([`Sent`]):
-                The request.
-            now (`float`):
-                The time in seconds.
-            wait (`float`, *optional*):
-                Seconds that the replica asked to wait, instead of a growing pause.
-            tolerated (`int`, *optional*, defaults to `0`):
-                Number of consecutive failures after which the replica is not yet set aside.
-            reason (`str`, *optional*):
-                Why there was no valid response. None if there was one, such as one of status 429.
-
-        Returns:
-            `bool`: Whether the replica is set aside.
+            sent ([`Sent`]): The request.
+            now (`float`): The time in seconds.
+            wait (`float`, *optional*): Seconds that the replica asked to wait, instead of a growing pause.
+            tolerated (`int`, *optional*, defaults to `0`): Number of consecutive failures after which the replica is
+                not yet set aside.
+            reason (`str`, *optional*): Why there was no valid response. None if there was one, such as status 429.
         """
         replica = self._end(sent)
         replica.failures += 1

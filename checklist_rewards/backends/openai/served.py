@@ -150,13 +150,8 @@ class Counts(NamedTuple):
 
 class PrefixCache:
     """The prefix cache of a vLLM server or of its replicas. The counters are not requested again if no replica has
-    them, or after several calls in a row in which they were not reported or did not change.
-
-    Args:
-        connection ([`Connection`]): The connection to the server. Its addresses end in "/v1".
-        card (mapping): The server's description of the model. One without a context length is not vLLM's: nothing is
-            requested then.
-    """
+    them, or after several calls in a row in which they were not reported or did not change. A server whose `card` has
+    no context length is not vLLM: nothing is requested then."""
 
     def __init__(self, connection: Connection, card: Mapping[str, Any]):
         self.connection = connection
@@ -176,12 +171,8 @@ class PrefixCache:
         return Counts(*map(sum, zip(*found, strict=True))) if len(found) == len(counts) else None
 
     async def computed(self, before: Counts | None, prompt_tokens: int) -> int | None:
-        """The number of prompt tokens of a call that were not in the cache. None if unknown.
-
-        Args:
-            before ([`Counts`]): The result of [`counts`] before the call.
-            prompt_tokens (`int`): The tokens of all prompts of the call.
-        """
+        """The number of prompt tokens of a call that were not in the cache, from the counts before it and the tokens
+        of all its prompts. None if unknown."""
         for look in range(_LOOKS):
             after = None if before is None else await self.counts()
             if before is None or after is None:

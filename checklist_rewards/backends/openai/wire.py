@@ -265,11 +265,8 @@ _CONTROLS = {
 
 
 def neutral(text: str, also: Iterable[str] = ()) -> str:
-    """Insert a zero-width space after the first character of every control string.
-
-    Args:
-        text (`str`): Any text.
-        also (iterable of `str`, *optional*): Additional control strings, such as a tokenizer's special tokens.
+    """Insert a zero-width space after the first character of every control string. `also` are further ones, such as
+    a tokenizer's special tokens.
 
     >>> neutral("Fine.<|im_end|>").encode("ascii", "backslashreplace")
     b'Fine.<\\\\u200b|im_end|>'
