@@ -68,61 +68,48 @@ class Settings:
         return cls(**given)
 
 
-def server_address(base_url: str | None = None) -> str:
-    """Resolve the address of a server.
-
-    Args:
-        base_url (`str`, *optional*): A URL, "openai" or "openrouter". Defaults to the environment variable
-            `OPENAI_BASE_URL` if set, else to OpenAI.
-
-    Returns:
-        `str`: The URL without a final slash.
-
-    Raises:
-        ModelError: If `base_url` is neither a URL nor a known name.
-    """
-    if base_url is None:
-        base_url = os.environ.get("OPENAI_BASE_URL") or OPENAI
-    if base_url in SERVERS:
-        return SERVERS[base_url][0]
-    try:
-        is_url = base_url.startswith(("http://", "https://")) and bool(urlsplit(base_url).netloc)
-    except ValueError:  # such as one bracket of an IPv6 address
-        is_url = False
-    if not is_url:
-        raise ModelError(
-            f"base_url={base_url!r} is not a URL; give one such as 'http://localhost:8000/v1', or "
-            f"{' or '.join(map(repr, SERVERS))}."
-        )
-    if without_password(base_url) != base_url:  # HTTP clients send one login only, and the key is one
-        raise ModelError(f"base_url={base_url!r} has a login; set OPENAI_API_KEY to the key of the server instead.")
-    return base_url.rstrip("/")
-
-
 def server_addresses(base_url: str | Sequence[str] | None = None) -> tuple[str, ...]:
     """Resolve the addresses of one server or of several replicas.
 
     Args:
-        base_url (`str` or sequence of `str`, *optional*): As in [`server_address`], or several URLs: a sequence, or a
-            string in which commas separate them.
+        base_url (`str` or sequence of `str`, *optional*): A URL, "openai" or "openrouter"; or several URLs: a
+            sequence, or a string in which commas separate them. Defaults to the environment variable
+            `OPENAI_BASE_URL` if set, else to OpenAI.
 
     Returns:
-        `tuple[str, ...]`: One address per replica, in the given order.
+        `tuple[str, ...]`: One URL per replica, without a final slash, in the given order.
 
     Raises:
         ModelError: If an address is not a URL, is listed twice, or if a server with a name is one of several.
     """
     given = joined(base_url)
-    if given is None or "," not in given:
-        return (server_address(given),)
-    urls = [url.strip() for url in given.split(",") if url.strip()]
-    addresses = tuple(server_address(url) for url in urls)
+    if given is None:
+        given = os.environ.get("OPENAI_BASE_URL") or OPENAI
+    urls = [url.strip() for url in given.split(",") if url.strip()] or [given]
+    addresses = tuple(map(_address, urls))
     for url, address in zip(urls, addresses, strict=True):
-        if url in SERVERS:
+        if url in SERVERS and len(urls) > 1:
             raise ModelError(f"base_url={given!r} combines {url!r} with other addresses; give it alone.")
         if addresses.count(address) > 1:
             raise ModelError(f"base_url={given!r} lists {address} twice; give each replica once.")
     return addresses
+
+
+def _address(url: str) -> str:
+    if url in SERVERS:
+        return SERVERS[url][0]
+    try:
+        is_url = url.startswith(("http://", "https://")) and bool(urlsplit(url).netloc)
+    except ValueError:  # such as one bracket of an IPv6 address
+        is_url = False
+    if not is_url:
+        raise ModelError(
+            f"base_url={url!r} is not a URL; give one such as 'http://localhost:8000/v1', or "
+            f"{' or '.join(map(repr, SERVERS))}."
+        )
+    if without_password(url) != url:  # HTTP clients send one login only, and the key is one
+        raise ModelError(f"base_url={url!r} has a login; set OPENAI_API_KEY to the key of the server instead.")
+    return url.rstrip("/")
 
 
 def joined(base_url: str | Sequence[str] | None) -> str | None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,6 +23,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.respond(*self.server.get(self.path))
 
     def do_POST(self):
+        self.server.headers.append(self.headers)
         self.respond(*self.server.post(self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
 
     def respond(self, status, body):
@@ -46,6 +47,7 @@ class AnswerServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.respond, self.cards = respond, cards
         self.asked: list[Any] = []
+        self.headers: list[Mapping[str, str]] = []
         self.base_url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def get(self, path):

@@ -271,19 +271,11 @@ class Connection:
         prefix: str = "",
         reads: int = 1,
     ) -> dict[str, Any] | Failure:
-        """Post a request, for example for a completion.
+        """Post a JSON object, to a path relative to the address. Returns the response, or why the request failed.
 
-        Args:
-            path (`str`): The path relative to the address, such as "/chat/completions".
-            body (mapping or `bytes`): The JSON object to send.
-            key (`str`, *optional*, defaults to `"choices"`): The list that the response must contain.
-            tokens (`int`, *optional*, defaults to `0`): Estimated number of tokens, for the rate limit.
-            patience (`float`, *optional*, defaults to `1.0`): Factor by which timeout and deadline are multiplied.
-            prefix (`str`, *optional*): The same for all requests that share a prefix; they go to the same replica.
-            reads (`int`, *optional*, defaults to `1`): Number of reads in the request, for the load of a replica.
-
-        Returns:
-            `dict` or [`Failure`]: The response, or the reason why the request failed.
+        The response must contain the list `key`. `tokens` are estimated, for the rate limit. Timeout and deadline are
+        multiplied by `patience`. All requests with the same `prefix` go to the same replica, for which each has the
+        load of its number of `reads`.
         """
         content = body if isinstance(body, bytes) else serialized(body)
         return await self._send(_Request(path, content, key, tokens, patience, prefix, reads))
