@@ -95,13 +95,6 @@ def json_value(content: bytes, most: int = MAX_VALUES) -> Any:
     return json.loads(content)
 
 
-def check_nested(text: str) -> None:
-    """Bound JSON that is the text of a field. What is in its strings counts too, because it may be JSON again. Raises
-    [`TooManyValues`]."""
-    if sum(map(text.count, "[{,")) > MAX_NESTED:
-        raise TooManyValues(f"the text has more than {MAX_NESTED:,} values of JSON; send less at once.")
-
-
 class TooManyValues(Exception):
     """JSON with too many values."""
 

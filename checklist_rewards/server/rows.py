@@ -30,7 +30,7 @@ from checklist_rewards.rewards.integrations.labelled import answer_after, labell
 from checklist_rewards.rows import SENT, images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import TargetState
-from checklist_rewards.server.guard import TooManyValues, check_nested, json_value
+from checklist_rewards.server.guard import MAX_NESTED, TooManyValues, json_value
 
 ErrorRecord = dict[str, Any]
 MAX_ROWS = 4096
@@ -300,12 +300,10 @@ def _labelled(row: tuple[Any, Any, Any, Any], where: str, scorer: ChecklistScore
 
 
 def _check_nested(value: Any, where: str) -> None:
-    """Bound a checklist, or the check of an item, that is given as the text of its JSON."""
-    if isinstance(value, str):
-        try:
-            check_nested(value)
-        except TooManyValues as error:
-            raise SampleError(f"{where}: {error}") from None
+    """Bound a checklist, or the check of an item, that is given as the text of its JSON. What is in its strings counts
+    too, because it may be JSON again."""
+    if isinstance(value, str) and sum(map(value.count, "[{,")) > MAX_NESTED:
+        raise SampleError(f"{where}: the text has more than {MAX_NESTED:,} values of JSON; send less at once.")
     if isinstance(value, Mapping):
         for name in ("checklist", "items", "check"):
             _check_nested(value.get(name), where)
