@@ -177,6 +177,8 @@ _TEXT_SECONDS = 2.0
 _CHECK_SECONDS = 5.0
 _SILENT_SECONDS = 30.0
 """How long a request waits while no other one has a response either, before a warning."""
+_LOOK_SECONDS = 0.25
+"""How often a request that waits for a server which is down looks whether it is back."""
 _KEPT_SECONDS = 5.0
 """How long an unused connection is kept."""
 _OF_THE_NETWORK = (aiohttp.ClientError, OSError, ValueError)
@@ -191,17 +193,10 @@ class _Session:
     http: aiohttp.ClientSession
     limiter: Limiter
     replicas: Replicas
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set, and replaced, when a server that was down answered or was probed."""
     locks: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     pid: int = field(default_factory=os.getpid)
     heard: float = -math.inf
     """When a server last responded, by the loop's clock."""
-
-    def wake(self) -> None:
-        """Let the requests that wait for a server look again."""
-        self.changed.set()
-        self.changed = asyncio.Event()
 
 
 class _Request(NamedTuple):
@@ -360,7 +355,6 @@ class Connection:
             finally:
                 if sent is not None and outcome is None:  # cancelled or interrupted
                     replicas.released(sent)
-                    session.wake()
                 limiter.done(permit, outcome, resumes)
             is_probe = sent.probe and replicas.down_since is not None and not for_one
             if isinstance(outcome, Failure) and outcome.down and is_probe:
@@ -415,10 +409,7 @@ class Connection:
                 silence = f"no response for {replicas.patience:g} s; last failure: {replicas.last}"
                 why = Unanswered(Reason.BACKEND_ERROR, f"the server at {self.address} is down ({silence})")
                 return Failure(why, down=True)
-            # In Python 3.11, `wait_for` loses a cancellation that arrives together with the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if seconds == math.inf else max(0.001, seconds)):
-                    await session.changed.wait()
+            await asyncio.sleep(min(max(0.001, seconds), _LOOK_SECONDS))
         return None
 
     def _record(self, session: _Session, sent: Sent, outcome: dict[str, Any] | Failure, now: float) -> bool:
@@ -450,8 +441,6 @@ class Connection:
             if sent.probe and has_others:
                 logger.warning("the server at %s answers again.", self.addresses[sent.place])
                 self._warned = {kind for kind in self._warned if not kind.startswith(f"{sent.place} ")}
-        if was_down:
-            session.wake()
         return aside
 
     async def _attempt(self, sent: Sent, request: _Request, seconds: float) -> dict[str, Any] | Failure:
