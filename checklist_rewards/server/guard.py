@@ -1,11 +1,11 @@
 """What a web page can do to a server on this machine, and what is refused: for the reward server and the app.
 
-Every page that a user opens can send requests to `http://localhost`. Two kinds reach a server without asking it first:
+Two kinds of requests reach a server on `http://localhost` without asking it first:
 
-- requests that need no preflight: the page cannot read the answer, but the server does the work. Browsers name the
-  page in `Origin` and `Sec-Fetch-Site`, and such a body has the type `text/plain` or that of a form;
-- requests to a name of the attacker that is resolved to this machine (DNS rebinding): the page can read the answer.
-  They have that name in `Host`.
+- those that need no preflight: the page cannot read the answer, but the server does the work. Browsers name the page
+  in `Origin` and `Sec-Fetch-Site`, and such a body has the type `text/plain` or that of a form;
+- those to a name of the attacker that is resolved to this machine (DNS rebinding): the page can read the answer. They
+  have that name in `Host`.
 
 [`refusal`] refuses both. Other clients send none of these headers: curl, Python clients, SDKs, load balancers, and
 probes, which name an IP address in `Host`. curl's default type, that of an encoded form, is accepted: a form cannot

@@ -128,6 +128,13 @@ def test_code_checks_of_one_client_delay_no_row_of_another(held_check):
         assert waiting(client) == 0
 
 
+def test_a_server_that_has_shut_down_accepts_no_row():
+    with served() as client:
+        assert client.post("/score", json=rows("red")).status_code == 200
+    answer = client.post("/score", json=rows("red"))
+    assert answer.status_code == 503 and "the queue is closed" in answer.json()["error"]
+
+
 def test_checks_that_take_too_long_leave_their_items_unanswered(client, monkeypatch):
     monkeypatch.setattr(scoring, "CHECK_SECONDS", 0.0)
     item = {"question": "Is it short?", "check": {"type": "words", "at_most": 3}}

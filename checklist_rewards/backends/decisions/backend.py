@@ -66,19 +66,9 @@ class DecisionsBackend(Backend):
     """A model behind a Decisions API.
 
     Args:
-        model (`str`):
-            Name of the model on the server.
-        base_url (`str` or sequence of `str`, *optional*, defaults to `"openai"`):
-            "openai", "openrouter", or a URL such as "http://localhost:8000/v1". Several URLs are replicas: all
-            requests about a text go to the same one.
-        protocol (`str`, *optional*):
-            `systemone` or `decisions`. Defaults to the first one that the server has, and on OpenAI to `decisions`.
-            OpenRouter has a format of its own, so `protocol` is not allowed there.
-        key (`str`, *optional*):
-            API key. Defaults to the environment variable `OPENROUTER_API_KEY` for OpenRouter, and to `OPENAI_API_KEY`
-            for all other servers.
-        **settings:
-            Fields of [`Settings`], such as `concurrency`, `timeout` or `requests_per_minute`.
+        model, base_url, key, **settings: As of [`OpenAIBackend`].
+        protocol (`str`, *optional*): `systemone` or `decisions`. Defaults to the first one that the server has, and on
+            OpenAI to `decisions`. OpenRouter has a format of its own, so `protocol` is not allowed there.
 
     Raises:
         ModelError: If no server responds, if it does not accept the key, or if it does not serve `model`.

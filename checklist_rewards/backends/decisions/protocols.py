@@ -124,12 +124,8 @@ class SystemOne:
     """System One's `POST /v1/systemone`, as served by vLLM, SGLang, Ollama, llama.cpp and LiteLLM.
 
     The label mass is optional. vLLM reports it in the diagnostics of a response, SGLang as `x_label_mass` in each
-    answer.
-
-    Args:
-        openrouter (`bool`, *optional*, defaults to `False`):
-            Whether the server is OpenRouter. It has this format at the path of OpenAI's. It requires a description for
-            each option of a choice, for which the option itself is sent, and its state is a list of texts and images.
+    answer. OpenRouter has this format at the path of OpenAI's. It requires a description for each option of a choice,
+    for which the option itself is sent, and its state is a list of texts and images.
     """
 
     most_questions = 64
