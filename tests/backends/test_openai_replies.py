@@ -311,12 +311,26 @@ def test_the_tokenizer_shows_it_where_the_server_does_not(opens, tmp_path):
         assert targets(server) == [("cut_in_thought", "") if opens else ("cut", THOUGHT)]
 
 
-def test_a_server_that_does_not_show_its_prompts_is_warned_of_once_where_they_open_thoughts(caplog):
-    replies = [(THOUGHT, "length"), (f"{THOUGHT}</think>{ANSWER}", "stop"), (ANSWER, "stop")]
+@pytest.mark.parametrize("place", range(4))
+def test_another_reply_shows_it_where_nothing_else_does(place):
+    replies = [(THOUGHT, "length")] * 3
+    replies.insert(place, (f"{THOUGHT}</think>{ANSWER}", "stop"))
     with answering(Rendering("nothing", OPENS, replies)) as server:
-        assert targets(server, 6) == [("cut", THOUGHT), ("answered", ANSWER), ("answered", ANSWER)] * 2
-    [said] = [record.getMessage() for record in caplog.records]
-    assert "judged as an answer" in said and "reasoning parser" in said and server.base_url in said
+        found = targets(server, 4)
+    assert found.count(("cut_in_thought", "")) == 3 and found[place] == ("answered", ANSWER)
+
+
+def test_cut_replies_are_answers_where_a_complete_one_has_no_thought():
+    with answering(Rendering("nothing", CLOSED, [(ANSWER, "length"), (ANSWER, "stop"), (ANSWER, "length")])) as server:
+        assert targets(server, 3) == [("cut", ANSWER), ("answered", ANSWER), ("cut", ANSWER)]
+
+
+def test_replies_that_are_held_back_are_few_and_a_warning_says_what_is_not_known(monkeypatch, caplog):
+    monkeypatch.setattr("checklist_rewards.backends.openai.backend._MOST_HELD", 2)
+    with answering(Rendering("nothing", CLOSED, [(ANSWER, "length")])) as server:
+        assert targets(server, 6) == [("cut", ANSWER)] * 6
+    [said] = [record.getMessage() for record in caplog.records if "thoughts are judged" in record.message]
+    assert "max_tokens=8" in said
 
 
 @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])

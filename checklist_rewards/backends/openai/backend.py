@@ -15,10 +15,12 @@ A failed request affects only its own reads. Errors that no retry can fix (no se
 raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one
 after the other until one is accepted, to distinguish a single bad prompt from requests that are all invalid.
 
-A prompt may open the thought of a reply. A reply without a closing marker that reached its token limit is then cut in
-its thought, as with an engine in this process. Whether the prompt opens a thought is known from the prompt that the
-server renders (vLLM, llama.cpp), or from the model's tokenizer, if it can be loaded here. Another server must have a
-reasoning parser, which returns thoughts apart from the text.
+A prompt may open the thought of a reply, so that the reply begins inside it. A reply without a closing marker that
+reached its token limit is then cut in its thought, as with an engine in this process. Whether the prompt opens a
+thought is known from the prompt that the server renders (vLLM, llama.cpp), or from the model's tokenizer, if it can be
+loaded here. Otherwise it is known as soon as one reply closes a thought that it did not open; until then, cut replies
+of a call are held back, up to a limit. It cannot be known if no reply of a call is complete. A server with a reasoning
+parser returns thoughts apart from the text, which is then the answer.
 
 Requests start as slots become free, and replies are returned as they arrive, so the server is used with the full
 `concurrency` until the last prompt. Reads of prompts that are too long are not stored, because the server may allow a
@@ -33,6 +35,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
@@ -98,6 +101,8 @@ def list_keys(groups: Sequence[ReadGroup], replicas: int) -> list[str]:
 
 _REFUSALS = 8
 _HEAD_START = 2.0  # seconds
+_MOST_HELD = 256
+"""Prompts whose cut replies are held back until it is known whether a thought was cut."""
 _TASKS_PER_SLOT = 2  # requests that wait for their next attempt do not need a slot
 
 T = TypeVar("T")
@@ -146,13 +151,16 @@ class OpenAIBackend(Backend):
         self._limits = wire.Limits()
         self._accepted: frozenset[str] = frozenset()
         self._has_likely: bool | None = None
-        self._warned: set[str] = set()
+        self._warned_of_words = False
         self._most_likely = wire.TOP
         """Likely tokens in the smallest list so far, of which a warning was logged."""
         self._changed = 0
         """Latest requests in a row of which the server rejected something that it had accepted before."""
-        self._opened: Section | Literal[False] | None = None
-        """The thought that the prompt of a reply opens. None if it was not asked for yet."""
+        self._opened: Section | bool | None = None
+        """What the prompt of a reply opens. None if it is not known, or not asked for yet."""
+        self._opened_by: Literal["server", "tokenizer", "replies"] | None = None
+        """How that is known: from a prompt that the server or the tokenizer rendered, or only by replies. None if it
+        was not asked for yet."""
         self._parses_thoughts = False
         self._tried = False
         self._saw = False
@@ -221,10 +229,37 @@ class OpenAIBackend(Backend):
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Sample replies concurrently. The server renders the chat template."""
-        return run_streaming(
-            lambda emit: self._each(prompts, lambda messages: self._replies(messages, sampling), emit),
-            arrived or (lambda place, replies: None),
+        held: list[tuple[int, list[Reply]]] = []
+
+        def release() -> None:
+            while held and arrived is not None:
+                place, replies = held.pop(0)
+                arrived(place, self._completed(replies))
+
+        def receive(place: int, replies: list[Reply]) -> None:
+            if self._opened_by == "replies" and self._opened is None and any(map(_may_be_thought, replies)):
+                held.append((place, replies))
+                if len(held) <= _MOST_HELD:
+                    return
+                self._opened = False
+                logger.warning(
+                    "the first %d replies of %r at %s were all cut at max_tokens=%d: if its prompt opens a thought, "
+                    "thoughts are judged as answers. Allow more tokens.",
+                    len(held),
+                    self.model,
+                    self.base_url,
+                    sampling.max_tokens,
+                )
+            elif arrived is not None:
+                arrived(place, self._completed(replies))
+            if self._opened is not None:
+                release()
+
+        found = run_streaming(
+            lambda emit: self._each(prompts, lambda messages: self._replies(messages, sampling), emit), receive
         )
+        release()
+        return [self._completed(replies) for replies in found]
 
     def _tokenizer(self, card: dict[str, Any]) -> ChatTokenizer | None:
         source = card.get("root") or self.model
@@ -351,14 +386,10 @@ class OpenAIBackend(Backend):
                 read, more = await self._label(messages, prefix, labels, omitted)
                 return read, Usage.total([usage, more])
         if read.label is not None:
-            is_accepted = "logprobs" not in self._without
-            self._warn_once(
-                "words",
-                "the server at %s returns no log-probabilities (%s for %r): labels are read as the words that the "
-                "model writes. P(yes) is then 1 or 0, scores tie more often, and the threshold has no effect.",
-                self.base_url,
-                "its replies have no list of likely tokens" if is_accepted else "it accepts no request for them",
-                self.model,
+            self._warn_of_words(
+                f"its replies to {self.model!r} have no list of likely tokens"
+                if "logprobs" not in self._without
+                else f"it accepts no request for them for {self.model!r}"
             )
         return read, usage
 
@@ -375,10 +406,15 @@ class OpenAIBackend(Backend):
                 self._has_likely = False
         return self._has_likely is None
 
-    def _warn_once(self, kind: str, message: str, *values: object) -> None:
-        if kind not in self._warned:
-            self._warned.add(kind)
-            logger.warning(message, *values)
+    def _warn_of_words(self, why: str) -> None:
+        if not self._warned_of_words:
+            self._warned_of_words = True
+            logger.warning(
+                "the server at %s returns no log-probabilities (%s): labels are read as the words that the model "
+                "writes. P(yes) is then 1 or 0, scores tie more often, and the threshold has no effect.",
+                self.base_url,
+                why,
+            )
 
     async def _replies(self, messages: Messages, sampling: Sampling) -> list[Reply]:
         """Sample `sampling.n` replies. If the server returns fewer per request, the others are requested again."""
@@ -422,38 +458,48 @@ class OpenAIBackend(Backend):
             return reply
         closed = END_THINK in text
         if not closed and (self._parses_thoughts or not (reply.finish_reason == "length" or parsed is False)):
+            if self._opened_by == "replies" and self._opened is None:
+                self._opened = False  # a complete reply without a thought
             return reply
         opened = await self._opening()
-        if opened is None:
-            if closed and THINK not in text.partition(END_THINK)[0]:
-                self._warn_once(
-                    "thoughts",
-                    "the prompts of %r at %s open a thought, which the server does not show: a reply that is cut in "
-                    "its thought is judged as an answer. Start the server with a reasoning parser.",
-                    *(self.model, self.base_url),
-                )
+        if not isinstance(opened, Section):
+            if self._opened_by == "replies" and closed and THINK not in text.partition(END_THINK)[0]:
+                self._opened = True
             return reply
         if re.match(opened.open, text.lstrip(), re.S):
             return reply
         closing = re.search(opened.close, text, re.S)
-        if closing is None:
+        if closing is not None:
+            return replace(reply, text=f"{THINK}{text[: closing.start()]}{END_THINK}{text[closing.end() :]}")
+        if reply.finish_reason == "length" or self._opened_by == "server":
             return replace(reply, text=THINK + text)
-        return replace(reply, text=f"{THINK}{text[: closing.start()]}{END_THINK}{text[closing.end() :]}")
+        return reply
 
-    async def _opening(self) -> Section | None:
-        """The thought that the prompt of a reply opens, by the prompt that the server renders, or else by the
-        tokenizer. None if it opens none, or if neither shows it."""
+    async def _opening(self) -> Section | bool | None:
+        """What the prompt of a reply opens: a thought, or nothing (False). None if it is not known."""
         async with self.connection.lock("opening"):
-            if self._opened is None:
+            if self._opened_by is None:
                 hosted = is_hosted(self.connection.addresses[0])
                 tokens = self.tokens or (None if hosted else local_tokenizer(self.model))
-                prompt = None if hosted else await served_prompt(self.connection, self.model)
+                decode = (
+                    None if self.tokens is None else partial(self.tokens.tokenizer.decode, skip_special_tokens=False)
+                )
+                prompt = None if hosted else await served_prompt(self.connection, self.model, decode)
+                by: Literal["server", "tokenizer", "replies"] = "replies" if prompt is None else "server"
                 if prompt is None and tokens is not None:
                     with suppress(Exception):  # a template may raise any error
-                        prompt = tokens.template.frame(None, think=True).foot
-                reader = CompletionReader() if tokens is None else tokens.template.reader
-                self._opened = (prompt is not None and reader.grammar.opened_by(prompt)) or False
-        return self._opened or None
+                        prompt, by = tokens.template.frame(None, think=True).foot, "tokenizer"
+                if prompt is not None:
+                    reader = CompletionReader() if tokens is None else tokens.template.reader
+                    self._opened = reader.opened(prompt) or False
+                self._opened_by = by
+        return self._opened
+
+    def _completed(self, replies: list[Reply]) -> list[Reply]:
+        """Replies. Those that were cut in a thought, as other replies have shown since, begin with its marker."""
+        if self._opened is not True:
+            return replies
+        return [replace(r, text=f"{THINK}{r.text}") if _may_be_thought(r) else r for r in replies]
 
     def _room(self, messages: Messages) -> int:
         """Number of tokens that the context leaves for a reply, as far as known here. An image counts as few tokens;
@@ -640,6 +686,14 @@ class OpenAIBackend(Backend):
 
     def _error(self, failure: Failure) -> ModelError:
         return ModelError(wire.rejected(self.base_url, failure))
+
+
+def _may_be_thought(reply: Reply) -> bool:
+    """Whether a reply is a cut thought if its prompt has opened one."""
+    text = reply.text
+    if text is None or reply.thought is not None or reply.finish_reason != "length":
+        return False
+    return END_THINK not in text and not text.lstrip().startswith(THINK)
 
 
 def _of_this_start(read: Answer) -> Answer:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -105,13 +105,23 @@ def _difference(card: dict[str, Any], usual: dict[str, Any], address: str) -> st
     return None
 
 
-async def served_prompt(connection: Connection, model: str) -> str | None:
+async def served_prompt(
+    connection: Connection, model: str, decode: Callable[[list[int]], str] | None = None
+) -> str | None:
     """A chat of one message as the server renders it, up to where the reply starts: from `/tokenize` and `/detokenize`
-    of vLLM, or `/apply-template` of llama.cpp. None if the server has neither."""
+    of vLLM, or `/apply-template` of llama.cpp. None if the server has neither.
+
+    Args:
+        connection ([`Connection`]): The connection to the server.
+        model (`str`): The name of the model.
+        decode (`Callable[[list[int]], str]`, *optional*): Converts token ids to text, if the tokenizer is here.
+    """
     chat = [{"role": "user", "content": "Hello."}]
     tokens = (await connection.ask("/tokenize", {"model": model, "messages": chat})).get("tokens")
     prompt: Any = None
-    if isinstance(tokens, list) and tokens:
+    if isinstance(tokens, list) and tokens and all(isinstance(token, int) and 0 <= token < 2**31 for token in tokens):
+        if decode is not None:
+            return decode(tokens)
         prompt = (await connection.ask("/detokenize", {"model": model, "tokens": tokens})).get("prompt")
     if not isinstance(prompt, str):
         prompt = (await connection.ask("/apply-template", {"messages": chat})).get("prompt")
