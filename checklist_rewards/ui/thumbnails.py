@@ -34,13 +34,10 @@ _LONGEST = 300
 
 @dataclass
 class Thumbnails:
-    """The thumbnails of a report. Equal cells are read once.
-
-    Args:
-        may_read (callable, *optional*): Whether a file may be read; by default, every file.
-    """
+    """The thumbnails of a report. Equal cells are read once."""
 
     may_read: Callable[[Path], bool] | None = None
+    """Whether a file may be read; by default, every file."""
     left_out: int = 0
     """Number of images that are not shown, because there were too many."""
     _made: dict[bytes, str] = field(default_factory=dict, repr=False)
@@ -69,14 +66,11 @@ class Thumbnails:
             if len(self._made) >= MAX_IMAGES:
                 self.left_out += 1
                 return "not shown: too many images"
-            self._made[key] = self._read(image, folder)
+            try:
+                self._made[key] = thumbnail(image_of(image, "not shown: it", folder, self.may_read))
+            except (SampleError, RecursionError) as error:
+                self._made[key] = str(error)[:_LONGEST]
         return self._made[key]
-
-    def _read(self, image: Any, folder: Path | None) -> str:
-        try:
-            return thumbnail(image_of(image, "not shown: it", folder, self.may_read))
-        except (SampleError, RecursionError) as error:
-            return str(error)[:_LONGEST]
 
 
 def _placed(record: ScoredText) -> tuple[list[tuple[Any, Path | None]], list[tuple[Any, Path | None]]]:
@@ -101,11 +95,8 @@ def with_row(body: Mapping[str, Any], record: ScoredText, may_read: Callable[[Pa
         SampleError: If a text has more or fewer places than the row has images, or an image cannot be read.
     """
     found = dict(body)
-    prompt, response = _placed(record)
-    for name, role, what, images in (
-        ("input", "user", "prompt", prompt),
-        ("target", "assistant", "response", response),
-    ):
+    texts = (("input", "user", "prompt"), ("target", "assistant", "response"))
+    for (name, role, what), images in zip(texts, _placed(record), strict=True):
         text = body.get(name)
         if not isinstance(text, str) or PLACE not in text:
             continue
@@ -117,16 +108,13 @@ def with_row(body: Mapping[str, Any], record: ScoredText, may_read: Callable[[Pa
             )
         parts: list[Mapping[str, Any]] = [{"type": "text", "text": first}]
         for number, ((image, folder), after) in enumerate(zip(images, others, strict=True), start=1):
-            seen = _required(image, f"image {number} of the {what} of {record.where}", folder, may_read)
+            where = f"image {number} of the {what} of {record.where}"
+            if image is None:
+                raise SampleError(f"{where} is missing: its row does not have it.")
+            seen = image_of(image, where, folder, may_read)
             parts += [{"type": "image", "image": seen}, {"type": "text", "text": after}]
         found[name] = [{"role": role, "content": parts}]
     return found
-
-
-def _required(image: Any, where: str, folder: Path | None, may_read: Callable[[Path], bool]) -> Image:
-    if image is None:
-        raise SampleError(f"{where} is missing: its row does not have it.")
-    return image_of(image, where, folder, may_read)
 
 
 def thumbnail(image: Image) -> str:

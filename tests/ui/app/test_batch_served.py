@@ -5,7 +5,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -34,7 +33,6 @@ from tests.ui.files import write
 from tests.waiting import printed, until
 from tests.zygote import Program
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="jobs are signalled as process groups")
 ROWS = 40
 CHECKLIST = ["Is it fine (yes)?", {"question": "Is it red (no)?", "weight": -1}, "Is it short (no)?"]
 REQUEST = {"file": "rows.jsonl", "output": "scored.jsonl"}
