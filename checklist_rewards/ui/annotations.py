@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from statistics import multimode
 from typing import Any, Literal, get_args
 
 from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, ChecklistItem, content_hash
@@ -370,15 +371,13 @@ def export(
         labels, reasons = [], []
         for key, item in zip(task.keys, task.items, strict=True):
             given = [person.answers[task.id, key] for person in people if (task.id, key) in person.answers]
-            votes = Counter(one["label"] for one in given if one["label"] in item.values)
             counts["cannot_assess"] += sum(one["label"] not in (None, *item.values) for one in given)
-            top = votes.most_common(2)
-            tied = len(top) > 1 and top[0][1] == top[1][1]
-            counts["ties"] += tied
-            label = top[0][0] if top and not tied else None
+            most = multimode(one["label"] for one in given if one["label"] in item.values)
+            counts["ties"] += len(most) > 1
+            label = most[0] if len(most) == 1 else None
             labels.append(label)
-            notes = [one["note"] for one in given if one["note"] and one["label"] == label is not None]
-            reasons.append(notes[0] if notes else None)
+            notes = (one["note"] for one in given if one["note"] and one["label"] == label is not None)
+            reasons.append(next(notes, None))
         if any(label is not None for label in labels):
             counts["labels"] += sum(label is not None for label in labels)
             rows.append(

@@ -187,7 +187,7 @@ class FileFigures:
             "score_bins": self.score_bins,
             "items": items,
             "categories": [{"category": name, **rates(rate)} for name, rate in self.tally.by_category.items()],
-            "judges": [{"judge": judge, "method": method} for judge, method in self.judges],
+            "judges": [{"judge": judge, "method": method} for (judge, method), _ in self.judges.most_common()],
             "thresholds": sorted(self.thresholds),
         }
 

@@ -177,9 +177,9 @@ class Jobs:
 
     def code(self, request: Mapping[str, Any]) -> dict[str, str]:
         """The job as Python, as a command, and as YAML; see [`file_snippets`]."""
-        judging, job = self.judging, self._job(request)
+        job = self._job(request)
         config = self._checked(job)
-        return file_snippets(config, judging.engine_of(config), job, judging.store_path)
+        return file_snippets(config, self.judging.engine_of(config), job, self.judging.store_path)
 
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Save a new job and start it. Raises [`SampleError`]; then nothing was started."""
@@ -397,8 +397,7 @@ class Jobs:
 
     def _public(self, text: str) -> str:
         """A message of the process with names of the project instead of paths, and without keys."""
-        text = text.removeprefix("error: ").replace(f"{self.judging.project.folder}{os.sep}", "")
-        return without_secrets(text)
+        return without_secrets(self.judging.project.public(text.removeprefix("error: ")))
 
 
 def _open(path: Path) -> int:

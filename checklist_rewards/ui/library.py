@@ -133,7 +133,7 @@ class Library:
             imported = imported_rows(source, format=format, may_abstain=may_abstain, pitfalls=pitfalls)
             rows, items = write_imported(imported, source, path)
         except ChecklistRewardsError as error:
-            raise SampleError(self._public(str(error))) from None
+            raise SampleError(self.judging.project.public(str(error))) from None
         dropped = listed_fields(imported.left_out)
         name, taken = imported.format.name, imported.taken()
         return {"name": output, "format": name, "rows": rows, "items": items, "dropped": dropped, "taken": taken}
@@ -159,16 +159,13 @@ class Library:
         try:
             return {"summary": self._summary(name, self._text_of(name) if text is None else text), "error": None}
         except ChecklistRewardsError as error:
-            return {"summary": None, "error": self._public(str(error))}
+            return {"summary": None, "error": self.judging.project.public(str(error))}
 
     def _summary(self, name: str, text: str) -> str:
         try:
             return _PARSERS[_known(name)](self.judging, name, text)
         except ChecklistRewardsError as error:
-            raise SampleError(self._public(str(error))) from None
-
-    def _public(self, message: str) -> str:
-        return message.replace(f"{self.judging.project.folder}/", "")
+            raise SampleError(self.judging.project.public(str(error))) from None
 
 
 def checklist_text(value: Any) -> str:

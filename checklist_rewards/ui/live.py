@@ -99,7 +99,6 @@ class Live:
             return {
                 "stamp": stamp,
                 "rows": followed.rows,
-                "files": [one.relative_to(self.project.folder).as_posix() for one in paths],
                 "training": followed.figures.as_json(),
                 "latest": list(followed.latest),
                 "quiet": max(0.0, time.time() - max(one.stat().st_mtime for one in paths)),

@@ -141,6 +141,10 @@ class Project:
         real = self.real(path)
         return real is not None and real.is_relative_to(self.folder)
 
+    def public(self, message: str) -> str:
+        """A message with names of the project instead of paths."""
+        return message.replace(f"{self.folder}{os.sep}", "")
+
     @staticmethod
     def real(path: str | Path) -> Path | None:
         """A path with its symbolic links followed; None for a loop of links and a name that no file can have."""
@@ -198,26 +202,17 @@ def opened(file: Mapping[str, Any], logs: Mapping[str, str]) -> dict[str, Any]:
 
     report, annotate, score = ("Report", to("report")), ("Annotate", to("annotate")), ("Score", to("batch"))
     compare, edit = ("Compare", to("compare")), ("Edit", to("library", key="name"))
-    actions: list[tuple[str, str]] = []
-    if kind == "scored":
-        actions = [report, ("Trust", to("report", "#/0/trust")), annotate, ("Score again", to("batch"))]
-    elif kind == "rewards":
-        actions = [report, ("Follow", to("live"))]
-    elif kind == "pairs":
-        actions = [report, compare]
-    elif kind == "improvement":
-        actions = [("Accept changes", to("improve"))]
-    elif "candidates" in columns:
-        actions = [compare, score]
-    elif kind == "rows":
-        judged = "checklist" in columns and ("target" in columns or "completion" in columns)
-        actions = [score, annotate] if judged else [score]
-    elif kind == "monitor":
-        if folder in logs:
-            actions = [("Report of its run", to("report", "#/0/monitor", of=logs[folder]))]
-    elif folder == "checklists" and name.endswith(".json"):
-        actions = [("Judge", to("judge", key="checklist")), edit]
-    elif folder in _FOLDERS:
-        actions = [edit]
+    judged = "checklist" in columns and ("target" in columns or "completion" in columns)
+    actions = {
+        "scored": [report, ("Trust", to("report", "#/0/trust")), annotate, ("Score again", to("batch"))],
+        "rewards": [report, ("Follow", to("live"))],
+        "pairs": [report, compare],
+        "improvement": [("Accept changes", to("improve"))],
+        "monitor": [("Report of its run", to("report", "#/0/monitor", of=logs[folder]))] if folder in logs else [],
+        "rows": [compare, score] if "candidates" in columns else [score, annotate] if judged else [score],
+        "document": [edit] if folder in _FOLDERS else [],
+    }
+    if kind == "document" and folder == "checklists" and name.endswith(".json"):
+        actions[kind].insert(0, ("Judge", to("judge", key="checklist")))
     shown = _FOLDERS.get(folder, kind) if kind == "document" else _KINDS.get(kind, kind)
-    return {"shown": shown, "actions": actions}
+    return {"shown": shown, "actions": actions.get(kind, [])}

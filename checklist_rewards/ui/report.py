@@ -10,10 +10,8 @@ the file of a reward monitor (`monitor.jsonl`), as columns over the steps and a 
 started again, the steps and alarms after the last start count.
 
 A page that is opened from a disk cannot import modules, so they are joined: each becomes a function that returns what
-the module exports, in the order of their imports. Only the two forms that the page uses are supported, `import { a, b
-} from "./module.js";` on one line, and `export` before `function`, `class`, `const` or `async function`.
-
-The page may run this script and no other (Content-Security-Policy), load nothing, and connect to nothing.
+the module exports. Imports are on one line, and `export` stands before `function`, `class`, `const` or `async
+function`. The page may run this script and no other (Content-Security-Policy), load nothing, and connect to nothing.
 """
 
 from __future__ import annotations
@@ -72,12 +70,8 @@ _KEYS = {
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """A JSON file with its kind.
-
-    Raises:
-        ConfigError: If the file is not valid JSON.
-        SampleError: If it is the result of none of these commands.
-    """
+    """A JSON file with its kind. Raises [`SampleError`] if it is the result of none of these commands, and
+    [`ConfigError`] if it is not valid JSON."""
     value = read_value(read_text(path), path)
     for kind, keys in _KEYS.items():
         if isinstance(value, Mapping) and all(key in value for key in keys):

@@ -23,9 +23,8 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.images import PLACE, Image, image_of, is_logged
 
-SIDES = (96, 64, 32)
-"""Longest side in pixels. A thumbnail with too many bytes is made smaller."""
-MAX_BYTES = 4096
+SIDE = 96
+"""Longest side in pixels."""
 MAX_IMAGES = 300
 """Different images of a report."""
 MAX_OF_A_ROW = 16
@@ -121,13 +120,7 @@ def thumbnail(image: Image) -> str:
     """A data URL of the image in small; the address of an image on the web."""
     if image.size is None:
         return str(image.source)[:_LONGEST]
-    pixels = image.pillow
-    content = b""
-    for side in SIDES:
-        pixels.thumbnail((side, side))
-        file = io.BytesIO()
-        pixels.save(file, "JPEG", quality=70)
-        content = file.getvalue()
-        if len(content) <= MAX_BYTES:
-            break
-    return f"data:image/jpeg;base64,{base64.b64encode(content).decode()}"
+    pixels, file = image.pillow, io.BytesIO()
+    pixels.thumbnail((SIDE, SIDE))
+    pixels.save(file, "JPEG", quality=70)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"

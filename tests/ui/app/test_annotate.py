@@ -15,7 +15,7 @@ from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.judges.questions import FewShot
-from checklist_rewards.ui.annotations import Evidence, annotators, label_sample, ordered, read_tasks
+from checklist_rewards.ui.annotations import annotators, label_sample, ordered, read_tasks
 from checklist_rewards.ui.project import Project
 from tests.cli.test_output_full_disk import no_file_over
 from tests.fakes import FakeBackend

@@ -136,7 +136,7 @@ def test_a_training_is_followed_while_it_writes(page, project):
     page.wait("document.querySelector('[role=status]')?.textContent.startsWith('10 completions, step 1')")
     assert "<script>" in page.text(".live")
     page.js("document.querySelector('.live details').open = true; scrollTo(0, 300)")
-    page.js("document.querySelector('.live summary').focus()")
+    page.focus(".live summary")
     page.has(".live details table")
     scrolled = page.js("return scrollY")
     layout.watch(page.driver)
