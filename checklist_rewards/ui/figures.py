@@ -61,7 +61,7 @@ class FileFigures:
     def __init__(self) -> None:
         self.tally = Tally()
         self.analysis = ItemAnalysis()
-        self.rows = self.without_score = self.reads = self.without_state = self.not_asked = 0
+        self.rows = self.without_score = self.without_state = self.not_asked = 0
         self.states: Counter[TargetState] = Counter()
         self.items: dict[str, tuple[ItemScore, PassRate, Counter[str]]] = {}
         """By item key: the item as it first appeared, its pass rate and the reasons of lost reads."""
@@ -78,7 +78,7 @@ class FileFigures:
     @property
     def answered(self) -> int:
         """Number of questions with an answer."""
-        return self.reads - sum(self.tally.unanswered.values())
+        return self.tally.reads - self.tally.unanswered.total()
 
     @property
     def mass(self) -> float | None:
@@ -120,7 +120,6 @@ class FileFigures:
         if score.no_answer:
             self.not_asked += 1
             return
-        self.reads += score.total - score.not_needed
         for key, line in zip(item_keys(score.items), score.items, strict=True):
             _, rate, reasons = self.items.setdefault(key, (line, PassRate(), Counter()))
             if line.not_needed:
@@ -159,12 +158,12 @@ class FileFigures:
         scored = f"The mean score of {many(tally.scored, 'response')} is {tally.mean:.3f}."
         if tally.unscored:
             scored = f"{scored[:-1]}; {tally.unscored:,} more could not be scored."
-        lost, questions = self.reads - self.answered, many(self.reads, "question")
-        if not self.reads:
+        if not tally.reads:
             return f"{scored} The judge was asked no question."
+        lost, questions = tally.unanswered.total(), many(tally.reads, "question")
         if lost:
             return f"{scored} The judge could not read {lost:,} of {questions}."
-        return f"{scored} The judge answered {'all ' * (self.reads != 1)}{questions}."
+        return f"{scored} The judge answered {'all ' * (tally.reads != 1)}{questions}."
 
     def overview(self) -> dict[str, Any]:
         """The figures of the overview, without those that it shows as tiles and tables."""
@@ -182,7 +181,7 @@ class FileFigures:
             "rows": self.rows,
             "scored": self.tally.scored,
             "unscored": self.tally.unscored,
-            "reads": self.reads,
+            "reads": self.tally.reads,
             "unanswered": unanswered,
             "score_bins": self.score_bins,
             "items": items,

@@ -275,7 +275,7 @@ def tiles(figures: FileFigures) -> list[list[Any]]:
         ["mean pass rate of a response", {"value": tally.macro, "digits": 4}, "macro"],
         ["answers that pass", {"value": tally.micro, "digits": 4}, micro],
         ["without an answer", *state],
-        ["questions answered", f"{figures.answered:,} of {figures.reads:,}", None],
+        ["questions answered", f"{figures.answered:,} of {figures.tally.reads:,}", None],
         ["probability on the answers", {"value": figures.mass, "digits": 4}, f"label mass, {mass}"],
     ]
 
