@@ -213,6 +213,11 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         headers = {"x-stamp": stamp, "x-command": quote(command)}
         return Response(head, media_type="application/json", headers=headers)
 
+    def progress(query: Mapping[str, Any]) -> Any:
+        """How many rows of a report are read, and of how many; nothing before the first and after the last one."""
+        bar = reading.get(project.existing(query.get("file", "")))
+        return {} if bar is None else {"done": bar.done, "total": bar.total}
+
     def row(query: Mapping[str, Any]) -> Any:
         path, id = project.existing(query.get("file", "")), query.get("id")
         for number, record in enumerate(ScoredFile(path, **columns_of(path)), start=1):
@@ -301,7 +306,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "choices": lambda _: judging.choices(),
         "health": lambda _: judging.health(),
         "report": report,
-        "report/progress": lambda query: _progress(reading.get(project.existing(query.get("file", "")))),
+        "report/progress": progress,
         "row": row,
         "candidates": candidates,
         "download": download,
@@ -409,11 +414,6 @@ def _sources(project: Project, path: Path) -> list[Path]:
     for one in paths:
         project.existing(one.relative_to(project.folder).as_posix())
     return paths
-
-
-def _progress(bar: Bar | None) -> dict[str, int | None]:
-    """How many rows of a report are read, and of how many; nothing before the first and after the last one."""
-    return {} if bar is None else {"done": bar.done, "total": bar.total}
 
 
 def _report(

@@ -192,9 +192,8 @@ class Permitted:
         if not isinstance(value, str) or not value or "\0" in value:
             raise SampleError(f"{where} must be the name of a file, got {value!r:.80}.")
         there = self.project.real(folder / value)
-        refused = OutsideError(f"{where} names {value}, which is not in the project folder.")
         if there is None or not there.is_relative_to(self.project.folder) or value.startswith("~"):
-            raise refused
+            raise OutsideError(f"{where} names {value}, which is not in the project folder.")
         name = there.relative_to(self.project.folder).as_posix()
         try:
             self.project.existing(name)

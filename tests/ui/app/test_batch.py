@@ -139,27 +139,13 @@ def post(client, path, **body):
     return client.post(f"/api/{path}", json=body)
 
 
-def test_a_job_outlives_the_app_and_is_paused_and_resumed_in_a_restarted_one(batch, folder):
-    post(batch, "jobs", **REQUEST)
-    id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
-    assert "already running" in error_of(post(batch, "jobs/resume", id=id))
-    restarted = Jobs(judging_on(folder))
-    assert restarted.running() == [id]
-    assert post(batch, "jobs/pause", id=id).json()["state"] in ("pausing", "paused")
-    until(lambda: restarted.shown(id)["state"] == "paused")
-    assert "is not running" in error_of(post(batch, "jobs/pause", id=id))
-    with pytest.raises(Exception, match="was started with the judge 'pocket'; start the app with the same judge"):
-        Jobs(judging_on(folder, "another")).resume(id)
-    (folder / "go.json").write_text("{}")
-    restarted.resume(id)
-    until(lambda: job_of(batch)["state"] == "done")
-
-
 def test_a_job_that_was_killed_or_failed_says_so_and_its_result_is_not_replaced_once_it_was_edited(batch, folder):
     post(batch, "jobs", **REQUEST)
     id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
+    assert "already running" in error_of(post(batch, "jobs/resume", id=id))
     os.killpg(int((folder / "jobs" / ".run" / f"{id}.lock").read_text()), signal.SIGKILL)
     assert until(lambda: job_of(batch)["state"] == "stopped" and job_of(batch))["message"] is None
+    assert "is not running" in error_of(post(batch, "jobs/pause", id=id))
     for name in ("fail", "go"):
         (folder / f"{name}.json").write_text("{}")
     post(batch, "jobs/resume", id=id)
