@@ -42,8 +42,8 @@ from checklist_rewards.rerank import sample_candidates
 from checklist_rewards.rows import Columns, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
-from checklist_rewards.ui.figures import analysed
 from checklist_rewards.ui.report import MAX_ROWS, write_report
+from checklist_rewards.ui.sections import analysed
 
 _SHOWN = 20
 

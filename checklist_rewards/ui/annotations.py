@@ -12,24 +12,26 @@ who see it follow it.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
+import math
 import os
 import random
 import re
-import sys
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from statistics import multimode
 from typing import Any, Literal, get_args
 
 from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, ChecklistItem, content_hash
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Section, agreement_of
+from checklist_rewards.evaluation.agreement import agreement_of
 from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap
 from checklist_rewards.evaluation.labels import PROBABILITY
 from checklist_rewards.evaluation.rates import LabelSample
@@ -49,9 +51,15 @@ Key = tuple[str, str]
 Spans = Mapping[Key, Sequence[Mapping[str, Any]]]
 """Marked spans by row and item; see [`Evidence`]."""
 Order = Literal["random", "sample", "uncertain", "differ"]
-_NO_MARGIN = 2.0
-"""Above every margin: judges without probabilities come last."""
-ORDERS: tuple[str, ...] = get_args(Order)
+FOLDER, LABELS = "annotations", "labels"
+"""The folders of the annotations, and of the labels that are exported from them."""
+LONGEST_NOTE = 10_000
+MOST_SPANS = 100
+logger = logging.getLogger(__name__)
+_NAME = re.compile(r"\w[\w.-]{0,63}")
+_lock = threading.Lock()
+_unreadable: set[tuple[Path, int]] = set()
+"""Lines that have been warned of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,26 +128,18 @@ def read_tasks(path: Path, **columns: Any) -> list[Task]:
 
 
 def ordered(tasks: Sequence[Task], order: Order, seed: int, others: Sequence[Task] | None = None) -> list[int]:
-    """The places of the tasks in the order in which people see them.
+    """The places of the tasks in the order in which people see them; equal ones are in random order.
 
-    Args:
-        tasks (sequence of [`Task`]):
-            All tasks.
-        order (`str`):
-            `random`; `sample`: a random order that prefers those about which the judge is uncertain, with known
-            probabilities, so that `agree` can correct rates by the labels ([`LabelSample`]); `uncertain`: those first
-            about which the judge is least certain; `differ`: those first about which most items differ between the
-            judges, in `others` or in the votes of a panel. Labels of the last two orders correct no rate.
-        seed (`int`):
-            Seed of the random order, which also orders equal tasks.
-        others (sequence of [`Task`], *optional*):
-            The tasks of a second scored file.
+    `sample` is a random order that prefers those about which the judge is uncertain, with known probabilities, so that
+    `agree` can correct rates by the labels ([`LabelSample`]). `uncertain` begins with those about which the judge is
+    least certain, `differ` with those about which most items differ between the judges, in `others` (the tasks of a
+    second scored file) or in the votes of a panel. Labels of the last two orders correct no rate.
 
     Raises:
         SampleError: If the file has no scores, or no second judge, for this order.
     """
-    if order not in ORDERS:
-        raise SampleError(f"order {order!r} is not allowed; allowed: {', '.join(ORDERS)}.")
+    if order not in get_args(Order):
+        raise SampleError(f"order {order!r} is not allowed; allowed: {', '.join(get_args(Order))}.")
     places = list(range(len(tasks)))
     random.Random(seed).shuffle(places)
     if order == "random":
@@ -190,21 +190,20 @@ def _task(text: ScoredText) -> Task:
 
 def _margin(task: Task) -> float:
     if task.score is None:
-        return _NO_MARGIN
+        return math.inf
     threshold = DEFAULT_THRESHOLD if task.score.aggregation is None else task.score.aggregation.threshold
-    margins = [_certainty(line, threshold) for line in task.score.items]
-    return min((margin for margin in margins if margin is not None), default=_NO_MARGIN)
+    return min((_certainty(line, threshold) for line in task.score.items), default=math.inf)
 
 
-def _certainty(line: ItemScore, threshold: float) -> float | None:
-    """How far the judge was from another answer; 0 where it gave none. None without probabilities."""
+def _certainty(line: ItemScore, threshold: float) -> float:
+    """How far the judge was from another answer: 0 where it gave none, infinite without probabilities."""
     if line.unanswered is not None:
         return 0.0
     shares = line.probabilities or {}
     if set(shares) == {YES, NO}:
         return abs(shares[YES] - threshold)
     known = sorted(shares.values(), reverse=True)
-    return known[0] - known[1] if len(known) > 1 else None
+    return known[0] - known[1] if len(known) > 1 else math.inf
 
 
 def _differing(task: Task, other: Task | None) -> int:
@@ -218,37 +217,8 @@ def _differing(task: Task, other: Task | None) -> int:
     return differing
 
 
-if sys.platform != "win32":
-    import fcntl
-
-logger = logging.getLogger(__name__)
-
-FOLDER, LABELS = "annotations", "labels"
-"""The folders of the annotations, and of the labels that are exported from them."""
-LONGEST_NOTE = 10_000
-MOST_SPANS = 100
-_NAME = re.compile(r"\w[\w.-]{0,63}")
-_lock = threading.Lock()
-_unreadable: set[tuple[Path, int]] = set()
-"""Lines that have been warned of."""
-
-
 class UnwrittenError(SampleError):
     """An answer that could not be written, for example because the disk is full. It may be sent again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """The answer of one person to one item about one response."""
-
-    label: str | None
-    note: str = ""
-    spans: tuple[Mapping[str, Any], ...] = ()
-    """Evidence: `start` and `end` in the response, in characters, and its `text`."""
-
-    def shown(self) -> dict[str, Any]:
-        """The annotation for the page."""
-        return {"label": self.label, "note": self.note, "spans": list(self.spans)}
 
 
 @dataclass(frozen=True)
@@ -256,8 +226,10 @@ class Annotator:
     """The answers of one person about one file."""
 
     name: str
-    answers: Mapping[Key, Annotation] = field(default_factory=dict)
-    outdated: int = 0
+    answers: Mapping[Key, Mapping[str, Any]]
+    """By row and item: `label`, `note` and `spans`, the evidence: `start` and `end` in the response, in characters,
+    and its `text`."""
+    outdated: int
     """Answers about a text that the file no longer has."""
 
 
@@ -271,16 +243,10 @@ def check_name(name: Any) -> str:
     return name
 
 
-def record(project: Project, file: str, task: Task, name: str, item: str, value: Mapping[str, Any]) -> Annotation:
-    """Check an answer and append it. An answer that is the last line already is not written again.
-
-    Args:
-        project ([`Project`]): The project.
-        file (`str`): The annotated file.
-        task ([`Task`]): The annotated row.
-        name (`str`): The annotator.
-        item (`str`): Key of the item.
-        value (mapping): `label` (null withdraws the answer), `note`, `spans`, and `text`, the hash of what was shown.
+def record(project: Project, file: str, task: Task, name: str, item: str, value: Mapping[str, Any]) -> None:
+    """Check what an annotator answered to an item (its key) of a row of a file, and append it. An answer that is the
+    last line already is not written again. `value` has the `label` (null withdraws the answer), `note`, `spans`, and
+    `text`, the hash of what was shown.
 
     Raises:
         SampleError: For an answer that the item does not have, or about another text. Nothing is written.
@@ -299,19 +265,19 @@ def record(project: Project, file: str, task: Task, name: str, item: str, value:
     note = value.get("note") or ""
     if not isinstance(note, str) or len(note) > LONGEST_NOTE:
         raise SampleError(f"a note must be a text of up to {LONGEST_NOTE:,} characters.")
-    annotation = Annotation(label, note, _spans(value.get("spans") or (), task.target))
     line = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "file": file,
         "row": task.id,
         "item": item,
         "question": asked.question,
-        **annotation.shown(),
+        "label": label,
+        "note": note,
+        "spans": _spans(value.get("spans") or (), task.target),
         "text": task.text,
     }
     if line | {"time": None} != _last(path) | {"time": None}:  # sent again, because the reply was lost
         _append(path, json.dumps(line))
-    return annotation
 
 
 def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annotator]:
@@ -320,27 +286,22 @@ def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annot
     keys = {(task.id, key) for task in tasks for key in task.keys}
     folder = project.folder / FOLDER
     found = []
-    for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else ():
+    for path in sorted(folder.glob("*.jsonl")):
         if not _NAME.fullmatch(path.stem) or not project.holds(path):
             continue
-        answers: dict[Key, Annotation] = {}
-        outdated: set[Key] = set()
+        answers: dict[Key, Mapping[str, Any]] = {}
+        outdated = 0
         for (name, row, item), line in read_annotations(path).items():
-            annotation = Annotation(line["label"], line["note"], tuple(line["spans"]))
-            if name != file or annotation == Annotation(None):
+            answer = {part: line[part] for part in ("label", "note", "spans")}
+            if name != file or answer == {"label": None, "note": "", "spans": []}:
                 continue
             if (row, item) not in keys or line.get("text") != texts[row]:
-                outdated.add((row, item))
+                outdated += 1
             else:
-                answers[row, item] = annotation
+                answers[row, item] = answer
         if answers or outdated:
-            found.append(Annotator(path.stem, answers, len(outdated)))
+            found.append(Annotator(path.stem, answers, outdated))
     return found
-
-
-def answers_of(people: Sequence[Annotator], name: str) -> Mapping[Key, Annotation]:
-    """The answers of one of the annotators; empty for a new name."""
-    return next((person.answers for person in people if person.name == name), {})
 
 
 def progress(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, Any]:
@@ -351,31 +312,30 @@ def progress(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, An
         "annotators": [
             {
                 "name": person.name,
-                "answered": sum(one.label is not None for one in person.answers.values()),
-                "rows": len({row for (row, _), one in person.answers.items() if one.label is not None}),
+                "answered": sum(one["label"] is not None for one in person.answers.values()),
+                "rows": len({row for (row, _), one in person.answers.items() if one["label"] is not None}),
                 "outdated": person.outdated,
             }
             for person in people
         ],
-        "agreement": {kind: section.model_dump() for kind, section in agreement(tasks, people).items()},
+        "agreement": {} if lacking or len(people) < 2 else _agreement(tasks, people),
         "missing": f"Agreement requires {lacking[0]}: {install('ui')}." if lacking else None,
     }
 
 
-def agreement(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, Section]:
+def _agreement(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, Any]:
     """Krippendorff's alpha and Fleiss' kappa of the annotators, by kind of item, on items that two of them answered.
 
     "Cannot assess" counts as an answer where the item has this option, and as none where it has not.
     """
-    if len(people) < 2 or missing(*LIBRARIES):
-        return {}
     units = []
     for task in tasks:
         for key, item in zip(task.keys, task.items, strict=True):
-            given = [_label(person, task, key, item.values) for person in people]
+            answers = [person.answers.get((task.id, key), {}).get("label") for person in people]
+            given = [label if label in item.values else None for label in answers]
             if sum(label is not None for label in given) > 1:
                 units.append((item, task.group or task.id, given))
-    return agreement_of(units, Bootstrap(0))
+    return {kind: section.model_dump() for kind, section in agreement_of(units, Bootstrap(0)).items()}
 
 
 def export(
@@ -383,23 +343,14 @@ def export(
     file: str,
     tasks: Sequence[Task],
     people: Sequence[Annotator],
-    names: Sequence[str] | None = None,
     sample: LabelSample | None = None,
 ) -> dict[str, Any]:
-    """Write the labels file that `agree`, `calibrate`, `distill` and few-shot examples read.
+    """Write the labels file of a file, which `agree`, `calibrate`, `distill` and few-shot examples read.
 
     A row has `id`, `prompt`, `target`, `checklist`, `labels` (one per item, null for none) and `reasons` (the notes).
-    The label of several annotators is that of the majority; without a majority there is none.
-
-    Args:
-        project ([`Project`]): The project.
-        file (`str`): The annotated file.
-        tasks (sequence of [`Task`]): Its rows.
-        people (sequence of [`Annotator`]): The annotators.
-        names (sequence of `str`, *optional*): Annotators to use. Defaults to all.
-        sample ([`LabelSample`], *optional*): Order of the tasks, if people saw them in the order `sample`. The rows
-            before the first one with an open item get the column `label_probability`, which `agree` uses; it is null
-            in others.
+    The label of several annotators is that of the majority; without a majority there is none. If people saw the tasks
+    in the order of a `sample`, the rows before the first one with an open item get the column `label_probability`,
+    which `agree` uses; it is null in others.
 
     Returns:
         `dict`: The name of the file, and its numbers of rows, labels, ties and answers without a label, and of
@@ -408,28 +359,25 @@ def export(
     Raises:
         SampleError: If no item has been answered.
     """
-    chosen = [person for person in people if names is None or person.name in names]
     name = name_of(file)
     counts: Counter[str] = Counter()
     rows = []
     chances: dict[int, float] = {}
     if sample is not None:
-        closed = {key for person in chosen for key, one in person.answers.items() if one.label is not None}
+        closed = {key for person in people for key, one in person.answers.items() if one["label"] is not None}
         open_ = [any((task.id, key) not in closed for key in task.keys) for task in tasks]
         chances = sample.probabilities(next((n for n, place in enumerate(sample.order) if open_[place]), len(tasks)))
     for place, task in enumerate(tasks):
         labels, reasons = [], []
         for key, item in zip(task.keys, task.items, strict=True):
-            given = [person.answers[task.id, key] for person in chosen if (task.id, key) in person.answers]
-            votes = Counter(one.label for one in given if one.label in item.values)
-            counts["cannot_assess"] += sum(one.label is not None and one.label not in item.values for one in given)
-            top = votes.most_common(2)
-            tied = len(top) > 1 and top[0][1] == top[1][1]
-            counts["ties"] += tied
-            label = top[0][0] if top and not tied else None
+            given = [person.answers[task.id, key] for person in people if (task.id, key) in person.answers]
+            counts["cannot_assess"] += sum(one["label"] not in (None, *item.values) for one in given)
+            most = multimode(one["label"] for one in given if one["label"] in item.values)
+            counts["ties"] += len(most) > 1
+            label = most[0] if len(most) == 1 else None
             labels.append(label)
-            notes = [one.note for one in given if one.note and one.label == label is not None]
-            reasons.append(notes[0] if notes else None)
+            notes = (one["note"] for one in given if one["note"] and one["label"] == label is not None)
+            reasons.append(next(notes, None))
         if any(label is not None for label in labels):
             counts["labels"] += sum(label is not None for label in labels)
             rows.append(
@@ -447,27 +395,15 @@ def export(
             )
     if not rows:
         raise SampleError(f"{file} has no labels to export; answer at least one of its items first.")
-    path = project.target(name)
-    with write_rows(path) as output:
+    with write_rows(project.target(name)) as output:
         for row in rows:
             output.write(row)
-    return {
-        "name": name,
-        "rows": len(rows),
-        "labels": counts["labels"],
-        "ties": counts["ties"],
-        "cannot_assess": counts["cannot_assess"],
-        "sampled": len(chances),
-        "annotators": [person.name for person in chosen],
-    }
+    counted = {kind: counts[kind] for kind in ("labels", "ties", "cannot_assess")}
+    found = {"name": name, "rows": len(rows), **counted, "sampled": len(chances)}
+    return found | {"annotators": [person.name for person in people]}
 
 
-def _label(person: Annotator, task: Task, key: str, values: Mapping[str, Any]) -> str | None:
-    annotation = person.answers.get((task.id, key))
-    return annotation.label if annotation is not None and annotation.label in values else None
-
-
-def _spans(value: Any, target: str) -> tuple[dict[str, Any], ...]:
+def _spans(value: Any, target: str) -> list[dict[str, Any]]:
     if not isinstance(value, list | tuple) or len(value) > MOST_SPANS:
         raise SampleError(f"spans must be a list of up to {MOST_SPANS} spans.")
     spans = []
@@ -476,7 +412,7 @@ def _spans(value: Any, target: str) -> tuple[dict[str, Any], ...]:
         if not (type(start) is type(end) is int and 0 <= start < end <= len(target)):
             raise SampleError(f"the span {span!r:.80} is not a part of the response.")
         spans.append({"start": start, "end": end, "text": target[start:end]})
-    return tuple(spans)
+    return spans
 
 
 def _last(path: Path) -> dict[str, Any]:
@@ -494,8 +430,7 @@ def _append(path: Path, line: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _lock, path.open("ab+") as file:
-            if sys.platform != "win32":
-                fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX)
             torn = file.seek(0, os.SEEK_END) and path.read_bytes()[-1:] != b"\n"
             file.write(b"\n" * bool(torn) + line.encode() + b"\n")
             file.flush()
@@ -538,22 +473,19 @@ class Evidence:
     """
 
     def __init__(self, paths: Iterable[Path]):
-        self._projects: dict[Path, Path] = {}
+        self.files: dict[Path, Path] = {}
+        """The annotated files, with the project of each."""
         self._spans: dict[Path, dict[Key, list[dict[str, Any]]]] = {}
         for path in paths:
             project = path.resolve().parent.parent  # of annotations/ann.jsonl
             for (name, row, item), line in read_annotations(path).items():
                 file = (project / name).resolve()
-                self._projects[file] = project
-                marks = self._spans.setdefault(file, {}).setdefault((row, item), [])
+                self.files[file] = project
                 for span in line["spans"]:
                     if isinstance(span, Mapping) and all(isinstance(span.get(end), int) for end in ("start", "end")):
                         place = {"start": span["start"], "end": span["end"], "text": span.get("text")}
-                        marks.append({"by": path.stem, "label": line["label"], **place})
-
-    def files(self) -> list[Path]:
-        """The annotated files."""
-        return list(self._spans)
+                        mark = {"by": path.stem, "label": line["label"], **place}
+                        self._spans.setdefault(file, {}).setdefault((row, item), []).append(mark)
 
     def about(self, path: Path) -> list[Path]:
         """Those of the annotated files that this file is. Of files with the same name in the project of the
@@ -561,7 +493,7 @@ class Evidence:
         own = path.resolve()
         return [
             file
-            for file, project in self._projects.items()
+            for file, project in self.files.items()
             if file == own or (file.name == own.name and not (file.is_file() and own.is_relative_to(project)))
         ]
 
@@ -569,9 +501,9 @@ class Evidence:
         """The spans of a file: by row and item a list of `by`, `label`, `start`, `end` (in characters), and `text`."""
         found: dict[Key, list[dict[str, Any]]] = {}
         for file in self.about(path):
-            for key, spans in self._spans[file].items():
+            for key, spans in self._spans.get(file, {}).items():
                 found.setdefault(key, []).extend(spans)
-        return {key: spans for key, spans in found.items() if spans}
+        return found
 
 
 def marked(target: str | None, spans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

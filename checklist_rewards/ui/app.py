@@ -1,21 +1,16 @@
 """The app: the report's page with more views, served to one browser on this machine.
 
 `GET /` and the paths of the views answer with the page, `GET /static/NAME` with its files, and `/api/...` with data.
-`guard` decides who may ask, `project` what can be read. Errors are `{"error": sentence}`: 400 for a request that
-cannot be carried out, 403 for a file outside of the project, 413 for a body that is too large. All text of models is
-data of JSON; the page shows it as text.
-
-Files that the browser sends are text of a bounded size, checked before it appears in the project folder. What the
-views Batch, Build, Library and Live do is in `jobs`, `building`, `library` and `live`.
+Errors are `{"error": sentence}`: 400 for a request that cannot be carried out, 403 for a file outside of the project,
+413 for a body that is too large. All text of models is data of JSON; the page shows it as text.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import tempfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -33,7 +28,6 @@ from checklist_rewards.evaluation.labels import Labels
 from checklist_rewards.evaluation.scored import PAIRS, ScoredFile, ScoredText, shown_completion
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.cells import decoded
-from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.progress import Bar
 from checklist_rewards.ui import annotations as answers
@@ -46,7 +40,7 @@ from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging, judges_of
 from checklist_rewards.ui.library import ConflictError, Library, checklist_text
 from checklist_rewards.ui.live import Live
-from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, folder_of, opened, write_example
+from checklist_rewards.ui.project import OutsideError, Project, folder_of, opened, write_example
 from checklist_rewards.ui.report import MONITOR_FILE, kind_of, page_file, parts_of, report_data
 from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.ui.thumbnails import Thumbnails, has_places, with_row
@@ -54,14 +48,14 @@ from checklist_rewards.version import __version__
 
 FOLDER = "uploads"
 MAX_UPLOAD = 64 * 2**20
-ALLOWED = (".jsonl", ".csv", *DOCUMENTS)
+ALLOWED = (".jsonl", ".csv")
 
 
-async def receive(project: Project, name: Any, parts: AsyncIterator[bytes], limit: int = MAX_UPLOAD) -> str:
+async def receive(project: Project, name: Any, parts: AsyncIterator[bytes]) -> str:
     """Save a file that the browser sends in the folder `uploads`; the result is its name in the project.
 
     Raises [`SampleError`] if the name is taken or of another kind, or the content cannot be read, and [`TooLarge`] if
-    it has more than `limit` bytes.
+    it has more than `MAX_UPLOAD` bytes.
     """
     if not isinstance(name, str) or "/" in name or Path(name).suffix.lower() not in ALLOWED:
         raise SampleError(f"{name!r:.120} cannot be uploaded; allowed are text files: {', '.join(ALLOWED)}.")
@@ -69,10 +63,8 @@ async def receive(project: Project, name: Any, parts: AsyncIterator[bytes], limi
     path = project.target(saved)
     if path.exists():
         raise SampleError(f"{saved} exists; rename the file, or choose the one in the project.")
-    content = await joined(
-        parts, limit, f"{name} is larger than {limit:,} bytes; copy it into the project folder instead."
-    )
-    await asyncio.to_thread(_save, path, content)
+    too_large = f"{name} is larger than {MAX_UPLOAD:,} bytes; copy it into the project folder instead."
+    await asyncio.to_thread(_save, path, await joined(parts, MAX_UPLOAD, too_large))
     return saved
 
 
@@ -82,13 +74,8 @@ def _save(path: Path, content: bytes) -> None:
         received = Path(folder, path.name)
         received.write_bytes(content)
         try:
-            if path.suffix.lower() not in DOCUMENTS:
-                sum(1 for _ in read_rows(received))
-            else:
-                text = read_text(received)
-                if path.suffix.lower() != ".md":
-                    read_value(text, received)
-        except ChecklistRewardsError as error:
+            sum(1 for _ in read_rows(received))
+        except SampleError as error:
             raise SampleError(str(error).replace(str(received), path.name)) from None
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
@@ -101,7 +88,7 @@ def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable
         try:
             return answer(body)
         except ChecklistRewardsError as error:
-            return {"error": without_secrets(str(error), os.environ)}
+            return {"error": without_secrets(str(error))}
 
     return answered
 
@@ -141,7 +128,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     async def _sentence(_: Request, error: ChecklistRewardsError) -> Response:
         status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 400)
         more = {"stamp": error.stamp} if isinstance(error, ConflictError) else {}
-        return _json({"error": without_secrets(str(error), os.environ), **more}, status)
+        return _json({"error": without_secrets(str(error)), **more}, status)
 
     async def page(request: Request) -> Response:
         answer = HTMLResponse(page_file("app.html"))
@@ -197,26 +184,21 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     def overview(_: Mapping[str, Any]) -> Any:
         listed = [file.shown() | kinds.get(project.path(file.name)) for file in project.files()]
         logs = {folder_of(file["name"]): file["name"] for file in reversed(listed) if file["kind"] == "rewards"}
-        return {
-            "folder": project.folder.name,
-            "version": __version__,
-            "files": [file | opened(file, logs) for file in listed],
-            "judge": judging.of_the_app(),
-        }
+        files = [file | opened(file, logs) for file in listed]
+        judge = judging.of_the_app()
+        return {"folder": project.folder.name, "version": __version__, "files": files, "judge": judge}
 
     def download(query: Mapping[str, Any]) -> Any:
         path = project.existing(query.get("file", ""))
         return FileResponse(path, media_type="application/octet-stream", filename=path.name)
 
     def report(query: Mapping[str, Any]) -> Any:
-        files = [project.existing(query.get("file", ""))]
-        if query.get("other"):
-            files.append(project.existing(query["other"]))
+        files = [project.existing(name) for name in (query.get("file", ""), *filter(None, [query.get("other")]))]
         column = query.get("labels")
         known = (exported(project, path) for path in files) if column is None else ()
         labels = next(filter(None, known), None)
         paths = [source for path in files for source in _sources(project, path)]
-        stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels])]))
+        stamp = " ".join(map(_stamp, filter(None, [*paths, labels])))
         if query.get("known") == stamp:
             return None
         if query.get("peek"):  # the page asks only whether the file has changed
@@ -231,6 +213,11 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         headers = {"x-stamp": stamp, "x-command": quote(command)}
         return Response(head, media_type="application/json", headers=headers)
 
+    def progress(query: Mapping[str, Any]) -> Any:
+        """How many rows of a report are read, and of how many; nothing before the first and after the last one."""
+        bar = reading.get(project.existing(query.get("file", "")))
+        return {} if bar is None else {"done": bar.done, "total": bar.total}
+
     def row(query: Mapping[str, Any]) -> Any:
         path, id = project.existing(query.get("file", "")), query.get("id")
         for number, record in enumerate(ScoredFile(path, **columns_of(path)), start=1):
@@ -238,14 +225,12 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
                 lines = () if record.score is None else record.score.items
                 items = [{"question": one.question, "weight": one.weight, "required": one.required} for one in lines]
                 shown = items if record.checklist is None else items_of(record.checklist)
-                found: dict[str, Any] = {"input": record.prompt, "target": record.text, "checklist": shown}
-                found |= pictured(record, query["file"], number)
+                texts = {"input": record.prompt, "target": record.text}
+                found = {**texts, "checklist": shown, **pictured(record, query["file"], number)}
                 if record.score is None:
                     return found
-                like = judging.like(record.score)
-                texts = {"input": record.prompt, "target": record.text}
+                settings, like = judging.like(record.score)
                 of = {"file": query["file"], "id": id, "score": record.score.primary_score, **texts}
-                settings = like.pop("settings")
                 return {**found, "settings": settings, "scored": {**of, **like, "judge": settings.get("judge")}}
         raise SampleError(f"{path.name} has no row {id!r:.80}.")
 
@@ -263,11 +248,10 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         others = queues.get(project.existing(query["other"])) if query.get("other") else None
         places = ordered(tasks, query.get("order", "random"), _whole(query.get("seed", "0"), "seed"), others)
         people = answers.annotators(project, file, tasks)
-        done: dict[str, int] = {}
-        for (row, _), answer in answers.answers_of(people, name).items():
-            done[row] = done.get(row, 0) + (answer.label is not None)
+        own = next((person.answers for person in people if person.name == name), {})
+        done = Counter(row for (row, _), answer in own.items() if answer["label"] is not None)
         rows = [
-            {"place": place, "id": task.id, "items": len(task.items), "done": done.get(task.id, 0)}
+            {"place": place, "id": task.id, "items": len(task.items), "done": done[task.id]}
             for place, task in ((place, tasks[place]) for place in places)
         ]
         return {"rows": rows, **answers.progress(tasks, people)}
@@ -279,8 +263,9 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         if place >= len(tasks):
             raise SampleError(f"row {place + 1} does not exist: {file} has {len(tasks)} rows.")
         shown = tasks[place]
-        own = answers.answers_of(answers.annotators(project, file, tasks), name)
-        mine = {key: own[shown.id, key].shown() for key in shown.keys if (shown.id, key) in own}
+        people = answers.annotators(project, file, tasks)
+        own = next((person.answers for person in people if person.name == name), {})
+        mine = {key: one for (row, key), one in own.items() if row == shown.id}
         images = {} if shown.pictured is None else {"images": Thumbnails(project.holds).of(shown.pictured)}
         return {**shown.shown(), **images, "mine": mine}
 
@@ -298,11 +283,10 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         people = answers.annotators(project, file, tasks)
         sampled = body.get("order") == "sample"
         sample = answers.label_sample(tasks, _whole(str(body.get("seed", 0)), "seed")) if sampled else None
-        done = answers.export(project, file, tasks, people, body.get("annotators"), sample)
+        done = answers.export(project, file, tasks, people, sample)
         judges = judges_of(task.score for task in tasks) if all(task.score is not None for task in tasks) else None
-        commands = loop_commands(
-            file, done["name"], judges, judging, jobs.options_of(file), any(t.images for t in tasks)
-        )
+        pictured = any(task.images for task in tasks)
+        commands = loop_commands(file, done["name"], judges, judging, jobs.options_of(file), pictured)
         return {**done, "commands": commands}
 
     def generate(body: dict[str, Any]) -> Any:
@@ -322,7 +306,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "choices": lambda _: judging.choices(),
         "health": lambda _: judging.health(),
         "report": report,
-        "report/progress": lambda query: _progress(reading.get(project.existing(query.get("file", "")))),
+        "report/progress": progress,
         "row": row,
         "candidates": candidates,
         "download": download,
@@ -385,8 +369,7 @@ class _Files:
     """What was read of files, as long as they do not change."""
 
     def __init__(self, read: Any, kept: int = _KEPT):
-        self.read = read
-        self.kept = kept
+        self.read, self.kept = read, kept
         self._known: OrderedDict[tuple[Any, ...], _Known] = OrderedDict()
         self._lock = Lock()
 
@@ -425,19 +408,12 @@ def _stamp(path: Path) -> str:
 
 def _sources(project: Project, path: Path) -> list[Path]:
     """The files that the report of a file reads: with a reward log, those of other ranks and the monitor's."""
-    paths = ScoredFile(path).paths
-    monitor = path.parent / MONITOR_FILE
-    kinds = {path: "rewards", monitor: "monitor"}
-    if len(kinds) == 2 and project.holds(monitor) and all(kind_of(one)["kind"] == kind for one, kind in kinds.items()):
+    paths, monitor = ScoredFile(path).paths, path.parent / MONITOR_FILE
+    if kind_of(path)["kind"] == "rewards" and project.holds(monitor) and kind_of(monitor)["kind"] == "monitor":
         paths.append(monitor)
     for one in paths:
         project.existing(one.relative_to(project.folder).as_posix())
     return paths
-
-
-def _progress(bar: Bar | None) -> dict[str, int | None]:
-    """How many rows of a report are read, and of how many; nothing before the first and after the last one."""
-    return {} if bar is None else {"done": bar.done, "total": bar.total}
 
 
 def _report(
@@ -451,9 +427,8 @@ def _report(
     and the rows; and the command that writes it.
 
     `labels` is a column of the files, or of one of them, whose labels are those of the same texts in the other; or a
-    file of labels. A file that does not fit, of another file with this name, is left out. `columns` are those of
-    prompt and response, where a job has named them.
-    Meanwhile `reading` has how far it is."""
+    file of labels, which is left out if it does not fit. `columns` are those of prompt and response, where a job has
+    named them. Meanwhile `reading` has how far it is."""
     if len({path.name for path in files}) < len(files):
         raise SampleError(f"both files are named {files[0].name}, so a report cannot tell them apart; rename one.")
     found = [one for path in files for one in _sources(project, path) if one in files or one.name == MONITOR_FILE]
@@ -481,21 +456,15 @@ def _report(
     finally:
         reading.pop(files[0], None)
     head, rows = parts_of(data)
-    name, *more = [one.relative_to(project.folder).as_posix() for one in paths]
+    names = [one.relative_to(project.folder).as_posix() for one in paths]
     labelled = labels.relative_to(project.folder).as_posix() if isinstance(labels, Path) else None
-    command = report_command(name, more, labelled, column, **columns)
+    command = report_command(names, labelled, column, **columns)
     return "".join(json_chunks(head)).encode(), "".join(json_chunks(rows)).encode(), command
 
 
 def _several_texts(record: ScoredText) -> dict[str, Any]:
-    """The texts of a row with `candidates`, or with a `chosen` and a `rejected` text, for the view Compare.
-
-    Returns:
-        `dict`: `input`, the prompt; `texts`; and `checklist`, the items, or None.
-
-    Raises:
-        SampleError: If the row has neither.
-    """
+    """The prompt, the texts and the items of a row with `candidates`, or with a `chosen` and a `rejected` text, for
+    the view Compare. Raises [`SampleError`] if the row has neither."""
     data, columns = record.data, record.columns
     given = decoded(data.get("candidates")) or [data[name] for name in PAIRS if name in data]
     texts = [shown_completion(text) for text in given] if isinstance(given, list) else []
@@ -512,11 +481,11 @@ def _events(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:
     try:
         for event in events:
             if "message" in event:
-                event = {**event, "message": without_secrets(event["message"], os.environ)}
+                event = {**event, "message": without_secrets(event["message"])}
             yield _encoded(event) + b"\n"
     except Exception as error:  # the response has begun, so this is the only way to tell the page
         message = f"the judge failed ({type(error).__name__}: {error})."
-        yield _encoded({"event": "error", "message": without_secrets(message, os.environ)}) + b"\n"
+        yield _encoded({"event": "error", "message": without_secrets(message)}) + b"\n"
 
 
 def _json(content: Any, status: int = 200) -> Response:

@@ -1,12 +1,9 @@
 """Building a checklist in the app: the stages of the corpus-level generators one by one, refiners with before and
 after, and scores of sample responses while the checklist is edited.
 
-Nothing is kept between requests: the page sends the source, the draft or the checklist, and gets the next one. A
-failure is one sentence, and what the page has stays as it is. While a stage runs, the page asks how many of its
-requests are answered, and can end it at its next reply.
-
-Forms are JSON schemas of the settings of generators and refiners, and of the code checks. The page makes a form of
-each, so a registered check or part has its form without code in the page.
+Nothing is kept between requests: the page sends the source, the draft or the checklist, and gets the next one. Forms
+are JSON schemas of the settings of generators and refiners, and of the code checks, so a registered check or part has
+its form without code in the page.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from checklist_rewards.backends import Engine
 from checklist_rewards.backends.packaged import POCKET
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.checks import CHECKS
@@ -49,7 +45,7 @@ from checklist_rewards.scores import (
     score_checklist,
 )
 from checklist_rewards.ui.code import items_of
-from checklist_rewards.ui.judging import WRITERS, Judging, settings_form
+from checklist_rewards.ui.judging import WRITERS, Judging, known_settings, settings_form
 from checklist_rewards.validation import finite, one_sentence
 
 
@@ -109,15 +105,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Building:
-    """What the view Build asks for.
-
-    Args:
-        judging ([`Judging`]): The project, the judge, the writer and the store.
-    """
+    """What the view Build asks for."""
 
     judging: Judging
-    _writers: dict[str, Engine] = field(default_factory=dict)
-    """Packaged writers that the page has chosen, by name."""
     _runs: dict[str, Run] = field(default_factory=dict)
     """The stages that run, by the name that the page gave them."""
 
@@ -126,20 +116,16 @@ class Building:
         do."""
         known = self.judging.writer.model
         toy = f"{known} cannot write in stages." if known == POCKET else None  # in the form that a stage requires
+        pipelines = []
+        for name, config in self._corpus_level():
+            form = settings_form(GENERATORS.get(config.generator.kind).factory)
+            settings = with_defaults(form, config.generator.settings())
+            pipelines.append({"name": name, "description": config.description, "settings": settings})
         return {
             "writer": known,
             "cannot_write": toy or self.judging.cannot_write(),
             "writers": [name for name in WRITERS if name not in (known, POCKET)],
-            "pipelines": [
-                {
-                    "name": name,
-                    "description": config.description,
-                    "settings": with_defaults(
-                        settings_form(GENERATORS.get(config.generator.kind).factory), config.generator.settings()
-                    ),
-                }
-                for name, config in self._corpus_level()
-            ],
+            "pipelines": pipelines,
             "refiners": [
                 {"name": entry.name, "description": entry.summary, "settings": settings_form(entry.factory)}
                 for entry in REFINERS
@@ -159,19 +145,10 @@ class Building:
         }
 
     def stage(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Run one stage on the draft of the stage before, as it was returned or edited.
-
-        Returns:
-            `dict`: `draft`; `asked`, `kept` and `seconds` of the stage; `questions`, the number of items that a
-            checklist of this draft would have, or None if it cannot be one yet.
-
-        Raises:
-            ChecklistRewardsError: If the request is not valid or the stage fails.
-        """
-        writer = self._writer(body)
+        """Run one stage on the draft of the stage before, as it was returned or edited. `questions` is the number of
+        items that a checklist of the new `draft` would have, or None if it cannot be one yet."""
+        writer, source, name = self._writer(body), body.get("source"), str(body.get("run"))
         completed: list[Stage] = []
-        source = body.get("source")
-        name = str(body.get("run"))
         run = self._runs[name] = Run()
         writer.watch = run.heard
         try:
@@ -209,26 +186,19 @@ class Building:
         return {"items": items_of(found), "source": found.source, "model": found.model}
 
     def refine(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Refine a checklist and report what happened to every item.
-
-        Returns:
-            `dict`: `items`, the refined checklist; `before`, per item of the given one `question`, `state` (kept,
-            changed or dropped) and `reason`; `after`, per refined item `question`, `state` (kept, changed or new) and
-            `reason` (what changed, or why the refiner could not assess it).
-
-        Raises:
-            ChecklistRewardsError: If the request is not valid, or no item is left.
-        """
+        """Refine a checklist. `before` has per item of the given one `question`, `state` (kept, changed or dropped)
+        and `reason`; `after` per refined item `question`, `state` (kept, changed or new) and `reason` (what changed,
+        or why the refiner could not assess it)."""
         entry = REFINERS.get(str(body.get("refiner")))
-        settings = _settings(body, entry)
+        placed = _placed(body, entry, RefinerConfig)
         try:
-            config = RefinerConfig(kind=entry.name, **_placed(settings, RefinerConfig))
+            config = RefinerConfig(kind=entry.name, **placed)
         except ValidationError as error:
             raise SampleError(f"refiner {entry.name!r}: {one_sentence(error, RefinerConfig)}") from None
         checklist = Checklist.parse(body.get("checklist"))
         judging = self.judging
         scorer = judging.pipeline(body.get("judge") or {}).scorer
-        [refiner] = build_refiners((config,), self._engine(body), judging.store, scorer)
+        [refiner] = build_refiners((config,), judging.writer_named(body.get("writer")), judging.store, scorer)
         refined = refiner.refine(checklist, _samples(body, checklist))
         return {"items": items_of(refined), **_compared(checklist, refined, getattr(refiner, "report", None))}
 
@@ -238,9 +208,6 @@ class Building:
         Each sample has `target`, optionally `input`, and `answers`: item scores of earlier reads, and `quality`, their
         grade in mode `quality`. An answer counts for an item with the same id and question; all other items are
         unanswered as not_read, and then the grade does not count. A sample without an answer needs none.
-
-        Raises:
-            ChecklistRewardsError: If the request is not valid.
         """
         pipe = self.judging.pipeline(body.get("settings") or {})
         scorer = pipe.scorer
@@ -293,41 +260,21 @@ class Building:
         entry = GENERATORS.get(config.generator.kind)
         if not _steps(entry):
             raise SampleError(f"the pipeline {name!r} has no stages; it writes a checklist per input.")
-        settings = _settings(body, entry)
-        placed = _placed(settings, WriterConfig)
+        placed = _placed(body, entry, WriterConfig)
         placed["options"] = {**config.generator.options, **placed["options"]}
         config = config.replace({"generator": placed}, "settings")
-        judging = self.judging
-        return build_generator(config.generator, self._engine(body), judging.store, judging.pipeline({}).scorer)
-
-    def _engine(self, body: Mapping[str, Any]) -> Engine:
-        """The writer of a request: a packaged one that the page has chosen, or that of the command line."""
-        name = body.get("writer")
-        if not name:
-            return self.judging.writer
-        if name not in WRITERS:
-            raise SampleError(f"{name!r:.80} is not a writer that the page offers; allowed: {', '.join(WRITERS)}.")
-        return self._writers.setdefault(name, Engine(name))
+        judging, engine = self.judging, self.judging.writer_named(body.get("writer"))
+        return build_generator(config.generator, engine, judging.store, judging.pipeline({}).scorer)
 
 
 def _steps(entry: Entry) -> bool:
     return isinstance(entry.factory, type) and issubclass(entry.factory, CorpusWriter)
 
 
-def _settings(body: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
-    """The settings of a request; only those that the page has fields for."""
-    settings = body.get("settings") or {}
-    if not isinstance(settings, Mapping):
-        raise SampleError(f"settings must be an object, got {type(settings).__name__}.")
+def _placed(body: Mapping[str, Any], entry: Entry, config: type[BaseModel]) -> dict[str, Any]:
+    """The settings of a request as fields of a config, the others as its `options`."""
     allowed = settings_form(entry.factory)["properties"]
-    unknown = sorted(set(settings) - set(allowed))
-    if unknown:
-        raise SampleError(f"{unknown[0]!r:.80} is not a setting of {entry.name}; allowed: {', '.join(allowed)}.")
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _placed(settings: Mapping[str, Any], config: type[BaseModel]) -> dict[str, Any]:
-    """The settings as fields of a config, the others as its `options`."""
+    settings = known_settings(body.get("settings") or {}, allowed, f" of {entry.name}")
     named = {name: value for name, value in settings.items() if name in config.model_fields}
     return named | {"options": {name: value for name, value in settings.items() if name not in named}}
 

@@ -70,6 +70,11 @@ class Job(BaseModel):
     def _of_older_files(cls, engine: dict[str, JsonValue]) -> dict[str, JsonValue]:
         return {JudgeConfig.older.get(name, name): value for name, value in engine.items()}
 
+    @property
+    def column_options(self) -> dict[str, Any]:
+        """The options of `score` that name the columns."""
+        return {f"{name}_key": value for name, value in self.columns.model_dump().items()}
+
 
 def validated(value: Any, where: str) -> Job:
     """A job from its JSON. Raises [`SampleError`] that begins with `where`."""
@@ -96,9 +101,8 @@ def arguments(job: Job, judging: Judging, config: Path) -> list[str]:
 def _job_options(job: Job, config: PipelineConfig, judge: Mapping[str, Any], store_path: str | None) -> dict[str, Any]:
     """The options of `score` for a job, without its config and its costs. The judge's are not used if the config names
     a file of judges."""
-    columns = {f"{name}_key": value for name, value in job.columns.model_dump().items()}
     given = judge if config.scorer.judge is None else {}
-    return {**given, **columns, "checklist": job.checklist, "store": store_path}
+    return {**given, **job.column_options, "checklist": job.checklist, "store": store_path}
 
 
 def _given(options: Mapping[str, Any]) -> list[str]:
@@ -140,17 +144,8 @@ _WIDTH = 100
 
 
 def snippets(config: PipelineConfig, judge: Engine, sample: Sample, store_path: str | None = None) -> dict[str, str]:
-    """Code that scores `sample` as the page does.
-
-    Args:
-        config ([`PipelineConfig`]): The pipeline.
-        judge ([`Engine`]): The judge's engine.
-        sample ([`Sample`]): The response with its checklist.
-        store_path (`str`, *optional*): A store that the user chose.
-
-    Returns:
-        `dict[str, str]`: `python`, `cli` (a shell script that writes its files), and `yaml` (the pipeline).
-    """
+    """Code that scores a response as the page does, with a store that the user chose: as `python`, as `cli` (a shell
+    script that writes its files), and `yaml` (the pipeline)."""
     if sample.images or sample.target_images:
         raise SampleError("code for a text with images is not exported; score its file in Batch, and export the job.")
     text = _yaml(config)
@@ -195,62 +190,47 @@ def loop_commands(
     labels: str,
     judges: Sequence[str] | None,
     judging: Judging,
-    columns: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any],
     pictured: bool = False,
 ) -> list[str]:
     """The commands that use a labels file: agreement, calibration, few-shot examples and distillation.
 
-    Args:
-        file (`str`): The labelled file.
-        labels (`str`): The labels file.
-        judges (sequence of `str`): The judges that scored `file`; None for a file without scores. The commands name
-            the judge of the file: with the options of the app if it is the same, else by its name. Of a file of
-            several other judges, which no option names, only the commands without a judge are given.
-        judging ([`Judging`]): The judge of the app.
-        columns (mapping, *optional*): Options of `score` that name columns and checklist, if any.
-        pictured (`bool`, *optional*, defaults to `False`): Whether rows have images, which examples and distillation
-            do not take.
+    They name the judges that scored `file` (None for a file without scores): with the options of the app if it is the
+    same judge, else by its name. Of a file of several other judges, which no option names, only the commands without a
+    judge are given. `columns` are the options of `score` that name columns and checklist. Examples and distillation do
+    not take rows with images (`pictured`).
     """
     jury = judging.config.scorer.judge
     options = _given(engine_arguments(judging.judge) if jury is None else {"judge": jury})
     if judges and list(judges) != [judging.name_in_scores({})]:
         options, jury = [f"--model={judges[0]}"], None
-    known, text = judges is None or len(judges) < 2, _given({"target_key": (columns or {}).get("target_key")})
-    options = [*options, *_given(columns or {})]
-    first = [["score", file, "-o", "scored.jsonl", *options]] if judges is None else []
-    answers = "scored.jsonl" if judges is None else file
-    calibrated = ["score", file, "-o", "calibrated.jsonl", "--calibration", "calibration.json", *options]
-    with_examples = ["score", file, "-o", "with_examples.jsonl", "--judge.examples", labels, *options]
-    commands = [
-        *first,
-        ["agree", answers, "--labels", labels, *text],
-        ["calibrate", answers, "--labels", labels, "-o", "calibration.json", *text],
-        *([calibrated] if known else []),
-        *([with_examples] if known and jury is None and not pictured else []),
-        *([["distill", labels, "-o", "judge"]] if not pictured else []),
-    ]
+    options, text = [*options, *_given(columns)], _given({"target_key": columns.get("target_key")})
+    answers, commands = file, []
+    if judges is None:
+        answers = "scored.jsonl"
+        commands.append(["score", file, "-o", answers, *options])
+    commands.append(["agree", answers, "--labels", labels, *text])
+    commands.append(["calibrate", answers, "--labels", labels, "-o", "calibration.json", *text])
+    if judges is None or len(judges) < 2:
+        commands.append(["score", file, "-o", "calibrated.jsonl", "--calibration", "calibration.json", *options])
+        if jury is None and not pictured:
+            commands.append(["score", file, "-o", "with_examples.jsonl", "--judge.examples", labels, *options])
+    if not pictured:
+        commands.append(["distill", labels, "-o", "judge"])
     return [shlex.join(["checklist-rewards", *command]) for command in commands]
 
 
 def report_command(
-    file: str,
-    more: Sequence[str],
+    files: Sequence[str],
     labels: str | None,
     column: str | None,
     inputs: Sequence[str] = (),
     target: str | None = None,
 ) -> str:
-    """The command that writes the report of a file of the project as a page, to be run in the project folder.
-
-    Args:
-        file (`str`): The file.
-        more (sequence of `str`): Further files of the report, such as that of the monitor.
-        labels (`str`, *optional*): The file of labels that the report uses.
-        column (`str`, *optional*): The column of labels that the report uses.
-        inputs (sequence of `str`, *optional*): The columns of the prompt, if they have other names than usual.
-        target (`str`, *optional*): The column of the response, likewise.
-    """
-    names = [f"./{name}" if name.startswith("-") else name for name in (file, *more)]
+    """The command that writes the report of files of the project as a page, to be run in the project folder: with the
+    file or the column of labels that it uses, and the columns of prompt and response if they have other names than
+    usual."""
+    names = [f"./{name}" if name.startswith("-") else name for name in files]
     labelled = [f"--labels={labels}"] if labels is not None else []
     labelled += [f"--label-key={column}"] if column else []
     keys = [f"--input-key={name}" for name in inputs] + ([f"--target-key={target}"] if target else [])
@@ -351,9 +331,9 @@ def public_address(address: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def without_secrets(message: str, environment: Mapping[str, str]) -> str:
+def without_secrets(message: str) -> str:
     """A message without the keys of the environment, which a server may have repeated in its error."""
-    for name, value in environment.items():
+    for name, value in os.environ.items():
         if _SECRET.search(name) and len(value) >= 8:
             message = message.replace(value, "***")
     return without_password(message).replace("***@", "")

@@ -38,7 +38,6 @@ from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, own_id
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
 from checklist_rewards.judges.labels import on_unit_scale
-from checklist_rewards.rows import TARGETS
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.ui.annotations import LABELS, name_of
 from checklist_rewards.ui.project import Project
@@ -47,29 +46,11 @@ from checklist_rewards.ui.table import Column
 
 
 def exported(project: Project, path: Path) -> Path | None:
-    """The file of the labels that were exported for a file of the project, or for another file of the same texts, if
-    any.
-
-    Earlier versions wrote the labels of all files with the stem `scored` to `labels/scored.jsonl`. Such a file is used
-    if its labels have their texts, which are compared, or if no other file has this stem.
-    """
-    name = path.relative_to(project.folder).as_posix()
-    labels, shared = project.path(name_of(name)), project.path(f"{LABELS}/{path.stem}.jsonl")
-    if labels.is_file() and labels != path:
+    """The file of the labels that were exported for a file of the project, or else for another file of the same texts,
+    if any: labels are of texts, not of a judge."""
+    labels = project.path(name_of(path.relative_to(project.folder).as_posix()))
+    if labels.is_file():
         return labels
-    if not shared.is_file() or shared == path:
-        return _carried(project, path)
-    first = next(iter(read_rows(shared)), None)
-    if first is not None and any(first.data.get(column) is not None for column in TARGETS):
-        return shared
-    others = [Path(file.name) for file in project.files() if file.name != name]
-    alone = all(other.stem != path.stem or other.parts[0] == LABELS for other in others)
-    return shared if alone else None
-
-
-def _carried(project: Project, path: Path) -> Path | None:
-    """The file of labels that were exported for another file of the same texts: labels are of
-    texts, not of a judge."""
     for file in project.files():
         labels = project.path(file.name)
         if file.name.startswith(f"{LABELS}/") and labels != path:
@@ -192,20 +173,16 @@ def against_labels(
         ranked=not on_unit_scale([text.labels for text in texts]),
         unmatched_rows=unmatched,
     )
-    read = [
+    known = [
         (unit.one.soft, float(unit.other.label == YES))
         for unit in units
         if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
-        if not unit.by_code
+        if not unit.by_code and unit.one.soft is not None
     ]
-    known = [(p, truth) for p, truth in read if p is not None]
     partly = any(text.labels is None for text in texts)
     rates = [rate.model_dump() for rate in (corrected_rates(texts) if partly else ())]
-    comparison, items, calibration = (
-        compared.model_dump(),
-        _per_item(units, against=True),
-        _calibration(texts, intervals),
-    )
+    comparison, items = compared.model_dump(), _per_item(units, against=True)
+    calibration = _calibration(texts, intervals)
     note = "Click an item to see where people give another answer."
     return {
         "verdict": _verdict(compared),
@@ -268,14 +245,12 @@ def _closer_to_people(
     if test is None or not test.units or test.accuracy_difference is None:
         return None
     first, second = (Path(name).name for name in names)
-    p = 1.0 if test.permutation_p is None else test.permutation_p
-    shown = f"{'p < 0.001' if p < 0.001 else f'p = {p:.3f}'}, permutation of groups"
-    if test.permutation_p is None:
-        shown = "all are in one group; a test needs two"
-    better = first if test.accuracy_difference > 0 else second
-    sentence = (
-        f"{better} agrees with people more often" if p < _LEVEL else "Neither is shown to agree with people more often"
-    )
+    p, sentence = test.permutation_p, "Neither is shown to agree with people more often"
+    shown = "all are in one group; a test needs two"
+    if p is not None:
+        shown = f"{'p < 0.001' if p < 0.001 else f'p = {p:.3f}'}, permutation of groups"
+        if p < _LEVEL:
+            sentence = f"{first if test.accuracy_difference > 0 else second} agrees with people more often"
     return (
         f"{sentence}: on {test.units:,} labelled items that both answered, only {first} is right on "
         f"{test.only_one_right:,}, only {second} on {test.only_other_right:,} ({shown})."
@@ -327,9 +302,7 @@ def _calibration(texts: Sequence[ScoredText], intervals: Bootstrap) -> dict[str,
     for kind, reads in kinds.items():
         thresholds = [DEFAULT_THRESHOLD] * len(reads) if kind == YES_NO else None
         known = Probabilities([read.probabilities for read in reads], [read.label for read in reads], thresholds)
-        figures = intervals.figures(known, [read.group for read in reads])
-        calibration[kind] = {
-            "reads": len(reads),
-            "figures": {name: figure.model_dump() for name, figure in figures.items()},
-        }
+        found = intervals.figures(known, [read.group for read in reads])
+        figures = {name: figure.model_dump() for name, figure in found.items()}
+        calibration[kind] = {"reads": len(reads), "figures": figures}
     return calibration

@@ -1,10 +1,10 @@
 """The figures of one file, over all of its rows, and those of a training run.
 
 Rows are added one at a time. Means and pass rates are those of [`Tally`], as in the summary of `score`; item
-statistics are those of [`ItemAnalysis`], as in `inspect`; both commands show the same numbers. A row without an answer
-has a score, but the judge was not asked about it: it counts in the means, and not in reads and items. A row without a
-score counts in no mean and no rate of several items. The rate of one item has all answers to it, also those of rows
-without a score: which reads a failing judge loses does not depend on their answers.
+statistics are those of [`ItemAnalysis`], as in `inspect`. A row without an answer has a score, but the judge was not
+asked about it: it counts in the means, and not in reads and items. A row without a score counts in no mean and no rate
+of several items. The rate of one item has all answers to it, also those of rows without a score: which reads a failing
+judge loses does not depend on their answers.
 
 A training run has reward, scores, items and lengths over steps, and what the policy learned. Questions that differ
 only in a quoted text or a number are shown as one *pattern*: checklists of single prompts rarely repeat a question,
@@ -23,26 +23,24 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from statistics import fmean, pstdev
 from typing import Any
 
 from checklist_rewards.checklists import EVOLVING_CATEGORY, content_hash
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.evaluation.items import FLAGS, ItemAnalysis, ItemReport
+from checklist_rewards.evaluation.items import ItemAnalysis
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.monitor.text import words
 from checklist_rewards.scores import NO_ANSWER_STATES, ItemScore, Score, TargetState, item_keys
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.scores.tally import PassRate, Tally
-from checklist_rewards.ui.sections import analysis_verdict, of_analysis
-from checklist_rewards.validation import install, missing
 
 SCORE_BINS = 20
 _CHECKLISTS = 1000
-_SHOWN_CHECKLISTS = 5
+"""Checklists that are counted."""
 STATES: Mapping[TargetState, str] = {
     "empty": "no answer: the response has no text",
     "cut_in_thought": "no answer: the thought was cut or never closed",
@@ -63,9 +61,8 @@ class FileFigures:
     def __init__(self) -> None:
         self.tally = Tally()
         self.analysis = ItemAnalysis()
-        self.rows = self.without_score = self.reads = 0
+        self.rows = self.without_score = self.without_state = self.not_asked = 0
         self.states: Counter[TargetState] = Counter()
-        self.without_state = self.not_asked = 0
         self.items: dict[str, tuple[ItemScore, PassRate, Counter[str]]] = {}
         """By item key: the item as it first appeared, its pass rate and the reasons of lost reads."""
         self.judges: Counter[tuple[str, str]] = Counter()
@@ -76,8 +73,27 @@ class FileFigures:
         self._ids: dict[str, str] = {}
         """By the text of a cell: the id of its checklist. Most files repeat a checklist in many rows."""
         self.score_bins = [0] * SCORE_BINS
-        self._mass = 0.0
-        self._masses = 0
+        self._mass, self._masses = 0.0, 0
+
+    @property
+    def answered(self) -> int:
+        """Number of questions with an answer."""
+        return self.tally.reads - self.tally.unanswered.total()
+
+    @property
+    def mass(self) -> float | None:
+        """Mean label mass of the questions; None if no judge reports it."""
+        return self._mass / self._masses if self._masses else None
+
+    @property
+    def counted_states(self) -> list[tuple[str, int, str]]:
+        """The states of responses other than `answered`, with their numbers and what they mean."""
+        return [(state, self.states[state], meaning) for state, meaning in STATES.items() if self.states[state]]
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether there were too many checklists to count."""
+        return len(self.checklists) >= _CHECKLISTS
 
     def add(self, record: ScoredText) -> None:
         """Add a row."""
@@ -104,7 +120,6 @@ class FileFigures:
         if score.no_answer:
             self.not_asked += 1
             return
-        self.reads += score.total - score.not_needed
         for key, line in zip(item_keys(score.items), score.items, strict=True):
             _, rate, reasons = self.items.setdefault(key, (line, PassRate(), Counter()))
             if line.not_needed:
@@ -138,103 +153,52 @@ class FileFigures:
     def verdict(self) -> str:
         """What the figures say, in one or two sentences."""
         tally = self.tally
-        if not self.rows or not tally.scored:
+        if not tally.scored:
             return "No response has a score."
-        responses = f"{tally.scored:,} response{'s' * (tally.scored != 1)}"
-        scored = f"The mean score of {responses} is {tally.mean:.3f}."
+        scored = f"The mean score of {many(tally.scored, 'response')} is {tally.mean:.3f}."
         if tally.unscored:
             scored = f"{scored[:-1]}; {tally.unscored:,} more could not be scored."
-        lost = sum(tally.unanswered.values())
-        if not self.reads:
+        if not tally.reads:
             return f"{scored} The judge was asked no question."
-        questions = f"{self.reads:,} question{'s' * (self.reads != 1)}"
-        read = (
-            f"could not read {lost:,} of {questions}" if lost else f"answered {'all ' * (self.reads != 1)}{questions}"
-        )
-        return f"{scored} The judge {read}."
+        lost, questions = tally.unanswered.total(), many(tally.reads, "question")
+        if lost:
+            return f"{scored} The judge could not read {lost:,} of {questions}."
+        return f"{scored} The judge answered {'all ' * (tally.reads != 1)}{questions}."
 
     def overview(self) -> dict[str, Any]:
-        """The figures of the overview."""
-        tally = self.tally
+        """The figures of the overview, without those that it shows as tiles and tables."""
+        items = [
+            {"id": id, "question": line.question, "category": line.category, **rates(rate)}
+            | {"penalty": line.weight is not None and line.weight < 0, "unanswered": dict(reasons)}
+            for id, (line, rate, reasons) in self.items.items()
+        ]
+        unanswered = [
+            {"reason": reason, "count": count, "advice": ADVICE.get(reason), "detail": self.details.get(reason)}
+            for reason, count in sorted(self.tally.unanswered.items())
+        ]
         return {
             "verdict": self.verdict(),
             "rows": self.rows,
-            "without_score": self.without_score,
-            "scored": tally.scored,
-            "unscored": tally.unscored,
-            "mean": tally.mean,
-            "macro": tally.macro,
-            "micro": tally.micro,
-            "micro_interval": tally.all.interval,
-            "states": [
-                {"state": state, "count": self.states[state], "meaning": meaning}
-                for state, meaning in STATES.items()
-                if self.states[state]
-            ],
-            "with_state": self.states.total(),
-            "without_state": self.without_state,
-            "not_asked": self.not_asked,
-            "reads": self.reads,
-            "answered": self.reads - sum(tally.unanswered.values()),
-            "unanswered": [
-                {"reason": reason, "count": count, "advice": ADVICE.get(reason), "detail": self.details.get(reason)}
-                for reason, count in sorted(tally.unanswered.items())
-            ],
+            "scored": self.tally.scored,
+            "unscored": self.tally.unscored,
+            "reads": self.tally.reads,
+            "unanswered": unanswered,
             "score_bins": self.score_bins,
-            "mass": self._mass / self._masses if self._masses else None,
-            "masses": self._masses,
-            "items": [
-                {
-                    "id": id,
-                    "question": line.question,
-                    "category": line.category,
-                    "penalty": line.weight is not None and line.weight < 0,
-                    **rates(rate),
-                    "unanswered": dict(reasons),
-                }
-                for id, (line, rate, reasons) in self.items.items()
-            ],
-            "categories": [{"category": name, **rates(rate)} for name, rate in tally.by_category.items()],
-            "judges": [
-                {"judge": judge, "method": method, "reads": count}
-                for (judge, method), count in self.judges.most_common()
-            ],
-            "settings": [{"settings": text, "rows": count} for text, count in self.settings.most_common()],
+            "items": items,
+            "categories": [{"category": name, **rates(rate)} for name, rate in self.tally.by_category.items()],
+            "judges": [{"judge": judge, "method": method} for (judge, method), _ in self.judges.most_common()],
             "thresholds": sorted(self.thresholds),
-            "checklists": len(self.checklists),
-            "checklists_more": len(self.checklists) >= _CHECKLISTS,
-            "checklist_ids": [
-                {"id": name, "rows": count} for name, count in self.checklists.most_common(_SHOWN_CHECKLISTS)
-            ],
         }
-
-    def item_analysis(self) -> dict[str, Any]:
-        """The figures of `inspect`, or why there are none."""
-        if missing("numpy"):
-            return {"missing": f"Item analysis requires numpy: {install('evaluation')}."}
-        return analysed(self.analysis, self.analysis.report())
-
-
-def analysed(analysis: ItemAnalysis, reports: Sequence[ItemReport]) -> dict[str, Any]:
-    """An item analysis for the page."""
-    found = {
-        "targets": analysis.targets,
-        "no_answer": analysis.no_answer,
-        "items": list(map(asdict, reports)),
-        "flags": FLAGS,
-    }
-    return {**found, "verdict": analysis_verdict(found), "sections": of_analysis(found)}
 
 
 def rates(rate: PassRate) -> dict[str, Any]:
     """A pass rate with its counts and its Wilson interval."""
-    return {
-        "passed": rate.passed,
-        "counted": rate.counted,
-        "rate": rate.micro,
-        "interval": rate.interval,
-        "macro": rate.macro,
-    }
+    return {"passed": rate.passed, "counted": rate.counted, "rate": rate.micro, "interval": rate.interval}
+
+
+def many(count: int, noun: str) -> str:
+    """The number of something: "1 row", "1,200 rows"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _settings(score: Score) -> str:
@@ -263,7 +227,7 @@ class _Step:
     words: list[int] = field(default_factory=list)
     completions: int = 0
     states: Counter[TargetState] = field(default_factory=Counter)
-    """Number of completions by state, if that is recorded."""
+    """Of the completions whose state is recorded."""
     patterns: dict[str, PassRate] = field(default_factory=dict)
     checklists: dict[int, dict[int, str]] = field(default_factory=dict)
     """Hash of the checklist by prompt, and by the items that do not evolve: those of a row of the dataset."""
@@ -273,11 +237,11 @@ class TrainingFigures:
     """Figures of one reward log."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, _Step] = {}
+        self.steps: dict[int, _Step] = {}
 
     def add(self, record: ScoredText) -> None:
         """Add a completion."""
-        step = self._steps.setdefault(record.step or 0, _Step())
+        step = self.steps.setdefault(record.step or 0, _Step())
         step.completions += 1
         group = step.groups.setdefault(draw(record.group, 0), [])  # by a hash: keys are whole prompts
         if record.reward is not None:
@@ -304,8 +268,8 @@ class TrainingFigures:
 
     def as_json(self) -> dict[str, Any]:
         """The figures for the page."""
-        numbers = sorted(self._steps)
-        steps = [self._steps[number] for number in numbers]
+        numbers = sorted(self.steps)
+        steps = [self.steps[number] for number in numbers]
         categories = dict.fromkeys(name for step in steps for name in step.tally.by_category)
         return {
             "verdict": _learned_verdict(steps),
@@ -334,33 +298,30 @@ class TrainingFigures:
         }
 
     def _learned(self, steps: list[_Step]) -> list[dict[str, Any]]:
-        third = max(1, len(steps) // 3)
         answers: Counter[str] = Counter()
         for step in steps:
             answers.update({name: rate.counted for name, rate in step.patterns.items()})
         lines = []
-        for name, count in answers.most_common(MOST_PATTERNS):
-            before, after = (_total(name, part) for part in (steps[:third], steps[-third:]))
+        for name, _ in answers.most_common(MOST_PATTERNS):
+            before, after = (_total(name, part) for part in _ends(steps))
             enough = len(steps) > 1 and min(before.counted, after.counted) >= MIN_ANSWERS
-            lines.append(
-                {
-                    "pattern": name,
-                    "before": rates(before),
-                    "after": rates(after),
-                    "change": (after.micro or 0.0) - (before.micro or 0.0) if enough else None,
-                    "answers": count,
-                    "series": [_rate(step.patterns.get(name)) for step in steps] if enough else None,
-                }
-            )
+            change = (after.micro or 0.0) - (before.micro or 0.0) if enough else None
+            series = [_rate(step.patterns.get(name)) for step in steps] if enough else None
+            ends = {"before": rates(before), "after": rates(after)}
+            lines.append({"pattern": name, **ends, "change": change, "series": series})
         return sorted(lines, key=lambda line: (line["change"] is None, -(line["change"] or 0.0)))
+
+
+def _ends(steps: list[_Step]) -> tuple[list[_Step], list[_Step]]:
+    """The first and the last third."""
+    third = max(1, len(steps) // 3)
+    return steps[:third], steps[-third:]
 
 
 def _learned_verdict(steps: list[_Step]) -> str:
     """How the mean reward changed, in one sentence."""
-    third = max(1, len(steps) // 3)
-    before, after = (
-        _mean([reward for step in part for reward in step.rewards]) for part in (steps[:third], steps[-third:])
-    )
+    first, last = _ends(steps)
+    before, after = (_mean([reward for step in part for reward in step.rewards]) for part in (first, last))
     if before is None or after is None:
         return "The run has no rewards in its first or in its last steps."
     if len(steps) < 3:
@@ -368,7 +329,7 @@ def _learned_verdict(steps: list[_Step]) -> str:
     before, after = round(before, 3), round(after, 3)
     how = "rose" if after > before else "fell" if after < before else "stayed"
     ends = f"from {before:.3f} to {after:.3f}" if after != before else f"at {after:.3f}"
-    return f"The reward {how} {ends}: means of the first and of the last {third} of {len(steps)} steps."
+    return f"The reward {how} {ends}: means of the first and of the last {len(last)} of {len(steps)} steps."
 
 
 def _changed(steps: list[_Step]) -> list[int]:

@@ -10,6 +10,7 @@ Pausing ends the process, and resuming starts it again: the answers it has recei
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -44,9 +45,6 @@ from checklist_rewards.ui.code import (
 )
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import OutsideError
-
-if sys.platform != "win32":
-    import fcntl
 
 FOLDER = "jobs"
 COMMAND = (sys.executable, "-P", "-m", "checklist_rewards.cli")  # -P: no module is imported from the project folder
@@ -73,30 +71,27 @@ _ERROR = re.compile(r"^(?:error: .*|\w+Error: .*|Interrupted: .*|Killed)$", re.M
 
 @dataclass(frozen=True)
 class Jobs:
-    """The jobs of a project.
-
-    Args:
-        judging ([`Judging`]): The project, the judge and the store.
-        command (sequence of `str`, *optional*): The command line of this package.
-    """
+    """The jobs of a project."""
 
     judging: Judging
     command: Sequence[str] = field(default_factory=lambda: COMMAND)
+    """The command line of this package."""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def all(self) -> list[dict[str, Any]]:
         """All jobs, the newest first. A file that is not a job is shown with its error."""
-        folder = self.judging.project.folder / FOLDER
         shown = []
-        for path in sorted(folder.glob("*.json"), reverse=True) if folder.is_dir() else ():
-            if not _ID.fullmatch(path.stem):
-                continue
+        for id in self._ids():
             try:
-                shown.append(self.shown(path.stem))
+                shown.append(self.shown(id))
             except SampleError as error:
-                shown.append({"id": path.stem, "state": "invalid", "message": str(error)})
+                shown.append({"id": id, "state": "invalid", "message": str(error)})
         return shown
+
+    def _ids(self) -> Iterator[str]:
+        paths = self.judging.project.folder.joinpath(FOLDER).glob("*.json")
+        return (path.stem for path in sorted(paths, reverse=True) if _ID.fullmatch(path.stem))
 
     def columns_of(self, name: str) -> dict[str, Any]:
         """The columns of prompt and response of a file that a job has written, for [`ScoredFile`]; nothing for other
@@ -108,18 +103,13 @@ class Jobs:
     def options_of(self, name: str) -> dict[str, Any]:
         """The options that name the columns and the checklist of a file that a job has written, for `score`."""
         job = self._writing(name)
-        if job is None:
-            return {}
-        return {f"{field}_key": value for field, value in job.columns.model_dump().items()} | {
-            "checklist": job.checklist
-        }
+        return {} if job is None else {**job.column_options, "checklist": job.checklist}
 
     def _writing(self, name: str) -> Job | None:
         """The newest job whose result is a file of the project, if any."""
-        folder = self.judging.project.folder / FOLDER
-        for path in sorted(folder.glob("*.json"), reverse=True) if folder.is_dir() else ():
+        for id in self._ids():
             try:
-                if (job := self._load(path.stem)).output == name:
+                if (job := self._load(id)).output == name:
                     return job
             except SampleError:  # the view Batch shows why
                 continue
@@ -133,9 +123,8 @@ class Jobs:
             running = self._running(job.id)
         log = self._log(job.id)
         found = list(_PROGRESS.finditer(log))
-        done, total = (
-            (count and int(count.replace(",", "")) for count in found[-1].groups()) if found else (None, None)
-        )
+        counts = found[-1].groups() if found else (None, None)
+        done, total = (count and int(count.replace(",", "")) for count in counts)
         summary = None if running else self._summary(job.id)
         if running:
             state = "pausing" if job.paused else "running"
@@ -188,9 +177,9 @@ class Jobs:
 
     def code(self, request: Mapping[str, Any]) -> dict[str, str]:
         """The job as Python, as a command, and as YAML; see [`file_snippets`]."""
-        judging, job = self.judging, self._job(request)
+        job = self._job(request)
         config = self._checked(job)
-        return file_snippets(config, judging.engine_of(config), job, judging.store_path)
+        return file_snippets(config, self.judging.engine_of(config), job, self.judging.store_path)
 
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Save a new job and start it. Raises [`SampleError`]; then nothing was started."""
@@ -252,8 +241,7 @@ class Jobs:
             lock = _open(self._run(job.id, "lock"))
             log = _open(self._run(job.id, "log"))
             try:
-                if sys.platform != "win32":
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -261,7 +249,7 @@ class Jobs:
                     stderr=log,
                     env=environment(),
                     start_new_session=True,
-                    pass_fds=(lock,) if sys.platform != "win32" else (),
+                    pass_fds=(lock,),
                 )
                 os.truncate(lock, 0)
                 os.write(lock, str(process.pid).encode())
@@ -348,8 +336,6 @@ class Jobs:
         process = self._processes.get(id)
         if process is not None and process.poll() is not None:
             del self._processes[id]
-        if sys.platform == "win32":
-            return id in self._processes
         try:
             lock = os.open(self._run(id, "lock"), os.O_RDWR | os.O_NOFOLLOW)
         except OSError:
@@ -373,16 +359,12 @@ class Jobs:
         return process if process > 1 else None
 
     def _stop(self, id: str, process: int) -> None:
-        numbers = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)]
-        for number in numbers:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             with self._lock:
                 if self._leader(id) != process:
                     return
                 try:
-                    if sys.platform == "win32":
-                        os.kill(process, number)
-                    else:
-                        os.killpg(process, number)
+                    os.killpg(process, number)
                 except OSError:
                     return
             until = time.monotonic() + _GRACE
@@ -395,7 +377,7 @@ class Jobs:
     def _log(self, id: str) -> str:
         """The end of the log."""
         try:
-            log = os.open(self._run(id, "log"), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            log = os.open(self._run(id, "log"), os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
             return ""
         with open(log, "rb") as file:
@@ -415,12 +397,11 @@ class Jobs:
 
     def _public(self, text: str) -> str:
         """A message of the process with names of the project instead of paths, and without keys."""
-        text = text.removeprefix("error: ").replace(f"{self.judging.project.folder}{os.sep}", "")
-        return without_secrets(text, os.environ)
+        return without_secrets(self.judging.project.public(text.removeprefix("error: ")))
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def _cell(value: Any) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
@@ -59,30 +59,25 @@ WRITERS = ("pocket", ENGLISH_WRITER, SMOLLM2)
 """The packaged models that can write checklists."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Judging:
-    """What the app was started with.
-
-    Args:
-        project ([`Project`]): Where the files of settings are.
-        config ([`PipelineConfig`]): The pipeline of the command line, with its judge options.
-        given (mapping): The judge options of the command line alone; they also apply to other pipelines.
-        judge, writer ([`Engine`]): The engines.
-        store ([`Store`], *optional*): Where answers are kept.
-        store_path (`str`, *optional*): The store that the user chose, for the exported command.
-    """
+    """What the app was started with."""
 
     project: Project
     config: PipelineConfig
+    """The pipeline of the command line, with its judge options."""
     given: Mapping[str, Any]
+    """The judge options of the command line alone; they also apply to other pipelines."""
     judge: Engine
     writer: Engine
     store: Store | None = None
     store_path: str | None = None
+    """The store that the user chose, for the exported command."""
     _pipelines: dict[str, Pipeline] = field(default_factory=dict)
+    _writers: dict[str, Engine] = field(default_factory=dict)
     _building: threading.Lock = field(default_factory=threading.Lock)
     _loading: threading.Lock = field(default_factory=threading.Lock)
-    _probed: dict[str, Any] = field(default_factory=dict)
+    _probed: dict[str, Any] | None = None
 
     @cached_property
     def permitted(self) -> Permitted:
@@ -103,13 +98,7 @@ class Judging:
 
     def config_of(self, settings: Mapping[str, Any]) -> PipelineConfig:
         """The pipeline's config with the settings of the page. Raises a [`ChecklistRewardsError`]."""
-        if not isinstance(settings, Mapping):
-            raise SampleError(f"settings must be an object, got {type(settings).__name__}.")
-        known = (*SETTINGS, *_FILES, "pipeline")
-        unknown = sorted(set(settings) - set(known))
-        if unknown:
-            raise SampleError(f"{unknown[0]!r:.80} is not a setting; allowed: {', '.join(known)}.")
-        values = {name: value for name, value in settings.items() if value not in (None, "")}
+        values = known_settings(settings, (*SETTINGS, *_FILES, "pipeline"))
         config = self.config
         if "pipeline" in values:
             config = self._pipeline_named(values.pop("pipeline"))
@@ -123,22 +112,27 @@ class Judging:
     def pipeline(self, settings: Mapping[str, Any], writes: bool = False, writer: str | None = None) -> Pipeline:
         """The pipeline for the settings of the page. Pipelines of equal settings are the same, and all share engines.
 
-        With `writes`, it has a generator as well; without, it only scores. `writer` names a packaged model that takes
-        the place of the writer of the command line.
+        With `writes`, it has a generator as well, of the [`writer_named`][Judging.writer_named] `writer`; without, it
+        only scores.
         """
-        if writer is not None and writer not in WRITERS:
-            raise SampleError(f"{writer!r:.80} is not a writer that the page offers; allowed: {', '.join(WRITERS)}.")
+        own = self.writer_named(writer)
         config = self.config_of(settings)  # files are checked at every use: they may have changed
         key = json.dumps([config.model_dump(mode="json"), _stamps(config), writes, writer])
         with self._building:
             if key not in self._pipelines:
                 if len(self._pipelines) >= _MOST_PIPELINES:
                     self._pipelines.clear()
-                own = self.writer if writer is None else Engine(writer)
-                self._pipelines[key] = assemble(
-                    config, own if writes else None, self.engine_of(config), self.store, own.named
-                )
+                engines = own if writes else None, self.engine_of(config)
+                self._pipelines[key] = assemble(config, *engines, self.store, own.named)
             return self._pipelines[key]
+
+    def writer_named(self, name: Any) -> Engine:
+        """The writer of a request: a packaged model that the page has chosen, or that of the command line."""
+        if not name:
+            return self.writer
+        if name not in WRITERS:
+            raise SampleError(f"{name!r:.80} is not a writer that the page offers; allowed: {', '.join(WRITERS)}.")
+        return self._writers.setdefault(name, Engine(name))
 
     def engine_of(self, config: PipelineConfig) -> Engine:
         """The engine of a config of [`config_of`]: that of the command line, unless the page has chosen a file of
@@ -147,15 +141,11 @@ class Judging:
         return self.judge if chosen in (None, self.config.scorer.judge) else Engine()
 
     def health(self) -> dict[str, Any]:
-        """The judge, whether it can be loaded, and whether the writer can write.
-
-        Returns:
-            `dict`: `judge`; `state`, which is `loaded` (in this process), `reachable` (a server), `files` (judges of a
-            file, which load at the first score) or `failed` with the `error`; `probe`, the last result of [`probed`];
-            and `writer`, its name, with `cannot_write`, a sentence if it cannot.
-        """
+        """The judge, whether it can be loaded, and whether the writer can write. `state` is `loaded` (in this
+        process), `reachable` (a server), `files` (judges of a file, which load at the first score) or `failed` with
+        the `error`; `probe` is the last result of [`probed`][Judging.probed]."""
         known: dict[str, Any] = {"judge": self.shown, "writer": self.writer.model, "cannot_write": self.cannot_write()}
-        known |= {"probe": self._probed.get("last"), "can_probe": self._probes}
+        known |= {"probe": self._probed, "can_probe": self._probes}
         if not self._probes:
             return known | {"state": "files"}
         try:
@@ -179,26 +169,22 @@ class Judging:
         report = probe(self.judge, replies=False)
         names = ("accuracy", "margin", "mass", "answered", "refusal")
         found = {name: getattr(report, name) for name in names} | {"asked": len(report.lines)}
-        self._probed["last"] = found | {"seconds": round(time.perf_counter() - started, 3)}
-        return self._probed["last"]
+        self._probed = found | {"seconds": round(time.perf_counter() - started, 3)}
+        return self._probed
 
-    def cannot_write(self, writer: str | None = None) -> str | None:
-        """Why a writer cannot write checklists, as a sentence; None if it can."""
+    def cannot_write(self) -> str | None:
+        """Why the writer cannot write checklists, as a sentence; None if it can."""
         try:
-            self.pipeline({}, writes=True, writer=writer).check_writers()
+            self.pipeline({}, writes=True).check_writers()
         except ChecklistRewardsError as error:
             return str(error)
         return None
 
     def described(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Who judges with the settings of the page.
-
-        Returns:
-            `dict`: `judge`, the name of the model, server or file of judges; `models`, the models that judge, each
-            once; `threshold`, the lowest P(yes) that counts as yes; `caveats`, what the answers of the packaged models
-            among them are worth, as sentences; `toy`, whether one of them is the pocket model; and `files`, the
-            versions of the files that the settings name.
-        """
+        """Who judges with the settings of the page: `judge`, the name of the model, server or file of judges;
+        `models`, the models that judge, each once; `threshold`, the lowest P(yes) that counts as yes; `caveats`, what
+        the answers of the packaged models among them are worth, as sentences; `toy`, whether one of them is the pocket
+        model; and `files`, the versions of the files that the settings name."""
         config = self.config_of(settings)
         jury = config.scorer.judge
         engines = [self.judge] if jury is None else _engines_of(jury)
@@ -226,14 +212,11 @@ class Judging:
         scorer = self.pipeline(settings).scorer
         return scorer.judge.name if isinstance(scorer, ChecklistScorer) else self.shown
 
-    def like(self, score: Score) -> dict[str, Any]:
-        """How the page asks as a stored score was asked.
-
-        Returns:
-            `dict`: `judges`, the names of the judges in the score; `same`, whether they are the judge of `settings`;
-            and `settings`, those that differ from how the app was started: the rules of the score, and the file of
-            judges of the project whose judge has this name, if the judge of the app has another one.
-        """
+    def like(self, score: Score) -> tuple[dict[str, Any], dict[str, Any]]:
+        """How the page asks as a stored score was asked: the settings that differ from how the app was started, which
+        are the rules of the score, and the file of judges of the project whose judge has this name, if the judge of
+        the app has another one; and `judges`, the names in the score, with `same`, whether they are the judge of these
+        settings."""
         judges, settings = judges_of([score]), {}
         if score.aggregation is not None:
             rules, own = map(asdict, (score.aggregation, self.config.scorer.aggregation))
@@ -247,11 +230,10 @@ class Judging:
             if same:
                 settings["judge"] = name
                 break
-        return {"judges": judges, "same": same, "settings": settings}
+        return settings, {"judges": judges, "same": same}
 
     def sample(self, body: Mapping[str, Any]) -> Sample:
-        """What the page wants to have scored. As in `score`, only the answer of the response is judged. Raises
-        [`SampleError`] for a text in which "[image]" stands without its image; see [`with_row`]."""
+        """What a request has scored. As in `score`, only the answer of the response is judged."""
         _check_places(body, "input", "target", "history")
         checklist = Checklist.parse(body.get("checklist"))
         row = {name: _text(body, name) or None for name in ("input", "reference", "history")}
@@ -270,11 +252,7 @@ class Judging:
             pipe.check_sample(sample, "the response")
             yield {"event": "start", "items": len(sample.checklist)}
             started = time.perf_counter()
-            score: Score | None = None
-            for found, events in self._answers(pipe, sample):
-                score = found
-                yield from events
-            assert score is not None
+            score = yield from self._answers(pipe, sample)
             seconds = time.perf_counter() - started
             shown = score.model_dump(mode="json")
             yield {"event": "score", "score": shown, "seconds": round(seconds, 3), "by": by}
@@ -285,9 +263,8 @@ class Judging:
         """Write a checklist for the input. Raises [`GenerationError`] if the model could not."""
         pipe = self.pipeline(body.get("settings") or {}, writes=True, writer=body.get("writer") or None)
         if pipe.corpus_level:
-            raise SampleError(
-                f"{pipe.name} writes one checklist for many inputs; use `checklist-rewards run --source`."
-            )
+            use = "use `checklist-rewards run --source`"
+            raise SampleError(f"{pipe.name} writes one checklist for many inputs; {use}.")
         _check_places(body, "input", "history")
         row = {name: body[name] for name in CONTEXT if body.get(name)} | {"input": _text(body, "input") or ""}
         request = pipe.check_request(SENT.request_of(row, "the prompt"), "the prompt")
@@ -307,10 +284,8 @@ class Judging:
         jury = config.scorer.judge
         if jury is None:
             return str(self.judge.base_url if self.judge.backend == REMOTE else self.judge.model)
-        path = Path(str(jury))
-        return (
-            path.relative_to(self.project.folder).as_posix() if path.is_relative_to(self.project.folder) else str(jury)
-        )
+        path, folder = Path(str(jury)), self.project.folder
+        return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(jury)
 
     def _files_of_judges(self) -> list[str]:
         return [file.name for file in self.project.files() if file.name.startswith("judges/")]
@@ -352,16 +327,14 @@ class Judging:
         fields["judge"]["empty"] = f"as started ({self.shown})"
         return {"type": "object", "properties": {name: {**one, "optional": True} for name, one in fields.items()}}
 
-    def _answers(self, pipe: Pipeline, sample: Sample) -> Iterator[tuple[Score | None, list[dict[str, Any]]]]:
-        """The events of the answers in the order of their arrival; the score comes with the last ones."""
-        scorer = pipe.scorer
-        one_by_one = isinstance(scorer, ChecklistScorer) and scorer.mode == "item" and self.served
-        one_by_one = one_by_one and pipe.config.scorer.judge is None
-        if not one_by_one:
+    def _answers(self, pipe: Pipeline, sample: Sample) -> Generator[dict[str, Any], None, Score]:
+        """An event per answer, in the order of their arrival. The result is the score."""
+        scorer, of_app = pipe.scorer, pipe.config.scorer.judge is None
+        if not (isinstance(scorer, ChecklistScorer) and scorer.mode == "item" and self.served and of_app):
             [score] = pipe.score_batch([sample])
-            lines = score.model_dump(mode="json")["items"]
-            yield score, [{"event": "item", "index": index, "item": line} for index, line in enumerate(lines)]
-            return
+            for index, line in enumerate(score.model_dump(mode="json")["items"]):
+                yield {"event": "item", "index": index, "item": line}
+            return score
         singles = [
             # A weight of 0 alone would make no checklist; the answer does not depend on weights.
             replace(sample, checklist=Checklist(items=(item.model_copy(update={"weight": item.weight or 1.0}),)))
@@ -376,14 +349,13 @@ class Judging:
                     verdicts[place] = score.items[0].verdict()
                     line = score.model_dump(mode="json")["items"][0]
                     line["weight"] = sample.checklist.items[place].weight
-                    yield None, [{"event": "item", "index": place, "item": line}]
+                    yield {"event": "item", "index": place, "item": line}
             finally:
                 for future in futures:
                     future.cancel()
-        assert isinstance(scorer, ChecklistScorer)
         checklist = scorer.prepared(sample.checklist)
-        in_order, state = [verdicts[place] for place in range(len(checklist))], sample.target_state
-        yield score_checklist(checklist, in_order, scorer.aggregation, state=state), []
+        in_order = [verdicts[place] for place in range(len(checklist))]
+        return score_checklist(checklist, in_order, scorer.aggregation, state=sample.target_state)
 
     def _pipeline_named(self, name: Any) -> PipelineConfig:
         if name in list_pipelines():
@@ -424,6 +396,15 @@ def _engines_of(jury: str) -> list[Engine]:
 
     load_jury(jury, False, remember)
     return found
+
+
+def known_settings(settings: Any, allowed: Iterable[str], of: str = "") -> dict[str, Any]:
+    """The settings of a request that have a value. Raises [`SampleError`] for one that the page has no field for."""
+    if not isinstance(settings, Mapping):
+        raise SampleError(f"settings must be an object, got {type(settings).__name__}.")
+    if unknown := sorted(set(settings) - set(allowed)):
+        raise SampleError(f"{unknown[0]!r:.80} is not a setting{of}; allowed: {', '.join(allowed)}.")
+    return {name: value for name, value in settings.items() if value not in (None, "")}
 
 
 def _text(body: Mapping[str, Any], name: str) -> str | list[Any] | None:

@@ -34,12 +34,7 @@ LONGEST = 2**20
 _saving = threading.Lock()
 _CONFIGS = (".yaml", ".yml", ".json")
 _PITFALLS = ("fault", "avoided")
-KINDS: Mapping[str, tuple[str, ...]] = {
-    "checklists": (".json",),
-    "prompts": (".md",),
-    "pipelines": _CONFIGS,
-    "judges": _CONFIGS,
-}
+KINDS = {"checklists": (".json",), "prompts": (".md",), "pipelines": _CONFIGS, "judges": _CONFIGS}
 """The folders of the library with the extensions of their files."""
 NEW = {
     "checklists": '{"items": [\n  {"question": "Does the response …?"}\n]}\n',
@@ -70,38 +65,30 @@ class ConflictError(SampleError):
 
 @dataclass(frozen=True)
 class Library:
-    """The library of a project.
-
-    Args:
-        judging ([`Judging`]): The project, and what its files may do.
-    """
+    """The library of a project."""
 
     judging: Judging
 
     def listed(self) -> dict[str, Any]:
         """The files by kind, each with a line about its content or the sentence of its error."""
-        kinds: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
         names = [file.name for file in self.judging.project.files()]
-        for name in names:
-            kind = _kind(name)
-            if kind is not None:
-                kinds[kind].append({"name": name, **self._state(name)})
-        extensions = {kind: list(found) for kind, found in KINDS.items()}
-        return {"kinds": kinds, "new": NEW, "extensions": extensions, "importing": self._import_form(names)}
+        kinds = {
+            kind: [{"name": name, **self._state(name)} for name in names if _kind(name) == kind] for kind in KINDS
+        }
+        return {"kinds": kinds, "new": NEW, "extensions": KINDS, "importing": self._import_form(names)}
 
     def read(self, name: Any) -> dict[str, Any]:
         """The text of a file, its stamp, its state, and where it can be used: a sentence, and what names it there."""
-        path = self.judging.project.existing(_known(name))
-        _bounded(path.stat().st_size, name)
-        text = read_text(path)
-        sentence, before = _USES[str(_kind(name))]
+        text = self._text_of(name)
+        sentence, before = _USES[_known(name)]
         use = [sentence, f"{before}{name}"]
         return {"name": name, "text": text, "stamp": _stamp(text), "use": use, **self._state(name, text)}
 
     def check(self, name: Any, text: Any) -> dict[str, Any]:
         """The state that a file with this name and text would have."""
         try:
-            self.judging.project.path(_known(name))
+            _known(name)
+            self.judging.project.path(name)
             return self._state(name, _text(text, name))
         except SampleError as error:  # also while the name is typed
             return {"summary": None, "error": str(error)}
@@ -112,7 +99,8 @@ class Library:
         Raises a [`ChecklistRewardsError`] if the parser refuses the text, and [`ConflictError`] if the file has
         another stamp.
         """
-        path = self.judging.project.target(_known(name))
+        _known(name)
+        path = self.judging.project.target(name)
         self._summary(name, _text(text, name))
         with _saving:
             present = _stamp(read_text(path)) if path.exists() else None
@@ -126,13 +114,9 @@ class Library:
         return self.read(name)
 
     def import_file(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert a file of another project as `checklists import` does.
-
-        Args:
-            body (mapping): `file`, of the project folder; `output`, a new file of rows (.jsonl, .csv, .parquet) or a
-                checklist of the library (.json), by default named after the file; and optionally `format`,
-                `may_abstain` and `pitfalls`, see [`imported_rows`].
-        """
+        """Convert a `file` of another project as `checklists import` does, to the `output`: a new file of rows
+        (.jsonl, .csv, .parquet) or a checklist of the library (.json), by default named after the file. `format`,
+        `may_abstain` and `pitfalls` are those of [`imported_rows`]."""
         project, format, pitfalls = self.judging.project, body.get("format") or AUTO, body.get("pitfalls") or None
         one_of("format", format, (AUTO, ROWS, *known_formats()))  # not a path, which could lie outside the project
         one_of("pitfalls", pitfalls, (None, *_PITFALLS))
@@ -145,12 +129,11 @@ class Library:
         if path.exists():
             raise SampleError(f"{output} exists; choose another name.")
         try:
-            imported = imported_rows(
-                source, format=format, may_abstain=bool(body.get("may_abstain")), pitfalls=pitfalls
-            )
+            may_abstain = bool(body.get("may_abstain"))
+            imported = imported_rows(source, format=format, may_abstain=may_abstain, pitfalls=pitfalls)
             rows, items = write_imported(imported, source, path)
         except ChecklistRewardsError as error:
-            raise SampleError(self._public(str(error))) from None
+            raise SampleError(self.judging.project.public(str(error))) from None
         dropped = listed_fields(imported.left_out)
         name, taken = imported.format.name, imported.taken()
         return {"name": output, "format": name, "rows": rows, "items": items, "dropped": dropped, "taken": taken}
@@ -166,26 +149,23 @@ class Library:
         }
         return {"type": "object", "properties": fields}
 
+    def _text_of(self, name: Any) -> str:
+        _known(name)
+        path = self.judging.project.existing(name)
+        _bounded(path.stat().st_size, name)
+        return read_text(path)
+
     def _state(self, name: str, text: str | None = None) -> dict[str, Any]:
         try:
-            if text is None:
-                path = self.judging.project.existing(name)
-                _bounded(path.stat().st_size, name)
-                text = read_text(path)
-            return {"summary": self._summary(name, text), "error": None}
+            return {"summary": self._summary(name, self._text_of(name) if text is None else text), "error": None}
         except ChecklistRewardsError as error:
-            return {"summary": None, "error": self._public(str(error))}
+            return {"summary": None, "error": self.judging.project.public(str(error))}
 
     def _summary(self, name: str, text: str) -> str:
-        kind = _kind(name)
-        assert kind is not None
         try:
-            return _PARSERS[kind](self.judging, name, text)
+            return _PARSERS[_known(name)](self.judging, name, text)
         except ChecklistRewardsError as error:
-            raise SampleError(self._public(str(error))) from None
-
-    def _public(self, message: str) -> str:
-        return message.replace(f"{self.judging.project.folder}/", "")
+            raise SampleError(self.judging.project.public(str(error))) from None
 
 
 def checklist_text(value: Any) -> str:
@@ -239,10 +219,12 @@ def _kind(name: str) -> str | None:
 
 
 def _known(name: Any) -> str:
-    if not isinstance(name, str) or _kind(name) is None:
+    """The kind of a file of the library. Raises [`OutsideError`] for other names."""
+    kind = _kind(name) if isinstance(name, str) else None
+    if kind is None:
         allowed = ", ".join(f"{kind}/NAME{'|'.join(found)}" for kind, found in KINDS.items())
         raise OutsideError(f"{name!r:.120} is not a file of the library; allowed: {allowed}.")
-    return name
+    return kind
 
 
 def _text(text: Any, name: str) -> str:

@@ -48,6 +48,13 @@ class _Followed:
     latest: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=LATEST))
     rows: int = 0
 
+    def is_of(self, paths: list[Path]) -> bool:
+        """Whether the logs are still those that were read."""
+        return all(
+            path in paths and log.identity == _identity(path) and path.stat().st_size >= log.offset
+            for path, log in self.logs.items()
+        )
+
 
 class Live:
     """The logs of a project that are followed."""
@@ -58,16 +65,13 @@ class Live:
         self._lock = threading.Lock()
 
     def figures(self, name: str, known: str | None = None) -> dict[str, Any] | None:
-        """The figures of a reward log.
-
-        Args:
-            name (`str`): The log, a JSONL file of the project.
-            known (`str`, *optional*): The stamp of the figures that the page has.
+        """The figures of a reward log, a JSONL file of the project; None if nothing was added to those with the stamp
+        that is `known`.
 
         Returns:
-            `dict` or None: None if nothing was added. Otherwise the `stamp`, the number of `rows`, the figures of
-            `training`, the `latest` completions, the seconds for which the log has been `quiet`, and `monitor`: what
-            the file of a reward monitor in the same folder says ([`read_monitor`]), or None.
+            `dict` or None: The `stamp`, the number of `rows`, the figures of `training`, the `latest` completions, the
+            seconds for which the log has been `quiet`, and `monitor`: what the file of a reward monitor in the same
+            folder says ([`read_monitor`]), or None.
 
         Raises:
             SampleError: If the file is not a reward log.
@@ -77,21 +81,12 @@ class Live:
             raise SampleError(f"{name} is not followed; choose the reward log of a training, a .jsonl file.")
         paths = [one for one in ScoredFile(path).paths if self.project.holds(one)]
         with self._lock:
-            followed = self._followed.setdefault(name, _Followed())
-            self._followed.move_to_end(name)
-            if any(
-                one not in paths or (log.identity != _identity(one) or one.stat().st_size < log.offset)
-                for one, log in followed.logs.items()
-            ):
-                followed = self._followed[name] = _Followed()
-            try:
-                if not all([self._read(followed, one) for one in paths]):
-                    followed = self._followed[name] = _Followed()
-                    for one in paths:
-                        self._read(followed, one)
-            except SampleError:
-                del self._followed[name]
-                raise
+            followed = self._followed.pop(name, _Followed())  # an error leaves nothing
+            if not (followed.is_of(paths) and all([self._read(followed, one) for one in paths])):
+                followed = _Followed()
+                for one in paths:
+                    self._read(followed, one)
+            self._followed[name] = followed
             while len(self._followed) > _KEPT:
                 self._followed.popitem(last=False)
             watched = path.parent / MONITOR_FILE
@@ -104,7 +99,6 @@ class Live:
             return {
                 "stamp": stamp,
                 "rows": followed.rows,
-                "files": [one.relative_to(self.project.folder).as_posix() for one in paths],
                 "training": followed.figures.as_json(),
                 "latest": list(followed.latest),
                 "quiet": max(0.0, time.time() - max(one.stat().st_mtime for one in paths)),
@@ -151,16 +145,10 @@ class Live:
         if counts:
             followed.figures.add(record)
         read = record.score.items if record.score is not None and not record.score.no_answer else ()
-        followed.latest.append(
-            {
-                "step": record.step,
-                "prompt": _short(record.prompt),
-                "completion": _short(record.text),
-                "reward": record.reward,
-                "state": record.state,
-                "items": [{"question": one.question, "passed": one.passed} for one in read],
-            }
-        )
+        items = [{"question": one.question, "passed": one.passed} for one in read]
+        texts = {"prompt": _short(record.prompt), "completion": _short(record.text)}
+        about = {"step": record.step, **texts, "reward": record.reward, "state": record.state}
+        followed.latest.append({**about, "items": items})
 
 
 def _identity(path: Path) -> tuple[int, int]:

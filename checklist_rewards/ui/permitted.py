@@ -12,8 +12,8 @@ What is checked here is which settings there are and what they lead to. Their va
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ _PLAIN_JUDGE = (
     *("mode", "use_logprobs", "capture_reasoning", "votes", "temperature", "thinking", "thinking_per"),
     *("max_tokens", "mass_floor", "shots", "example_reasons"),
 )
-_PLAIN_SCORER = (*("metric", "threshold", "min_answered", "abstention", "no_answer", "checks", "scale"),)
+_PLAIN_SCORER = ("metric", "threshold", "min_answered", "abstention", "no_answer", "checks", "scale")
 _PLAIN_WRITER = (
     *("shape", "min_items", "max_items", "temperature", "max_tokens", "max_attempts", "seed", "constraints"),
     *("drop_faults", "num_candidates", "candidate_temperature"),
@@ -68,49 +68,44 @@ def named_addresses(engine: Engine) -> set[Address]:
     return _addresses(engine.model, engine.backend, engine.base_url)
 
 
+@dataclass(frozen=True)
 class Permitted:
-    """Checks files of a project.
+    """Checks files of a project."""
 
-    Args:
-        project ([`Project`]): The project.
-        addresses (set of [`Address`]): The servers that the user named when starting the app.
-        allow_code (`bool`): Whether the user allowed checks to run code.
-        remote_code (`bool`): Whether the user let the writer run code of its model; candidate models, which share its
-            engine arguments, are then refused.
-    """
-
-    def __init__(self, project: Project, addresses: set[Address], allow_code: bool = False, remote_code: bool = False):
-        self.project, self.addresses, self.allow_code = project, addresses, allow_code
-        self.remote_code = remote_code
+    project: Project
+    addresses: set[Address]
+    """The servers that the user named when starting the app."""
+    allow_code: bool
+    """Whether the user allowed checks to run code."""
+    remote_code: bool
+    """Whether the user let the writer run code of its model; candidate models, which share its engine arguments, are
+    then refused."""
 
     def check_pipeline(self, name: str, content: Any) -> None:
         """Check the content of a pipeline. Raises [`SampleError`] for what a file may not set, and [`OutsideError`]
         for a file outside the project."""
         folder = self.project.path(name).parent
         file, prompt = partial(self._inside, folder), partial(self._prompt, folder)
-        common: _Table = {"kind": _any, "model": self._model, "prompt": prompt}
-        options: _Table = dict.fromkeys(_PLAIN_OPTIONS, _any)
-        options |= {"prompt": prompt, "allow_code": self._code}
-        common["options"] = partial(self._check, options)
-        scorer = common | dict.fromkeys((*_PLAIN_JUDGE, *_PLAIN_SCORER), _any)
+        options = partial(self._check, _plain(_PLAIN_OPTIONS) | {"prompt": prompt, "allow_code": self._code})
+        common: _Table = {"kind": _any, "model": self._model, "prompt": prompt, "options": options}
+        scorer = common | _plain((*_PLAIN_JUDGE, *_PLAIN_SCORER))
         scorer |= dict.fromkeys(("examples", "calibration", "weights"), file)
         scorer |= {"judge": partial(self._jury, folder), "allow_code": self._code}
-        generator = common | dict.fromkeys(_PLAIN_WRITER, _any)
-        generator |= {"prompts": partial(self._prompts, folder), "candidate_models": self._candidates}
-        refiner: _Table = {"kind": _any, "options": common["options"]}
+        generator = common | _plain(_PLAIN_WRITER) | {"candidate_models": self._candidates}
+        generator["prompts"] = partial(self._prompts, folder)
 
         def refiners(value: Any, where: str) -> None:
             for entry in value if isinstance(value, list | tuple) else [value]:
-                self._check(refiner, entry, where)
+                self._check({"kind": _any, "options": options}, entry, where)
 
-        table: _Table = dict.fromkeys(("name", "description", "paper", "universal"), _any)
+        table = _plain(("name", "description", "paper", "universal"))
         table |= {"scorer": partial(self._check, scorer), "generator": partial(self._check, generator)}
         self._check(table | {"refiners": refiners}, content, name)
 
     def check_judges(self, name: str, content: Any) -> None:
         """Check the content of a file of judges; see [`check_pipeline`]."""
         folder = self.project.path(name).parent
-        judge: _Table = dict.fromkeys((*_PLAIN_JUDGE, "model", "backend", "base_url"), _any)
+        judge = _plain((*_PLAIN_JUDGE, "model", "backend", "base_url"))
         judge |= dict.fromkeys(("examples", "calibration"), partial(self._inside, folder))
         judge |= {"engine_args": _engine, "prompt": partial(self._prompt, folder)}
         for settings, where in _judges_in(content, name):
@@ -119,9 +114,7 @@ class Permitted:
                 self._server(settings, where)
                 continue
             kind = next((kind for kind in _GROUPS if kind in settings), "panel")
-            of_group: _Table = dict.fromkeys(_GROUPS[kind], _any)
-            group = partial(self._check, of_group)
-            self._check({"judges": _any, kind: group}, settings, where)
+            self._check({"judges": _any, kind: partial(self._check, _plain(_GROUPS[kind]))}, settings, where)
 
     def check_jury(self, name: str) -> None:
         """Check a file of judges of the project."""
@@ -199,9 +192,8 @@ class Permitted:
         if not isinstance(value, str) or not value or "\0" in value:
             raise SampleError(f"{where} must be the name of a file, got {value!r:.80}.")
         there = self.project.real(folder / value)
-        refused = OutsideError(f"{where} names {value}, which is not in the project folder.")
         if there is None or not there.is_relative_to(self.project.folder) or value.startswith("~"):
-            raise refused
+            raise OutsideError(f"{where} names {value}, which is not in the project folder.")
         name = there.relative_to(self.project.folder).as_posix()
         try:
             self.project.existing(name)
@@ -212,6 +204,10 @@ class Permitted:
 
 def _any(value: Any, where: str) -> None:
     """A value that has no effect outside the scorer; the parser checks it."""
+
+
+def _plain(names: Iterable[str]) -> _Table:
+    return dict.fromkeys(names, _any)
 
 
 def _engine(settings: Any, where: str) -> None:

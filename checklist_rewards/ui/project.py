@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -22,8 +23,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.rows import FORMATS
 
-DOCUMENTS = (".json", ".yaml", ".yml", ".md")
-READABLE = (*FORMATS, *DOCUMENTS)
+READABLE = (*FORMATS, ".json", ".yaml", ".yml", ".md")
 LARGEST = 512 * 2**20
 """Most bytes of a file that the page can open."""
 _MOST_LISTED = 2000
@@ -35,8 +35,6 @@ _PLACES = {"checklist.json.gz": "checklists/example.json"}
 """The folder of a project into which the packaged example is copied."""
 _FOLDERS = {"checklists": "checklist", "prompts": "prompt", "pipelines": "pipeline", "judges": "judge"}
 _KINDS = {"rewards": "reward log", "improvement": "tested changes", "unreadable": "cannot be read"}
-
-
 _AGES = (("year", 31557600), ("month", 2629800), ("day", 86400), ("hour", 3600), ("minute", 60))
 
 
@@ -72,13 +70,10 @@ class ProjectFile:
 
 @dataclass(frozen=True)
 class Project:
-    """A project folder.
-
-    Args:
-        folder (`Path`): The folder, without symbolic links.
-    """
+    """A project folder."""
 
     folder: Path
+    """Without symbolic links."""
 
     @classmethod
     def at(cls, folder: str | Path) -> Project:
@@ -102,9 +97,9 @@ class Project:
         if bad or ":" in parts[0]:
             raise OutsideError(f"{name!r:.120} is not the name of a file of the project folder.")
         path = self.folder.joinpath(*parts)
-        real = self.real(path)
         if path.suffix.lower() not in READABLE:
             raise OutsideError(f"{name!r:.120}: files of this kind are not opened; allowed: {', '.join(READABLE)}.")
+        real = self.real(path)
         if real is None or not real.is_relative_to(self.folder):
             raise OutsideError(f"{name!r:.120} leads out of the project folder.")
         led = real.relative_to(self.folder)
@@ -146,6 +141,10 @@ class Project:
         real = self.real(path)
         return real is not None and real.is_relative_to(self.folder)
 
+    def public(self, message: str) -> str:
+        """A message with names of the project instead of paths."""
+        return message.replace(f"{self.folder}{os.sep}", "")
+
     @staticmethod
     def real(path: str | Path) -> Path | None:
         """A path with its symbolic links followed; None for a loop of links and a name that no file can have."""
@@ -156,37 +155,24 @@ class Project:
 
     def files(self) -> list[ProjectFile]:
         """The files that the page can open, by name."""
-        found = []
-        for path in self._walk():
-            name = path.relative_to(self.folder).as_posix()
-            try:
-                self.path(name)
-                status = path.stat()
-            except (OutsideError, OSError):
-                continue
-            if not stat.S_ISREG(status.st_mode):  # reading a named pipe would never end
-                continue
-            found.append(ProjectFile(name, status.st_size, status.st_mtime))
-            if len(found) == _MOST_LISTED:
-                break
-        return sorted(found, key=lambda file: file.name)
+        return sorted(islice(self._walk(), _MOST_LISTED), key=lambda file: file.name)
 
-    def _walk(self) -> Iterator[Path]:
+    def _walk(self) -> Iterator[ProjectFile]:
         for folder, below, names in os.walk(self.folder):
-            depth = len(Path(folder).relative_to(self.folder).parts)
-            below[:] = sorted(name for name in below if name[0] != "." and depth < _DEEPEST)
-            for name in sorted(names):
-                if name[0] != "." and Path(name).suffix.lower() in READABLE:
-                    yield Path(folder, name)
+            place = Path(folder).relative_to(self.folder)
+            below[:] = sorted(name for name in below if name[0] != "." and len(place.parts) < _DEEPEST)
+            for name in map(place.joinpath, sorted(names)):
+                try:
+                    status = self.path(name.as_posix()).stat()
+                except (OutsideError, OSError):
+                    continue
+                if stat.S_ISREG(status.st_mode):  # reading a named pipe would never end
+                    yield ProjectFile(name.as_posix(), status.st_size, status.st_mtime)
 
 
 def write_example(project: Project) -> dict[str, Any]:
     """Copy the packaged example into the folder `example` of a project, and its checklist into the library. Files that
-    are there are kept.
-
-    Returns:
-        `dict`: The names of the `files`, and the one to `open` first.
-    """
+    are there are kept. The result is the names of the `files`, and the one to `open` first."""
     names = []
     for packed in sorted(files("checklist_rewards.ui").joinpath(EXAMPLE).iterdir(), key=lambda entry: entry.name):
         if not packed.name.endswith(".gz"):
@@ -200,25 +186,14 @@ def write_example(project: Project) -> dict[str, Any]:
 
 
 def folder_of(name: str) -> str:
-    """The folder of a file of the project; "" for the project itself.
-
-    >>> folder_of("runs/mine/rewards.jsonl")
-    'runs/mine'
-    """
+    """The folder of a file of the project; "" for the project itself."""
     return name.rpartition("/")[0]
 
 
 def opened(file: Mapping[str, Any], logs: Mapping[str, str]) -> dict[str, Any]:
-    """What the list of files shows of a file, besides its kind and columns.
-
-    Args:
-        file (mapping): The `name` and `kind` of the file, and the `columns` of rows.
-        logs (mapping): A reward log by folder.
-
-    Returns:
-        `dict`: `shown`, the name of the kind; and `actions`, the views that open the file, as pairs of a text and an
-        address. The first of them is that of the file's name.
-    """
+    """What the list of files shows of a file with a `name`, a `kind` and the `columns` of rows: `shown`, the name of
+    the kind; and `actions`, the views that open the file, as pairs of a text and an address. The first of them is that
+    of the file's name. `logs` has a reward log by folder."""
     name, kind, columns = file["name"], file["kind"], file.get("columns", ())
     folder = folder_of(name)
 
@@ -227,26 +202,17 @@ def opened(file: Mapping[str, Any], logs: Mapping[str, str]) -> dict[str, Any]:
 
     report, annotate, score = ("Report", to("report")), ("Annotate", to("annotate")), ("Score", to("batch"))
     compare, edit = ("Compare", to("compare")), ("Edit", to("library", key="name"))
-    actions: list[tuple[str, str]] = []
-    if kind == "scored":
-        actions = [report, ("Trust", to("report", "#/0/trust")), annotate, ("Score again", to("batch"))]
-    elif kind == "rewards":
-        actions = [report, ("Follow", to("live"))]
-    elif kind == "pairs":
-        actions = [report, compare]
-    elif kind == "improvement":
-        actions = [("Accept changes", to("improve"))]
-    elif "candidates" in columns:
-        actions = [compare, score]
-    elif kind == "rows":
-        judged = "checklist" in columns and ("target" in columns or "completion" in columns)
-        actions = [score, annotate] if judged else [score]
-    elif kind == "monitor":
-        if folder in logs:
-            actions = [("Report of its run", to("report", "#/0/monitor", of=logs[folder]))]
-    elif folder == "checklists" and name.endswith(".json"):
-        actions = [("Judge", to("judge", key="checklist")), edit]
-    elif folder in _FOLDERS:
-        actions = [edit]
+    judged = "checklist" in columns and ("target" in columns or "completion" in columns)
+    actions = {
+        "scored": [report, ("Trust", to("report", "#/0/trust")), annotate, ("Score again", to("batch"))],
+        "rewards": [report, ("Follow", to("live"))],
+        "pairs": [report, compare],
+        "improvement": [("Accept changes", to("improve"))],
+        "monitor": [("Report of its run", to("report", "#/0/monitor", of=logs[folder]))] if folder in logs else [],
+        "rows": [compare, score] if "candidates" in columns else [score, annotate] if judged else [score],
+        "document": [edit] if folder in _FOLDERS else [],
+    }
+    if kind == "document" and folder == "checklists" and name.endswith(".json"):
+        actions[kind].insert(0, ("Judge", to("judge", key="checklist")))
     shown = _FOLDERS.get(folder, kind) if kind == "document" else _KINDS.get(kind, kind)
-    return {"shown": shown, "actions": actions}
+    return {"shown": shown, "actions": actions.get(kind, [])}

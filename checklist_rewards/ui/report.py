@@ -10,10 +10,8 @@ the file of a reward monitor (`monitor.jsonl`), as columns over the steps and a 
 started again, the steps and alarms after the last start count.
 
 A page that is opened from a disk cannot import modules, so they are joined: each becomes a function that returns what
-the module exports, in the order of their imports. Only the two forms that the page uses are supported, `import { a, b
-} from "./module.js";` on one line, and `export` before `function`, `class`, `const` or `async function`.
-
-The page may run this script and no other (Content-Security-Policy), load nothing, and connect to nothing.
+the module exports. Imports are on one line, and `export` stands before `function`, `class`, `const` or `async
+function`. The page may run this script and no other (Content-Security-Policy), load nothing, and connect to nothing.
 """
 
 from __future__ import annotations
@@ -49,6 +47,7 @@ from checklist_rewards.ui.sections import (
     ABOUT,
     attention,
     curves,
+    item_analysis,
     monitor_verdict,
     of_document,
     of_monitor,
@@ -61,7 +60,7 @@ from checklist_rewards.validation import install, missing, whole_number
 from checklist_rewards.version import __version__
 
 _MOST_COLUMNS, _LONGEST = 100, 100
-_KEYS: Mapping[str, tuple[str, ...]] = {
+_KEYS = {
     "agree": ("comparisons", "tests", "bootstrap"),
     "calibrate": ("judge", "kinds", "left_out"),
     "inspect": ("targets", "items", "flags"),
@@ -71,12 +70,8 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """A JSON file with its kind.
-
-    Raises:
-        ConfigError: If the file is not valid JSON.
-        SampleError: If it is the result of none of these commands.
-    """
+    """A JSON file with its kind. Raises [`SampleError`] if it is the result of none of these commands, and
+    [`ConfigError`] if it is not valid JSON."""
     value = read_value(read_text(path), path)
     for kind, keys in _KEYS.items():
         if isinstance(value, Mapping) and all(key in value for key in keys):
@@ -89,13 +84,9 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def kind_of(path: Path) -> dict[str, Any]:
-    """What a file of a project is, by its first row.
-
-    Returns:
-        `dict`: The `kind`, and for rows the `columns`. Kinds of rows: `scored`, `rewards` (a reward log), `pairs`,
-        `annotations`, `monitor`, `rows`, and `unreadable` with the `error`. Other files are `document`, or
-        `improvement`: what `improve --json` wrote.
-    """
+    """What a file of a project is, by its first row: the `kind`, and for rows the `columns`. Kinds of rows are
+    `scored`, `rewards` (a reward log), `pairs`, `annotations`, `monitor`, `rows`, and `unreadable` with the `error`;
+    other files are `document`, or `improvement`: what `improve --json` wrote."""
     if path.suffix.lower() not in FORMATS:
         try:
             with path.open("rb") as file:
@@ -118,30 +109,25 @@ def kind_of(path: Path) -> dict[str, Any]:
 
 def _label_columns(text: ScoredText) -> list[str]:
     """The columns of a row that may hold a label per item: lists of that length, and mappings."""
-    values = {name: decoded(value) for name, value in text.data.items()}
+    others = {name: decoded(value) for name, value in text.data.items() if name not in _KNOWN_COLUMNS}
     return [
-        name
-        for name, value in values.items()
-        if name not in (SCORE_COLUMN, CHECKLIST, *INPUTS, *TARGETS)
-        and isinstance(value, list | Mapping)
-        and len(value) == len(text.keys)
+        name for name, value in others.items() if isinstance(value, list | Mapping) and len(value) == len(text.keys)
     ]
 
 
+_KNOWN_COLUMNS = (SCORE_COLUMN, CHECKLIST, *INPUTS, *TARGETS)
 MONITOR_FORMAT = "checklist-rewards-monitor-1"
 MONITOR_FILE = "monitor.jsonl"
 """The name that a reward monitor gives its file."""
 _FORMATS = "checklist-rewards-monitor-"
 _IMPROVED = b'"format": "checklist-rewards-improve-'
-_OF_A_SIGNAL = ("now", "size", "error")
 
 
 def read_monitor(path: Path) -> dict[str, Any]:
-    """The steps, signals, statistics, alarms, canaries and failures of a monitor, for the page. `not_evaluated` has
-    the signals that had no data at any step. Raises [`SampleError`] for a later format."""
-    steps: dict[int, Mapping[str, Any]] = {}
+    """The steps, statistics, alarms, canaries and failures of a monitor, for the page. Raises [`SampleError`] for a
+    later format."""
     about: dict[str, Mapping[str, Any]] = {}
-    events: dict[str, list[Mapping[str, Any]]] = {"alarm": [], "canary": [], "failure": []}
+    events: dict[str, list[dict[str, Any]]] = {"step": [], "alarm": [], "canary": [], "failure": []}
     for row in read_rows(path):
         if (name := row.data.get("format", MONITOR_FORMAT)) != MONITOR_FORMAT:
             raise SampleError(f"{row.where}: the format is {name!r}; this version reads {MONITOR_FORMAT!r}.")
@@ -152,45 +138,30 @@ def read_monitor(path: Path) -> dict[str, Any]:
             about |= {str(signal.get("name")): signal for signal in signals}
             first = row.data.get("step")
             if isinstance(first, int):  # what came after this step before is of a run that was started again
-                steps = {step: line for step, line in steps.items() if step < first}
                 events = {name: [one for one in some if one["step"] < first] for name, some in events.items()}
-        elif kind == "step":
-            steps[_step(row)] = row.data
         elif kind in events:
             events[kind].append({**row.data, "step": _step(row)})
-    numbers = sorted(steps)
-    lines = [steps[number] for number in numbers]
-    names = list(dict.fromkeys(name for line in lines for name in line.get("signals") or {}))
-    statistics = list(dict.fromkeys(name for line in lines for name in line.get("statistics") or {}))
+    by_step = {one["step"]: one for one in events["step"]}  # of a repeated step the last line counts
+    steps = sorted(by_step)
+    readings = _values([by_step[step].get("signals") for step in steps])
+    statistics = _values([by_step[step].get("statistics") for step in steps])
     found: dict[str, Any] = {
         "name": path.name,
-        "steps": numbers,
-        "signals": [
-            {
-                "name": name,
-                "about": about.get(name, {}).get("about"),
-                "doc": about.get(name, {}).get("doc"),
-                "threshold": number_or_none(about.get(name, {}).get("threshold")),
-                "alarm": [bool(_of(line, "signals", name, "alarm")) for line in lines],
-                **{key: [number_or_none(_of(line, "signals", name, key)) for line in lines] for key in _OF_A_SIGNAL},
-            }
-            for name in names
-        ],
-        "statistics": {name: [number_or_none(_of(line, "statistics", name)) for line in lines] for name in statistics},
+        "steps": steps,
+        "statistics": {name: list(map(number_or_none, values)) for name, values in statistics.items()},
         "alarms": [{**one, "about": ABOUT.get(str(one.get("about")), one.get("about"))} for one in events["alarm"]],
-        "not_evaluated": [name for name in about if name not in names] if numbers else [],
         "canaries": events["canary"],
         "failures": events["failure"],
     }
-    shown = {"sections": of_monitor(found), "charts": curves(found["statistics"])}
+    shown = {"sections": of_monitor(found, about, readings), "charts": curves(found["statistics"])}
     return {**found, "verdict": monitor_verdict(found), **shown}
 
 
-def _of(line: Mapping[str, Any], *names: str) -> Any:
-    value: Any = line
-    for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
+def _values(lines: Sequence[Any]) -> dict[str, list[Any]]:
+    """The values of each name, one per line."""
+    known = [line if isinstance(line, Mapping) else {} for line in lines]
+    names = dict.fromkeys(name for line in known for name in line)
+    return {name: [line.get(name) for line in known] for name in names}
 
 
 def _step(row: Row) -> int:
@@ -217,12 +188,7 @@ class Shown:
 
 
 def write_report(output: Path, paths: Sequence[Path], **options: Any) -> list[Shown]:
-    """Write a report.
-
-    Args:
-        output (`Path`): The HTML file.
-        paths (sequence of `Path`): The files; see [`report_data`].
-        options (*optional*): Further arguments of [`report_data`].
+    """Write a report about files as one HTML file. The arguments are those of [`report_data`].
 
     Returns:
         `list[Shown]`: One per file of rows.
@@ -276,24 +242,16 @@ def report_data(
             Labels of the scored files.
         max_rows (`int`, *optional*, defaults to `20000`):
             Most rows of a file on the page. Of a larger file a random sample of rows, or of the groups of a training
-            run, is shown; its figures are those of all rows.
-        seed (`int`, *optional*, defaults to `0`):
-            Seed of the sample.
+            run, is shown, drawn with `seed`; its figures are those of all rows.
         intervals ([`Bootstrap`], *optional*):
             Settings of the confidence intervals of comparisons.
-        inputs (sequence of `str`, *optional*):
-            Columns of the prompt in scored files.
-        target (`str`, *optional*):
-            Column of the judged text in scored files.
-        id_key (`str`, *optional*):
-            Column of row ids in scored files.
+        inputs, target, id_key (sequence of `str`, `str`, `str`, *optional*):
+            Columns of the prompt, of the judged text and of row ids in scored files.
         extra (mapping, *optional*):
             Further parts of the page: `items`, an item analysis of the first file; `tables`, heading -> {name:
             number}; and `view`, the name of the view that opens first.
-        progress (callable, *optional*):
-            Adds a progress bar.
-        may_read (callable, *optional*):
-            Whether the file of an image may be read; by default, every file.
+        progress, may_read (callables, *optional*):
+            Adds a progress bar; whether the file of an image may be read (by default, every file).
 
     Returns:
         `dict`: The data of the page, for [`json_chunks`].
@@ -314,43 +272,40 @@ def report_data(
     files = [ScoredFile(path, inputs, target, id_key=id_key) for path in rows_of]
     others = {path for file in files for path in file.paths[1:]}
     files = [file for file in files if file.path not in others]
-    kinds = [file.kind for file in files]
-    scored = [str(file.path) for file, kind in zip(files, kinds, strict=True) if kind == "scored"]
-    logs = [file for file, kind in zip(files, kinds, strict=True) if kind == "rewards"]
+    scored = [str(file.path) for file in files if file.kind == "scored"]
+    logs = [file for file in files if file.kind == "rewards"]
     judged: dict[str, list[ScoredText]] = {}
     notes: list[str] = []
     evidence = Evidence(annotated)
     if annotated and not any(evidence.about(file.path) for file in files):
-        names = ", ".join(path.name for path in evidence.files())
+        names = ", ".join(path.name for path in evidence.files)
         notes.append(f"The annotations are about {names}, not about a file of this report.")
-    if labels is not None or len(scored) > 1 or len(logs) > 1:
-        if lacking := missing(*LIBRARIES):
-            notes.append(f"Comparisons require {lacking[0]}: {install('evaluation')}.")
-            logs = []
-        elif labels is not None or len(scored) > 1:
-            judged = {
-                name: labels.read(Path(name)) if labels is not None else read_scored(name, id_key=id_key)
-                for name in scored
-            }
     if labels is not None and not scored:
         raise SampleError("labels require a scored file; none of the files has scores.")
+    if (labels is not None or len(scored) > 1 or len(logs) > 1) and (lacking := missing(*LIBRARIES)):
+        notes.append(f"Comparisons require {lacking[0]}: {install('evaluation')}.")
+        labels, scored, logs = None, [], []
+    if labels is not None:
+        judged = {name: labels.read(name) for name in scored}
+    elif len(scored) > 1:
+        judged = {name: read_scored(name, id_key=id_key) for name in scored}
     alarms = sum(len(one["alarms"]) for one in watched)
     texts, thumbnails, parts = Names(), Thumbnails(may_read), []
     trust: dict[str, Any] = {}
-    for file, kind in zip(files, kinds, strict=True):
+    for file in files:
         given: dict[str, list[str | None]] = {}
-        if labels is not None and str(file.path) in judged:
-            rows = judged[str(file.path)]
-            labelled, unmatched = labels.of(rows)
-            judged[str(file.path)] = labelled  # two files are also compared with each other by their labels
-            trust[file.path.name] = against_labels(str(file.path), labels, labelled, unmatched, intervals)
+        name = str(file.path)
+        if labels is not None and name in judged:
+            labelled, unmatched = labels.of(judged[name])
+            judged[name] = labelled  # two files are also compared with each other by their labels
+            trust[file.path.name] = against_labels(name, labels, labelled, unmatched, intervals)
             given = {
                 text.id: [None if label is None else label.label for label in text.labels]
                 for text in labelled
                 if isinstance(text.labels, Sequence)
             }
         table = Table(texts, thumbnails)
-        parts.append(_part(file, kind, table, given, evidence.of(file.path), max_rows, seed, progress, alarms))
+        parts.append(_part(file, table, given, evidence.of(file.path), max_rows, seed, progress, alarms))
     notes += thumbnails.notes
     compared = _comparisons(judged, logs, intervals, notes)
     return {
@@ -381,13 +336,9 @@ def parts_of(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _sampled(file: ScoredFile, count: int, most: int, seed: int) -> int | None:
-    """The sampling threshold of a file with `count` rows: rows whose [`draw`] is at most this number are kept.
-
-    Rows with the same key are kept or dropped together, and two files with the same ids keep the same rows.
-
-    Returns:
-        `int` or `None`: None if the file has at most `most` rows.
-    """
+    """The sampling threshold of a file with `count` rows: rows whose [`draw`] is at most this number are kept; None if
+    it has at most `most` rows. Rows with the same key are kept or dropped together, and two files with the same ids
+    keep the same rows."""
     if count <= most:
         return None
     sizes: dict[int, int] = {}
@@ -405,7 +356,6 @@ def _sampled(file: ScoredFile, count: int, most: int, seed: int) -> int | None:
 
 def _part(
     file: ScoredFile,
-    kind: Kind,
     table: Table,
     labels: Mapping[str, list[str | None]],
     evidence: Spans,
@@ -417,33 +367,29 @@ def _part(
     count = file.count()
     threshold = _sampled(file, count, max_rows, seed)
     figures, training = FileFigures(), TrainingFigures()
-    trained = False
-    advance = None if progress is None else progress(file.path.name, count)
+    advance = (lambda _: None) if progress is None else progress(file.path.name, count)
     for record in file:
         figures.add(record)
-        if kind == "rewards" and record.counts:
+        if file.kind == "rewards" and record.counts:
             training.add(record)
-            trained = True
         if threshold is None or draw(record.group, seed) <= threshold:
             table.add(record, labels.get(record.id, ()), evidence)
-        if advance is not None:
-            advance(1)
-    facts = figures.overview()
-    analysis = figures.item_analysis() if figures.analysis.targets else None
+        advance(1)
+    analysis = item_analysis(figures)
     return {
         "name": file.path.name,
         "path": str(file.path),
-        "kind": kind,
+        "kind": file.kind,
         "total": figures.rows,
         "shown": len(table),
         "seed": seed,
-        "labels": _label_columns(next(iter(file))) if kind == "scored" else [],
-        "overview": facts,
-        "tiles": tiles(facts),
-        "sections": of_overview(facts),
-        "attention": attention(facts, analysis, alarms),
+        "labels": _label_columns(next(iter(file))) if file.kind == "scored" else [],
+        "overview": figures.overview(),
+        "tiles": tiles(figures),
+        "sections": of_overview(figures),
+        "attention": attention(figures, analysis, alarms),
         "analysis": analysis,
-        "training": training.as_json() if trained else None,
+        "training": training.as_json() if training.steps else None,
         "table": table.as_json(),
     }
 
@@ -451,28 +397,25 @@ def _part(
 def _comparisons(
     judged: Mapping[str, list[ScoredText]], logs: Sequence[ScoredFile], intervals: Bootstrap, notes: list[str]
 ) -> list[dict[str, Any]]:
-    compared = []
-    for (one, rows), (other, others) in combinations(judged.items(), 2):
-        try:
-            compared.append(between((one, other), rows, others, intervals))
-        except SampleError as error:
-            notes.append(str(error))
+    logged: dict[str, Any] = {}
     try:
-        logged = {str(file.path): read_log(file) for file in logs} if len(logs) > 1 else {}
+        if len(logs) > 1:
+            logged = {str(file.path): read_log(file) for file in logs}
     except SampleError as error:
         notes.append(str(error))
-        return compared
-    for (first, own), (second, theirs) in combinations(logged.items(), 2):
-        try:
-            compared.append(between_logs((first, second), own, theirs, intervals))
-        except SampleError as error:
-            notes.append(str(error))
+    compared = []
+    compare: Any
+    for compare, read in ((between, judged), (between_logs, logged)):
+        for (one, rows), (other, others) in combinations(read.items(), 2):
+            try:
+                compared.append(compare((one, other), rows, others, intervals))
+            except SampleError as error:
+                notes.append(str(error))
     return compared
 
 
 _IMPORT = re.compile(r"""^import \{ ([^}]+) \} from "\./([\w-]+\.js)";\n""", re.M)
 _EXPORT = re.compile(r"^export ((?:async )?(?:function\*?|class|const) (\w+))", re.M)
-_START = "main.js"
 _BLOCK = 3 * 2**16
 """Bytes that are encoded at once: a multiple of 3, so that the pieces join."""
 
@@ -484,20 +427,17 @@ def page_file(name: str) -> str:
 
 def joined_modules() -> str:
     """All modules of the page as one script."""
-    parts: list[str] = []
-    done: set[str] = set()
+    functions: dict[str, str] = {}
 
     def add(name: str) -> None:
-        if name in done:
-            return
-        done.add(name)
         source = page_file(name)
         for _, imported in _IMPORT.findall(source):
-            add(imported)
-        parts.append(_as_function(name, source))
+            if imported not in functions:
+                add(imported)
+        functions[name] = _as_function(name, source)
 
-    add(_START)
-    return '"use strict";\n' + "\n".join(parts)
+    add("main.js")
+    return '"use strict";\n' + "\n".join(functions.values())
 
 
 def _as_function(name: str, source: str) -> str:

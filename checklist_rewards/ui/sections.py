@@ -10,12 +10,17 @@ is one sentence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.items import FLAGS, ItemAnalysis, ItemReport
+from checklist_rewards.scores.reasons import ADVICE
+from checklist_rewards.ui.figures import FileFigures, many
+from checklist_rewards.validation import install, is_finite, missing
 
 _MOST_ITEMS, _MOST_ATTACKS, _MOST_FALLEN, _LOW_MASS = 200, 25, 8, 0.9
-_MOST_FLIPPED, _MOST_FLIPS = 50, 3
+_MOST_FLIPPED, _MOST_FLIPS, _MOST_CHECKLISTS = 50, 3, 5
 _REASONS = {
     "empty": "no text",
     "other_prompt": "a response to another prompt",
@@ -61,42 +66,35 @@ def of_document(name: str, kind: str, value: Mapping[str, Any]) -> list[Section]
         "inspect": lambda name, value: of_analysis({"no_answer": 0, **value}, name),
     }
     try:
-        return list(parts[kind](name, value)) if kind in parts else []
+        return list(parts[kind](name, value))
     except (KeyError, TypeError, AttributeError) as error:
         raise SampleError(f"{name} is not a complete result of {kind} ({type(error).__name__}: {error}).") from None
 
 
 def of_comparison(compared: Mapping[str, Any], heading: str = "Agreement") -> list[Section]:
     """A comparison of `agree`: the figures of all kinds of items side by side, and the answers to each kind."""
-    kinds = {**compared["items"], "target scores": compared.get("targets")}
-    kinds["preferences"] = compared.get("preferences")
+    kinds = {**compared["items"], "target scores": compared.get("targets"), "preferences": compared.get("preferences")}
     kinds = {kind: part for kind, part in kinds.items() if part and part["units"]}
-    names = dict.fromkeys(name for part in kinds.values() for name in part["figures"])
-    known = [
-        name
-        for name in names
-        if any(part["figures"].get(name, {"value": None})["value"] is not None for part in kinds.values())
-    ]
+    figures = [part["figures"] for part in kinds.values()]
+    names = dict.fromkeys(name for one in figures for name in one)
+    known = [name for name in names if any(one.get(name, {}).get("value") is not None for one in figures)]
     rows = [["units", *(part["units"] for part in kinds.values())]]
-    rows += [[name.replace("_", " "), *(part["figures"].get(name) for part in kinds.values())] for name in known]
-    coverage = compared["coverage"]
-    lines = [f"Coverage {_short(coverage)} of {compared['units']:,} items."]
+    rows += [[_words(name), *(one.get(name) for one in figures)] for name in known]
+    note = f"Coverage {_short(compared['coverage'])} of {compared['units']:,} items."
     for field, text in (
         ("unmatched_rows", "rows are on one side only."),
         ("unmatched_items", "items are on one side only."),
         ("no_answer", "rows have no answer and are left out."),
     ):
         if compared.get(field):
-            lines.append(f"{compared[field]:,} {text}")
+            note += f" {compared[field]:,} {text}"
     if compared.get("ranked"):
-        lines.append(
-            "The labels of whole responses are not on the scale from 0 to 1, so only their correlation with the "
-            "scores is shown."
-        )
+        note += " The labels of whole responses are not on the scale from 0 to 1, so only their correlation with the "
+        note += "scores is shown."
     if compared.get("code_checks"):
         equal = f"{compared['code_checks_equal']:,} of {compared['code_checks']:,}"
-        lines.append(f"Code checks: {equal} agree (they count in target scores only).")
-    found = [section(heading, ["", *([kind, "n"] for kind in kinds)], rows, " ".join(lines))]
+        note += f" Code checks: {equal} agree (they count in target scores only)."
+    found = [section(heading, ["", *([kind, "n"] for kind in kinds)], rows, note)]
     for kind, part in kinds.items():
         if part.get("confusion"):
             answers = [[label, *row] for label, row in zip(part["labels"], part["confusion"], strict=True)]
@@ -139,12 +137,9 @@ def of_rates(rates: Sequence[Mapping[str, Any]]) -> list[Section]:
 
 def of_calibration(kinds: Mapping[str, Mapping[str, Any]]) -> list[Section]:
     """The figures of `calibrate` before calibration, per kind of item."""
+    heads = ["", ["before calibration", "n"]]
     return [
-        section(
-            f"{kind} items, {_many(part['reads'], 'question')}",
-            ["", ["before calibration", "n"]],
-            [[name.replace("_", " "), figure] for name, figure in part["figures"].items()],
-        )
+        section(f"{kind} items, {many(part['reads'], 'question')}", heads, _named(part["figures"]))
         for kind, part in kinds.items()
     ]
 
@@ -153,18 +148,30 @@ def monitor_verdict(monitor: Mapping[str, Any]) -> str:
     """The alarms of a monitor in one sentence."""
     if not monitor["steps"]:
         return f"{monitor['name']} has seen no step yet."
-    steps = _many(len(monitor["steps"]), "step")
-    raised = [f"{one['signal'].replace('_', ' ')} ({one['about']})" for one in monitor["alarms"]]
+    steps = many(len(monitor["steps"]), "step")
+    raised = [f"{_words(one['signal'])} ({one['about']})" for one in monitor["alarms"]]
     if not raised:
         return f"No alarm in {steps}."
-    return f"{_many(len(raised), 'alarm')} in {steps}: {', '.join(dict.fromkeys(raised))}."
+    return f"{many(len(raised), 'alarm')} in {steps}: {', '.join(dict.fromkeys(raised))}."
 
 
-def analysis_verdict(figures: Mapping[str, Any]) -> str:
-    """What an item analysis found, for a file without labels."""
-    flagged = sum(bool(one["flags"]) for one in figures["items"])
-    found = f"{flagged:,} of {_many(len(figures['items']), 'item')} {'has' if flagged == 1 else 'have'} flags."
-    return f"Without labels, the accuracy of the judge is unknown. {found}"
+def item_analysis(figures: FileFigures) -> dict[str, Any] | None:
+    """The figures of `inspect`, or why there are none; None for a file without scores."""
+    if not figures.analysis.targets:
+        return None
+    if missing("numpy"):
+        return {"missing": f"Item analysis requires numpy: {install('evaluation')}."}
+    return analysed(figures.analysis, figures.analysis.report())
+
+
+def analysed(analysis: ItemAnalysis, reports: Sequence[ItemReport]) -> dict[str, Any]:
+    """An item analysis for the page."""
+    found: dict[str, Any] = {"targets": analysis.targets, "no_answer": analysis.no_answer}
+    found |= {"items": list(map(asdict, reports)), "flags": FLAGS}
+    flagged = sum(bool(one["flags"]) for one in found["items"])
+    flags = f"{flagged:,} of {many(len(reports), 'item')} {'has' if flagged == 1 else 'have'} flags."
+    verdict = f"Without labels, the accuracy of the judge is unknown. {flags}"
+    return {**found, "verdict": verdict, "sections": of_analysis(found)}
 
 
 def of_analysis(figures: Mapping[str, Any], name: str = "") -> list[Section]:
@@ -176,57 +183,51 @@ def of_analysis(figures: Mapping[str, Any], name: str = "") -> list[Section]:
     for one in order[:_MOST_ITEMS]:
         twins = [one[flag] for flag in ("same_answers", "same_words") if flag in one["flags"] and one[flag]]
         question = "\n".join([one["question"], *(f"like: {twin}" for twin in dict.fromkeys(twins))])
-        flags = ", ".join(flag.replace("_", " ") for flag in one["flags"])
+        flags = ", ".join(map(_words, one["flags"]))
         rows.append([question, one["answered"], *({"value": one[column]} for column in columns), flags])
     flagged = sum(bool(one["flags"]) for one in order)
     without = f" ({figures['no_answer']:,} without an answer are left out)" if figures["no_answer"] else ""
     more = f" {len(order) - _MOST_ITEMS:,} more items: see --json of inspect." if len(order) > _MOST_ITEMS else ""
     about = (
-        f"{_many(len(order), 'item')} over {_many(figures['targets'], 'target')}{without}; {flagged:,} with flags. "
+        f"{many(len(order), 'item')} over {many(figures['targets'], 'target')}{without}; {flagged:,} with flags. "
         "Discrimination is the correlation of an item with the rest of its checklist; phi that with the most similar "
         f"item. A penalty passes if the answer is no.{more}"
     )
-    heads = ["question", ["answered", "n"], *([column.replace("_", " "), "n"] for column in columns), "flags"]
+    heads = ["question", ["answered", "n"], *([_words(column), "n"] for column in columns), "flags"]
     items = section(f"{name}: items" if name else "Item analysis", heads, rows, about)
     items["ids"] = [one["id"] for one in order[:_MOST_ITEMS]]
-    used = [
-        [flag.replace("_", " "), meaning]
-        for flag, meaning in figures["flags"].items()
-        if any(flag in one["flags"] for one in order)
-    ]
+    raised = {flag for one in order for flag in one["flags"]}
+    used = [[_words(flag), meaning] for flag, meaning in figures["flags"].items() if flag in raised]
     return [items, section("Flags", ["flag", "meaning"], used)] if used else [items]
 
 
-def of_monitor(monitor: Mapping[str, Any]) -> list[Section]:
-    """The signals of a monitor, what the judge gave to degenerate replies, and which parts of the monitor failed."""
-    canaries, failures = monitor["canaries"], monitor["failures"]
-    signals = [_signal(one) for one in monitor["signals"]]
-    heads = [
-        "signal",
-        "about",
-        ["last value", "n"],
-        ["size", "n"],
-        ["error", "n"],
-        ["largest", "n"],
-        ["threshold", "n"],
-        "above it",
-    ]
-    size = (
+def of_monitor(
+    monitor: Mapping[str, Any], about: Mapping[str, Mapping[str, Any]], signals: Mapping[str, Sequence[Any]]
+) -> list[Section]:
+    """The signals of a monitor, what the judge gave to degenerate replies, and which parts of the monitor failed.
+    `about` describes every signal, `signals` has the readings of those that had data."""
+    numbers = ("last value", "size", "error", "largest", "threshold")
+    heads = ["signal", "about", *([name, "n"] for name in numbers), "above it"]
+    note = (
         "Size: what is compared with the threshold, mostly the change since the first steps, with its standard error."
     )
-    if monitor["not_evaluated"]:
-        names = ", ".join(name.replace("_", " ") for name in monitor["not_evaluated"])
-        size += f" Not evaluated, because there were no data for them: {names}."
+    silent = [_words(name) for name in about if name not in signals]
+    if silent and monitor["steps"]:
+        note += f" Not evaluated, because there were no data for them: {', '.join(silent)}."
+    rows = [_signal(name, about.get(name, {}), readings) for name, readings in signals.items()]
+    found = [section("Signals", heads, rows, note)]
     replies = [
         [f"step {one['step']:,}", one.get("canary"), _number(one.get("score")), one.get("completion") or "(empty)"]
-        for one in canaries
+        for one in monitor["canaries"]
     ]
-    failed = [[f"step {one['step']:,}", one.get("part"), one.get("error")] for one in failures]
-    about = "Degenerate replies, and the score that the judge gives them."
-    lost = "Parts of the monitor that failed; training went on without them."
-    found = [section("Signals", heads, signals, size)]
-    found += [section("Canaries", ["step", "reply", ["score", "n"], "text"], replies, about)] if replies else []
-    return found + ([section("Failures", ["step", "part", "error"], failed, lost)] if failed else [])
+    if replies:
+        note = "Degenerate replies, and the score that the judge gives them."
+        found.append(section("Canaries", ["step", "reply", ["score", "n"], "text"], replies, note))
+    failed = [[f"step {one['step']:,}", one.get("part"), one.get("error")] for one in monitor["failures"]]
+    if failed:
+        note = "Parts of the monitor that failed; training went on without them."
+        found.append(section("Failures", ["step", "part", "error"], failed, note))
+    return found
 
 
 def curves(statistics: Mapping[str, Sequence[float | None]]) -> list[dict[str, Any]]:
@@ -240,52 +241,46 @@ def curves(statistics: Mapping[str, Sequence[float | None]]) -> list[dict[str, A
     return [chart for chart in charts if chart["lines"]]
 
 
-def of_overview(facts: Mapping[str, Any]) -> list[Section]:
-    """The judges, settings and checklists of a file, from its figures."""
-    judges = [
-        [one["judge"] or "not recorded", one["method"] or "not recorded", one["reads"]] for one in facts["judges"]
-    ]
-    settings = [[one["settings"], one["rows"]] for one in facts["settings"]]
-    lists = [[one["id"], one["rows"]] for one in facts["checklist_ids"]]
-    least = "at least " if facts["checklists_more"] else ""
-    number = _many(facts["checklists"], "checklist")
-    most = "; the most frequent:" if facts["checklists"] > len(lists) else ":"
+def of_overview(figures: FileFigures) -> list[Section]:
+    """The judges, settings and checklists of a file."""
+    counted = figures.judges.most_common()
+    judges = [[judge or "not recorded", method or "not recorded", reads] for (judge, method), reads in counted]
+    settings, lists = figures.settings.most_common(), figures.checklists.most_common(_MOST_CHECKLISTS)
+    note = f"{'at least ' * figures.is_cut_off}{many(len(figures.checklists), 'checklist')}, by content hash"
+    note += "; the most frequent:" if len(figures.checklists) > len(lists) else ":"
     return [
         section("Judge", ["judge", "read by", ["questions", "n"]], judges),
         section("Settings", ["settings", ["rows", "n"]], settings),
-        section("Checklists", ["checklist", ["rows", "n"]], lists, f"{least}{number}, by content hash{most}"),
+        section("Checklists", ["checklist", ["rows", "n"]], lists, note),
     ]
 
 
-def tiles(facts: Mapping[str, Any]) -> list[list[Any]]:
-    """The main numbers of a file, from its figures: the name, the value, and what is to be known of it."""
-    without, interval = facts["without_score"], facts["micro_interval"]
+def tiles(figures: FileFigures) -> list[list[Any]]:
+    """The main numbers of a file: the name, the value, and what is to be known of it."""
+    tally, interval = figures.tally, figures.tally.all.interval
     state: list[Any] = [{"value": None}, "not recorded in this file"]  # by earlier versions
-    if facts["with_state"]:
-        lost = sum(one["count"] for one in facts["states"] if one["state"] != "cut")
-        unknown = f"{_many(facts['without_state'], 'row')} without a state" if facts["without_state"] else None
-        state = [f"{lost:,} of {facts['with_state']:,}", unknown]
-    mass = "mean of the questions: the rest is on other words" if facts["masses"] else "not reported by this judge"
+    if known := figures.states.total():
+        lost = sum(count for state, count, _ in figures.counted_states if state != "cut")
+        unknown = f"{many(figures.without_state, 'row')} without a state" if figures.without_state else None
+        state = [f"{lost:,} of {known:,}", unknown]
+    without = f"{figures.without_score:,} without a checklist" if figures.without_score else None
+    unscored = f"{many(tally.unscored, 'row')} without a score" if tally.unscored else None
+    micro = "micro (DRFR)" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
+    mass = "not reported by this judge"
+    if figures.mass is not None:
+        mass = "mean of the questions: the rest is on other words"
     return [
-        ["rows", facts["rows"], f"{without:,} without a checklist" if without else None],
-        [
-            "mean score",
-            {"value": facts["mean"], "digits": 4},
-            f"{_many(facts['unscored'], 'row')} without a score" if facts["unscored"] else None,
-        ],
-        ["mean pass rate of a response", {"value": facts["macro"], "digits": 4}, "macro"],
-        [
-            "answers that pass",
-            {"value": facts["micro"], "digits": 4},
-            "micro (DRFR)" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""),
-        ],
+        ["rows", figures.rows, without],
+        ["mean score", {"value": tally.mean, "digits": 4}, unscored],
+        ["mean pass rate of a response", {"value": tally.macro, "digits": 4}, "macro"],
+        ["answers that pass", {"value": tally.micro, "digits": 4}, micro],
         ["without an answer", *state],
-        ["questions answered", f"{facts['answered']:,} of {facts['reads']:,}", None],
-        ["probability on the answers", {"value": facts["mass"], "digits": 4}, f"label mass, {mass}"],
+        ["questions answered", f"{figures.answered:,} of {figures.tally.reads:,}", None],
+        ["probability on the answers", {"value": figures.mass, "digits": 4}, f"label mass, {mass}"],
     ]
 
 
-def attention(facts: Mapping[str, Any], analysis: Mapping[str, Any] | None, alarms: int) -> list[dict[str, Any]]:
+def attention(figures: FileFigures, analysis: Mapping[str, Any] | None, alarms: int) -> list[dict[str, Any]]:
     """What failed in a file and what to look at first, in order: `text` and `rest` of a line, whether it `failed`, and
     what a click shows: the rows of a `filter` of the page in an `order`, or a `view`."""
     lines: list[dict[str, Any]] = []
@@ -293,64 +288,55 @@ def attention(facts: Mapping[str, Any], analysis: Mapping[str, Any] | None, alar
     def add(text: str, rest: str = "", *, failed: bool = True, **opens: Any) -> None:
         lines.append({"text": text, "rest": rest, "failed": failed, **opens})
 
-    for one in facts["unanswered"]:
-        rest = "; ".join(filter(None, (one["advice"], one["detail"])))
-        add(f"{_many(one['count'], 'question')} unanswered: {one['reason']}", rest, filter={"reason": one["reason"]})
-    if facts["unscored"]:
-        rest = "too few items were answered"
-        add(f"{_many(facts['unscored'], 'row')} without a score", rest, filter={"unscored": True})
-    for one in facts["states"]:
-        state = one["state"].replace("_", " ")
-        add(f"{_many(one['count'], 'response')} {state}", one["meaning"], filter={"state": one["state"]})
-    if facts["not_asked"]:
+    for reason, count in sorted(figures.tally.unanswered.items()):
+        rest = "; ".join(filter(None, (ADVICE.get(reason), figures.details.get(reason))))
+        add(f"{many(count, 'question')} unanswered: {reason}", rest, filter={"reason": reason})
+    if unscored := figures.tally.unscored:
+        add(f"{many(unscored, 'row')} without a score", "too few items were answered", filter={"unscored": True})
+    for state, count, meaning in figures.counted_states:
+        add(f"{many(count, 'response')} {_words(state)}", meaning, filter={"state": state})
+    if figures.not_asked:
         rest = (
-            f"The judge was not asked about {_many(facts['not_asked'], 'row')} without an answer: their scores count "
-            "in the means, and not in questions and items."
+            f"The judge was not asked about {many(figures.not_asked, 'row')} without an answer: their scores count in "
+            "the means, and not in questions and items."
         )
         add("", rest, failed=False)
     if alarms:
         rest = "signs of reward hacking, of the judge or of the training"
-        add(f"{_many(alarms, 'alarm')} of the monitor", rest, view="monitor")
-    if facts["masses"] and facts["mass"] < _LOW_MASS:
+        add(f"{many(alarms, 'alarm')} of the monitor", rest, view="monitor")
+    if figures.mass is not None and figures.mass < _LOW_MASS:
         rest = "the judge would often say something else (label mass); see checklist-rewards probe"
-        add(f"The probability on the answers is {facts['mass']:.3f}", rest)
+        add(f"The probability on the answers is {figures.mass:.3f}", rest)
     if flagged := sum(bool(one["flags"]) for one in (analysis or {}).get("items", ())):
         add(
-            f"{_many(flagged, 'item')} with flags",
-            "Trust shows each flag with its meaning",
-            failed=False,
-            view="trust",
+            f"{many(flagged, 'item')} with flags", "Trust shows each flag with its meaning", failed=False, view="trust"
         )
-    known = [one for one in facts["items"] if one["counted"]]
+    known = [
+        (rate.micro or 0.0, id, line, rate.counted) for id, (line, rate, _) in figures.items.items() if rate.counted
+    ]
     if len(known) > 1:
-        worst = min(known, key=lambda one: float(one["rate"]))
-        text = f"Fails most: {'penalty: ' * worst['penalty']}{worst['question']}"
-        rest = f"passes in {100 * worst['rate']:.0f} % of {_many(worst['counted'], 'answer')}"
-        add(text, rest, failed=False, filter={"item": worst["id"], "answer": "fail"})
-    if facts["scored"] > 1:
+        share, id, line, counted = min(known, key=lambda one: one[0])
+        text = f"Fails most: {'penalty: ' if (line.weight or 0) < 0 else ''}{line.question}"
+        rest = f"passes in {100 * share:.0f} % of {many(counted, 'answer')}"
+        add(text, rest, failed=False, filter={"item": id, "answer": "fail"})
+    if figures.tally.scored > 1:
         add("Rows with the lowest scores", failed=False, filter={}, order=["score", False])
     return lines
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
-def _signal(one: Mapping[str, Any]) -> list[Any]:
-    now, size, error = ([value for value in one[name] if value is not None] for name in ("now", "size", "error"))
-    last, spread = (values[-1] if values else None for values in (size, error))
-    name = one["name"].replace("_", " ") + (f"\n{one['doc']}" if one["doc"] else "")
-    above = sum(one["alarm"])
-    return [
-        name,
-        ABOUT.get(one["about"], one["about"]),
-        {"value": now[-1] if now else None},
-        {"value": last},
-        {"value": spread},
-        {"value": max(size, default=None)},
-        {"value": one["threshold"]},
-        f"{above} step{'s' * (above != 1)}" if above else None,
-    ]
+def _signal(name: str, about: Mapping[str, Any], readings: Sequence[Any]) -> list[Any]:
+    known = [one for one in readings if isinstance(one, Mapping)]
+    now, size, error = ([one[key] for one in known if is_finite(one.get(key))] for key in ("now", "size", "error"))
+    threshold, above = about.get("threshold"), sum(bool(one.get("alarm")) for one in known)
+    numbers = [values[-1] if values else None for values in (now, size, error)]
+    numbers += [max(size, default=None), threshold if is_finite(threshold) else None]
+    shown = _words(name) + (f"\n{about['doc']}" if about.get("doc") else "")
+    whose = ABOUT.get(str(about.get("about")), about.get("about"))
+    return [shown, whose, *({"value": number} for number in numbers), many(above, "step") if above else None]
 
 
 def _number(value: Any) -> Any:
@@ -370,12 +356,8 @@ def _file(path: str) -> str:
 
 
 def _named(figures: Mapping[str, Any]) -> list[list[Any]]:
-    """Rows of a name and a number."""
-    return [
-        [name.replace("_", " "), _number(value)]
-        for name, value in figures.items()
-        if isinstance(value, int | float) or value is None
-    ]
+    """Rows of a name and a value."""
+    return [[_words(name), _number(value)] for name, value in figures.items()]
 
 
 def _agreement(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
@@ -384,16 +366,16 @@ def _agreement(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
     for rates in (value.get("rates") or {}).values():
         yield from of_rates(rates)
     for test in value["tests"]:
-        yield section(
-            f"{name}: {_file(test['one'])} against {_file(test['other'])}", ["", ["value", "n"]], _named(test)
-        )
+        numbers = {key: one for key, one in test.items() if isinstance(one, int | float | None)}
+        heading = f"{name}: {_file(test['one'])} against {_file(test['other'])}"
+        yield section(heading, ["", ["value", "n"]], _named(numbers))
 
 
 def _calibration(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
     for kind, part in value["kinds"].items():
         columns = {"before": part["before"], **part["after"]}
         names = dict.fromkeys(figure for figures in columns.values() for figure in figures)
-        rows = [[one.replace("_", " "), *(figures.get(one) for figures in columns.values())] for one in names]
+        rows = [[_words(one), *(figures.get(one) for figures in columns.values())] for one in names]
         yield section(
             f"{name}: calibration of {value['judge']}, {kind} items",
             ["", *([column, "n"] for column in columns)],
@@ -405,34 +387,22 @@ def _calibration(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
 
 def _cost(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
     receipt = value.get("receipt") or {}
-    flat = {key: one for key, one in {**value, **receipt}.items() if one is not None and not isinstance(one, dict)}
-    rows = [
-        [key.replace("_", " "), _number(one) if isinstance(one, int | float) else str(one)]
-        for key, one in flat.items()
-        if not isinstance(one, list)
-    ]
+    flat = {key: one for key, one in {**value, **receipt}.items() if isinstance(one, str | int | float)}
     tokens = [
         [f"tokens of {model}", f"{prompt:,} in, {reply:,} out"]
         for model, (prompt, reply) in (receipt.get("tokens") or {}).items()
     ]
-    yield section(f"Cost ({name})", ["", ["value", "n"]], rows + tokens)
+    yield section(f"Cost ({name})", ["", ["value", "n"]], _named(flat) + tokens)
 
 
 def _attack(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
-    shown = [
-        one for place, one in enumerate(value["attacks"]) if place < _MOST_ATTACKS or one["name"] == value["chosen"]
-    ]
-    rows = [
-        [
-            f"{one['name']}{' (chosen)' * (one['name'] == value['chosen'])}: {one['does']}",
-            one["kind"],
-            one["rise"],
-            {"value": one["earned"]["value"]},
-            None if one["beats"]["value"] is None else f"{one['beats']['value']:.0%}",
-            one["failed"],
-        ]
-        for one in shown
-    ]
+    rows = []
+    for place, one in enumerate(value["attacks"]):
+        is_chosen = one["name"] == value["chosen"]
+        if place < _MOST_ATTACKS or is_chosen:
+            what = f"{one['name']}{' (chosen)' * is_chosen}: {one['does']}"
+            beats = None if one["beats"]["value"] is None else f"{one['beats']['value']:.0%}"
+            rows.append([what, one["kind"], one["rise"], {"value": one["earned"]["value"]}, beats, one["failed"]])
     heads = ["attack", "kind", ["rise", "n"], ["earned", "n"], ["beats honest", "n"], ["failed", "n"]]
     note = (
         "Rise of the score of bad responses. Attacks were chosen on "
@@ -442,10 +412,7 @@ def _attack(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
     before = [[_REASONS.get(reason, reason), figure] for reason, figure in value["bad"].items()]
     before.append(["honest responses", value["honest"]])
     yield section("Before an attack", ["", ["score", "n"]], before)
-    for heading, groups in (
-        ("Kinds of questions that fall", value["kinds"]),
-        ("Items that fall", value["fallen"]),
-    ):
+    for heading, groups in (("Kinds of questions that fall", value["kinds"]), ("Items that fall", value["fallen"])):
         fallen = [
             [one["name"], f"{one['fell'] / one['failed'] if one['failed'] else 0:.0%}", one["failed"], one["attack"]]
             for one in groups[:_MOST_FALLEN]

@@ -7,12 +7,7 @@ written as `{"all": value}`, so that a column that a file does not use costs not
 answers and judges, are written as an index into a list; -1 is none.
 
 Details that few cells have (probabilities of options, votes, details of a failure) are in `more`, by number of the
-cell.
-
-Of a scored file, a table also has the other columns, up to 20, as short texts.
-
-A span of evidence (`annotations.py`) is a quote in the judge's reasoning, or what people marked, which is shown only
-where the response still has its text.
+cell. Of a scored file, a table also has the other columns, up to 20, as short texts.
 """
 
 from __future__ import annotations
@@ -31,7 +26,7 @@ from checklist_rewards.files.rows import SCORE_COLUMN
 from checklist_rewards.monitor.text import words
 from checklist_rewards.rewards.shaping import centred
 from checklist_rewards.rows import image_column
-from checklist_rewards.scores import ItemScore, Score, item_keys
+from checklist_rewards.scores import Score, item_keys
 from checklist_rewards.ui.annotations import Spans, marked, quoted
 from checklist_rewards.ui.thumbnails import Thumbnails
 from checklist_rewards.validation import is_finite
@@ -120,7 +115,6 @@ class Table:
 
     def __post_init__(self) -> None:
         self.answers, self.judges, self.methods, self.reasons, self.states = (Names() for _ in range(5))
-        self.places: dict[str, int] = {}
         rows = ("id", "prompt", "target", "counts", "words", "step", "group", "state")
         self.rows = {name: Column("l") for name in rows}
         self.rows |= {name: Column("d") for name in ("score", "threshold", "reward", "advantage", *METRICS)}
@@ -132,7 +126,7 @@ class Table:
         self.shaping: dict[int, list[tuple[str, float | None]]] = {}
         self.others: dict[str, Column] = {}
         self.images: dict[int, list[int]] = {}
-        self._groups = Names()
+        self._groups, self._items = Names(), Names()
 
     def __len__(self) -> int:
         return len(self.rows["id"])
@@ -179,12 +173,9 @@ class Table:
             if name not in self.others and len(self.others) < _MOST_OTHERS:
                 self.others[name] = Column("l", [-1] * (len(self) - 1))
         for name, column in self.others.items():
-            value = found.get(name)
-            shown = (
-                value
-                if value is None or isinstance(value, str)
-                else json.dumps(value, ensure_ascii=False, default=str)
-            )
+            shown = found.get(name)
+            if not isinstance(shown, str | None):
+                shown = json.dumps(shown, ensure_ascii=False, default=str)
             column.add(self.texts.place(shown and shown[:_LONGEST]))
 
     def _add_cells(self, score: Score, labels: Sequence[str | None], record: ScoredText, evidence: Spans) -> None:
@@ -192,10 +183,11 @@ class Table:
         shadow, held_out = dict(zip(item_keys(others), others, strict=True)), record.held_out
         stated = _stated(record.cell)
         for place, (key, line) in enumerate(zip(item_keys(score.items), score.items, strict=True)):
-            why = line.unanswered
-            probabilities = line.probabilities or {}
+            why, probabilities = line.unanswered, line.probabilities or {}
+            names = ("question", "category", "weight", "required")
+            first = self.items.setdefault(key, {"id": key, **{name: getattr(line, name) for name in names}})
             values: dict[str, Any] = {
-                "item": self._item(key, line),
+                "item": self._items.place(key),
                 "answer": self.answers.place(line.answer),
                 "passed": -1 if line.passed is None or score.no_answer else int(line.passed),
                 "reason": -1 if why is None else self.reasons.place(str(why.reason)),
@@ -206,41 +198,24 @@ class Table:
                 "p": number_or_none(probabilities.get(YES, line.confidence)),
                 "mass": number_or_none(line.mass),
             }
-            more = self._more(key, line)
-            if line.id in stated:
-                more["stated"] = stated[line.id]
-            if line.id in held_out:
-                more["held_out"] = True
-            if key in shadow:
-                more["shadow"] = shadow[key].answer or "unanswered"
+            details: dict[str, Any] = {
+                "weight": line.weight if line.weight != first["weight"] else None,
+                "detail": None if why is None else why.detail or None,
+                "probabilities": dict(probabilities) if set(probabilities) - {YES, NO} else None,
+                "uncalibrated": dict(line.uncalibrated) if line.uncalibrated else None,
+                "agreement": line.agreement,
+                "votes": [self._vote(vote) for vote in line.votes or ()] or None,
+                "stated": stated.get(line.id),
+                "held_out": line.id in held_out or None,
+                "shadow": (shadow[key].answer or "unanswered") if key in shadow else None,
+            }
             reasoning = [line.reasoning, *(vote.reasoning for vote in line.votes or ())]
             spans = quoted(record.text, reasoning, {YES, NO, *probabilities}) if any(reasoning) else []
-            if spans := spans + (marked(record.text, evidence.get((record.id, key), ())) if evidence else []):
-                more["spans"] = spans
-            if more:
+            details["spans"] = spans + marked(record.text, evidence.get((record.id, key), ())) or None
+            if more := {name: value for name, value in details.items() if value is not None}:
                 self.more[len(self.cells["item"])] = more
             for name, value in values.items():
                 self.cells[name].add(value)
-
-    def _item(self, key: str, line: ItemScore) -> int:
-        if key not in self.items:
-            self.places[key] = len(self.items)
-            names = ("question", "category", "weight", "required")
-            self.items[key] = {"id": key, **{name: getattr(line, name) for name in names}}
-        return self.places[key]
-
-    def _more(self, key: str, line: ItemScore) -> dict[str, Any]:
-        first = self.items[key]
-        probabilities = line.probabilities or {}
-        details = {
-            "weight": line.weight if line.weight != first["weight"] else None,
-            "detail": line.unanswered.detail or None if line.unanswered is not None else None,
-            "probabilities": dict(probabilities) if set(probabilities) - {YES, NO} else None,
-            "uncalibrated": dict(line.uncalibrated) if line.uncalibrated else None,
-            "agreement": line.agreement,
-            "votes": [self._vote(vote) for vote in line.votes or ()] or None,
-        }
-        return {name: value for name, value in details.items() if value is not None}
 
     def _vote(self, vote: Any) -> dict[str, Any]:
         probabilities = vote.probabilities or {}

@@ -23,9 +23,8 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.images import PLACE, Image, image_of, is_logged
 
-SIDES = (96, 64, 32)
-"""Longest side in pixels. A thumbnail with too many bytes is made smaller."""
-MAX_BYTES = 4096
+SIDE = 96
+"""Longest side in pixels."""
 MAX_IMAGES = 300
 """Different images of a report."""
 MAX_OF_A_ROW = 16
@@ -34,13 +33,10 @@ _LONGEST = 300
 
 @dataclass
 class Thumbnails:
-    """The thumbnails of a report. Equal cells are read once.
-
-    Args:
-        may_read (callable, *optional*): Whether a file may be read; by default, every file.
-    """
+    """The thumbnails of a report. Equal cells are read once."""
 
     may_read: Callable[[Path], bool] | None = None
+    """Whether a file may be read; by default, every file."""
     left_out: int = 0
     """Number of images that are not shown, because there were too many."""
     _made: dict[bytes, str] = field(default_factory=dict, repr=False)
@@ -69,14 +65,11 @@ class Thumbnails:
             if len(self._made) >= MAX_IMAGES:
                 self.left_out += 1
                 return "not shown: too many images"
-            self._made[key] = self._read(image, folder)
+            try:
+                self._made[key] = thumbnail(image_of(image, "not shown: it", folder, self.may_read))
+            except (SampleError, RecursionError) as error:
+                self._made[key] = str(error)[:_LONGEST]
         return self._made[key]
-
-    def _read(self, image: Any, folder: Path | None) -> str:
-        try:
-            return thumbnail(image_of(image, "not shown: it", folder, self.may_read))
-        except (SampleError, RecursionError) as error:
-            return str(error)[:_LONGEST]
 
 
 def _placed(record: ScoredText) -> tuple[list[tuple[Any, Path | None]], list[tuple[Any, Path | None]]]:
@@ -101,11 +94,8 @@ def with_row(body: Mapping[str, Any], record: ScoredText, may_read: Callable[[Pa
         SampleError: If a text has more or fewer places than the row has images, or an image cannot be read.
     """
     found = dict(body)
-    prompt, response = _placed(record)
-    for name, role, what, images in (
-        ("input", "user", "prompt", prompt),
-        ("target", "assistant", "response", response),
-    ):
+    texts = (("input", "user", "prompt"), ("target", "assistant", "response"))
+    for (name, role, what), images in zip(texts, _placed(record), strict=True):
         text = body.get(name)
         if not isinstance(text, str) or PLACE not in text:
             continue
@@ -117,29 +107,20 @@ def with_row(body: Mapping[str, Any], record: ScoredText, may_read: Callable[[Pa
             )
         parts: list[Mapping[str, Any]] = [{"type": "text", "text": first}]
         for number, ((image, folder), after) in enumerate(zip(images, others, strict=True), start=1):
-            seen = _required(image, f"image {number} of the {what} of {record.where}", folder, may_read)
+            where = f"image {number} of the {what} of {record.where}"
+            if image is None:
+                raise SampleError(f"{where} is missing: its row does not have it.")
+            seen = image_of(image, where, folder, may_read)
             parts += [{"type": "image", "image": seen}, {"type": "text", "text": after}]
         found[name] = [{"role": role, "content": parts}]
     return found
-
-
-def _required(image: Any, where: str, folder: Path | None, may_read: Callable[[Path], bool]) -> Image:
-    if image is None:
-        raise SampleError(f"{where} is missing: its row does not have it.")
-    return image_of(image, where, folder, may_read)
 
 
 def thumbnail(image: Image) -> str:
     """A data URL of the image in small; the address of an image on the web."""
     if image.size is None:
         return str(image.source)[:_LONGEST]
-    pixels = image.pillow
-    content = b""
-    for side in SIDES:
-        pixels.thumbnail((side, side))
-        file = io.BytesIO()
-        pixels.save(file, "JPEG", quality=70)
-        content = file.getvalue()
-        if len(content) <= MAX_BYTES:
-            break
-    return f"data:image/jpeg;base64,{base64.b64encode(content).decode()}"
+    pixels, file = image.pillow, io.BytesIO()
+    pixels.thumbnail((SIDE, SIDE))
+    pixels.save(file, "JPEG", quality=70)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -58,10 +58,9 @@ def test_rows_without_a_score_are_in_no_rate(lost):
         record = ScoredText(str(number), f"row {number}", score, step=0, reward=score.primary_score)
         file.add(record)
         training.add(record)
-    overview = file.overview()
-    assert (overview["macro"], overview["micro"], overview["unscored"]) == (batch.macro, batch.micro, sum(lost))
+    assert (file.tally.macro, file.tally.micro, file.tally.unscored) == (batch.macro, batch.micro, sum(lost))
     assert training.as_json()["series"]["pass_rate"] == [batch.micro]
-    check = overview["items"][0]  # the rate of a code check is that of the complete run
+    check = file.overview()["items"][0]  # the rate of a code check is that of the complete run
     assert (check["passed"], check["counted"]) == (2, 4)
 
 

@@ -2,8 +2,8 @@
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tests.conftest import HANG
 
@@ -96,41 +96,84 @@ def problems(driver) -> dict:
     return found
 
 
-@dataclass
 class Page:
-    """A report in the browser."""
+    """A page in the browser. Elements are named by selectors of CSS; `wait` takes an expression of JavaScript."""
 
-    driver: object
-    path: Path
+    def __init__(self, driver):
+        self.driver = driver
+
+    def js(self, script: str, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def wait(self, condition: str, *arguments):
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        script = f"return {condition}"
+        return WebDriverWait(self.driver, HANG, 0.05).until(lambda _: self.js(script, *arguments))
+
+    def has(self, selector: str, count: int | None = None) -> None:
+        """Wait for an element, or for exactly so many."""
+        found = "document.querySelectorAll(arguments[0]).length"
+        self.wait(f"{found} > 0" if count is None else f"{found} === {count}", selector)
+
+    def find(self, selector: str):
+        return self.driver.find_element("css selector", selector)
+
+    def click(self, selector: str) -> None:
+        self.find(selector).click()
+
+    def press(self, text: str, tag: str = "button") -> None:
+        """Click a button, or another element, by its text."""
+        self.driver.find_element("xpath", f"//{tag}[normalize-space()={json.dumps(text)}]").click()
+
+    def pick(self, selector: str, value: str) -> None:
+        """Choose an entry of a list."""
+        script = "const [list, value] = arguments; list.value = value;"
+        script += "for (const kind of ['input', 'change']) list.dispatchEvent(new Event(kind, {bubbles: true}))"
+        self.js(script, self.find(selector), value)
+
+    def keys(self, *texts: str) -> None:
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver).send_keys(*texts).perform()
+
+    def focus(self, selector: str) -> None:
+        self.js("document.querySelector(arguments[0]).focus()", selector)
+
+    def text(self, selector: str = "main") -> str:
+        return self.js("return document.querySelector(arguments[0]).textContent", selector)
+
+    def texts(self, selector: str) -> list[str]:
+        """What is written in all elements, also in fields."""
+        text = "(one) => /INPUT|TEXTAREA|SELECT/.test(one.tagName) ? one.value : one.textContent"
+        return self.js(f"return [...document.querySelectorAll(arguments[0])].map({text})", selector)
+
+    def count(self, selector: str) -> int:
+        return self.js("return document.querySelectorAll(arguments[0]).length", selector)
+
+    def value(self, selector: str) -> str:
+        return self.js("return document.querySelector(arguments[0]).value", selector)
+
+    def pause(self, milliseconds: int = 300) -> None:
+        self.driver.execute_async_script("setTimeout(arguments[1], arguments[0])", milliseconds)
+
+
+class ReportPage(Page):
+    """A report."""
+
+    def __init__(self, driver, path: Path):
+        super().__init__(driver)
+        self.path = path
 
     def open(self, where: str = "") -> None:
         """Load the page at a place such as "0/matrix/3"."""
         self.driver.get("about:blank")
         self.driver.get(f"file://{self.path}#/{where}")
-        self.wait("return Object.keys(document.querySelector('main').dataset).length === 2")
+        self.wait("Object.keys(document.querySelector('main').dataset).length === 2")
 
-    def wait(self, condition: str, *arguments):
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        return WebDriverWait(self.driver, HANG, 0.02).until(lambda d: d.execute_script(condition, *arguments))
-
-    def run(self, script: str, *arguments):
-        return self.driver.execute_script(script, *arguments)
-
-    def click(self, text: str, tag: str = "*") -> None:
-        """Click the first element of this text."""
-        from selenium.webdriver.common.by import By
-
-        self.driver.find_element(By.XPATH, f"//{tag}[normalize-space()={json.dumps(text)}]").click()
-
-    def keys(self, *names: str) -> None:
-        from selenium.webdriver import ActionChains
-
-        ActionChains(self.driver).send_keys(*names).perform()
-
-    def fill(self, label: str, value) -> None:
+    def filter(self, label: str, value) -> None:
         """Set a filter of the matrix and wait for its rows."""
-        self.run(
+        self.js(
             """
             const labels = [...document.querySelectorAll('.filters label')];
             const label = labels.find((one) => one.textContent.startsWith(arguments[0]));
@@ -144,27 +187,49 @@ class Page:
             label,
             value,
         )
-        self.driver.execute_async_script("setTimeout(arguments[0], 200)")
-
-    def content(self, selector: str) -> str:
-        return self.run("return document.querySelector(arguments[0]).textContent", selector)
-
-    def contents(self, selector: str) -> list[str]:
-        script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
-        return self.run(script, selector)
+        self.pause(200)
 
     @property
     def status(self) -> str:
-        return self.run("return document.querySelector('[role=status]').textContent")
+        return self.text("[role=status]")
 
     @property
-    def text(self) -> str:
-        return self.run("return document.querySelector('main').innerText")
+    def shown(self) -> str:
+        """The text of the page without what is folded."""
+        return self.js("return document.querySelector('main').innerText")
 
     def check(self) -> None:
         """Nothing on the console, nothing hostile ran, nothing wider than the window."""
         assert errors(self.driver) == []
-        assert self.run("return window.hacked === undefined && !document.querySelector('main img, main script')")
-        assert self.run("return document.documentElement.scrollWidth <= innerWidth"), (
-            "the page is wider than the window"
-        )
+        assert self.js("return window.hacked === undefined && !document.querySelector('main img, main script')")
+        assert self.js("return document.documentElement.scrollWidth <= innerWidth"), "it is wider than the window"
+
+
+class AppPage(Page):
+    """The app, at the URL that it prints."""
+
+    def __init__(self, driver, url: str, ready: str):
+        super().__init__(driver)
+        self.base = f"http://{urlsplit(url).netloc}"
+        leave(driver)
+        driver.get(url)
+        self.has(ready)
+
+    def go(self, path: str, ready: str) -> None:
+        """Load a view and wait for an element of it."""
+        self.driver.get(self.base + path)
+        self.has(ready)
+
+    def fill(self, selector: str, text: str) -> None:
+        field = self.find(selector)
+        field.clear()
+        field.send_keys(text)
+        self.js("arguments[0].dispatchEvent(new Event('change', {bubbles: true}))", field)
+
+    def unfold(self, selector: str) -> None:
+        """Open the part of the page that can be folded, by itself or by an element of it."""
+        self.js("document.querySelector(arguments[0]).closest('details').open = true", selector)
+
+    def refused(self) -> bool:
+        """Whether all messages on the console are of refused requests."""
+        return all("400" in message for message in errors(self.driver))

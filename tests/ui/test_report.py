@@ -22,7 +22,7 @@ from checklist_rewards.scores.tally import tally, wilson
 from checklist_rewards.ui.figures import pattern_of
 from checklist_rewards.ui.report import joined_modules, kind_of, parts_of, report_data, write_report
 from checklist_rewards.ui.table import json_chunks
-from checklist_rewards.ui.thumbnails import MAX_BYTES, MAX_OF_A_ROW
+from checklist_rewards.ui.thumbnails import MAX_OF_A_ROW
 from tests.fakes import FakeBackend
 from tests.ui.files import (
     CHECKLIST,
@@ -63,6 +63,16 @@ def column(spec) -> list:
     return spec if isinstance(spec, list) else [spec["all"]] * spec["length"]
 
 
+def means(file) -> list:
+    """Mean score, macro and micro pass rate, as the page shows them."""
+    return [value["value"] for _, value, _ in file["tiles"][1:4]]
+
+
+def without_answer(file) -> list:
+    """What the page says of responses without an answer."""
+    return next(shown for name, *shown in file["tiles"] if name == "without an answer")
+
+
 def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspect(report):
     rows = list(scored_rows(40))
     data = report(scored=rows)
@@ -85,7 +95,7 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
     overview, counted, analysis = file["overview"], tally(scores), ItemAnalysis()
     for score in scores:
         analysis.add(score)
-    assert (overview["mean"], overview["macro"], overview["micro"]) == (counted.mean, counted.macro, counted.micro)
+    assert means(file) == [counted.mean, counted.macro, counted.micro]
     assert overview["reads"] == counted.reads == 200
     [timeout] = overview["unanswered"]
     assert timeout["count"] == counted.unanswered["timeout"] and "rerun" in timeout["advice"]
@@ -95,8 +105,8 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
         low, high = shown["interval"]
         assert low < shown["rate"] < high
         assert other["discrimination"] == line.discrimination
-    assert overview["checklist_ids"] == [{"id": CHECKLIST.id, "rows": 40}]
-    assert overview["settings"][0]["settings"].startswith("metric expected, threshold 0.6")
+    _, settings, checklists = (section["rows"] for section in file["sections"])
+    assert checklists == [[CHECKLIST.id, 40]] and settings[0][0].startswith("metric expected, threshold 0.6")
     assert sum(overview["score_bins"]) == overview["scored"]
 
 
@@ -210,14 +220,17 @@ def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(report):
     passed, reasons = column(table["cells"]["passed"]), column(table["cells"]["reason"])
     assert [p == -1 for p in passed] == [score.no_answer for score in scores for _ in score.items]
     assert {table["reasons"][place] for place in reasons if place >= 0} == {"no_answer"}
-    counts = {line["state"]: line["count"] for line in overview["states"]}
-    assert counts == {"empty": 12, "cut_in_thought": 6, "unfinished": 12, "cut": 12}
-    assert (overview["with_state"], overview["without_state"], overview["not_asked"]) == (60, 0, 30)
-    assert overview["reads"] == overview["answered"] == 2 * 30 and overview["unanswered"] == []
+    lines = [(line["text"], line.get("filter")) for line in file["attention"][:4]]
+    counts = {"empty": 12, "cut_in_thought": 6, "unfinished": 12, "cut": 12}
+    texts = {state: f"{count} responses {state.replace('_', ' ')}" for state, count in counts.items()}
+    assert lines == [(text, {"state": state}) for state, text in texts.items()]
+    assert "was not asked about 30 rows" in file["attention"][4]["rest"]
+    assert without_answer(file) == ["30 of 60", None]
+    assert ["questions answered", "60 of 60", None] in file["tiles"] and overview["unanswered"] == []
     assert [(line["rate"], line["counted"], line["unanswered"]) for line in overview["items"]] == [(1, 30, {})] * 2
-    assert overview["judges"] == [{"judge": "pocket", "method": "logprobs", "reads": 60}]
-    assert overview["mean"] == tally(scores).mean and overview["scored"] == 60  # their scores count
-    assert overview["settings"][0]["settings"].endswith("abstention skip, no_answer lowest")
+    judges, [[settings, _]], _ = (section["rows"] for section in file["sections"])
+    assert judges == [["pocket", "logprobs", 60]] and settings.endswith("abstention skip, no_answer lowest")
+    assert means(file)[0] == tally(scores).mean and overview["scored"] == 60  # their scores count
     assert (file["analysis"]["targets"], file["analysis"]["no_answer"]) == (30, 30)
     expected = {"empty": [0.2] * 6, "cut_in_thought": [0.2] * 3 + [0.0] * 3}
     assert training["states"] == {**expected, "unfinished": [0.2] * 6, "cut": [0.2] * 6}
@@ -231,10 +244,11 @@ def test_a_file_without_states_does_not_say_that_all_rows_have_an_answer(report)
     old = [{**row, "score": {k: v for k, v in row["score"].items() if k != "state"}} for row in rows]
     [file] = report(rewards=old)["files"]
     assert file["table"]["states"] == [] and set(column(file["table"]["rows"]["state"])) == {-1}
-    assert (file["overview"]["with_state"], file["overview"]["without_state"]) == (0, 20)
-    assert file["overview"]["states"] == [] and file["training"]["states"] == {}
+    assert without_answer(file) == [{"value": None}, "not recorded in this file"] and file["training"]["states"] == {}
+    assert not any("state" in line.get("filter", {}) for line in file["attention"])
     [mixed] = report(mixed=old[:10] + rows[10:])["files"]
-    assert mixed["training"]["states"]["empty"] == [None, 0.2] and mixed["overview"]["with_state"] == 10
+    assert mixed["training"]["states"]["empty"] == [None, 0.2]
+    assert without_answer(mixed) == ["6 of 10", "10 rows without a state"]
 
 
 def test_logs_of_several_ranks_are_one_run(report):
@@ -305,12 +319,13 @@ def test_the_file_of_a_monitor_is_read_and_of_a_repeated_step_the_last_line_coun
     again["statistics"]["reward_mean"] = 0.75
     [monitor] = report(rewards=reward_rows(steps=2), m=[*lines, again])["monitors"]
     assert monitor["steps"] == list(range(6)) and monitor["statistics"]["reward_mean"] == [0.5, 0.75, *[0.5] * 4]
-    [signal] = monitor["signals"]
-    assert (signal["about"], signal["threshold"]) == ("hacking", 0.1)
-    assert signal["alarm"] == [False] * 3 + [True] * 3 and signal["error"] == [None] * 6
+    signals, *_ = monitor["sections"]
+    [[name, about, _, size, error, largest, threshold, above]] = signals["rows"]
+    assert (name.partition("\n")[0], about, above) == ("shadow gap", "reward hacking", "3 steps")
+    assert (error, threshold) == ({"value": None}, {"value": 0.1}) and size == largest == {"value": 0.5}
     assert [alarm["step"] for alarm in monitor["alarms"]] == [3]
     assert len(monitor["canaries"]) == len(monitor["failures"]) == 1
-    assert monitor["not_evaluated"] == ["no_answer"]
+    assert signals["note"].endswith("because there were no data for them: no answer.")
     with pytest.raises(SampleError, match="has no scores; give the scored file or reward log of it too"):
         report(m=lines)
     with pytest.raises(SampleError, match="the format is 'checklist-rewards-monitor-2'"):
@@ -460,7 +475,6 @@ def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path, report):
     assert again == red == found[5][0] == found[6][0] and texts.count(red) == 1
     for url, largest in ((red, (20, 10)), (noise, (96, 48))):
         content = base64.b64decode(url.removeprefix("data:image/jpeg;base64,"), validate=True)
-        assert len(content) <= MAX_BYTES
         size = pillow.open(io.BytesIO(content)).size
         assert size[0] <= largest[0] and size[1] <= largest[1]
     assert "images" not in report(plain=scored_rows(2))["files"][0]["table"]

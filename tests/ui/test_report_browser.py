@@ -9,7 +9,7 @@ from checklist_rewards.evaluation.labels import Labels
 from checklist_rewards.ui.report import write_report
 from tests.jsonl import read_jsonl
 from tests.ui import browser
-from tests.ui.browser import Page
+from tests.ui.browser import ReportPage
 from tests.ui.files import HOSTILE, WORDS, pair_rows, reward_rows, scored_rows, write
 
 pytestmark = pytest.mark.slow
@@ -38,29 +38,29 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def judges(folder, chromium) -> Page:
+def judges(folder, chromium) -> ReportPage:
     """Two judges and labels."""
     browser.leave(chromium)
     one = write(folder / "one.jsonl", scored_rows(120))
     two = write(folder / "two.jsonl", scored_rows(120, "two", seed=5))
     path = folder / "judges.html"
     write_report(path, [one, two], labels=Labels(key="labels"), intervals=Bootstrap(20))
-    return Page(chromium, path)
+    return ReportPage(chromium, path)
 
 
 @pytest.fixture(scope="module")
-def run_page(folder, chromium) -> Page:
+def run_page(folder, chromium) -> ReportPage:
     """Two training runs."""
     browser.leave(chromium)
     one = write(folder / "rewards.jsonl", reward_rows())
     other = write(folder / "other.jsonl", reward_rows(seed=9))
     write_report(folder / "run.html", [one, other], intervals=Bootstrap(20))
-    return Page(chromium, folder / "run.html")
+    return ReportPage(chromium, folder / "run.html")
 
 
 def test_every_view_opens_is_accessible_and_fits_a_phone_light_or_dark(judges, run_page, folder, chromium):
     write_report(folder / "pairs.html", [write(folder / "pairs.jsonl", pair_rows(30))])
-    pairs = Page(chromium, folder / "pairs.html")
+    pairs = ReportPage(chromium, folder / "pairs.html")
     for page, views in (
         (judges, JUDGES),
         (run_page, RUN),
@@ -68,9 +68,9 @@ def test_every_view_opens_is_accessible_and_fits_a_phone_light_or_dark(judges, r
     ):
         for view, expected in views.items():
             page.open(f"0/{view}")
-            page.wait("return document.querySelector('main').innerText.includes(arguments[0])", expected)
-            assert set(views) - {"matrix/3"} <= {link.lower() for link in page.contents("nav a")}
-            page.driver.execute_async_script("setTimeout(arguments[0], 300)")  # all cells are drawn
+            page.wait("document.querySelector('main').innerText.includes(arguments[0])", expected)
+            assert set(views) - {"matrix/3"} <= {link.lower() for link in page.texts("nav a")}
+            page.pause()  # all cells are drawn
             for dark, rules in ((False, browser.RULES), (True, browser.OF_COLORS)):
                 browser.scheme(page.driver, dark)
                 assert browser.violations(page.driver, rules) == [], (view, dark)
@@ -96,27 +96,27 @@ def test_the_matrix_filters_sorts_and_opens_rows(judges):
         return item["answer"] and other["answer"] and item["answer"] != other["answer"]
 
     judges.open("0/matrix")
-    judges.wait("return document.querySelectorAll('.grid-row').length > 5")
+    judges.wait("document.querySelectorAll('.grid-row').length > 5")
     assert judges.status == "120 of 120 rows"
-    judges.fill("search", "onerror")
+    judges.filter("search", "onerror")
     assert judges.status == "1 of 120 rows"
-    judges.run("document.querySelector('.grid-row').click()")
-    judges.wait("return !document.querySelector('.panel').hidden")
-    assert HOSTILE in judges.content(".panel")
-    assert "two.jsonl:" in judges.text and "people:" in judges.text
-    judges.click("Clear")
+    judges.js("document.querySelector('.grid-row').click()")
+    judges.wait("!document.querySelector('.panel').hidden")
+    assert HOSTILE in judges.text(".panel")
+    assert "two.jsonl:" in judges.shown and "people:" in judges.shown
+    judges.press("Clear")
     for name, value, count in (
         ("answer", "unanswered", number(lambda item, other, label: item["unanswered"])),
         ("score from", "0.5", sum((score["primary_score"] or 0) >= 0.5 for score in scores)),
         ("people differ", True, number(lambda item, other, label: item["answer"] != label)),
         ("judges differ", True, number(judges_differ)),
     ):
-        judges.fill(name, value)
+        judges.filter(name, value)
         assert 0 < count < 120 and judges.status == f"{count} of 120 rows"
-        judges.fill(name, "")
-    judges.click("score", "button")
+        judges.filter(name, "")
+    judges.press("score", "button")
     best = min(range(120), key=lambda n: (-(scores[n]["primary_score"] or -1.0), n))
-    first = judges.content(".grid-row [role=gridcell]")
+    first = judges.text(".grid-row [role=gridcell]")
     assert first == f"r{best}"
     judges.check()
 
@@ -125,53 +125,53 @@ def test_the_matrix_by_keyboard(judges):
     from selenium.webdriver import Keys
 
     judges.open("0/matrix")
-    judges.wait("return document.querySelectorAll('.grid-row').length > 5")
-    judges.run("document.querySelector('.grid').focus()")
+    judges.wait("document.querySelectorAll('.grid-row').length > 5")
+    judges.focus(".grid")
     judges.keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ENTER)
-    assert judges.content(".panel h2") == "Row r2"
-    assert judges.run("return location.hash") == "#/0/matrix/2"
+    assert judges.text(".panel h2") == "Row r2"
+    assert judges.js("return location.hash") == "#/0/matrix/2"
     judges.keys("j")
-    assert judges.content(".panel h2") == "Row r3"
+    assert judges.text(".panel h2") == "Row r3"
     active = "document.querySelector('.grid').getAttribute('aria-activedescendant')"
-    active = judges.run(f"return document.getElementById({active}).className")
+    active = judges.js(f"return document.getElementById({active}).className")
     assert "here" in active
     judges.keys(Keys.END)
-    assert judges.content(".panel h2") == "Row r119"
+    assert judges.text(".panel h2") == "Row r119"
     judges.keys(Keys.ESCAPE)
-    assert judges.run("return document.querySelector('.panel').hidden")
+    assert judges.js("return document.querySelector('.panel').hidden")
     judges.keys("/")
     judges.keys("rain")
-    judges.wait("return document.querySelector('[role=status]').textContent !== '120 of 120 rows'")
+    judges.wait("document.querySelector('[role=status]').textContent !== '120 of 120 rows'")
     judges.check()
 
 
 def test_thresholds_and_penalties_are_visible(judges):
     judges.open("0/overview")
-    verdict = judges.content(".verdict")
+    verdict = judges.text(".verdict")
     assert (
         verdict.startswith("The mean score of 119 responses is ") and "one.jsonl agrees with labels better" in verdict
     )
-    assert "penalty: Does it insult?" in judges.text and "penalty: Is it polite?" not in judges.text
+    assert "penalty: Does it insult?" in judges.shown and "penalty: Is it polite?" not in judges.shown
     judges.open("0/matrix/4")
-    judges.wait("return document.querySelector('.panel .threshold') !== null")
-    ticks = judges.run(
+    judges.has(".panel .threshold")
+    ticks = judges.js(
         """
         const limit = (bar) => bar.firstChild && bar.style.getPropertyValue('--threshold');
         return [...document.querySelectorAll('.meter')].map(limit);
         """
     )
     assert ticks == ["0.6", "0.6", "0.6", "0.6", None]  # the last item has options
-    place = judges.run(
+    place = judges.js(
         """
         const box = (one) => document.querySelector(one).getBoundingClientRect();
         return (box('.threshold').left + 1 - box('.meter').left) / box('.meter').width;
         """
     )
     assert place == pytest.approx(0.6, abs=0.02)
-    heads = judges.contents(".grid-head button")
+    heads = judges.texts(".grid-head button")
     assert heads[2:5] == ["response", "Is it polite?", "penalty: Does it insult?"]
     assert (
-        judges.run("return getComputedStyle(document.querySelector('.grid-head span')).writingMode") == "horizontal-tb"
+        judges.js("return getComputedStyle(document.querySelector('.grid-head span')).writingMode") == "horizontal-tb"
     )
     judges.check()
 
@@ -182,26 +182,26 @@ def test_the_focus_stays_where_the_reader_is(judges):
     focused = "const a = document.activeElement; return a.getAttribute('aria-label') ?? a.textContent"
     title = "return document.querySelector('.panel h2')?.textContent"
     judges.open("0/overview")
-    judges.click("Fails most: Is it true?", "button")
-    judges.wait("return document.activeElement.className === 'grid'")
-    first = judges.run(title)
+    judges.press("Fails most: Is it true?", "button")
+    judges.wait("document.activeElement.className === 'grid'")
+    first = judges.js(title)
     judges.keys("j")
-    assert judges.run(title) != first
-    judges.run("document.querySelector('[aria-label=\"previous row\"]').click()")
-    judges.run("document.querySelector('[aria-label=\"next row\"]').focus()")
+    assert judges.js(title) != first
+    judges.js("document.querySelector('[aria-label=\"previous row\"]').click()")
+    judges.js("document.querySelector('[aria-label=\"next row\"]').focus()")
     judges.keys(Keys.ENTER)
-    assert judges.run(focused) == "next row"
+    assert judges.js(focused) == "next row"
     judges.keys("k", Keys.ESCAPE)
-    assert judges.run("return document.querySelector('.panel').hidden") and judges.run(focused) == "Rows and items"
-    judges.run("document.querySelectorAll('.grid-head button')[1].focus()")
+    assert judges.js("return document.querySelector('.panel').hidden") and judges.js(focused) == "Rows and items"
+    judges.js("document.querySelectorAll('.grid-head button')[1].focus()")
     judges.keys(Keys.ENTER)
-    assert judges.run(focused) == "score ▼"
+    assert judges.js(focused) == "score ▼"
     judges.open("0/matrix")  # the rows have the focus at once
-    judges.wait("return document.activeElement.className === 'grid'")
-    judges.click("Trust", "a")
-    judges.wait("return document.activeElement.id === 'view'")
-    judges.run("document.querySelector('.skip').click()")
-    assert judges.run("return location.hash") == "#/0/trust"
+    judges.wait("document.activeElement.className === 'grid'")
+    judges.press("Trust", "a")
+    judges.wait("document.activeElement.id === 'view'")
+    judges.js("document.querySelector('.skip').click()")
+    assert judges.js("return location.hash") == "#/0/trust"
     judges.check()
 
 
@@ -211,13 +211,13 @@ def test_other_columns_filter_and_group_and_hits_are_marked(folder, chromium):
     for row in rows:
         del row["labels"]
     write_report(folder / "topics.html", [write(folder / "topics.jsonl", rows)])
-    page = Page(chromium, folder / "topics.html")
+    page = ReportPage(chromium, folder / "topics.html")
     page.open("0/matrix/2")
-    page.wait("return document.querySelector('.panel:not([hidden])') !== null")
-    others = page.run("return document.querySelector('[aria-label=\"other columns\"]').innerText")
+    page.has(".panel:not([hidden])")
+    others = page.js("return document.querySelector('[aria-label=\"other columns\"]').innerText")
     assert others.startswith("topicthe\nn2\nmeta") and "onerror" in others
-    page.fill("group by", "topic")
-    lines = page.run(
+    page.filter("group by", "topic")
+    lines = page.js(
         "return [...document.querySelectorAll('.groups tbody tr')].map((one) => one.innerText.split('\\t'))"
     )
     scores = [row["checklist_score"]["primary_score"] for row in rows if row["topic"] == "the"]
@@ -225,35 +225,33 @@ def test_other_columns_filter_and_group_and_hits_are_marked(folder, chromium):
     assert [line[:2] for line in lines] == [["the", "30"], ["a", "30"]] and lines[0][
         2
     ] == f"{sum(known) / len(known):.3f}"
-    page.click("the", "button")
-    page.wait("return document.querySelector('[role=status]').textContent === '30 of 60 rows'")
-    page.fill("search", "RIVER")
+    page.press("the", "button")
+    page.wait("document.querySelector('[role=status]').textContent === '30 of 60 rows'")
+    page.filter("search", "RIVER")
     found = [row for row in rows if row["topic"] == "the" and "river" in (row["prompt"] + row["target"])]
     assert page.status == f"{len(found)} of 60 rows"
-    page.run("document.querySelector('.grid-row').click()")
-    hits = page.contents(".panel mark.hit")
-    assert hits and set(hits) == {"river"} and page.run("return document.querySelector('.grid-row mark.hit') !== null")
+    page.js("document.querySelector('.grid-row').click()")
+    hits = page.texts(".panel mark.hit")
+    assert hits and set(hits) == {"river"} and page.js("return document.querySelector('.grid-row mark.hit') !== null")
     page.driver.refresh()
-    page.wait(
-        "return document.querySelector('[role=status]')?.textContent === arguments[0]", f"{len(found)} of 60 rows"
-    )
-    assert page.run("return document.querySelector('input[type=search]').value") == "RIVER"
+    page.wait("document.querySelector('[role=status]')?.textContent === arguments[0]", f"{len(found)} of 60 rows")
+    assert page.value("input[type=search]") == "RIVER"
     page.check()
 
 
 def test_from_an_item_of_the_overview_and_of_the_comparison_to_its_rows(judges):
     judges.open("0/overview")
-    judges.run("document.querySelector('.attention .failed button').click()")
-    judges.wait("return document.querySelector('main').dataset.view === 'matrix'")
-    judges.wait("return document.querySelector('[role=status]').textContent.includes(' of 120')")
+    judges.js("document.querySelector('.attention .failed button').click()")
+    judges.wait("document.querySelector('main').dataset.view === 'matrix'")
+    judges.wait("document.querySelector('[role=status]').textContent.includes(' of 120')")
     assert not judges.status.startswith("120 ")
-    judges.wait("return document.querySelector('.panel .answers') !== null && location.hash.split('/').length === 4")
+    judges.wait("document.querySelector('.panel .answers') !== null && location.hash.split('/').length === 4")
     judges.open("0/compare")
-    judges.click("Is it polite?", "button")
-    judges.wait("return document.querySelector('main').dataset.view === 'matrix'")
-    judges.wait("return document.querySelector('.cell.other') !== null")
+    judges.press("Is it polite?", "button")
+    judges.wait("document.querySelector('main').dataset.view === 'matrix'")
+    judges.has(".cell.other")
     judges.open("1/overview")
-    assert judges.run("return document.querySelector('header select').value") == "1"
+    assert judges.value("header select") == "1"
     judges.check()
 
 
@@ -262,38 +260,33 @@ def test_one_prompt_over_the_run_by_keyboard(run_page):
 
     run_page.open("0/training")
     told = "return document.querySelector('main output').textContent"
-    assert run_page.run(told).startswith("step 0, 2 prompts; 1 of 4 steps with this one: 4 completions, rewards ")
-    run_page.click("The prompt in all 4 steps", "summary")
-    run_page.click("step 3", "button")
-    assert run_page.run(told).startswith("step 3, 2 prompts; 2 of 4 steps with this one")
+    assert run_page.js(told).startswith("step 0, 2 prompts; 1 of 4 steps with this one: 4 completions, rewards ")
+    run_page.press("The prompt in all 4 steps", "summary")
+    run_page.press("step 3", "button")
+    assert run_page.js(told).startswith("step 3, 2 prompts; 2 of 4 steps with this one")
     prompt = "return document.querySelector('[aria-label=prompt]').value"
-    one = run_page.run(prompt)
-    run_page.run("document.querySelector('[aria-label=step]').focus()")
+    one = run_page.js(prompt)
+    run_page.focus("[aria-label=step]")
     run_page.keys(Keys.ARROW_RIGHT)
-    assert run_page.run(prompt) != one and run_page.run(told).startswith("step 4, 2 prompts; ")
+    assert run_page.js(prompt) != one and run_page.js(told).startswith("step 4, 2 prompts; ")
     run_page.keys(Keys.ARROW_LEFT)
-    assert run_page.run(prompt) == one
-    assert "changes since step" in run_page.content(".cards")
+    assert run_page.js(prompt) == one
+    assert "changes since step" in run_page.text(".cards")
     rows = [row for row in reward_rows() if row["step"] == 3 and "the" in row["prompt"][0]["content"]]
     best = max(rows, key=lambda row: row["reward"])
     cards = "[aria-label='completions of the prompt'] .card"
-    heads = run_page.run(f'return [...document.querySelectorAll("{cards} h3")].map((one) => one.textContent)')
+    heads = run_page.js(f'return [...document.querySelectorAll("{cards} h3")].map((one) => one.textContent)')
     assert heads == [f"{name}, changes since step 0" for name in ("best", "median", "worst")]
-    assert run_page.run(f'return document.querySelectorAll("{cards}").length') == 4
-    run_page.run(
-        "const s = document.querySelector('[aria-label=\"changes since\"]'); s.value = 'none'; "
-        "s.dispatchEvent(new Event('change'))"
-    )
-    assert best["completion"] == run_page.run(f'return document.querySelector("{cards} .written").textContent')
-    second = run_page.run(
-        "const s = document.querySelector('[aria-label=prompt]'); s.selectedIndex = 1;"
-        "s.dispatchEvent(new Event('change')); return s.value"
-    )
-    run_page.run("document.querySelector('[aria-label=step]').focus()")
+    assert run_page.js(f'return document.querySelectorAll("{cards}").length') == 4
+    run_page.pick("[aria-label='changes since']", "none")
+    assert best["completion"] == run_page.js(f'return document.querySelector("{cards} .written").textContent')
+    second = run_page.value("[aria-label=prompt] option:nth-child(2)")
+    run_page.pick("[aria-label=prompt]", second)
+    run_page.focus("[aria-label=step]")
     run_page.keys(Keys.ARROW_RIGHT)
-    assert run_page.run(prompt) != second
+    assert run_page.js(prompt) != second
     run_page.keys(Keys.ARROW_LEFT)
-    assert run_page.run(prompt) == second, "the chosen prompt is followed over steps without it"
+    assert run_page.js(prompt) == second, "the chosen prompt is followed over steps without it"
     run_page.check()
 
 
@@ -302,36 +295,35 @@ def test_changes_between_two_texts(judges):
 
     judges.open("0/overview")
     script = f"{joined_modules()}; return difference_module.difference(arguments[0], arguments[1])"
-    parts = judges.run(script, "The cat sat, on the mat.", "The dog sat, on a red mat.")
+    parts = judges.js(script, "The cat sat, on the mat.", "The dog sat, on a red mat.")
     assert "".join(part for kind, part in parts if kind != "ins") == "The cat sat, on the mat."
     assert "".join(part for kind, part in parts if kind != "del") == "The dog sat, on a red mat."
     assert ["del", "cat"] in parts and ["ins", "dog"] in parts
-    parts = judges.run(script, "The rain falls. Is it cold?", "The rain stops. The sun shines.")
+    parts = judges.js(script, "The rain falls. Is it cold?", "The rain stops. The sun shines.")
     assert ["del", "Is it cold?"] in parts and ["ins", "The sun shines."] in parts  # runs of words, not single ones
-    assert judges.run(script, "A b c d e f.", "Nothing of it is here now") is None
-    assert judges.run(script, "", "") == []
+    assert judges.js(script, "A b c d e f.", "Nothing of it is here now") is None
+    assert judges.js(script, "", "") == []
 
 
 def test_the_training_view(run_page):
     run_page.driver.get("about:blank")
     run_page.driver.get(f"file://{run_page.path}")  # without a place, a log opens with what was learned
-    run_page.wait("return document.querySelector('main').dataset.view === 'training'")
+    run_page.wait("document.querySelector('main').dataset.view === 'training'")
     assert (
-        "Does it mention the word …?" in run_page.text and "Pass rates in the last third of each run" in run_page.text
+        "Does it mention the word …?" in run_page.shown
+        and "Pass rates in the last third of each run" in run_page.shown
     )
     group = "[aria-label='completions of the prompt']"
-    assert run_page.run(f'return document.querySelectorAll("{group} .card").length') == 4
-    run_page.run(
-        "const s = document.querySelector('input[type=range]'); s.value = 2; s.dispatchEvent(new Event('input'))"
-    )
-    assert "step 2, 2 prompts" in run_page.text
-    assert "no reward" in run_page.content(".cards")
-    run_page.run("document.querySelector('details').open = true")
-    run_page.wait("return document.querySelector('details table') !== null")
-    run_page.run("document.querySelector('.cards button').click()")
-    run_page.wait("return document.querySelector('main').dataset.view === 'matrix'")
-    run_page.wait("return document.querySelector('.panel:not([hidden])') !== null")
-    assert "advantage" in run_page.text
+    assert run_page.js(f'return document.querySelectorAll("{group} .card").length') == 4
+    run_page.pick("input[type=range]", 2)
+    assert "step 2, 2 prompts" in run_page.shown
+    assert "no reward" in run_page.text(".cards")
+    run_page.js("document.querySelector('details').open = true")
+    run_page.has("details table")
+    run_page.js("document.querySelector('.cards button').click()")
+    run_page.wait("document.querySelector('main').dataset.view === 'matrix'")
+    run_page.has(".panel:not([hidden])")
+    assert "advantage" in run_page.shown
     run_page.check()
 
 
@@ -339,22 +331,22 @@ def test_a_chart_is_zoomed_and_a_line_is_hidden(run_page):
     from selenium.webdriver import ActionChains
 
     run_page.open("0/training")
-    run_page.wait("return document.querySelector('.chart .plot') !== null")
+    run_page.has(".chart .plot")
     ends = "return document.querySelector('.chart .plot').textContent.match(/step \\d+/)[0]"
     lines = "return document.querySelector('.chart .plot').querySelectorAll('.line').length"
-    whole, before = run_page.run(ends), run_page.run(lines)
-    plot = run_page.run(
+    whole, before = run_page.js(ends), run_page.js(lines)
+    plot = run_page.js(
         "const p = document.querySelector('.chart .plot'); p.scrollIntoView({block: 'center'}); return p"
     )
     move = 0.3 * plot.rect["width"]
     drag = ActionChains(run_page.driver).move_to_element_with_offset(plot, -move / 2, 0).click_and_hold()
     drag.move_by_offset(move, 0).release().perform()
-    assert run_page.run(ends) != whole
-    run_page.run("document.querySelectorAll('.legend .toggle')[0].click()")
-    assert run_page.run(lines) == before - 2  # of both runs
-    run_page.run("document.querySelectorAll('.legend .toggle')[0].click()")
-    run_page.run("document.querySelector('.legend > button:last-child').click()")
-    assert run_page.run(ends) == whole and run_page.run(lines) == before
+    assert run_page.js(ends) != whole
+    run_page.js("document.querySelectorAll('.legend .toggle')[0].click()")
+    assert run_page.js(lines) == before - 2  # of both runs
+    run_page.js("document.querySelectorAll('.legend .toggle')[0].click()")
+    run_page.js("document.querySelector('.legend > button:last-child').click()")
+    assert run_page.js(ends) == whole and run_page.js(lines) == before
     run_page.check()
 
 
@@ -364,9 +356,9 @@ def test_numbers_are_those_of_the_file_rounded_as_python_rounds(judges):
     values = [0.0625, 0.03125, 0.5, 1 / 3, -0.0002, 12.3455, 0.9995, 1e-9]
     from checklist_rewards.ui.report import joined_modules
 
-    shown = judges.run(f"{joined_modules()}; return arguments[0].map((value) => dom_module.fixed(value, 3))", values)
+    shown = judges.js(f"{joined_modules()}; return arguments[0].map((value) => dom_module.fixed(value, 3))", values)
     assert shown == [f"{value:.3f}" for value in values]
-    mean = judges.run("return document.querySelectorAll('.tiles .num')[0].title")
+    mean = judges.js("return document.querySelectorAll('.tiles .num')[0].title")
     data = [row["checklist_score"]["primary_score"] for row in read_jsonl(judges.path.parent / "one.jsonl")]
     from checklist_rewards.scores import ratio
 
@@ -377,12 +369,12 @@ def test_numbers_are_those_of_the_file_rounded_as_python_rounds(judges):
 def test_of_thousands_of_rows_only_those_in_view_are_drawn(folder, chromium):
     path = write(folder / "large.jsonl", scored_rows(ROWS))
     write_report(folder / "large.html", [path])
-    page = Page(chromium, folder / "large.html")
+    page = ReportPage(chromium, folder / "large.html")
     page.open("0/matrix")
-    page.wait("return document.querySelector('[role=status]').textContent === arguments[0]", "3,000 of 3,000 rows")
-    assert page.run("return document.querySelectorAll('.grid-row').length") < 100
-    page.run("const g = document.querySelector('.grid'); g.scrollTop = g.scrollHeight")
-    page.wait("return [...document.querySelectorAll('.grid-row')].some((row) => row.textContent.startsWith('r2999'))")
-    page.fill("answer", "fail")
-    assert 0 < page.run("return document.querySelectorAll('.grid-row').length") < 100
+    page.wait("document.querySelector('[role=status]').textContent === arguments[0]", "3,000 of 3,000 rows")
+    assert page.count(".grid-row") < 100
+    page.js("const g = document.querySelector('.grid'); g.scrollTop = g.scrollHeight")
+    page.wait("[...document.querySelectorAll('.grid-row')].some((row) => row.textContent.startsWith('r2999'))")
+    page.filter("answer", "fail")
+    assert 0 < page.count(".grid-row") < 100
     page.check()

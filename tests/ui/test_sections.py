@@ -34,10 +34,11 @@ def test_a_result_that_lacks_a_field_is_one_sentence():
 
 
 def test_the_signals_of_a_monitor_have_their_last_and_largest_size():
-    signal = {"name": "shadow_gap", "about": "hacking", "doc": "Rise.", "threshold": 0.1, "alarm": [False, True, True]}
-    values = {"now": [0.1, 0.4, None], "size": [0.2, 0.3, 0.25], "error": [None, None, 0.05]}
-    monitor = {"signals": [signal | values], "not_evaluated": ["no_answer"], "canaries": [], "failures": []}
-    [found] = of_monitor(monitor)
+    about = {"shadow_gap": {"about": "hacking", "doc": "Rise.", "threshold": 0.1}, "no_answer": {}}
+    readings = [{"now": 0.1, "size": 0.2, "error": None, "alarm": False}]
+    readings += [{"now": 0.4, "size": 0.3, "alarm": True}, {"now": None, "size": 0.25, "error": 0.05, "alarm": True}]
+    monitor = {"steps": [0, 1, 2], "canaries": [], "failures": []}
+    [found] = of_monitor(monitor, about, {"shadow_gap": readings})
     name, about, now, size, error, largest, threshold, above = found["rows"][0]
     assert (name, about, now, size) == ("shadow gap\nRise.", "reward hacking", {"value": 0.4}, {"value": 0.25})
     assert (error, largest, threshold, above) == ({"value": 0.05}, {"value": 0.3}, {"value": 0.1}, "2 steps")

@@ -5,7 +5,6 @@ import signal
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -25,6 +24,7 @@ from checklist_rewards.ui.project import Project
 from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
 from tests.ui import browser
+from tests.ui.browser import AppPage
 from tests.ui.files import write
 from tests.waiting import printed
 from tests.zygote import Program
@@ -167,87 +167,6 @@ def started(project: Path, *options: str):
         yield printed(server, r"http://127\.0\.0\.1:\d+/\?token=\S+")[0]
         server.send_signal(signal.SIGTERM)
         server.wait(HANG)
-
-
-class AppPage:
-    """The app in a browser. Elements are named by selectors of CSS; `wait` takes an expression of JavaScript."""
-
-    def __init__(self, driver, url: str, ready: str):
-        self.driver, self.base = driver, f"http://{urlsplit(url).netloc}"
-        browser.leave(driver)
-        driver.get(url)
-        self.has(ready)
-
-    def js(self, script: str, *arguments):
-        return self.driver.execute_script(script, *arguments)
-
-    def wait(self, condition: str, *arguments):
-        from selenium.webdriver.support.wait import WebDriverWait
-
-        script = f"return {condition}"
-        return WebDriverWait(self.driver, HANG, 0.05).until(lambda _: self.js(script, *arguments))
-
-    def go(self, path: str, ready: str) -> None:
-        """Load a view and wait for an element of it."""
-        self.driver.get(self.base + path)
-        self.has(ready)
-
-    def has(self, selector: str, count: int | None = None) -> None:
-        """Wait for an element, or for exactly so many."""
-        found = "document.querySelectorAll(arguments[0]).length"
-        self.wait(f"{found} > 0" if count is None else f"{found} === {count}", selector)
-
-    def find(self, selector: str):
-        return self.driver.find_element("css selector", selector)
-
-    def click(self, selector: str) -> None:
-        self.find(selector).click()
-
-    def press(self, text: str, tag: str = "button") -> None:
-        """Click a button, or another element, by its text."""
-        self.driver.find_element("xpath", f"//{tag}[.='{text}']").click()
-
-    def pick(self, selector: str, value: str) -> None:
-        """Choose an entry of a list."""
-        script = "const [list, value] = arguments; list.value = value;"
-        script += "for (const kind of ['input', 'change']) list.dispatchEvent(new Event(kind, {bubbles: true}))"
-        self.js(script, self.find(selector), value)
-
-    def fill(self, selector: str, text: str) -> None:
-        field = self.find(selector)
-        field.clear()
-        field.send_keys(text)
-        self.js("arguments[0].dispatchEvent(new Event('change', {bubbles: true}))", field)
-
-    def unfold(self, selector: str) -> None:
-        """Open the part of the page that can be folded, by itself or by an element of it."""
-        self.js("document.querySelector(arguments[0]).closest('details').open = true", selector)
-
-    def keys(self, text: str) -> None:
-        from selenium.webdriver.common.action_chains import ActionChains
-
-        ActionChains(self.driver).send_keys(text).perform()
-
-    def text(self, selector: str = "main") -> str:
-        return self.js("return document.querySelector(arguments[0]).textContent", selector)
-
-    def texts(self, selector: str) -> list[str]:
-        """What is written in all elements, also in fields."""
-        text = "(one) => /INPUT|TEXTAREA|SELECT/.test(one.tagName) ? one.value : one.textContent"
-        return self.js(f"return [...document.querySelectorAll(arguments[0])].map({text})", selector)
-
-    def count(self, selector: str) -> int:
-        return self.js("return document.querySelectorAll(arguments[0]).length", selector)
-
-    def pause(self, milliseconds: int = 300) -> None:
-        self.driver.execute_async_script("setTimeout(arguments[1], arguments[0])", milliseconds)
-
-    def value(self, selector: str) -> str:
-        return self.js("return document.querySelector(arguments[0]).value", selector)
-
-    def refused(self) -> bool:
-        """Whether all messages on the console are of refused requests."""
-        return all("400" in message for message in browser.errors(self.driver))
 
 
 @pytest.fixture(scope="module")

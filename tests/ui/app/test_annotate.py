@@ -15,7 +15,7 @@ from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.judges.questions import FewShot
-from checklist_rewards.ui.annotations import Evidence, annotators, label_sample, ordered, read_tasks
+from checklist_rewards.ui.annotations import annotators, label_sample, ordered, read_tasks
 from checklist_rewards.ui.project import Project
 from tests.cli.test_output_full_disk import no_file_over
 from tests.fakes import FakeBackend
@@ -279,18 +279,15 @@ def test_every_file_has_its_own_labels(client, folder, files, texts):
     assert trust_of(client, first) == (5, 0) and trust_of(client, second) == (0, 5)
 
 
-@pytest.mark.parametrize("with_texts", [True, False])
-def test_labels_that_an_earlier_version_exported_are_used_for_their_texts(client, folder, with_texts):
+def test_labels_that_an_earlier_version_exported_are_used_for_their_texts(client, folder):
     rows = scored_rows()
     for name, more in (("a", ""), ("b", " again")):
         (folder / name).mkdir()
         write(folder / name / "scored.jsonl", [row | {"target": row["target"] + more} for row in rows])
-    old = [{"id": row["id"], "labels": ["yes", None]} for row in rows]
-    texts = [{"target": row["target"]} if with_texts else {} for row in rows]
     (folder / "labels").mkdir()
-    write(folder / "labels" / "scored.jsonl", [one | text for one, text in zip(old, texts, strict=True)])
-    # Without texts, nothing tells whether the labels are of a, of b or of the file at the top.
-    assert trust_of(client, "a/scored.jsonl") == ((5, 0) if with_texts else None)
+    old = [{"id": row["id"], "target": row["target"], "labels": ["yes", None]} for row in rows]
+    write(folder / "labels" / "scored.jsonl", old)
+    assert trust_of(client, "a/scored.jsonl") == (5, 0)
     assert trust_of(client, "b/scored.jsonl") is None
 
 
@@ -307,14 +304,3 @@ def test_labels_in_the_order_of_the_sample_get_their_probabilities(client, folde
     expected = label_sample(tasks, 4).probabilities(2)
     assert chances == {tasks[place].id: expected.get(place) for place in (*order[:2], order[3])}
     assert chances[tasks[order[3]].id] is None
-
-
-def test_a_line_that_a_crash_cut_off_is_no_evidence_and_stops_no_report(tmp_path, caplog):
-    path = tmp_path / "annotations" / "ann.jsonl"
-    path.parent.mkdir()
-    span = {"start": 0, "end": 3, "text": "red"}
-    line = {"file": "s.jsonl", "row": "1", "item": "a", "label": "yes", "spans": [span]}
-    path.write_text(json.dumps(line) + '\n{"file": "s.js')
-    found = Evidence([path]).of(tmp_path / "s.jsonl")
-    assert found == {("1", "a"): [{"by": "ann", "label": "yes", **span}]}
-    assert "ann.jsonl, line 2: not valid JSON" in caplog.text

@@ -29,7 +29,6 @@ from tests.waiting import until
 
 STORE = "/nowhere/answers.sqlite"  # only passed on
 REQUEST = {"file": "rows.jsonl", "output": "scored/rows.jsonl"}
-POSIX = pytest.mark.skipif(sys.platform == "win32", reason="jobs are signalled as process groups")
 CLI = """
 import json, sys, time
 from pathlib import Path
@@ -77,7 +76,6 @@ def job_of(client):
     return job
 
 
-@POSIX
 def test_a_job_is_a_file_without_keys_and_runs_the_command(batch, folder):
     columns = {"target": "target", "input": ["prompt"], "checklist": "--config=/etc/passwd"}
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
@@ -141,29 +139,13 @@ def post(client, path, **body):
     return client.post(f"/api/{path}", json=body)
 
 
-@POSIX
-def test_a_job_outlives_the_app_and_is_paused_and_resumed_in_a_restarted_one(batch, folder):
-    post(batch, "jobs", **REQUEST)
-    id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
-    assert "already running" in error_of(post(batch, "jobs/resume", id=id))
-    restarted = Jobs(judging_on(folder))
-    assert restarted.running() == [id]
-    assert post(batch, "jobs/pause", id=id).json()["state"] in ("pausing", "paused")
-    until(lambda: restarted.shown(id)["state"] == "paused")
-    assert "is not running" in error_of(post(batch, "jobs/pause", id=id))
-    with pytest.raises(Exception, match="was started with the judge 'pocket'; start the app with the same judge"):
-        Jobs(judging_on(folder, "another")).resume(id)
-    (folder / "go.json").write_text("{}")
-    restarted.resume(id)
-    until(lambda: job_of(batch)["state"] == "done")
-
-
-@POSIX
 def test_a_job_that_was_killed_or_failed_says_so_and_its_result_is_not_replaced_once_it_was_edited(batch, folder):
     post(batch, "jobs", **REQUEST)
     id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
+    assert "already running" in error_of(post(batch, "jobs/resume", id=id))
     os.killpg(int((folder / "jobs" / ".run" / f"{id}.lock").read_text()), signal.SIGKILL)
     assert until(lambda: job_of(batch)["state"] == "stopped" and job_of(batch))["message"] is None
+    assert "is not running" in error_of(post(batch, "jobs/pause", id=id))
     for name in ("fail", "go"):
         (folder / f"{name}.json").write_text("{}")
     post(batch, "jobs/resume", id=id)
@@ -296,19 +278,16 @@ def test_an_upload_is_checked_before_it_appears(batch, folder, monkeypatch):
     assert upload(batch, "bad.jsonl", b'{"a": 1}\n{\n').json()["error"].startswith("bad.jsonl, line 2, column 1: ")
     assert upload(batch, "bad.csv", b"a\n\xff\xfe\n").json()["error"].startswith("bad.csv, line 2, byte 1: not UTF-8")
     assert upload(batch, "bad.csv", b"PK\x03\x04").json()["error"].startswith("bad.csv: a workbook or an archive")
-    for name in ("bad.md", "bad.json", "bad.yaml"):
-        assert upload(batch, name, b"\xe9").json()["error"].startswith(f"{name}: cannot be read as UTF-8 text")
-    assert upload(batch, "bad.json", b"").status_code == 400
-    for name in ("../x.jsonl", "a/x.jsonl", ".env", ".x.jsonl", "x.sh", "x.parquet", "a\\b.jsonl", None):
+    for name in ("../x.jsonl", "a/x.jsonl", ".env", ".x.jsonl", "x.sh", "x.json", "x.parquet", "a\\b.jsonl", None):
         assert upload(batch, name, b"{}").status_code in (400, 403)
-    monkeypatch.setattr(uploads.receive, "__defaults__", (10,))
+    monkeypatch.setattr(uploads, "MAX_UPLOAD", 10)
     assert upload(batch, "large.jsonl", b'{"a": "0123456789"}\n').status_code == 413
     assert [path.name for path in (folder / "uploads").iterdir()] == ["new.jsonl"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_an_upload_is_in_any_encoding_that_the_commands_read(batch, encoding):
-    for name, content in {"a.csv": "é\n", "a.jsonl": '{"é": 1}\n', "a.json": '["é"]\n', "a.md": "é\n"}.items():
+    for name, content in {"a.csv": "é\n", "a.jsonl": '{"é": 1}\n'}.items():
         assert upload(batch, name, content.encode(encoding)).json() == {"name": f"uploads/{name}"}
 
 

@@ -5,7 +5,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -34,7 +33,6 @@ from tests.ui.files import write
 from tests.waiting import printed, until
 from tests.zygote import Program
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="jobs are signalled as process groups")
 ROWS = 40
 CHECKLIST = ["Is it fine (yes)?", {"question": "Is it red (no)?", "weight": -1}, "Is it short (no)?"]
 REQUEST = {"file": "rows.jsonl", "output": "scored.jsonl"}
@@ -233,14 +231,16 @@ def test_only_an_app_with_the_same_file_of_judges_resumes(folder, server):
     jobs = jobs_of(folder, server, "judges/panel.yaml")
     id = jobs.create(REQUEST)["id"]
     until(server.full)
-    jobs.pause(id)
-    assert ended(jobs, id)["state"] == "paused"
+    restarted = jobs_of(folder, server, "judges/panel.yaml")
+    assert restarted.running() == [id]
+    restarted.pause(id)
+    assert ended(jobs, id)["state"] == ended(restarted, id)["state"] == "paused"
     assert jobs.shown(id)["engine"]["judge"] == "judges/panel.yaml"
     for other in (jobs_of(folder, server), jobs_of(folder, server, "judges/one.yaml")):
         with pytest.raises(SampleError, match=r"started with the judge 'judges/panel.yaml'; start the app with"):
             other.resume(id)
     server.again()
-    jobs_of(folder, server, "judges/panel.yaml").resume(id)
+    restarted.resume(id)
     assert ended(jobs, id)["state"] == "done"
     assert scores(folder) == expected(folder, judge=folder / "judges" / "panel.yaml")
 

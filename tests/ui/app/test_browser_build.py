@@ -194,12 +194,8 @@ def test_a_page_that_is_opened_again_has_what_was_typed(page):
 
 def test_the_other_methods_show_their_stages(page):
     for method, stages in (("feedback", 1), ("interacteval", 5), ("checkeval", 3)):
-        page.js(
-            "const s = document.querySelector('[name=method]'); s.value = arguments[0];"
-            "s.dispatchEvent(new Event('change'))",
-            method,
-        )
-        page.wait(f"document.querySelectorAll('.stages > li').length === {stages}")
+        page.pick("[name=method]", method)
+        page.has(".stages > li", stages)
         page.unfold(".source-form")
     click(page, "[name=example]")
     page.has(".source-form .entry", 2)

@@ -136,7 +136,7 @@ def test_a_training_is_followed_while_it_writes(page, project):
     page.wait("document.querySelector('[role=status]')?.textContent.startsWith('10 completions, step 1')")
     assert "<script>" in page.text(".live")
     page.js("document.querySelector('.live details').open = true; scrollTo(0, 300)")
-    page.js("document.querySelector('.live summary').focus()")
+    page.focus(".live summary")
     page.has(".live details table")
     scrolled = page.js("return scrollY")
     layout.watch(page.driver)
@@ -187,11 +187,9 @@ def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):
     other.write_text(lines(0, 1))
     page.driver.get(f"{page.base}/report?file=two.jsonl&follow#/0/matrix")
     page.wait("document.querySelector('[role=status]')?.textContent === '80 of 80 rows'")
+    page.pick(".filters input", "text 1")
     page.js(
         """
-        const search = document.querySelector('.filters input');
-        search.value = 'text 1';
-        search.dispatchEvent(new Event('input'));
         const heads = [...document.querySelectorAll('.grid-head button')];
         heads.find((one) => one.textContent.startsWith('reward')).click();
         """

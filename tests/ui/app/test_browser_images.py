@@ -185,10 +185,7 @@ def test_images_fit_a_phone_in_both_colours(page, path):
 
 
 def _row(page, number: int) -> None:
-    page.js(
-        "const n = document.querySelector('[name=row]'); n.value = arguments[0]; n.dispatchEvent(new Event('change'))",
-        number,
-    )
+    page.pick("[name=row]", str(number))
 
 
 def _answers(page) -> list[str]:

@@ -251,9 +251,3 @@ def test_a_pipeline_of_the_project_with_stages_is_listed(client, folder):
     stages = list(DeductiveGenerator("pocket", filtering=True, store=False).order)
     for pipeline in ("checkeval", "pipelines/mine.yaml"):
         assert ok(client, "plan", pipeline=pipeline, settings={"filtering": True})["stages"] == stages
-
-
-def test_what_a_model_wrote_is_data(client, writer):
-    writer.reply = lambda text, sampling: deductive.questions("<script>alert(1)</script> Is it?")
-    draft = ok(client, "stage", pipeline="checkeval", source=deductive.SOURCE.model_dump(), stage="seed")["draft"]
-    assert draft["pools"][0]["seeds"] == ["<script>alert(1)</script> Is it?"]

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import shlex
 import subprocess
 from contextlib import redirect_stdout
@@ -152,7 +151,7 @@ def test_no_key_reaches_the_page(folder, monkeypatch):
     sent = json.dumps([judging.choices(), snippets(judging.config, engine, judging.sample(BODY))])
     assert "hunter2" not in sent and "sk-" not in sent and "concurrency" in sent
     assert public_address(address) == "http://localhost:8000/v1"
-    assert without_secrets("bad key sk-1234567890 at http://a:b@c/", os.environ) == "bad key *** at http://c/"
+    assert without_secrets("bad key sk-1234567890 at http://a:b@c/") == "bad key *** at http://c/"
 
 
 NOT_SECRET = """
@@ -456,10 +455,10 @@ def test_a_score_says_which_version_of_the_file_of_judges_gave_it(client, folder
     [(["fake"], "--model=fake", 5), (["org/other"], "--model=org/other", 5), (["a", "b"], None, 3)],
 )
 def test_the_commands_for_labels_name_the_judge_of_the_file(judging, judges, option, count):
-    commands = loop_commands("scored.jsonl", "labels/scored.jsonl", judges, judging)
+    commands = loop_commands("scored.jsonl", "labels/scored.jsonl", judges, judging, {})
     assert len(commands) == count
     assert [option in command for command in commands if " score " in command] == [True] * (count - 3)
-    [first, *_] = loop_commands("rows.jsonl", "labels/rows.jsonl", None, judging)
+    [first, *_] = loop_commands("rows.jsonl", "labels/rows.jsonl", None, judging, {})
     assert first == "checklist-rewards score rows.jsonl -o scored.jsonl --model=fake"
     keys = {"input_key": ["ask"], "target_key": "reply"}  # as a job named them
     commands = loop_commands("scored.jsonl", "labels/scored.jsonl", judges, judging, keys)
@@ -496,10 +495,10 @@ def test_the_copied_command_writes_the_report_that_is_shown(client, folder, monk
     if of_scores:
         (folder / "example" / "scored.jsonl").rename(folder / "example" / name)
     if labels == "file":
-        (folder / "labels").mkdir()
+        (folder / "labels" / "example").mkdir(parents=True)
         rows = map(json.loads, (folder / "example" / name).read_text().splitlines())
         lines = [json.dumps({"id": row["id"], "labels": row["labels"]}) + "\n" for row in rows]
-        (folder / "labels" / name).write_text("".join(lines))
+        (folder / "labels" / "example" / name).write_text("".join(lines))
     shown = client.get(
         "/api/report", params={"file": f"example/{name}"} | ({"labels": labels} if labels == "labels" else {})
     )

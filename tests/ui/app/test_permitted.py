@@ -8,11 +8,10 @@ import yaml
 from checklist_rewards.backends import Engine
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.settings import JudgeConfig
-from checklist_rewards.pipelines import GENERATORS, REFINERS, PipelineConfig
+from checklist_rewards.pipelines import GENERATORS, REFINERS
 from checklist_rewards.pipelines.config import RefinerConfig, ScorerPart, WriterConfig
-from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
+from tests.ui.app.conftest import judging_of
 
 NAMED = "http://127.0.0.1:9/v1"
 HARMLESS = {
@@ -118,8 +117,7 @@ def project(tmp_path, monkeypatch):
 
 @pytest.fixture
 def judging(project):
-    fake = Engine("fake", FakeBackend())
-    return Judging(Project.at(project), PipelineConfig(), {}, Engine("judge", "openai", NAMED), fake)
+    return judging_of(project, Engine("judge", "openai", NAMED), FakeBackend())
 
 
 def refused(check, content) -> str:
@@ -157,9 +155,7 @@ def test_servers_that_the_user_named_may_be_named(judging, project):
         judging.permitted.check_judges("judges/a.yaml", {"model": "other", "base_url": base_url})
     jury = project.parent / "jury.yaml"
     jury.write_text("panel: {}\njudges: [{model: a, base_url: 'http://named.example/v1'}, {model: pocket}]\n")
-    started = Judging(
-        judging.project, PipelineConfig.parse({"scorer": {"judge": str(jury)}}), {}, *[judging.writer] * 2
-    )
+    started = judging_of(project, FakeBackend(), config={"scorer": {"judge": str(jury)}})
     started.permitted.check_judges("judges/a.yaml", {"model": "b", "base_url": "http://named.example/v1"})
     with pytest.raises(SampleError, match="was not named when the app was started"):
         started.permitted.check_judges("judges/a.yaml", {"model": "b", "base_url": NAMED})
@@ -207,17 +203,15 @@ def test_options_of_parts_load_no_model_and_run_no_code(judging):
                 refused(judging.permitted.check_pipeline, content)
 
 
-def test_candidate_models_do_not_share_the_right_to_run_code(judging):
+def test_candidate_models_do_not_share_the_right_to_run_code(judging, project):
     content = {"generator": {"kind": "contrastive", "candidate_models": ["evil/model"]}}
     judging.permitted.check_pipeline("judges/a.yaml", content)
     writer = Engine("mine/model", "transformers", settings={"trust_remote_code": True})
-    trusting = Judging(judging.project, PipelineConfig(), {}, writer, writer)
-    assert "trust_remote_code" in refused(trusting.permitted.check_pipeline, content)
+    assert "trust_remote_code" in refused(judging_of(project, writer).permitted.check_pipeline, content)
 
 
 def test_a_judge_that_changes_after_it_was_used_is_checked_again(project):
-    fake = Engine("fake", FakeBackend())
-    judging = Judging(Project.at(project), PipelineConfig(), {}, fake, fake)
+    judging = judging_of(project, FakeBackend())
     file = project / "judges" / "a.yaml"
     file.write_text("{model: pocket, mass_floor: 0.4}\n")
     first = judging.pipeline({"judge": "judges/a.yaml"})

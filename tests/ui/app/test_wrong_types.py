@@ -44,7 +44,7 @@ REQUESTS = {
         **{"file": "scored.jsonl", "annotator": "Ann", "row": "r1", "item": "x", "text": "a red thing"},
         **{"label": "yes", "note": "n", "spans": [{"start": 0, "end": 1}]},
     },
-    "/api/annotate/export": {"file": "scored.jsonl", "annotators": ["Ann"]},
+    "/api/annotate/export": {"file": "scored.jsonl", "order": "sample", "seed": 1},
 }
 WRONG = (5, -1.5, True, "x", "", [], [5], [[]], {}, {"a": 5}, None, "half \ud800")
 
