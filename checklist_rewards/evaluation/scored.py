@@ -18,7 +18,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -87,9 +86,6 @@ class ScoredText:
     or, in a reward log, the completions of one prompt in one step. Defaults to the id."""
     step: int | None = None
     """Of a reward log; 0 if the log has no whole number there."""
-    counts: bool = True
-    """Whether it is part of the training run: False in a reward log for evaluations, and for steps that a later start
-    of the run did again."""
     reward: float | None = None
     labels: RowLabels = None
     """What people say of the text; see [`Labels`]."""
@@ -429,22 +425,26 @@ class ScoredFile:
         return sum(map(_count, self.paths))
 
     def __iter__(self) -> Iterator[ScoredText]:
+        return (text for _, text in self._texts())
+
+    def counted(self) -> Iterator[tuple[ScoredText, bool]]:
+        """The texts, and whether each is part of the training run: False in a reward log for evaluations, and for
+        steps that a later start of the run did again. To find these starts, the log is read twice."""
+        starts = {path: starts_in(path) for path in self.paths} if self.kind == "rewards" else {}
+        return ((text, path not in starts or starts[path].count(text.data)) for path, text in self._texts())
+
+    def _texts(self) -> Iterator[tuple[Path, ScoredText]]:
         kind, columns, scored = self.kind, self.columns, self.kind == "scored" and not self.unscored
         named = [*(self.inputs or ()), *filter(None, (self.target, self.id_key))] if scored else []
-        for number, (row, counts) in enumerate(chain.from_iterable(map(self._counted, self.paths)), start=1):
+        rows = ((path, row) for path in self.paths for row in self._rows(path))
+        for number, (path, row) in enumerate(rows, start=1):
             for name in named:
                 if name not in row.data:
                     has = ", ".join(map(repr, row.data))
                     raise SampleError(f"{row.where}: column {name!r} not found; the row has {has}.")
             if scored:
                 require_scores(row.data, row.where)
-            text = scored_text(row, number, kind, columns, id_key=self.id_key, group_key=self.group_key)
-            yield text if counts else replace(text, counts=False)
-
-    def _counted(self, path: Path) -> Iterator[tuple[Row, bool]]:
-        """The rows, and whether they are part of the training run."""
-        starts = starts_in(path) if self.kind == "rewards" else None
-        return ((row, starts is None or starts.count(row)) for row in self._rows(path))
+            yield path, scored_text(row, number, kind, columns, id_key=self.id_key, group_key=self.group_key)
 
     def _rows(self, path: Path) -> Iterator[Row]:
         return read_rows(path) if self.output is None else read_rows_for(path, self.output)

@@ -419,9 +419,9 @@ def _part(
     figures, training = FileFigures(), TrainingFigures()
     trained = False
     advance = None if progress is None else progress(file.path.name, count)
-    for record in file:
+    for record, counts in file.counted():
         figures.add(record)
-        if kind == "rewards" and record.counts:
+        if kind == "rewards" and counts:
             training.add(record)
             trained = True
         if threshold is None or draw(record.group, seed) <= threshold:
