@@ -228,11 +228,12 @@ def test_agreement_by_question_lowest_first(tmp_path):
 # --- tests between two judges, by hand
 
 
-def paired(only_one, only_other, both=0, errors=((), ()), groups=None):
+def paired(only_one, only_other, both=0, errors=None, groups=None):
     one = [True] * only_one + [False] * only_other + [True] * both
     other = [False] * only_one + [True] * only_other + [True] * both
     groups = range(len(one)) if groups is None else groups
-    return paired_test(("a", "b"), (one, other), errors, groups, range(len(errors[0])))
+    errors = errors or ([math.nan] * len(one),) * 2
+    return paired_test(("a", "b"), (one, other), errors, groups)
 
 
 def test_mcnemar_is_exact_for_few_differences_and_chi_squared_with_continuity_for_many():
