@@ -261,33 +261,28 @@ class ItemAnalysis:
 
     def report(self, embedder: Embedder | None = None) -> list[ItemReport]:
         """One report per item, in order of first appearance. Without `embedder`, wordings are not compared."""
-        same_answers = self._most_similar_answers()
-        same_words = {} if embedder is None else self._most_similar_wording(embedder)
-        return [
-            self._report(id, record, same_answers.get(id), same_words.get(id)) for id, record in self._items.items()
-        ]
+        answers = self._most_similar_answers()
+        words = {} if embedder is None else self._most_similar_wording(embedder)
+        none = None, None
+        return [self._report(id, *answers.get(id, none), *words.get(id, none)) for id in self._items]
 
     def _report(
-        self,
-        id: str,
-        record: _ItemRecord,
-        same_answers: tuple[float, str] | None,
-        same_words: tuple[float, str] | None,
+        self, id: str, phi: float | None, answered_alike: str | None, cosine: float | None, worded_alike: str | None
     ) -> ItemReport:
+        record = self._items[id]
         count = len(record.targets)
         pass_rate = ratio(sum(record.passed), count)
-        variance = None if pass_rate is None else pass_rate * (1 - pass_rate)
         discrimination = self._discrimination(record)
         stability = ratio(record.agreeing, record.repeats)
         unanswered = ratio(record.unanswered, count + record.unanswered) or 0.0
-        enough = count >= MIN_TARGETS
+        rate = pass_rate if count >= MIN_TARGETS else None
         conditions = {
-            "always_passes": enough and pass_rate is not None and pass_rate >= ALWAYS,
-            "never_passes": enough and pass_rate is not None and pass_rate <= NEVER,
+            "always_passes": rate is not None and rate >= ALWAYS,
+            "never_passes": rate is not None and rate <= NEVER,
             "inverted": discrimination is not None and discrimination < 0,
             "not_discriminating": discrimination is not None and 0 <= discrimination < LOW_DISCRIMINATION,
-            "same_answers": same_answers is not None and same_answers[0] >= SAME_ANSWERS,
-            "same_words": same_words is not None and same_words[0] >= SAME_WORDS,
+            "same_answers": phi is not None and phi >= SAME_ANSWERS,
+            "same_words": cosine is not None and cosine >= SAME_WORDS,
             "unstable": stability is not None and stability < STABLE,
             "often_unanswered": unanswered >= OFTEN_UNANSWERED,
         }
@@ -298,12 +293,12 @@ class ItemAnalysis:
             answered=count,
             unanswered=record.unanswered,
             pass_rate=pass_rate,
-            variance=variance,
+            variance=None if pass_rate is None else pass_rate * (1 - pass_rate),
             discrimination=discrimination,
-            same_answers=None if same_answers is None else self._items[same_answers[1]].question,
-            phi=None if same_answers is None else same_answers[0],
-            same_words=None if same_words is None else self._items[same_words[1]].question,
-            similarity=None if same_words is None else same_words[0],
+            same_answers=None if answered_alike is None else self._items[answered_alike].question,
+            phi=phi,
+            same_words=None if worded_alike is None else self._items[worded_alike].question,
+            similarity=cosine,
             stability=stability,
             repeats=record.repeats,
             flags=tuple(name for name, holds in conditions.items() if holds),

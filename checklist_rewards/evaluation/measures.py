@@ -267,8 +267,6 @@ class Preferences(Measure):
 
     Args:
         judged, truth (sequence of `float`, one per pair): score of the first target minus that of the second.
-        tie (`float`, *optional*, defaults to `0`): largest absolute judged difference that counts as a tie.
-        true_tie (`float`, *optional*, defaults to `0`): largest absolute true difference that counts as a tie.
         groups (sequence, one per pair, *optional*): pairs of a group are dependent. Defaults to independent pairs.
 
     Figures:
@@ -287,16 +285,9 @@ class Preferences(Measure):
         "t_test_p": NO_INTERVAL,
     }
 
-    def __init__(
-        self,
-        judged: Sequence[float],
-        truth: Sequence[float],
-        tie: float = 0.0,
-        true_tie: float = 0.0,
-        groups: Sequence[Hashable] | None = None,
-    ):
+    def __init__(self, judged: Sequence[float], truth: Sequence[float], groups: Sequence[Hashable] | None = None):
         judged_, truth_ = np.asarray(judged, dtype=float), np.asarray(truth, dtype=float)
-        label, prediction = _sign(truth_, true_tie), _sign(judged_, tie)
+        label, prediction = _sign(truth_), _sign(judged_)
         self.units = len(label)
         self._distance = np.abs(label - prediction)
         self._decided = label != 0
@@ -348,9 +339,9 @@ def pairs_within(keys: Sequence[str]) -> list[tuple[int, int]]:
     return [pair for members in places.values() for pair in combinations(members, 2)]
 
 
-def _sign(differences: np.ndarray, tie: float) -> np.ndarray:
+def _sign(differences: np.ndarray) -> np.ndarray:
     # Scores are floating-point sums, so mathematically equal scores may differ in the last digit.
-    return np.where(np.abs(differences) <= tie + EQUAL, 0, np.sign(differences))
+    return np.where(np.abs(differences) <= EQUAL, 0, np.sign(differences))
 
 
 class Raters(Measure):

@@ -102,7 +102,7 @@ def test_preferences():
     assert (found["wins"], found["losses"], found["ties"]) == (1.0, 0.0, 0.0)
     assert found["difference"] == pytest.approx(0.2) and found["cohens_d"] == pytest.approx(2.0)
     assert found["t_test_p"] == pytest.approx(stats.ttest_1samp([0.3, 0.1, 0.2], 0).pvalue)
-    rounded = Preferences([0.1 + 0.2 - 0.3, 0.02], [1, 1], tie=0.02).figures()
+    rounded = Preferences([0.1 + 0.2 - 0.3], [1]).figures()
     assert rounded["ties"] == 1.0 and rounded["pld_1"] == 1.0  # equal on paper
 
 
