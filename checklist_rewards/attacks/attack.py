@@ -10,10 +10,8 @@ to prompts that the search has not seen.
 Where an item has a code check, the check decides whether an attacked text really meets it. How such items change the
 score is *earned* and not part of the rise, also if the scorer asks the judge about them (`checks="judge"`).
 
-A text that the judge could not answer completely counts as failed and enters no figure.
-
-All reads go through [`ChecklistScorer.score_batch`], one batch per round. They are stored, and the search is
-deterministic, so a rerun asks only for what is missing. A budget limits the reads.
+A text that the judge could not answer completely counts as failed and enters no figure. Reads are stored, and the
+search is deterministic, so a rerun asks only for what is missing.
 
 Successful attacks on the searched prompts are labels to train or calibrate a judge with (`AttackReport.labels`). The
 figures are those of other prompts, so the same attack on the new judge shows what the labels brought.

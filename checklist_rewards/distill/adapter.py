@@ -245,7 +245,9 @@ def _train(
     torch.manual_seed(training.seed)  # initializes the adapter
     with from_hub(path):
         model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
-    layers = _layers(model, base)
+    layers = Layers.of(model)
+    if layers is None:
+        raise ModelError(f"an adapter for {base!r} cannot be trained: {type(model).__name__} cannot read packed rows.")
     if start is not None:
         try:
             model = PeftModel.from_pretrained(model, str(start), is_trainable=True)
@@ -269,29 +271,29 @@ def _train(
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             write_text(seconds_path, str(before + time.monotonic() - started))
 
+    arguments = TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=training.epochs,
+        per_device_train_batch_size=training.rows,
+        learning_rate=training.learning_rate,
+        warmup_steps=0.05,
+        lr_scheduler_type="linear",
+        weight_decay=0.0,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=bf16_is_faster(),
+        seed=training.seed,
+        save_steps=_SAVED_STEPS,
+        save_total_limit=_KEPT,
+        logging_steps=1,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        remove_unused_columns=False,
+    )
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # the rows of a step are not divided among several GPUs
     trainer = AdapterTrainer(
         model=model,
-        args=_single(
-            TrainingArguments(
-                output_dir=str(checkpoints),
-                num_train_epochs=training.epochs,
-                per_device_train_batch_size=training.rows,
-                learning_rate=training.learning_rate,
-                warmup_steps=0.05,
-                lr_scheduler_type="linear",
-                weight_decay=0.0,
-                use_cpu=not torch.cuda.is_available(),
-                bf16=bf16_is_faster(),
-                seed=training.seed,
-                save_steps=_SAVED_STEPS,
-                save_total_limit=_KEPT,
-                logging_steps=1,
-                report_to="none",
-                disable_tqdm=True,
-                dataloader_pin_memory=False,
-                remove_unused_columns=False,
-            )
-        ),
+        args=arguments,
         train_dataset=rows,
         data_collator=_collated,
         callbacks=[Report()],
@@ -315,7 +317,10 @@ def _train(
     model.save_pretrained(str(finished), save_embedding_layers=False)
     if card is not None:
         (finished / "README.md").write_text(card(record), encoding="utf-8")
-    _place(finished, output, checkpoints)
+    place(finished, output, checkpoints / "replaced")
+    # Killed at any instant, the same training can be called again.
+    (checkpoints / _SETTINGS).rename(checkpoints / _FINISHED)
+    shutil.rmtree(checkpoints)
     return record
 
 
@@ -389,13 +394,6 @@ def _new_adapter(config: Any, training: AdapterTraining) -> Any:
     )
 
 
-def _layers(model: Any, base: str) -> Layers:
-    layers = Layers.of(model)
-    if layers is None:
-        raise ModelError(f"an adapter for {base!r} cannot be trained: {type(model).__name__} cannot read packed rows.")
-    return layers
-
-
 def _rows(
     pairs: Sequence[Labelled], tokens: ChatTokenizer, prompt: PromptTemplate, training: AdapterTraining
 ) -> Iterator[TreeRow[float]]:
@@ -451,12 +449,6 @@ def _tensors(row: TreeRow[Any]) -> dict[str, torch.Tensor]:
     }
 
 
-def _single(args: Any) -> Any:
-    """The arguments for one device: the rows of a step are not divided among several GPUs."""
-    args._n_gpu = min(args.n_gpu, 1)
-    return args
-
-
 def _checked(output: Path) -> Path:
     """Refuse an output that is neither new nor an adapter."""
     if output.exists() and not (output / "adapter_config.json").is_file() and not _is_empty(output):
@@ -489,14 +481,6 @@ def _last_checkpoint(folder: Path) -> str | None:
     """The last complete checkpoint. One that was being written when the process was killed has no state."""
     complete = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
     return str(max(complete, key=lambda path: int(path.name.rpartition("-")[2]))) if complete else None
-
-
-def _place(finished: Path, output: Path, checkpoints: Path) -> None:
-    """Move the adapter to its place, and delete the checkpoints. Killed at any instant, the same training can be
-    called again."""
-    place(finished, output, checkpoints / "replaced")
-    (checkpoints / _SETTINGS).rename(checkpoints / _FINISHED)
-    shutil.rmtree(checkpoints)
 
 
 def _hash(parts: Iterable[Any]) -> str:

@@ -5,14 +5,6 @@ left unanswered by a side count in the coverage and in no other figure. Targets 
 because a judge did not read them; `no_answer` has their number. Kappa is only defined for items with the same
 possible answers, so each kind of item has its own section. With several kinds, a further section covers all items
 with the figures that do not depend on the answer names.
-
-Two judges on the same labelled items are tested for a difference. McNemar's test compares the items that only one of
-the judges answered correctly; it needs every item in a group of its own. The permutation test does not: under the null
-hypothesis that the judges are equal, their answers are exchangeable within each *group*, so it flips the signs of the
-differences of whole groups.
-
-Plots are confusion matrices and reliability diagrams. matplotlib is imported at the first plot. PNG files are written
-atomically.
 """
 
 from __future__ import annotations
@@ -25,10 +17,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, Result, group_codes
 from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.evaluation.measures import (
     CORRELATIONS,
@@ -51,10 +41,13 @@ _FLIPS, _BATCH = 10_000, 100
 _EXACT_GROUPS = 13
 
 
-class PairedTest(BaseModel):
-    """Two judges on the same labelled items."""
+class PairedTest(Result):
+    """Two judges on the same labelled items.
 
-    model_config = ConfigDict(frozen=True)
+    McNemar's test compares the items that only one of them answered correctly, and needs every item in a group of its
+    own. The permutation test does not: if the judges are equal, their answers are exchangeable within each *group*, so
+    it flips the signs of the differences of whole groups.
+    """
 
     one: str
     other: str
@@ -236,10 +229,8 @@ class Target:
     """Whether a judge did not read the target, because it has no answer."""
 
 
-class Section(BaseModel):
+class Section(Result):
     """Figures over the same units."""
-
-    model_config = ConfigDict(frozen=True)
 
     units: int
     figures: dict[str, Figure]
@@ -248,10 +239,8 @@ class Section(BaseModel):
     """Counts of answers in the order of `labels`: the judge in rows, the other side in columns."""
 
 
-class Comparison(BaseModel):
+class Comparison(Result):
     """All agreement figures of two sides."""
-
-    model_config = ConfigDict(frozen=True)
 
     one: str
     other: str

@@ -8,12 +8,7 @@ interval of the resampled figures is that of `evaluation/intervals.py`.
 
 A figure has no interval with fewer groups than its [`Rule`] requires, which is at least 15, or with groups of too
 unequal size, if it is undefined in more than 10 % of the resamples, or if it is equal in all of them; [`Figure`] has
-the reason. Where libraries refuse a case or answer with a warning, a figure is NaN, which [`Measure.figures`] reports
-as None.
-
-For files of any size, figures are computed from sums. Many figures of a file (a kappa, a mean, a variance component)
-are functions of sums over its rows. Kept per bootstrap group, these sums need a few numbers per group instead of all
-rows, and a resample is a weighted sum.
+the reason.
 """
 
 from __future__ import annotations
@@ -38,10 +33,14 @@ LIBRARIES = ("numpy", "scipy", "statsmodels", "krippendorff")
 """The packages that compute the figures. The extras `evaluation`, `ui` and `encoder` install them."""
 
 
-class Figure(BaseModel):
-    """A number with its 95% confidence interval; None where undefined or refused."""
+class Result(BaseModel):
+    """Base of results, which are written as JSON."""
 
     model_config = ConfigDict(frozen=True)
+
+
+class Figure(Result):
+    """A number with its 95% confidence interval; None where undefined or refused."""
 
     value: float | None
     low: float | None = None
@@ -213,7 +212,8 @@ class Mean(Measure):
 
 
 class Totals(Measure):
-    """Figures of sums.
+    """Figures that are functions of sums over the rows of a file of any size, such as a kappa or a variance component.
+    The sums of a bootstrap group are one unit, and a resample is a weighted sum.
 
     Args:
         vectors (sequence of sequences of `float`, equally long): the sums of every unit.

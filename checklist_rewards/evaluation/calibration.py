@@ -1,11 +1,8 @@
 """Fitting calibration maps from labelled reads, and choosing thresholds. Applying them is in `judges/calibration.py`.
 
-Fitting raises a [`SampleError`] for reads of several judges, labels of a single class, a single group, and a judge
-whose P(yes) decreases where the truth increases. Yes/no items support temperature, Platt and isotonic maps; items with
-options support temperature only.
-
-Platt and isotonic maps are fitted with scikit-learn, temperatures with scipy. Platt scaling uses smoothed targets
-(Platt 1999, section 2.2), so that perfectly separated reads do not give an infinite slope.
+Yes/no items support temperature, Platt and isotonic maps; items with options support temperature only. Platt and
+isotonic maps are fitted with scikit-learn, temperatures with scipy. Platt scaling uses smoothed targets (Platt 1999,
+section 2.2), so that perfectly separated reads do not give an infinite slope.
 
 The figures of each method are cross-validated, and the calibration is fitted on all reads. Groups are split into five
 folds. Each read is mapped, and its yes/no decision made, by a map fitted on the other four folds, so all figures are

@@ -1,13 +1,8 @@
 """Simulation of a judge cascade from two scored files: cost against agreement at each margin, without new reads.
 
-    >>> curve = replay(pairs)  # doctest: +SKIP
-    >>> choose(curve, tolerance=0.01).margin  # doctest: +SKIP
-
 At each margin, reads whose cheap verdict has a smaller margin are escalated to the strong judge (the rule of
-[`CascadeJudge`]). A point of the curve has the fraction of escalated reads, the cost relative to asking the strong
-judge everything, and the agreement of the outcome with the truth: the labels if given, otherwise the strong judge.
-Agreement is over the reads with both an outcome and a truth; `coverage` is the fraction of such reads. Targets without
-an answer are left out: a judge did not read them.
+[`CascadeJudge`]). The truth is the labels if given, otherwise the strong judge. Targets without an answer are left
+out: a judge did not read them.
 """
 
 from __future__ import annotations

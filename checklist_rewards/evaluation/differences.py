@@ -23,11 +23,9 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals, over
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, Totals, over
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule
 from checklist_rewards.evaluation.labels import equal_answers
 from checklist_rewards.evaluation.measures import kappa_of, tau
@@ -142,10 +140,8 @@ GROUP BY cluster, one, other ORDER BY cluster, one, other
 """
 
 
-class ReadDifference(BaseModel):
+class ReadDifference(Result):
     """One read that both scorings have."""
-
-    model_config = ConfigDict(frozen=True)
 
     row: str
     step: int | None
@@ -161,10 +157,8 @@ class ReadDifference(BaseModel):
     """Of P(yes) or the value, the second minus the first."""
 
 
-class ItemDifference(BaseModel):
+class ItemDifference(Result):
     """One item over all texts."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     question: str
@@ -178,19 +172,15 @@ class ItemDifference(BaseModel):
     """`flips` (share of the reads), `kappa`, `shift` (mean change of P(yes) or the value)."""
 
 
-class Unmatched(BaseModel):
+class Unmatched(Result):
     """Rows of one file that the other does not have."""
-
-    model_config = ConfigDict(frozen=True)
 
     rows: int
     first: tuple[str, ...]
 
 
-class DifferenceReport(BaseModel):
+class DifferenceReport(Result):
     """What changes from the first file to the second."""
-
-    model_config = ConfigDict(frozen=True)
 
     one: str
     other: str

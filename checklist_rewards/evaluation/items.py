@@ -6,19 +6,8 @@
     >>> [(line.question, line.discrimination, line.flags) for line in analysis.report()]  # doctest: +SKIP
 
 Items are identified by id across checklists; each copy of a repeated question is an item of its own. All figures are
-over the targets where the item was answered; unanswered reads are counted separately, and undefined figures are None.
-Targets without an answer are left out: no judge has read them, so their scores say nothing about an item. With p the
-fraction of targets that pass the item:
-
-- *variance* p (1 - p): at most 0.25; 0 for an item that all targets pass or all fail;
-- *discrimination*: the item-rest correlation, Pearson's r over targets between passing the item and the fraction of
-  the target's other answered items that pass. Near 0 the item measures something unrelated, below 0 the opposite;
-- *redundancy*: the item of the same checklist with the most similar answers (phi, Pearson's r of two pass/fail
-  variables), and the item with the most similar wording (cosine of sentence embeddings);
-- *stability*: the fraction of repeated answers that agree with the first. Repeats are further scorings, paraphrased
-  questions, and the samples of a voting judge, which are compared with the outcome of the vote.
-
-The analysis stores two small arrays per item, so a file is analysed in one pass.
+over the targets where the item was answered. Targets without an answer are left out: no judge has read them. The
+analysis stores two small arrays per item, so a file is analysed in one pass.
 
 [`similarity`] compares generated checklists with human ones: wording, number of questions, and item categories. BLEU
 is the corpus BLEU of sacrebleu, ROUGE comes from rouge-score, each with its own tokenization. The questions of a
@@ -161,15 +150,20 @@ class ItemReport:
     variance: float | None
     """p (1 - p), in [0, 0.25]."""
     discrimination: float | None
-    """Item-rest correlation, in [-1, 1]; None for fewer than 5 targets, or if the item or the rest is constant."""
+    """Item-rest correlation: Pearson's r over targets between passing the item and the fraction of the target's other
+    answered items that pass, in [-1, 1]. Near 0 the item measures something unrelated, below 0 the opposite. None for
+    fewer than 5 targets, or if the item or the rest is constant."""
     same_answers: str | None = None
-    """Question of the item with the most similar answers."""
+    """Question of the item of the same checklist with the most similar answers."""
     phi: float | None = None
+    """Pearson's r of passing the two items."""
     same_words: str | None = None
     """Question with the most similar wording, among the items that could be the same question (see `comparable`)."""
     similarity: float | None = None
+    """Cosine of the sentence embeddings."""
     stability: float | None = None
-    """Fraction of repeated answers that agree with the first, in [0, 1]."""
+    """Fraction of repeated answers that agree with the first, in [0, 1]. Repeats are further scorings, paraphrased
+    questions, and the samples of a voting judge, which are compared with the outcome of the vote."""
     repeats: int = 0
     flags: tuple[str, ...] = ()
 
