@@ -9,15 +9,8 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.labels import Labels, labelled, pairs_of
 from checklist_rewards.evaluation.scored import ScoredFile, answer_given, kind_of, read_scored, shown_completion
-from tests.evaluation.files import LOST, copied, scored_file
+from tests.evaluation.files import ABSTAINING, GRADED, LOST, copied, scored_file
 from tests.jsonl import write_jsonl
-
-GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}
-ABSTAINING = {
-    "question": "True?",
-    "options": [{"label": "yes", "value": 1}, {"label": "no", "value": 0}, {"label": "cannot_assess", "na": True}],
-}
-
 
 CALL = {"role": "assistant", "content": "Wait.", "tool_calls": [{"function": {"name": "find", "arguments": {}}}]}
 
