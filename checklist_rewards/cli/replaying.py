@@ -250,7 +250,7 @@ class _Again:
         return map(self._asked, self.file)
 
     def _asked(self, text: ScoredText) -> ScoredText:
-        score, shared = text.score, self.file.shared
+        score, shared = text.score, self.file.columns.shared
         if text.reward is not None and score is not None:
             self.shaped |= score.primary_score is None or abs(text.reward - score.primary_score) > 1e-9
         given = text.checklist if shared is not None else stored_checklist(score, text.checklist, text.where)
@@ -281,7 +281,7 @@ class _Again:
                 kept["checklist_hash"] = checklist.id
             return kept | {"reward": reward, "score": dumped}
         new: dict[str, Any] = {}
-        if checklist is not None and (self.file.shared is not None or self.weights is not None):
+        if checklist is not None and (self.file.columns.shared is not None or self.weights is not None):
             items = [item.model_dump(mode="json", exclude={"sources"}) for item in checklist.items]
             new = {self.file.columns.checklist: items}
         return {**text.data, **new, SCORE_COLUMN: dumped}
@@ -386,7 +386,7 @@ def diff(
         if json is not None:
             write_json(json, comparison.model_dump())
         return
-    sources = [ScoredFile(path, input_key, target_key, id_key=id_key) for path in files]
+    sources = [ScoredFile(path, inputs=input_key, target=target_key, id_key=id_key) for path in files]
     for source in sources:
         if source.kind == "pairs":
             raise SampleError(f"{source.path} has pairs; `diff` requires scored files or reward logs.")

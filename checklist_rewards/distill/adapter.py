@@ -245,9 +245,9 @@ def _train(
     torch.manual_seed(training.seed)  # initializes the adapter
     with from_hub(path):
         model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
-    layers = Layers.of(model)
-    if layers is None:
+    if (found := Layers.of(model)) is None:
         raise ModelError(f"an adapter for {base!r} cannot be trained: {type(model).__name__} cannot read packed rows.")
+    layers: Layers = found
     if start is not None:
         try:
             model = PeftModel.from_pretrained(model, str(start), is_trainable=True)

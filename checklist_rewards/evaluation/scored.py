@@ -32,7 +32,7 @@ from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_r
 from checklist_rewards.images import file_in, is_logged
 from checklist_rewards.judges.calibration import YES_NO
 from checklist_rewards.keys import prompt_identity
-from checklist_rewards.messages import Images, with_places
+from checklist_rewards.messages import with_places
 from checklist_rewards.rows import PROMPT, Columns, image_column, require_scores, score_from
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import ItemScore, Score, TargetState, item_keys
@@ -353,33 +353,31 @@ def kind_of_row(data: Mapping[str, Any]) -> Kind | None:
     return "pairs" if all(name in data for name in PAIRS) else None
 
 
-@dataclass(frozen=True)
 class ScoredFile:
     """A file of scored texts, which are read as a stream.
 
     Args:
         path (`Path`): A .jsonl, .csv or .parquet file. A reward log includes the files of the other ranks.
-        inputs, target, checklist, reference, history (*optional*): Columns; see [`Columns.of`].
-        shared ([`Checklist`], *optional*): One checklist for all rows, used instead of the column.
         id_key, group_key (`str`, *optional*): Columns of ids and groups; see [`scored_text`].
         output (`Path`, *optional*): The file to which the rows will be written; see [`read_rows_for`].
         unscored (`bool`, *optional*, defaults to `False`): Rows without the column of the score are read too, as texts
             without a score.
-        images (`str`, *optional*, defaults to `"ignore"`): What to do with images; see [`Columns`].
+        named (*optional*): The other columns, as in [`Columns.of`]. Images are ignored by default.
     """
 
-    path: Path
-    inputs: Sequence[str] | None = None
-    target: str | None = None
-    checklist: str | None = None
-    reference: str | None = None
-    history: str | None = None
-    shared: Checklist | None = None
-    id_key: str | None = None
-    group_key: str | None = None
-    output: Path | None = None
-    unscored: bool = False
-    images: Images = "ignore"
+    def __init__(
+        self,
+        path: Path,
+        *,
+        id_key: str | None = None,
+        group_key: str | None = None,
+        output: Path | None = None,
+        unscored: bool = False,
+        **named: Any,
+    ):
+        self.path, self.id_key, self.group_key = path, id_key, group_key
+        self.output, self.unscored = output, unscored
+        self.named = {"images": "ignore", **named}
 
     @cached_property
     def first(self) -> Row:
@@ -409,16 +407,7 @@ class ScoredFile:
     @cached_property
     def columns(self) -> Columns:
         """The columns of the file, by its first row."""
-        return Columns.of(
-            self.first,
-            inputs=self.inputs,
-            target=self.target,
-            checklist=self.checklist,
-            reference=self.reference,
-            history=self.history,
-            shared=self.shared,
-            images=self.images,
-        )
+        return Columns.of(self.first, **self.named)
 
     def count(self) -> int:
         """Number of rows."""
@@ -435,10 +424,10 @@ class ScoredFile:
 
     def _texts(self) -> Iterator[tuple[Path, ScoredText]]:
         kind, columns, scored = self.kind, self.columns, self.kind == "scored" and not self.unscored
-        named = [*(self.inputs or ()), *filter(None, (self.target, self.id_key))] if scored else []
+        named = [*(self.named.get("inputs") or ()), *filter(None, (self.named.get("target"), self.id_key))]
         rows = ((path, row) for path in self.paths for row in self._rows(path))
         for number, (path, row) in enumerate(rows, start=1):
-            for name in named:
+            for name in named if scored else ():
                 if name not in row.data:
                     has = ", ".join(map(repr, row.data))
                     raise SampleError(f"{row.where}: column {name!r} not found; the row has {has}.")

@@ -311,7 +311,7 @@ def report_data(
     watched = list(map(read_monitor, monitors))
     if (annotated or monitors) and not rows_of:
         raise SampleError(f"{[*annotated, *monitors][0]} has no scores; give the scored file or reward log of it too.")
-    files = [ScoredFile(path, inputs, target, id_key=id_key) for path in rows_of]
+    files = [ScoredFile(path, inputs=inputs, target=target, id_key=id_key) for path in rows_of]
     others = {path for file in files for path in file.paths[1:]}
     files = [file for file in files if file.path not in others]
     kinds = [file.kind for file in files]

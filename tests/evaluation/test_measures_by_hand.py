@@ -1,4 +1,4 @@
-"""Agreement worked by hand. `test_measures_equality.py` has undefined figures, and resamples."""
+"""Preferences and correlations worked by hand. `test_measures_equality.py` compares the others with their definitions."""
 
 import math
 
