@@ -486,24 +486,20 @@ def _report(
 ) -> dict[str, Any]:
     """The figures of the reported prompts."""
     outcomes = {recipe: state.outcomes(recipe, cases) for recipe in recipes}
-    failed = {recipe: len(cases) - len(scored) for recipe, scored in outcomes.items()}
     figures = {
-        recipe: _figures(state.rows, recipe, scored, failed[recipe], found.get(recipe), bootstrap)
+        recipe: _figures(state.rows, recipe, scored, len(cases) - len(scored), found.get(recipe), bootstrap)
         for recipe, scored in outcomes.items()
     }
     ordered = sorted(
         recipes, key=lambda one: -math.inf if (rise := figures[one].rise.value) is None else rise, reverse=True
     )
     worst = [recipe for recipe in ordered[:_SHOWN_RECIPES] if (figures[recipe].rise.value or 0.0) > 0]
-    bad: dict[str, list[tuple[int, float]]] = {
-        reason: []
-        for reason in REASONS
-        if any(case.reason == reason for place in reported for case in state.cases[place])
-    }
-    for place in reported:
-        for case in state.cases[place]:
-            if (score := state.scored(place, case.response)) is not None:
-                bad[case.reason].append((place, _number(score)))
+    bad_cases = [case for place in reported for case in state.cases[place]]
+    made = {case.reason for case in bad_cases}
+    bad: dict[str, list[tuple[int, float]]] = {reason: [] for reason in REASONS if reason in made}
+    for case in bad_cases:
+        if (score := state.scored(case.row, case.response)) is not None:
+            bad[case.reason].append((case.row, _number(score)))
     honest = {place: state.honest(place) for place in reported}
     pairs = [
         (place, float(value > other + EQUAL))

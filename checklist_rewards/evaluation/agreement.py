@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, Result, group_codes
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, group_codes
 from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.evaluation.measures import (
     CORRELATIONS,
@@ -360,14 +360,12 @@ def compare(
     if len(kinds) > 1:
         kinds[ALL] = list(units)
     sections = {kind: _section(kind, members, bootstrap, against_labels) for kind, members in kinds.items()}
-    answered = Mean("coverage", [unit.answered for unit in units], SHARE)
-    covered = bootstrap.figures(answered, [unit.group for unit in units])
     known = [target for target in targets if target.one is not None and target.other is not None]
     return Comparison(
         one=names[0],
         other=names[1],
         units=len(units),
-        coverage=covered["coverage"],
+        coverage=bootstrap.mean([unit.answered for unit in units], [unit.group for unit in units], SHARE),
         no_answer=sum(target.no_answer for target in targets),
         code_checks=len(checks),
         code_checks_equal=sum(unit.equal for unit in checks),
@@ -498,8 +496,7 @@ def _section(kind: str, units: Sequence[Unit], bootstrap: Bootstrap, against_lab
     figures: dict[str, Figure] = {}
     labels = confusion = None
     if kind == ALL:
-        equal: Measure = Mean("accuracy", [one.label == other.label for _, one, other in answered], SHARE)
-        figures |= bootstrap.figures(equal, groups)
+        figures["accuracy"] = bootstrap.mean([unit.equal for unit, _, _ in answered], groups, SHARE)
     else:
         values = units[0].item.values
         positive = YES if against_labels and YES in values else None

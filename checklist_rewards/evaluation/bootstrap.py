@@ -165,11 +165,11 @@ class Bootstrap:
 
     def mean(
         self,
-        values: Sequence[float] | np.ndarray,
+        values: Sequence[float | bool] | np.ndarray,
         groups: Sequence[Hashable],
         rule: Rule = Rule(),  # noqa: B008 (a constant)
     ) -> Figure:
-        """The mean of values, of which NaN is left out.
+        """The mean of values, of which NaN is left out. The share of true booleans has the rule [`SHARE`].
 
         Args:
             values (sequence of `float`): one per unit.
@@ -177,7 +177,7 @@ class Bootstrap:
             rule ([`Rule`], *optional*): the rule of the interval.
         """
         known = [(value, group) for value, group in zip(values, groups, strict=True) if math.isfinite(value)]
-        return self.figures(Mean("mean", [value for value, _ in known], rule), [group for _, group in known])["mean"]
+        return self.figures(_Mean([value for value, _ in known], rule), [group for _, group in known])["mean"]
 
     def draws(self, codes: np.ndarray) -> Iterator[np.ndarray]:
         """For every resample, how often each unit is in it.
@@ -198,17 +198,13 @@ def group_codes(groups: Sequence[Hashable]) -> np.ndarray:
     return np.array([codes.setdefault(group, len(codes)) for group in groups], dtype=np.int64)
 
 
-class Mean(Measure):
-    """The mean of some numbers as a figure with a given name, and the rule of its interval. The share of true booleans
-    has the rule [`SHARE`]."""
-
-    def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray, rule: Rule = Rule()):  # noqa: B008
-        self.name, self.values, self.rules = name, np.asarray(values, dtype=float), {name: rule}
-        self.units = len(self.values)
+class _Mean(Measure):
+    def __init__(self, values: Sequence[float], rule: Rule):
+        self.values, self.rules, self.units = np.asarray(values, dtype=float), {"mean": rule}, len(values)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        return {self.name: weighted_mean(self.values, weights)}
+        return {"mean": weighted_mean(self.values, weights)}
 
 
 class Totals(Measure):

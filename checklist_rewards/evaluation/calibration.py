@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, over, weighted_mean
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, over, weighted_mean
 from checklist_rewards.evaluation.intervals import DISTANCE_TO_1, SHARE, Rule
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.calibration import (
@@ -403,8 +403,8 @@ def _measure(
                 probabilities[place] = mapped(fitted, reads[place])
                 thresholds[place] = DEFAULT_THRESHOLD if fitted.threshold is None else fitted.threshold
         measured = Probabilities(probabilities, labels, thresholds if binary else None)
-        change = Mean("brier_change", measured.squares - raw.squares, BRIER_CHANGES[each])
-        after[each] = bootstrap.figures(measured, groups) | bootstrap.figures(change, groups)
+        change = bootstrap.mean(measured.squares - raw.squares, groups, BRIER_CHANGES[each])
+        after[each] = {**bootstrap.figures(measured, groups), "brier_change": change}
         confidences[each] = measured.confidences.tolist(), measured.hits.tolist()
     best: Any = min(after, key=lambda name: after[name]["brier"].value or 0.0)
     return KindReport(kind, len(reads), len(set(groups)), before, after, best, confidences)

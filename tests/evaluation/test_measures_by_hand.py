@@ -1,4 +1,4 @@
-"""Preferences and correlations worked by hand. `test_measures_equality.py` compares the others with their definitions."""
+"""Preferences and correlations by hand. `test_measures_equality.py` compares the others with their definitions."""
 
 import math
 
