@@ -22,17 +22,19 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import torch
+from annotated_types import Ge, Le
+from pydantic import model_validator
 
 from checklist_rewards.backends import Messages, ReadGroup
 from checklist_rewards.backends.inputs import Layers, attention_masks
 from checklist_rewards.backends.models import from_hub, model_identity, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch, TreeRow, tree_rows
+from checklist_rewards.config import Config
 from checklist_rewards.distill.labels import Context, by_target
 from checklist_rewards.distill.training import TrainingStep, bf16_is_faster, place
 from checklist_rewards.errors import ModelError, SampleError
@@ -40,7 +42,7 @@ from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LABELS
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.validation import finite, fraction, missing, whole_number
+from checklist_rewards.validation import finite, missing
 
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _NEIGHBORS = 6
@@ -53,39 +55,31 @@ _RECENT_STEPS = 50
 _SETTINGS, _FINISHED = "settings.json", "finished.json"
 
 
-@dataclass(frozen=True, slots=True)
-class AdapterTraining:
-    """Training settings of an adapter.
-
-    Args:
-        epochs (`float`, *optional*, defaults to `1`): passes over the labels.
-        learning_rate (`float`, *optional*, defaults to `5e-4`): peak learning rate, with linear warmup over the first
-            twentieth of the steps and linear decay to 0.
-        rank (`int`, *optional*, defaults to `16`): rank of the LoRA matrices; `lora_alpha` is twice the rank.
-        frozen (`float`, *optional*, defaults to `1/3`): fraction of the layers, from the first, without an adapter.
-        row_tokens (`int`, *optional*, defaults to `768`): maximum number of tokens of a row. Longer prompts are
-            skipped.
-        rows (`int`, *optional*, defaults to `2`): rows per step.
-        seed (`int`, *optional*, defaults to `0`): seed of the order of the data and of the adapter.
-    """
+class AdapterTraining(Config):
+    """Training settings of an adapter."""
 
     epochs: float = 1.0
+    """Passes over the labels."""
     learning_rate: float = 5e-4
-    rank: int = 16
-    frozen: float = 1 / 3
-    row_tokens: int = 768
-    rows: int = 2
-    seed: int = 0
+    """Peak learning rate, with linear warmup over the first twentieth of the steps and linear decay to 0."""
+    rank: Annotated[int, Ge(1)] = 16
+    """Rank of the LoRA matrices; `lora_alpha` is twice the rank."""
+    frozen: Annotated[float, Ge(0), Le(1)] = 1 / 3
+    """Fraction of the layers, from the first, without an adapter; below 1."""
+    row_tokens: Annotated[int, Ge(1)] = 768
+    """Maximum number of tokens of a row. Longer prompts are skipped."""
+    rows: Annotated[int, Ge(1)] = 2
+    """Rows per step."""
+    seed: Annotated[int, Ge(0)] = 0
+    """Seed of the order of the data and of the adapter."""
 
-    def __post_init__(self) -> None:
-        for name in ("epochs", "learning_rate"):
-            finite(name, getattr(self, name), above=0)
-        for name in ("rank", "row_tokens", "rows"):
-            whole_number(name, getattr(self, name))
-        whole_number("seed", self.seed, at_least=0)
-        fraction("frozen", self.frozen)
+    @model_validator(mode="after")
+    def _can_train(self) -> Self:
+        finite("epochs", self.epochs, above=0)
+        finite("learning_rate", self.learning_rate, above=0)
         if self.frozen == 1:
             raise SampleError("frozen=1 leaves no layer with an adapter; it must be below 1.")
+        return self
 
 
 def train_adapter(
@@ -238,7 +232,7 @@ def _train(
     if not rows:
         raise SampleError(f"all prompts have more than {training.row_tokens} tokens (row_tokens).")
     identity = model_identity(base, {} if start is None else {"adapter": start})
-    checkpoints = _checkpoints(output, {"model": identity, "training": asdict(training), **about})
+    checkpoints = _checkpoints(output, {"model": identity, "training": training.model_dump(), **about})
     seconds_path = checkpoints / "seconds.txt"
     before, started = float(seconds_path.read_text()) if seconds_path.is_file() else 0.0, time.monotonic()
 
@@ -307,7 +301,7 @@ def _train(
         **facts,
         "skipped": next(iter(facts.values())) - sum(len(row.values) for row in rows),
         "tokens": sum(len(row.ids) for row in rows),
-        "training": asdict(training),
+        "training": training.model_dump(),
         "steps": trainer.state.global_step,
         "seconds": before + time.monotonic() - started,
         "loss": _mean_loss(trainer.state.log_history),
