@@ -2,8 +2,7 @@
 
 A [`ScoredPool`] has the candidates of one prompt with their scores. [`choose_pair`] compares all pairs of candidates
 and selects one by the [`Rule`], or returns the reason why there is none. [`mine_pairs`] does this for many pools and
-counts the reasons. [`rows_of`] converts a pair to the columns of a trainer: `prompt/chosen/rejected` for `DPOTrainer`,
-the same with the `margin` used in the loss of `RewardTrainer`, or one labelled completion per row for `KTOTrainer`.
+counts the reasons. [`rows_of`] converts a pair to the columns of a trainer.
 
 A candidate is the full text of a policy, with its thought. The scores are those of its answer ([`Candidate`]), and the
 rows have the full text, because a policy that is trained on it must learn its own format. Candidates with the same

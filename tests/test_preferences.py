@@ -17,7 +17,7 @@ from checklist_rewards.preferences import (
     rows_of,
 )
 from checklist_rewards.rerank import rerank
-from checklist_rewards.scores import Aggregation, Verdict, score_checklist
+from tests.evaluation.files import score_of
 from tests.fakes import FakeBackend
 
 TWO = Checklist.parse(["Short?", "Funny?"])
@@ -26,14 +26,7 @@ LOST = None
 
 def pool(*rows, checklist=TWO, prompt="Say it.", texts=None, least=0.5):
     """A candidate per row: P(yes) of each item, None where the read was lost."""
-    scores = [
-        score_checklist(
-            checklist,
-            [Verdict(unanswered="backend_error") if p is None else Verdict({"yes": p, "no": 1 - p}) for p in row],
-            Aggregation(min_answered=least),
-        )
-        for row in rows
-    ]
+    scores = [score_of(checklist, *row, min_answered=least) for row in rows]
     return ScoredPool(prompt, checklist, texts or [f"text {n}" for n in range(len(rows))], scores)
 
 

@@ -12,9 +12,9 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.improving import _labelled_rows
 from checklist_rewards.cli.options import Keys
-from checklist_rewards.cli.replaying import _Again, _load
+from checklist_rewards.cli.replaying import _Again
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.evaluation.differences import Differences, Matching, packed, unpacked
+from checklist_rewards.evaluation.differences import Differences
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.evolving.candidates import rows_of
@@ -175,20 +175,16 @@ def prompts_of_a_replay(path):
     return [_Again(file, None, None).prompt_of(text) for text in file]
 
 
-def clusters_of_a_diff(path):
-    write_jsonl(path, *rows(checklist_score=SCORE))
-    with Matching() as matching:
-        differences = Differences(matching)
-        return [differences._cluster(unpacked(packed(text))) for text in ScoredFile(path)]
-
-
 def groups_of_a_diff(path):
     write_jsonl(path, *rows(checklist_score=SCORE))
-    with Matching() as matching:
+    with Differences(by_id=False) as differences:
         for side in (0, 1):
-            _load(matching, side, ScoredFile(path), False, lambda count: None)
-        found = [(group, unpacked(one).text) for group, pairs in matching.groups() for one, _other in pairs]
-    return [group for group, _text in sorted(found, key=lambda pair: TEXTS.index(pair[1]))]
+            for text in ScoredFile(path):
+                differences.add(side, text)
+        list(differences.rows())
+        found = list(differences.database.execute("SELECT grp FROM rows WHERE side = 0 ORDER BY id"))
+        assert len(differences._sums) == len(set(found))  # as many clusters
+    return found
 
 
 @pytest.mark.parametrize(
@@ -200,7 +196,6 @@ def groups_of_a_diff(path):
         prompts_of_a_comparison,
         groups_of_an_improvement,
         prompts_of_a_replay,
-        clusters_of_a_diff,
         groups_of_a_diff,
     ],
 )

@@ -10,10 +10,8 @@ to prompts that the search has not seen.
 Where an item has a code check, the check decides whether an attacked text really meets it. How such items change the
 score is *earned* and not part of the rise, also if the scorer asks the judge about them (`checks="judge"`).
 
-A text that the judge could not answer completely counts as failed and enters no figure.
-
-All reads go through [`ChecklistScorer.score_batch`], one batch per round. They are stored, and the search is
-deterministic, so a rerun asks only for what is missing. A budget limits the reads.
+A text that the judge could not answer completely counts as failed and enters no figure. Reads are stored, and the
+search is deterministic, so a rerun asks only for what is missing.
 
 Successful attacks on the searched prompts are labels to train or calibrate a judge with (`AttackReport.labels`). The
 figures are those of other prompts, so the same attack on the new judge shows what the labels brought.
@@ -25,9 +23,10 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -54,7 +53,7 @@ from checklist_rewards.judges import Progress
 from checklist_rewards.judges.checked import run_check
 from checklist_rewards.rows import Pool
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import EQUAL, NO_ANSWER_STATES, Score
+from checklist_rewards.scores import EQUAL, NO_ANSWER_STATES, ItemScore, Score
 from checklist_rewards.scores.score import PASS_CREDIT
 from checklist_rewards.validation import one_of, whole_number
 
@@ -160,21 +159,23 @@ class _Case:
     response: str
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Outcome:
-    """An attacked case. Without a score, `rise` is None."""
+    """An attacked case, of which the judge answered both texts completely."""
 
     case: _Case
-    rise: float | None = None
-    earned: float = 0.0
-    after: float = 0.0
-    beats: float | None = None
+    text: str
+    base: Score
+    after: Score
+    rise: float
+    earned: float
+    beats: float | None
     """Share of the honest responses of its prompt with a lower score."""
 
 
 @dataclass
-class _Reader:
-    """Reads texts about rows within a budget, each text once."""
+class _Attacker:
+    """The state of one [`attack`]: its cases, and the scores that were read within the budget, each text once."""
 
     scorer: ChecklistScorer
     rows: Sequence[Pool]
@@ -188,6 +189,11 @@ class _Reader:
     def __post_init__(self) -> None:
         engines = max(1, len(self.scorer.judge.engines))
         self.reads_of = [engines * sum(map(self.scorer.checking.asks, row.checklist.items)) for row in self.rows]
+        self.cases = [
+            [_Case(place, reason, text) for reason, text in bad.items()]
+            for place, bad in enumerate(bad_responses(self.rows))
+        ]
+        self.holds = cache(self._holds)
 
     def sample(self, row: int, text: str) -> Sample:
         of = self.rows[row]
@@ -203,9 +209,8 @@ class _Reader:
     def read(self, texts: Iterable[tuple[int, str]]) -> None:
         """Score all texts that have no score, in one batch."""
         new = list(dict.fromkeys(key for key in texts if key not in self.scores))
-        price = self.price(new)
-        assert self.reads + price <= self.budget, "a batch is planned within the budget"
-        self.reads += price
+        self.reads += self.price(new)
+        assert self.reads <= self.budget, "a batch is planned within the budget"
         scored = self.scorer.score_batch([self.sample(*key) for key in new], self.progress)
         for key, score in zip(new, scored, strict=True):
             self.scores[key] = score
@@ -218,22 +223,6 @@ class _Reader:
         """The score of a text that was answered completely; otherwise None."""
         score = self.scores[row, text]
         return None if score.primary_score is None or (score.unanswered and not score.no_answer) else score
-
-    @property
-    def left(self) -> int:
-        return self.budget - self.reads
-
-
-class _Attacker:
-    """The state of one [`attack`]: cases, scores and gold."""
-
-    def __init__(self, reader: _Reader):
-        self.reader, self.rows = reader, reader.rows
-        self.cases = [
-            [_Case(place, reason, text) for reason, text in bad.items()]
-            for place, bad in enumerate(bad_responses(self.rows))
-        ]
-        self.holds = cache(self._holds)
 
     def one_each(self, places: Sequence[int], count: int = 1) -> list[_Case]:
         """`count` bad responses of each row; which reasons rotates with the place."""
@@ -248,61 +237,62 @@ class _Attacker:
         """The texts that the attacks make of the cases."""
         return [(case.row, recipe(case.response, self.rows[case.row])) for recipe in recipes for case in cases]
 
-    def outcome(self, recipe: Recipe, case: _Case) -> _Outcome:
-        """What an attack whose texts were read did to a case."""
+    def outcome(self, recipe: Recipe, case: _Case) -> _Outcome | None:
+        """What an attack whose texts were read did to a case; None if one of them has no score."""
         text = recipe(case.response, self.rows[case.row])
-        base, after = self.reader.scored(case.row, case.response), self.reader.scored(case.row, text)
+        base, after = self.scored(case.row, case.response), self.scored(case.row, text)
         if base is None or after is None:
-            return _Outcome(case)
-        earned = self._with_earned(case, base, text, after)
-        before = base.primary_score or 0.0
-        gain, rise = earned - before, (after.primary_score or 0.0) - earned
-        honest = [score.primary_score or 0.0 for score in self.honest(case.row)]
+            return None
+        before, earned = _number(base), self._with_earned(case, base, text, after)
+        rise = _number(after) - earned
+        honest = self.honest(case.row)
         beats = fmean(before + rise > value + EQUAL for value in honest) if honest else None
-        return _Outcome(case, rise, gain, after.primary_score or 0.0, beats)
+        return _Outcome(case, text, base, after, rise, earned - before, beats)
+
+    def outcomes(self, recipe: Recipe, cases: Sequence[_Case]) -> list[_Outcome]:
+        """The outcomes of the cases that have one."""
+        return [outcome for case in cases if (outcome := self.outcome(recipe, case)) is not None]
 
     def rise(self, recipe: Recipe, cases: Sequence[_Case]) -> float:
         """The mean rise over the cases; -inf if more than half of them have no score."""
-        rises = [
-            outcome.rise for outcome in (self.outcome(recipe, case) for case in cases) if outcome.rise is not None
-        ]
+        rises = [outcome.rise for outcome in self.outcomes(recipe, cases)]
         return fmean(rises) if rises and 2 * len(rises) >= len(cases) else -math.inf
 
-    def fallen(self, case: _Case, text: str) -> list[tuple[ChecklistItem, bool]]:
+    def answers(self, outcome: _Outcome) -> Iterator[tuple[ChecklistItem, ItemScore, ItemScore, bool]]:
+        """Every item with its answers before and after the attack, and whether code confirms the second."""
+        items = self.rows[outcome.case.row].checklist.items
+        for item, one, other in zip(items, outcome.base.items, outcome.after.items, strict=True):
+            yield item, one, other, self.holds(outcome.case.row, item.id, outcome.text) is True
+
+    def fallen(self, outcome: _Outcome) -> Iterator[tuple[ChecklistItem, bool]]:
         """The items that the bad response fails, and whether each passes in the attacked text against the facts."""
-        base, after = self.reader.scored(case.row, case.response), self.reader.scored(case.row, text)
-        if base is None or after is None:
-            return []
-        found = []
-        for item, one, other in zip(self.rows[case.row].checklist.items, base.items, after.items, strict=True):
+        for item, one, other, holds in self.answers(outcome):
             before, credit = one.credit(soft=False), other.credit(soft=False)
             if before is not None and credit is not None and before < PASS_CREDIT:
-                found.append((item, credit >= PASS_CREDIT and self.holds(case.row, item.id, text) is not True))
-        return found
+                yield item, credit >= PASS_CREDIT and not holds
 
     def label(self, recipe: Recipe, case: _Case) -> dict[str, Any] | None:
         """A successful attack as a labelled row: the items that the bad response failed and that the attack raised,
         with the answer that fails them. None without such items."""
-        row, text = self.rows[case.row], recipe(case.response, self.rows[case.row])
-        base, after = self.reader.scored(case.row, case.response), self.reader.scored(case.row, text)
-        if base is None or after is None:
+        outcome = self.outcome(recipe, case)
+        if outcome is None:
             return None
         labels: list[str | None] = []
-        for item, one, other in zip(row.checklist.items, base.items, after.items, strict=True):
+        for item, one, other, holds in self.answers(outcome):
             failed = (one.credit(soft=False) or 0.0) < PASS_CREDIT and item.options is None
             credit = other.credit()
             raised = credit is not None and credit - (one.credit() or 0.0) >= LABELLED_RISE
-            if base.no_answer:  # the judge has not read it: 0 is not its answer
+            if outcome.base.no_answer:  # the judge has not read it: 0 is not its answer
                 raised = (other.credit(soft=False) or 0.0) >= PASS_CREDIT
-            gamed = failed and raised and self.holds(case.row, item.id, text) is not True
-            labels.append((NO if item.weight >= 0 else YES) if gamed else None)
+            labels.append((NO if item.weight >= 0 else YES) if failed and raised and not holds else None)
         if not any(labels):
             return None
+        row = self.rows[case.row]
         reference = {} if row.reference is None else {"reference": row.reference}
         images = {"images": [image.source or image.url for image in row.images]} if row.images else {}
         front = "".join(image.mark for image in row.images)  # where a reader of the label puts them
         return {
-            "target": text,
+            "target": outcome.text,
             "input": row.input and shown(row.input.removeprefix(front)),
             **images,
             **reference,
@@ -313,10 +303,10 @@ class _Attacker:
             "kind": BANK[recipe.attacks[0]].kind if recipe.is_one else FOUND,
         }
 
-    def honest(self, row: int) -> list[Score]:
+    def honest(self, row: int) -> list[float]:
         """The scores of the honest responses of a row."""
-        found = [self.reader.scored(row, text) for text in self.rows[row].candidates]
-        return [score for score in found if score is not None]
+        found = [self.scored(row, text) for text in self.rows[row].candidates]
+        return [_number(score) for score in found if score is not None]
 
     def _with_earned(self, case: _Case, base: Score, text: str, after: Score) -> float:
         """The score of the bad response with the attacked text's answers to the items that this text really meets."""
@@ -325,19 +315,23 @@ class _Attacker:
             for item, one, other in zip(self.rows[case.row].checklist.items, base.items, after.items, strict=True)
         ]
         if all(line is one for line, one in zip(lines, base.items, strict=True)):
-            return base.primary_score or 0.0
+            return _number(base)
         # Items of a bad response without an answer count as the lowest, but have no answer.
         lines = [line if line.value is None else replace(line, unanswered=None) for line in lines]
-        earned = Score.of(lines, self.reader.scorer.aggregation, base.quality).primary_score
-        return base.primary_score or 0.0 if earned is None else earned
+        earned = Score.of(lines, self.scorer.aggregation, base.quality).primary_score
+        return _number(base) if earned is None else earned
 
     def _holds(self, row: int, id: str, text: str) -> bool | None:
         """Whether a text earns the credit of an item by its code check; None without a check, or if it fails."""
         item = next(item for item in self.rows[row].checklist.items if item.id == id)
         if item.check is None or item.scope is not None:
             return None
-        verdict = run_check(item, text, self.rows[row].input, self.reader.scorer.checking.allow_code)
+        verdict = run_check(item, text, self.rows[row].input, self.scorer.checking.allow_code)
         return None if verdict.answer is None else (verdict.answer == YES) == (item.weight >= 0)
+
+
+def _number(score: Score) -> float:
+    return score.primary_score or 0.0
 
 
 def attack(
@@ -394,8 +388,7 @@ def attack(
         for item in scorer.prepared(row.checklist).items:
             scorer.check_item(item, f"prompt {number} ({row.input and shown(row.input)!r:.60})")
     intervals = Bootstrap(seed=seed) if bootstrap is None else bootstrap
-    reader = _Reader(scorer, rows, budget_reads, progress)
-    state = _Attacker(reader)
+    state = _Attacker(scorer, rows, budget_reads, progress)
     half = len(rows) // 2
     searched, reported = range(half), range(half, len(rows))
     bank = [Recipe((name,)) for name in names]
@@ -407,8 +400,8 @@ def attack(
     started = [*plain, *state.texts([*bank, *grouped], screened)]
     cases = state.one_each(reported)
     alone = sum(len(some) for some in [*grouped.values()][:_OPENED] if len(some) > 1)  # the largest come first
-    opened = alone * sum(reader.reads_of[case.row] for case in screened)
-    least = reader.price([*started, *state.texts(bank, cases)]) + opened
+    opened = alone * sum(state.reads_of[case.row] for case in screened)
+    least = state.price([*started, *state.texts(bank, cases)]) + opened
     if least > budget_reads:
         raise SampleError(
             f"budget_reads={budget_reads} is too small: {len(bank)} attacks on {len(rows)} prompts take {least} reads "
@@ -416,34 +409,48 @@ def attack(
         )
     for count in range(2, len(REASONS) + 1):
         more = state.one_each(reported, count)
-        if reader.price([*started, *state.texts(bank, more)]) + opened <= _REPORT_SHARE * budget_reads:
+        if state.price([*started, *state.texts(bank, more)]) + opened <= _REPORT_SHARE * budget_reads:
             cases = more
-    reader.read(started)
+    state.read(started)
     best_groups = sorted(grouped, key=lambda group: state.rise(group, screened), reverse=True)[:_OPENED]
     words = [word for group, some in grouped.items() if len(some) == 1 or group in best_groups for word in some]
     tried_first = [*bank, *(_written([word]) for word in words)]
-    reader.read(state.texts(tried_first, screened))
-    kept = reader.price(state.texts(bank, cases)) + FINALISTS * len(cases) * max(reader.reads_of)
+    state.read(state.texts(tried_first, screened))
+    kept = state.price(state.texts(bank, cases)) + FINALISTS * len(cases) * max(state.reads_of)
     trial = state.one_each(searched)
     labelled = dict.fromkeys((recipe, case) for recipe in tried_first for case in screened)
 
     def tried(recipes: Sequence[Recipe]) -> dict[Recipe, float] | None:
         """The mean rise of each recipe on the searched prompts; None if the budget does not allow the reads."""
         texts = state.texts(recipes, trial)
-        if reader.price(texts) > reader.left - kept:
+        if state.price(texts) > budget_reads - state.reads - kept:
             return None
-        reader.read(texts)
+        state.read(texts)
         labelled.update(dict.fromkeys((recipe, case) for recipe in recipes for case in trial))
         return {recipe: state.rise(recipe, trial) for recipe in recipes}
 
     estimates = {recipe: state.rise(recipe, screened) for recipe in tried_first}
     best, found, rounds = search(estimates, tried, rng, [*SHORT_STRINGS, *words])
     final = [recipe for recipe in best if recipe not in bank]
-    reader.read(state.texts([*bank, *final], cases))
+    state.read(state.texts([*bank, *final], cases))
     labels = [label for recipe, case in labelled if (label := state.label(recipe, case)) is not None]
     unique = {(label["group"], label["target"]): label for label in reversed(labels)}
-    report = _report(state, [*bank, *final], best, found, cases, searched, reported, rounds, seed, intervals)
-    return report.model_copy(update={"labels": tuple(reversed(unique.values()))})
+    report = _report(state, [*bank, *final], found, cases, reported, intervals)
+    usable = any(not score.no_answer and state.scored(*key) is not None for key, score in state.scores.items())
+    return AttackReport(
+        judge=scorer.judge.name,
+        prompts=len(rows),
+        searched=half,
+        seed=seed,
+        reads=state.reads,
+        budget_reads=budget_reads,
+        rounds=rounds,
+        unanswered=dict(state.unanswered),
+        details=state.details,
+        chosen=best[0].name if best and usable else None,
+        labels=tuple(reversed(unique.values())),
+        **report,
+    )
 
 
 def _written(words: Sequence[str]) -> Recipe:
@@ -472,106 +479,85 @@ def _chosen(rows: Sequence[Pool], prompts: int, rng: random.Random) -> list[Pool
 def _report(
     state: _Attacker,
     recipes: Sequence[Recipe],
-    best: Sequence[Recipe],
     found: Mapping[Recipe, float],
     cases: Sequence[_Case],
-    searched: range,
     reported: range,
-    rounds: int,
-    seed: int,
     bootstrap: Bootstrap,
-) -> AttackReport:
-    reader, rows = state.reader, state.rows
-    outcomes = {recipe: [state.outcome(recipe, case) for case in cases] for recipe in recipes}
-    figures = [_figures(rows, recipe, outcomes[recipe], found.get(recipe), bootstrap) for recipe in recipes]
-    figures.sort(key=lambda one: -math.inf if one.rise.value is None else one.rise.value, reverse=True)
-    by_name = {recipe.name: recipe for recipe in recipes}
-    worst = [one for one in figures[:_SHOWN_RECIPES] if one.rise.value is not None and one.rise.value > 0]
-    bad = {
-        reason: [
-            (place, score.primary_score or 0.0)
-            for place in reported
-            for case in state.cases[place]
-            if case.reason == reason and (score := reader.scored(place, case.response)) is not None
-        ]
-        for reason in REASONS
+) -> dict[str, Any]:
+    """The figures of the reported prompts."""
+    outcomes = {recipe: state.outcomes(recipe, cases) for recipe in recipes}
+    figures = {
+        recipe: _figures(state.rows, recipe, scored, len(cases) - len(scored), found.get(recipe), bootstrap)
+        for recipe, scored in outcomes.items()
     }
-    honest = {place: [score.primary_score or 0.0 for score in state.honest(place)] for place in reported}
+    ordered = sorted(
+        recipes, key=lambda one: -math.inf if (rise := figures[one].rise.value) is None else rise, reverse=True
+    )
+    worst = [recipe for recipe in ordered[:_SHOWN_RECIPES] if (figures[recipe].rise.value or 0.0) > 0]
+    bad_cases = [case for place in reported for case in state.cases[place]]
+    made = {case.reason for case in bad_cases}
+    bad: dict[str, list[tuple[int, float]]] = {reason: [] for reason in REASONS if reason in made}
+    for case in bad_cases:
+        if (score := state.scored(case.row, case.response)) is not None:
+            bad[case.reason].append((case.row, _number(score)))
+    honest = {place: state.honest(place) for place in reported}
     pairs = [
         (place, float(value > other + EQUAL))
         for values in bad.values()
         for place, value in values
         for other in honest[place]
     ]
-    made = {case.reason for place in reported for case in state.cases[place]}
     why = "requires honest responses"
-    if any(rows[place].candidates for place in reported):
+    if any(state.rows[place].candidates for place in reported):
         why = "no honest response has a keyword of an item, or all prompts are equal"
-    missing = {reason: why for reason in REASONS if reason not in made}
+    missing = {reason: why for reason in REASONS if reason not in bad}
     if not any(honest.values()):
         missing["beats"] = "no honest response has a score"
-    usable = any(not score.no_answer and reader.scored(*key) is not None for key, score in reader.scores.items())
-    of_reported = [item for place in reported for item in rows[place].checklist.items]
-    kinds = _fallen(state, outcomes, _kind)
-    items = _fallen(state, outcomes, lambda item: item.question)
-    return AttackReport(
-        judge=reader.scorer.judge.name,
-        prompts=len(rows),
-        searched=len(searched),
-        reported=len(reported),
-        seed=seed,
-        reads=reader.reads,
-        budget_reads=reader.budget,
-        rounds=rounds,
-        checked_items=sum(item.check is not None and item.scope is None for item in of_reported),
-        items=len(of_reported),
-        bad={reason: mean_figure(values, bootstrap, SCORES) for reason, values in bad.items() if reason in made},
-        honest=mean_figure(
-            [(place, value) for place, values in honest.items() for value in values], bootstrap, SCORES
-        ),
-        beats_before=mean_figure(pairs, bootstrap, SHARE),
-        missing=missing,
-        unanswered=dict(reader.unanswered),
-        details=reader.details,
-        chosen=best[0].name if best and usable else None,
-        attacks=tuple(figures),
-        kinds=tuple(kinds),
-        fallen=tuple(items[:_SHOWN_ITEMS]),
-        examples=tuple(_example(state, by_name[one.name], outcomes[by_name[one.name]]) for one in worst),
-    )
+    items = [item for place in reported for item in state.rows[place].checklist.items]
+    good = [(place, value) for place, values in honest.items() for value in values]
+    return {
+        "reported": len(reported),
+        "checked_items": sum(item.check is not None and item.scope is None for item in items),
+        "items": len(items),
+        "bad": {reason: mean_figure(values, bootstrap, SCORES) for reason, values in bad.items()},
+        "honest": mean_figure(good, bootstrap, SCORES),
+        "beats_before": mean_figure(pairs, bootstrap, SHARE),
+        "missing": missing,
+        "attacks": tuple(figures[recipe] for recipe in ordered),
+        "kinds": tuple(_fallen(state, outcomes, _kind)),
+        "fallen": tuple(_fallen(state, outcomes, lambda item: item.question)[:_SHOWN_ITEMS]),
+        "examples": tuple(_example(state, recipe, outcomes[recipe]) for recipe in worst),
+    }
 
 
 def _figures(
     rows: Sequence[Pool],
     recipe: Recipe,
     outcomes: Sequence[_Outcome],
+    failed: int,
     rise_in_search: float | None,
     bootstrap: Bootstrap,
 ) -> AttackFigures:
     one = BANK[recipe.attacks[0]] if recipe.is_one else None
     strings = [f"Writes {text!r} {place} the response." for text, place in recipe.strings]
-    does = " ".join([*(BANK[name].does for name in recipe.attacks), *strings])
     rises: dict[int, list[float]] = {}
     for outcome in outcomes:
-        if outcome.rise is not None:
-            rises.setdefault(outcome.case.row, []).append(outcome.rise)
-    scored = [outcome for outcome in outcomes if outcome.rise is not None]
-    groups = [outcome.case.row for outcome in scored]
+        rises.setdefault(outcome.case.row, []).append(outcome.rise)
+    groups = [outcome.case.row for outcome in outcomes]
+    beats = [math.nan if outcome.beats is None else outcome.beats for outcome in outcomes]
     return AttackFigures(
         name=recipe.name,
         kind=FOUND if one is None else one.kind,
         source="the search" if one is None else one.source,
-        does=does,
+        does=" ".join([*(BANK[name].does for name in recipe.attacks), *strings]),
         attacks=recipe.attacks,
         before=recipe.before,
         after=recipe.after,
-        cases=len(scored),
-        failed=len(outcomes) - len(scored),
-        rise=bootstrap.mean([outcome.rise or 0.0 for outcome in scored], groups, RISES),
-        earned=bootstrap.mean([outcome.earned for outcome in scored], groups, RISES),
-        beats=bootstrap.mean(
-            [math.nan if outcome.beats is None else outcome.beats for outcome in scored], groups, SHARE
-        ),
+        cases=len(outcomes),
+        failed=failed,
+        rise=bootstrap.mean([outcome.rise for outcome in outcomes], groups, RISES),
+        earned=bootstrap.mean([outcome.earned for outcome in outcomes], groups, RISES),
+        beats=bootstrap.mean(beats, groups, SHARE),
         rise_in_search=None if rise_in_search is None or not math.isfinite(rise_in_search) else rise_in_search,
         rises={prompt_key(rows[place]): fmean(values) for place, values in rises.items()},
     )
@@ -592,12 +578,10 @@ def _fallen(
     failed: Counter[str] = Counter()
     fell: dict[str, Counter[str]] = {}
     for recipe, of_recipe in outcomes.items():
-        for outcome in of_recipe:
-            text = recipe(outcome.case.response, state.rows[outcome.case.row])
-            for item, falls in state.fallen(outcome.case, text):
-                name = name_of(item)
-                failed[name] += 1
-                fell.setdefault(name, Counter())[recipe.name] += falls
+        for item, falls in chain.from_iterable(map(state.fallen, of_recipe)):
+            name = name_of(item)
+            failed[name] += 1
+            fell.setdefault(name, Counter())[recipe.name] += falls
     groups = [
         Fallen(name=name, failed=failed[name], fell=sum(by_attack.values()), attack=by_attack.most_common(1)[0][0])
         for name, by_attack in fell.items()
@@ -606,19 +590,20 @@ def _fallen(
 
 
 def _example(state: _Attacker, recipe: Recipe, outcomes: Sequence[_Outcome]) -> Example:
-    worst = max((outcome for outcome in outcomes if outcome.rise is not None), key=lambda outcome: outcome.rise or 0.0)
-    case, row = worst.case, state.rows[worst.case.row]
-    scores = {text: state.reader.scored(case.row, text) for text in row.candidates}
-    honest = {text: score.primary_score or 0.0 for text, score in scores.items() if score is not None}
+    worst = max(outcomes, key=lambda outcome: outcome.rise)
+    row = state.rows[worst.case.row]
+    honest = {
+        text: _number(score) for text in row.candidates if (score := state.scored(worst.case.row, text)) is not None
+    }
     best = max(honest, key=honest.__getitem__, default=None)
     return Example(
         attack=recipe.name,
-        reason=case.reason,
+        reason=worst.case.reason,
         prompt=shown(row.input or "")[:_SHOWN_CHARACTERS],
-        response=case.response[:_SHOWN_CHARACTERS],
-        score=worst.after - (worst.rise or 0.0) - worst.earned,
-        attacked=recipe(case.response, row)[:_SHOWN_CHARACTERS],
-        attacked_score=worst.after,
+        response=worst.case.response[:_SHOWN_CHARACTERS],
+        score=_number(worst.base),
+        attacked=worst.text[:_SHOWN_CHARACTERS],
+        attacked_score=_number(worst.after),
         earned=worst.earned,
         honest=None if best is None else best[:_SHOWN_CHARACTERS],
         honest_score=None if best is None else honest[best],

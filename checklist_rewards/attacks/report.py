@@ -6,10 +6,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from checklist_rewards.errors import ConfigError, SampleError
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result
 from checklist_rewards.evaluation.intervals import Rule
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.validation import one_sentence
@@ -21,10 +21,8 @@ SCORES, RISES, CHANGES = (Rule(least=least, most=most) for least, most in ((0.0,
 """The rules of means of scores, of their differences, and of differences of these."""
 
 
-class AttackFigures(BaseModel):
+class AttackFigures(Result):
     """What one attack did to the bad responses of the reported prompts."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     kind: str
@@ -51,10 +49,8 @@ class AttackFigures(BaseModel):
     """Mean rise by hash of the prompt."""
 
 
-class Fallen(BaseModel):
+class Fallen(Result):
     """How often attacks turned failed items, or items of one kind, into passed ones that code does not confirm."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     """The question, or the kind of question: its category, `code check`, `options`, or its first words."""
@@ -71,10 +67,8 @@ class Fallen(BaseModel):
         return self.fell / self.failed if self.failed else 0.0
 
 
-class Example(BaseModel):
+class Example(Result):
     """A bad response before and after an attack. Texts are cut at 600 characters."""
-
-    model_config = ConfigDict(frozen=True)
 
     attack: str
     reason: str
@@ -89,10 +83,8 @@ class Example(BaseModel):
     honest_score: float | None = None
 
 
-class AttackReport(BaseModel):
+class AttackReport(Result):
     """The result of [`attack`]. Files contain `model_dump()`."""
-
-    model_config = ConfigDict(frozen=True)
 
     format: str = FORMAT
     judge: str
@@ -146,10 +138,8 @@ class AttackReport(BaseModel):
         return next((figures for figures in self.attacks if figures.name == self.chosen), None)
 
 
-class AttackChange(BaseModel):
+class AttackChange(Result):
     """One attack on two judges."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     kind: str
@@ -164,10 +154,8 @@ class AttackChange(BaseModel):
     beats_other: Figure
 
 
-class AttackComparison(BaseModel):
+class AttackComparison(Result):
     """The result of [`compare`]. Files contain `model_dump()`."""
-
-    model_config = ConfigDict(frozen=True)
 
     one: str
     """Judge of the first file."""

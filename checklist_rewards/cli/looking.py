@@ -367,7 +367,7 @@ def _print(found: _Inspection, embedder: SentenceEmbedder | None, output: Path |
         )
     if output is not None:
         extra = {"items": analysed(analysis, reports), "tables": figures, "view": "trust"}
-        write_report(output, [rows], title=f"Items of {rows.name}", inputs=found.file.inputs, extra=extra)
+        write_report(output, [rows], title=f"Items of {rows.name}", inputs=found.file.named.get("inputs"), extra=extra)
 
 
 def _show_gradient(predicted: GradientReport) -> None:

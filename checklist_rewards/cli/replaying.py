@@ -7,11 +7,9 @@
 
 from __future__ import annotations
 
-import json as json_text
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,7 +40,7 @@ from checklist_rewards.evaluation.agreement import check_plots
 from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap, Figure
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, choose, plot_curve
 from checklist_rewards.evaluation.cascade_replay import replay as replay_cascade
-from checklist_rewards.evaluation.differences import DifferenceReport, Differences, Matching, packed
+from checklist_rewards.evaluation.differences import DifferenceReport, Differences
 from checklist_rewards.evaluation.labels import labelled, pairs_of
 from checklist_rewards.evaluation.replay import Replay
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, own_id, read_scored, stored_checklist
@@ -53,7 +51,6 @@ from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.judges.weights import Weights
 from checklist_rewards.keys import content_key, prompt_identity
-from checklist_rewards.progress import Bar
 from checklist_rewards.rows import read_checklist, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score
@@ -253,7 +250,7 @@ class _Again:
         return map(self._asked, self.file)
 
     def _asked(self, text: ScoredText) -> ScoredText:
-        score, shared = text.score, self.file.shared
+        score, shared = text.score, self.file.columns.shared
         if text.reward is not None and score is not None:
             self.shaped |= score.primary_score is None or abs(text.reward - score.primary_score) > 1e-9
         given = text.checklist if shared is not None else stored_checklist(score, text.checklist, text.where)
@@ -284,7 +281,7 @@ class _Again:
                 kept["checklist_hash"] = checklist.id
             return kept | {"reward": reward, "score": dumped}
         new: dict[str, Any] = {}
-        if checklist is not None and (self.file.shared is not None or self.weights is not None):
+        if checklist is not None and (self.file.columns.shared is not None or self.weights is not None):
             items = [item.model_dump(mode="json", exclude={"sources"}) for item in checklist.items]
             new = {self.file.columns.checklist: items}
         return {**text.data, **new, SCORE_COLUMN: dumped}
@@ -389,15 +386,17 @@ def diff(
         if json is not None:
             write_json(json, comparison.model_dump())
         return
-    sources = [ScoredFile(path, input_key, target_key, id_key=id_key) for path in files]
+    sources = [ScoredFile(path, inputs=input_key, target=target_key, id_key=id_key) for path in files]
     for source in sources:
         if source.kind == "pairs":
             raise SampleError(f"{source.path} has pairs; `diff` requires scored files or reward logs.")
     named = id_key is not None or all(_has_id(source) for source in sources)
-    with Matching() as matching, bars() as bar:
+    with Differences(named) as differences, bars() as bar:
         for side, source in enumerate(sources):
-            _load(matching, side, source, named, bar(source.path.name, source.count()))
-        differences = Differences(matching)
+            loaded = bar(source.path.name, source.count())
+            for text in source:
+                differences.add(side, text)
+                loaded(1)
         advance = bar("compared", None)
         # A refusal inside the block leaves an existing output unchanged.
         with nullcontext() if output is None else write_rows(output) as rows:
@@ -417,24 +416,8 @@ def diff(
         write_json(json, report.model_dump())
 
 
-def _load(matching: Matching, side: int, source: ScoredFile, named: bool, advance: Bar) -> None:
-    for text in source:
-        prompt = json_text.dumps([text.step, text.prompt_key])
-        # A row without a prompt is a group of its own.
-        group = prompt if text.prompt is not None else f"{prompt} {text.text}"
-        # A row without an id among rows with ids is matched by its texts: its number may be the id of another row.
-        texts = json_text.dumps([text.step, text.prompt_key, text.text])
-        key = texts if not named else f"id {text.id}" if text.has_id else f"texts {texts}"
-        matching.add(side, _digest(key), _digest(group), packed(text))
-        advance(1)
-
-
 def _has_id(source: ScoredFile) -> bool:
     return source.kind == "scored" and own_id(source.first.data) is not None
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode(errors="replace"), digest_size=16).digest()
 
 
 def _first(names: tuple[str, ...]) -> str:

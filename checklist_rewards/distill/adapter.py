@@ -22,17 +22,19 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import torch
+from annotated_types import Ge, Le
+from pydantic import model_validator
 
 from checklist_rewards.backends import Messages, ReadGroup
 from checklist_rewards.backends.inputs import Layers, attention_masks
 from checklist_rewards.backends.models import from_hub, model_identity, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch, TreeRow, tree_rows
+from checklist_rewards.config import Config
 from checklist_rewards.distill.labels import Context, by_target
 from checklist_rewards.distill.training import TrainingStep, bf16_is_faster, place
 from checklist_rewards.errors import ModelError, SampleError
@@ -40,7 +42,7 @@ from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LABELS
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.validation import finite, fraction, missing, whole_number
+from checklist_rewards.validation import finite, missing
 
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _NEIGHBORS = 6
@@ -53,39 +55,31 @@ _RECENT_STEPS = 50
 _SETTINGS, _FINISHED = "settings.json", "finished.json"
 
 
-@dataclass(frozen=True, slots=True)
-class AdapterTraining:
-    """Training settings of an adapter.
-
-    Args:
-        epochs (`float`, *optional*, defaults to `1`): passes over the labels.
-        learning_rate (`float`, *optional*, defaults to `5e-4`): peak learning rate, with linear warmup over the first
-            twentieth of the steps and linear decay to 0.
-        rank (`int`, *optional*, defaults to `16`): rank of the LoRA matrices; `lora_alpha` is twice the rank.
-        frozen (`float`, *optional*, defaults to `1/3`): fraction of the layers, from the first, without an adapter.
-        row_tokens (`int`, *optional*, defaults to `768`): maximum number of tokens of a row. Longer prompts are
-            skipped.
-        rows (`int`, *optional*, defaults to `2`): rows per step.
-        seed (`int`, *optional*, defaults to `0`): seed of the order of the data and of the adapter.
-    """
+class AdapterTraining(Config):
+    """Training settings of an adapter."""
 
     epochs: float = 1.0
+    """Passes over the labels."""
     learning_rate: float = 5e-4
-    rank: int = 16
-    frozen: float = 1 / 3
-    row_tokens: int = 768
-    rows: int = 2
-    seed: int = 0
+    """Peak learning rate, with linear warmup over the first twentieth of the steps and linear decay to 0."""
+    rank: Annotated[int, Ge(1)] = 16
+    """Rank of the LoRA matrices; `lora_alpha` is twice the rank."""
+    frozen: Annotated[float, Ge(0), Le(1)] = 1 / 3
+    """Fraction of the layers, from the first, without an adapter; below 1."""
+    row_tokens: Annotated[int, Ge(1)] = 768
+    """Maximum number of tokens of a row. Longer prompts are skipped."""
+    rows: Annotated[int, Ge(1)] = 2
+    """Rows per step."""
+    seed: Annotated[int, Ge(0)] = 0
+    """Seed of the order of the data and of the adapter."""
 
-    def __post_init__(self) -> None:
-        for name in ("epochs", "learning_rate"):
-            finite(name, getattr(self, name), above=0)
-        for name in ("rank", "row_tokens", "rows"):
-            whole_number(name, getattr(self, name))
-        whole_number("seed", self.seed, at_least=0)
-        fraction("frozen", self.frozen)
+    @model_validator(mode="after")
+    def _can_train(self) -> Self:
+        finite("epochs", self.epochs, above=0)
+        finite("learning_rate", self.learning_rate, above=0)
         if self.frozen == 1:
             raise SampleError("frozen=1 leaves no layer with an adapter; it must be below 1.")
+        return self
 
 
 def train_adapter(
@@ -238,14 +232,16 @@ def _train(
     if not rows:
         raise SampleError(f"all prompts have more than {training.row_tokens} tokens (row_tokens).")
     identity = model_identity(base, {} if start is None else {"adapter": start})
-    checkpoints = _checkpoints(output, {"model": identity, "training": asdict(training), **about})
+    checkpoints = _checkpoints(output, {"model": identity, "training": training.model_dump(), **about})
     seconds_path = checkpoints / "seconds.txt"
     before, started = float(seconds_path.read_text()) if seconds_path.is_file() else 0.0, time.monotonic()
 
     torch.manual_seed(training.seed)  # initializes the adapter
     with from_hub(path):
         model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
-    layers = _layers(model, base)
+    if (found := Layers.of(model)) is None:
+        raise ModelError(f"an adapter for {base!r} cannot be trained: {type(model).__name__} cannot read packed rows.")
+    layers: Layers = found
     if start is not None:
         try:
             model = PeftModel.from_pretrained(model, str(start), is_trainable=True)
@@ -269,29 +265,29 @@ def _train(
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             write_text(seconds_path, str(before + time.monotonic() - started))
 
+    arguments = TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=training.epochs,
+        per_device_train_batch_size=training.rows,
+        learning_rate=training.learning_rate,
+        warmup_steps=0.05,
+        lr_scheduler_type="linear",
+        weight_decay=0.0,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=bf16_is_faster(),
+        seed=training.seed,
+        save_steps=_SAVED_STEPS,
+        save_total_limit=_KEPT,
+        logging_steps=1,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        remove_unused_columns=False,
+    )
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # the rows of a step are not divided among several GPUs
     trainer = AdapterTrainer(
         model=model,
-        args=_single(
-            TrainingArguments(
-                output_dir=str(checkpoints),
-                num_train_epochs=training.epochs,
-                per_device_train_batch_size=training.rows,
-                learning_rate=training.learning_rate,
-                warmup_steps=0.05,
-                lr_scheduler_type="linear",
-                weight_decay=0.0,
-                use_cpu=not torch.cuda.is_available(),
-                bf16=bf16_is_faster(),
-                seed=training.seed,
-                save_steps=_SAVED_STEPS,
-                save_total_limit=_KEPT,
-                logging_steps=1,
-                report_to="none",
-                disable_tqdm=True,
-                dataloader_pin_memory=False,
-                remove_unused_columns=False,
-            )
-        ),
+        args=arguments,
         train_dataset=rows,
         data_collator=_collated,
         callbacks=[Report()],
@@ -305,7 +301,7 @@ def _train(
         **facts,
         "skipped": next(iter(facts.values())) - sum(len(row.values) for row in rows),
         "tokens": sum(len(row.ids) for row in rows),
-        "training": asdict(training),
+        "training": training.model_dump(),
         "steps": trainer.state.global_step,
         "seconds": before + time.monotonic() - started,
         "loss": _mean_loss(trainer.state.log_history),
@@ -315,7 +311,10 @@ def _train(
     model.save_pretrained(str(finished), save_embedding_layers=False)
     if card is not None:
         (finished / "README.md").write_text(card(record), encoding="utf-8")
-    _place(finished, output, checkpoints)
+    place(finished, output, checkpoints / "replaced")
+    # Killed at any instant, the same training can be called again.
+    (checkpoints / _SETTINGS).rename(checkpoints / _FINISHED)
+    shutil.rmtree(checkpoints)
     return record
 
 
@@ -389,13 +388,6 @@ def _new_adapter(config: Any, training: AdapterTraining) -> Any:
     )
 
 
-def _layers(model: Any, base: str) -> Layers:
-    layers = Layers.of(model)
-    if layers is None:
-        raise ModelError(f"an adapter for {base!r} cannot be trained: {type(model).__name__} cannot read packed rows.")
-    return layers
-
-
 def _rows(
     pairs: Sequence[Labelled], tokens: ChatTokenizer, prompt: PromptTemplate, training: AdapterTraining
 ) -> Iterator[TreeRow[float]]:
@@ -451,12 +443,6 @@ def _tensors(row: TreeRow[Any]) -> dict[str, torch.Tensor]:
     }
 
 
-def _single(args: Any) -> Any:
-    """The arguments for one device: the rows of a step are not divided among several GPUs."""
-    args._n_gpu = min(args.n_gpu, 1)
-    return args
-
-
 def _checked(output: Path) -> Path:
     """Refuse an output that is neither new nor an adapter."""
     if output.exists() and not (output / "adapter_config.json").is_file() and not _is_empty(output):
@@ -489,14 +475,6 @@ def _last_checkpoint(folder: Path) -> str | None:
     """The last complete checkpoint. One that was being written when the process was killed has no state."""
     complete = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
     return str(max(complete, key=lambda path: int(path.name.rpartition("-")[2]))) if complete else None
-
-
-def _place(finished: Path, output: Path, checkpoints: Path) -> None:
-    """Move the adapter to its place, and delete the checkpoints. Killed at any instant, the same training can be
-    called again."""
-    place(finished, output, checkpoints / "replaced")
-    (checkpoints / _SETTINGS).rename(checkpoints / _FINISHED)
-    shutil.rmtree(checkpoints)
 
 
 def _hash(parts: Iterable[Any]) -> str:

@@ -21,12 +21,14 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import torch
+from annotated_types import Ge
+from pydantic import Field, model_validator
 from torch.utils.checkpoint import checkpoint
 
 from checklist_rewards.backends.encoder import batches, logits
@@ -35,7 +37,6 @@ from checklist_rewards.backends.encoder_rows import (
     CONTEXT_AT,
     CONTEXT_POSITIONS,
     LAYOUT,
-    MATCHED,
     MAX_CONTEXT,
     PACKED,
     EncoderRow,
@@ -45,10 +46,11 @@ from checklist_rewards.backends.encoder_rows import (
 )
 from checklist_rewards.backends.models import from_hub
 from checklist_rewards.backends.packaged import progress_on_terminals
+from checklist_rewards.config import Config
 from checklist_rewards.distill.labels import by_target, read_group
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.labels import Labelled
-from checklist_rewards.validation import finite, one_of
+from checklist_rewards.validation import finite
 
 _TRIM_STEPS = 10
 _RECENT_STEPS = 50
@@ -61,42 +63,42 @@ _POOL = 16
 """Number of batches sorted by length together: little padding, while batches stay close to random."""
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
-    """Training settings of an encoder.
+def bf16_is_faster() -> bool:
+    """Whether this machine trains faster in bf16: a GPU that supports it, or a CPU with AMX. On other CPUs bf16 may be
+    slower, even on those with bf16 instructions."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.cpu._is_amx_tile_supported()
 
-    Args:
-        epochs (`float`, *optional*, defaults to `2`): passes over the labels.
-        learning_rate (`float`, *optional*, defaults to `1.5e-4`): peak learning rate, with linear warmup over the
-            first tenth of the steps and linear decay to 0.
-        targets (`int`, *optional*, defaults to `4`): targets per step, with all their questions. With matched pairs,
-            each target is replaced by 8 pairs of any targets, which limits the memory of a step.
-        layout (`str`, *optional*, defaults to `"packed"`): input layout of a BERT, `"packed"` or `"matched"`; see
-            `backends/encoder.py`.
-        freeze_embeddings (`bool`, *optional*, defaults to `True`): do not train word embeddings.
-        bf16 (`bool`, *optional*): train in mixed precision. Defaults to True on a GPU that supports it and on a CPU
-            with AMX; on other CPUs it may be slower, even on those with bf16 instructions.
-        seed (`int`, *optional*, defaults to `0`): seed of the order of the data and of the new head.
-    """
+
+class Training(Config):
+    """Training settings of an encoder."""
 
     epochs: float = 2.0
+    """Passes over the labels."""
     learning_rate: float = 1.5e-4
-    targets: int = 4
-    layout: str = PACKED
+    """Peak learning rate, with linear warmup over the first tenth of the steps and linear decay to 0."""
+    targets: Annotated[int, Ge(1)] = 4
+    """Targets per step, with all their questions. With matched pairs, each target is replaced by 8 pairs of any
+    targets, which limits the memory of a step."""
+    layout: Literal["packed", "matched"] = "packed"
+    """Input layout of a BERT; see `backends/encoder.py`."""
     freeze_embeddings: bool = True
-    bf16: bool | None = None
-    seed: int = 0
+    """Do not train word embeddings."""
+    bf16: bool = Field(default_factory=bf16_is_faster)
+    """Train in mixed precision. Defaults to True where it is faster."""
+    seed: Annotated[int, Ge(0)] = 0
+    """Seed of the order of the data and of the new head."""
+
+    @model_validator(mode="after")
+    def _above_0(self) -> Self:
+        finite("epochs", self.epochs, above=0)
+        finite("learning_rate", self.learning_rate, above=0)
+        return self
 
     def steps(self, pairs: Sequence[Labelled]) -> int:
         """Number of training steps on these pairs."""
         return math.ceil(self.epochs * len(Batches(pairs, self)))
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "learning_rate", "targets"):
-            finite(name, getattr(self, name), above=0)
-        one_of("layout", self.layout, (PACKED, MATCHED))
-        if self.bf16 is None:
-            object.__setattr__(self, "bf16", bf16_is_faster())
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +109,6 @@ class TrainingStep:
     """Passes over the labels so far."""
     loss: float
     """Mean loss over the last 50 steps."""
-
-
-def bf16_is_faster() -> bool:
-    """Whether this machine trains faster in bf16: a GPU that supports it, or a CPU with AMX."""
-    if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.cpu._is_amx_tile_supported()
 
 
 def packaged_encoder() -> str:
@@ -208,7 +203,7 @@ def train_encoder(
             if progress is not None:
                 progress(TrainingStep(state.epoch, loss.recent))
 
-    loss = PackedLoss(encoder, pairs, bool(training.bf16))
+    loss = PackedLoss(encoder, pairs, training.bf16)
     output = Path(output).resolve()  # a link stays, and its target is written
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
@@ -247,7 +242,7 @@ def train_encoder(
             "targets": len({pair.target for pair in pairs}),
             "groups": len({pair.group for pair in pairs}),
             "context": context,
-            "training": asdict(training),
+            "training": training.model_dump(),
             "steps": result.global_step,
             "seconds": result.metrics["train_runtime"],
             "loss": result.training_loss,

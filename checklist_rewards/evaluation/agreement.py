@@ -5,28 +5,20 @@ left unanswered by a side count in the coverage and in no other figure. Targets 
 because a judge did not read them; `no_answer` has their number. Kappa is only defined for items with the same
 possible answers, so each kind of item has its own section. With several kinds, a further section covers all items
 with the figures that do not depend on the answer names.
-
-Two judges on the same labelled items are tested for a difference. McNemar's test compares the items that only one of
-the judges answered correctly; it needs every item in a group of its own. The permutation test does not: under the null
-hypothesis that the judges are equal, their answers are exchangeable within each *group*, so it flips the signs of the
-differences of whole groups.
-
-Plots are confusion matrices and reliability diagrams. matplotlib is imported at the first plot. PNG files are written
-atomically.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, group_codes
 from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.evaluation.measures import (
     CORRELATIONS,
@@ -49,10 +41,13 @@ _FLIPS, _BATCH = 10_000, 100
 _EXACT_GROUPS = 13
 
 
-class PairedTest(BaseModel):
-    """Two judges on the same labelled items."""
+class PairedTest(Result):
+    """Two judges on the same labelled items.
 
-    model_config = ConfigDict(frozen=True)
+    McNemar's test compares the items that only one of them answered correctly, and needs every item in a group of its
+    own. The permutation test does not: if the judges are equal, their answers are exchangeable within each *group*, so
+    it flips the signs of the differences of whole groups.
+    """
 
     one: str
     other: str
@@ -77,7 +72,6 @@ def paired_test(
     right: tuple[Sequence[bool], Sequence[bool]],
     errors: tuple[Sequence[float], Sequence[float]],
     groups: Sequence[Hashable],
-    error_groups: Sequence[Hashable],
     seed: int = 0,
 ) -> PairedTest:
     """Compare two judges.
@@ -86,14 +80,15 @@ def paired_test(
         names (pair of `str`): of the two judges.
         right (pair of sequences of `bool`): for each judge, whether each answer equals the label.
         errors (pair of sequences of `float`): for each judge, the absolute difference between its soft value and the
-            label's value, for the items with values.
-        groups, error_groups (sequences): the group of each entry of `right` and of `errors`.
+            label's value; NaN for an item without values.
+        groups (sequence): the group of each item.
         seed (`int`, *optional*, defaults to `0`): seed of the permutations.
     """
     one, other = (np.asarray(side, dtype=bool) for side in right)
     gained, lost = int((one & ~other).sum()), int((~one & other).sum())
     difference = one.astype(float) - other
     error_change = np.asarray(errors[0], dtype=float) - np.asarray(errors[1], dtype=float)
+    valued = np.flatnonzero(np.isfinite(error_change))
     mcnemar_p = None
     if gained + lost and len(set(groups)) == len(one):
         [tables] = import_extra("statsmodels.stats.contingency_tables")
@@ -108,8 +103,8 @@ def paired_test(
         accuracy_difference=float(difference.mean()) if len(one) else None,
         mcnemar_p=mcnemar_p,
         permutation_p=permutation_p(difference, groups, seed),
-        error_difference=float(error_change.mean()) if len(error_change) else None,
-        error_permutation_p=permutation_p(error_change, error_groups, seed),
+        error_difference=float(error_change[valued].mean()) if len(valued) else None,
+        error_permutation_p=permutation_p(error_change[valued], [groups[place] for place in valued], seed),
     )
 
 
@@ -142,12 +137,13 @@ def plot_confusion(path: Path, section: Section, one: str, other: str) -> None:
     """Plot a confusion matrix: the judge in rows, the other side in columns."""
     assert section.labels is not None
     [metrics] = import_extra("sklearn.metrics")
-    figure, axes = new_plot()
     shown = metrics.ConfusionMatrixDisplay(np.array(section.confusion), display_labels=section.labels)
     rotation = 30 if len(section.labels) > 2 else 0
-    shown.plot(ax=axes, cmap="Blues", colorbar=False, values_format=",", xticks_rotation=rotation, im_kw={"vmin": 0})
-    axes.set(xlabel=other, ylabel=one)
-    save_plot(figure, path)
+    with plot(path) as axes:
+        shown.plot(
+            ax=axes, cmap="Blues", colorbar=False, values_format=",", xticks_rotation=rotation, im_kw={"vmin": 0}
+        )
+        axes.set(xlabel=other, ylabel=one)
 
 
 def check_plots(path: Path | None) -> None:
@@ -166,28 +162,27 @@ def plot_reliability(path: Path, curves: Mapping[str, tuple[Sequence[float], Seq
         curves (mapping of `str` to a pair of sequences): by legend name, the probabilities and the outcomes (1 or 0).
         title (`str`): title of the plot.
     """
-    figure, axes = new_plot()
-    axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
-    for name, (probabilities, truths) in curves.items():
-        bins = [bin for bin in reliability(probabilities, truths) if bin.count]
-        [line] = axes.plot([bin.confidence for bin in bins], [bin.frequency for bin in bins], marker="o", label=name)
-        most = max(bin.count for bin in bins)
-        for bin in bins:  # bar heights show how many reads a point is based on
-            axes.bar(bin.confidence, 0.1 * bin.count / most, 0.02, color=line.get_color(), alpha=0.4)
-    axes.set(xlabel="probability", ylabel="share that is true", title=title, xlim=(-0.02, 1.02), ylim=(0, 1.02))
-    axes.legend()
-    save_plot(figure, path)
+    with plot(path) as axes:
+        axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
+        for name, (probabilities, truths) in curves.items():
+            bins = [bin for bin in reliability(probabilities, truths) if bin.count]
+            [line] = axes.plot(
+                [bin.confidence for bin in bins], [bin.frequency for bin in bins], marker="o", label=name
+            )
+            most = max(bin.count for bin in bins)
+            for bin in bins:  # bar heights show how many reads a point is based on
+                axes.bar(bin.confidence, 0.1 * bin.count / most, 0.02, color=line.get_color(), alpha=0.4)
+        axes.set(xlabel="probability", ylabel="share that is true", title=title, xlim=(-0.02, 1.02), ylim=(0, 1.02))
+        axes.legend()
 
 
-def new_plot(width: float = 4.2, height: float = 4.2) -> tuple[Any, Any]:
-    """A figure of matplotlib and its axes. Raises [`SampleError`] if matplotlib is not installed."""
+@contextmanager
+def plot(path: Path, size: tuple[float, float] = (4.2, 4.2), dpi: int = 120) -> Iterator[Any]:
+    """The axes of a plot, which is then saved as a PNG file, atomically. Raises [`SampleError`] if matplotlib is not
+    installed."""
     [figures] = import_extra("matplotlib.figure")
-    figure = figures.Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
-
-
-def save_plot(figure: Any, path: Path, dpi: int = 120) -> None:
-    """Save a figure as a PNG file, atomically."""
+    figure = figures.Figure(figsize=size, layout="constrained")
+    yield figure.subplots()
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=dpi)
 
@@ -234,10 +229,8 @@ class Target:
     """Whether a judge did not read the target, because it has no answer."""
 
 
-class Section(BaseModel):
+class Section(Result):
     """Figures over the same units."""
-
-    model_config = ConfigDict(frozen=True)
 
     units: int
     figures: dict[str, Figure]
@@ -246,10 +239,8 @@ class Section(BaseModel):
     """Counts of answers in the order of `labels`: the judge in rows, the other side in columns."""
 
 
-class Comparison(BaseModel):
+class Comparison(Result):
     """All agreement figures of two sides."""
-
-    model_config = ConfigDict(frozen=True)
 
     one: str
     other: str
@@ -369,14 +360,12 @@ def compare(
     if len(kinds) > 1:
         kinds[ALL] = list(units)
     sections = {kind: _section(kind, members, bootstrap, against_labels) for kind, members in kinds.items()}
-    answered = Mean("coverage", [unit.answered for unit in units], SHARE)
-    covered = bootstrap.figures(answered, [unit.group for unit in units])
     known = [target for target in targets if target.one is not None and target.other is not None]
     return Comparison(
         one=names[0],
         other=names[1],
         units=len(units),
-        coverage=covered["coverage"],
+        coverage=bootstrap.mean([unit.answered for unit in units], [unit.group for unit in units], SHARE),
         no_answer=sum(target.no_answer for target in targets),
         code_checks=len(checks),
         code_checks_equal=sum(unit.equal for unit in checks),
@@ -490,17 +479,10 @@ def compare_judges(
     """Test whether one of two judges is closer to the labels, on the items that both judges answered."""
     theirs = {unit.key: unit for unit in other if unit.answered and not unit.by_code}
     both = [(unit, theirs[unit.key]) for unit in one if unit.answered and not unit.by_code and unit.key in theirs]
-    right = [[unit.one.label == unit.other.label for unit in side] for side in zip(*both, strict=True)]
-    errors = [(_error(a), _error(b), a.group) for a, b in both]
-    known = [(a, b, group) for a, b, group in errors if a is not None and b is not None]
-    return paired_test(
-        names,
-        (right[0], right[1]) if right else ((), ()),
-        ([a for a, _, _ in known], [b for _, b, _ in known]),
-        [unit.group for unit, _ in both],
-        [group for _, _, group in known],
-        bootstrap.seed,
-    )
+    sides = [[a for a, _ in both], [b for _, b in both]]
+    right, errors = [[unit.equal for unit in side] for side in sides], [[*map(_error, side)] for side in sides]
+    groups = [unit.group for unit in sides[0]]
+    return paired_test(names, (right[0], right[1]), (errors[0], errors[1]), groups, bootstrap.seed)
 
 
 def _section(kind: str, units: Sequence[Unit], bootstrap: Bootstrap, against_labels: bool) -> Section:
@@ -514,8 +496,7 @@ def _section(kind: str, units: Sequence[Unit], bootstrap: Bootstrap, against_lab
     figures: dict[str, Figure] = {}
     labels = confusion = None
     if kind == ALL:
-        equal: Measure = Mean("accuracy", [one.label == other.label for _, one, other in answered], SHARE)
-        figures |= bootstrap.figures(equal, groups)
+        figures["accuracy"] = bootstrap.mean([unit.equal for unit, _, _ in answered], groups, SHARE)
     else:
         values = units[0].item.values
         positive = YES if against_labels and YES in values else None
@@ -555,7 +536,7 @@ def _true_score(row: ScoredText, labels: Sequence[ItemAnswer | None]) -> float |
     return score_checklist(Checklist(items=row.items), verdicts, rules).primary_score
 
 
-def _error(unit: Unit) -> float | None:
+def _error(unit: Unit) -> float:
     if unit.one is None or unit.other is None or unit.one.soft is None or unit.other.value is None:
-        return None
+        return math.nan
     return abs(unit.one.soft - unit.other.value)

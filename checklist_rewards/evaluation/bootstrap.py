@@ -8,12 +8,7 @@ interval of the resampled figures is that of `evaluation/intervals.py`.
 
 A figure has no interval with fewer groups than its [`Rule`] requires, which is at least 15, or with groups of too
 unequal size, if it is undefined in more than 10 % of the resamples, or if it is equal in all of them; [`Figure`] has
-the reason. Where libraries refuse a case or answer with a warning, a figure is NaN, which [`Measure.figures`] reports
-as None.
-
-For files of any size, figures are computed from sums. Many figures of a file (a kappa, a mean, a variance component)
-are functions of sums over its rows. Kept per bootstrap group, these sums need a few numbers per group instead of all
-rows, and a resample is a weighted sum.
+the reason.
 """
 
 from __future__ import annotations
@@ -38,10 +33,14 @@ LIBRARIES = ("numpy", "scipy", "statsmodels", "krippendorff")
 """The packages that compute the figures. The extras `evaluation`, `ui` and `encoder` install them."""
 
 
-class Figure(BaseModel):
-    """A number with its 95% confidence interval; None where undefined or refused."""
+class Result(BaseModel):
+    """Base of results, which are written as JSON."""
 
     model_config = ConfigDict(frozen=True)
+
+
+class Figure(Result):
+    """A number with its 95% confidence interval; None where undefined or refused."""
 
     value: float | None
     low: float | None = None
@@ -166,11 +165,11 @@ class Bootstrap:
 
     def mean(
         self,
-        values: Sequence[float] | np.ndarray,
+        values: Sequence[float | bool] | np.ndarray,
         groups: Sequence[Hashable],
         rule: Rule = Rule(),  # noqa: B008 (a constant)
     ) -> Figure:
-        """The mean of values, of which NaN is left out.
+        """The mean of values, of which NaN is left out. The share of true booleans has the rule [`SHARE`].
 
         Args:
             values (sequence of `float`): one per unit.
@@ -178,7 +177,7 @@ class Bootstrap:
             rule ([`Rule`], *optional*): the rule of the interval.
         """
         known = [(value, group) for value, group in zip(values, groups, strict=True) if math.isfinite(value)]
-        return self.figures(Mean("mean", [value for value, _ in known], rule), [group for _, group in known])["mean"]
+        return self.figures(_Mean([value for value, _ in known], rule), [group for _, group in known])["mean"]
 
     def draws(self, codes: np.ndarray) -> Iterator[np.ndarray]:
         """For every resample, how often each unit is in it.
@@ -199,21 +198,18 @@ def group_codes(groups: Sequence[Hashable]) -> np.ndarray:
     return np.array([codes.setdefault(group, len(codes)) for group in groups], dtype=np.int64)
 
 
-class Mean(Measure):
-    """The mean of some numbers as a figure with a given name, and the rule of its interval. The share of true booleans
-    has the rule [`SHARE`]."""
-
-    def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray, rule: Rule = Rule()):  # noqa: B008
-        self.name, self.values, self.rules = name, np.asarray(values, dtype=float), {name: rule}
-        self.units = len(self.values)
+class _Mean(Measure):
+    def __init__(self, values: Sequence[float], rule: Rule):
+        self.values, self.rules, self.units = np.asarray(values, dtype=float), {"mean": rule}, len(values)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        return {self.name: weighted_mean(self.values, weights)}
+        return {"mean": weighted_mean(self.values, weights)}
 
 
 class Totals(Measure):
-    """Figures of sums.
+    """Figures that are functions of sums over the rows of a file of any size, such as a kappa or a variance component.
+    The sums of a bootstrap group are one unit, and a resample is a weighted sum.
 
     Args:
         vectors (sequence of sequences of `float`, equally long): the sums of every unit.

@@ -1,11 +1,8 @@
 """Fitting calibration maps from labelled reads, and choosing thresholds. Applying them is in `judges/calibration.py`.
 
-Fitting raises a [`SampleError`] for reads of several judges, labels of a single class, a single group, and a judge
-whose P(yes) decreases where the truth increases. Yes/no items support temperature, Platt and isotonic maps; items with
-options support temperature only.
-
-Platt and isotonic maps are fitted with scikit-learn, temperatures with scipy. Platt scaling uses smoothed targets
-(Platt 1999, section 2.2), so that perfectly separated reads do not give an infinite slope.
+Yes/no items support temperature, Platt and isotonic maps; items with options support temperature only. Platt and
+isotonic maps are fitted with scikit-learn, temperatures with scipy. Platt scaling uses smoothed targets (Platt 1999,
+section 2.2), so that perfectly separated reads do not give an infinite slope.
 
 The figures of each method are cross-validated, and the calibration is fitted on all reads. Groups are split into five
 folds. Each read is mapped, and its yes/no decision made, by a map fitted on the other four folds, so all figures are
@@ -25,7 +22,7 @@ from typing_extensions import override
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, over, weighted_mean
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, over, weighted_mean
 from checklist_rewards.evaluation.intervals import DISTANCE_TO_1, SHARE, Rule
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.calibration import (
@@ -406,8 +403,8 @@ def _measure(
                 probabilities[place] = mapped(fitted, reads[place])
                 thresholds[place] = DEFAULT_THRESHOLD if fitted.threshold is None else fitted.threshold
         measured = Probabilities(probabilities, labels, thresholds if binary else None)
-        change = Mean("brier_change", measured.squares - raw.squares, BRIER_CHANGES[each])
-        after[each] = bootstrap.figures(measured, groups) | bootstrap.figures(change, groups)
+        change = bootstrap.mean(measured.squares - raw.squares, groups, BRIER_CHANGES[each])
+        after[each] = {**bootstrap.figures(measured, groups), "brier_change": change}
         confidences[each] = measured.confidences.tolist(), measured.hits.tolist()
     best: Any = min(after, key=lambda name: after[name]["brier"].value or 0.0)
     return KindReport(kind, len(reads), len(set(groups)), before, after, best, confidences)

@@ -1,13 +1,8 @@
 """Simulation of a judge cascade from two scored files: cost against agreement at each margin, without new reads.
 
-    >>> curve = replay(pairs)  # doctest: +SKIP
-    >>> choose(curve, tolerance=0.01).margin  # doctest: +SKIP
-
 At each margin, reads whose cheap verdict has a smaller margin are escalated to the strong judge (the rule of
-[`CascadeJudge`]). A point of the curve has the fraction of escalated reads, the cost relative to asking the strong
-judge everything, and the agreement of the outcome with the truth: the labels if given, otherwise the strong judge.
-Agreement is over the reads with both an outcome and a truth; `coverage` is the fraction of such reads. Targets without
-an answer are left out: a judge did not read them.
+[`CascadeJudge`]). The truth is the labels if given, otherwise the strong judge. Targets without an answer are left
+out: a judge did not read them.
 """
 
 from __future__ import annotations
@@ -18,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import new_plot, save_plot
+from checklist_rewards.evaluation.agreement import plot
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.panel import margin_of
 from checklist_rewards.scores import DEFAULT_THRESHOLD, answer_of, ratio
@@ -114,13 +109,12 @@ def plot_curve(curve: Sequence[Point], chosen: Point, path: Path) -> None:
         SampleError: If matplotlib is not installed (the extra `evaluation`).
     """
     measured = [(point.cost, point.agreement) for point in curve if point.agreement is not None]
-    figure, axes = new_plot(6, 4)
-    axes.plot([cost for cost, _ in measured], [agreement for _, agreement in measured], ".-", color="C0")
-    axes.plot(chosen.cost, chosen.agreement, "o", color="C1", label=f"margin {chosen.margin:.2f}")
-    axes.set(xlabel="cost (1 = the strong judge alone)", ylabel="agreement", title="Simulated cascade")
-    axes.legend(loc="lower right", frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    save_plot(figure, path, dpi=150)
+    with plot(path, (6, 4), dpi=150) as axes:
+        axes.plot([cost for cost, _ in measured], [agreement for _, agreement in measured], ".-", color="C0")
+        axes.plot(chosen.cost, chosen.agreement, "o", color="C1", label=f"margin {chosen.margin:.2f}")
+        axes.set(xlabel="cost (1 = the strong judge alone)", ylabel="agreement", title="Simulated cascade")
+        axes.legend(loc="lower right", frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
 
 
 def _point(reads: Sequence[_DoubleRead], margin: float, cheap_cost: float) -> Point:

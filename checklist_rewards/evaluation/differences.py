@@ -1,16 +1,14 @@
 """What changes between two scorings of the same texts: reads, scores, and the order within groups.
 
-Rows are paired by [`Matching`] and arrive by group: the texts of one prompt (and training step). Per group, the scores
-give three things that training uses: the order of the texts (Kendall's tau-b), the sign of each advantage (score minus
-mean of the group), and the pair of best and worst text. A pair *changes* if the best or the worst texts of the two
-scorings have none in common; it is *reversed* if the other scoring puts the worst above the best.
+The rows of two files are paired by id, or by step, prompt and text: the n-th row with a key in one file with the n-th
+row with this key in the other. They are kept in a temporary database on disk, so files may be of any size and in any
+order. Pairs arrive by group: the texts of one prompt (and training step). Per group, the scores give three things that
+training uses: the order of the texts (Kendall's tau-b), the sign of each advantage (score minus mean of the group),
+and the pair of best and worst text. A pair *changes* if the best or the worst texts of the two scorings have none in
+common; it is *reversed* if the other scoring puts the worst above the best.
 
 Intervals resample prompts, or texts without a prompt. Sums are kept for up to 20,000 of them; further ones share these
-sums. The sums of items are kept in the database of the pairs, so memory does not grow with the number of rows, prompts
-or items.
-
-The rows of two files are paired by key. They are kept in a temporary database on disk, each small, so files may be of
-any size and in any order. The n-th row with a key in one file is paired with the n-th row with this key in the other.
+sums. The sums of items are kept in the database, so memory does not grow with the number of rows, prompts or items.
 """
 
 from __future__ import annotations
@@ -23,66 +21,49 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, NamedTuple
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals, over
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, Totals, over
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Rule
 from checklist_rewards.evaluation.labels import equal_answers
 from checklist_rewards.evaluation.measures import kappa_of, tau
 from checklist_rewards.evaluation.scored import ScoredText, soft_value
-from checklist_rewards.scores import Score, item_keys
+from checklist_rewards.scores import ItemScore, Score
 from checklist_rewards.validation import np
 
-
-class StoredRead(NamedTuple):
-    """One answer of a stored score."""
-
-    question: str
-    answer: str | None
-    """None if unanswered, or if the judge was not asked because the text has no answer."""
-    p: float | None
-    """P(yes), or the expected value of an item with options; None without probabilities."""
-    value: float | None
-    by_code: bool = False
-    """Whether a code check answered: the figures of all reads leave it out."""
+_NOT_COMPARED = {"votes", "reasoning", "uncalibrated"}
 
 
-def packed(text: ScoredText) -> str:
-    """A text as JSON, small enough for [`Matching`]: what is compared, and what names the row."""
+def _packed(text: ScoredText) -> str:
+    """A text as JSON: what is compared, and what names the row."""
     score = text.score
     dumped = None if score is None else score.model_dump(mode="json", exclude={"items": {"__all__": _NOT_COMPARED}})
     return json.dumps([text.name, text.step, text.prompt, text.text, dumped, text.prompt_key])
 
 
-def unpacked(body: str) -> ScoredText:
-    """The text that [`packed`] wrote."""
+def _unpacked(body: str) -> ScoredText:
     name, step, prompt, text, dumped, key = json.loads(body)
     score = None if dumped is None else Score.model_validate(dumped)
     data = {"prompt": prompt, "completion": text, "prompt_key": key}
     return ScoredText(name, name, score, step=step, data=data, kind="rewards")
 
 
-_NOT_COMPARED = {"votes", "reasoning", "uncalibrated"}
+def _number(text: ScoredText) -> float | None:
+    return None if text.score is None else text.score.primary_score
 
 
-def stored_reads(score: Score | None) -> dict[str, StoredRead]:
-    """The answers of a score, by item."""
-    reads = {}
-    lines = () if score is None else score.items
-    for key, line in zip(item_keys(lines), lines, strict=True):
-        answered = line.unanswered is None
-        p = None
-        if answered and line.probabilities is not None:
-            p = line.probabilities.get(YES) if line.probabilities.keys() == {YES, NO} else line.soft
-        value = soft_value(line) if answered else None
-        reads[_encodable(key)] = StoredRead(
-            _encodable(line.question), line.answer if answered else None, p, value, line.by_code
-        )
-    return reads
+def _answer(line: ItemScore) -> str | None:
+    """None if unanswered, or if the judge was not asked because the text has no answer."""
+    return line.answer if line.unanswered is None else None
+
+
+def _p(line: ItemScore) -> float | None:
+    """P(yes), or the expected value of an item with options; None without probabilities."""
+    if line.unanswered is not None or line.probabilities is None:
+        return None
+    return line.probabilities.get(YES) if line.probabilities.keys() == {YES, NO} else line.soft
 
 
 def _encodable(text: str) -> str:
@@ -90,50 +71,15 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-Shared = Mapping[str, tuple[StoredRead, StoredRead]]
+Shared = Mapping[str, tuple[ItemScore, ItemScore]]
 """The answers that two scores of a text have, by item."""
-
-
-def record_of(
-    one: ScoredText, other: ScoredText, shared: Shared, advantages: tuple[float, float] | None
-) -> dict[str, Any]:
-    """A row of the output of `diff`: both scores, advantages and answers of a text."""
-    before, after = _number(one), _number(other)
-    answers = [(first.answer, second.answer) for first, second in shared.values()]
-    return {
-        "row": one.name,
-        "step": one.step,
-        "prompt": one.prompt,
-        "completion": one.text,
-        "score_one": before,
-        "score_other": after,
-        "change": None if before is None or after is None else after - before,
-        "advantage_one": None if advantages is None else advantages[0],
-        "advantage_other": None if advantages is None else advantages[1],
-        "flips": sum(None not in pair and pair[0] != pair[1] for pair in answers),
-        "items": [
-            {
-                "id": key,
-                "question": first.question,
-                "one": first.answer,
-                "other": second.answer,
-                "p_one": first.p,
-                "p_other": second.p,
-            }
-            for key, (first, second) in shared.items()
-        ],
-    }
-
-
-def _number(text: ScoredText) -> float | None:
-    return None if text.score is None else text.score.primary_score
-
 
 _CACHE_KIB = 64 * 1024
 _TABLES = """
 CREATE TABLE rows (id INTEGER PRIMARY KEY, side INTEGER, key BLOB, grp BLOB, body TEXT);
+CREATE TABLE reads (item TEXT, question TEXT, cluster INTEGER, one TEXT, other TEXT, shift REAL);
 """
-_PAIRS = """
+_PAIR = """
 CREATE TABLE places AS
     SELECT side, key, grp, id, row_number() OVER (PARTITION BY side, key ORDER BY id) AS copy FROM rows;
 CREATE INDEX by_key ON places (key, copy, side);
@@ -142,63 +88,13 @@ CREATE TABLE pairs AS
     ON a.key = b.key AND a.copy = b.copy AND a.side = 0 AND b.side = 1
     ORDER BY a.grp, a.key, a.copy;
 """
+_PAIRS = """
+SELECT p.grp, a.body, b.body FROM pairs p JOIN rows a ON a.id = p.one JOIN rows b ON b.id = p.other ORDER BY p.rowid
+"""
 _UNMATCHED = """
 FROM places a WHERE a.side = ? AND NOT EXISTS (
     SELECT 1 FROM places b WHERE b.key = a.key AND b.copy = a.copy AND b.side = 1 - a.side)
 """
-
-
-class Matching:
-    """Pairs of rows of two files. Use as a context manager; the temporary database is deleted at the end.
-
-    Memory is bounded by the cache of the database, 64 MiB; the disk holds the bodies of all rows.
-    """
-
-    def __init__(self) -> None:
-        self.database = sqlite3.connect("", isolation_level=None)  # "" is a temporary file
-        self.database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{_CACHE_KIB}; {_TABLES} BEGIN;")
-        self._paired = False
-
-    def __enter__(self) -> Matching:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.database.close()
-
-    def add(self, side: int, key: bytes, group: bytes, body: str) -> None:
-        """Add a row.
-
-        Args:
-            side (`int`): 0 for the first file, 1 for the second.
-            key (`bytes`): identity of the row.
-            group (`bytes`): rows of the same group are returned together. The group in the first file counts.
-            body (`str`): anything to get back.
-        """
-        self.database.execute("INSERT INTO rows (side, key, grp, body) VALUES (?, ?, ?, ?)", (side, key, group, body))
-
-    def groups(self) -> Iterator[tuple[bytes, list[tuple[str, str]]]]:
-        """The bodies of the paired rows, by group. The order depends on keys and groups only."""
-        self._pair()
-        query = """
-            SELECT p.grp, a.body, b.body FROM pairs p JOIN rows a ON a.id = p.one JOIN rows b ON b.id = p.other
-            ORDER BY p.rowid
-        """
-        for group, rows in groupby(self.database.execute(query), key=lambda row: row[0]):
-            yield group, [(one, other) for _, one, other in rows]
-
-    def unmatched(self, side: int, most: int) -> tuple[int, list[str]]:
-        """The number of rows of a file without a partner, and the bodies of the first `most` of them."""
-        self._pair()
-        [(count,)] = self.database.execute(f"SELECT count(*) {_UNMATCHED}", (side,))
-        first = f"SELECT r.body FROM (SELECT a.id AS id {_UNMATCHED} ORDER BY a.id LIMIT ?) u JOIN rows r USING (id)"
-        return count, [body for (body,) in self.database.execute(first, (side, most))]
-
-    def _pair(self) -> None:
-        if not self._paired:
-            self.database.executescript(f"{_PAIRS} BEGIN;")
-            self._paired = True
-
-
 MOST_READS = 20
 """Reads of a report: those that differ most."""
 MOST_ITEMS = 1000
@@ -233,7 +129,6 @@ _COUNTS = (
     *("reads", "flips", "scored", "changed", "ranked"),
     *("advantages", "reversed", "pairs", "other_pair", "reversed_pair"),
 )
-_READS = "CREATE TABLE reads (item TEXT, question TEXT, cluster INTEGER, one TEXT, other TEXT, shift REAL)"
 _MOST_FLIPPED = """
 SELECT item, min(question), sum(one IS NOT NULL AND other IS NOT NULL), total(one <> other),
     sum(one IS NOT NULL AND other IS NULL), sum(one IS NULL AND other IS NOT NULL) FROM reads GROUP BY item
@@ -245,10 +140,8 @@ GROUP BY cluster, one, other ORDER BY cluster, one, other
 """
 
 
-class ReadDifference(BaseModel):
+class ReadDifference(Result):
     """One read that both scorings have."""
-
-    model_config = ConfigDict(frozen=True)
 
     row: str
     step: int | None
@@ -264,10 +157,8 @@ class ReadDifference(BaseModel):
     """Of P(yes) or the value, the second minus the first."""
 
 
-class ItemDifference(BaseModel):
+class ItemDifference(Result):
     """One item over all texts."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     question: str
@@ -281,19 +172,15 @@ class ItemDifference(BaseModel):
     """`flips` (share of the reads), `kappa`, `shift` (mean change of P(yes) or the value)."""
 
 
-class Unmatched(BaseModel):
+class Unmatched(Result):
     """Rows of one file that the other does not have."""
-
-    model_config = ConfigDict(frozen=True)
 
     rows: int
     first: tuple[str, ...]
 
 
-class DifferenceReport(BaseModel):
+class DifferenceReport(Result):
     """What changes from the first file to the second."""
-
-    model_config = ConfigDict(frozen=True)
 
     one: str
     other: str
@@ -315,24 +202,47 @@ class DifferenceReport(BaseModel):
 
 
 class Differences:
-    """Compares the paired rows of a [`Matching`].
+    """Compares the rows of two files. Use as a context manager; the temporary database is deleted at the end.
+
+    Memory is bounded by the cache of the database, 64 MiB; the disk holds what is compared of all rows.
 
     Args:
-        matching ([`Matching`]): all rows of both files, with [`packed`] texts as their bodies.
+        by_id (`bool`): Whether rows that have an id are paired by it, the others by step, prompt and text. False pairs
+            all rows by these.
     """
 
-    def __init__(self, matching: Matching):
-        self.matching = matching
-        matching.database.execute(_READS)
+    def __init__(self, by_id: bool):
+        self.by_id = by_id
+        self.database = sqlite3.connect("", isolation_level=None)  # "" is a temporary file
+        self.database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{_CACHE_KIB}; {_TABLES} BEGIN;")
         self._clusters: dict[int, int] = {}
         self._sums: list[np.ndarray] = []
         self._counts: Counter[str] = Counter()
         self._top: list[tuple[float, str, ReadDifference]] = []
 
+    def __enter__(self) -> Differences:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.database.close()
+
+    def add(self, side: int, text: ScoredText) -> None:
+        """Add a row of the first file (`side` 0) or of the second (1)."""
+        prompt = json.dumps([text.step, text.prompt_key])
+        # A row without a prompt is a group of its own.
+        group = prompt if text.prompt is not None else f"{prompt} {text.text}"
+        # A row without an id among rows with ids is paired by its texts: its number may be the id of another row.
+        texts = json.dumps([text.step, text.prompt_key, text.text])
+        key = texts if not self.by_id else f"id {text.id}" if text.has_id else f"texts {texts}"
+        insert = "INSERT INTO rows (side, key, grp, body) VALUES (?, ?, ?, ?)"
+        self.database.execute(insert, (side, _digest(key), _digest(group), _packed(text)))
+
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Compare all rows. Yields a record per pair of rows; all must be consumed before [`report`]."""
-        for _, bodies in self.matching.groups():
-            pairs = [(unpacked(one), unpacked(other)) for one, other in bodies]
+        """Compare all rows that were added. Yields a record per pair of rows, in an order that depends on keys and
+        groups only; all must be consumed before [`report`]."""
+        self.database.executescript(f"{_PAIR} BEGIN;")
+        for _, same in groupby(self.database.execute(_PAIRS), key=lambda row: row[0]):
+            pairs = [(_unpacked(one), _unpacked(other)) for _, one, other in same]
             cluster = self._cluster(pairs[0][0])
             sums = self._sums[cluster]
             order = self._group(pairs, sums)
@@ -342,11 +252,11 @@ class Differences:
                         f"row {one.name!r:.60} of the first file is about another text than row {other.name!r:.60} of "
                         f"the second: {one.text!r:.60} and {other.text!r:.60}; both must be of the same texts."
                     )
-                reads, others = stored_reads(one.score), stored_reads(other.score)
-                shared = {key: (read, others[key]) for key, read in reads.items() if key in others}
-                self._counts["unmatched_items"] += len(reads) + len(others) - 2 * len(shared)
+                lines, others = ({_encodable(key): line for key, line in text.lines.items()} for text in (one, other))
+                shared = {key: (line, others[key]) for key, line in lines.items() if key in others}
+                self._counts["unmatched_items"] += len(lines) + len(others) - 2 * len(shared)
                 self._reads(one, cluster, shared, sums)
-                yield record_of(one, other, shared, advantages)
+                yield _record(one, other, shared, advantages)
 
     def report(self, names: tuple[str, str], bootstrap: Bootstrap) -> DifferenceReport:
         """The figures of all rows.
@@ -361,7 +271,7 @@ class Differences:
         counts = {name: int(totals[_AT[name]]) for name in _COUNTS}
         names_of = ("groups", "flat_one", "flat_other", "unmatched_items", "checks", "checks_flipped")
         counts |= {name: self._counts[name] for name in names_of}
-        [(all_items,)] = self.matching.database.execute("SELECT count(DISTINCT item) FROM reads")
+        [(all_items,)] = self.database.execute("SELECT count(DISTINCT item) FROM reads")
         unmatched = [self._unmatched(side) for side in (0, 1)]
         return DifferenceReport(
             one=names[0],
@@ -377,7 +287,8 @@ class Differences:
         )
 
     def _cluster(self, row: ScoredText) -> int:
-        key = _hash(row.data["prompt_key"], row.text if row.prompt is None else None)
+        texts = [row.data["prompt_key"], row.text if row.prompt is None else None]
+        key = int.from_bytes(_digest(json.dumps(texts), 8), "big")
         if key in self._clusters:
             return self._clusters[key]
         if len(self._clusters) == _CLUSTERS:
@@ -420,59 +331,60 @@ class Differences:
             _add(sums, pairs=1, other_pair=apart, reversed_pair=lower)
         return advantages
 
-    def _reads(self, one: ScoredText, cluster: int, shared: Shared, sums: np.ndarray) -> None:
+    def _reads(self, row: ScoredText, cluster: int, shared: Shared, sums: np.ndarray) -> None:
         rows = []
         for key, (first, second) in shared.items():
-            shift = None if first.p is None or second.p is None else second.p - first.p
-            rows.append((key, first.question, cluster, first.answer, second.answer, shift))
-            if first.answer is None or second.answer is None:
+            (one, other), (p, q) = map(_answer, (first, second)), map(_p, (first, second))
+            shift = None if p is None or q is None else q - p
+            rows.append((key, _encodable(first.question), cluster, one, other, shift))
+            if one is None or other is None:
                 continue
-            flipped = first.answer != second.answer
-            answers = f"{first.answer}_{second.answer}"
+            flipped = one != other
             if first.by_code or second.by_code:
                 self._counts["checks"] += 1
                 self._counts["checks_flipped"] += flipped
             else:
+                answers = f"{one}_{other}"
                 _add(sums, reads=1, flips=flipped, **({answers: 1} if answers in _AT else {}))
                 if shift is not None:
                     _add(sums, shifted=1, shift=shift, distance=abs(shift))
-            if shift is None and first.value is not None and second.value is not None:
-                shift = second.value - first.value
+            values = soft_value(first), soft_value(second)
+            if shift is None and None not in values:
+                shift = values[1] - values[0]  # type: ignore[operator]
             size = float(flipped) if shift is None else abs(shift)
             if size > _NOISE:
-                self._keep(size, one, key, first, second, shift)
-        self.matching.database.executemany("INSERT INTO reads VALUES (?, ?, ?, ?, ?, ?)", rows)
+                self._keep(size, row, key, first, second, shift)
+        self.database.executemany("INSERT INTO reads VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def _keep(
-        self, size: float, row: ScoredText, key: str, one: StoredRead, other: StoredRead, shift: float | None
+        self, size: float, row: ScoredText, key: str, one: ItemScore, other: ItemScore, shift: float | None
     ) -> None:
         tie = json.dumps([row.step, row.prompt, row.text, key, row.name])
         if len(self._top) == MOST_READS and (size, tie) <= self._top[0][:2]:
             return
-        assert one.answer is not None and other.answer is not None
         read = ReadDifference(
             row=row.name,
             step=row.step,
             prompt=row.prompt,
             completion=row.text,
             item=key,
-            question=one.question,
-            one=one.answer,
-            other=other.answer,
-            p_one=one.p,
-            p_other=other.p,
+            question=_encodable(one.question),
+            one=str(one.answer),
+            other=str(other.answer),
+            p_one=_p(one),
+            p_other=_p(other),
             difference=math.copysign(size, 1.0 if shift is None else shift),
         )
         push = heapq.heappush if len(self._top) < MOST_READS else heapq.heappushpop
         push(self._top, (size, tie, read))
 
     def _items(self, bootstrap: Bootstrap) -> Iterator[ItemDifference]:
-        self.matching.database.execute("CREATE INDEX by_item ON reads (item)")
+        self.database.execute("CREATE INDEX by_item ON reads (item)")
         without = Bootstrap(0, bootstrap.seed)
         for place, (id, question, reads, flips, lost, won) in enumerate(
-            self.matching.database.execute(_MOST_FLIPPED, (MOST_ITEMS,)).fetchall()
+            self.database.execute(_MOST_FLIPPED, (MOST_ITEMS,)).fetchall()
         ):
-            rows = self.matching.database.execute(_OF_ITEM, (id,)).fetchall()
+            rows = self.database.execute(_OF_ITEM, (id,)).fetchall()
             labels = sorted({label for _, *pair, _, _, _ in rows if None not in pair for label in pair})
             clusters = {cluster: number for number, cluster in enumerate(dict.fromkeys(row[0] for row in rows))}
             vectors = np.zeros((len(clusters), len(labels) ** 2 + 2))
@@ -490,12 +402,45 @@ class Differences:
             )
 
     def _unmatched(self, side: int) -> Unmatched:
-        count, bodies = self.matching.unmatched(side, _NAMED)
-        return Unmatched(rows=count, first=tuple(unpacked(body).name for body in bodies))
+        [(count,)] = self.database.execute(f"SELECT count(*) {_UNMATCHED}", (side,))
+        first = f"SELECT r.body FROM (SELECT a.id AS id {_UNMATCHED} ORDER BY a.id LIMIT ?) u JOIN rows r USING (id)"
+        bodies = self.database.execute(first, (side, _NAMED))
+        return Unmatched(rows=count, first=tuple(_unpacked(body).name for (body,) in bodies))
 
 
-def _hash(*texts: str | None) -> int:
-    return int.from_bytes(blake2b(json.dumps(texts).encode(), digest_size=8).digest(), "big")
+def _record(
+    one: ScoredText, other: ScoredText, shared: Shared, advantages: tuple[float, float] | None
+) -> dict[str, Any]:
+    """A row of the output of `diff`: both scores, advantages and answers of a text."""
+    before, after = _number(one), _number(other)
+    items = [
+        {
+            "id": key,
+            "question": _encodable(first.question),
+            "one": _answer(first),
+            "other": _answer(second),
+            "p_one": _p(first),
+            "p_other": _p(second),
+        }
+        for key, (first, second) in shared.items()
+    ]
+    return {
+        "row": one.name,
+        "step": one.step,
+        "prompt": one.prompt,
+        "completion": one.text,
+        "score_one": before,
+        "score_other": after,
+        "change": None if before is None or after is None else after - before,
+        "advantage_one": None if advantages is None else advantages[0],
+        "advantage_other": None if advantages is None else advantages[1],
+        "flips": sum(None not in (line["one"], line["other"]) and line["one"] != line["other"] for line in items),
+        "items": items,
+    }
+
+
+def _digest(text: str, size: int = 16) -> bytes:
+    return blake2b(text.encode(errors="replace"), digest_size=size).digest()
 
 
 def _add(sums: np.ndarray, **values: float) -> None:

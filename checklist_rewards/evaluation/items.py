@@ -6,19 +6,8 @@
     >>> [(line.question, line.discrimination, line.flags) for line in analysis.report()]  # doctest: +SKIP
 
 Items are identified by id across checklists; each copy of a repeated question is an item of its own. All figures are
-over the targets where the item was answered; unanswered reads are counted separately, and undefined figures are None.
-Targets without an answer are left out: no judge has read them, so their scores say nothing about an item. With p the
-fraction of targets that pass the item:
-
-- *variance* p (1 - p): at most 0.25; 0 for an item that all targets pass or all fail;
-- *discrimination*: the item-rest correlation, Pearson's r over targets between passing the item and the fraction of
-  the target's other answered items that pass. Near 0 the item measures something unrelated, below 0 the opposite;
-- *redundancy*: the item of the same checklist with the most similar answers (phi, Pearson's r of two pass/fail
-  variables), and the item with the most similar wording (cosine of sentence embeddings);
-- *stability*: the fraction of repeated answers that agree with the first. Repeats are further scorings, paraphrased
-  questions, and the samples of a voting judge, which are compared with the outcome of the vote.
-
-The analysis stores two small arrays per item, so a file is analysed in one pass.
+over the targets where the item was answered. Targets without an answer are left out: no judge has read them. The
+analysis stores two small arrays per item, so a file is analysed in one pass.
 
 [`similarity`] compares generated checklists with human ones: wording, number of questions, and item categories. BLEU
 is the corpus BLEU of sacrebleu, ROUGE comes from rouge-score, each with its own tokenization. The questions of a
@@ -161,15 +150,20 @@ class ItemReport:
     variance: float | None
     """p (1 - p), in [0, 0.25]."""
     discrimination: float | None
-    """Item-rest correlation, in [-1, 1]; None for fewer than 5 targets, or if the item or the rest is constant."""
+    """Item-rest correlation: Pearson's r over targets between passing the item and the fraction of the target's other
+    answered items that pass, in [-1, 1]. Near 0 the item measures something unrelated, below 0 the opposite. None for
+    fewer than 5 targets, or if the item or the rest is constant."""
     same_answers: str | None = None
-    """Question of the item with the most similar answers."""
+    """Question of the item of the same checklist with the most similar answers."""
     phi: float | None = None
+    """Pearson's r of passing the two items."""
     same_words: str | None = None
     """Question with the most similar wording, among the items that could be the same question (see `comparable`)."""
     similarity: float | None = None
+    """Cosine of the sentence embeddings."""
     stability: float | None = None
-    """Fraction of repeated answers that agree with the first, in [0, 1]."""
+    """Fraction of repeated answers that agree with the first, in [0, 1]. Repeats are further scorings, paraphrased
+    questions, and the samples of a voting judge, which are compared with the outcome of the vote."""
     repeats: int = 0
     flags: tuple[str, ...] = ()
 
@@ -261,33 +255,28 @@ class ItemAnalysis:
 
     def report(self, embedder: Embedder | None = None) -> list[ItemReport]:
         """One report per item, in order of first appearance. Without `embedder`, wordings are not compared."""
-        same_answers = self._most_similar_answers()
-        same_words = {} if embedder is None else self._most_similar_wording(embedder)
-        return [
-            self._report(id, record, same_answers.get(id), same_words.get(id)) for id, record in self._items.items()
-        ]
+        answers = self._most_similar_answers()
+        words = {} if embedder is None else self._most_similar_wording(embedder)
+        none = None, None
+        return [self._report(id, *answers.get(id, none), *words.get(id, none)) for id in self._items]
 
     def _report(
-        self,
-        id: str,
-        record: _ItemRecord,
-        same_answers: tuple[float, str] | None,
-        same_words: tuple[float, str] | None,
+        self, id: str, phi: float | None, answered_alike: str | None, cosine: float | None, worded_alike: str | None
     ) -> ItemReport:
+        record = self._items[id]
         count = len(record.targets)
         pass_rate = ratio(sum(record.passed), count)
-        variance = None if pass_rate is None else pass_rate * (1 - pass_rate)
         discrimination = self._discrimination(record)
         stability = ratio(record.agreeing, record.repeats)
         unanswered = ratio(record.unanswered, count + record.unanswered) or 0.0
-        enough = count >= MIN_TARGETS
+        rate = pass_rate if count >= MIN_TARGETS else None
         conditions = {
-            "always_passes": enough and pass_rate is not None and pass_rate >= ALWAYS,
-            "never_passes": enough and pass_rate is not None and pass_rate <= NEVER,
+            "always_passes": rate is not None and rate >= ALWAYS,
+            "never_passes": rate is not None and rate <= NEVER,
             "inverted": discrimination is not None and discrimination < 0,
             "not_discriminating": discrimination is not None and 0 <= discrimination < LOW_DISCRIMINATION,
-            "same_answers": same_answers is not None and same_answers[0] >= SAME_ANSWERS,
-            "same_words": same_words is not None and same_words[0] >= SAME_WORDS,
+            "same_answers": phi is not None and phi >= SAME_ANSWERS,
+            "same_words": cosine is not None and cosine >= SAME_WORDS,
             "unstable": stability is not None and stability < STABLE,
             "often_unanswered": unanswered >= OFTEN_UNANSWERED,
         }
@@ -298,12 +287,12 @@ class ItemAnalysis:
             answered=count,
             unanswered=record.unanswered,
             pass_rate=pass_rate,
-            variance=variance,
+            variance=None if pass_rate is None else pass_rate * (1 - pass_rate),
             discrimination=discrimination,
-            same_answers=None if same_answers is None else self._items[same_answers[1]].question,
-            phi=None if same_answers is None else same_answers[0],
-            same_words=None if same_words is None else self._items[same_words[1]].question,
-            similarity=None if same_words is None else same_words[0],
+            same_answers=None if answered_alike is None else self._items[answered_alike].question,
+            phi=phi,
+            same_words=None if worded_alike is None else self._items[worded_alike].question,
+            similarity=cosine,
             stability=stability,
             repeats=record.repeats,
             flags=tuple(name for name, holds in conditions.items() if holds),

@@ -1,25 +1,11 @@
 """Measures of agreement, with intervals by `evaluation/bootstrap.py`.
 
+Two raters answer items ([`Categories`]) or give numbers ([`Numbers`]), a judge and labels say which of two targets of
+one input is better ([`Preferences`]), and any number of judges answer items ([`Raters`]).
+
 Kappa and Fleiss' kappa are those of statsmodels, alpha is that of krippendorff, and correlations and distances of
 distributions are those of numpy and scipy. Cases that these libraries refuse or answer with a warning are NaN here,
 which [`Measure.figures`] reports as None.
-
-Two raters on categories have accuracy, kappa, weighted kappa and alpha; against labels also precision, recall, F1 and
-phi. All figures are computed from the weighted confusion matrix, which is much faster than from the answers.
-
-Two raters on numbers have correlations, errors, and the distance of their distributions.
-
-On pairs, a judge and human labels agree on which of two targets of one input is better. Each pair has two score
-differences, one from the judge and one from the labels. The sign of a difference is a win, a tie or a loss of the
-first target. The *pairwise label distance* (PLD; Qin et al. 2024, used by TICK, section 3.2) is 0 for equal outcomes,
-1 if one of the two is a tie, and 2 for opposite outcomes. WPLD is its mean, from 0 (best) to 2.
-
-Where the labels are not tied, the better target is the *chosen* one, and the judge wins the pair by scoring it higher.
-Wins, the mean difference, its effect size and a paired t-test are the figures of AutoChecklist's table 3. Pairs of one
-input are dependent, so the error of the t-test is that of sums over inputs.
-
-Any number of judges have Krippendorff's alpha and Fleiss' kappa. Alpha uses all units answered by at least two judges;
-Fleiss' kappa uses only units answered by all.
 """
 
 from __future__ import annotations
@@ -70,7 +56,8 @@ def standardized(values: np.ndarray) -> np.ndarray:
 
 
 class Categories(Measure):
-    """Agreement of two raters on items with the same possible answers.
+    """Agreement of two raters on items with the same possible answers. All figures are computed from the weighted
+    confusion matrix, which is much faster than from the answers.
 
     Args:
         one, other (sequence of `str`, equally long): the answers of each rater.
@@ -263,18 +250,19 @@ def _auc(positive: np.ndarray, negative: np.ndarray) -> float:
 
 
 class Preferences(Measure):
-    """Agreement of judged and true score differences of pairs.
+    """Agreement of judged and true score differences of pairs. The sign of a difference is a win, a tie or a loss of
+    the first target. Where the labels are not tied, the better target is the *chosen* one.
 
     Args:
         judged, truth (sequence of `float`, one per pair): score of the first target minus that of the second.
-        tie (`float`, *optional*, defaults to `0`): largest absolute judged difference that counts as a tie.
-        true_tie (`float`, *optional*, defaults to `0`): largest absolute true difference that counts as a tie.
         groups (sequence, one per pair, *optional*): pairs of a group are dependent. Defaults to independent pairs.
 
     Figures:
-        pld_0, pld_1, pld_2: fraction of the pairs with this distance. wpld: mean distance.
+        pld_0, pld_1, pld_2: fraction of the pairs with this pairwise label distance (Qin et al. 2024, used by TICK,
+            section 3.2): 0 for equal outcomes, 1 if one of the two is a tie, 2 for opposite ones. wpld: its mean.
         wins, losses, ties: over the pairs that the labels do not tie, the fraction where the judge scores the chosen
-            target above, below or equal to the rejected one.
+            target above, below or equal to the rejected one. These and the following are those of AutoChecklist's
+            table 3.
         difference: mean of score(chosen) - score(rejected).
         cohens_d: `difference` divided by its standard deviation over pairs (Cohen's d_z); None if that is 0.
         t_test_p: two-sided p-value of the paired t-test of `difference`, with its error over groups; None for fewer
@@ -287,16 +275,9 @@ class Preferences(Measure):
         "t_test_p": NO_INTERVAL,
     }
 
-    def __init__(
-        self,
-        judged: Sequence[float],
-        truth: Sequence[float],
-        tie: float = 0.0,
-        true_tie: float = 0.0,
-        groups: Sequence[Hashable] | None = None,
-    ):
+    def __init__(self, judged: Sequence[float], truth: Sequence[float], groups: Sequence[Hashable] | None = None):
         judged_, truth_ = np.asarray(judged, dtype=float), np.asarray(truth, dtype=float)
-        label, prediction = _sign(truth_, true_tie), _sign(judged_, tie)
+        label, prediction = _sign(truth_), _sign(judged_)
         self.units = len(label)
         self._distance = np.abs(label - prediction)
         self._decided = label != 0
@@ -348,9 +329,9 @@ def pairs_within(keys: Sequence[str]) -> list[tuple[int, int]]:
     return [pair for members in places.values() for pair in combinations(members, 2)]
 
 
-def _sign(differences: np.ndarray, tie: float) -> np.ndarray:
+def _sign(differences: np.ndarray) -> np.ndarray:
     # Scores are floating-point sums, so mathematically equal scores may differ in the last digit.
-    return np.where(np.abs(differences) <= tie + EQUAL, 0, np.sign(differences))
+    return np.where(np.abs(differences) <= EQUAL, 0, np.sign(differences))
 
 
 class Raters(Measure):
@@ -361,9 +342,11 @@ class Raters(Measure):
         values (mapping of `str` to `float` or None): the possible answers and their values, in [0, 1].
 
     Figures:
-        alpha: Krippendorff's alpha, nominal (2011); None if only one answer occurs.
+        alpha: Krippendorff's alpha, nominal (2011), over units answered by two judges or more; None if only one
+            answer occurs.
         interval_alpha: alpha with squared distances of the values, without abstentions.
-        fleiss_kappa: Fleiss' kappa (1971); None for fewer than two judges, or if only one answer occurs.
+        fleiss_kappa: Fleiss' kappa (1971), over units answered by all judges; None for fewer than two judges, or if
+            only one answer occurs.
     """
 
     rules = dict.fromkeys(("alpha", "interval_alpha", "fleiss_kappa"), CORRELATION)

@@ -30,11 +30,9 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
-from pydantic import BaseModel, ConfigDict
-
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import units_against_labels
-from checklist_rewards.evaluation.bootstrap import Figure, group_codes
+from checklist_rewards.evaluation.bootstrap import Figure, Result, group_codes
 from checklist_rewards.evaluation.intervals import MIN_GROUPS, Groups, clustered_error, rate_interval, t_test_p
 from checklist_rewards.evaluation.labels import pairs_of
 from checklist_rewards.evaluation.scored import ScoredText, answer_given
@@ -48,10 +46,8 @@ SHIFT_P = 0.01
 ALL, TARGETS = "all items", "targets"
 
 
-class Rate(BaseModel):
+class Rate(Result):
     """A rate by the judge, by the labels alone, and by the judge corrected by the labels; all in [0, 1]."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     judged_units: int

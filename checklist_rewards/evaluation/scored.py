@@ -18,7 +18,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -33,7 +32,7 @@ from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_r
 from checklist_rewards.images import file_in, is_logged
 from checklist_rewards.judges.calibration import YES_NO
 from checklist_rewards.keys import prompt_identity
-from checklist_rewards.messages import Images, with_places
+from checklist_rewards.messages import with_places
 from checklist_rewards.rows import PROMPT, Columns, image_column, require_scores, score_from
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import ItemScore, Score, TargetState, item_keys
@@ -87,9 +86,6 @@ class ScoredText:
     or, in a reward log, the completions of one prompt in one step. Defaults to the id."""
     step: int | None = None
     """Of a reward log; 0 if the log has no whole number there."""
-    counts: bool = True
-    """Whether it is part of the training run: False in a reward log for evaluations, and for steps that a later start
-    of the run did again."""
     reward: float | None = None
     labels: RowLabels = None
     """What people say of the text; see [`Labels`]."""
@@ -357,33 +353,31 @@ def kind_of_row(data: Mapping[str, Any]) -> Kind | None:
     return "pairs" if all(name in data for name in PAIRS) else None
 
 
-@dataclass(frozen=True)
 class ScoredFile:
     """A file of scored texts, which are read as a stream.
 
     Args:
         path (`Path`): A .jsonl, .csv or .parquet file. A reward log includes the files of the other ranks.
-        inputs, target, checklist, reference, history (*optional*): Columns; see [`Columns.of`].
-        shared ([`Checklist`], *optional*): One checklist for all rows, used instead of the column.
         id_key, group_key (`str`, *optional*): Columns of ids and groups; see [`scored_text`].
         output (`Path`, *optional*): The file to which the rows will be written; see [`read_rows_for`].
         unscored (`bool`, *optional*, defaults to `False`): Rows without the column of the score are read too, as texts
             without a score.
-        images (`str`, *optional*, defaults to `"ignore"`): What to do with images; see [`Columns`].
+        named (*optional*): The other columns, as in [`Columns.of`]. Images are ignored by default.
     """
 
-    path: Path
-    inputs: Sequence[str] | None = None
-    target: str | None = None
-    checklist: str | None = None
-    reference: str | None = None
-    history: str | None = None
-    shared: Checklist | None = None
-    id_key: str | None = None
-    group_key: str | None = None
-    output: Path | None = None
-    unscored: bool = False
-    images: Images = "ignore"
+    def __init__(
+        self,
+        path: Path,
+        *,
+        id_key: str | None = None,
+        group_key: str | None = None,
+        output: Path | None = None,
+        unscored: bool = False,
+        **named: Any,
+    ):
+        self.path, self.id_key, self.group_key = path, id_key, group_key
+        self.output, self.unscored = output, unscored
+        self.named = {"images": "ignore", **named}
 
     @cached_property
     def first(self) -> Row:
@@ -413,38 +407,33 @@ class ScoredFile:
     @cached_property
     def columns(self) -> Columns:
         """The columns of the file, by its first row."""
-        return Columns.of(
-            self.first,
-            inputs=self.inputs,
-            target=self.target,
-            checklist=self.checklist,
-            reference=self.reference,
-            history=self.history,
-            shared=self.shared,
-            images=self.images,
-        )
+        return Columns.of(self.first, **self.named)
 
     def count(self) -> int:
         """Number of rows."""
         return sum(map(_count, self.paths))
 
     def __iter__(self) -> Iterator[ScoredText]:
+        return (text for _, text in self._texts())
+
+    def counted(self) -> Iterator[tuple[ScoredText, bool]]:
+        """The texts, and whether each is part of the training run: False in a reward log for evaluations, and for
+        steps that a later start of the run did again. To find these starts, the log is read twice."""
+        starts = {path: starts_in(path) for path in self.paths} if self.kind == "rewards" else {}
+        return ((text, path not in starts or starts[path].count(text.data)) for path, text in self._texts())
+
+    def _texts(self) -> Iterator[tuple[Path, ScoredText]]:
         kind, columns, scored = self.kind, self.columns, self.kind == "scored" and not self.unscored
-        named = [*(self.inputs or ()), *filter(None, (self.target, self.id_key))] if scored else []
-        for number, (row, counts) in enumerate(chain.from_iterable(map(self._counted, self.paths)), start=1):
-            for name in named:
+        named = [*(self.named.get("inputs") or ()), *filter(None, (self.named.get("target"), self.id_key))]
+        rows = ((path, row) for path in self.paths for row in self._rows(path))
+        for number, (path, row) in enumerate(rows, start=1):
+            for name in named if scored else ():
                 if name not in row.data:
                     has = ", ".join(map(repr, row.data))
                     raise SampleError(f"{row.where}: column {name!r} not found; the row has {has}.")
             if scored:
                 require_scores(row.data, row.where)
-            text = scored_text(row, number, kind, columns, id_key=self.id_key, group_key=self.group_key)
-            yield text if counts else replace(text, counts=False)
-
-    def _counted(self, path: Path) -> Iterator[tuple[Row, bool]]:
-        """The rows, and whether they are part of the training run."""
-        starts = starts_in(path) if self.kind == "rewards" else None
-        return ((row, starts is None or starts.count(row)) for row in self._rows(path))
+            yield path, scored_text(row, number, kind, columns, id_key=self.id_key, group_key=self.group_key)
 
     def _rows(self, path: Path) -> Iterator[Row]:
         return read_rows(path) if self.output is None else read_rows_for(path, self.output)

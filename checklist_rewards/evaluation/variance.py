@@ -27,9 +27,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict
-
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, Totals
 from checklist_rewards.evaluation.intervals import NO_INTERVAL, SHARE, Rule
 from checklist_rewards.evaluation.scored import soft_value
 from checklist_rewards.scores import Score, item_keys
@@ -45,10 +43,8 @@ _CROSSED = ("text", "item", "repeat", "text x item", "text x repeat", "item x re
 SHOWN_REPEATS = (1, 2, 4, 8, 16)
 
 
-class Components(BaseModel):
+class Components(Result):
     """Variance components of one quantity."""
-
-    model_config = ConfigDict(frozen=True)
 
     texts: int
     prompts: int
@@ -64,10 +60,8 @@ class ItemVariance(Components):
     question: str
 
 
-class StandardError(BaseModel):
+class StandardError(Result):
     """Standard error of a text's score due to the judge, if the score is the mean of `repeats` answers."""
-
-    model_config = ConfigDict(frozen=True)
 
     repeats: int
     all_texts: float
@@ -76,10 +70,8 @@ class StandardError(BaseModel):
     """Of a difference to other texts read in the same way, as in an advantage: without the component `repeat`."""
 
 
-class VarianceReport(BaseModel):
+class VarianceReport(Result):
     """Variance components of a file, and the repeats that a precision needs."""
-
-    model_config = ConfigDict(frozen=True)
 
     how: str
     """ "reworded" or "resampled"."""

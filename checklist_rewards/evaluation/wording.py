@@ -94,44 +94,32 @@ def reworded(checklist: Checklist, wordings: Sequence[Sequence[ChecklistItem]], 
     return Checklist(items=tuple(of_item[number] for of_item in wordings))
 
 
+_ITEM = "The response is a question for checking another text."
 ITEM_QUESTIONS = Checklist.parse(
     [
+        {"question": f"{_ITEM} Does it ask about exactly one thing?", "category": "atomic"},
+        {"question": f"{_ITEM} Can it be answered with a plain yes or no?", "category": "answerable"},
         {
-            "question": "The response is a question for checking another text. Does it ask about exactly one thing?",
-            "category": "atomic",
-        },
-        {
-            "question": "The response is a question for checking another text. Can it be answered with a plain yes or "
-            "no?",
-            "category": "answerable",
-        },
-        {
-            "question": "The response is a question for checking another text. Can it be answered by reading that "
-            "text, without guessing at intentions or knowing things from elsewhere?",
+            "question": f"{_ITEM} Can it be answered by reading that text, without guessing at intentions or knowing "
+            "things from elsewhere?",
             "category": "observable",
         },
         {
-            "question": "The response is a question for checking another text. Does its wording push the reader "
-            "towards one of the answers?",
+            "question": f"{_ITEM} Does its wording push the reader towards one of the answers?",
             "category": "not_leading",
             "weight": -1,
         },
     ]
 )
 """Asked about each question of a checklist. Figures are reported by category."""
+_LIST = "The response is a list of questions for checking answers to the instruction."
 WHOLE_QUESTIONS = Checklist.parse(
     [
         {
-            "question": "The response is a list of questions for checking answers to the instruction. Is everything "
-            "that the instruction asks for checked by at least one of them?",
+            "question": f"{_LIST} Is everything that the instruction asks for checked by at least one of them?",
             "category": "covers_input",
         },
-        {
-            "question": "The response is a list of questions for checking answers to the instruction. Do two of them "
-            "ask for the same thing?",
-            "category": "not_repetitive",
-            "weight": -1,
-        },
+        {"question": f"{_LIST} Do two of them ask for the same thing?", "category": "not_repetitive", "weight": -1},
     ]
 )
 """Asked about the whole list of questions."""

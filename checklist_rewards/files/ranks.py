@@ -8,7 +8,9 @@ start and of the second. Those of the first belong to no model that still exists
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from checklist_rewards.files.rows import Row, read_rows
 
@@ -46,14 +48,14 @@ class Starts:
         first[started] = step
         return len(first) > 1
 
-    def count(self, row: Row) -> bool:
+    def count(self, data: Mapping[str, Any]) -> bool:
         """Whether a row is part of the run: not of an evaluation, nor of a step that a later start did again."""
-        step, started = row.data.get("step"), row.data.get("started")
-        if row.data.get("evaluation"):
+        step, started = data.get("step"), data.get("started")
+        if data.get("evaluation"):
             return False
         if not isinstance(step, int) or not isinstance(started, str):
             return True
-        starts = self._first.get(str(row.data.get("rank")), {})
+        starts = self._first.get(str(data.get("rank")), {})
         return not any(later > started and first <= step for later, first in starts.items())
 
 

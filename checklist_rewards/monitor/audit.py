@@ -114,7 +114,7 @@ def _steps(file: Path, attacks: Sequence[Pattern]) -> Iterator[tuple[tuple[int, 
     of its starts precedes them."""
     run, starts, last = starts_in(file), 0, None
     for step, same in groupby(read_rows(file), key=_step):
-        rows = [row for row in same if run.count(row)]
+        rows = [row for row in same if run.count(row.data)]
         if rows:
             starts, last = starts + (last is not None and step < last), step
             yield (starts, step), [_seen(row, attacks) for row in rows if row.data["completion"] is not None]

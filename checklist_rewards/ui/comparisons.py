@@ -99,8 +99,8 @@ def read_log(file: ScoredFile) -> list[tuple[ScoredText, Keys]]:
     options."""
     seen: Counter[str] = Counter()
     rows = []
-    for text in file:
-        if text.score is None or not text.counts:
+    for text, counts in file.counted():
+        if text.score is None or not counts:
             continue
         _ = text.items  # raises for unknown options
         keys: Keys = {

@@ -114,7 +114,7 @@ class Live:
             return False
         for row, end in self._added(log, path, size):
             log.offset, log.lines = end, row.number
-            self._add(followed, row, log.starts.count(row))
+            self._add(followed, row, log.starts.count(row.data))
         return True
 
     def _added(self, log: _Log, path: Path, size: int) -> Iterator[tuple[Row, int]]:

@@ -269,7 +269,7 @@ def report_data(
     watched = list(map(read_monitor, monitors))
     if (annotated or monitors) and not rows_of:
         raise SampleError(f"{[*annotated, *monitors][0]} has no scores; give the scored file or reward log of it too.")
-    files = [ScoredFile(path, inputs, target, id_key=id_key) for path in rows_of]
+    files = [ScoredFile(path, inputs=inputs, target=target, id_key=id_key) for path in rows_of]
     others = {path for file in files for path in file.paths[1:]}
     files = [file for file in files if file.path not in others]
     scored = [str(file.path) for file in files if file.kind == "scored"]
@@ -368,9 +368,9 @@ def _part(
     threshold = _sampled(file, count, max_rows, seed)
     figures, training = FileFigures(), TrainingFigures()
     advance = (lambda _: None) if progress is None else progress(file.path.name, count)
-    for record in file:
+    for record, counts in file.counted():
         figures.add(record)
-        if file.kind == "rewards" and record.counts:
+        if file.kind == "rewards" and counts:
             training.add(record)
         if threshold is None or draw(record.group, seed) <= threshold:
             table.add(record, labels.get(record.id, ()), evidence)

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
 from checklist_rewards.evaluation.measures import Numbers
 from checklist_rewards.judges import Ask, Judge
 
@@ -186,8 +186,8 @@ def measure(judge: Judge, seed: int = 0) -> dict[str, dict[str, Figure]]:
         right = [(p >= 0.5) == probe.yes for p, probe in zip(yes, some, strict=True)]
         found[name] = {
             "auc": bootstrap.figures(Numbers(yes, [float(probe.yes) for probe in some], only=["auc"]), pairs)["auc"],
-            "accuracy": bootstrap.figures(Mean("accuracy", right), pairs)["accuracy"],
-            "pairs": bootstrap.figures(Mean("pairs", won), pairs[::2])["pairs"],
+            "accuracy": bootstrap.mean(right, pairs),
+            "pairs": bootstrap.mean(won, pairs[::2]),
         }
     return found
 

@@ -88,22 +88,22 @@ def test_the_reported_loss_is_the_mean_over_labels(tmp_path):
     """In rows with one label and with several, of one step and of several."""
     engine = load_backend("pocket", "transformers")
     pairs = [pair for pair in labelled(6) if int(pair.group) % 3 or "red" in pair.question]
-    training = dataclasses.replace(TRAINING, learning_rate=1e-12, epochs=1, row_tokens=170)
+    training = TRAINING.replaced(learning_rate=1e-12, epochs=1, row_tokens=170)
     rows = list(_rows(pairs, engine.tokens, load_prompt("judges/item", "judge"), training))
     assert min(len(row.values) for row in rows) == 1 < max(len(row.values) for row in rows)
     layers, forms = Layers.of(engine.model), [list(ids) for ids in engine.tokens.label_groups(LABELS)]
     with torch.no_grad():
         losses = torch.cat([label_losses(engine.model, _tensors(row), layers, forms) for row in rows])
-    whole = train_adapter(pairs, tmp_path / "a", base="pocket", training=dataclasses.replace(training, rows=len(rows)))
+    whole = train_adapter(pairs, tmp_path / "a", base="pocket", training=training.replaced(rows=len(rows)))
     assert whole["steps"] == 1 and whole["loss"] == pytest.approx(losses.mean().item(), abs=1e-4)
-    single = train_adapter(pairs, tmp_path / "b", base="pocket", training=dataclasses.replace(training, rows=1))
+    single = train_adapter(pairs, tmp_path / "b", base="pocket", training=training.replaced(rows=1))
     assert single["steps"] == len(rows) and all(torch.isfinite(w).all() for w in weights(tmp_path / "b").values())
 
 
 def test_a_trained_adapter_is_trained_further(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     begun = train_adapter(labelled(8), first, base="pocket", training=TRAINING)
-    still = dataclasses.replace(TRAINING, learning_rate=1e-12, rank=2, epochs=1)
+    still = TRAINING.replaced(learning_rate=1e-12, rank=2, epochs=1)
     record = train_adapter(labelled(8), second, base="pocket", start=first, training=still)
     assert record["parameters"] == begun["parameters"] and record["start"] == str(first)
     before, after = weights(first), weights(second)
@@ -121,7 +121,7 @@ def weights(folder):
 
 def test_an_interrupted_training_continues(tmp_path, monkeypatch):
     monkeypatch.setattr("checklist_rewards.distill.adapter._SAVED_STEPS", 2)
-    pairs, training = labelled(8), dataclasses.replace(TRAINING, epochs=2, rows=1)
+    pairs, training = labelled(8), TRAINING.replaced(epochs=2, rows=1)
     whole = train_adapter(pairs, tmp_path / "whole", base="pocket", training=training)
 
     def stop(step):
@@ -134,7 +134,7 @@ def test_an_interrupted_training_continues(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         train_adapter(pairs, output, base="pocket", training=training, progress=stop)
     assert not output.exists()
-    for changed in ({"training": dataclasses.replace(training, seed=1)}, {"prompt": "judges/rocketeval"}):
+    for changed in ({"training": training.replaced(seed=1)}, {"prompt": "judges/rocketeval"}):
         with pytest.raises(SampleError, match="from another model, prompt, labels or settings"):
             train_adapter(pairs, output, base="pocket", **{"training": training, **changed})
     broken = tmp_path / "adapter.training" / "checkpoint-6"  # as after a kill while it was written
@@ -150,7 +150,7 @@ def test_an_interrupted_training_continues(tmp_path, monkeypatch):
 
 def test_a_finished_training_whose_checkpoints_were_not_deleted(tmp_path, monkeypatch):
     """The process is killed while it deletes the checkpoints. Other labels are then trained from the start."""
-    pairs, training = labelled(4), dataclasses.replace(TRAINING, epochs=1)
+    pairs, training = labelled(4), TRAINING.replaced(epochs=1)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("checklist_rewards.distill.adapter.shutil.rmtree", interrupt)
         train_adapter(pairs, tmp_path / "adapter", base="pocket", training=training)

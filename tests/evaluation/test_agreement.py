@@ -22,10 +22,9 @@ from checklist_rewards.evaluation.agreement import (
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import labelled, pairs_of
 from checklist_rewards.evaluation.scored import read_scored
-from tests.evaluation.files import LOST, NO_ANSWER, scored_file
+from tests.evaluation.files import ABSTAINING, GRADED, LOST, NO_ANSWER, scored_file
 
 NONE = Bootstrap(resamples=0)
-GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}
 
 
 def against_labels(path, bootstrap=NONE, key="labels", most=None, **options):
@@ -85,12 +84,6 @@ def test_targets_are_compared_with_the_score_that_their_labels_give(tmp_path):
     found = against_labels(scored_file(tmp_path / "s.jsonl", *rows))
     assert found.targets.units == 1
     assert found.targets.figures["bias"].value == pytest.approx(1.9 / 3 - 2 / 3)
-
-
-ABSTAINING = {
-    "question": "True?",
-    "options": [{"label": "yes", "value": 1}, {"label": "no", "value": 0}, {"label": "cannot_assess", "na": True}],
-}
 
 
 @pytest.mark.parametrize("name", ["s.jsonl", "s.parquet"])
@@ -228,11 +221,12 @@ def test_agreement_by_question_lowest_first(tmp_path):
 # --- tests between two judges, by hand
 
 
-def paired(only_one, only_other, both=0, errors=((), ()), groups=None):
+def paired(only_one, only_other, both=0, errors=None, groups=None):
     one = [True] * only_one + [False] * only_other + [True] * both
     other = [False] * only_one + [True] * only_other + [True] * both
     groups = range(len(one)) if groups is None else groups
-    return paired_test(("a", "b"), (one, other), errors, groups, range(len(errors[0])))
+    errors = errors or ([math.nan] * len(one),) * 2
+    return paired_test(("a", "b"), (one, other), errors, groups)
 
 
 def test_mcnemar_is_exact_for_few_differences_and_chi_squared_with_continuity_for_many():

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
 from checklist_rewards.evaluation.measures import Categories, Numbers
 
 
 def test_fifteen_groups_have_an_interval_and_fewer_the_number_that_is_needed():
     values = [True, False, False] * 15
-    found = [Bootstrap(50).figures(Mean("share", values), [i % n for i in range(45)])["share"] for n in (15, 14)]
+    found = [Bootstrap(50).mean(values, [i % n for i in range(45)]) for n in (15, 14)]
     assert found[0].refused is None and found[0].low <= 1 / 3 <= found[0].high
     assert found[1] == Figure(value=1 / 3, refused="needs 15 groups, has 14")
     assert str(found[1]) == "0.333 (needs 15 groups, has 14)" and "refused" not in Figure(value=0.5).model_dump()
@@ -32,7 +32,7 @@ def test_draws_are_of_whole_groups_and_equal_for_a_seed():
     values = np.repeat(np.random.default_rng(0).random(20) < 0.5, 50)
 
     def interval(groups, seed=0):
-        return Bootstrap(200, seed).figures(Mean("share", values), groups)["share"]
+        return Bootstrap(200, seed).mean(values, groups)
 
     grouped, alone = interval(np.repeat(np.arange(20), 50).tolist()), interval(list(range(1000)))
     assert grouped.high - grouped.low > 3 * (alone.high - alone.low)  # units drawn one by one look more certain

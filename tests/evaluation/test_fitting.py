@@ -9,7 +9,8 @@ from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.weights import Weights
-from checklist_rewards.scores import Verdict, rescore, score_checklist
+from checklist_rewards.scores import rescore
+from tests.evaluation.files import score_of
 
 QUESTIONS = [f"Is it {word}?" for word in ("true", "kind", "red", "old", "rude")]
 CHECKLIST = Checklist.parse(
@@ -23,13 +24,8 @@ def scored(answers, labels=None, checklist=CHECKLIST, group=lambda number: numbe
     """One row per line of P(yes); None is unanswered."""
     rows = []
     for number, line in enumerate(answers):
-        verdicts = [
-            Verdict(unanswered="timeout") if p is None else Verdict({"yes": p, "no": 1 - p}, method="logprobs")
-            for p in line
-        ]
-        score = score_checklist(checklist, verdicts)
         label, where = None if labels is None else labels[number], f"rows.jsonl, row {number + 1}"
-        rows.append(ScoredText(str(number), where, score, str(group(number)), labels=label))
+        rows.append(ScoredText(str(number), where, score_of(checklist, *line), str(group(number)), labels=label))
     return rows
 
 

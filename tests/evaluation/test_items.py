@@ -7,17 +7,15 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.items import ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
+from tests.evaluation.files import score_of
 
 CHECKLIST = Checklist.parse(["a?", "b?", {"question": "c?", "weight": -1, "category": "penalty"}])
 
 
 def scored(answers, checklist=CHECKLIST):
     """One score per string of answers: y, n, or - for unanswered."""
-    verdicts = {"y": Verdict(answer="yes"), "n": Verdict(answer="no"), "-": Verdict(unanswered="too_long")}
-    return [
-        score_checklist(checklist, [verdicts[letter] for letter in row], Aggregation(min_answered=0))
-        for row in answers
-    ]
+    answered = {"y": "yes", "n": "no", "-": None}
+    return [score_of(checklist, *(answered[letter] for letter in row), min_answered=0) for row in answers]
 
 
 def analysed(answers, checklist=CHECKLIST):

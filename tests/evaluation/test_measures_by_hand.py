@@ -1,4 +1,4 @@
-"""Agreement worked by hand. `test_measures_equality.py` has undefined figures, and resamples."""
+"""Preferences and correlations by hand. `test_measures_equality.py` compares the others with their definitions."""
 
 import math
 
@@ -7,10 +7,8 @@ import pytest
 from scipy import stats
 
 from checklist_rewards.evaluation.measures import (
-    Categories,
     Numbers,
     Preferences,
-    Raters,
     correlation,
     pairs_within,
     standardized,
@@ -18,59 +16,11 @@ from checklist_rewards.evaluation.measures import (
 )
 
 
-def test_two_raters_on_categories():
-    # 20 both yes, 5 the judge alone, 10 the label alone, 15 both no; 50 units.
-    counts = {("yes", "yes"): 20, ("yes", "no"): 5, ("no", "yes"): 10, ("no", "no"): 15}
-    judged, labels = zip(*[pair for pair, count in counts.items() for _ in range(count)], strict=True)
-    measure = Categories(judged, labels, {"yes": 1.0, "no": 0.0}, "yes")
-    assert measure.confusion.tolist() == [[20, 5], [10, 15]]  # the judge down and the label across
-    assert measure.figures() == pytest.approx(
-        {
-            "accuracy": 35 / 50,
-            # The judge says yes to 25 of 50, the labels to 30: chance is .5 x .6 + .5 x .4 = .5; (.7 - .5) / (1 - .5).
-            "kappa": 0.4,
-            "weighted_kappa": 0.4,  # with two values the same
-            # 100 answers, 55 of them yes: expected (100^2 - 55^2 - 45^2) / (100 x 99) = .5, observed 30 / 100.
-            "alpha": 0.4,
-            "interval_alpha": 0.4,  # with two values the same
-            "precision": 20 / 25,
-            "recall": 20 / 30,
-            "f1": 2 * 20 / (25 + 30),
-            "phi": (20 * 15 - 5 * 10) / (25 * 25 * 30 * 20) ** 0.5,
-        }
-    )
-
-
-def test_correlations_and_errors():
-    found = Numbers([0.1, 0.2, 0.3, 0.4], [0.1, 0.3, 0.2, 0.4]).figures()
-    assert found == pytest.approx(
-        {
-            "pearson": 0.8,  # deviations -.15 -.05 .05 .15 and -.15 .05 -.05 .15: (.0225 x 2 - .0025 x 2) / .05
-            "spearman": 0.8,  # 1 - 6 x (1 + 1) / (4 x 15)
-            "kendall": 4 / 6,  # five pairs agree, one does not
-            "rmse": (0.02 / 4) ** 0.5,
-            "mae": 0.05,
-            "bias": 0.0,
-            "emd": 0.0,  # the same numbers, in another order
-            "ks": 0.0,
-            "auc": None,  # the other side has values other than yes and no
-        },
-        abs=1e-9,
-    )
-
-
 def test_only_the_figures_that_are_needed_are_computed():
     one, other = [0.1, 0.9, 0.4], [0.0, 1.0, 1.0]
     whole = Numbers(one, other).figures()
     assert Numbers(one, other, only=["auc", "rmse"]).figures() == {name: whole[name] for name in ("auc", "rmse")}
     assert Numbers([], [], only=["auc"]).figures() == {"auc": None}
-
-
-def test_krippendorffs_own_example():
-    # Krippendorff 2011, section A: ten units, two observers, who differ on four; 14 zeros and 6 ones.
-    one, other = "0100000010", "1110010000"
-    found = Raters(list(zip(one, other, strict=True)), {"0": 0.0, "1": 1.0}).figures()
-    assert found["alpha"] == pytest.approx(1 - 19 * 4 / (14 * 6))
 
 
 def test_correlations_are_those_of_scipy():
@@ -102,7 +52,7 @@ def test_preferences():
     assert (found["wins"], found["losses"], found["ties"]) == (1.0, 0.0, 0.0)
     assert found["difference"] == pytest.approx(0.2) and found["cohens_d"] == pytest.approx(2.0)
     assert found["t_test_p"] == pytest.approx(stats.ttest_1samp([0.3, 0.1, 0.2], 0).pvalue)
-    rounded = Preferences([0.1 + 0.2 - 0.3, 0.02], [1, 1], tie=0.02).figures()
+    rounded = Preferences([0.1 + 0.2 - 0.3], [1]).figures()
     assert rounded["ties"] == 1.0 and rounded["pld_1"] == 1.0  # equal on paper
 
 

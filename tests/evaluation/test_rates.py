@@ -7,7 +7,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.rates import LabelSample, corrected_rate, win_rate
 from checklist_rewards.evaluation.scored import ScoredText
-from checklist_rewards.scores import Verdict, score_checklist
+from tests.evaluation.files import score_of
 
 
 def world(seed, groups=60, labelled=30, bias=0.2, noise=0.2):
@@ -100,7 +100,7 @@ def sampled(seed, count=240, labelled=60, seen=True):
     said = np.where(rng.random((count, 1)) < 0.5, 0.96, 0.5) + 0.04 * rng.random((count, 2))
     truth = (rng.random((count, 2)) < said).astype(float)
     checklist = Checklist.parse(["Is it red?", "Is it big?"])
-    scores = [score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p}) for p in pair]) for pair in said.tolist()]
+    scores = [score_of(checklist, *pair) for pair in said.tolist()]
     names = [str(place) for place in range(count)]
     sample = LabelSample.of(names, scores if seen else [None] * count, seed)
     chances = sample.probabilities(labelled)
@@ -127,7 +127,7 @@ def test_a_sample_of_uncertain_texts_covers_the_truth_with_shorter_intervals():
 
 def test_the_probabilities_are_those_with_which_the_order_begins():
     checklist = Checklist.parse(["Is it red?"])
-    scores = [score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p})]) for p in np.linspace(0.5, 0.99, 10)]
+    scores = [score_of(checklist, p) for p in np.linspace(0.5, 0.99, 10)]
     names = [str(place) for place in range(10)]
     totals = np.zeros(10)
     for seed in range(2000):
@@ -145,7 +145,7 @@ def test_win_rates_are_corrected_by_the_labels_of_both_files():
     def rows(quality):
         true = rng.random(200) < quality
         judged = np.where(true, 0.8, 0.4) + 0.2 * rng.random(200) + (0.3 if quality > 0.5 else 0.0)
-        scores = [score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p})]) for p in np.clip(judged / 1.5, 0, 1)]
+        scores = [score_of(checklist, p) for p in np.clip(judged / 1.5, 0, 1)]
         labels = [float(each) if n < 80 else None for n, each in enumerate(true)]
         both = enumerate(zip(scores, labels, strict=True))
         return [ScoredText(str(n), f"rows, row {n}", score, labels=label) for n, (score, label) in both], true

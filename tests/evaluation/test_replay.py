@@ -12,6 +12,7 @@ from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
+from tests.evaluation.files import score_of
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
 
@@ -24,13 +25,12 @@ def stored_text(sample: Sample, score: Score | None = None) -> ScoredText:
     return ScoredText("1", "here", score, sample=sample)
 
 
-def row(*yes: float, rules: Aggregation | None = None, checklist: Checklist = CHECKLIST) -> ScoredText:
-    verdicts = [Verdict({"yes": p, "no": 1 - p}, judge="old", method="logprobs") for p in yes]
-    return stored_text(Sample(checklist, "red"), score_checklist(checklist, verdicts, rules))
+def row(*yes: float, checklist: Checklist = CHECKLIST, **rules: object) -> ScoredText:
+    return stored_text(Sample(checklist, "red"), score_of(checklist, *yes, judge="old", **rules))
 
 
 def test_the_rules_of_the_stored_score_stay_unless_they_are_changed():
-    stored = row(0.9, 0.3, rules=Aggregation(primary_metric="weighted", threshold=0.2))
+    stored = row(0.9, 0.3, primary_metric="weighted", threshold=0.2)
     assert Replay().scores([stored]) == [(stored.score,)]
     [(score,)] = Replay(aggregation={"threshold": 0.5}).scores([stored])
     assert score.aggregation == Aggregation(primary_metric="weighted", threshold=0.5)

@@ -9,15 +9,8 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.labels import Labels, labelled, pairs_of
 from checklist_rewards.evaluation.scored import ScoredFile, answer_given, kind_of, read_scored, shown_completion
-from tests.evaluation.files import LOST, copied, scored_file
+from tests.evaluation.files import ABSTAINING, GRADED, LOST, copied, scored_file
 from tests.jsonl import write_jsonl
-
-GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}
-ABSTAINING = {
-    "question": "True?",
-    "options": [{"label": "yes", "value": 1}, {"label": "no", "value": 0}, {"label": "cannot_assess", "na": True}],
-}
-
 
 CALL = {"role": "assistant", "content": "Wait.", "tool_calls": [{"function": {"name": "find", "arguments": {}}}]}
 
@@ -204,3 +197,14 @@ def test_a_log_shows_what_the_trainer_passed_and_files_with_similar_names_are_no
     for name in ("scored.jsonl", "scored.rank1.jsonl"):
         write_jsonl(tmp_path / name, {"target": "a", "checklist_score": None})
     assert ScoredFile(tmp_path / "scored.jsonl").count() == 1
+
+
+def test_a_log_is_read_once_unless_its_starts_are_asked_for(tmp_path, monkeypatch):
+    def refused(path):
+        raise AssertionError("read again")
+
+    row = {"step": 1, "prompt": "x", "completion": "b", "state": "answered", "reward": 0, "score": None}
+    log = ScoredFile(write_jsonl(tmp_path / "log.jsonl", row, row | {"evaluation": True}))
+    assert [counts for _, counts in log.counted()] == [True, False]
+    monkeypatch.setattr("checklist_rewards.files.ranks.read_rows", refused)
+    assert [text.text for text in log] == ["b", "b"]

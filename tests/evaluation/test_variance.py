@@ -6,7 +6,7 @@ import pytest
 from checklist_rewards import Checklist
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.variance import Variance
-from checklist_rewards.scores import Verdict, score_checklist
+from tests.evaluation.files import NO_ANSWER, score_of
 
 NO_INTERVALS = Bootstrap(0)
 ITEMS = Checklist.parse(["Is it red?", "Is it short?", "Is it loud?"])
@@ -14,16 +14,7 @@ ITEMS = Checklist.parse(["Is it red?", "Is it short?", "Is it loud?"])
 
 def scores(values):
     """One score per repeat; `values` is items x repeats, and NaN is unanswered."""
-    return [
-        score_checklist(
-            ITEMS,
-            [
-                Verdict(unanswered="timeout") if np.isnan(p) else Verdict({"yes": float(p), "no": 1 - float(p)})
-                for p in repeat
-            ],
-        )
-        for repeat in np.asarray(values).T
-    ]
+    return [score_of(ITEMS, *(None if np.isnan(p) else p for p in repeat)) for repeat in np.asarray(values).T]
 
 
 def simulated(rng, prompts, texts, repeats, sd):
@@ -120,7 +111,7 @@ def test_equal_answers_have_no_judge_variance():
 
 
 def test_unanswered_reads_and_texts_without_an_answer_are_left_out():
-    missing = score_checklist(ITEMS, [Verdict(unanswered="no_answer: empty")] * 3, state="empty")
+    missing = score_of(ITEMS, *[NO_ANSWER] * 3)
     full = np.array([[0.9, 0.8], [0.4, 0.4], [0.2, 0.3]])
     holed = full.copy()
     holed[0, 1] = np.nan
@@ -148,8 +139,7 @@ def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once(
     checklist = Checklist.parse(["Is it red?", "Is it short?", "Is it red?"])
     variance = Variance(2, by_prompt=False)
     for p in (0.2, 0.4, 0.8):
-        verdicts = [Verdict({"yes": each, "no": 1 - each}) for each in (p, 0.5, p / 2)]
-        variance.add("prompt", [score_checklist(checklist, verdicts)] * 2)
+        variance.add("prompt", [score_of(checklist, p, 0.5, p / 2)] * 2)
     report = variance.result("reworded", NO_INTERVALS, 0.02)
     assert [item.texts for item in report.items] == [3, 3, 3] and report.all_items == 3
 

@@ -40,7 +40,9 @@ def layout(request):
 
 def trained(place, pairs, epochs, layout="packed"):
     """The folder of a judge, trained for a few seconds, and what was recorded of it."""
-    training = Training(epochs, learning_rate=5e-3, targets=16, layout=layout, freeze_embeddings=False, bf16=False)
+    training = Training(
+        epochs=epochs, learning_rate=5e-3, targets=16, layout=layout, freeze_embeddings=False, bf16=False
+    )
     record = train_encoder(pairs, place / "judge", base=tiny_bert(place / "base"), training=training)
     return str(place / "judge"), record
 

@@ -109,7 +109,7 @@ def test_the_ranks_of_a_replayed_log_are_one_run(tmp_path, monkeypatch):
     merged = [line for name in ("rewards.jsonl", "rewards.rank1.jsonl") for line in read_jsonl(tmp_path / name)]
     assert len({line["started"] for line in merged}) == 2
     path = write_jsonl(tmp_path / "merged.jsonl", *merged)
-    assert [text.counts for text in ScoredFile(path)] == [True] * 32
+    assert [counts for _, counts in ScoredFile(path).counted()] == [True] * 32
     assert sum(len(one.seen) for one in observations([path])) == 32
 
 

@@ -326,7 +326,7 @@ def judge_of(kind: str, folder) -> ChecklistScorer:
         (folder / "map.json").write_text(json.dumps(CALIBRATION))
         return ChecklistScorer("pocket", calibration=folder / "map.json", store=False)
     if kind == "encoder":
-        training = Training(1, learning_rate=1e-2, targets=16, freeze_embeddings=False, bf16=False)
+        training = Training(epochs=1, learning_rate=1e-2, targets=16, freeze_embeddings=False, bf16=False)
         train_encoder(mentions(20), folder / "judge", base=tiny_bert(folder / "base"), training=training)
         return ChecklistScorer(str(folder / "judge"), store=False)
     return ChecklistScorer("pocket", store=False)

@@ -21,8 +21,8 @@ def lines(step, **more) -> list[str]:
 
 def of_a_report(path):
     figures = TrainingFigures()
-    for record in ScoredFile(path):
-        if record.counts:
+    for record, counts in ScoredFile(path).counted():
+        if counts:
             figures.add(record)
     return json.loads(json.dumps(figures.as_json()))
 
