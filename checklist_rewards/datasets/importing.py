@@ -54,7 +54,7 @@ from checklist_rewards.datasets.sources import SHARED, Shared, read_source
 from checklist_rewards.datasets.texts import levels_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_json
-from checklist_rewards.files.cells import at, decoded, messages_in, places, without
+from checklist_rewards.files.cells import at, decoded, messages_in, only_text, places, without
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.messages import chat_messages, speaker
@@ -374,7 +374,7 @@ def _rows(
             reading.request_of(pictured | columns, row.where)
             _check_prompt(columns[PROMPT], row, format, how)
         if format.target:
-            columns[TARGET] = at(data, format.target)
+            columns[TARGET] = only_text(at(data, format.target), f"{row.where}: {format.target!r}")
         if format.reference and (reference := at(data, format.reference)) is not None:
             columns[REFERENCE] = reference
         sections = decoded(at(data, format.section_weights)) if format.section_weights else None

@@ -112,7 +112,7 @@ def run_shards(
     if path in {shard.source.parent for shard in shards}:
         raise SampleError(f"--output {output} is the folder of the input; choose another one.")
     task.validate()
-    task.open(None).work.validate(first_row(shards))
+    task.open(None).validate(first_row(shards))
     for shard in shards:
         if whole or folder.finished(shard) is None:
             _check_images(task, shard)
@@ -156,7 +156,7 @@ def run_shards(
 def _check_images(task: RowTask, shard: Shard) -> None:
     """Refuse a row with images that is not valid. Other invalid rows, and a file that cannot be read, are reported by
     the workers, and the rest is processed."""
-    work = task.of(shard.folder).open(None).work
+    work = task.of(shard.folder).open(None)
     for row in _readable(shard):
         if work.has_images(row):
             work.validate(row)

@@ -50,16 +50,16 @@ class CorpusGenerator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stage:
-    """A completed stage of a corpus-level generator."""
+    """A stage of a corpus-level generator."""
 
     name: str
-    asked: int
+    asked: int = 0
     """Number of prompts sent to the model, or of items passed to a refiner."""
-    kept: int
+    kept: int = 0
     """Number of items or values passed to the next stage."""
-    seconds: float
+    seconds: float = 0.0
 
 
 def check_request(request: str | Request, where: str) -> Request:

@@ -9,8 +9,7 @@ with other names, such as `reasoning`, are not part of the checklist.
 
 [`WeightedQuestions`] have the importance weights of RLCF (arXiv:2507.18624), 0 to 100; [`CategorizedQuestions`] the
 two categories of OpenRubrics (arXiv:2510.07743); [`CheckedQuestions`] a code check where one can answer the question.
-Lists are parsed as strictly as numbered lists: every entry must be a question, and of equal questions
-the first is kept, with the sources of all.
+Every entry must be a question, and of equal questions the first is kept, with the sources of all.
 
 Class names, docstrings and fields of the shapes are part of the JSON schema that is sent to the model and of the store
 key: changing them makes stored replies unusable.
@@ -25,8 +24,6 @@ unless the list is complete:
   'none'.)"), can be answered with yes or no, and is not two questions in one ([`question_fault`]);
 - there are at least `min_items` and at most `max_items` questions. Longer lists are not truncated, because that would
   silently drop requirements.
-
-Of equal questions the first is kept.
 
 If a reply has several kinds of lines, numbered questions take precedence over bulleted ones, and these over plain
 lines. So questions in an analysis ("What is asked for?") are not added to the list that follows it.
@@ -47,7 +44,6 @@ from pydantic import (
     Field,
     ValidationError,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 
@@ -89,24 +85,16 @@ _SMALL_WORDS = frozenset("a an the is are was were do does did has have had it i
 """Words that do not tell two questions apart."""
 
 
-class QuestionList(BaseModel):
+class QuestionList(NamedTuple):
     """The distinct questions of a reply."""
-
-    model_config = ConfigDict(frozen=True)
 
     questions: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     """The faults of the entries that were left out, if faults were dropped."""
 
-    @field_validator("questions")
-    @classmethod
-    def _distinct(cls, questions: tuple[str, ...]) -> tuple[str, ...]:
-        return _distinct(questions)
-
 
 class _ParsedLine(NamedTuple):
-    kind: str
-    """number, bullet or plain."""
+    kind: Literal["number", "bullet", "plain"]
     number: int | None
     text: str
 
@@ -146,13 +134,11 @@ def parse_questions(
     if not min_items <= count <= max_items:
         required = f"at least {min_items}" if count < min_items else f"at most {max_items}"
         raise GenerationError(f"the reply has {count} different questions, but {required} are required.", reply)
-    return QuestionList(questions=questions, left_out=tuple(faults))
+    return QuestionList(questions, tuple(faults))
 
 
 def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], list[str]]:
-    """The questions without those that are not one yes/no question in English, ask only for a text or a sentence, are
-    copied from the input, name a number or a quoted string that the input does not have, or ask nothing that an
-    earlier one does not; and the fault of each that is left out."""
+    """The questions without faults, as in [`parse_questions`], and the fault of each that is left out."""
     text = input.casefold()
     copied = f" {' '.join(_WORD.findall(text))} "
     values = numbers(text)

@@ -52,6 +52,12 @@ def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
     assert (named["checklist_source"], named["checklist_model"]) == ("by hand", "fake")
 
 
+@pytest.mark.parametrize(("key", "answers"), [("filtered_resps", ["four"]), ("resps", [["four"]])])
+def test_an_answer_of_lm_eval_becomes_the_target(tmp_path, key, answers):
+    row = {"prompt": "a", "checklist": ["b?"], key: answers}
+    assert import_checklists(write_jsonl(tmp_path / "a.jsonl", row), target_key=key)["target"] == ["four"]
+
+
 BESIDE = {"prompt": "a", "checklist": ["b?"]}
 PENALTY = "line 1, item 1: 'penalty_if' may be part of the score .it is 'never'.*--drop penalty_if"
 
@@ -73,6 +79,7 @@ PENALTY = "line 1, item 1: 'penalty_if' may be part of the score .it is 'never'.
         (BESIDE | {"prompt": ""}, {}, SampleError, "line 1: the input .prompt. is blank"),
         (BESIDE | {"text": "a"}, {"prompt_key": "text"}, SampleError, "would be renamed to 'prompt'"),
         (BESIDE, {"target_key": "out"}, SampleError, "key 'out' not found"),
+        (BESIDE | {"resps": [["x", "y"]]}, {"target_key": "resps"}, SampleError, "line 1: 'resps' has 2 answers"),
         (BESIDE | {"w": [1, 2]}, {"item_keys": {"weight": "w"}}, ChecklistError, "list of 1 values"),
         (BESIDE, {"item_keys": {"points": "w"}}, SampleError, "'points' is not a field"),
     ],

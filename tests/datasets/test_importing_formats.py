@@ -15,7 +15,6 @@ from datasets import Dataset
 
 from checklist_rewards import Checklist
 from checklist_rewards.checks import parse_check
-from checklist_rewards.datasets import sources
 from checklist_rewards.datasets.criteria import question_of
 from checklist_rewards.datasets.formats import known_formats
 from checklist_rewards.datasets.importing import imported_rows
@@ -224,19 +223,6 @@ def test_a_folder_a_pattern_and_a_dataset_are_read_like_a_file(tmp_path):
     expected = list(imported_rows(write_jsonl(tmp_path / "whole.jsonl", *rows)).rows)
     for source in (folder, str(folder / "[ab].*"), tmp_path / "whole.json", Dataset.from_list(rows)):
         assert list(imported_rows(source).rows) == expected
-
-
-def test_json_lists_are_read_in_pieces(tmp_path, monkeypatch):
-    rubric = [{"criterion": 'Names "Bamako".', "points": 0.5}]
-    rows = [{"prompt": f"{ASK} {n} ]}},", "rubrics": rubric} for n in range(50)]
-    path = tmp_path / "a.json"
-    path.write_text("\ufeff\n" + json.dumps(rows, indent=1), encoding="utf-8")
-    for chunk in (sources._CHUNK, 1, 7, 100):
-        monkeypatch.setattr(sources, "_CHUNK", chunk)
-        assert [row.data for row in sources.read_source(path).rows] == rows
-    path.write_text(json.dumps(rows)[:-20])
-    with pytest.raises(SampleError, match=r"a.json: not valid JSON"):
-        list(sources.read_source(path).rows)
 
 
 @pytest.mark.parametrize(
