@@ -30,12 +30,7 @@ CHECKLIST_COLUMNS = ("checklist", "checklist_id", "checklist_source", "checklist
 
 
 def checklist_features(prompt: Literal["text", "messages"] = "text") -> Features:
-    """The features of the prompt and checklist columns.
-
-    Args:
-        prompt (`str`, *optional*, defaults to `"text"`): `"text"` if prompts are strings, `"messages"` if they are
-            chat messages.
-    """
+    """The features of the prompt and checklist columns, for prompts that are strings or chat messages."""
     from datasets import Features, List, Value
 
     one_of("prompt", prompt, ("text", "messages"))

@@ -31,7 +31,6 @@ from checklist_rewards.checks.ifeval import question_of_instruction, spec_of_ins
 from checklist_rewards.datasets.formats import PARTS, ROWS, Format
 from checklist_rewards.datasets.meanings import (
     answer_in,
-    are_mappings,
     axis_of,
     expecting,
     fault_named,
@@ -40,9 +39,8 @@ from checklist_rewards.datasets.meanings import (
     is_number,
     is_opposed,
     is_rank,
+    key_of_grades,
     keys_of,
-    names_grades,
-    not_per_item,
     plain,
     taken,
     way_to_keep,
@@ -132,18 +130,15 @@ class CriteriaReader:
         section_weights: Mapping[str, Any] | None = None,
         section: str | None = None,
     ) -> Checklist:
-        """Convert the criteria of a row.
+        """Convert what a row has at the format's key.
 
         Args:
-            value: what the row has at the format's key.
-            where (`str`): the place to name in an error.
+            value: the criteria.
+            where (`str`): what the [`ChecklistError`] of criteria that are not valid begins with.
             row (mapping, *optional*): the row, for parts of items in lists of their own.
             abstaining (set of `int`): items at these indices (from 0) allow "cannot_assess".
             section_weights (mapping, *optional*): factors of the weights by section.
             section (`str`, *optional*): the section of criteria that name none.
-
-        Raises:
-            ChecklistError: If the criteria are not valid. The message begins with `where`.
         """
         value = decoded(value)
         guidelines, criteria = getattr(self, f"_{self.format.shape}")(value, where)
@@ -427,15 +422,11 @@ class CriteriaReader:
     def _weight(
         self, weight: Any, key: str | None, where: str, criterion: Mapping[str, Any], category: str | None
     ) -> float:
-        if (
-            weight is None
-            and key is None
-            and self.format.default_weight in (None, 1)
-            and "category" not in self.needed
-        ):
+        alone = weight is None and key is None and "category" not in self.needed
+        if alone and self.format.default_weight in (None, 1):
             word = str(category).strip().lower()
             tables = [self.words] if self.words else WORDS
-            weight = next((category for table in tables if word in table), None)  # "essential" with no number
+            weight = category if any(word in table for table in tables) else None  # "essential" with no number
         if weight is None:
             if self.format.default_weight is None and key is not None and self.format.shape == "items":
                 raise ChecklistError(f"{where}: {key!r} must be a number; the keys are {keys_of(criterion)}.")
@@ -575,7 +566,7 @@ class CriteriaReader:
         shape = "describe the format in a YAML file with 'shape: levels' or 'shape: items' (--format mine.yaml)"
         if not self.inferred:
             return
-        graded = next((key for key in value[0] if names_grades(value, key)), None) if are_mappings(value) else None
+        graded = key_of_grades(value)
         if graded is not None and graded not in self.keys.values():
             raise ChecklistError(f"{where}: {graded!r} has the names of levels, so these may be one grade; {shape}.")
         if names_levels(value):
@@ -608,10 +599,8 @@ class CriteriaReader:
         """The criteria with the points that their texts begin or end with, where they have no other weight."""
         if self.format.default_weight not in (None, 1) or self.needed & {"weight"}:
             return criteria
-        key, weight = (
-            self.keys["question"] if self.format.shape == "items" else "question",
-            self.keys.get("weight", "weight"),
-        )
+        key = self.keys["question"] if self.format.shape == "items" else "question"
+        weight = self.keys.get("weight", "weight")
         ones = [one if isinstance(one, Mapping) else {key: one} for _, one in criteria]
         if any(one.get(weight) is not None or at(one, weight) is not None for one in ones):
             return criteria
@@ -660,7 +649,10 @@ class CriteriaReader:
                 beside = [beside]
             if not isinstance(beside, list) or len(beside) != len(criteria):
                 if part in self.needed:
-                    raise not_per_item(where, key, len(criteria), beside)
+                    raise ChecklistError(
+                        f"{where}: {key!r} must be a key of the items, or a column with a list of {len(criteria)} "
+                        f"values (one per item); got {beside!r:.60}."
+                    )
                 continue
             beside = [
                 ", ".join(v) if isinstance(v, list) and all(isinstance(t, str) for t in v) else v for v in beside

@@ -30,12 +30,8 @@ _TEMPLATE = re.compile(r"\{\{|\{%")
 
 def promptfoo_rows(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
     """The tests of a promptfoo configuration. `{{name}}` in its only prompt and in assertions is replaced by the
-    variables of a test, in one pass: braces in a value are text.
-
-    Raises:
-        SampleError: If a test is not a mapping, there is more than one prompt, or a variable is missing, a file, or a
-            list, which is one test per entry.
-    """
+    variables of a test, in one pass: braces in a value are text. Raises a [`SampleError`] for several prompts, and for
+    a variable that is missing, a file, or a list, which is one test per entry."""
     prompts, defaults = document.get("prompts") or [], document.get("defaultTest") or {}
     shared = defaults if isinstance(defaults, dict) else {}
     for number, test in enumerate(document["tests"], start=1):
@@ -87,11 +83,7 @@ def _filled(template: Any, values: Mapping[str, Any], where: str) -> Any:
 
 def criteria_of_asserts(value: Any, where: str) -> tuple[list[dict[str, Any]], int]:
     """The criteria of assertions, and the number of thresholds that were left out. `llm-rubric` is a criterion; those
-    about words, regular expressions and JSON are checks.
-
-    Raises:
-        ChecklistError: If an assertion is none of them.
-    """
+    about words, regular expressions and JSON are checks. Raises a [`ChecklistError`] for others."""
     if not isinstance(value, list):
         raise ChecklistError(f"{where}: 'assert' must be a list, got {value!r:.60}.")
     criteria, thresholds = [], 0

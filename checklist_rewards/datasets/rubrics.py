@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
 from typing import Any
 
 from checklist_rewards.datasets.formats import ROWS, Format, Shape, known_formats
-from checklist_rewards.datasets.meanings import holds_faults
+from checklist_rewards.datasets.meanings import answer_in, holds_faults
 from checklist_rewards.datasets.names import (
-    ANSWERS,
     AROUND,
     CATEGORIES,
     EXPECTED,
@@ -78,31 +77,17 @@ def _fits(format: Format, row: Mapping[str, Any]) -> bool:
 def inferred(
     rows: Sequence[Mapping[str, Any]], where: str, checklist: str | None, prompt: Sequence[str] | None
 ) -> Format:
-    """The format of rows that no known format fits, found by the shapes of their values.
-
-    Args:
-        rows (sequence of mappings): The first rows of a file.
-        where (`str`): The file, for errors.
-        checklist, prompt (*optional*): The keys that the user named.
-
-    Raises:
-        SampleError: If there are no criteria, or several values could be meant. The message says what was found.
-    """
+    """The format of the first rows of a file that no known format fits, found by the shapes of their values.
+    `checklist` and `prompt` are the keys that the user named. Raises a [`SampleError`] that says what was found if
+    there are no criteria, or several values could be meant."""
     if checklist is None:
         first, (key, shape) = _first_criteria(rows, where)
     else:
         first, key, shape = rows[0], checklist, _shape_at(rows[0], checklist, where)
     entries = [entry for row in rows for entry in _entries(decoded(at(row, key)))]
-    item = (
-        _parts(entries, first)
-        if shape == "items"
-        else {"question": _tree_text(at(first, key))}
-        if shape == "tree"
-        else {}
-    )
-    keys = (
-        tuple(prompt) if prompt is not None else prompt_keys(first, key) or (("prompt",) if "prompt" in first else ())
-    )
+    item = _parts(entries, first) if shape == "items" else {"question": "requirements"} if shape == "tree" else {}
+    found = () if prompt is not None else prompt_keys(first, key) or (("prompt",) if "prompt" in first else ())
+    keys = tuple(prompt or found)
     reference = next((name for name in first if name.lower() in REFERENCES and isinstance(first[name], str)), None)
     taken = {*keys, key.partition(".")[0]}
     return Format(
@@ -175,7 +160,7 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
         numbered = any(number_in(str(key)) is not None for key in value)
         if len(levels_of(value, sure=False)) > 1 and (name in LISTS or not numbered):
             return ("levels",)
-        if name in LISTS and _all_texts(value) and (names_levels(value) or doubtful_levels(value)):
+        if name in LISTS and (names_levels(value) or doubtful_levels(value)):
             return ("levels",)  # its reader asks
         if name in LISTS and value and all(isinstance(n, int | float) for n in value.values()):
             return ("items",) if all(" " in str(text).strip() for text in value) else ()
@@ -227,19 +212,11 @@ def _text_key(entries: Sequence[Mapping[str, Any]]) -> str | None:
     """The key of the text of items: one of the names of texts, otherwise the key with the longest texts."""
     if found := _first(entries, TEXTS, str):
         return found
-    lengths = {key: sum(len(entry[key]) for entry in entries) / len(entries) for key in _texts(entries)}
+    named = [str(key) for key in (entries[0] if entries else ()) if number_in(str(key)) is None]
+    texts = [key for key in named if all(isinstance(entry.get(key), str) for entry in entries)]
+    lengths = {key: sum(len(entry[key]) for entry in entries) / len(entries) for key in texts}
     longest = max(lengths, key=lambda key: lengths[key], default=None)
     return longest if longest is not None and lengths[longest] >= _LEAST_TEXT else None
-
-
-def _texts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    first = entries[0] if entries else {}
-    named = [key for key in first if number_in(str(key)) is None]
-    return [str(key) for key in named if all(isinstance(entry.get(key), str) for entry in entries)]
-
-
-def _all_texts(value: Mapping[Any, Any]) -> bool:
-    return all(isinstance(text, str) for text in value.values())
 
 
 def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
@@ -251,7 +228,7 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
     for part, names in (("weight", WEIGHTS), ("expected", EXPECTED), ("category", CATEGORIES)):
         others = [present[name] for name in names if name in present and present[name] != text]
         if part == "expected":
-            others = [key for key in others if all(_is_answer(entry.get(key)) for entry in mappings)]
+            others = [key for key in others if all(v is None or answer_in(v) for e in mappings for v in [e.get(key)])]
         if others:
             parts[part] = others[0]
     if "weight" not in parts:
@@ -266,12 +243,8 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
     return parts
 
 
-def _is_answer(value: Any) -> bool:
-    return value is None or str(value).strip().lower() in ANSWERS
-
-
 _OWN_PARTS: Mapping[str, Callable[[Any], bool]] = {
-    "required": lambda value: isinstance(value, bool) or _is_answer(value),
+    "required": answer_in,
     "options": lambda value: isinstance(value, list | Mapping),
     "check": lambda value: isinstance(value, Mapping) and "type" in value,
     "id": lambda value: True,
@@ -281,14 +254,10 @@ _OWN_PARTS: Mapping[str, Callable[[Any], bool]] = {
 
 def _first_criteria(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Mapping[str, Any], tuple[str, Shape]]:
     """The first row that has criteria, with their key and shape."""
-    failed: SampleError | None = None
     for row in rows:
-        try:
+        with suppress(SampleError):
             return row, _criteria(row, where)
-        except SampleError as error:
-            failed = failed or error
-    assert failed is not None
-    raise failed
+    return rows[0], _criteria(rows[0], where)  # raises
 
 
 def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
@@ -326,7 +295,7 @@ def alike(row: Mapping[str, Any], key: str, value: Any) -> list[str]:
     package has answers, not criteria."""
     found = []
     for name, other in row.items():
-        if name != SCORE_COLUMN and _sounds_alike(str(name)) and not f"{key}.".startswith(f"{name}."):
+        if name != SCORE_COLUMN and _ALIKE.search(str(name)) and not f"{key}.".startswith(f"{name}."):
             other = decoded(other)
             if isinstance(other, list | Mapping) and other not in ([], {}, value):
                 found.append(str(name))
@@ -335,12 +304,7 @@ def alike(row: Mapping[str, Any], key: str, value: Any) -> list[str]:
 
 def _names_criteria(name: str) -> bool:
     """Whether a key is one of criteria, and not one of faults alone."""
-    return _sounds_alike(name) and holds_faults(name) == "no"
-
-
-@lru_cache(maxsize=1024)
-def _sounds_alike(name: str) -> bool:
-    return _ALIKE.search(name) is not None
+    return _ALIKE.search(name) is not None and holds_faults(name) == "no"
 
 
 def ambiguous(where: str, keys: Sequence[str]) -> SampleError:
@@ -357,11 +321,6 @@ def _shape_at(row: Mapping[str, Any], key: str, where: str) -> Shape:
         return "items"  # the error names the row and its keys
     leaf = key if key.rpartition(".")[2].lower() in LISTS else f"{key}.rubric"
     return next(iter(_shapes_of(value, leaf)), "items")
-
-
-def _tree_text(node: Any) -> str:
-    node = decoded(node)
-    return "requirements" if isinstance(node, Mapping) and "requirements" in node else "requirement"
 
 
 def prompt_keys(row: Mapping[str, Any], checklist: str) -> tuple[str, ...]:

@@ -55,8 +55,8 @@ class Shared(NamedTuple):
 
     rubric: str
     """Where the rubric stands, for errors."""
-    truths: list[Any]
-    """The labels of all rows with this rubric."""
+    unassessed: frozenset[int]
+    """The indices of items that CANNOT_ASSESS labels in any row with this rubric."""
     unused: list[str]
     """Fields that were dropped."""
 
@@ -128,7 +128,8 @@ def _of_file(path: Path) -> Iterator[Row]:
     rows = read_rows(path)
     first = next(rows, None)
     if first is not None and first.csv and _is_a_criterion_alone(first.data):
-        yield Row(1, {WHOLE: [_filled(row.data) for row in chain([first], rows)]}, str(path))
+        criteria = [{key: cell for key, cell in row.data.items() if cell} for row in chain([first], rows)]
+        yield Row(1, {WHOLE: criteria}, str(path))
     elif first is not None:
         yield from chain([first], rows)
 
@@ -161,11 +162,6 @@ def _is_a_criterion_alone(row: Mapping[str, Any]) -> bool:
     if any(isinstance(decoded(value), list | Mapping) for value in row.values()):
         return False
     return bool(keys & ({*WEIGHTS} - {"score"})) or text not in ("question", "criteria")
-
-
-def _filled(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without its empty cells."""
-    return {name: value for name, value in row.items() if value not in (None, "")}
 
 
 def _of_document(value: Any, path: Path) -> Iterator[Row]:
@@ -217,7 +213,7 @@ def _autorubric(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
     if not isinstance(items, list):
         raise SampleError(f"{path}: a RubricDataset must be a mapping with 'rubric' and a list of 'items'.")
     common = {key: document.get(key) for key in ("prompt", "rubric", "reference_submission")}
-    truths = [item.get("ground_truth") for item in items if isinstance(item, dict) and item.get("rubric") is None]
+    of_all = _unassessed(item for item in items if isinstance(item, dict) and item.get("rubric") is None)
     for number, item in enumerate(items, start=1):
         where = f"{path}, item {number}"
         if not isinstance(item, dict):
@@ -238,8 +234,14 @@ def _autorubric(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
             row["prompt"] = asked
         elif not isinstance(row["prompt"], str):
             raise SampleError(f"{where}: the item or the file needs a 'prompt' string, got {row['prompt']!r:.60}.")
-        shared = Shared(f"{where if own else path}, rubric", [item.get("ground_truth")] if own else truths, unused)
+        unassessed = _unassessed([item]) if own else of_all
+        shared = Shared(f"{where if own else path}, rubric", unassessed, unused)
         yield Row(number, {**row, "submission": answer, SHARED: shared}, where)
+
+
+def _unassessed(items: Iterable[Mapping[str, Any]]) -> frozenset[int]:
+    truths = [truth for item in items if isinstance(truth := item.get("ground_truth"), list)]
+    return frozenset(place for truth in truths for place, value in enumerate(truth) if value == "CANNOT_ASSESS")
 
 
 def _asked_and_answered(submission: str) -> tuple[Any, str]:

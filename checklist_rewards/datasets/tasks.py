@@ -3,12 +3,10 @@
 A [`RowTask`] is a value that can be sent to another process. [`RowTask.open`] builds its [`RowWork`] there, which
 validates rows and processes them in batches. No engine is loaded before the first batch that needs one.
 
-[`Totals`] of a run over rows are its scores, written checklists, missing answers with their reasons, and the cost. A
-target without an answer (empty, cut in its thought, ending with a tool call) is the failure of a policy. It is counted
-by its state, and is missing only if it has no score.
-
-Totals keep counts only, so their size does not depend on the number of rows. Totals of parts of a run are added
-up, and are saved as JSON.
+[`Totals`] of a run over rows are counts of its scores, written checklists, missing answers with their reasons, and the
+cost. Those of parts of a run are added up, and are saved as JSON. A target without an answer (empty, cut in its
+thought, ending with a tool call) is the failure of a policy: it is counted by its state, and missing only without a
+score.
 """
 
 from __future__ import annotations
@@ -271,7 +269,7 @@ class RowWork:
         *,
         skip_invalid: bool = False,
     ) -> list[dict[str, Any]]:
-        """Write the checklists of rows and score them, as one batch.
+        """Write the checklists of rows and score them, as one batch. Returns the output rows, in order.
 
         Args:
             rows (sequence of [`Row`]): the rows.
@@ -280,9 +278,6 @@ class RowWork:
                 its total.
             skip_invalid (`bool`, *optional*, defaults to `False`): an invalid row has no result, see
                 [`RowWork.failed`], instead of raising its error.
-
-        Returns:
-            `list[dict]`: the output rows, in order.
         """
         valid, invalid = {}, {}
         for place, row in enumerate(rows):

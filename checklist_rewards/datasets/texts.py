@@ -76,13 +76,8 @@ def is_asked(text: str) -> bool:
 
 
 def question_of(text: str, as_it_is: bool = False, guidelines: str | None = None) -> str:
-    """The question that is asked about a criterion: itself if it is a question, otherwise whether it is true.
-
-    Args:
-        text (`str`): The criterion.
-        as_it_is (`bool`): Whether it has options or a check, and is not asked with yes or no.
-        guidelines (`str`, *optional*): A text to show before it.
-    """
+    """The question that is asked about a criterion, after its guidelines: itself if it is a question or `as_it_is` (it
+    has options or a check), otherwise whether it is true."""
     text = text.strip()
     if (
         not as_it_is
@@ -161,7 +156,11 @@ def table_of(text: Any) -> list[dict[str, Any]] | None:
     """The rows of a table in Markdown, by the names of its columns, or of a list of mappings in YAML; None for any
     other value."""
     if isinstance(text, str) and _YAML.match(text):
-        return _yaml_of(text)
+        try:
+            entries = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError, RecursionError):
+            return None
+        return entries if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries) else None
     if not isinstance(text, str) or text.count("|") < 6:
         return None
     rows = [[cell.strip() for cell in row.split("|")] for row in _ROW.findall(text)]
@@ -171,14 +170,6 @@ def table_of(text: Any) -> list[dict[str, Any]] | None:
     if len(set(names)) < len(names) or any(len(row) != len(names) for row in rows):
         return None
     return [dict(zip(names, row, strict=True)) for row in rows[2:]]
-
-
-def _yaml_of(text: str) -> list[dict[str, Any]] | None:
-    try:
-        entries = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return None
-    return entries if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries) else None
 
 
 def points_in(text: str) -> tuple[str, str] | None:

@@ -7,13 +7,11 @@ The placeholders of the prompt determine which responses are compared:
 - `{responses}` (OpenRubrics, arXiv:2510.07743): responses ranked best first. They must be given with the request.
 - `{chosen}` and `{rejected}` (OpenRubrics): a better and a worse response. They must be given with the request.
 
-A chosen and a rejected response can also be used as two candidates or as a ranking of two.
+A chosen and a rejected response can also be used as two candidates or as a ranking of two. Responses are compared by
+their answers; a candidate without one (cut in its thought, empty) is left out.
 
-If a candidate cannot be sampled, its request fails with the model and the reason. The checklist is not written from
-the remaining candidates, because a rerun would then give a different one. Everything else is as in `direct.py`.
-
-Responses are compared by their answers, without thoughts. A candidate without an answer (cut in its thought, empty) is
-left out. If no sampled candidate has an answer, the request fails.
+If a candidate cannot be sampled, or none has an answer, the request fails. The checklist is not written from the
+remaining candidates, because a rerun would then give a different one. Everything else is as in `direct.py`.
 """
 
 from __future__ import annotations

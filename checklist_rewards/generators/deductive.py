@@ -4,9 +4,8 @@
 
 Each dimension starts with seed questions, given by the user or written by the model. *Elaboration* adds more detailed
 questions and *diversification* adds questions about other aspects, both based on the seeds. The optional *filter*
-keeps a question if yes means better and the question belongs to its dimension. Each stage processes all dimensions in
-one call. A dimension without a usable reply, or without a question after the filter, raises a [`StageError`] that
-names it, so every dimension of the source is in the checklist. The draft of a stage is its [`Pools`].
+keeps a question if yes means better and the question belongs to its dimension. A dimension without a usable reply, or
+without a question after the filter, raises a [`StageError`]. The draft of a stage is its [`Pools`].
 """
 
 from __future__ import annotations

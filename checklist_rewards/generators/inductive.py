@@ -2,11 +2,10 @@
 
     questions (with the observations behind each) ──▶ deduplicate ──▶ tag ──▶ unit_test ──▶ select
 
-Observations are sent to the model in batches, all batches in one call, numbered from 0 across batches. A batch that
-exceeds the model's context is split in half. Every question names the observations it is based on; they are stored in
-[`ChecklistItem.sources`] and used by the selection to measure coverage. Unit tests need samples (responses to rewrite)
-and are skipped without them. A batch without a usable reply raises a [`StageError`] that names it; no batch is skipped
-silently. The draft of the stage `questions` holds them as [`SourcedQuestions`]; the refiners follow.
+Observations are sent to the model in batches, numbered from 0 across batches. A batch that exceeds the model's context
+is split in half; one without a usable reply raises a [`StageError`]. Every question names the observations it is based
+on, in [`ChecklistItem.sources`]; the selection measures coverage by them. Unit tests need samples (responses to
+rewrite). The draft of the stage `questions` holds them as [`SourcedQuestions`]; the refiners follow.
 """
 
 from __future__ import annotations
