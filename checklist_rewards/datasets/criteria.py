@@ -179,35 +179,18 @@ class CriteriaReader:
             raise ChecklistError(f"{where}: {value!r:.60} holds several questions; write them as a list.")
         while isinstance(value, Mapping):
             key = next((key for key in INNER if key in value), None)
-            lists = [decoded(entry) for entry in value.values()]
-            if key is None and value and all(answer_in(entry) for entry in lists):
-                return None, [
-                    (None, {self.keys["question"]: n, _ANSWERED: a}) for n, a in zip(value, lists, strict=True)
-                ]
-            if key is None and value and all(isinstance(entry, str) for entry in lists):
-                if all(number_in(entry) is not None for entry in lists):
-                    return None, [(None, {self.keys["question"]: n, _POINTS: w}) for n, w in value.items()]
-                return None, [(str(name), entry) for name, entry in value.items()]
-            if key is None and value and all(isinstance(entry, Mapping) for entry in lists):
-                if not all(isinstance(entry.get("criteria"), list) for entry in lists):
-                    return None, [(str(name), entry) for name, entry in zip(value, lists, strict=True)]
+            if key is None:
+                lists = [decoded(entry) for entry in value.values()]
+                if not lists or not all(isinstance(e, Mapping) and isinstance(e.get("criteria"), list) for e in lists):
+                    return guidelines, self._named(value, lists, where)
                 value = [{**entry, "name": str(name)} for name, entry in zip(value, lists, strict=True)]
                 break
-            if key is None and any(lists) and all(isinstance(entry, list) for entry in lists):
-                if any(number_in(str(name)) is not None for name in value):
-                    what = f"the sections {keys_of(value)} are numbers, which may be weights or grades"
-                    raise ChecklistError(f"{where}: {what}; write the weight into each criterion.")
-                return None, [(str(name), one) for name, entry in value.items() for one in decoded(entry)]
-            if key is None and value and all(is_number(entry) for entry in lists):
-                return None, [(None, {self.keys["question"]: n, _POINTS: w}) for n, w in value.items()]
-            if key is None:
-                raise ChecklistError(f"{where}: a rubric needs criteria or sections; the keys are {keys_of(value)}.")
             guidelines = value.get("guidelines", guidelines)
+            if guidelines is not None and not isinstance(guidelines, str):
+                raise ChecklistError(f"{where}: 'guidelines' must be a string, got {guidelines!r:.60}.")
             used = (key, "guidelines", *OF_A_CHECKLIST)
             self.leave("rubric.", {name: content for name, content in value.items() if name not in used}, where)
             value = decoded(value[key])
-        if guidelines is not None and not isinstance(guidelines, str):
-            raise ChecklistError(f"{where}: 'guidelines' must be a string, got {guidelines!r:.60}.")
         if isinstance(value, str) and is_question(value):
             return guidelines, [(None, value)]
         if not isinstance(value, list):
@@ -229,6 +212,22 @@ class CriteriaReader:
             self.leave("section.", rest, f"{where}, section {number}")
             criteria += [(str(entry[title]) if title else None, criterion) for criterion in entry["criteria"]]
         return guidelines, criteria
+
+    def _named(self, value: Mapping[str, Any], entries: list[Any], where: str) -> list[tuple[str | None, Any]]:
+        """The criteria of a mapping: names with answers or points, or sections with criteria."""
+        text = self.keys["question"]
+        if entries and all(map(answer_in, entries)):
+            return [(None, {text: name, _ANSWERED: answer}) for name, answer in zip(value, entries, strict=True)]
+        if entries and all(is_number(e) or (isinstance(e, str) and number_in(e) is not None) for e in entries):
+            return [(None, {text: name, _POINTS: points}) for name, points in zip(value, entries, strict=True)]
+        if entries and any(all(isinstance(entry, kind) for entry in entries) for kind in (str, Mapping)):
+            return [(str(name), entry) for name, entry in zip(value, entries, strict=True)]
+        if not any(entries) or not all(isinstance(entry, list) for entry in entries):
+            raise ChecklistError(f"{where}: a rubric needs criteria or sections; the keys are {keys_of(value)}.")
+        if any(number_in(str(name)) is not None for name in value):
+            what = f"the sections {keys_of(value)} are numbers, which may be weights or grades"
+            raise ChecklistError(f"{where}: {what}; write the weight into each criterion.")
+        return [(str(name), one) for name, entry in zip(value, entries, strict=True) for one in entry]
 
     def _text(self, value: Any, where: str) -> tuple[None, list[tuple[str | None, Any]]]:
         """Numbered or bulleted text; each entry may end with its importance and a tag in brackets."""

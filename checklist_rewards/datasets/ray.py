@@ -9,9 +9,9 @@ One actor holds one engine and processes one shard at a time, so all reads of a 
 and write the shared file system; no row passes through Ray's object store. An actor that ends is replaced, and its
 shard continues on the next free actor. Actors that do not fit on the cluster wait for a node that joins later.
 
-Shards are the unit of work, so this uses plain actors and not `ray.data` (2.60). Its checkpoints require a column of
-unique ids and load all of them into memory before a run; its output files do not follow the files of the input; and a
-row that ends its process costs a whole block (`max_errored_blocks`), where `shards` isolates that row.
+Shards are the unit of work, so this uses plain actors and not `ray.data` (2.60), whose checkpoints require a column of
+unique ids in memory, whose output files do not follow those of the input, and where a row that ends its process costs
+a whole block.
 
 This requires Ray: `pip install 'checklist-rewards[ray]'`.
 """

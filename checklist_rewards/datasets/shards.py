@@ -230,9 +230,8 @@ class ShardFolder:
 
     def check_settings(self) -> None:
         """Raises [`SampleError`] if the folder holds results of a run with other settings."""
-        difference = self._difference() if self._manifest.exists() else None
-        if difference is not None and any(self.path.glob("*.parquet")):
-            name, old, new = difference
+        if self._manifest.exists() and (found := self._difference()) and any(self.path.glob("*.parquet")):
+            name, old, new = found
             raise SampleError(
                 f"{self.path} holds results with {name} = {shown(old)}, now {shown(new)}; choose another "
                 "--output, or delete the folder to start again."
@@ -245,11 +244,11 @@ class ShardFolder:
     def confirm(self) -> None:
         """Raises [`SampleError`] if a run with other settings has claimed the folder since, or if it was deleted."""
         try:
-            difference = self._difference()
+            found = self._difference()
         except FileNotFoundError:
             raise SampleError(f"{self.path} was deleted during the run; start the run again.") from None
-        if difference is not None:
-            name, other, own = difference
+        if found is not None:
+            name, other, own = found
             raise SampleError(
                 f"{self.path} is now the output of another run, with {name} = {shown(other)} where this run has "
                 f"{shown(own)}; choose another --output."
@@ -304,11 +303,8 @@ class ShardFolder:
 
 
 def find_shards(source: str | Path) -> list[Shard]:
-    """The shards that a folder, a glob pattern or a file names, in order of their names.
-
-    Raises:
-        SampleError: If nothing is found, or two files have the same name.
-    """
+    """The shards that a folder, a glob pattern or a file names, in order of their names. Raises [`SampleError`] if
+    nothing is found, or two files have the same name."""
     path = Path(source)
     if path.is_dir():
         found = [file for file in path.iterdir() if file.suffix.lower() in FORMATS and not file.name.startswith(".")]
@@ -356,10 +352,8 @@ def in_groups(rows: Any, size: int, key: Callable[[Any], Any]) -> Iterator[list[
 
 
 def align(paths: Sequence[Path]) -> list[tuple[Path, Any]]:
-    """The files whose columns differ from the columns of all files together, each with the schema to rewrite it with.
-
-    Types are inferred per shard: a column that is null in all rows of one shard may hold numbers in another.
-    """
+    """The files whose columns differ from the columns of all files together, each with the schema to rewrite it with:
+    a column that is null in all rows of one shard may hold numbers in another."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -70,12 +70,8 @@ class SourceRows(NamedTuple):
 
 
 def read_source(source: str | Path | Dataset) -> SourceRows:
-    """The rows of a source, one at a time. Images are cells of `datasets.Image`, with their bytes as they are stored.
-
-    Args:
-        source (`str`, `Path` or `Dataset`): a file with one of `EXTENSIONS`, a folder or a pattern (`data/*.parquet`)
-            of such files, a dataset of the library `datasets`, or the name of one on the hub (`"org/name"`, or
-            `"org/name:split"`; the split is train otherwise).
+    """The rows of a file with one of `EXTENSIONS`, of a folder or a pattern (`data/*.parquet`) of such files, of a
+    dataset of the library `datasets`, or of one on the hub (`"org/name"`, or `"org/name:split"`). Images are cells of `datasets.Image`, with their bytes as they are stored.
 
     Raises:
         SampleError: Immediately, if there is nothing to read; while iterating, if a row is malformed.
@@ -91,11 +87,8 @@ def read_source(source: str | Path | Dataset) -> SourceRows:
 
 
 def source_files(source: str | Path) -> list[Path] | None:
-    """The files of a source, in order of their names; None for a name on the hub.
-
-    Raises:
-        SampleError: If a folder or a pattern has no file that can be read.
-    """
+    """The files of a source, in order of their names; None for a name on the hub. Raises [`SampleError`] if a folder
+    or a pattern has no file that can be read."""
     path = Path(source)
     if saved_dataset(path):
         return [path]

@@ -103,11 +103,7 @@ class DeductiveGenerator(CorpusWriter):
         max_items (`int`, *optional*): maximum number of items of the checklist, spread evenly over the dimensions.
         threshold (`float`, *optional*, defaults to `0.85`): least cosine at which questions count as the same.
         embedder (*optional*): embedder of the deduplication; see [`Deduplicator`].
-        **settings: the other fields of [`Writer`]. By default `temperature` is 0.7, `max_tokens` 2048 and
-            `max_attempts` 3.
-
-    Raises:
-        ChecklistRewardsError: If an argument is not valid.
+        **settings: the other fields of [`Writer`]; `writing` has the defaults.
     """
 
     name = "checkeval"

@@ -131,9 +131,6 @@ class DirectGenerator:
             progress (callable, *optional*): called with the number of requests that got their first reply since its
                 last call.
 
-        Returns:
-            A [`Checklist`] per request in the same order, or a [`GenerationError`] in its place.
-
         Raises:
             SampleError: If a request is not valid. The message names its number, from 1; nothing has been sampled.
             ModelError: If the model cannot be used.

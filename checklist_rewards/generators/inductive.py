@@ -49,11 +49,7 @@ class InductiveGenerator(CorpusWriter):
             prompt, and of their characters.
         embedder (*optional*): embedder of deduplication and selection; see [`Deduplicator`].
         scorer ([`ChecklistScorer`], *optional*): judge of the unit tests. Defaults to a scorer with the same model.
-        **settings: the other fields of [`Writer`]. By default `temperature` is 0.7, `max_tokens` 4096 and
-            `max_attempts` 3.
-
-    Raises:
-        ChecklistRewardsError: If an argument is not valid.
+        **settings: the other fields of [`Writer`]; `writing` has the defaults.
     """
 
     name = "feedback"

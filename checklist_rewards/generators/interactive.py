@@ -109,11 +109,7 @@ class InteractiveGenerator(CorpusWriter):
         max_components (`int`, *optional*, defaults to `5`): maximum number of components.
         min_items, max_items (`int`, *optional*, default to `2` and `15`): allowed number of questions after
             validation.
-        **settings: the other fields of [`Writer`]. By default `temperature` is 0.7, `max_tokens` 2048 and
-            `max_attempts` 3.
-
-    Raises:
-        ChecklistRewardsError: If an argument is not valid.
+        **settings: the other fields of [`Writer`]; `writing` has the defaults.
     """
 
     name = "interacteval"

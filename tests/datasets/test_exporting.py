@@ -26,7 +26,7 @@ from checklist_rewards.rewards.reward import ChecklistReward
 from tests.datasets.samples import SAMPLES
 from tests.datasets.test_importing_formats import read
 from tests.fakes import FakeBackend
-from tests.jsonl import read_jsonl, write_jsonl
+from tests.jsonl import write_jsonl
 from tests.rewards.conftest import adapter  # noqa: F401 - a fixture
 from tests.rewards.hosts import openrlhf_executor, swift_rewards
 from tests.test_images import PILLOWS, RED
@@ -309,16 +309,6 @@ def test_and_so_is_its_score(tmp_path, judge, extension, way):
     rows = way(written(tmp_path / f"rows{extension}", CHECKLISTS["everything"]), tmp_path)
     found = judge.score_batch([Sample(row["checklist"], row["target"], row["prompt"]) for row in rows])
     assert found == judge.score_batch(samples)
-
-
-def test_the_command_line_scores_what_datasets_saved_as_what_was_in_it(run, tmp_path):
-    rows = [{"prompt": "Say hi.", "target": "hi 1!", "checklist": c} for c in CHECKLISTS["everything"]]
-    write_jsonl("rows.jsonl", *rows)
-    loaded(tmp_path / "rows.jsonl", tmp_path).to_parquet("rows.parquet")
-    for name in ("rows.jsonl", "rows.parquet"):
-        run(f"score {name} -o {name}.scored.jsonl --no-store --model pocket --judge.mass-floor 0")
-    one, other = (read_jsonl(f"{name}.scored.jsonl") for name in ("rows.jsonl", "rows.parquet"))
-    assert one == other and [row["checklist"] for row in other] == CHECKLISTS["everything"]
 
 
 def test_the_csv_of_datasets_holds_no_json_and_is_refused(tmp_path):

@@ -361,25 +361,13 @@ def test_a_rubric_file_has_sections_weights_and_penalties_and_no_prompt():
         import_checklists(DATA / "rubric.yaml")
 
 
-def test_rows_of_healthbench():
-    rows, left_out = read("healthbench.jsonl")
-    (first, knee), (_, water) = rows
-    assert [(item.weight, item.category) for item in knee.items] == [(7, "context_awareness"), (-9, "accuracy")]
-    assert knee.items[1].question == "Does this describe the response?\nTells the user to keep running."
-    assert (first["prompt"][-1]["content"], first["prompt_id"]) == ("Since my run yesterday.", "p1")
-    assert first["example_tags"] == ["theme:context_seeking"]
-    assert [item.category for item in water.items] == [None]
-    assert left_out == {"tags": 1}  # level:example
-
-
-def test_rows_of_rubrics_as_rewards():
-    [(row, checklist)], left_out = read("rar.jsonl")
-    assert (row["prompt"], row["reference"]) == ("Why is the sky blue?", "Short waves are scattered more.")
-    assert (row["question_source"], row["rubric_count"]) == ("ours", 3)
-    found = [(item.weight, item.category) for item in checklist.items]
-    assert found == [(5, "essential"), (1, "optional"), (-2, "pitfall")]
-    assert checklist.items[2].question.endswith("\nSays that the sky mirrors the sea.")
-    assert left_out == {"title": 3}
+def test_guidelines_are_shown_with_the_criteria_of_sections(tmp_path):
+    rubric = {"guidelines": "Judge the note alone.", "rubric": {"form": ["Is it short?"], "tone": ["Is it kind?"]}}
+    [(_, checklist)], _ = read(write_jsonl(tmp_path / "a.jsonl", {"prompt": "p", "rubric": rubric}))
+    assert [item.question for item in checklist.items] == [
+        "Judge the note alone.\n\nIs it short?",
+        "Judge the note alone.\n\nIs it kind?",
+    ]
 
 
 def test_a_checklist_and_the_rows_of_autochecklist():

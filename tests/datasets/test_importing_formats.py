@@ -267,10 +267,9 @@ def net(weights: list[float], met: list[bool]) -> float:
     return sum(w for w, m in zip(weights, met, strict=True) if m) / sum(w for w in weights if w > 0)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_net_is_healthbenchs_score(tmp_path, seed):
+def test_net_is_healthbenchs_score(tmp_path):
     """The mean over rows is clipped to [0, 1], and no row is."""
-    rng = random.Random(seed)
+    rng = random.Random(0)
     points = [[rng.choice([-9, -5, -2, 1, 3, 7, 10]) for _ in range(rng.randint(2, 9))] + [4] for _ in range(250)]
     rows = [
         {"prompt": ASK, "rubrics": [{"criterion": f"Names town {n}.", "points": p} for n, p in enumerate(of_row)]}
@@ -286,33 +285,6 @@ def test_net_is_healthbenchs_score(tmp_path, seed):
         assert ours[-1].weighted_score == pytest.approx(min(1, max(0, theirs[-1])), abs=1e-9)
     assert any(value < 0 for value in theirs)
     assert tally(ours).mean == pytest.approx(min(1, max(0, sum(theirs) / len(theirs))), abs=1e-9)
-
-
-def test_weighted_is_the_explicit_sum_of_rubrics_as_rewards(tmp_path):
-    """Weights of what is met over all weights, where pitfalls say what is avoided (RaR, section 3)."""
-    rng = random.Random(0)
-    pitfalls = ["The response should not omit the country.", "Avoids jargon."]
-    for avoided in (pitfalls[:count] for count in range(3)):
-        _, checklist = imported(tmp_path / "rar.jsonl", rar(*avoided))
-        for _ in range(100):
-            met = drawn(checklist, rng)
-            expected = net([3] + [1] * len(avoided), met)
-            assert scored(checklist, met).primary_score == pytest.approx(expected, abs=1e-9)
-
-
-def test_weighted_is_autorubrics_score(tmp_path):
-    """clip(sum of weight x met over the sum of positive weights), as its `compute_score` does for binary criteria."""
-    rng = random.Random(0)
-    path = tmp_path / "a.json"
-    for _ in range(50):
-        weights = [rng.choice([-5.0, -1.0, 2.0, 10.0]) for _ in range(4)] + [3.0]
-        rubric = [{"requirement": f"Names town {n}.", "weight": w} for n, w in enumerate(weights)]
-        path.write_text(json.dumps({"rubric": rubric}))
-        [(_, checklist)] = imported_rows(path).rows
-        for _ in range(10):
-            met = drawn(checklist, rng)
-            expected = min(1, max(0, net(weights, met)))
-            assert scored(checklist, met).primary_score == pytest.approx(expected, abs=1e-9)
 
 
 def test_weighted_is_paperbenchs_replication_score(tmp_path):
