@@ -80,8 +80,12 @@ def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the
     label |= {"reference": reference} if isinstance(reference, str) and reference else {}
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else chat_messages(prompt)
     others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
-    label, items = (json.dumps(value, ensure_ascii=False) for value in (_without_none(label), whole))
-    filled = {"messages": messages, "label": label, "items": items, "number": number}
+    filled = {
+        "messages": messages,
+        "label": json.dumps(_without_none(label), ensure_ascii=False),
+        "items": json.dumps(whole, ensure_ascii=False),
+        "number": number,
+    }
     shaped = _filled(EXPORTS[to], filled)
     for name in others:
         if name in shaped and name != "extra_info":

@@ -71,7 +71,8 @@ class SourceRows(NamedTuple):
 
 def read_source(source: str | Path | Dataset) -> SourceRows:
     """The rows of a file with one of `EXTENSIONS`, of a folder or a pattern (`data/*.parquet`) of such files, of a
-    dataset of the library `datasets`, or of one on the hub (`"org/name"`, or `"org/name:split"`). Images are cells of `datasets.Image`, with their bytes as they are stored.
+    dataset of the library `datasets`, or of one on the hub (`"org/name"`, or `"org/name:split"`). Images are cells of
+    `datasets.Image`, with their bytes as they are stored.
 
     Raises:
         SampleError: Immediately, if there is nothing to read; while iterating, if a row is malformed.

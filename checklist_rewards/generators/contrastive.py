@@ -138,25 +138,24 @@ class ContrastiveGenerator(DirectGenerator):
     def write_batch(
         self, requests: Sequence[Request], progress: Progress | None = None
     ) -> list[Checklist | GenerationError]:
-        bare: list[int] = []
         if self.needs == "pair":
-            requests = [replace(r, chosen=_answer(r.chosen), rejected=_answer(r.rejected)) for r in requests]
-        else:
-            requests = [replace(request, candidates=_candidates(request)) for request in requests]
-            bare = [index for index, request in enumerate(requests) if not request.candidates]
-        sampled = dict(zip(bare, self._sample([requests[i] for i in bare]), strict=True))
-        results: dict[int, Checklist | GenerationError] = {}
-        complete: dict[int, Request] = {}
-        for index, request in enumerate(requests):
-            candidates = sampled.get(index, request.candidates)
-            if isinstance(candidates, GenerationError):
-                results[index] = candidates
-            else:
-                complete[index] = replace(request, candidates=candidates)
-        if results and progress is not None:
-            progress(len(results))
-        results.update(zip(complete, super().write_batch(list(complete.values()), progress), strict=True))
-        return [results[index] for index in range(len(requests))]
+            answers = [replace(r, chosen=_answer(r.chosen), rejected=_answer(r.rejected)) for r in requests]
+            return super().write_batch(answers, progress)
+        found: list[Sequence[str] | GenerationError] = [_candidates(request) for request in requests]
+        bare = [index for index, candidates in enumerate(found) if not candidates]
+        for index, sampled in zip(bare, self._sample([requests[index] for index in bare]), strict=True):
+            found[index] = sampled
+        complete = {
+            index: replace(request, candidates=candidates)
+            for index, (request, candidates) in enumerate(zip(requests, found, strict=True))
+            if not isinstance(candidates, GenerationError)
+        }
+        if progress is not None and len(complete) < len(found):
+            progress(len(found) - len(complete))
+        written = super().write_batch(list(complete.values()), progress)
+        failed = {index: error for index, error in enumerate(found) if isinstance(error, GenerationError)}
+        results = dict(zip(complete, written, strict=True)) | failed
+        return [results[index] for index in range(len(found))]
 
     def _sample(self, requests: Sequence[Request]) -> list[tuple[str, ...] | GenerationError]:
         if not requests:

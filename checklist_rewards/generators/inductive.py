@@ -147,22 +147,18 @@ class InductiveGenerator(CorpusWriter):
         )
 
     def _questions(self, stage: Stage, feedback: Feedback, draft: None) -> SourcedQuestions:
-        items = self._ask_in_batches(stage, feedback)
-        merged: dict[str, ChecklistItem] = {}
-        for item in items:
-            first = merged.setdefault(item.question.casefold(), item)
-            sources = tuple(sorted({*first.sources, *item.sources}))
-            merged[item.question.casefold()] = first.model_copy(update={"sources": sources})
-        if not merged:
+        written = [entry for value in self._ask_in_batches(stage, feedback) for entry in value.questions]
+        items = items_of(SourcedQuestions(questions=written))  # equal questions are one
+        if not items:
             raise self._error(stage, "The model wrote no question for any observation.", [], 1)
-        stage.kept = len(merged)
+        stage.kept = len(items)
         return SourcedQuestions(
-            questions=[SourcedQuestion(question=i.question, sources=list(i.sources)) for i in merged.values()]
+            questions=[SourcedQuestion(question=i.question, sources=sorted(set(i.sources))) for i in items]
         )
 
-    def _ask_in_batches(self, stage: Stage, feedback: Feedback) -> list[ChecklistItem]:
+    def _ask_in_batches(self, stage: Stage, feedback: Feedback) -> list[SourcedQuestions]:
         pending = list(batches(feedback.observations, self.batch_size, self.batch_chars))
-        by_start: dict[int, list[ChecklistItem]] = {}
+        by_start: dict[int, SourcedQuestions] = {}
         while pending:
             batches_sent = pending
             values = self._try_ask(
@@ -178,8 +174,8 @@ class InductiveGenerator(CorpusWriter):
                 else:
                     final[batch] = value
             self._refuse(stage, list(final.values()), [f"observations {b.start}-{b.stop - 1}" for b in final])
-            by_start.update((b.start, items_of(v)) for b, v in final.items() if not isinstance(v, GenerationError))
-        return [item for start in sorted(by_start) for item in by_start[start]]
+            by_start.update((b.start, v) for b, v in final.items() if not isinstance(v, GenerationError))
+        return [by_start[start] for start in sorted(by_start)]
 
     def _messages(self, feedback: Feedback, batch: range) -> list[dict[str, str]]:
         texts = feedback.observations[batch.start : batch.stop]

@@ -23,8 +23,6 @@ from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, la
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.reward import ChecklistReward
-from tests.datasets.samples import SAMPLES
-from tests.datasets.test_importing_formats import read
 from tests.fakes import FakeBackend
 from tests.jsonl import write_jsonl
 from tests.rewards.conftest import adapter  # noqa: F401 - a fixture
@@ -138,19 +136,6 @@ def test_random_checklists_come_back_as_they_were(to, extension, tmp_path):
             out.write(exported({"prompt": f"Prompt {number}.", **checklist_columns(checklist)}, to, number))
     back = [checklist for _, checklist in imported_rows(tmp_path / f"out{extension}").rows]
     assert [(c.items, c.source, c.model) for c in back] == [(c.items, c.source, c.model) for c in made]
-
-
-@pytest.mark.parametrize("to", EXPORTS)
-def test_every_format_survives_an_export(to, tmp_path):
-    for name in (name for name, sample in SAMPLES.items() if sample.prompt is not None):
-        folder = tmp_path / "".join(filter(str.isalnum, name))
-        folder.mkdir()
-        _, [(row, checklist), *_] = read(folder, name)
-        made = exported({"prompt": row["prompt"], **checklist_columns(checklist)}, to)
-        [(columns, back)] = imported_rows(write_jsonl(folder / "out.jsonl", made)).rows
-        assert (back.items, back.source) == (checklist.items, checklist.source), name
-        messages = row["prompt"] if isinstance(row["prompt"], list) else [{"role": "user", "content": row["prompt"]}]
-        assert columns["prompt"] == messages, name
 
 
 def test_the_adapters_reward_exported_rows(adapter):  # noqa: F811
