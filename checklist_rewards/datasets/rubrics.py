@@ -64,7 +64,7 @@ def _fits(format: Format, row: Mapping[str, Any]) -> bool:
     if value is None or any(at(row, key) is None for key in needed):
         return False
     if format.shape != "items" or not format.item:
-        return format.shape in _shapes_of(value, format.checklist)
+        return format.shape == _shape_of(value, format.checklist)
     first = next(_entries([value] if isinstance(value, str) else value), None)
     must = ("question", "expected", *(() if format.default_weight is not None else ("weight",)))
     parts = [format.item[part].partition(".*")[0] for part in must if part in format.item]
@@ -143,57 +143,58 @@ def _entries(value: Any) -> Iterator[Any]:
             yield entry
 
 
-def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
-    """The shapes that a value may have, surest first."""
+def _shape_of(value: Any, key: str) -> Shape | None:
+    """The shape of criteria that a value at a key has; None if it has none."""
     value, name = decoded(value), key.rpartition(".")[2].lower()
+    listed = name in LISTS
     if isinstance(value, str):
-        if name in LISTS and len(levels_of(value, sure=False)) > 1:
-            return ("levels",)
-        if name in LISTS and (table_of(value) or not is_list(value)):
-            return ("items",) if table_of(value) or is_asked(value) else ()
-        return ("text",) if name in LISTS else ("items",) if name in QUESTIONS and is_asked(value) else ()
+        if not listed:
+            return "items" if name in QUESTIONS and is_asked(value) else None
+        if len(levels_of(value, sure=False)) > 1:
+            return "levels"
+        return "items" if table_of(value) else "text" if is_list(value) else "items" if is_asked(value) else None
     if isinstance(value, Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value.keys():
-            return ("instructions",)
+            return "instructions"
         if {"requirements", "sub_tasks"} <= value.keys():
-            return ("tree",)
+            return "tree"
         numbered = any(number_in(str(key)) is not None for key in value)
-        if len(levels_of(value, sure=False)) > 1 and (name in LISTS or not numbered):
-            return ("levels",)
-        if name in LISTS and (names_levels(value) or doubtful_levels(value)):
-            return ("levels",)  # its reader asks
-        if name in LISTS and value and all(isinstance(n, int | float) for n in value.values()):
-            return ("items",) if all(" " in str(text).strip() for text in value) else ()
-        lists = [key for key in INNER if key in value]
-        if lists and not {*value} <= {lists[0], *AROUND}:
-            return ()  # its list is found by itself
-        if not lists and len(value) == 1 and name not in LISTS:
-            return ()  # so is its only value
-        if not lists and len({type(decoded(one)) for one in value.values()} - {int, float}) > 1:
-            return ()  # no sections; so are the criteria among its values
+        if len(levels_of(value, sure=False)) > 1 and (listed or not numbered):
+            return "levels"
+        if listed and (names_levels(value) or doubtful_levels(value)):
+            return "levels"  # its reader asks
+        if listed and value and all(isinstance(n, int | float) for n in value.values()):
+            return "items" if all(" " in str(text).strip() for text in value) else None
+        inner = next((key for key in INNER if key in value), None)
+        if inner is not None and not {*value} <= {inner, *AROUND}:
+            return None  # its list is found by itself
+        if inner is None and len(value) == 1 and not listed:
+            return None  # so is its only value
+        if inner is None and len({type(decoded(one)) for one in value.values()} - {int, float}) > 1:
+            return None  # no sections; so are the criteria among its values
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value[0].keys():
-            return ("instructions",)
+            return "instructions"
         if name == "assert" and "type" in value[0]:
-            return ("asserts",)
+            return "asserts"
+    return "items" if _are_items(value, listed or _names_criteria(name)) else None
+
+
+def _are_items(value: Any, named: bool) -> bool:
+    """Whether a value holds criteria as a list of texts or mappings, in sections or not. `named`: its key says so."""
     entries = [entry for entry in _entries(value) if entry is not None]
-    if not entries:
-        return ()
-    if all(isinstance(entry, str) for entry in entries):
-        asked = all(map(is_asked, entries))
-        return ("items",) if name in LISTS or _names_criteria(name) or asked else ()
-    if not all(isinstance(entry, Mapping | str) for entry in entries) or any(
-        isinstance(e, Mapping) and ("role" in e or {"from", "value"} <= e.keys()) for e in entries
-    ):
-        return ()
+    if not entries or not all(isinstance(entry, Mapping | str) for entry in entries):
+        return False
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
+    if not mappings:
+        return named or all(map(is_asked, entries))
+    if any("role" in entry or {"from", "value"} <= entry.keys() for entry in mappings):
+        return False
     text = _text_key(mappings)
-    if mappings and text is None and all(len(levels_of(entry)) > 1 for entry in mappings):
-        return ("items",) if name in LISTS or _names_criteria(name) else ()  # a grade for each
-    number = _first(mappings, WEIGHTS, int | float | str)
-    sectioned = isinstance(value, Mapping) and value.keys().isdisjoint(INNER)
-    sure = name in LISTS or _names_criteria(name) or text in ("question", "criterion", "requirement")
-    return ("items",) if text and (number if sectioned and not sure else number or sure) else ()
+    if text is None:
+        return named and all(len(levels_of(entry)) > 1 for entry in mappings)  # a grade for each
+    sure = named or text in ("question", "criterion", "requirement")
+    return sure or (bool(_first(mappings, WEIGHTS, int | float | str)))
 
 
 def _first(entries: Sequence[Mapping[str, Any]], names: Sequence[str], kind: Any) -> str | None:
@@ -262,15 +263,11 @@ def _first_criteria(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Mapp
 
 def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
     """The key and the shape of the criteria of a row."""
-    found = [(key, shapes[0], value) for key, value in places(row) if (shapes := _shapes_of(value, key))]
+    found = [(key, shape, value) for key, value in places(row) if (shape := _shape_of(value, key))]
     outer = [one for one in found if not any(one[0].startswith(f"{key}.") for key, _, _ in found)]
-    whole = _shapes_of(row, "")
-    if (
-        whole
-        and whole[0] in ("instructions", "levels", "tree")
-        and not any(shape == whole[0] for _, shape, _ in outer)
-    ):
-        return "", whole[0]
+    whole = _shape_of(row, "")
+    if whole in ("instructions", "levels", "tree") and not any(shape == whole for _, shape, _ in outer):
+        return "", whole
     different = [one for n, one in enumerate(outer) if all(one[2] != other[2] for other in outer[:n])]
     named = [one for one in different if one[0].rpartition(".")[2].lower() in LISTS]
     chosen = different if len(different) == 1 else named
@@ -279,7 +276,7 @@ def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
         if others := alike(row, key, value):
             raise ambiguous(where, [key, *others])
         return key, shape
-    if not different and _shapes_of({"rubric": row}, "rubric") == ("items",) and "prompt" not in row:
+    if not different and _shape_of({"rubric": row}, "rubric") == "items" and "prompt" not in row:
         return "", "items"
     keys = ", ".join(map(str, row)) or "none"
     if not different:
@@ -320,7 +317,7 @@ def _shape_at(row: Mapping[str, Any], key: str, where: str) -> Shape:
     if value is None and key not in row:
         return "items"  # the error names the row and its keys
     leaf = key if key.rpartition(".")[2].lower() in LISTS else f"{key}.rubric"
-    return next(iter(_shapes_of(value, leaf)), "items")
+    return _shape_of(value, leaf) or "items"
 
 
 def prompt_keys(row: Mapping[str, Any], checklist: str) -> tuple[str, ...]:
