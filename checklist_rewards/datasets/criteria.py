@@ -355,7 +355,7 @@ class CriteriaReader:
             raise ChecklistError(f"{where}: expected a mapping, got {type(criterion).__name__} {criterion!r:.60}.")
         rest = dict(criterion)
         keys = self.keys if self.format.shape == "items" else {part: part for part in PARTS}
-        part = {name: rest.pop(key) if key in rest else taken(rest, key) for name, key in keys.items()}
+        part = {name: taken(rest, key) for name, key in keys.items()}
         if _POINTS in rest:
             part["weight"] = rest.pop(_POINTS)
         if _ANSWERED in rest:

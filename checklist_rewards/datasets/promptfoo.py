@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,6 @@ _ASSERTIONS = (
     "is-json",
     "equals",
 )
-
-
 _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 _TEMPLATE = re.compile(r"\{\{|\{%")
 
@@ -107,27 +105,19 @@ def criteria_of_asserts(value: Any, where: str) -> tuple[list[dict[str, Any]], i
     return criteria, thresholds
 
 
-def _check_of_assertion(kind: str, value: Any) -> Mapping[str, Any] | None:
+def _check_of_assertion(kind: str, value: Any) -> dict[str, Any] | None:
     positive = kind.removeprefix("not-")
+    negated = positive != kind
     if positive not in _ASSERTIONS or value is None and positive != "is-json":
         return None
-    words: Sequence[str] = [str(v) for v in value] if isinstance(value, list) else [str(value)]
-    check: dict[str, Any]
     if "contains" in positive:
+        words = list(map(str, value)) if isinstance(value, list) else [str(value)]
         check = {"words": words, "whole_words": False, "ignore_case": positive.startswith("i")}
-        if positive != kind:
-            if positive.endswith("-all"):
-                return None
-            return {"type": "forbidden"} | check
+        if negated:
+            return None if positive.endswith("-all") else {"type": "forbidden"} | check
         return {"type": "keywords", "need": "any" if positive.endswith("-any") else "all"} | check
     if positive == "is-json":
-        check = {"type": "json"}
-    else:
-        pattern = {
-            "regex": str(value),
-            "starts-with": r"\A" + re.escape(str(value)),
-            "equals": rf"\A{re.escape(str(value))}\Z",
-        }
-        check = {"type": "regex", "pattern": pattern[positive]}
-        return check | ({"exactly": 0} if positive != kind else {"at_least": 1})
-    return None if positive != kind else check
+        return None if negated else {"type": "json"}
+    escaped = re.escape(str(value))
+    patterns = {"regex": str(value), "starts-with": rf"\A{escaped}", "equals": rf"\A{escaped}\Z"}
+    return {"type": "regex", "pattern": patterns[positive]} | ({"exactly": 0} if negated else {"at_least": 1})

@@ -197,15 +197,12 @@ def _from_json(text: str) -> list[str] | None:
         if isinstance(value, Mapping):
             value = next((value[key] for key in _JSON_KEYS if isinstance(value.get(key), list)), None)
         if isinstance(value, list) and value and all(isinstance(item, str | Mapping) for item in value):
-            return [tidy(_json_question(item)) for item in value]
+            questions = [item.get("question") if isinstance(item, Mapping) else item for item in value]
+            for item, question in zip(value, questions, strict=True):
+                if not isinstance(question, str):
+                    raise ValueError(f"the 'question' of an entry is missing or not a string: {item!r:.80}")
+            return list(map(tidy, questions))
     return None
-
-
-def _json_question(item: Any) -> str:
-    question = item.get("question") if isinstance(item, Mapping) else item
-    if not isinstance(question, str):
-        raise ValueError(f"the 'question' of an entry is missing or not a string: {item!r:.80}")
-    return question
 
 
 def _from_lines(text: str) -> list[str]:
@@ -279,17 +276,16 @@ def _no_truth_value(weight: Any) -> Any:
     return weight
 
 
-def _an_object(entry: Any) -> Any:
-    return {"question": entry} if isinstance(entry, str) else entry
-
-
 class Question(Shape):
     """A question."""
 
     question: str
 
-    # Models write a list of strings where the question is the only field that they fill in.
-    _plain = model_validator(mode="before")(_an_object)
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, entry: Any) -> Any:
+        # Models write a list of strings where the question is the only field that they fill in.
+        return {"question": entry} if isinstance(entry, str) else entry
 
 
 class WeightedQuestion(Question):
@@ -414,10 +410,15 @@ def items_of(value: BaseModel) -> list[ChecklistItem]:
         ValueError: If an entry is not a question or not a valid item. The message has no final period.
     """
     items: dict[str, ChecklistItem] = {}
+    names = set(ChecklistItem.model_fields) - {"id"}
     for entry in getattr(value, list_field(type(value))):
-        fields = {"question": entry} if isinstance(entry, str) else _item_fields(entry)
-        question = tidy(str(fields["question"]))
-        item = _item(fields | {"question": question})
+        dumped = {"question": entry} if isinstance(entry, str) else entry.model_dump(include=names)
+        question = tidy(str(dumped["question"]))
+        fields = {name: field for name, field in dumped.items() if field is not None} | {"question": question}
+        try:
+            item = ChecklistItem.model_validate(fields)
+        except ValidationError as error:
+            raise ValueError(f"{question!r:.60}: {in_reply(error)}") from None
         if item.options is None and (fault := question_fault(question)) is not None:
             raise ValueError(f"{question!r:.80} is not a yes/no question; it {fault}")
         first = items.setdefault(question.casefold(), item)
@@ -425,18 +426,6 @@ def items_of(value: BaseModel) -> list[ChecklistItem]:
             sources = tuple(sorted({*first.sources, *item.sources}))
             items[question.casefold()] = first.model_copy(update={"sources": sources})
     return list(items.values())
-
-
-def _item_fields(entry: BaseModel) -> dict[str, Any]:
-    names = set(ChecklistItem.model_fields) - {"id"}
-    return {name: value for name, value in entry.model_dump(include=names).items() if value is not None}
-
-
-def _item(fields: Mapping[str, Any]) -> ChecklistItem:
-    try:
-        return ChecklistItem.model_validate(fields)
-    except ValidationError as error:
-        raise ValueError(f"{fields['question']!r:.60}: {in_reply(error)}") from None
 
 
 def ask_in_shape(messages: Messages, shape: type[BaseModel]) -> Messages:
