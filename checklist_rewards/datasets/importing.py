@@ -13,6 +13,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -259,8 +260,7 @@ def write_imported(imported: ImportedRows, file: str | Path, output: Path) -> tu
                     f"{file} holds a single checklist without a prompt, which cannot be written as rows; set "
                     "--output to a .json file and use it with `score --checklist`."
                 )
-            others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
-            out.write({PROMPT: row[PROMPT]} | others | checklist_columns(checklist))
+            out.write(row | checklist_columns(checklist))
             rows, items = rows + 1, items + len(checklist)
         if not rows:
             raise SampleError(f"{file} has no rows.")
@@ -296,10 +296,10 @@ def _named_format(how: _Settings) -> Format | None:
 
 def _found_format(rows: Sequence[Mapping[str, Any]], where: str, how: _Settings) -> Format:
     keys = None if how.prompt_key is None else [how.prompt_key] if isinstance(how.prompt_key, str) else how.prompt_key
-    if not rows:
-        return Format(name=ROWS, checklist=how.checklist_key or CHECKLIST, prompt=tuple(keys or (PROMPT,)))
-    named = keys is not None or how.checklist_key is not None or how.item_keys
     own = how.checklist_key or CHECKLIST
+    if not rows:
+        return Format(name=ROWS, checklist=own, prompt=tuple(keys or (PROMPT,)))
+    named = keys is not None or how.checklist_key is not None or how.item_keys
     if SHARED in rows[0]:
         return known_formats()[AUTORUBRIC]
     if how.format == AUTO and not named and (known := detected(rows[:3])):
@@ -391,7 +391,7 @@ def _rows(
             checklist = _with_origin(checklist, value, data)
         grade = at(data, format.grade) if format.grade else None
         if grade is not None and format.shape == "levels":
-            columns[LABELS] = [_level(grade, value, checklist, row.where)]
+            columns[LABELS] = [_level(grade, value, row.where)]
         elif format.grade and (grade is not None or shared):
             columns[LABELS] = _labels(grade, format.grade, checklist, row.where)
         others = dict(data)
@@ -404,10 +404,9 @@ def _rows(
                 f"{row.where}: {given.get(name, ' + '.join(format.prompt))!r} would be renamed to {name!r}, but that "
                 "column exists; rename it."
             )
-        own_columns = CHECKLIST_COLUMNS if format.name == ROWS else ()
-        reserved = [name for name in others if name in CHECKLIST_COLUMNS and name not in own_columns]
-        if reserved:
-            raise SampleError(f"{row.where}: the column name {reserved[0]!r} is reserved; rename the column.")
+        reserved = next((name for name in others if name in CHECKLIST_COLUMNS), None)
+        if reserved and format.name != ROWS:
+            raise SampleError(f"{row.where}: the column name {reserved!r} is reserved; rename the column.")
         others = {name: content for name, content in others.items() if name not in CHECKLIST_COLUMNS}
         reader.counts.columns.update(dict.fromkeys(others))
         yield moved(columns | others, row.folder, folder), checklist
@@ -467,12 +466,8 @@ _OF_A_LEVEL = re.compile(r"(orig_)?(criteria|score_?\d+(_description)?|rubric|ev
 
 def _with_origin(checklist: Checklist, value: Any, data: Mapping[str, Any]) -> Checklist:
     """The checklist with the origin that its row names, and without a name of the format."""
-    value = decoded(value)
-    named = value if isinstance(value, Mapping) else {}
-    origin = {
-        "source": named.get("source") or data.get("checklist_source") or None,
-        "model": named.get("model") or data.get("checklist_model") or None,
-    }
+    named = value if isinstance(value := decoded(value), Mapping) else {}
+    origin = {key: named.get(key) or data.get(f"checklist_{key}") or None for key in ("source", "model")}
     return checklist.model_copy(update=origin)
 
 
@@ -555,18 +550,12 @@ def _turns(row: Row, keys: Sequence[str]) -> list[dict[str, str]]:
     return messages
 
 
-def _level(grade: Any, value: Any, checklist: Checklist, where: str) -> str:
+def _level(grade: Any, value: Any, where: str) -> str:
     """The label of the level that people gave."""
-    try:
-        number = float(grade)
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
     levels = dict(levels_of(decoded(value)))
-    if number not in levels:
-        raise SampleError(
-            f"{where}: the grade {grade!r} is not one of the levels {', '.join(f'{n:g}' for n in levels)}."
-        )
-    return next(label for label in checklist.items[0].values if label == levels[number])
+    with suppress(TypeError, ValueError, OverflowError, KeyError):
+        return levels[float(grade)]
+    raise SampleError(f"{where}: the grade {grade!r} is not one of the levels {', '.join(f'{n:g}' for n in levels)}.")
 
 
 def _labels(grades: Any, key: str, checklist: Checklist, where: str) -> list[str] | None:
