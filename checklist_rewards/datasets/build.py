@@ -1,7 +1,7 @@
 """Building a dataset of checklists: write a checklist for every prompt, in chunks.
 
-The result of each chunk is written to an Arrow file, which is joined with the source's columns at the end, so memory
-does not grow with the dataset. All replies of a chunk are stored before the next chunk starts, so a rerun resumes. All
+The results of a chunk are written to a file, which is joined with the source's columns at the end, so memory does not
+grow with the dataset. All replies of a chunk are stored before the next chunk starts, so a rerun resumes. All
 prompts are validated before the first call.
 
 Prompts without a usable checklist are never dropped silently. After all other prompts are done, a [`GenerationError`]
@@ -23,7 +23,6 @@ from datasets import Dataset, Features, IterableDataset, concatenate_datasets
 from checklist_rewards.datasets.columns import (
     CHECKLIST_COLUMNS,
     PROMPT,
-    ArrowFile,
     checklist_columns,
     checklist_features,
     dataset_from_rows,
@@ -108,12 +107,16 @@ def build_checklists(
     pipe.check_writers()
 
     failures: dict[int, GenerationError] = {}
-    with _counter(progress, len(dataset)) as count, ArrowFile(_new_columns(keys)) as file:
-        for start in range(0, len(dataset), CHUNK_ROWS):
+    features = _new_columns(keys)
+
+    def results(count: Progress | None) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(inputs), CHUNK_ROWS):
             rows = list(inputs.select(range(start, min(start + CHUNK_ROWS, len(inputs)))))
             written = _written(pipe, columns, rows, start + 1, failures, count)
-            file.write([new for _, new in written])
-        new = file.dataset()
+            yield from ({name: new[name] for name in features} for _, new in written)
+
+    with _counter(progress, len(dataset)) as count:
+        new = dataset_from_rows(results(count), features)
     if failures:
         _report(failures, len(dataset), on_failure)
         dataset = dataset.select([index for index in range(len(dataset)) if index + 1 not in failures])

@@ -400,12 +400,6 @@ def test_every_question_may_abstain_on_request_and_a_source_may_be_named():
     assert {checklist.source for _, checklist in rows} == {"knees"}
 
 
-def test_a_json_list_of_rows_and_the_key_of_a_target(tmp_path):
-    rows = [json.loads(line) | {"answer": "Rest."} for line in (DATA / "healthbench.jsonl").read_text().splitlines()]
-    found, _ = read(write_jsonl(tmp_path / "h.json", rows), target_key="answer")
-    assert [row["target"] for row, _ in found] == ["Rest.", "Rest."] and "answer" not in found[0][0]
-
-
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 CRITERION = {"weight": 1, "requirement": "Is short."}

@@ -87,15 +87,6 @@ def test_an_edited_seed_is_what_the_next_stage_elaborates():
     assert checklist.items[0].question == "Is each verb right?" and checklist.items[0].category == "fluency"
 
 
-def test_an_edited_component_is_what_the_next_stage_assigns():
-    generator, backend, source = writer("interactive")
-    draft = generator.advance("components", source).model_dump()
-    draft["themes"][0]["meaning"] = "How sentences follow."
-    draft = generator.advance("assign", source, draft)
-    assert "- Flow: How sentences follow." in backend.sampled[-1][0][0]
-    assert draft.themes[0].meaning == "How sentences follow."
-
-
 SOURCES = [
     ("deductive", {"dimensions": []}, "dimensions: .*at least 1 item"),
     ("deductive", {"dimensions": [{"name": "a"}]}, "dimensions.0.definition is missing"),
