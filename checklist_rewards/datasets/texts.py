@@ -230,7 +230,7 @@ def levels_of(value: Any, words: Mapping[str, float] | None = None, sure: bool =
             levels.append((float(found.group(1)), text.strip()))
     if not levels and value and all(isinstance(text, str) and text.strip() for text in value.values()):
         numbers = [_number(key, words) for key in value]
-        if None not in numbers and (sure or not _counts_up(value)):
+        if None not in numbers and (sure or not _counts_up(_keys_of_texts(value))):
             levels = [(n, text.strip()) for n, text in zip(numbers, value.values(), strict=True) if n is not None]
     ranges = value.get("rubric")
     for entry in ranges if isinstance(ranges, list) else []:
@@ -248,28 +248,19 @@ def head_of_levels(text: str) -> str:
 
 def names_levels(value: Any) -> bool:
     """Whether the keys of a mapping of texts are names of levels ("excellent", "B")."""
-    return (
-        isinstance(value, Mapping)
-        and len(value) > 1
-        and all(isinstance(text, str) for text in value.values())
-        and all(str(key).strip().lower() in GRADES for key in value)
-    )
+    names = _keys_of_texts(value)
+    return len(names) > 1 and all(name.lower() in GRADES for name in names)
 
 
 def doubtful_levels(value: Any) -> bool:
     """Whether a mapping from 1, 2, ... to statements may hold numbered criteria or levels."""
-    return (
-        isinstance(value, Mapping)
-        and len(value) > 1
-        and all(isinstance(text, str) and not is_asked(text) for text in value.values())
-        and _counts_up(value)
-    )
+    names = _keys_of_texts(value)
+    return len(names) > 1 and _counts_up(names) and not any(map(is_asked, value.values()))
 
 
 def has_signed_keys(value: Any) -> bool:
     """Whether the keys of a mapping are numbers with signs, which are weights sooner than levels."""
-    texts = isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
-    names = [str(key).strip() for key in value] if texts else []
+    names = _keys_of_texts(value)
     if not names or any(number_in(name) is None for name in names):
         return False
     return any(name[0] == "+" for name in names) or (any(name[0] in "-−" for name in names) and "0" not in names)
@@ -324,8 +315,14 @@ def _number(key: Any, words: Mapping[str, float] | None) -> float | None:
     return float(found.group(1)) if found and name[: found.start()].strip() in GRADES else None
 
 
-def _counts_up(value: Mapping[Any, Any]) -> bool:
-    return [str(key).strip() for key in value] == [str(n) for n in range(1, len(value) + 1)]
+def _keys_of_texts(value: Any) -> list[str]:
+    """The keys of a mapping of texts; none of another value."""
+    texts = isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+    return [str(key).strip() for key in value] if texts else []
+
+
+def _counts_up(names: list[str]) -> bool:
+    return names == [str(number) for number in range(1, len(names) + 1)]
 
 
 def _heading(line: str) -> str | None:

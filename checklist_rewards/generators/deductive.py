@@ -20,7 +20,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.generators.base import Stage, check_counts
-from checklist_rewards.generators.shapes import Questions, Shape, tidy
+from checklist_rewards.generators.shapes import Questions, Shape, distinct, tidy
 from checklist_rewards.generators.stages import (
     CorpusWriter,
     Dimension,
@@ -56,7 +56,7 @@ class Pool(BaseModel):
     @property
     def questions(self) -> list[str]:
         """All questions, the seeds first. Of questions that differ only in case, the first."""
-        return _distinct([*self.seeds, *self.added])
+        return distinct([*self.seeds, *self.added])
 
     @property
     def items(self) -> list[ChecklistItem]:
@@ -274,14 +274,7 @@ def spread(groups: Sequence[Sequence[ChecklistItem]], most: int | None) -> list[
 def _seed_questions(dimension: Dimension) -> list[str]:
     questions = [tidy(question) for question in dimension.seed_questions]
     check_questions(questions, f"dimension {dimension.name!r}: the seed")
-    return _distinct(questions)
-
-
-def _distinct(questions: Sequence[str]) -> list[str]:
-    first: dict[str, str] = {}
-    for question in questions:
-        first.setdefault(question.casefold(), question)
-    return list(first.values())
+    return distinct(questions)
 
 
 def _kept(stage: Stage, pools: list[Pool]) -> Pools:

@@ -127,14 +127,16 @@ def parse_questions(
         faults: list[str] = []
         if drop_faults_of is not None:
             asked, faults = without_faults(asked, drop_faults_of)
-        questions = _distinct(asked)
+        for question in asked:
+            check_question(question)
     except ValueError as error:
         raise GenerationError(f"the reply is not a usable checklist: {error}.", reply) from None
+    questions = distinct(asked)
     count = len(questions)
     if not min_items <= count <= max_items:
         required = f"at least {min_items}" if count < min_items else f"at most {max_items}"
         raise GenerationError(f"the reply has {count} different questions, but {required} are required.", reply)
-    return QuestionList(questions, tuple(faults))
+    return QuestionList(tuple(questions), tuple(faults))
 
 
 def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], list[str]]:
@@ -166,13 +168,18 @@ def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], lis
     return list(kept), faults
 
 
-def _distinct(questions: Iterable[str]) -> tuple[str, ...]:
+def distinct(questions: Iterable[str]) -> list[str]:
+    """The questions; of those that differ only in case, the first."""
     first: dict[str, str] = {}
     for question in questions:
-        if (fault := question_fault(question)) is not None:
-            raise ValueError(f"{question!r:.80} is not a yes/no question; it {fault}")
         first.setdefault(question.casefold(), question)
-    return tuple(first.values())
+    return list(first.values())
+
+
+def check_question(question: str) -> None:
+    """Raise a [`ValueError`] for a text that is not one yes/no question. The message has no final period."""
+    if (fault := question_fault(question)) is not None:
+        raise ValueError(f"{question!r:.80} is not a yes/no question; it {fault}")
 
 
 def _questions(reply: str) -> list[str]:
@@ -197,11 +204,13 @@ def _from_json(text: str) -> list[str] | None:
         if isinstance(value, Mapping):
             value = next((value[key] for key in _JSON_KEYS if isinstance(value.get(key), list)), None)
         if isinstance(value, list) and value and all(isinstance(item, str | Mapping) for item in value):
-            questions = [item.get("question") if isinstance(item, Mapping) else item for item in value]
-            for item, question in zip(value, questions, strict=True):
+            questions = []
+            for item in value:
+                question = item.get("question") if isinstance(item, Mapping) else item
                 if not isinstance(question, str):
                     raise ValueError(f"the 'question' of an entry is missing or not a string: {item!r:.80}")
-            return list(map(tidy, questions))
+                questions.append(tidy(question))
+            return questions
     return None
 
 
@@ -419,8 +428,8 @@ def items_of(value: BaseModel) -> list[ChecklistItem]:
             item = ChecklistItem.model_validate(fields)
         except ValidationError as error:
             raise ValueError(f"{question!r:.60}: {in_reply(error)}") from None
-        if item.options is None and (fault := question_fault(question)) is not None:
-            raise ValueError(f"{question!r:.80} is not a yes/no question; it {fault}")
+        if item.options is None:
+            check_question(question)
         first = items.setdefault(question.casefold(), item)
         if first is not item and item.sources:
             sources = tuple(sorted({*first.sources, *item.sources}))

@@ -29,8 +29,7 @@ from checklist_rewards.backends import Engine, Messages
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError, StageError
 from checklist_rewards.generators.base import Stage
-from checklist_rewards.generators.shapes import ask_in_shape, items_of
-from checklist_rewards.judges.faults import question_fault
+from checklist_rewards.generators.shapes import ask_in_shape, check_question, items_of
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.validation import one_of, one_sentence
 from checklist_rewards.version import __version__
@@ -372,9 +371,11 @@ class CorpusWriter:
 
 def check_questions(questions: Sequence[str], where: str) -> None:
     """Raise [`SampleError`] for a text that is not a yes/no question. The message begins with `where`."""
-    for question in questions:
-        if (fault := question_fault(question)) is not None:
-            raise SampleError(f"{where} {question!r:.80} is not a yes/no question; it {fault}.")
+    try:
+        for question in questions:
+            check_question(question)
+    except ValueError as error:
+        raise SampleError(f"{where} {error}.") from None
 
 
 def questions_of(value: BaseModel) -> list[str]:
