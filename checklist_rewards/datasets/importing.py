@@ -120,7 +120,7 @@ class ImportedRows:
 class _Settings:
     """How to import; see [`import_checklists`]."""
 
-    format: str | Path | Format = AUTO
+    format: str | Path = AUTO
     prompt_key: str | Sequence[str] | None = None
     checklist_key: str | None = None
     target_key: str | None = None
@@ -277,8 +277,6 @@ def listed_fields(left_out: Counter[str]) -> str:
 
 def _named_format(how: _Settings) -> Format | None:
     """The format that the user named; None for one that is to be found."""
-    if isinstance(how.format, Format):
-        return how.format
     name = str(how.format)
     if name in (AUTO, ROWS):
         return None

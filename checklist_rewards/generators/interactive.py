@@ -150,9 +150,8 @@ class InteractiveGenerator(CorpusWriter):
 
     def _draft(self, source: ThinkAloud, draft: Any) -> Themes:
         themes: Themes = super()._draft(source, draft)
-        names = [_key(theme.name) for theme in themes.themes]
-        if not names or not all(names) or len(set(names)) != len(names):
-            raise SampleError(f"each component needs a name of its own; got {', '.join(map(repr, names)) or 'none'}.")
+        if fault := _unnamed(themes.themes):
+            raise SampleError(fault)
         for theme in themes.themes:
             written = [theme.key_question] if theme.key_question else []
             check_questions([*written, *theme.sub_questions], f"component {theme.name!r}:")
@@ -184,12 +183,10 @@ class InteractiveGenerator(CorpusWriter):
         return reply
 
     def _component_complaint(self, value: Components) -> str | None:
-        names = [_key(component.name) for component in value.components]
-        if not 1 <= len(names) <= self.max_components:
-            return f"the reply holds {len(names)} components; 1 to {self.max_components} are wanted."
-        if len(set(names)) != len(names) or not all(names):
-            return f"each component needs a name of its own; got {', '.join(map(repr, names))}."
-        return None
+        count = len(value.components)
+        if not 1 <= count <= self.max_components:
+            return f"the reply holds {count} components; 1 to {self.max_components} are wanted."
+        return _unnamed(value.components)
 
     def _assign(self, stage: Stage, source: ThinkAloud, draft: Themes) -> Themes:
         attributes = source.attributes
@@ -279,6 +276,14 @@ def _about(source: ThinkAloud) -> dict[str, str]:
 def _key(name: str) -> str:
     """Normalized name of a component; models may change its case and spacing."""
     return " ".join(name.split()).casefold()
+
+
+def _unnamed(components: Sequence[Component | Theme]) -> str | None:
+    """The error of components without a name of their own, or None."""
+    names = [_key(component.name) for component in components]
+    if names and all(names) and len(set(names)) == len(names):
+        return None
+    return f"each component needs a name of its own; got {', '.join(map(repr, names)) or 'none'}."
 
 
 def _unmatched(themes: Sequence[Theme], got: Sequence[str]) -> str | None:
