@@ -229,7 +229,8 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
     for part, names in (("weight", WEIGHTS), ("expected", EXPECTED), ("category", CATEGORIES)):
         others = [present[name] for name in names if name in present and present[name] != text]
         if part == "expected":
-            others = [key for key in others if all(v is None or answer_in(v) for e in mappings for v in [e.get(key)])]
+            given = {key: [entry[key] for entry in mappings if entry.get(key) is not None] for key in others}
+            others = [key for key, values in given.items() if all(map(answer_in, values))]
         if others:
             parts[part] = others[0]
     if "weight" not in parts:

@@ -114,11 +114,12 @@ def source_files(source: str | Path) -> list[Path] | None:
 
 def _of_file(path: Path) -> Iterator[Row]:
     extension = path.suffix.lower()
-    if extension in DOCUMENTS:
-        yield from _of_document(read_value(read_text(path), path), path)
-        return
-    if not saved_dataset(path) and extension not in FORMATS:
-        raise unknown_extension(path, EXTENSIONS)
+    if not saved_dataset(path):
+        if extension in DOCUMENTS:
+            yield from _of_document(read_value(read_text(path), path), path)
+            return
+        if extension not in FORMATS:
+            raise unknown_extension(path, EXTENSIONS)
     rows = read_rows(path)
     first = next(rows, None)
     if first is not None and first.csv and _is_a_criterion_alone(first.data):
