@@ -13,7 +13,6 @@ Of a target, the answer is judged, without its thought. Text that a person has w
 is never changed. An input that a chat template has rendered to a string is split into its messages.
 
 The images of a prompt are in its messages, in the columns `image` and `images`, or both (`with_images`).
-
 Further fields of a writer prompt (reference, candidates, ...) are in columns of the same name, optional unless named.
 """
 
@@ -32,7 +31,7 @@ from pydantic import ValidationError
 from checklist_rewards.chat import CompletionReader, Message, Target, completion_text, prompt_text, rendered_turns
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, SampleError, warn_once
-from checklist_rewards.files.cells import decoded, messages_in
+from checklist_rewards.files.cells import decoded, messages_in, only_text
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, RowWriter, read_rows, write_rows
 from checklist_rewards.images import Image, clean, file_in, has_images, image_of, images_in, is_plain, parts, shown
@@ -503,7 +502,8 @@ class Columns:
 
     def target_of(self, row: Mapping[str, Any], where: str) -> Target:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
-        target, opened = self.get(row, self.target, "--target-key", where), self._opened(row)
+        target = only_text(self.get(row, self.target, "--target-key", where), f"{where}: {self.target!r}")
+        opened = self._opened(row)
         try:
             if self.images == "show":
                 target = with_images(target, what="a completion", folder=None)  # a policy may read no files

@@ -107,12 +107,8 @@ class Writer(WriterSampling):
     @property
     def sampling(self) -> Sampling:
         """How a reply is sampled."""
-        default = Sampling()
-        return Sampling(
-            max_tokens=default.max_tokens if self.max_tokens is None else self.max_tokens,
-            temperature=default.temperature if self.temperature is None else self.temperature,
-            seed=self.seed or 0,
-        )
+        given = {name: getattr(self, name) for name in ("max_tokens", "temperature", "seed")}
+        return Sampling(**{name: value for name, value in given.items() if value is not None})
 
     @property
     def attempts(self) -> int:

@@ -31,6 +31,8 @@ def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers
         (GOLD | {"output": "four"}, {"inputs": ["prompt", "output"]}, "4"),
         (GOLD | {"prediction": "four"}, {"history": "prediction"}, "4"),
         ({"prompt": "What is 2 + 2?", "completion": "four", "output": "It is four."}, {}, "four"),
+        (GOLD | {"filtered_resps": ["four"]}, {"target": "filtered_resps"}, "four"),
+        (GOLD | {"resps": [["four"]]}, {"target": "resps"}, "four"),
     ],
 )
 def test_a_named_column_or_the_only_one_is_judged(row, named, judged):
@@ -41,3 +43,17 @@ def test_a_row_without_a_target_has_no_gold_answer():
     row = {"prompt": "What is 2 + 2?", "output": "four"}
     with pytest.raises(SampleError, match=r"column 'target' not found; the row has 'prompt', 'output' \(set it"):
         Columns.of(row).sample_of(row, "line 1", ["Is it right?"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([["four", "4"]], "line 1: 'resps' has 2 answers, expected one; write one row per answer"),
+        ([["four"], ["4"]], "line 1: 'resps' has 2 answers"),
+        ([[[-1.5, False]]], "line 1: 'resps' must be a string or chat messages, got list"),
+    ],
+)
+def test_what_is_not_one_answer_is_refused(answers, message):
+    row = GOLD | {"resps": answers}
+    with pytest.raises(SampleError, match=message):
+        Columns.of(row, target="resps").sample_of(row, "line 1", ["Is it right?"])

@@ -1,7 +1,7 @@
 """Building a dataset of checklists: write a checklist for every prompt, in chunks.
 
-The result of each chunk is written to an Arrow file, which is joined with the source's columns at the end, so memory
-does not grow with the dataset. All replies of a chunk are stored before the next chunk starts, so a rerun resumes. All
+The results of a chunk are written to a file, which is joined with the source's columns at the end, so memory does not
+grow with the dataset. All replies of a chunk are stored before the next chunk starts, so a rerun resumes. All
 prompts are validated before the first call.
 
 Prompts without a usable checklist are never dropped silently. After all other prompts are done, a [`GenerationError`]
@@ -23,7 +23,6 @@ from datasets import Dataset, Features, IterableDataset, concatenate_datasets
 from checklist_rewards.datasets.columns import (
     CHECKLIST_COLUMNS,
     PROMPT,
-    ArrowFile,
     checklist_columns,
     checklist_features,
     dataset_from_rows,
@@ -33,7 +32,7 @@ from checklist_rewards.datasets.scoring import map_stream
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
 from checklist_rewards.files.cells import as_cell, as_text, messages_in
 from checklist_rewards.files.rows import CHUNK_ROWS
-from checklist_rewards.generators import Generator
+from checklist_rewards.generators import Generator, Request
 from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, WriterConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
@@ -94,39 +93,30 @@ def build_checklists(
         GenerationError: After the last prompt, if some prompts got no checklist; `raw` is the first unusable reply.
     """
     one_of("on_failure", on_failure, ("raise", "drop"))
-    if generator is not None and settings:
-        raise SampleError(
-            f"{', '.join(settings)} cannot be combined with `generator`; set it on the generator instead."
-        )
-    if generator is not None and pipeline != DEFAULT_PIPELINE:
-        raise SampleError(f"`generator` and pipeline={pipeline!r} cannot be combined; pass one of them.")
-    pipe, shown = _writer(pipeline, settings) if generator is None else _pipeline_of(generator)
+    pipe, shown = _pipeline(generator, pipeline, settings)
+    keys = (prompt_key,) if isinstance(prompt_key, str) else tuple(prompt_key)
     if isinstance(prompts, IterableDataset):
-        keys = (prompt_key,) if isinstance(prompt_key, str) else tuple(prompt_key)
         return _stream(prompts, pipe, shown, keys, reference_key, on_failure)
-    dataset, keys = _as_dataset(prompts, prompt_key)
-    context = _context_columns(shown, dataset.column_names, keys, reference_key)
-    inputs = _inputs(dataset, keys, list(context.values()))
-    columns = _columns(keys, context)
+    dataset, keys = _as_dataset(prompts, keys)
+    columns = _columns(dataset.column_names, shown, keys, reference_key)
+    read = [*keys, *columns.writer.values(), *([columns.history] if columns.history else ())]
+    read += [name for name in IMAGE_COLUMNS if name in dataset.column_names]
+    inputs = dataset.select_columns(list(dict.fromkeys(read)))
     for number, row in enumerate(inputs, start=1):
-        pipe.check_request(columns.request_of(row, f"row {number}"), f"row {number}")
-        if len(keys) > 1:
-            columns.messages_of(row, f"row {number}")  # raises for an image that the text would not have
+        _request(pipe, columns, row, f"row {number}")
     pipe.check_writers()
 
     failures: dict[int, GenerationError] = {}
-    with _counter(progress, len(dataset)) as count, ArrowFile(_new_columns(keys)) as file:
-        for start in range(0, len(dataset), CHUNK_ROWS):
-            rows = list(enumerate(inputs.select(range(start, min(start + CHUNK_ROWS, len(inputs)))), start=start + 1))
-            requests = [columns.request_of(row, f"row {number}") for number, row in rows]
-            written = []
-            for (number, row), result in zip(rows, pipe.write_batch(requests, count), strict=True):
-                if isinstance(result, GenerationError):
-                    failures[number] = result
-                else:
-                    written.append({PROMPT: _prompt(columns, row)} | checklist_columns(result))
-            file.write(written)
-        new = file.dataset()
+    features = _new_columns(keys)
+
+    def results(count: Progress | None) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(inputs), CHUNK_ROWS):
+            rows = list(inputs.select(range(start, min(start + CHUNK_ROWS, len(inputs)))))
+            written = _written(pipe, columns, rows, start + 1, failures, count)
+            yield from ({name: new[name] for name in features} for _, new in written)
+
+    with _counter(progress, len(dataset)) as count:
+        new = dataset_from_rows(results(count), features)
     if failures:
         _report(failures, len(dataset), on_failure)
         dataset = dataset.select([index for index in range(len(dataset)) if index + 1 not in failures])
@@ -141,50 +131,74 @@ def _stream(
     dataset: IterableDataset,
     pipe: Pipeline,
     shown: Collection[str],
-    keys: Sequence[str],
+    keys: tuple[str, ...],
     reference_key: str | None,
     on_failure: str,
 ) -> IterableDataset:
     """The stream with a checklist per prompt, written in chunks as it is iterated."""
     names = list(dataset.column_names or next(iter(dataset), {}))
-    context = _context_columns(shown, names, keys, reference_key)
-    _check_columns(names, keys, [*keys, *context.values()])
+    columns = _columns(names, shown, keys, reference_key)
     pipe.check_writers()
     others = [name for name in names if name not in keys]
-    columns = _columns(keys, context)
 
-    def written(rows: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
-        requests = [columns.request_of(row, f"row {number}") for number, row in enumerate(rows, start=start)]
-        for number, request in enumerate(requests, start=start):
-            pipe.check_request(request, f"row {number}")
+    def chunk(rows: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
         failures: dict[int, GenerationError] = {}
-        out: list[dict[str, Any]] = []
-        for number, (row, result) in enumerate(zip(rows, pipe.write_batch(requests), strict=True), start=start):
-            if isinstance(result, GenerationError):
-                failures[number] = result
-                continue
-            prompt = {PROMPT: _prompt(columns, row)}
-            out.append(prompt | {name: row[name] for name in others} | checklist_columns(result))
+        written = _written(pipe, columns, rows, start, failures)
         if failures:
             _report(failures, len(rows), on_failure, every=False)
-        return out
+        return [{name: row[name] for name in others} | new for row, new in written]
 
     features, new = dataset.features, checklist_features()
     if features is not None:
         prompt = features[keys[0]] if len(keys) == 1 else new[PROMPT]
         features = Features({PROMPT: prompt, **{name: features[name] for name in others}, **_new_columns(keys[:1])})
-    return map_stream(dataset, written, features, [PROMPT, *others, *CHECKLIST_COLUMNS], CHUNK_ROWS)
+    return map_stream(dataset, chunk, features, [PROMPT, *others, *CHECKLIST_COLUMNS], CHUNK_ROWS)
 
 
-def _pipeline_of(generator: Generator) -> tuple[Pipeline, Collection[str]]:
-    """The pipeline of a generator, and the fields that it takes from columns of their names: those of a pipeline."""
-    if isinstance(generator, Pipeline):
-        return generator, generator.shown
-    scorer: Any = None  # it only writes
-    return Pipeline(PipelineConfig(), generator, (), scorer), ()
+def _request(pipe: Pipeline, columns: Columns, row: Mapping[str, Any], where: str) -> Request:
+    """The request for the checklist of a row. Raises [`SampleError`] if it is not valid."""
+    if len(columns.inputs) > 1:
+        columns.messages_of(row, where)  # raises for an image that the text would not have
+    return pipe.check_request(columns.request_of(row, where), where)
 
 
-def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> tuple[Pipeline, Collection[str]]:
+def _written(
+    pipe: Pipeline,
+    columns: Columns,
+    rows: Sequence[dict[str, Any]],
+    start: int,
+    failures: dict[int, GenerationError],
+    progress: Progress | None = None,
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The rows that got a checklist, each with its prompt and the checklist columns. `failures` receives the errors of
+    the others, by number; the first row has the number `start`."""
+    requests = [_request(pipe, columns, row, f"row {number}") for number, row in enumerate(rows, start)]
+    written = []
+    for number, (row, result) in enumerate(zip(rows, pipe.write_batch(requests, progress), strict=True), start):
+        if isinstance(result, GenerationError):
+            failures[number] = result
+            continue
+        several = len(columns.inputs) > 1
+        prompt = columns.messages_of(row, "") if several else messages_in(row[columns.inputs[0]])
+        written.append((row, {PROMPT: prompt} | checklist_columns(result)))
+    return written
+
+
+def _pipeline(
+    generator: Generator | None, pipeline: str | Path | PipelineConfig, settings: dict[str, Any]
+) -> tuple[Pipeline, Collection[str]]:
+    """The pipeline that writes, and the fields that it takes from columns of their names. A generator takes none."""
+    if generator is not None:
+        if settings:
+            raise SampleError(
+                f"{', '.join(settings)} cannot be combined with `generator`; set it on the generator instead."
+            )
+        if pipeline != DEFAULT_PIPELINE:
+            raise SampleError(f"`generator` and pipeline={pipeline!r} cannot be combined; pass one of them.")
+        if isinstance(generator, Pipeline):
+            return generator, generator.shown
+        scorer: Any = None  # it only writes
+        return Pipeline(PipelineConfig(), generator, (), scorer), ()
     own = [name for name in inspect.signature(build_checklists).parameters if name != "settings"]
     known("build_checklists", settings, dict.fromkeys((*own, *_PIPELINE_SETTINGS, *WriterConfig.model_fields)))
     shared = {name: settings.pop(name) for name in _PIPELINE_SETTINGS if name in settings}
@@ -197,17 +211,8 @@ def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> 
     return pipe, pipe.shown
 
 
-def _context_columns(
-    shown: Collection[str], columns: Sequence[str], keys: Sequence[str], reference_key: str | None
-) -> dict[str, str]:
-    """The further columns that the generator uses: field of a [`Request`] to column name."""
-    present = {name: name for name in sorted(shown) if name in columns and name not in keys and name != "input"}
-    return present | ({"reference": reference_key} if reference_key else {})
-
-
-def _as_dataset(prompts: Any, prompt_key: str | Sequence[str]) -> tuple[Dataset, tuple[str, ...]]:
+def _as_dataset(prompts: Any, keys: tuple[str, ...]) -> tuple[Dataset, tuple[str, ...]]:
     """The prompts as a dataset, with the names of their columns."""
-    keys = (prompt_key,) if isinstance(prompt_key, str) else tuple(prompt_key)
     if isinstance(prompts, Dataset):
         dataset: Dataset | None = prompts.with_format(None) if len(prompts) else None
     elif isinstance(prompts, str | Mapping) or not isinstance(prompts, Iterable):
@@ -236,34 +241,20 @@ def _as_rows(prompts: Iterable[Any], bare: bool) -> Iterator[dict[str, Any]]:
             raise SampleError(f"row {number}: expected {kind}, got {type(value).__name__} {value!r:.60}.")
 
 
-def _inputs(dataset: Dataset, keys: Sequence[str], context: Sequence[str]) -> Dataset:
-    """The columns that the generator uses."""
-    needed = [*keys, *context]
-    _check_columns(dataset.column_names, keys, needed)
-    needed += [name for name in IMAGE_COLUMNS if name in dataset.column_names]
-    return dataset.select_columns(list(dict.fromkeys(needed)))
-
-
-def _check_columns(columns: Sequence[str], keys: Sequence[str], needed: Sequence[str]) -> None:
-    for name in needed:
-        if name not in columns:
-            raise SampleError(
-                f"column {name!r} not found{nearest(name, columns)}; the columns are {', '.join(columns)}."
-            )
+def _columns(
+    names: Sequence[str], shown: Collection[str], keys: tuple[str, ...], reference_key: str | None
+) -> Columns:
+    """How the rows are read: the prompt from `keys`, and the fields `shown` to the writer from columns of their names.
+    Raises [`SampleError`] for a column that is missing, or that the result would have twice."""
+    context = {name: name for name in sorted(shown) if name in names and name not in keys and name != "input"}
+    context |= {"reference": reference_key} if reference_key else {}
+    for name in (*keys, *context.values()):
+        if name not in names:
+            raise SampleError(f"column {name!r} not found{nearest(name, names)}; the columns are {', '.join(names)}.")
     for name in (PROMPT, *CHECKLIST_COLUMNS):
-        if name in columns and name not in keys:
+        if name in names and name not in keys:
             raise SampleError(f"the dataset already has a column {name!r}; remove or rename it first.")
-
-
-def _columns(keys: Sequence[str], context: Mapping[str, str]) -> Columns:
-    """How the rows are read: the prompt from `keys`, the further fields of a [`Request`] from `context`."""
-    writer = {field: name for field, name in context.items() if field != HISTORY}
-    return Columns(tuple(keys), history=context.get(HISTORY), writer=writer, named=True)
-
-
-def _prompt(columns: Columns, row: Mapping[str, Any]) -> Any:
-    """The prompt of a row: the value of a single column, or the texts of several."""
-    return messages_in(row[columns.inputs[0]]) if len(columns.inputs) == 1 else columns.messages_of(row, "")
+    return Columns(keys, history=context.pop(HISTORY, None), writer=context, named=True)
 
 
 def _new_columns(keys: Sequence[str]) -> Features:

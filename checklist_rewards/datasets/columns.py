@@ -1,4 +1,4 @@
-"""The columns of a dataset with checklists, and the Arrow file they are written to.
+"""The columns of a dataset with checklists, and datasets of rows in memory-mapped files.
 
 A row has a `prompt` in TRL's format (a string or chat messages), the four checklist columns, and the other columns of
 its source. The types of the checklist columns are declared instead of inferred, so that shards can be concatenated.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,19 +23,13 @@ from checklist_rewards.rows import PROMPT
 from checklist_rewards.validation import one_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from datasets import Dataset, Features
 
 CHECKLIST_COLUMNS = ("checklist", "checklist_id", "checklist_source", "checklist_model")
 
 
 def checklist_features(prompt: Literal["text", "messages"] = "text") -> Features:
-    """The features of the prompt and checklist columns.
-
-    Args:
-        prompt (`str`, *optional*, defaults to `"text"`): `"text"` if prompts are strings, `"messages"` if they are
-            chat messages.
-    """
+    """The features of the prompt and checklist columns, for prompts that are strings or chat messages."""
     from datasets import Features, List, Value
 
     one_of("prompt", prompt, ("text", "messages"))
@@ -81,43 +75,6 @@ def in_order(dataset: Dataset) -> Dataset:
     return dataset.select_columns([PROMPT, *others, *CHECKLIST_COLUMNS])
 
 
-class ArrowFile:
-    """A temporary Arrow file for writing, in the cache folder of `datasets` that is deleted when the process ends."""
-
-    def __init__(self, features: Features):
-        import pyarrow as pa
-        from datasets.fingerprint import get_temporary_cache_files_directory
-
-        self._schema = features.arrow_schema
-        self._path = Path(get_temporary_cache_files_directory(), f"checklists-{secrets.token_hex(8)}.arrow")
-        self._writer = pa.ipc.new_stream(str(self._path), self._schema)
-
-    def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows."""
-        import pyarrow as pa
-
-        self._writer.write_batch(pa.RecordBatch.from_pylist(list(rows), schema=self._schema))
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Add rows in Arrow format."""
-        # Casting to the same type fails in pyarrow for a null struct with lists.
-        same = batch.schema.equals(self._schema)
-        self._writer.write_batch(batch if same else batch.cast(self._schema))
-
-    def dataset(self) -> Dataset:
-        """The written rows as a memory-mapped dataset. Closes the file."""
-        from datasets import Dataset
-
-        self._writer.close()
-        return Dataset.from_file(str(self._path))
-
-    def __enter__(self) -> ArrowFile:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._writer.close()
-
-
 def media(features: Mapping[str, Any]) -> Features:
     """The columns with images, audio, videos or documents, which `datasets` stores as bytes and decodes when they are
     read."""
@@ -147,15 +104,15 @@ def _stored(value: Any) -> Any:
 def dataset_from_rows(
     rows: Iterable[Mapping[str, Any]], declared: Features | None = None, cell: Callable[[Any], str] = as_cell
 ) -> Dataset | None:
-    """A dataset of rows; None without rows. `declared` has the types of some columns; `cell` as in [`ArrowSpool`]. PIL
-    images are stored as cells of `datasets.Image`; a column of them has this type."""
-    from datasets import Features, Image, List
+    """A memory-mapped dataset of rows; None without rows. Its file is in the cache folder of `datasets` that is
+    deleted when the process ends. `declared` has the types of some columns; `cell` as in [`ArrowSpool`]. PIL images
+    are stored as cells of `datasets.Image`; a column of them has this type."""
+    import pyarrow as pa
+    from datasets import Dataset, Features, Image, List
     from datasets.fingerprint import get_temporary_cache_files_directory
 
-    features = declared or Features()
-    spool = ArrowSpool(
-        get_temporary_cache_files_directory(), {field.name: field.type for field in features.arrow_schema}, cell
-    )
+    folder, features = get_temporary_cache_files_directory(), declared or Features()
+    spool = ArrowSpool(folder, {field.name: field.type for field in features.arrow_schema}, cell)
     pictured: dict[str, Any] = {}
     try:
         for row in rows:
@@ -168,9 +125,12 @@ def dataset_from_rows(
         if not spool.columns:
             return None
         inferred = Features.from_arrow_schema(spool.schema) | pictured
-        with ArrowFile(Features({**inferred, **features})) as file:
+        schema = Features({**inferred, **features}).arrow_schema
+        path = str(Path(folder, f"checklists-{secrets.token_hex(8)}.arrow"))
+        with pa.ipc.new_stream(path, schema) as writer:
             for batch in spool.batches():
-                file.write_batch(batch)
-            return file.dataset()
+                # Casting to the same type fails in pyarrow for a null struct with lists.
+                writer.write_batch(batch if batch.schema.equals(schema) else batch.cast(schema))
+        return Dataset.from_file(path)
     finally:
         spool.close()

@@ -31,7 +31,6 @@ from checklist_rewards.checks.ifeval import question_of_instruction, spec_of_ins
 from checklist_rewards.datasets.formats import PARTS, ROWS, Format
 from checklist_rewards.datasets.meanings import (
     answer_in,
-    are_mappings,
     axis_of,
     expecting,
     fault_named,
@@ -40,9 +39,8 @@ from checklist_rewards.datasets.meanings import (
     is_number,
     is_opposed,
     is_rank,
+    key_of_grades,
     keys_of,
-    names_grades,
-    not_per_item,
     plain,
     taken,
     way_to_keep,
@@ -132,18 +130,15 @@ class CriteriaReader:
         section_weights: Mapping[str, Any] | None = None,
         section: str | None = None,
     ) -> Checklist:
-        """Convert the criteria of a row.
+        """Convert what a row has at the format's key.
 
         Args:
-            value: what the row has at the format's key.
-            where (`str`): the place to name in an error.
+            value: the criteria.
+            where (`str`): what the [`ChecklistError`] of criteria that are not valid begins with.
             row (mapping, *optional*): the row, for parts of items in lists of their own.
             abstaining (set of `int`): items at these indices (from 0) allow "cannot_assess".
             section_weights (mapping, *optional*): factors of the weights by section.
             section (`str`, *optional*): the section of criteria that name none.
-
-        Raises:
-            ChecklistError: If the criteria are not valid. The message begins with `where`.
         """
         value = decoded(value)
         guidelines, criteria = getattr(self, f"_{self.format.shape}")(value, where)
@@ -184,35 +179,18 @@ class CriteriaReader:
             raise ChecklistError(f"{where}: {value!r:.60} holds several questions; write them as a list.")
         while isinstance(value, Mapping):
             key = next((key for key in INNER if key in value), None)
-            lists = [decoded(entry) for entry in value.values()]
-            if key is None and value and all(answer_in(entry) for entry in lists):
-                return None, [
-                    (None, {self.keys["question"]: n, _ANSWERED: a}) for n, a in zip(value, lists, strict=True)
-                ]
-            if key is None and value and all(isinstance(entry, str) for entry in lists):
-                if all(number_in(entry) is not None for entry in lists):
-                    return None, [(None, {self.keys["question"]: n, _POINTS: w}) for n, w in value.items()]
-                return None, [(str(name), entry) for name, entry in value.items()]
-            if key is None and value and all(isinstance(entry, Mapping) for entry in lists):
-                if not all(isinstance(entry.get("criteria"), list) for entry in lists):
-                    return None, [(str(name), entry) for name, entry in zip(value, lists, strict=True)]
+            if key is None:
+                lists = [decoded(entry) for entry in value.values()]
+                if not lists or not all(isinstance(e, Mapping) and isinstance(e.get("criteria"), list) for e in lists):
+                    return guidelines, self._named(value, lists, where)
                 value = [{**entry, "name": str(name)} for name, entry in zip(value, lists, strict=True)]
                 break
-            if key is None and any(lists) and all(isinstance(entry, list) for entry in lists):
-                if any(number_in(str(name)) is not None for name in value):
-                    what = f"the sections {keys_of(value)} are numbers, which may be weights or grades"
-                    raise ChecklistError(f"{where}: {what}; write the weight into each criterion.")
-                return None, [(str(name), one) for name, entry in value.items() for one in decoded(entry)]
-            if key is None and value and all(is_number(entry) for entry in lists):
-                return None, [(None, {self.keys["question"]: n, _POINTS: w}) for n, w in value.items()]
-            if key is None:
-                raise ChecklistError(f"{where}: a rubric needs criteria or sections; the keys are {keys_of(value)}.")
             guidelines = value.get("guidelines", guidelines)
+            if guidelines is not None and not isinstance(guidelines, str):
+                raise ChecklistError(f"{where}: 'guidelines' must be a string, got {guidelines!r:.60}.")
             used = (key, "guidelines", *OF_A_CHECKLIST)
             self.leave("rubric.", {name: content for name, content in value.items() if name not in used}, where)
             value = decoded(value[key])
-        if guidelines is not None and not isinstance(guidelines, str):
-            raise ChecklistError(f"{where}: 'guidelines' must be a string, got {guidelines!r:.60}.")
         if isinstance(value, str) and is_question(value):
             return guidelines, [(None, value)]
         if not isinstance(value, list):
@@ -234,6 +212,22 @@ class CriteriaReader:
             self.leave("section.", rest, f"{where}, section {number}")
             criteria += [(str(entry[title]) if title else None, criterion) for criterion in entry["criteria"]]
         return guidelines, criteria
+
+    def _named(self, value: Mapping[str, Any], entries: list[Any], where: str) -> list[tuple[str | None, Any]]:
+        """The criteria of a mapping: names with answers or points, or sections with criteria."""
+        text = self.keys["question"]
+        if entries and all(map(answer_in, entries)):
+            return [(None, {text: name, _ANSWERED: answer}) for name, answer in zip(value, entries, strict=True)]
+        if entries and all(is_number(e) or (isinstance(e, str) and number_in(e) is not None) for e in entries):
+            return [(None, {text: name, _POINTS: points}) for name, points in zip(value, entries, strict=True)]
+        if entries and any(all(isinstance(entry, kind) for entry in entries) for kind in (str, Mapping)):
+            return [(str(name), entry) for name, entry in zip(value, entries, strict=True)]
+        if not any(entries) or not all(isinstance(entry, list) for entry in entries):
+            raise ChecklistError(f"{where}: a rubric needs criteria or sections; the keys are {keys_of(value)}.")
+        if any(number_in(str(name)) is not None for name in value):
+            what = f"the sections {keys_of(value)} are numbers, which may be weights or grades"
+            raise ChecklistError(f"{where}: {what}; write the weight into each criterion.")
+        return [(str(name), one) for name, entry in zip(value, entries, strict=True) for one in entry]
 
     def _text(self, value: Any, where: str) -> tuple[None, list[tuple[str | None, Any]]]:
         """Numbered or bulleted text; each entry may end with its importance and a tag in brackets."""
@@ -361,7 +355,7 @@ class CriteriaReader:
             raise ChecklistError(f"{where}: expected a mapping, got {type(criterion).__name__} {criterion!r:.60}.")
         rest = dict(criterion)
         keys = self.keys if self.format.shape == "items" else {part: part for part in PARTS}
-        part = {name: rest.pop(key) if key in rest else taken(rest, key) for name, key in keys.items()}
+        part = {name: taken(rest, key) for name, key in keys.items()}
         if _POINTS in rest:
             part["weight"] = rest.pop(_POINTS)
         if _ANSWERED in rest:
@@ -427,15 +421,11 @@ class CriteriaReader:
     def _weight(
         self, weight: Any, key: str | None, where: str, criterion: Mapping[str, Any], category: str | None
     ) -> float:
-        if (
-            weight is None
-            and key is None
-            and self.format.default_weight in (None, 1)
-            and "category" not in self.needed
-        ):
+        alone = weight is None and key is None and "category" not in self.needed
+        if alone and self.format.default_weight in (None, 1):
             word = str(category).strip().lower()
             tables = [self.words] if self.words else WORDS
-            weight = next((category for table in tables if word in table), None)  # "essential" with no number
+            weight = category if any(word in table for table in tables) else None  # "essential" with no number
         if weight is None:
             if self.format.default_weight is None and key is not None and self.format.shape == "items":
                 raise ChecklistError(f"{where}: {key!r} must be a number; the keys are {keys_of(criterion)}.")
@@ -575,7 +565,7 @@ class CriteriaReader:
         shape = "describe the format in a YAML file with 'shape: levels' or 'shape: items' (--format mine.yaml)"
         if not self.inferred:
             return
-        graded = next((key for key in value[0] if names_grades(value, key)), None) if are_mappings(value) else None
+        graded = key_of_grades(value)
         if graded is not None and graded not in self.keys.values():
             raise ChecklistError(f"{where}: {graded!r} has the names of levels, so these may be one grade; {shape}.")
         if names_levels(value):
@@ -608,10 +598,8 @@ class CriteriaReader:
         """The criteria with the points that their texts begin or end with, where they have no other weight."""
         if self.format.default_weight not in (None, 1) or self.needed & {"weight"}:
             return criteria
-        key, weight = (
-            self.keys["question"] if self.format.shape == "items" else "question",
-            self.keys.get("weight", "weight"),
-        )
+        key = self.keys["question"] if self.format.shape == "items" else "question"
+        weight = self.keys.get("weight", "weight")
         ones = [one if isinstance(one, Mapping) else {key: one} for _, one in criteria]
         if any(one.get(weight) is not None or at(one, weight) is not None for one in ones):
             return criteria
@@ -660,7 +648,10 @@ class CriteriaReader:
                 beside = [beside]
             if not isinstance(beside, list) or len(beside) != len(criteria):
                 if part in self.needed:
-                    raise not_per_item(where, key, len(criteria), beside)
+                    raise ChecklistError(
+                        f"{where}: {key!r} must be a key of the items, or a column with a list of {len(criteria)} "
+                        f"values (one per item); got {beside!r:.60}."
+                    )
                 continue
             beside = [
                 ", ".join(v) if isinstance(v, list) and all(isinstance(t, str) for t in v) else v for v in beside

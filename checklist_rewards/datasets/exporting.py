@@ -9,7 +9,7 @@ the history and the reference, because some trainers pass no prompt to a reward.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import dropwhile
 from pathlib import Path
@@ -52,14 +52,8 @@ EXPORTS: Mapping[str, Row] = {
 
 
 def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the row", folder: str | Path = "") -> Row:
-    """A row in the shape of another trainer. Its label has the images of its prompt as data URLs.
-
-    Args:
-        row (mapping): A row with `prompt` and `checklist`.
-        to (`str`): One of `EXPORTS`.
-        number (`int`): The number of the row, from 0.
-        where (`str`): The place to name in an error.
-        folder (`str` or `Path`): Where relative paths of images begin.
+    """A row with `prompt` and `checklist` in the shape of another trainer, one of `EXPORTS`. Its label has the images
+    of its prompt as data URLs; relative paths of images begin in `folder`.
 
     Raises:
         SampleError, ChecklistError: If it has no prompt or no valid checklist, an image that is an address, or a
@@ -79,11 +73,19 @@ def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the
     whole = {"items": items, **_without_none(origin)} if any(origin.values()) else items
     reference = row.get(REFERENCE)
     label = {"checklist": whole, "input": input and _worded(input), "history": history and shown(history)}
-    label |= {"images": _urls(images, where)} if (images := list(dict.fromkeys(images_in(history, input)))) else {}
+    images = list(dict.fromkeys(images_in(history, input)))
+    if address := next((image.source for image in images if image.size is None), None):
+        raise SampleError(f"{where}: the image {address} is an address, which a label cannot have; download it.")
+    label |= {"images": [image.url for image in images]} if images else {}
     label |= {"reference": reference} if isinstance(reference, str) and reference else {}
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else chat_messages(prompt)
     others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
-    filled = {"messages": messages, "label": _text(_without_none(label)), "items": _text(whole), "number": number}
+    filled = {
+        "messages": messages,
+        "label": json.dumps(_without_none(label), ensure_ascii=False),
+        "items": json.dumps(whole, ensure_ascii=False),
+        "number": number,
+    }
     shaped = _filled(EXPORTS[to], filled)
     for name in others:
         if name in shaped and name != "extra_info":
@@ -109,22 +111,11 @@ def _worded(input: str) -> str:
     return "".join(PLACE if isinstance(part, Image) else part for part in after)
 
 
-def _urls(images: Sequence[Image], where: str) -> list[str]:
-    """The images as data URLs."""
-    if address := next((image.source for image in images if image.size is None), None):
-        raise SampleError(f"{where}: the image {address} is an address, which a label cannot have; download it.")
-    return [image.url for image in images]
-
-
 def _filled(shape: Any, parts: Mapping[str, Any]) -> Any:
     """A shape with the parts of a row in their places."""
     if isinstance(shape, Mapping):
         return {name: _filled(value, parts) for name, value in shape.items()}
     return parts[shape[1:]] if shape.startswith("$") else shape
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _without_none(value: Mapping[str, Any]) -> dict[str, Any]:

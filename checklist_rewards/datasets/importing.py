@@ -13,8 +13,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -54,7 +54,7 @@ from checklist_rewards.datasets.sources import SHARED, Shared, read_source
 from checklist_rewards.datasets.texts import levels_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_json
-from checklist_rewards.files.cells import at, decoded, messages_in, places, without
+from checklist_rewards.files.cells import at, decoded, messages_in, only_text, places, without
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.messages import chat_messages, speaker
@@ -95,40 +95,32 @@ class ImportedRows:
 
     def taken(self) -> list[str]:
         """What was taken for what, one line for each part; complete once all rows have been read."""
-        format, counts = self.format, self.counts
-        lines = [f"criteria: {format.checklist or 'the whole row'} ({format.shape})"]
-        lines += [f"prompt: {' + '.join(format.prompt)}"] if format.prompt else []
-        lines += [
-            f"{part}: {key}" for part, key in format.item.items() if part != "options" or counts.taken["options"]
-        ]
-        lines += [f"reference: {format.reference}"] if format.reference else []
-        lines += [f"target: {format.target}"] if format.target else []
-        if counts.words:
-            lines.append(
-                "weights: " + ", ".join(f"{word} = {weight:g}" for word, weight in sorted(counts.words.items()))
-            )
-        for name, what in (
-            ("required", "gates"),
-            ("options", "items with options"),
-            ("check", "items with code checks"),
-        ):
-            lines += [f"{what}: {counts.taken[name]}"] if counts.taken[name] else []
-        if counts.pitfalls["avoided"]:
-            lines.append(
-                "negative weights: {fault} texts state a fault, {avoided} say what is avoided and got a positive "
-                "weight, {unclear} do not say".format_map({name: counts.pitfalls[name] for name in POLARITIES})
-            )
-        lines += [f"kept as columns: {', '.join(counts.columns)}"] if counts.columns else []
-        if format.metric:
-            lines.append(f"the data set's own score: --metric {format.metric}")
-        return lines
+        format, counts, taken = self.format, self.counts, self.counts.taken
+        words = ", ".join(f"{word} = {weight:g}" for word, weight in sorted(counts.words.items()))
+        fault, avoided, unclear = (counts.pitfalls[name] for name in POLARITIES)
+        said = f"{fault} texts state a fault, {avoided} say what is avoided and got a positive weight"
+        lines = {
+            "criteria": f"{format.checklist or 'the whole row'} ({format.shape})",
+            "prompt": " + ".join(format.prompt),
+            **{part: key for part, key in format.item.items() if part != "options" or taken["options"]},
+            "reference": format.reference,
+            "target": format.target,
+            "weights": words,
+            "gates": taken["required"],
+            "items with options": taken["options"],
+            "items with code checks": taken["check"],
+            "negative weights": f"{said}, {unclear} do not say" if avoided else None,
+            "kept as columns": ", ".join(counts.columns),
+            "the data set's own score": format.metric and f"--metric {format.metric}",
+        }
+        return [f"{what}: {value}" for what, value in lines.items() if value]
 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
     """How to import; see [`import_checklists`]."""
 
-    format: str | Path | Format = AUTO
+    format: str | Path = AUTO
     prompt_key: str | Sequence[str] | None = None
     checklist_key: str | None = None
     target_key: str | None = None
@@ -236,12 +228,7 @@ def imported_rows(path: str | Path | Dataset, *, folder: Path = Path(), **settin
 
 
 def write_imported(imported: ImportedRows, file: str | Path, output: Path) -> tuple[int | None, int]:
-    """Write imported rows, or with an output in .json the only checklist of the file.
-
-    Args:
-        imported ([`ImportedRows`]): The rows.
-        file (`Path`): Where they come from, for errors.
-        output (`Path`): The file to write.
+    """Write the imported rows of a file, or with an output in .json its only checklist.
 
     Returns:
         `tuple[int | None, int]`: The number of rows, None for a checklist, and the number of items.
@@ -250,7 +237,14 @@ def write_imported(imported: ImportedRows, file: str | Path, output: Path) -> tu
         SampleError: If a row is not valid, or the output cannot hold the rows. Nothing is written.
     """
     if output.suffix.lower() == ".json":
-        checklist = _only({checklist.id: checklist for _, checklist in imported.rows}, file, output)
+        checklists = {checklist.id: checklist for _, checklist in imported.rows}
+        if len(checklists) != 1:
+            content = f"{len(checklists)} different checklists" if checklists else "no rows"
+            raise SampleError(
+                f"{file} has {content}, but --output {output} holds exactly one checklist; set it to a .jsonl, .csv "
+                "or .parquet file."
+            )
+        [checklist] = checklists.values()
         write_json(output, checklist.model_dump(mode="json"))
         return None, len(checklist)
     rows = items = 0
@@ -266,8 +260,7 @@ def write_imported(imported: ImportedRows, file: str | Path, output: Path) -> tu
                     f"{file} holds a single checklist without a prompt, which cannot be written as rows; set "
                     "--output to a .json file and use it with `score --checklist`."
                 )
-            others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
-            out.write({PROMPT: row[PROMPT]} | others | checklist_columns(checklist))
+            out.write(row | checklist_columns(checklist))
             rows, items = rows + 1, items + len(checklist)
         if not rows:
             raise SampleError(f"{file} has no rows.")
@@ -284,8 +277,6 @@ def listed_fields(left_out: Counter[str]) -> str:
 
 def _named_format(how: _Settings) -> Format | None:
     """The format that the user named; None for one that is to be found."""
-    if isinstance(how.format, Format):
-        return how.format
     name = str(how.format)
     if name in (AUTO, ROWS):
         return None
@@ -303,10 +294,10 @@ def _named_format(how: _Settings) -> Format | None:
 
 def _found_format(rows: Sequence[Mapping[str, Any]], where: str, how: _Settings) -> Format:
     keys = None if how.prompt_key is None else [how.prompt_key] if isinstance(how.prompt_key, str) else how.prompt_key
-    if not rows:
-        return Format(name=ROWS, checklist=how.checklist_key or CHECKLIST, prompt=tuple(keys or (PROMPT,)))
-    named = keys is not None or how.checklist_key is not None or how.item_keys
     own = how.checklist_key or CHECKLIST
+    if not rows:
+        return Format(name=ROWS, checklist=own, prompt=tuple(keys or (PROMPT,)))
+    named = keys is not None or how.checklist_key is not None or how.item_keys
     if SHARED in rows[0]:
         return known_formats()[AUTORUBRIC]
     if how.format == AUTO and not named and (known := detected(rows[:3])):
@@ -355,6 +346,7 @@ def _rows(
     rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Settings, folder: Path
 ) -> Iterator[Found]:
     own = [key for key in (format.target, format.reference, format.grade, SHARED) if key]
+    required = [key for key in (format.checklist, format.target) if key]
     last = format.checklist.rpartition(".")[2]
     faults = last if holds_faults(last) == "yes" else None
     previous: tuple[Any, Checklist] | None = None
@@ -362,7 +354,7 @@ def _rows(
         data = row.data
         shared: Shared | None = data.get(SHARED) if format.name == AUTORUBRIC else None
         reader.counts.dropped.update(shared.unused if shared else ())
-        for key in (*([format.checklist] if format.checklist else []), *([format.target] if format.target else [])):
+        for key in required:
             if criteria_at(data, key) is None and key not in data:
                 raise SampleError(f"{row.where}: key {key!r} not found; the keys are {keys_of(data)}.")
         value = criteria_at(data, format.checklist)
@@ -374,7 +366,7 @@ def _rows(
             reading.request_of(pictured | columns, row.where)
             _check_prompt(columns[PROMPT], row, format, how)
         if format.target:
-            columns[TARGET] = at(data, format.target)
+            columns[TARGET] = only_text(at(data, format.target), f"{row.where}: {format.target!r}")
         if format.reference and (reference := at(data, format.reference)) is not None:
             columns[REFERENCE] = reference
         sections = decoded(at(data, format.section_weights)) if format.section_weights else None
@@ -387,7 +379,7 @@ def _rows(
                 value,
                 shared.rubric if shared else row.where,
                 data if format.shape == "items" else None,
-                _unassessed(shared.truths if shared else ()),
+                shared.unassessed if shared else frozenset(),
                 section_weights=sections,
                 section=faults,
             )
@@ -397,23 +389,22 @@ def _rows(
             checklist = _with_origin(checklist, value, data)
         grade = at(data, format.grade) if format.grade else None
         if grade is not None and format.shape == "levels":
-            columns[LABELS] = [_level(grade, value, checklist, row.where)]
+            columns[LABELS] = [_level(grade, value, row.where)]
         elif format.grade and (grade is not None or shared):
             columns[LABELS] = _labels(grade, format.grade, checklist, row.where)
         others = dict(data)
         gone = _gone(data, format, value)
         for key in [*gone, *copies(data, format.checklist), *(k for k in format.prompt if "{n}" not in k), *own]:
             others = without(others, key)
-        for name in columns:
-            if name in others:
-                raise SampleError(
-                    f"{row.where}: {_origin_of(name, format)!r} would be renamed to {name!r}, but that column exists; "
-                    "rename it."
-                )
-        own_columns = CHECKLIST_COLUMNS if format.name == ROWS else ()
-        reserved = [name for name in others if name in CHECKLIST_COLUMNS and name not in own_columns]
-        if reserved:
-            raise SampleError(f"{row.where}: the column name {reserved[0]!r} is reserved; rename the column.")
+        if name := next((name for name in columns if name in others), None):
+            given = {TARGET: format.target, REFERENCE: format.reference, LABELS: format.grade}
+            raise SampleError(
+                f"{row.where}: {given.get(name, ' + '.join(format.prompt))!r} would be renamed to {name!r}, but that "
+                "column exists; rename it."
+            )
+        reserved = next((name for name in others if name in CHECKLIST_COLUMNS), None)
+        if reserved and format.name != ROWS:
+            raise SampleError(f"{row.where}: the column name {reserved!r} is reserved; rename the column.")
         others = {name: content for name, content in others.items() if name not in CHECKLIST_COLUMNS}
         reader.counts.columns.update(dict.fromkeys(others))
         yield moved(columns | others, row.folder, folder), checklist
@@ -437,7 +428,7 @@ def _check_siblings(
     for name, other in row.data.items() if format.checklist and format.shape in ("items", "text") else ():
         known = format.checklist, format.section_weights, format.grade, *format.drop
         taken = {name, str(name)} & {*reader.keys.values(), *known}
-        if taken or not isinstance(other, list | str | Mapping) or not _may_lose(str(name)):
+        if taken or not isinstance(other, list | str | Mapping) or not LOSES_A_SCORE.search(str(name)):
             continue
         other = decoded(other)
         if isinstance(other, Mapping):
@@ -453,20 +444,6 @@ def _check_siblings(
 
 
 _WEIGHTS = re.compile("weight|points|importance", re.IGNORECASE)
-
-
-@lru_cache(maxsize=1024)
-def _may_lose(name: str) -> bool:
-    return LOSES_A_SCORE.search(name) is not None
-
-
-def _origin_of(name: str, format: Format) -> str | None:
-    return {
-        PROMPT: " + ".join(format.prompt),
-        TARGET: format.target,
-        REFERENCE: format.reference,
-        LABELS: format.grade,
-    }[name]
 
 
 def _gone(data: Mapping[str, Any], format: Format, value: Any) -> list[str]:
@@ -487,12 +464,8 @@ _OF_A_LEVEL = re.compile(r"(orig_)?(criteria|score_?\d+(_description)?|rubric|ev
 
 def _with_origin(checklist: Checklist, value: Any, data: Mapping[str, Any]) -> Checklist:
     """The checklist with the origin that its row names, and without a name of the format."""
-    value = decoded(value)
-    named = value if isinstance(value, Mapping) else {}
-    origin = {
-        "source": named.get("source") or data.get("checklist_source") or None,
-        "model": named.get("model") or data.get("checklist_model") or None,
-    }
+    named = value if isinstance(value := decoded(value), Mapping) else {}
+    origin = {key: named.get(key) or data.get(f"checklist_{key}") or None for key in ("source", "model")}
     return checklist.model_copy(update=origin)
 
 
@@ -575,24 +548,12 @@ def _turns(row: Row, keys: Sequence[str]) -> list[dict[str, str]]:
     return messages
 
 
-def _level(grade: Any, value: Any, checklist: Checklist, where: str) -> str:
+def _level(grade: Any, value: Any, where: str) -> str:
     """The label of the level that people gave."""
-    try:
-        number = float(grade)
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
     levels = dict(levels_of(decoded(value)))
-    if number not in levels:
-        raise SampleError(
-            f"{where}: the grade {grade!r} is not one of the levels {', '.join(f'{n:g}' for n in levels)}."
-        )
-    return next(label for label in checklist.items[0].values if label == levels[number])
-
-
-def _unassessed(truths: Sequence[Any]) -> frozenset[int]:
-    """The item indices labelled CANNOT_ASSESS in any of these labels."""
-    lists = [truth for truth in truths if isinstance(truth, list)]
-    return frozenset(place for truth in lists for place, value in enumerate(truth) if value == "CANNOT_ASSESS")
+    with suppress(TypeError, ValueError, OverflowError, KeyError):
+        return levels[float(grade)]
+    raise SampleError(f"{where}: the grade {grade!r} is not one of the levels {', '.join(f'{n:g}' for n in levels)}.")
 
 
 def _labels(grades: Any, key: str, checklist: Checklist, where: str) -> list[str] | None:
@@ -613,14 +574,3 @@ def _labels(grades: Any, key: str, checklist: Checklist, where: str) -> list[str
             raise SampleError(f"{where}, {key} {number}: {value!r:.60} is not a verdict; allowed: {allowed}.")
         labels.append(match)
     return labels
-
-
-def _only(checklists: Mapping[str, Checklist], file: str | Path, output: Path) -> Checklist:
-    if len(checklists) != 1:
-        content = f"{len(checklists)} different checklists" if checklists else "no rows"
-        raise SampleError(
-            f"{file} has {content}, but --output {output} holds exactly one checklist; set it to a .jsonl, .csv or "
-            ".parquet file."
-        )
-    [checklist] = checklists.values()
-    return checklist

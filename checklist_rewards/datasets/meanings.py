@@ -117,14 +117,8 @@ def fault_named(text: str) -> tuple[str | None, str]:
 
 def way_to_keep(key: str, value: Any, *, inside: bool = True, numbers: bool = True) -> str | None:
     """How a field that may be part of the score can be kept, as the beginning of a sentence; None if it may be
-    dropped.
-
-    Args:
-        key (`str`): Its key.
-        value: Its value.
-        inside (`bool`): Whether it is a field of an item. Of other fields, only the key is looked at.
-        numbers (`bool`): Whether a number under any key may be a weight.
-    """
+    dropped. Of a field that is not `inside` an item, only the key is looked at. With `numbers`, a number under any key
+    may be a weight."""
     value = decoded(value)
     number = is_number(value) or (isinstance(value, str) and number_in(value) is not None)
     as_weight = f"Map it to a field of the items (such as --item-key weight={key})"
@@ -145,10 +139,9 @@ def way_to_keep(key: str, value: Any, *, inside: bool = True, numbers: bool = Tr
     if inside and numbers and number and not _COUNTERS.fullmatch(key):
         return as_weight
     words = value if isinstance(value, list) else [value]
-    if inside and isinstance(value, list) and any(isinstance(word, Mapping) for word in words):
-        return "Write its entries as criteria of their own"
-    if inside and isinstance(value, list) and words and _INSIDE.fullmatch(key.lower()):
-        return "Write its entries as criteria of their own"
+    if inside and isinstance(value, list):
+        if any(isinstance(word, Mapping) for word in words) or (words and _INSIDE.fullmatch(key.lower())):
+            return "Write its entries as criteria of their own"
     if inside and isinstance(value, str) and plain(key) in GRADES:
         return f"Give the levels their numbers with --weights {key}=NUMBER"
     if inside and not _NOT_RANKED.search(key):
@@ -214,26 +207,17 @@ def expecting(expected: Any, options: Any, where: str, key: str) -> list[dict[st
     return None if answer == YES else [{"label": YES, "value": 0.0}, {"label": NO, "value": 1.0}]
 
 
-def not_per_item(where: str, key: str, count: int, value: Any) -> ChecklistError:
-    """The error of a column that should have one value per item."""
-    return ChecklistError(
-        f"{where}: {key!r} must be a key of the items, or a column with a list of {count} values (one per item); "
-        f"got {value!r:.60}."
-    )
-
-
 def answer_in(value: Any) -> bool:
     """Whether a value is an answer: true, false, "yes", "N"."""
     return isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in ANSWERS)
 
 
-def are_mappings(value: Any) -> bool:
-    """Whether a value is a list of several mappings."""
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(entry, Mapping) for entry in value)
-
-
-def names_grades(entries: list[Mapping[str, Any]], key: str) -> bool:
-    """Whether the values of a key are different names of levels: A, B, C."""
-    given = [entry.get(key) for entry in entries]
-    names = {plain(name) for name in given if isinstance(name, str)}
-    return len(names) == len(entries) and names <= GRADES and not any(is_rank(name) for name in names)
+def key_of_grades(value: Any) -> str | None:
+    """The key of several mappings whose values are different names of levels: A, B, C; None if there is none."""
+    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(entry, Mapping) for entry in value):
+        return None
+    for key in value[0]:
+        names = {plain(entry[key]) for entry in value if isinstance(entry.get(key), str)}
+        if len(names) == len(value) and names <= GRADES and not any(map(is_rank, names)):
+            return str(key)
+    return None

@@ -59,15 +59,8 @@ _VERB = re.compile(
 
 
 def polarity(text: str) -> Polarity:
-    """What a criterion with a negative weight says.
-
-    Args:
-        text (`str`): The criterion, without a prefix such as "Pitfall Criteria:".
-
-    Returns:
-        `str`: `"fault"` if a bad response has what the text says ("Recommends antibiotics."), `"avoided"` if the text
-        says what a good response avoids or must not do, `"unclear"` if it does not tell.
-    """
+    """What a criterion with a negative weight says: a `"fault"` that a bad response has ("Recommends antibiotics."),
+    what is `"avoided"` by a good response, or neither (`"unclear"`)."""
     text = " ".join(text.split())
     subject = _SUBJECT.match(text)
     said = text[subject.end() :] if subject else text

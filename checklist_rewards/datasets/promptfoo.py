@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,14 @@ _ASSERTIONS = (
     "is-json",
     "equals",
 )
-
-
 _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 _TEMPLATE = re.compile(r"\{\{|\{%")
 
 
 def promptfoo_rows(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
     """The tests of a promptfoo configuration. `{{name}}` in its only prompt and in assertions is replaced by the
-    variables of a test, in one pass: braces in a value are text.
-
-    Raises:
-        SampleError: If a test is not a mapping, there is more than one prompt, or a variable is missing, a file, or a
-            list, which is one test per entry.
-    """
+    variables of a test, in one pass: braces in a value are text. Raises a [`SampleError`] for several prompts, and for
+    a variable that is missing, a file, or a list, which is one test per entry."""
     prompts, defaults = document.get("prompts") or [], document.get("defaultTest") or {}
     shared = defaults if isinstance(defaults, dict) else {}
     for number, test in enumerate(document["tests"], start=1):
@@ -87,11 +81,7 @@ def _filled(template: Any, values: Mapping[str, Any], where: str) -> Any:
 
 def criteria_of_asserts(value: Any, where: str) -> tuple[list[dict[str, Any]], int]:
     """The criteria of assertions, and the number of thresholds that were left out. `llm-rubric` is a criterion; those
-    about words, regular expressions and JSON are checks.
-
-    Raises:
-        ChecklistError: If an assertion is none of them.
-    """
+    about words, regular expressions and JSON are checks. Raises a [`ChecklistError`] for others."""
     if not isinstance(value, list):
         raise ChecklistError(f"{where}: 'assert' must be a list, got {value!r:.60}.")
     criteria, thresholds = [], 0
@@ -115,27 +105,19 @@ def criteria_of_asserts(value: Any, where: str) -> tuple[list[dict[str, Any]], i
     return criteria, thresholds
 
 
-def _check_of_assertion(kind: str, value: Any) -> Mapping[str, Any] | None:
+def _check_of_assertion(kind: str, value: Any) -> dict[str, Any] | None:
     positive = kind.removeprefix("not-")
+    negated = positive != kind
     if positive not in _ASSERTIONS or value is None and positive != "is-json":
         return None
-    words: Sequence[str] = [str(v) for v in value] if isinstance(value, list) else [str(value)]
-    check: dict[str, Any]
     if "contains" in positive:
+        words = list(map(str, value)) if isinstance(value, list) else [str(value)]
         check = {"words": words, "whole_words": False, "ignore_case": positive.startswith("i")}
-        if positive != kind:
-            if positive.endswith("-all"):
-                return None
-            return {"type": "forbidden"} | check
+        if negated:
+            return None if positive.endswith("-all") else {"type": "forbidden"} | check
         return {"type": "keywords", "need": "any" if positive.endswith("-any") else "all"} | check
     if positive == "is-json":
-        check = {"type": "json"}
-    else:
-        pattern = {
-            "regex": str(value),
-            "starts-with": r"\A" + re.escape(str(value)),
-            "equals": rf"\A{re.escape(str(value))}\Z",
-        }
-        check = {"type": "regex", "pattern": pattern[positive]}
-        return check | ({"exactly": 0} if positive != kind else {"at_least": 1})
-    return None if positive != kind else check
+        return None if negated else {"type": "json"}
+    escaped = re.escape(str(value))
+    patterns = {"regex": str(value), "starts-with": rf"\A{escaped}", "equals": rf"\A{escaped}\Z"}
+    return {"type": "regex", "pattern": patterns[positive]} | ({"exactly": 0} if negated else {"at_least": 1})

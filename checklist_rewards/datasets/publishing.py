@@ -79,14 +79,10 @@ Made with checklist-rewards {version}.
 
 
 def checklist_card(dataset: Dataset, repo_id: str, *, split: str = "train") -> DatasetCard:
-    """Create the card of a dataset with checklist columns.
-
-    Args:
-        dataset ([`~datasets.Dataset`]): the dataset, with at least one row.
-        repo_id (`str`): the repository on the Hub, "user/name".
-        split (`str`, *optional*, defaults to `"train"`): the split in the repository.
-    """
-    counts = _counts(dataset)
+    """Create the card of a dataset with checklist columns and at least one row, for a split of the repository
+    `repo_id` ("user/name")."""
+    batches = dataset.select_columns("checklist").with_format("arrow").iter(1000)
+    counts = [count for batch in batches for count in pc.list_value_length(batch["checklist"]).to_pylist()]
     models, sources = _names(dataset, "checklist_model"), _names(dataset, "checklist_source")
     title = repo_id.rpartition("/")[2]
     text = _TEXT.format(
@@ -120,25 +116,13 @@ def completed_card(existing: DatasetCard, ours: DatasetCard) -> DatasetCard:
     return DatasetCard(f"---\n{DatasetCardData(**data).to_yaml()}\n---\n\n{text.lstrip()}")
 
 
-def _counts(dataset: Dataset) -> list[int]:
-    """Number of questions per row."""
-    batches = dataset.select_columns("checklist").with_format("arrow").iter(1000)
-    return [count for batch in batches for count in pc.list_value_length(batch["checklist"]).to_pylist()]
-
-
 def _names(dataset: Dataset, column: str) -> list[str]:
     return [f"`{name}`" for name in sorted(filter(None, dataset.unique(column)))]
 
 
 def save_dataset(dataset: Dataset, path: str | Path) -> None:
     """Save to a `.parquet`, `.jsonl` or `.csv` file, or, without an extension, to a folder for
-    [`~datasets.load_from_disk`].
-
-    Saving is atomic and replaces an existing file or saved dataset at `path`.
-
-    Args:
-        dataset ([`~datasets.Dataset`]): the dataset.
-        path (`str` or `Path`): the file or folder.
+    [`~datasets.load_from_disk`]. Saving is atomic and replaces an existing file or saved dataset at `path`.
 
     Raises:
         SampleError: If `path` cannot be written, or is a folder with content other than a saved dataset.

@@ -9,9 +9,9 @@ One actor holds one engine and processes one shard at a time, so all reads of a 
 and write the shared file system; no row passes through Ray's object store. An actor that ends is replaced, and its
 shard continues on the next free actor. Actors that do not fit on the cluster wait for a node that joins later.
 
-Shards are the unit of work, so this uses plain actors and not `ray.data` (2.60). Its checkpoints require a column of
-unique ids and load all of them into memory before a run; its output files do not follow the files of the input; and a
-row that ends its process costs a whole block (`max_errored_blocks`), where `shards` isolates that row.
+Shards are the unit of work, so this uses plain actors and not `ray.data` (2.60), whose checkpoints require a column of
+unique ids in memory, whose output files do not follow those of the input, and where a row that ends its process costs
+a whole block.
 
 This requires Ray: `pip install 'checklist-rewards[ray]'`.
 """
@@ -112,7 +112,7 @@ def run_shards(
     if path in {shard.source.parent for shard in shards}:
         raise SampleError(f"--output {output} is the folder of the input; choose another one.")
     task.validate()
-    task.open(None).work.validate(first_row(shards))
+    task.open(None).validate(first_row(shards))
     for shard in shards:
         if whole or folder.finished(shard) is None:
             _check_images(task, shard)
@@ -156,7 +156,7 @@ def run_shards(
 def _check_images(task: RowTask, shard: Shard) -> None:
     """Refuse a row with images that is not valid. Other invalid rows, and a file that cannot be read, are reported by
     the workers, and the rest is processed."""
-    work = task.of(shard.folder).open(None).work
+    work = task.of(shard.folder).open(None)
     for row in _readable(shard):
         if work.has_images(row):
             work.validate(row)

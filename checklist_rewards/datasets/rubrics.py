@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
 from typing import Any
 
 from checklist_rewards.datasets.formats import ROWS, Format, Shape, known_formats
-from checklist_rewards.datasets.meanings import holds_faults
+from checklist_rewards.datasets.meanings import answer_in, holds_faults
 from checklist_rewards.datasets.names import (
-    ANSWERS,
     AROUND,
     CATEGORIES,
     EXPECTED,
@@ -65,7 +64,7 @@ def _fits(format: Format, row: Mapping[str, Any]) -> bool:
     if value is None or any(at(row, key) is None for key in needed):
         return False
     if format.shape != "items" or not format.item:
-        return format.shape in _shapes_of(value, format.checklist)
+        return format.shape == _shape_of(value, format.checklist)
     first = next(_entries([value] if isinstance(value, str) else value), None)
     must = ("question", "expected", *(() if format.default_weight is not None else ("weight",)))
     parts = [format.item[part].partition(".*")[0] for part in must if part in format.item]
@@ -78,31 +77,17 @@ def _fits(format: Format, row: Mapping[str, Any]) -> bool:
 def inferred(
     rows: Sequence[Mapping[str, Any]], where: str, checklist: str | None, prompt: Sequence[str] | None
 ) -> Format:
-    """The format of rows that no known format fits, found by the shapes of their values.
-
-    Args:
-        rows (sequence of mappings): The first rows of a file.
-        where (`str`): The file, for errors.
-        checklist, prompt (*optional*): The keys that the user named.
-
-    Raises:
-        SampleError: If there are no criteria, or several values could be meant. The message says what was found.
-    """
+    """The format of the first rows of a file that no known format fits, found by the shapes of their values.
+    `checklist` and `prompt` are the keys that the user named. Raises a [`SampleError`] that says what was found if
+    there are no criteria, or several values could be meant."""
     if checklist is None:
         first, (key, shape) = _first_criteria(rows, where)
     else:
         first, key, shape = rows[0], checklist, _shape_at(rows[0], checklist, where)
     entries = [entry for row in rows for entry in _entries(decoded(at(row, key)))]
-    item = (
-        _parts(entries, first)
-        if shape == "items"
-        else {"question": _tree_text(at(first, key))}
-        if shape == "tree"
-        else {}
-    )
-    keys = (
-        tuple(prompt) if prompt is not None else prompt_keys(first, key) or (("prompt",) if "prompt" in first else ())
-    )
+    item = _parts(entries, first) if shape == "items" else {"question": "requirements"} if shape == "tree" else {}
+    found = () if prompt is not None else prompt_keys(first, key) or (("prompt",) if "prompt" in first else ())
+    keys = tuple(prompt or found)
     reference = next((name for name in first if name.lower() in REFERENCES and isinstance(first[name], str)), None)
     taken = {*keys, key.partition(".")[0]}
     return Format(
@@ -158,57 +143,58 @@ def _entries(value: Any) -> Iterator[Any]:
             yield entry
 
 
-def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
-    """The shapes that a value may have, surest first."""
+def _shape_of(value: Any, key: str) -> Shape | None:
+    """The shape of criteria that a value at a key has; None if it has none."""
     value, name = decoded(value), key.rpartition(".")[2].lower()
+    listed = name in LISTS
     if isinstance(value, str):
-        if name in LISTS and len(levels_of(value, sure=False)) > 1:
-            return ("levels",)
-        if name in LISTS and (table_of(value) or not is_list(value)):
-            return ("items",) if table_of(value) or is_asked(value) else ()
-        return ("text",) if name in LISTS else ("items",) if name in QUESTIONS and is_asked(value) else ()
+        if not listed:
+            return "items" if name in QUESTIONS and is_asked(value) else None
+        if len(levels_of(value, sure=False)) > 1:
+            return "levels"
+        return "items" if table_of(value) else "text" if is_list(value) else "items" if is_asked(value) else None
     if isinstance(value, Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value.keys():
-            return ("instructions",)
+            return "instructions"
         if {"requirements", "sub_tasks"} <= value.keys():
-            return ("tree",)
+            return "tree"
         numbered = any(number_in(str(key)) is not None for key in value)
-        if len(levels_of(value, sure=False)) > 1 and (name in LISTS or not numbered):
-            return ("levels",)
-        if name in LISTS and _all_texts(value) and (names_levels(value) or doubtful_levels(value)):
-            return ("levels",)  # its reader asks
-        if name in LISTS and value and all(isinstance(n, int | float) for n in value.values()):
-            return ("items",) if all(" " in str(text).strip() for text in value) else ()
-        lists = [key for key in INNER if key in value]
-        if lists and not {*value} <= {lists[0], *AROUND}:
-            return ()  # its list is found by itself
-        if not lists and len(value) == 1 and name not in LISTS:
-            return ()  # so is its only value
-        if not lists and len({type(decoded(one)) for one in value.values()} - {int, float}) > 1:
-            return ()  # no sections; so are the criteria among its values
+        if len(levels_of(value, sure=False)) > 1 and (listed or not numbered):
+            return "levels"
+        if listed and (names_levels(value) or doubtful_levels(value)):
+            return "levels"  # its reader asks
+        if listed and value and all(isinstance(n, int | float) for n in value.values()):
+            return "items" if all(" " in str(text).strip() for text in value) else None
+        inner = next((key for key in INNER if key in value), None)
+        if inner is not None and not {*value} <= {inner, *AROUND}:
+            return None  # its list is found by itself
+        if inner is None and len(value) == 1 and not listed:
+            return None  # so is its only value
+        if inner is None and len({type(decoded(one)) for one in value.values()} - {int, float}) > 1:
+            return None  # no sections; so are the criteria among its values
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value[0].keys():
-            return ("instructions",)
+            return "instructions"
         if name == "assert" and "type" in value[0]:
-            return ("asserts",)
+            return "asserts"
+    return "items" if _are_items(value, listed or _names_criteria(name)) else None
+
+
+def _are_items(value: Any, named: bool) -> bool:
+    """Whether a value holds criteria as a list of texts or mappings, in sections or not. `named`: its key says so."""
     entries = [entry for entry in _entries(value) if entry is not None]
-    if not entries:
-        return ()
-    if all(isinstance(entry, str) for entry in entries):
-        asked = all(map(is_asked, entries))
-        return ("items",) if name in LISTS or _names_criteria(name) or asked else ()
-    if not all(isinstance(entry, Mapping | str) for entry in entries) or any(
-        isinstance(e, Mapping) and ("role" in e or {"from", "value"} <= e.keys()) for e in entries
-    ):
-        return ()
+    if not entries or not all(isinstance(entry, Mapping | str) for entry in entries):
+        return False
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
+    if not mappings:
+        return named or all(map(is_asked, entries))
+    if any("role" in entry or {"from", "value"} <= entry.keys() for entry in mappings):
+        return False
     text = _text_key(mappings)
-    if mappings and text is None and all(len(levels_of(entry)) > 1 for entry in mappings):
-        return ("items",) if name in LISTS or _names_criteria(name) else ()  # a grade for each
-    number = _first(mappings, WEIGHTS, int | float | str)
-    sectioned = isinstance(value, Mapping) and value.keys().isdisjoint(INNER)
-    sure = name in LISTS or _names_criteria(name) or text in ("question", "criterion", "requirement")
-    return ("items",) if text and (number if sectioned and not sure else number or sure) else ()
+    if text is None:
+        return named and all(len(levels_of(entry)) > 1 for entry in mappings)  # a grade for each
+    sure = named or text in ("question", "criterion", "requirement")
+    return sure or (bool(_first(mappings, WEIGHTS, int | float | str)))
 
 
 def _first(entries: Sequence[Mapping[str, Any]], names: Sequence[str], kind: Any) -> str | None:
@@ -227,19 +213,11 @@ def _text_key(entries: Sequence[Mapping[str, Any]]) -> str | None:
     """The key of the text of items: one of the names of texts, otherwise the key with the longest texts."""
     if found := _first(entries, TEXTS, str):
         return found
-    lengths = {key: sum(len(entry[key]) for entry in entries) / len(entries) for key in _texts(entries)}
+    named = [str(key) for key in (entries[0] if entries else ()) if number_in(str(key)) is None]
+    texts = [key for key in named if all(isinstance(entry.get(key), str) for entry in entries)]
+    lengths = {key: sum(len(entry[key]) for entry in entries) / len(entries) for key in texts}
     longest = max(lengths, key=lambda key: lengths[key], default=None)
     return longest if longest is not None and lengths[longest] >= _LEAST_TEXT else None
-
-
-def _texts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    first = entries[0] if entries else {}
-    named = [key for key in first if number_in(str(key)) is None]
-    return [str(key) for key in named if all(isinstance(entry.get(key), str) for entry in entries)]
-
-
-def _all_texts(value: Mapping[Any, Any]) -> bool:
-    return all(isinstance(text, str) for text in value.values())
 
 
 def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
@@ -251,7 +229,8 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
     for part, names in (("weight", WEIGHTS), ("expected", EXPECTED), ("category", CATEGORIES)):
         others = [present[name] for name in names if name in present and present[name] != text]
         if part == "expected":
-            others = [key for key in others if all(_is_answer(entry.get(key)) for entry in mappings)]
+            given = {key: [entry[key] for entry in mappings if entry.get(key) is not None] for key in others}
+            others = [key for key, values in given.items() if all(map(answer_in, values))]
         if others:
             parts[part] = others[0]
     if "weight" not in parts:
@@ -266,12 +245,8 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
     return parts
 
 
-def _is_answer(value: Any) -> bool:
-    return value is None or str(value).strip().lower() in ANSWERS
-
-
 _OWN_PARTS: Mapping[str, Callable[[Any], bool]] = {
-    "required": lambda value: isinstance(value, bool) or _is_answer(value),
+    "required": answer_in,
     "options": lambda value: isinstance(value, list | Mapping),
     "check": lambda value: isinstance(value, Mapping) and "type" in value,
     "id": lambda value: True,
@@ -281,27 +256,19 @@ _OWN_PARTS: Mapping[str, Callable[[Any], bool]] = {
 
 def _first_criteria(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Mapping[str, Any], tuple[str, Shape]]:
     """The first row that has criteria, with their key and shape."""
-    failed: SampleError | None = None
     for row in rows:
-        try:
+        with suppress(SampleError):
             return row, _criteria(row, where)
-        except SampleError as error:
-            failed = failed or error
-    assert failed is not None
-    raise failed
+    return rows[0], _criteria(rows[0], where)  # raises
 
 
 def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
     """The key and the shape of the criteria of a row."""
-    found = [(key, shapes[0], value) for key, value in places(row) if (shapes := _shapes_of(value, key))]
+    found = [(key, shape, value) for key, value in places(row) if (shape := _shape_of(value, key))]
     outer = [one for one in found if not any(one[0].startswith(f"{key}.") for key, _, _ in found)]
-    whole = _shapes_of(row, "")
-    if (
-        whole
-        and whole[0] in ("instructions", "levels", "tree")
-        and not any(shape == whole[0] for _, shape, _ in outer)
-    ):
-        return "", whole[0]
+    whole = _shape_of(row, "")
+    if whole in ("instructions", "levels", "tree") and not any(shape == whole for _, shape, _ in outer):
+        return "", whole
     different = [one for n, one in enumerate(outer) if all(one[2] != other[2] for other in outer[:n])]
     named = [one for one in different if one[0].rpartition(".")[2].lower() in LISTS]
     chosen = different if len(different) == 1 else named
@@ -310,7 +277,7 @@ def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
         if others := alike(row, key, value):
             raise ambiguous(where, [key, *others])
         return key, shape
-    if not different and _shapes_of({"rubric": row}, "rubric") == ("items",) and "prompt" not in row:
+    if not different and _shape_of({"rubric": row}, "rubric") == "items" and "prompt" not in row:
         return "", "items"
     keys = ", ".join(map(str, row)) or "none"
     if not different:
@@ -326,7 +293,7 @@ def alike(row: Mapping[str, Any], key: str, value: Any) -> list[str]:
     package has answers, not criteria."""
     found = []
     for name, other in row.items():
-        if name != SCORE_COLUMN and _sounds_alike(str(name)) and not f"{key}.".startswith(f"{name}."):
+        if name != SCORE_COLUMN and _ALIKE.search(str(name)) and not f"{key}.".startswith(f"{name}."):
             other = decoded(other)
             if isinstance(other, list | Mapping) and other not in ([], {}, value):
                 found.append(str(name))
@@ -335,12 +302,7 @@ def alike(row: Mapping[str, Any], key: str, value: Any) -> list[str]:
 
 def _names_criteria(name: str) -> bool:
     """Whether a key is one of criteria, and not one of faults alone."""
-    return _sounds_alike(name) and holds_faults(name) == "no"
-
-
-@lru_cache(maxsize=1024)
-def _sounds_alike(name: str) -> bool:
-    return _ALIKE.search(name) is not None
+    return _ALIKE.search(name) is not None and holds_faults(name) == "no"
 
 
 def ambiguous(where: str, keys: Sequence[str]) -> SampleError:
@@ -356,12 +318,7 @@ def _shape_at(row: Mapping[str, Any], key: str, where: str) -> Shape:
     if value is None and key not in row:
         return "items"  # the error names the row and its keys
     leaf = key if key.rpartition(".")[2].lower() in LISTS else f"{key}.rubric"
-    return next(iter(_shapes_of(value, leaf)), "items")
-
-
-def _tree_text(node: Any) -> str:
-    node = decoded(node)
-    return "requirements" if isinstance(node, Mapping) and "requirements" in node else "requirement"
+    return _shape_of(value, leaf) or "items"
 
 
 def prompt_keys(row: Mapping[str, Any], checklist: str) -> tuple[str, ...]:

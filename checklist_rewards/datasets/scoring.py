@@ -1,12 +1,9 @@
-"""Scoring a dataset: in memory-mapped files, or row by row while a stream is read.
-
-A stream ([`~datasets.IterableDataset`]) is scored as it is iterated, in batches, and nothing of it is kept. All other
-properties of a stream (shards, `take`, data loaders, `push_to_hub` in shards) stay as they are.
-"""
+"""Scoring a dataset: in memory-mapped files, or row by row while a stream is read, of which nothing is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from datasets import Dataset, Features, IterableDataset, Value
@@ -68,30 +65,19 @@ def score_dataset(
         return RowWork(pipe, columns, Totals(), scores=True, checklists=Source.COLUMN).process(rows)
 
     if isinstance(dataset, Dataset):
-
-        def results() -> Iterator[dict[str, Any]]:
-            rows = rows_of_tables(dataset.with_format("arrow").iter(BATCH_ROWS))
-            for batch in in_groups(rows, BATCH_ROWS, lambda row: row.number):
-                yield from scored(batch)
-
-        result = dataset_from_rows(results(), media(dataset.features))
+        rows = rows_of_tables(dataset.with_format("arrow").iter(BATCH_ROWS))
+        batches = in_groups(rows, BATCH_ROWS, lambda row: row.number)
+        result = dataset_from_rows(chain.from_iterable(map(scored, batches)), media(dataset.features))
         assert result is not None
         return result
 
     features = None if dataset.features is None else Features({**dataset.features, SCORE_COLUMN: Value("string")})
-    return map_stream(
-        dataset,
-        lambda rows, start: [
-            _as_text(row) for row in scored([Row(n, dict(d), f"row {n}") for n, d in enumerate(rows, start)])
-        ],
-        features,
-        list(dict.fromkeys([*first, SCORE_COLUMN])),
-        BATCH_ROWS,
-    )
 
+    def chunk(rows: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
+        found = scored([Row(number, dict(row), f"row {number}") for number, row in enumerate(rows, start)])
+        return [row | {SCORE_COLUMN: row[SCORE_COLUMN] and as_json(row[SCORE_COLUMN])} for row in found]
 
-def _as_text(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {SCORE_COLUMN: None if row[SCORE_COLUMN] is None else as_json(row[SCORE_COLUMN])}
+    return map_stream(dataset, chunk, features, list(dict.fromkeys([*first, SCORE_COLUMN])), BATCH_ROWS)
 
 
 def map_stream(
@@ -101,16 +87,9 @@ def map_stream(
     columns: Sequence[str],
     batch_rows: int,
 ) -> IterableDataset:
-    """A stream of the rows that `function` returns for batches of rows.
-
-    Args:
-        dataset ([`~datasets.IterableDataset`]): the stream.
-        function (callable): called with the rows of a batch and the number of the first one, from 1.
-        features ([`~datasets.Features`], *optional*): the types of the result. None if the types of the source are not
-            known.
-        columns (sequence of `str`): the columns of the result.
-        batch_rows (`int`): rows per batch.
-    """
+    """A stream of the rows that `function` returns for batches of rows. It is called with the rows of a batch and the
+    number of the first one, from 1. `features` and `columns` are those of the result; None for types that the source
+    does not know."""
     names = list(dataset.column_names or next(iter(dataset)))
 
     def of_columns(batch: Mapping[str, Sequence[Any]], indices: Sequence[int]) -> dict[str, list[Any]]:

@@ -44,12 +44,16 @@ from checklist_rewards.errors import (
 )
 from checklist_rewards.files.atomic import atomic_path, write_json, write_text
 from checklist_rewards.files.cells import JSON_TEXT, as_cell
-from checklist_rewards.files.rows import CHUNK_ROWS, FORMATS, Row, file_format, read_rows_for, write_batches
+from checklist_rewards.files.rows import CHUNK_ROWS, FORMATS, Row, file_format, read_rows, read_rows_for, write_batches
 from checklist_rewards.files.spool import ArrowSpool
 from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.rows import moved
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
+SHARD_ROWS = 16_384
+"""Rows per shard when a JSONL file is cut."""
+HIDDEN = ".checklist-rewards"
+_RECORD = b"checklist_rewards"
 _DEATHS = 2
 _PARTS = 16
 _NO_ROW = (ModelError, ConfigError, PromptError, StoreError)
@@ -57,11 +61,7 @@ _NO_ROW = (ModelError, ConfigError, PromptError, StoreError)
 
 
 class Attempts:
-    """Notes of the batches in progress, in a file that outlives the process.
-
-    Args:
-        path (`Path`): the file.
-    """
+    """Notes of the batches in progress, in a file that outlives the process."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -96,13 +96,7 @@ class Attempts:
 
 
 def process_shard(task: RowTask, folder: ShardFolder, shard: Shard, *, keep: bool = True) -> Totals:
-    """Process one shard and write its result.
-
-    Args:
-        task ([`RowTask`]): what to do with the rows.
-        folder ([`ShardFolder`]): the output folder.
-        shard ([`Shard`]): the shard.
-        keep (`bool`, *optional*, defaults to `True`): store answers, so that an unfinished shard continues.
+    """Process one shard and write its result. Answers are stored if `keep`, so that an unfinished shard continues.
 
     Raises:
         ShardError: If the source cannot be read.
@@ -110,7 +104,7 @@ def process_shard(task: RowTask, folder: ShardFolder, shard: Shard, *, keep: boo
             processed.
     """
     store, output = folder.store(shard), folder.output(shard)
-    opened = task.of(shard.folder).open(Store(store) if keep else None, shard.name)
+    work = task.of(shard.folder).open(Store(store) if keep else None, shard.name)
     attempts = Attempts(folder.attempts(shard))
     inputs = task.columns.inputs
 
@@ -120,30 +114,30 @@ def process_shard(task: RowTask, folder: ShardFolder, shard: Shard, *, keep: boo
 
     def results() -> Iterator[dict[str, Any]]:
         for batch in in_groups(rows(), CHUNK_ROWS, lambda row: [row.data.get(key) for key in inputs]):
-            for row in _results(opened.work, batch, attempts):
+            for row in _results(work, batch, attempts):
                 yield moved(row, shard.folder, output.parent)
 
     try:
-        folder.write(shard, results(), lambda: opened.totals)
+        folder.write(shard, results(), lambda: work.totals_with_cost)
     except Exception as error:  # raised again; only the note of the batch in progress is closed
         attempts.stopped()
         if isinstance(error, ShardError):
             folder.confirm()  # another run may have replaced the parts of a file
         raise
     attempts.done()
-    return opened.totals
+    return work.totals_with_cost
 
 
 def _results(work: RowWork, rows: Sequence[Row], attempts: Attempts) -> list[dict[str, Any]]:
     """The output rows of a batch, in order."""
-    if attempts.deaths(rows) >= _DEATHS:
-        if len(rows) == 1:
-            return [work.failed(rows[0], Unanswered(Reason.ROW_FAILED, "the process ended while it was processed"))]
-        step = -(-len(rows) // _PARTS)
-        parts = [rows[start : start + step] for start in range(0, len(rows), step)]
-        return [result for part in parts for result in _results(work, part, attempts)]
-    attempts.begin(rows)
-    return _processed(work, rows)
+    if attempts.deaths(rows) < _DEATHS:
+        attempts.begin(rows)
+        return _processed(work, rows)
+    if len(rows) == 1:
+        return [work.failed(rows[0], Unanswered(Reason.ROW_FAILED, "the process ended while it was processed"))]
+    step = -(-len(rows) // _PARTS)
+    parts = [rows[start : start + step] for start in range(0, len(rows), step)]
+    return [result for part in parts for result in _results(work, part, attempts)]
 
 
 def _processed(work: RowWork, rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -162,27 +156,17 @@ def _batch(rows: Sequence[Row]) -> str:
     return f"{rows[0].number} {len(rows)}"
 
 
-SHARD_ROWS = 16_384
-"""Rows per shard when a JSONL file is cut."""
-HIDDEN = ".checklist-rewards"
-_RECORD = b"checklist_rewards"
-
-
 class ShardError(SampleError):
     """The source of a shard cannot be read. Other shards are not affected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file of rows.
-
-    Args:
-        source (`Path`): the file.
-        of (`Path`, *optional*): the file that it was cut from.
-    """
+    """One file of rows."""
 
     source: Path
     of: Path | None = None
+    """The file that it was cut from."""
 
     @property
     def folder(self) -> Path:
@@ -214,17 +198,13 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardFolder:
-    """The output folder of a run.
-
-    Args:
-        path (`Path`): the folder. It is created if it does not exist.
-        settings (`dict`): the settings of the run, as JSON values.
-        stores (`Path`, *optional*): folder of the stores; defaults to `stores` in the hidden folder.
-    """
+    """The output folder of a run. It is created if it does not exist."""
 
     path: Path
     settings: dict[str, Any]
+    """The settings of the run, as JSON values."""
     stores: Path | None = None
+    """The folder of the stores; None for `stores` in the hidden folder."""
 
     @property
     def hidden(self) -> Path:
@@ -250,9 +230,8 @@ class ShardFolder:
 
     def check_settings(self) -> None:
         """Raises [`SampleError`] if the folder holds results of a run with other settings."""
-        difference = self._difference() if self._manifest.exists() else None
-        if difference is not None and any(self.path.glob("*.parquet")):
-            name, old, new = difference
+        if self._manifest.exists() and (found := self._difference()) and any(self.path.glob("*.parquet")):
+            name, old, new = found
             raise SampleError(
                 f"{self.path} holds results with {name} = {shown(old)}, now {shown(new)}; choose another "
                 "--output, or delete the folder to start again."
@@ -265,11 +244,11 @@ class ShardFolder:
     def confirm(self) -> None:
         """Raises [`SampleError`] if a run with other settings has claimed the folder since, or if it was deleted."""
         try:
-            difference = self._difference()
+            found = self._difference()
         except FileNotFoundError:
             raise SampleError(f"{self.path} was deleted during the run; start the run again.") from None
-        if difference is not None:
-            name, other, own = difference
+        if found is not None:
+            name, other, own = found
             raise SampleError(
                 f"{self.path} is now the output of another run, with {name} = {shown(other)} where this run has "
                 f"{shown(own)}; choose another --output."
@@ -324,11 +303,8 @@ class ShardFolder:
 
 
 def find_shards(source: str | Path) -> list[Shard]:
-    """The shards that a folder, a glob pattern or a file names, in order of their names.
-
-    Raises:
-        SampleError: If nothing is found, or two files have the same name.
-    """
+    """The shards that a folder, a glob pattern or a file names, in order of their names. Raises [`SampleError`] if
+    nothing is found, or two files have the same name."""
     path = Path(source)
     if path.is_dir():
         found = [file for file in path.iterdir() if file.suffix.lower() in FORMATS and not file.name.startswith(".")]
@@ -346,25 +322,16 @@ def find_shards(source: str | Path) -> list[Shard]:
 
 
 def cut(source: Path, folder: Path, rows: int, key: Callable[[dict[str, Any]], Any]) -> list[Shard]:
-    """Cut a JSONL file into shards of about `rows` lines, unless it was cut before.
-
-    Args:
-        source (`Path`): the file.
-        folder (`Path`): the folder of the shards.
-        rows (`int`): lines per shard. A shard becomes up to twice as long if that keeps adjacent rows with equal
-            `key`, such as the completions of one prompt, together.
-        key (callable): the key of a row.
-    """
+    """Cut a JSONL file into shards of about `rows` lines in a folder, unless it was cut before; see [`in_groups`]."""
     mark = folder / "cut.json"
     state = json.dumps([str(source), Shard(source).stamp, rows])
-    if mark.exists() and mark.read_text(encoding="utf-8") == state:
-        return [replace(part, of=source) for part in find_shards(folder / "part-*.jsonl")]
-    shutil.rmtree(folder, ignore_errors=True)
-    with source.open("rb") as stream:
-        for number, lines in enumerate(in_groups(stream, rows, lambda line: _key(line, key))):
-            with atomic_path(folder / f"part-{number:05d}.jsonl") as temporary:
-                temporary.write_bytes(b"".join(lines))
-    write_text(mark, state)
+    if not mark.exists() or mark.read_text(encoding="utf-8") != state:
+        shutil.rmtree(folder, ignore_errors=True)
+        with source.open("rb") as stream:
+            for number, lines in enumerate(in_groups(stream, rows, lambda line: _key(line, key))):
+                with atomic_path(folder / f"part-{number:05d}.jsonl") as temporary:
+                    temporary.write_bytes(b"".join(lines))
+        write_text(mark, state)
     return [replace(part, of=source) for part in find_shards(folder / "part-*.jsonl")]
 
 
@@ -385,10 +352,8 @@ def in_groups(rows: Any, size: int, key: Callable[[Any], Any]) -> Iterator[list[
 
 
 def align(paths: Sequence[Path]) -> list[tuple[Path, Any]]:
-    """The files whose columns differ from the columns of all files together, each with the schema to rewrite it with.
-
-    Types are inferred per shard: a column that is null in all rows of one shard may hold numbers in another.
-    """
+    """The files whose columns differ from the columns of all files together, each with the schema to rewrite it with:
+    a column that is null in all rows of one shard may hold numbers in another."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -476,8 +441,6 @@ def _key(line: bytes, key: Callable[[dict[str, Any]], Any]) -> Any:
 
 def first_row(shards: Sequence[Shard]) -> Row:
     """The first row of the first shard that has one. Raises [`SampleError`] if none has."""
-    from checklist_rewards.files.rows import read_rows
-
     for shard in shards:
         for row in read_rows(shard.source):
             return row

@@ -1,25 +1,23 @@
 """Where rows to import come from: a file, a folder or a pattern of shards, a dataset, a name on the hub.
 
-JSONL, CSV, Parquet and lists in .json are read as a stream. A CSV file or a list with one criterion per row
-and no prompt is one row, the list of its criteria. Documents (YAML, and .json with a mapping) are read whole:
+JSONL, CSV and Parquet are read as a stream. A CSV file or a list with one criterion per row and no prompt is one row,
+the list of its criteria. Documents (.json, .yaml) are read whole:
 
 - Autorubric's `RubricDataset` becomes a row per submission,
 - a promptfoo configuration a row per test,
 - a mapping with a list of rows (`data`), or of rows by name, a row for each,
-- any other mapping one row.
+- a list a row for each entry, and any other mapping one row.
 """
 
 from __future__ import annotations
 
 import glob
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checklist_rewards.datasets.names import (
     ANSWERED,
@@ -34,7 +32,7 @@ from checklist_rewards.datasets.promptfoo import promptfoo_rows
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
-from checklist_rewards.files.documents import MAX_DEPTH, encoding_of, read_text, read_value
+from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import FORMATS, Row, read_rows, rows_of_tables, saved_dataset, unknown_extension
 from checklist_rewards.messages import speaker
 from checklist_rewards.validation import import_extra, missing
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 EXTENSIONS = (*FORMATS, *DOCUMENTS)
-_CHUNK = 1 << 20
 _ROWS = 256
 """Rows of a dataset that are in memory at once."""
 _ASKED = {"prompt", "question", "instruction", "query", "messages", "input", "problem"}
@@ -58,8 +55,8 @@ class Shared(NamedTuple):
 
     rubric: str
     """Where the rubric stands, for errors."""
-    truths: list[Any]
-    """The labels of all rows with this rubric."""
+    unassessed: frozenset[int]
+    """The indices of items that CANNOT_ASSESS labels in any row with this rubric."""
     unused: list[str]
     """Fields that were dropped."""
 
@@ -73,12 +70,9 @@ class SourceRows(NamedTuple):
 
 
 def read_source(source: str | Path | Dataset) -> SourceRows:
-    """The rows of a source, one at a time. Images are cells of `datasets.Image`, with their bytes as they are stored.
-
-    Args:
-        source (`str`, `Path` or `Dataset`): a file with one of `EXTENSIONS`, a folder or a pattern (`data/*.parquet`)
-            of such files, a dataset of the library `datasets`, or the name of one on the hub (`"org/name"`, or
-            `"org/name:split"`; the split is train otherwise).
+    """The rows of a file with one of `EXTENSIONS`, of a folder or a pattern (`data/*.parquet`) of such files, of a
+    dataset of the library `datasets`, or of one on the hub (`"org/name"`, or `"org/name:split"`). Images are cells of
+    `datasets.Image`, with their bytes as they are stored.
 
     Raises:
         SampleError: Immediately, if there is nothing to read; while iterating, if a row is malformed.
@@ -94,11 +88,8 @@ def read_source(source: str | Path | Dataset) -> SourceRows:
 
 
 def source_files(source: str | Path) -> list[Path] | None:
-    """The files of a source, in order of their names; None for a name on the hub.
-
-    Raises:
-        SampleError: If a folder or a pattern has no file that can be read.
-    """
+    """The files of a source, in order of their names; None for a name on the hub. Raises [`SampleError`] if a folder
+    or a pattern has no file that can be read."""
     path = Path(source)
     if saved_dataset(path):
         return [path]
@@ -123,33 +114,31 @@ def source_files(source: str | Path) -> list[Path] | None:
 
 def _of_file(path: Path) -> Iterator[Row]:
     extension = path.suffix.lower()
-    if saved_dataset(path):
-        yield from read_rows(path)
-    elif extension not in DOCUMENTS:
+    if not saved_dataset(path):
+        if extension in DOCUMENTS:
+            yield from _of_document(read_value(read_text(path), path), path)
+            return
         if extension not in FORMATS:
             raise unknown_extension(path, EXTENSIONS)
-        rows = read_rows(path)
-        first = next(rows, None)
-        if first is not None and first.csv and _is_a_criterion_alone(first.data):
-            yield Row(1, {WHOLE: [_filled(row.data) for row in chain([first], rows)]}, str(path))
-        elif first is not None:
-            yield from chain([first], rows)
-    elif extension == ".json" and _first_character(path) == "[":
-        yield from _of_list(_stream_json(path), path)
-    else:
-        yield from _of_document(read_value(read_text(path), path), path)
+    rows = read_rows(path)
+    first = next(rows, None)
+    if first is not None and first.csv and _is_a_criterion_alone(first.data):
+        criteria = [{key: cell for key, cell in row.data.items() if cell} for row in chain([first], rows)]
+        yield Row(1, {WHOLE: criteria}, str(path))
+    elif first is not None:
+        yield from chain([first], rows)
 
 
-def _of_list(entries: Iterator[Any], path: Path) -> Iterator[Row]:
+def _of_list(entries: list[Any], path: Path) -> Iterator[Row]:
     """A row for each entry, or one row with the list of criteria."""
-    first = next(entries, None)
+    first = entries[0] if entries else None
     if isinstance(first, dict) and not _is_criterion(first) and not _is_a_criterion_alone(first):
-        for number, entry in enumerate(chain([first], entries), start=1):
+        for number, entry in enumerate(entries, start=1):
             if not isinstance(entry, dict):
                 raise SampleError(f"{path}, row {number}: expected a mapping, got {entry!r:.60}.")
             yield Row(number, entry, f"{path}, row {number}")
-    elif first is not None:
-        yield Row(1, {WHOLE: [first, *entries]}, str(path))
+    elif entries:
+        yield Row(1, {WHOLE: entries}, str(path))
 
 
 def _is_criterion(entry: Mapping[str, Any]) -> bool:
@@ -170,15 +159,10 @@ def _is_a_criterion_alone(row: Mapping[str, Any]) -> bool:
     return bool(keys & ({*WEIGHTS} - {"score"})) or text not in ("question", "criteria")
 
 
-def _filled(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without its empty cells."""
-    return {name: value for name, value in row.items() if value not in (None, "")}
-
-
 def _of_document(value: Any, path: Path) -> Iterator[Row]:
     where = str(path)
     if isinstance(value, list):
-        yield from _of_list(iter(value), path)
+        yield from _of_list(value, path)
         return
     if not isinstance(value, dict):
         raise SampleError(f"{path}: expected a mapping or a list, got {type(value).__name__} {value!r:.60}.")
@@ -224,7 +208,7 @@ def _autorubric(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
     if not isinstance(items, list):
         raise SampleError(f"{path}: a RubricDataset must be a mapping with 'rubric' and a list of 'items'.")
     common = {key: document.get(key) for key in ("prompt", "rubric", "reference_submission")}
-    truths = [item.get("ground_truth") for item in items if isinstance(item, dict) and item.get("rubric") is None]
+    of_all = _unassessed(item for item in items if isinstance(item, dict) and item.get("rubric") is None)
     for number, item in enumerate(items, start=1):
         where = f"{path}, item {number}"
         if not isinstance(item, dict):
@@ -245,8 +229,14 @@ def _autorubric(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
             row["prompt"] = asked
         elif not isinstance(row["prompt"], str):
             raise SampleError(f"{where}: the item or the file needs a 'prompt' string, got {row['prompt']!r:.60}.")
-        shared = Shared(f"{where if own else path}, rubric", [item.get("ground_truth")] if own else truths, unused)
+        unassessed = _unassessed([item]) if own else of_all
+        shared = Shared(f"{where if own else path}, rubric", unassessed, unused)
         yield Row(number, {**row, "submission": answer, SHARED: shared}, where)
+
+
+def _unassessed(items: Iterable[Mapping[str, Any]]) -> frozenset[int]:
+    truths = [truth for item in items if isinstance(truth := item.get("ground_truth"), list)]
+    return frozenset(place for truth in truths for place, value in enumerate(truth) if value == "CANNOT_ASSESS")
 
 
 def _asked_and_answered(submission: str) -> tuple[Any, str]:
@@ -304,57 +294,3 @@ def _of_hub(name: str) -> Any:
         raise SampleError(
             f"{name}: there is no such file, and the hub gives no dataset of this name ({reason})."
         ) from None
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
-    """A JSON file as text. Raises [`SampleError`] if it cannot be read."""
-    try:
-        with path.open("rb") as content:
-            encoding = encoding_of(content.read(2))
-        with path.open(encoding=encoding) as file:
-            yield file
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise SampleError(f"{path}: cannot be read ({reason}).") from None
-
-
-def _first_character(path: Path) -> str:
-    with _opened(path) as file:
-        while text := file.read(256):
-            if text := text.lstrip():
-                return text[0]
-    return ""
-
-
-def _stream_json(path: Path) -> Iterator[Any]:
-    """The entries of a JSON list, one at a time."""
-    decoder, text, start, ended = json.JSONDecoder(), "", 0, False
-    with _opened(path) as file:
-        while not text.startswith("["):
-            text = file.read(_CHUNK).lstrip()
-        text = text[1:]
-        while True:
-            start = len(text) - len(text[start:].lstrip(" \t\r\n,"))
-            if text[start : start + 1] == "]":
-                if rest := (text[start + 1 :] + file.read()).strip():
-                    raise SampleError(f"{path}: not valid JSON (after the end of the list: {rest!r:.60}).")
-                return
-            try:
-                entry, end = decoder.raw_decode(text, start)
-                if end == len(text) and not ended:  # a number or a word may go on in the next chunk
-                    raise json.JSONDecodeError("incomplete", text, end)
-            except json.JSONDecodeError as error:
-                if ended:
-                    raise SampleError(f"{path}: not valid JSON ({error.msg}).") from None
-                more = file.read(max(_CHUNK, len(text) - start))
-                text, start, ended = text[start:] + more, 0, not more
-                continue
-            except ValueError as error:  # a number with thousands of digits
-                raise SampleError(f"{path}: not valid JSON ({error}).") from None
-            except RecursionError:
-                raise SampleError(f"{path}: nested more than {MAX_DEPTH} levels deep.") from None
-            yield entry
-            start = end
-            if start > _CHUNK:
-                text, start = text[start:], 0

@@ -58,20 +58,15 @@ def _load(data: DataArguments) -> DatasetDict:
     [datasets] = import_extra("datasets", extra="datasets")
     path = Path(data.dataset_name)
     if path.is_file():
-        return _read(path, data.dataset_train_split)
+        if path.suffix not in READERS:
+            raise SampleError(f"{path}: unknown file extension; allowed: {', '.join(READERS)}.")
+        try:
+            return datasets.load_dataset(READERS[path.suffix], data_files={data.dataset_train_split: str(path)})
+        except (datasets.exceptions.DatasetGenerationError, StopIteration) as error:  # an empty file: StopIteration
+            why = str(error.__cause__ or "").strip() or "it has no rows"
+            raise SampleError(f"{path} cannot be read as a dataset: {why.splitlines()[0]:.200}.") from error
     if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
         saved = datasets.load_from_disk(str(path))
         single = isinstance(saved, datasets.Dataset)
         return datasets.DatasetDict({data.dataset_train_split: saved}) if single else saved
     return datasets.load_dataset(data.dataset_name, name=data.dataset_config)
-
-
-def _read(path: Path, split: str) -> DatasetDict:
-    [datasets] = import_extra("datasets", extra="datasets")
-    if path.suffix not in READERS:
-        raise SampleError(f"{path}: unknown file extension; allowed: {', '.join(READERS)}.")
-    try:
-        return datasets.load_dataset(READERS[path.suffix], data_files={split: str(path)})
-    except (datasets.exceptions.DatasetGenerationError, StopIteration) as error:  # an empty file: StopIteration
-        why = str(error.__cause__ or "").strip() or "it has no rows"
-        raise SampleError(f"{path} cannot be read as a dataset: {why.splitlines()[0]:.200}.") from error

@@ -1,7 +1,7 @@
 """Scored batches as tables and files.
 
-A [`BatchScore`] contains the scores of a batch and their rows. It can be converted to a pandas `DataFrame`, to JSONL
-and to Parquet, and back. Each score is stored completely in one column, `checklist_score`, so it can be scored again
+A [`BatchScore`] contains the scores of a batch and their rows. It can be converted to a pandas `DataFrame`, and to
+JSONL and Parquet and back. Each score is stored completely in one column, `checklist_score`, so it can be scored again
 without an engine.
 
 - JSONL: one row per line, with the score as an additional key. All values that JSON supports come back as they were:
@@ -126,19 +126,6 @@ class BatchScore:
             rates = [None if s is None else s.category_pass_rates.get(category) for s in scored]
             columns[f"{SCORE_COLUMN}.category/{category}"] = pd.Series(rates, dtype="float64")
         return pd.DataFrame(columns, index=range(len(self)))
-
-    @classmethod
-    def from_dataframe(cls, frame: pd.DataFrame) -> BatchScore:
-        """Convert back from [`to_dataframe`]. Raises [`SampleError`] if the column `checklist_score` is missing."""
-        [pd] = import_extra("pandas", extra="datasets")
-
-        require_scores(frame.columns, "the DataFrame")
-        names = [name for name in frame.columns if not str(name).startswith(f"{SCORE_COLUMN}.")]
-        records = [
-            {name: value for name, value in zip(names, values, strict=True) if value is not pd.NA}
-            for values in zip(*(frame[name].tolist() for name in names), strict=True)
-        ]
-        return cls._of((record, f"row {number}") for number, record in enumerate(records, start=1))
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write a JSONL file. If writing fails, no file is created."""

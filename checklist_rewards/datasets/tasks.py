@@ -1,22 +1,19 @@
 """What is done with rows: write their checklists, score them, or both. One process and a cluster share this code.
 
-A [`RowTask`] is a value that can be sent to another process. [`RowTask.open`] builds its pipeline there. A [`RowWork`]
-validates rows ([`RowWork.validate`]) and processes them in batches ([`RowWork.process`]). No engine is loaded before
-the first batch that needs one.
+A [`RowTask`] is a value that can be sent to another process. [`RowTask.open`] builds its [`RowWork`] there, which
+validates rows and processes them in batches. No engine is loaded before the first batch that needs one.
 
-[`Totals`] of a run over rows are its scores, written checklists, missing answers with their reasons, and the cost. A
-target without an answer (empty, cut in its thought, ending with a tool call) is the failure of a policy. It is counted
-by its state, and is missing only if it has no score.
-
-Totals keep counts only, so their size does not depend on the number of rows. Totals of parts of a run are added
-up, and are saved as JSON.
+[`Totals`] of a run over rows are counts of its scores, written checklists, missing answers with their reasons, and the
+cost. Those of parts of a run are added up, and are saved as JSON. A target without an answer (empty, cut in its
+thought, ending with a tool call) is the failure of a policy: it is counted by its state, and missing only without a
+score.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -153,24 +150,18 @@ class Totals:
         self.transient += unanswered.transient_reason is not None
 
     def __iadd__(self, other: Totals) -> Self:
-        self.rows += other.rows
-        if other.checklists is not None:
-            self.checklists = (self.checklists or 0) + other.checklists
-        self.items.update(other.items)
-        for reason, count in other.unexpressed.items():
-            self.unexpressed.setdefault(reason, Count()).__iadd__(count)
-        self.left_out.update(other.left_out)
-        self.tally += other.tally
-        for reason, count in other.unanswered.items():
-            self.unanswered.setdefault(reason, Count()).__iadd__(count)
-        self.states.update(other.states)
-        self.not_asked += other.not_asked
-        self.transient += other.transient
-        self.silent.update(other.silent)
-        self.votes.update(other.votes)
-        if other.judged is not None:
-            self.judged = (self.judged or Receipt()) + other.judged
-        self.written += other.written
+        for name in (one.name for one in fields(Totals)):
+            own, more = getattr(self, name), getattr(other, name)
+            if isinstance(more, Counter):
+                own.update(more)
+            elif isinstance(more, dict):
+                for reason, count in more.items():
+                    own.setdefault(reason, Count()).__iadd__(count)
+            elif own is None:
+                setattr(self, name, more)
+            elif more is not None:
+                own += more
+                setattr(self, name, own)
         return self
 
     def dump(self) -> dict[str, Any]:
@@ -206,6 +197,7 @@ class RowWork:
         checklists ([`Source`], [`Checklist`] or None): where the checklists come from; or the checklist of all rows,
             which is then written to every row; or None if it could not be written.
         shard (`str`, *optional*): name of the file of the rows, which names them in the totals.
+        bill ([`Bill`], *optional*): what writing has cost, for [`RowWork.totals_with_cost`].
     """
 
     def __init__(
@@ -217,12 +209,19 @@ class RowWork:
         scores: bool,
         checklists: Source | Checklist | None,
         shard: str = "",
+        bill: Bill | None = None,
     ):
-        self.pipe, self.columns, self.totals = pipe, columns, totals
+        self.pipe, self.columns, self.totals, self.bill = pipe, columns, totals, bill or Bill()
         self.scores, self.checklists, self.shard = scores, checklists, shard
         self.writes = checklists is Source.WRITTEN
         self.keeps = checklists is not Source.COLUMN
         """Whether the checklists are written to the rows."""
+
+    @property
+    def totals_with_cost(self) -> Totals:
+        """The totals so far, with what they have cost."""
+        judged = getattr(self.pipe.scorer, "receipt", None) if self.scores else None
+        return replace(self.totals, left_out=self.pipe.left_out, judged=judged, written=self.bill.receipt)
 
     def validate(self, row: Row) -> Checklist | None:
         """The checklist of a row; None if it has none or if it is still to be written. Raises a
@@ -270,7 +269,7 @@ class RowWork:
         *,
         skip_invalid: bool = False,
     ) -> list[dict[str, Any]]:
-        """Write the checklists of rows and score them, as one batch.
+        """Write the checklists of rows and score them, as one batch. Returns the output rows, in order.
 
         Args:
             rows (sequence of [`Row`]): the rows.
@@ -279,9 +278,6 @@ class RowWork:
                 its total.
             skip_invalid (`bool`, *optional*, defaults to `False`): an invalid row has no result, see
                 [`RowWork.failed`], instead of raising its error.
-
-        Returns:
-            `list[dict]`: the output rows, in order.
         """
         valid, invalid = {}, {}
         for place, row in enumerate(rows):
@@ -368,25 +364,19 @@ class RowTask:
         """The task for rows whose relative paths of images begin in a folder."""
         return replace(self, columns=replace(self.columns, folder=folder))
 
-    def open(self, store: Store | None, shard: str = "") -> Opened:
+    def open(self, store: Store | None, shard: str = "") -> RowWork:
         """Build the pipeline, with `store` for its answers."""
         from checklist_rewards.pipelines import assemble
 
         bill = Bill()
         writer = None if self.writer is None else self.writer.within(bill=bill)
-        pipe = assemble(
-            self.config,
-            writer,
-            self.judge,
-            store,
-            None if writer is None else writer.named,
-        )
-        work = RowWork(pipe, self.columns, Totals(), scores=self.scores, checklists=self.checklists, shard=shard)
-        return Opened(work, bill)
+        pipe = assemble(self.config, writer, self.judge, store, None if writer is None else writer.named)
+        what: dict[str, Any] = {"scores": self.scores, "checklists": self.checklists, "shard": shard, "bill": bill}
+        return RowWork(pipe, self.columns, Totals(), **what)
 
     def validate(self) -> None:
         """Check that all models exist, without loading them. Raises a [`ChecklistRewardsError`]."""
-        pipe = self.open(None).work.pipe
+        pipe = self.open(None).pipe
         if self.scores:
             pipe.scorer.validate()
         if self.writer is not None:
@@ -408,20 +398,6 @@ class RowTask:
             "scores": self.scores,
             "checklists": str(_id(self.checklists)),
         }
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A task that was opened in this process."""
-
-    work: RowWork
-    bill: Bill
-
-    @property
-    def totals(self) -> Totals:
-        """The totals so far, with their cost."""
-        judged = getattr(self.work.pipe.scorer, "receipt", None) if self.work.scores else None
-        return replace(self.work.totals, left_out=self.work.pipe.left_out, judged=judged, written=self.bill.receipt)
 
 
 def _engine(engine: Engine) -> dict[str, Any]:

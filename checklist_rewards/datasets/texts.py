@@ -76,13 +76,8 @@ def is_asked(text: str) -> bool:
 
 
 def question_of(text: str, as_it_is: bool = False, guidelines: str | None = None) -> str:
-    """The question that is asked about a criterion: itself if it is a question, otherwise whether it is true.
-
-    Args:
-        text (`str`): The criterion.
-        as_it_is (`bool`): Whether it has options or a check, and is not asked with yes or no.
-        guidelines (`str`, *optional*): A text to show before it.
-    """
+    """The question that is asked about a criterion, after its guidelines: itself if it is a question or `as_it_is` (it
+    has options or a check), otherwise whether it is true."""
     text = text.strip()
     if (
         not as_it_is
@@ -161,7 +156,11 @@ def table_of(text: Any) -> list[dict[str, Any]] | None:
     """The rows of a table in Markdown, by the names of its columns, or of a list of mappings in YAML; None for any
     other value."""
     if isinstance(text, str) and _YAML.match(text):
-        return _yaml_of(text)
+        try:
+            entries = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError, RecursionError):
+            return None
+        return entries if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries) else None
     if not isinstance(text, str) or text.count("|") < 6:
         return None
     rows = [[cell.strip() for cell in row.split("|")] for row in _ROW.findall(text)]
@@ -171,14 +170,6 @@ def table_of(text: Any) -> list[dict[str, Any]] | None:
     if len(set(names)) < len(names) or any(len(row) != len(names) for row in rows):
         return None
     return [dict(zip(names, row, strict=True)) for row in rows[2:]]
-
-
-def _yaml_of(text: str) -> list[dict[str, Any]] | None:
-    try:
-        entries = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return None
-    return entries if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries) else None
 
 
 def points_in(text: str) -> tuple[str, str] | None:
@@ -239,7 +230,7 @@ def levels_of(value: Any, words: Mapping[str, float] | None = None, sure: bool =
             levels.append((float(found.group(1)), text.strip()))
     if not levels and value and all(isinstance(text, str) and text.strip() for text in value.values()):
         numbers = [_number(key, words) for key in value]
-        if None not in numbers and (sure or not _counts_up(value)):
+        if None not in numbers and (sure or not _counts_up(_keys_of_texts(value))):
             levels = [(n, text.strip()) for n, text in zip(numbers, value.values(), strict=True) if n is not None]
     ranges = value.get("rubric")
     for entry in ranges if isinstance(ranges, list) else []:
@@ -257,28 +248,19 @@ def head_of_levels(text: str) -> str:
 
 def names_levels(value: Any) -> bool:
     """Whether the keys of a mapping of texts are names of levels ("excellent", "B")."""
-    return (
-        isinstance(value, Mapping)
-        and len(value) > 1
-        and all(isinstance(text, str) for text in value.values())
-        and all(str(key).strip().lower() in GRADES for key in value)
-    )
+    names = _keys_of_texts(value)
+    return len(names) > 1 and all(name.lower() in GRADES for name in names)
 
 
 def doubtful_levels(value: Any) -> bool:
     """Whether a mapping from 1, 2, ... to statements may hold numbered criteria or levels."""
-    return (
-        isinstance(value, Mapping)
-        and len(value) > 1
-        and all(isinstance(text, str) and not is_asked(text) for text in value.values())
-        and _counts_up(value)
-    )
+    names = _keys_of_texts(value)
+    return len(names) > 1 and _counts_up(names) and not any(map(is_asked, value.values()))
 
 
 def has_signed_keys(value: Any) -> bool:
     """Whether the keys of a mapping are numbers with signs, which are weights sooner than levels."""
-    texts = isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
-    names = [str(key).strip() for key in value] if texts else []
+    names = _keys_of_texts(value)
     if not names or any(number_in(name) is None for name in names):
         return False
     return any(name[0] == "+" for name in names) or (any(name[0] in "-−" for name in names) and "0" not in names)
@@ -333,8 +315,14 @@ def _number(key: Any, words: Mapping[str, float] | None) -> float | None:
     return float(found.group(1)) if found and name[: found.start()].strip() in GRADES else None
 
 
-def _counts_up(value: Mapping[Any, Any]) -> bool:
-    return [str(key).strip() for key in value] == [str(n) for n in range(1, len(value) + 1)]
+def _keys_of_texts(value: Any) -> list[str]:
+    """The keys of a mapping of texts; none of another value."""
+    texts = isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+    return [str(key).strip() for key in value] if texts else []
+
+
+def _counts_up(names: list[str]) -> bool:
+    return names == [str(number) for number in range(1, len(names) + 1)]
 
 
 def _heading(line: str) -> str | None:

@@ -135,6 +135,19 @@ def _is_message(value: Any) -> bool:
     return (isinstance(value.get("role"), str) and says) or {"from", "value"} <= value.keys()
 
 
+def only_text(value: Any, where: str) -> Any:
+    """The answer in a cell of lm-evaluation-harness, a list (`filtered_resps`) or a list of lists (`resps`) with one
+    text; other values unchanged. Raises [`SampleError`] for several texts."""
+    texts = value
+    while isinstance(texts, list) and texts and all(isinstance(inner, list) for inner in texts):
+        texts = [text for inner in texts for text in inner]
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        return value
+    if len(texts) > 1:
+        raise SampleError(f"{where} has {len(texts)} answers, expected one; write one row per answer.")
+    return texts[0]
+
+
 def from_csv(text: str) -> Any:
     """The value of a CSV cell: chat messages are decoded, and anything else stays text. See [`csv_text`]."""
     if text[:1] == text[-1:] == '"' and "[" in text:

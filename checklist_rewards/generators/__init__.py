@@ -12,7 +12,7 @@ an empty checklist.
 """
 
 from checklist_rewards.errors import StageError
-from checklist_rewards.generators.base import CorpusGenerator, Generator, Request, Stage
+from checklist_rewards.generators.base import Generator, Request, Stage
 from checklist_rewards.generators.constraints import ConstraintsGenerator, Requirement, find_requirements
 from checklist_rewards.generators.contrastive import ContrastiveGenerator
 from checklist_rewards.generators.deductive import DeductiveGenerator
@@ -32,7 +32,6 @@ __all__ = [
     "CategorizedQuestions",
     "ConstraintsGenerator",
     "ContrastiveGenerator",
-    "CorpusGenerator",
     "DeductiveGenerator",
     "Dimension",
     "Dimensions",

@@ -1,18 +1,14 @@
-"""The generator protocols: one checklist per request, or one checklist for a whole corpus.
+"""What generators share. They write one checklist per request ([`Generator`]), or one for a corpus (`stages.py`).
 
-*Instance level* ([`Generator`]): a failed request gives an error in place of its own checklist and does not affect the
-other requests. Errors that no reply can fix, such as a missing model or a request that is not text, are raised before
-anything is sampled.
-
-*Corpus level* ([`CorpusGenerator`]): one checklist built in several stages (`stages.py`). A failed stage raises a
-[`StageError`]; replies of earlier stages stay in the store.
+A failed request gives an error in place of its own checklist and does not affect the other requests. Errors that no
+reply can fix, such as a missing model or a request that is not text, are raised before anything is sampled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import Checklist
@@ -35,31 +31,16 @@ class Generator(Protocol):
         ...
 
 
-class CorpusGenerator(Protocol):
-    """Writes one checklist for a whole corpus from a source ([`Feedback`], [`Dimensions`], …)."""
-
-    stages: Sequence[Stage]
-    """The completed stages of the last call of `generate`."""
-
-    def validate(self) -> None:
-        """Check settings and models without loading an engine. Raises a [`ChecklistRewardsError`]."""
-        ...
-
-    def generate(self, source: Any, *, progress: Callable[[Stage], None] | None = None) -> Checklist:
-        """Write the checklist. `progress` is called with every completed stage. Raises [`StageError`]."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stage:
-    """A completed stage of a corpus-level generator."""
+    """A stage of a corpus-level generator."""
 
     name: str
-    asked: int
+    asked: int = 0
     """Number of prompts sent to the model, or of items passed to a refiner."""
-    kept: int
+    kept: int = 0
     """Number of items or values passed to the next stage."""
-    seconds: float
+    seconds: float = 0.0
 
 
 def check_request(request: str | Request, where: str) -> Request:

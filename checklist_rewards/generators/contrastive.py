@@ -7,13 +7,11 @@ The placeholders of the prompt determine which responses are compared:
 - `{responses}` (OpenRubrics, arXiv:2510.07743): responses ranked best first. They must be given with the request.
 - `{chosen}` and `{rejected}` (OpenRubrics): a better and a worse response. They must be given with the request.
 
-A chosen and a rejected response can also be used as two candidates or as a ranking of two.
+A chosen and a rejected response can also be used as two candidates or as a ranking of two. Responses are compared by
+their answers; a candidate without one (cut in its thought, empty) is left out.
 
-If a candidate cannot be sampled, its request fails with the model and the reason. The checklist is not written from
-the remaining candidates, because a rerun would then give a different one. Everything else is as in `direct.py`.
-
-Responses are compared by their answers, without thoughts. A candidate without an answer (cut in its thought, empty) is
-left out. If no sampled candidate has an answer, the request fails.
+If a candidate cannot be sampled, or none has an answer, the request fails. The checklist is not written from the
+remaining candidates, because a rerun would then give a different one. Everything else is as in `direct.py`.
 """
 
 from __future__ import annotations
@@ -59,11 +57,7 @@ class ContrastiveGenerator(DirectGenerator):
             and 0.7 for several.
         candidate_max_tokens (`int`, *optional*, defaults to `1024`): tokens per candidate. Truncated candidates are
             used if they have an answer.
-        **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 1024 and `max_attempts`
-            3.
-
-    Raises:
-        ChecklistRewardsError: If an argument is not valid.
+        **settings: the other fields of [`Writer`]; `writing` has the defaults.
     """
 
     writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 1024, "max_attempts": 3}
@@ -144,25 +138,24 @@ class ContrastiveGenerator(DirectGenerator):
     def write_batch(
         self, requests: Sequence[Request], progress: Progress | None = None
     ) -> list[Checklist | GenerationError]:
-        bare: list[int] = []
         if self.needs == "pair":
-            requests = [replace(r, chosen=_answer(r.chosen), rejected=_answer(r.rejected)) for r in requests]
-        else:
-            requests = [replace(request, candidates=_candidates(request)) for request in requests]
-            bare = [index for index, request in enumerate(requests) if not request.candidates]
-        sampled = dict(zip(bare, self._sample([requests[i] for i in bare]), strict=True))
-        results: dict[int, Checklist | GenerationError] = {}
-        complete: dict[int, Request] = {}
-        for index, request in enumerate(requests):
-            candidates = sampled.get(index, request.candidates)
-            if isinstance(candidates, GenerationError):
-                results[index] = candidates
-            else:
-                complete[index] = replace(request, candidates=candidates)
-        if results and progress is not None:
-            progress(len(results))
-        results.update(zip(complete, super().write_batch(list(complete.values()), progress), strict=True))
-        return [results[index] for index in range(len(requests))]
+            answers = [replace(r, chosen=_answer(r.chosen), rejected=_answer(r.rejected)) for r in requests]
+            return super().write_batch(answers, progress)
+        found: list[Sequence[str] | GenerationError] = [_candidates(request) for request in requests]
+        bare = [index for index, candidates in enumerate(found) if not candidates]
+        for index, sampled in zip(bare, self._sample([requests[index] for index in bare]), strict=True):
+            found[index] = sampled
+        complete = {
+            index: replace(request, candidates=candidates)
+            for index, (request, candidates) in enumerate(zip(requests, found, strict=True))
+            if not isinstance(candidates, GenerationError)
+        }
+        if progress is not None and len(complete) < len(found):
+            progress(len(found) - len(complete))
+        written = super().write_batch(list(complete.values()), progress)
+        failed = {index: error for index, error in enumerate(found) if isinstance(error, GenerationError)}
+        results = dict(zip(complete, written, strict=True)) | failed
+        return [results[index] for index in range(len(found))]
 
     def _sample(self, requests: Sequence[Request]) -> list[tuple[str, ...] | GenerationError]:
         if not requests:

@@ -4,15 +4,13 @@
 
 Each dimension starts with seed questions, given by the user or written by the model. *Elaboration* adds more detailed
 questions and *diversification* adds questions about other aspects, both based on the seeds. The optional *filter*
-keeps a question if yes means better and the question belongs to its dimension. Each stage processes all dimensions in
-one call. A dimension without a usable reply, or without a question after the filter, raises a [`StageError`] that
-names it, so every dimension of the source is in the checklist. The draft of a stage is its [`Pools`].
+keeps a question if yes means better and the question belongs to its dimension. A dimension without a usable reply, or
+without a question after the filter, raises a [`StageError`]. The draft of a stage is its [`Pools`].
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any, Literal, Unpack, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,16 +19,14 @@ from checklist_rewards.backends import Engine, Messages
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.generators.base import check_counts
-from checklist_rewards.generators.shapes import Questions, Shape, tidy
+from checklist_rewards.generators.base import Stage, check_counts
+from checklist_rewards.generators.shapes import Questions, Shape, distinct, tidy
 from checklist_rewards.generators.stages import (
     CorpusWriter,
     Dimension,
     Dimensions,
     Prompt,
     StageMethod,
-    StagePrompt,
-    Step,
     check_questions,
     holds_questions,
     questions_of,
@@ -41,7 +37,7 @@ from checklist_rewards.writer import Writer, WriterKwargs
 
 Augmentation = Literal["both", "elaboration", "diversification", "none"]
 _MODES = {"elaboration": "elaborate", "diversification": "diversify"}
-_ABOUT = ("dimension", "definition")
+_ABOUT, _OPTIONAL = ("dimension", "definition"), ("task", "sub_dimensions")
 _FIXED = Field(json_schema_extra={"readOnly": True})
 """A field that follows from the source, so a form does not offer to change it."""
 
@@ -60,7 +56,12 @@ class Pool(BaseModel):
     @property
     def questions(self) -> list[str]:
         """All questions, the seeds first. Of questions that differ only in case, the first."""
-        return _distinct([*self.seeds, *self.added])
+        return distinct([*self.seeds, *self.added])
+
+    @property
+    def items(self) -> list[ChecklistItem]:
+        """The questions as items of the dimension."""
+        return [ChecklistItem(question=question, category=self.dimension) for question in self.questions]
 
 
 class Pools(BaseModel):
@@ -102,24 +103,16 @@ class DeductiveGenerator(CorpusWriter):
         max_items (`int`, *optional*): maximum number of items of the checklist, spread evenly over the dimensions.
         threshold (`float`, *optional*, defaults to `0.85`): least cosine at which questions count as the same.
         embedder (*optional*): embedder of the deduplication; see [`Deduplicator`].
-        **settings: the other fields of [`Writer`]. By default `temperature` is 0.7, `max_tokens` 2048 and
-            `max_attempts` 3.
-
-    Raises:
-        ChecklistRewardsError: If an argument is not valid.
+        **settings: the other fields of [`Writer`]; `writing` has the defaults.
     """
 
     name = "checkeval"
     source_shape, draft_shape = Dimensions, Pools
     stage_prompts = {
-        "seed": StagePrompt("generators/checkeval_seed", (*_ABOUT, "count"), ("task", "sub_dimensions")),
-        "elaborate": StagePrompt(
-            "generators/checkeval_elaborate", (*_ABOUT, "questions", "count"), ("task", "sub_dimensions")
-        ),
-        "diversify": StagePrompt(
-            "generators/checkeval_diversify", (*_ABOUT, "questions", "count"), ("task", "sub_dimensions")
-        ),
-        "filter": StagePrompt("generators/checkeval_filter", (*_ABOUT, "candidate"), ("task",)),
+        "seed": ((*_ABOUT, "count"), _OPTIONAL),
+        "elaborate": ((*_ABOUT, "questions", "count"), _OPTIONAL),
+        "diversify": ((*_ABOUT, "questions", "count"), _OPTIONAL),
+        "filter": ((*_ABOUT, "candidate"), ("task",)),
     }
 
     def __init__(
@@ -140,9 +133,9 @@ class DeductiveGenerator(CorpusWriter):
         super().__init__(model, prompts, **settings)
         augmentation = "none" if augmentation is None else augmentation
         one_of("augmentation", augmentation, get_args(Augmentation))
-        check_counts(seeds=seeds, elaborations=elaborations, diversifications=diversifications)
-        check_counts(max_items=1 if max_items is None else max_items)
-        self.modes = [mode for mode in _MODES if augmentation in (mode, "both")]
+        most = {} if max_items is None else {"max_items": max_items}
+        check_counts(seeds=seeds, elaborations=elaborations, diversifications=diversifications, **most)
+        self.modes = [stage for mode, stage in _MODES.items() if augmentation in (mode, "both")]
         self.filtering, self.max_items = filtering, max_items
         self.counts = {"seed": seeds, "elaborate": elaborations, "diversify": diversifications}
         self.deduplicator = (
@@ -159,7 +152,7 @@ class DeductiveGenerator(CorpusWriter):
 
     def _order(self) -> Mapping[str, StageMethod]:
         order: dict[str, StageMethod] = {"seed": self._seed}
-        order |= {stage: partial(self._augment, stage) for stage in (_MODES[mode] for mode in self.modes)}
+        order |= dict.fromkeys(self.modes, self._augment)
         return order | ({"filter": self._filter, "deduplicate": self._deduplicate} if self.filtering else {})
 
     def _source(self, source: Any) -> Dimensions:
@@ -183,31 +176,31 @@ class DeductiveGenerator(CorpusWriter):
         return pools
 
     def _finished(self, source: Dimensions, draft: Pools) -> Checklist:
-        return self._checklist(spread([_items(pool) for pool in draft.pools], self.max_items))
+        return self._checklist(spread([pool.items for pool in draft.pools], self.max_items))
 
-    def _seed(self, step: Step, source: Dimensions, draft: None) -> Pools:
+    def _seed(self, stage: Stage, source: Dimensions, draft: None) -> Pools:
         given = {dimension.name: _seed_questions(dimension) for dimension in source.dimensions}
         missing = [dimension for dimension in source.dimensions if not given[dimension.name]]
         prompts = [self._messages("seed", source, dimension) for dimension in missing]
-        values = step.ask(prompts, [d.name for d in missing], Questions, holds_questions)
+        values = self._ask(stage, prompts, [d.name for d in missing], Questions, holds_questions)
         written = {d.name: questions_of(value) for d, value in zip(missing, values, strict=True)}
         pools = [Pool(dimension=name, seeds=questions or written[name]) for name, questions in given.items()]
-        return _kept(step, pools)
+        return _kept(stage, pools)
 
-    def _augment(self, stage: str, step: Step, source: Dimensions, draft: Pools) -> Pools:
+    def _augment(self, stage: Stage, source: Dimensions, draft: Pools) -> Pools:
         prompts = [
-            self._messages(stage, source, dimension, questions=_listed(pool.seeds))
+            self._messages(stage.name, source, dimension, questions=_listed(pool.seeds))
             for dimension, pool in zip(source.dimensions, draft.pools, strict=True)
         ]
-        values = step.ask(prompts, [pool.dimension for pool in draft.pools], Questions, holds_questions)
+        values = self._ask(stage, prompts, [pool.dimension for pool in draft.pools], Questions, holds_questions)
         pools = []
         for pool, value in zip(draft.pools, values, strict=True):
             known = {question.casefold() for question in pool.questions}
             new = [question for question in questions_of(value) if question.casefold() not in known]
             pools.append(pool.model_copy(update={"added": [*pool.added, *new]}))
-        return _kept(step, pools)
+        return _kept(stage, pools)
 
-    def _filter(self, step: Step, source: Dimensions, draft: Pools) -> Pools:
+    def _filter(self, stage: Stage, source: Dimensions, draft: Pools) -> Pools:
         dimensions = zip(source.dimensions, draft.pools, strict=True)
         pairs = [(d, question) for d, pool in dimensions for question in pool.questions]
         prompts = [
@@ -216,35 +209,38 @@ class DeductiveGenerator(CorpusWriter):
             )
             for d, question in pairs
         ]
-        replies = step.ask(prompts, [f"{d.name}, {question!r}" for d, question in pairs], FilterReply, temperature=0.0)
+        replies = self._ask(
+            stage, prompts, [f"{d.name}, {question!r}" for d, question in pairs], FilterReply, temperature=0.0
+        )
         passed = {
             (dimension.name, question)
             for (dimension, question), reply in zip(pairs, replies, strict=True)
             if reply.yes_is_better and reply.belongs
         }
         pools = [
-            Pool(
-                dimension=pool.dimension,
-                seeds=[question for question in pool.seeds if (pool.dimension, question) in passed],
-                added=[question for question in pool.added if (pool.dimension, question) in passed],
+            pool.model_copy(
+                update={
+                    name: [question for question in getattr(pool, name) if (pool.dimension, question) in passed]
+                    for name in ("seeds", "added")
+                }
             )
             for pool in draft.pools
         ]
         empty = [pool.dimension for pool in pools if not pool.questions]
         if empty:
             why = "None of its questions passed; widen its definition or set filtering=False."
-            raise step.error(f"{empty[0]}: {why}", empty, len(pools))
-        return _kept(step, pools)
+            raise self._error(stage, f"{empty[0]}: {why}", empty, len(pools))
+        return _kept(stage, pools)
 
-    def _deduplicate(self, step: Step, source: Dimensions, draft: Pools) -> Pools:
+    def _deduplicate(self, stage: Stage, source: Dimensions, draft: Pools) -> Pools:
         assert self.deduplicator is not None
         pools = []
         for pool in draft.pools:
             # One dimension at a time, because a question may belong to two dimensions and then counts in both.
-            refined = self.deduplicator.refine(self._checklist(_items(pool)))
+            refined = self.deduplicator.refine(self._checklist(pool.items))
             pools.append(Pool(dimension=pool.dimension, added=[item.question for item in refined.items]))
-        step.asked = draft.total
-        return _kept(step, pools)
+        stage.asked = draft.total
+        return _kept(stage, pools)
 
     def _messages(self, stage: str, source: Dimensions, dimension: Dimension, **fields: str) -> Messages:
         parts = dimension.sub_dimensions
@@ -278,23 +274,12 @@ def spread(groups: Sequence[Sequence[ChecklistItem]], most: int | None) -> list[
 def _seed_questions(dimension: Dimension) -> list[str]:
     questions = [tidy(question) for question in dimension.seed_questions]
     check_questions(questions, f"dimension {dimension.name!r}: the seed")
-    return _distinct(questions)
+    return distinct(questions)
 
 
-def _distinct(questions: Sequence[str]) -> list[str]:
-    first: dict[str, str] = {}
-    for question in questions:
-        first.setdefault(question.casefold(), question)
-    return list(first.values())
-
-
-def _items(pool: Pool) -> list[ChecklistItem]:
-    return [ChecklistItem(question=question, category=pool.dimension) for question in pool.questions]
-
-
-def _kept(step: Step, pools: list[Pool]) -> Pools:
+def _kept(stage: Stage, pools: list[Pool]) -> Pools:
     found = Pools(pools=pools)
-    step.kept = found.total
+    stage.kept = found.total
     return found
 
 

@@ -1,11 +1,9 @@
 """The direct generator: two to eight yes/no questions per input, as in TICK (arXiv:2410.03608, section 3.1).
 
-The prompt is filled with the input (and the reference, history and other fields, if given), and the reply is parsed
-strictly: as a numbered list, or as JSON if `shape` is given. If a reply is not a usable checklist, the model is asked
-again with another seed (for JSON, also with the error in the prompt), up to `max_attempts` replies in total. Then the
-request gets a [`GenerationError`] with the last reply. Attempt k uses `seed + k`, so each attempt has its own store
-key. A rerun reads all attempts from the store: a failed request fails again without cost until the seed, the prompt or
-the model changes.
+The reply is parsed strictly: as a numbered list, or as JSON if `shape` is given. If it is not a usable checklist, the
+model is asked again with another seed (for JSON, also with the error in the prompt), up to `max_attempts` replies in
+total. Then the request gets a [`GenerationError`] with the last reply. Attempt k uses `seed + k`, so each attempt has
+its own store key, and a failed request fails again without cost until the seed, the prompt or the model changes.
 
 A reply cut off at `max_tokens` is never used, even if it contains enough questions. Requests that exceed the model's
 context, and engine failures, are not retried, because another sample would not help.
@@ -20,7 +18,7 @@ from typing import ClassVar, Unpack
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Engine, Messages, Progress, Reply
+from checklist_rewards.backends import Engine, Progress, Reply
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.packaged import ENGLISH_WRITER
 from checklist_rewards.backends.replies import sample_values
@@ -133,9 +131,6 @@ class DirectGenerator:
             progress (callable, *optional*): called with the number of requests that got their first reply since its
                 last call.
 
-        Returns:
-            A [`Checklist`] per request in the same order, or a [`GenerationError`] in its place.
-
         Raises:
             SampleError: If a request is not valid. The message names its number, from 1; nothing has been sampled.
             ModelError: If the model cannot be used.
@@ -164,38 +159,26 @@ class DirectGenerator:
             for request, covered in zip(requests, items, strict=True)
         ]
         inputs = [words_of(request.input) for request in requests]
+        results: list[Checklist | GenerationError]
         if self.shape is None:
-            results = self._write_list(messages, inputs, progress)
+            sampled = sample_values(
+                self.engine,
+                messages,
+                lambda place, reply: self._checklist(reply, inputs[place]),
+                self.writer.sampling,
+                store=self.writer.replies,
+                attempts=self.writer.attempts if self.writer.sampling.temperature > 0 else 1,
+                progress=progress,
+            )
+            results = [result for [result] in sampled]
         else:
-            results = self._write_json(messages, progress)
+            asked = [ask_in_shape(prompt, self.shape) for prompt in messages]
+            values = self.writer.ask(asked, self.shape, self._complaint, progress=progress)
+            results = [value if isinstance(value, GenerationError) else self._from_value(value) for value in values]
         return [
             result if isinstance(result, GenerationError) or not covered else with_constraints(result, covered)
             for result, covered in zip(results, items, strict=True)
         ]
-
-    def _write_list(
-        self, messages: Sequence[Messages], inputs: Sequence[str], progress: Progress | None
-    ) -> list[Checklist | GenerationError]:
-        sampling = self.writer.sampling
-        results = sample_values(
-            self.engine,
-            messages,
-            lambda place, reply: self._checklist(reply, inputs[place]),
-            sampling,
-            store=self.writer.replies,
-            attempts=self.writer.attempts if sampling.temperature > 0 else 1,
-            progress=progress,
-        )
-        return [result for [result] in results]
-
-    def _write_json(
-        self, messages: Sequence[Messages], progress: Progress | None
-    ) -> list[Checklist | GenerationError]:
-        assert self.shape is not None
-        values = self.writer.ask(
-            [ask_in_shape(prompt, self.shape) for prompt in messages], self.shape, self._complaint, progress=progress
-        )
-        return [value if isinstance(value, GenerationError) else self._from_value(value) for value in values]
 
     def _complaint(self, index: int, value: BaseModel) -> str | None:
         try:

@@ -2,11 +2,10 @@
 
     questions (with the observations behind each) ──▶ deduplicate ──▶ tag ──▶ unit_test ──▶ select
 
-Observations are sent to the model in batches, all batches in one call, numbered from 0 across batches. A batch that
-exceeds the model's context is split in half. Every question names the observations it is based on; they are stored in
-[`ChecklistItem.sources`] and used by the selection to measure coverage. Unit tests need samples (responses to rewrite)
-and are skipped without them. A batch without a usable reply raises a [`StageError`] that names it; no batch is skipped
-silently. The draft of the stage `questions` holds them as [`SourcedQuestions`]; the refiners follow.
+Observations are sent to the model in batches, numbered from 0 across batches. A batch that exceeds the model's context
+is split in half; one without a usable reply raises a [`StageError`]. Every question names the observations it is based
+on, in [`ChecklistItem.sources`]; the selection measures coverage by them. Unit tests need samples (responses to
+rewrite). The draft of the stage `questions` holds them as [`SourcedQuestions`]; the refiners follow.
 """
 
 from __future__ import annotations
@@ -18,15 +17,13 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.generators.base import check_counts
+from checklist_rewards.generators.base import Stage, check_counts
 from checklist_rewards.generators.shapes import SourcedQuestion, SourcedQuestions, items_of
 from checklist_rewards.generators.stages import (
     CorpusWriter,
     Feedback,
     Prompt,
     StageMethod,
-    StagePrompt,
-    Step,
     Watcher,
     check_questions,
     numbered,
@@ -52,17 +49,13 @@ class InductiveGenerator(CorpusWriter):
             prompt, and of their characters.
         embedder (*optional*): embedder of deduplication and selection; see [`Deduplicator`].
         scorer ([`ChecklistScorer`], *optional*): judge of the unit tests. Defaults to a scorer with the same model.
-        **settings: the other fields of [`Writer`]. By default `temperature` is 0.7, `max_tokens` 4096 and
-            `max_attempts` 3.
-
-    Raises:
-        ChecklistRewardsError: If an argument is not valid.
+        **settings: the other fields of [`Writer`]; `writing` has the defaults.
     """
 
     name = "feedback"
     writing: ClassVar[WriterKwargs] = {"temperature": 0.7, "max_tokens": 4096, "max_attempts": 3}
     source_shape, draft_shape = Feedback, SourcedQuestions
-    stage_prompts = {"questions": StagePrompt("generators/feedback_questions", ("observations",), ("domain",))}
+    stage_prompts = {"questions": (("observations",), ("domain",))}
 
     def __init__(
         self,
@@ -125,10 +118,10 @@ class InductiveGenerator(CorpusWriter):
         for stage, refiner in self.refiners.items():
             if (stage == "unit_test" and not samples) or (stage == "select" and len(checklist) <= self.max_items):
                 continue
-            with self._stage(stage, progress) as step:
-                step.asked = len(checklist)
+            with self._stage(stage, progress) as running:
+                running.asked = len(checklist)
                 checklist = refiner.refine(checklist, samples)
-                step.kept = len(checklist)
+                running.kept = len(checklist)
         return checklist
 
     def _order(self) -> Mapping[str, StageMethod]:
@@ -153,42 +146,36 @@ class InductiveGenerator(CorpusWriter):
             [ChecklistItem(question=entry.question, sources=tuple(entry.sources)) for entry in draft.questions]
         )
 
-    def _questions(self, step: Step, feedback: Feedback, draft: None) -> SourcedQuestions:
-        items = self._ask_in_batches(step, feedback)
-        merged: dict[str, ChecklistItem] = {}
-        for item in items:
-            first = merged.setdefault(item.question.casefold(), item)
-            sources = tuple(sorted({*first.sources, *item.sources}))
-            merged[item.question.casefold()] = first.model_copy(update={"sources": sources})
-        if not merged:
-            raise step.error("The model wrote no question for any observation.", [], 1)
-        step.kept = len(merged)
+    def _questions(self, stage: Stage, feedback: Feedback, draft: None) -> SourcedQuestions:
+        written = [entry for value in self._ask_in_batches(stage, feedback) for entry in value.questions]
+        items = items_of(SourcedQuestions(questions=written))  # equal questions are one
+        if not items:
+            raise self._error(stage, "The model wrote no question for any observation.", [], 1)
+        stage.kept = len(items)
         return SourcedQuestions(
-            questions=[SourcedQuestion(question=i.question, sources=list(i.sources)) for i in merged.values()]
+            questions=[SourcedQuestion(question=i.question, sources=sorted(set(i.sources))) for i in items]
         )
 
-    def _ask_in_batches(self, step: Step, feedback: Feedback) -> list[ChecklistItem]:
+    def _ask_in_batches(self, stage: Stage, feedback: Feedback) -> list[SourcedQuestions]:
         pending = list(batches(feedback.observations, self.batch_size, self.batch_chars))
-        by_start: dict[int, list[ChecklistItem]] = {}
+        by_start: dict[int, SourcedQuestions] = {}
         while pending:
             batches_sent = pending
-            values = step.try_ask(
+            values = self._try_ask(
+                stage,
                 [self._messages(feedback, batch) for batch in batches_sent],
                 SourcedQuestions,
                 lambda index, value, sent=batches_sent: _complaint(value, sent[index]),  # type: ignore[misc]
             )
-            pending = [
-                half
-                for batch, value in zip(batches_sent, values, strict=True)
-                if _does_not_fit(value) and len(batch) > 1
-                for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :])
-            ]
-            final = [
-                (b, v) for b, v in zip(batches_sent, values, strict=True) if not (_does_not_fit(v) and len(b) > 1)
-            ]
-            step.refuse([v for _, v in final], [f"observations {b.start}-{b.stop - 1}" for b, _ in final])
-            by_start.update((b.start, items_of(v)) for b, v in final if not isinstance(v, GenerationError))
-        return [item for start in sorted(by_start) for item in by_start[start]]
+            pending, final = [], {}
+            for batch, value in zip(batches_sent, values, strict=True):
+                if _does_not_fit(value) and len(batch) > 1:
+                    pending += [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
+                else:
+                    final[batch] = value
+            self._refuse(stage, list(final.values()), [f"observations {b.start}-{b.stop - 1}" for b in final])
+            by_start.update((b.start, v) for b, v in final.items() if not isinstance(v, GenerationError))
+        return [by_start[start] for start in sorted(by_start)]
 
     def _messages(self, feedback: Feedback, batch: range) -> list[dict[str, str]]:
         texts = feedback.observations[batch.start : batch.stop]

@@ -20,15 +20,14 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.generators.base import check_counts
+from checklist_rewards.generators.base import Stage, check_counts
 from checklist_rewards.generators.shapes import Questions, Shape, tidy
 from checklist_rewards.generators.stages import (
     CorpusWriter,
     Prompt,
     StageMethod,
-    StagePrompt,
-    Step,
     ThinkAloud,
+    Value,
     check_questions,
     holds_questions,
     numbered,
@@ -110,23 +109,20 @@ class InteractiveGenerator(CorpusWriter):
         max_components (`int`, *optional*, defaults to `5`): maximum number of components.
         min_items, max_items (`int`, *optional*, default to `2` and `15`): allowed number of questions after
             validation.
-        **settings: the other fields of [`Writer`]. By default `temperature` is 0.7, `max_tokens` 2048 and
-            `max_attempts` 3.
-
-    Raises:
-        ChecklistRewardsError: If an argument is not valid.
+        **settings: the other fields of [`Writer`]; `writing` has the defaults.
     """
 
     name = "interacteval"
     source_shape, draft_shape = ThinkAloud, Themes
     stage_prompts = {
-        "components": StagePrompt("generators/interacteval_components", (*_ABOUT, "attributes", "count")),
-        "assign": StagePrompt("generators/interacteval_assign", ("attributes", "components"), _ABOUT),
-        "key_questions": StagePrompt("generators/interacteval_key_questions", (*_ABOUT, "components")),
-        "sub_questions": StagePrompt(
-            "generators/interacteval_sub_questions", (*_ABOUT, "component", "attributes", "key_question")
+        "components": ((*_ABOUT, "attributes", "count"), ()),
+        "assign": (("attributes", "components"), _ABOUT),
+        "key_questions": ((*_ABOUT, "components"), ()),
+        "sub_questions": (
+            (*_ABOUT, "component", "attributes", "key_question"),
+            (),
         ),
-        "validate": StagePrompt("generators/interacteval_validate", (*_ABOUT, "questions", "least", "most")),
+        "validate": ((*_ABOUT, "questions", "least", "most"), ()),
     }
 
     def __init__(
@@ -154,9 +150,8 @@ class InteractiveGenerator(CorpusWriter):
 
     def _draft(self, source: ThinkAloud, draft: Any) -> Themes:
         themes: Themes = super()._draft(source, draft)
-        names = [_key(theme.name) for theme in themes.themes]
-        if not names or not all(names) or len(set(names)) != len(names):
-            raise SampleError(f"each component needs a name of its own; got {', '.join(map(repr, names)) or 'none'}.")
+        if fault := _unnamed(themes.themes):
+            raise SampleError(fault)
         for theme in themes.themes:
             written = [theme.key_question] if theme.key_question else []
             check_questions([*written, *theme.sub_questions], f"component {theme.name!r}:")
@@ -168,42 +163,45 @@ class InteractiveGenerator(CorpusWriter):
             raise SampleError("the draft has no questions yet; run the stages up to 'validate', or write some.")
         return self._checklist([ChecklistItem(question=text, category=source.dimension) for text in draft.questions])
 
-    def _components(self, step: Step, source: ThinkAloud, draft: None) -> Themes:
-        prompt = self.prompts["components"].messages(
-            **_about(source), attributes=numbered(source.attributes), count=self.max_components
-        )
-        [reply] = step.ask([prompt], [source.dimension], Components, lambda _, v: self._component_complaint(v))
-        step.kept = len(reply.components)
+    def _components(self, stage: Stage, source: ThinkAloud, draft: None) -> Themes:
+        fields: dict[str, Any] = {"attributes": numbered(source.attributes), "count": self.max_components}
+        reply = self._reply(stage, source, Components, lambda _, v: self._component_complaint(v), **fields)
+        stage.kept = len(reply.components)
         return Themes(themes=[Theme(name=entry.name, meaning=entry.meaning) for entry in reply.components])
 
-    def _component_complaint(self, value: Components) -> str | None:
-        names = [_key(component.name) for component in value.components]
-        if not 1 <= len(names) <= self.max_components:
-            return f"the reply holds {len(names)} components; 1 to {self.max_components} are wanted."
-        if len(set(names)) != len(names) or not all(names):
-            return f"each component needs a name of its own; got {', '.join(map(repr, names))}."
-        return None
+    def _reply(
+        self,
+        stage: Stage,
+        source: ThinkAloud,
+        shape: type[Value],
+        complaint: Callable[[int, Value], str | None],
+        **fields: str | int,
+    ) -> Value:
+        """The reply to the only prompt of a stage."""
+        prompt = self.prompts[stage.name].messages(**_about(source), **fields)
+        [reply] = self._ask(stage, [prompt], [source.dimension], shape, complaint)
+        return reply
 
-    def _assign(self, step: Step, source: ThinkAloud, draft: Themes) -> Themes:
+    def _component_complaint(self, value: Components) -> str | None:
+        count = len(value.components)
+        if not 1 <= count <= self.max_components:
+            return f"the reply holds {count} components; 1 to {self.max_components} are wanted."
+        return _unnamed(value.components)
+
+    def _assign(self, stage: Stage, source: ThinkAloud, draft: Themes) -> Themes:
         attributes = source.attributes
 
         def complaint(index: int, value: Assignments) -> str | None:
-            wrong = _unmatched(
-                [theme.name for theme in draft.themes], [entry.component for entry in value.assignments]
-            )
-            numbers = {number for entry in value.assignments for number in entry.attributes}
-            unknown = sorted(numbers - set(range(len(attributes))))
-            missing = sorted(set(range(len(attributes))) - numbers)
-            if wrong is not None:
+            if wrong := _unmatched(draft.themes, [entry.component for entry in value.assignments]):
                 return wrong
-            if unknown:
+            numbers = {number for entry in value.assignments for number in entry.attributes}
+            if unknown := sorted(numbers - set(range(len(attributes)))):
                 return f"there are no attributes {unknown}; the numbers are 0 to {len(attributes) - 1}."
+            missing = sorted(set(range(len(attributes))) - numbers)
             return f"the attributes {missing} are assigned to no component." if missing else None
 
-        prompt = self.prompts["assign"].messages(
-            **_about(source), attributes=numbered(attributes), components=_listed(draft.themes)
-        )
-        [reply] = step.ask([prompt], [source.dimension], Assignments, complaint)
+        fields = {"attributes": numbered(attributes), "components": _listed(draft.themes)}
+        reply = self._reply(stage, source, Assignments, complaint, **fields)
         assigned = {_key(entry.component): entry.attributes for entry in reply.assignments}
         # Components without attributes are dropped.
         themes = [
@@ -211,29 +209,23 @@ class InteractiveGenerator(CorpusWriter):
             for theme in draft.themes
             if (numbers := assigned[_key(theme.name)])
         ]
-        step.kept = len(themes)
+        stage.kept = len(themes)
         return Themes(themes=themes)
 
-    def _key_questions(self, step: Step, source: ThinkAloud, draft: Themes) -> Themes:
-        names = [theme.name for theme in draft.themes]
-
+    def _key_questions(self, stage: Stage, source: ThinkAloud, draft: Themes) -> Themes:
         def complaint(index: int, value: KeyQuestions) -> str | None:
             for entry in value.questions:
                 if not is_question(tidy(entry.question)):
                     return f"{entry.question!r:.80} is not a yes/no question; it must end with a question mark."
-            return _unmatched(names, [entry.component for entry in value.questions])
+            return _unmatched(draft.themes, [entry.component for entry in value.questions])
 
-        prompt = self.prompts["key_questions"].messages(**_about(source), components=_listed_themes(draft.themes))
-        [reply] = step.ask([prompt], [source.dimension], KeyQuestions, complaint)
+        reply = self._reply(stage, source, KeyQuestions, complaint, components=_listed_themes(draft.themes))
         key_questions = {_key(entry.component): tidy(entry.question) for entry in reply.questions}
-        step.kept = len(draft.themes)
-        return Themes(
-            themes=[
-                theme.model_copy(update={"key_question": key_questions[_key(theme.name)]}) for theme in draft.themes
-            ]
-        )
+        stage.kept = len(draft.themes)
+        themes = [t.model_copy(update={"key_question": key_questions[_key(t.name)]}) for t in draft.themes]
+        return Themes(themes=themes)
 
-    def _sub_questions(self, step: Step, source: ThinkAloud, draft: Themes) -> Themes:
+    def _sub_questions(self, stage: Stage, source: ThinkAloud, draft: Themes) -> Themes:
         _check_key_questions(draft)
         prompts = [
             self.prompts["sub_questions"].messages(
@@ -244,28 +236,28 @@ class InteractiveGenerator(CorpusWriter):
             )
             for theme in draft.themes
         ]
-        replies = step.ask(prompts, [theme.name for theme in draft.themes], Questions, _holding(*SUB_QUESTIONS))
+        replies = self._ask(
+            stage, prompts, [theme.name for theme in draft.themes], Questions, _holding(*SUB_QUESTIONS)
+        )
         themes = [
             theme.model_copy(update={"sub_questions": questions_of(value)})
             for theme, value in zip(draft.themes, replies, strict=True)
         ]
-        step.kept = sum(len(theme.sub_questions) for theme in themes)
+        stage.kept = sum(len(theme.sub_questions) for theme in themes)
         return Themes(themes=themes)
 
-    def _validate(self, step: Step, source: ThinkAloud, draft: Themes) -> Themes:
+    def _validate(self, stage: Stage, source: ThinkAloud, draft: Themes) -> Themes:
         _check_key_questions(draft)
-        prompt = self.prompts["validate"].messages(
-            **_about(source), questions=_all_questions(draft.themes), least=self.min_items, most=self.max_items
-        )
+        counts = {"least": self.min_items, "most": self.max_items}
         complaint = _holding(self.min_items, self.max_items)
-        [reply] = step.ask([prompt], [source.dimension], Questions, complaint)
+        reply = self._reply(stage, source, Questions, complaint, questions=_all_questions(draft.themes), **counts)
         questions = questions_of(reply)
-        step.kept = len(questions)
+        stage.kept = len(questions)
         return draft.model_copy(update={"questions": questions})
 
 
 def _holding(least: int, most: int) -> Callable[[int, Questions], str | None]:
-    """A check for [`Step.ask`]: the error of a reply that does not have `least` to `most` questions, or None."""
+    """The error of a reply that does not have `least` to `most` questions, or None; see [`CorpusWriter._ask`]."""
 
     def complaint(index: int, value: Questions) -> str | None:
         wrong = holds_questions(index, value)
@@ -286,8 +278,17 @@ def _key(name: str) -> str:
     return " ".join(name.split()).casefold()
 
 
-def _unmatched(wanted: Sequence[str], got: Sequence[str]) -> str | None:
-    """The error if `got` does not contain each of `wanted` exactly once, else None."""
+def _unnamed(components: Sequence[Component | Theme]) -> str | None:
+    """The error of components without a name of their own, or None."""
+    names = [_key(component.name) for component in components]
+    if names and all(names) and len(set(names)) == len(names):
+        return None
+    return f"each component needs a name of its own; got {', '.join(map(repr, names)) or 'none'}."
+
+
+def _unmatched(themes: Sequence[Theme], got: Sequence[str]) -> str | None:
+    """The error if `got` does not contain the name of each component exactly once, else None."""
+    wanted = [theme.name for theme in themes]
     if sorted(map(_key, wanted)) == sorted(map(_key, got)):
         return None
     return (

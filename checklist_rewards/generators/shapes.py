@@ -9,8 +9,7 @@ with other names, such as `reasoning`, are not part of the checklist.
 
 [`WeightedQuestions`] have the importance weights of RLCF (arXiv:2507.18624), 0 to 100; [`CategorizedQuestions`] the
 two categories of OpenRubrics (arXiv:2510.07743); [`CheckedQuestions`] a code check where one can answer the question.
-Lists are parsed as strictly as numbered lists: every entry must be a question, and of equal questions
-the first is kept, with the sources of all.
+Every entry must be a question, and of equal questions the first is kept, with the sources of all.
 
 Class names, docstrings and fields of the shapes are part of the JSON schema that is sent to the model and of the store
 key: changing them makes stored replies unusable.
@@ -25,8 +24,6 @@ unless the list is complete:
   'none'.)"), can be answered with yes or no, and is not two questions in one ([`question_fault`]);
 - there are at least `min_items` and at most `max_items` questions. Longer lists are not truncated, because that would
   silently drop requirements.
-
-Of equal questions the first is kept.
 
 If a reply has several kinds of lines, numbered questions take precedence over bulleted ones, and these over plain
 lines. So questions in an analysis ("What is asked for?") are not added to the list that follows it.
@@ -47,7 +44,6 @@ from pydantic import (
     Field,
     ValidationError,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 
@@ -89,24 +85,16 @@ _SMALL_WORDS = frozenset("a an the is are was were do does did has have had it i
 """Words that do not tell two questions apart."""
 
 
-class QuestionList(BaseModel):
+class QuestionList(NamedTuple):
     """The distinct questions of a reply."""
-
-    model_config = ConfigDict(frozen=True)
 
     questions: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     """The faults of the entries that were left out, if faults were dropped."""
 
-    @field_validator("questions")
-    @classmethod
-    def _distinct(cls, questions: tuple[str, ...]) -> tuple[str, ...]:
-        return _distinct(questions)
-
 
 class _ParsedLine(NamedTuple):
-    kind: str
-    """number, bullet or plain."""
+    kind: Literal["number", "bullet", "plain"]
     number: int | None
     text: str
 
@@ -139,20 +127,20 @@ def parse_questions(
         faults: list[str] = []
         if drop_faults_of is not None:
             asked, faults = without_faults(asked, drop_faults_of)
-        questions = _distinct(asked)
+        for question in asked:
+            check_question(question)
     except ValueError as error:
         raise GenerationError(f"the reply is not a usable checklist: {error}.", reply) from None
+    questions = distinct(asked)
     count = len(questions)
     if not min_items <= count <= max_items:
         required = f"at least {min_items}" if count < min_items else f"at most {max_items}"
         raise GenerationError(f"the reply has {count} different questions, but {required} are required.", reply)
-    return QuestionList(questions=questions, left_out=tuple(faults))
+    return QuestionList(tuple(questions), tuple(faults))
 
 
 def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], list[str]]:
-    """The questions without those that are not one yes/no question in English, ask only for a text or a sentence, are
-    copied from the input, name a number or a quoted string that the input does not have, or ask nothing that an
-    earlier one does not; and the fault of each that is left out."""
+    """The questions without faults, as in [`parse_questions`], and the fault of each that is left out."""
     text = input.casefold()
     copied = f" {' '.join(_WORD.findall(text))} "
     values = numbers(text)
@@ -180,13 +168,18 @@ def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], lis
     return list(kept), faults
 
 
-def _distinct(questions: Iterable[str]) -> tuple[str, ...]:
+def distinct(questions: Iterable[str]) -> list[str]:
+    """The questions; of those that differ only in case, the first."""
     first: dict[str, str] = {}
     for question in questions:
-        if (fault := question_fault(question)) is not None:
-            raise ValueError(f"{question!r:.80} is not a yes/no question; it {fault}")
         first.setdefault(question.casefold(), question)
-    return tuple(first.values())
+    return list(first.values())
+
+
+def check_question(question: str) -> None:
+    """Raise a [`ValueError`] for a text that is not one yes/no question. The message has no final period."""
+    if (fault := question_fault(question)) is not None:
+        raise ValueError(f"{question!r:.80} is not a yes/no question; it {fault}")
 
 
 def _questions(reply: str) -> list[str]:
@@ -211,15 +204,14 @@ def _from_json(text: str) -> list[str] | None:
         if isinstance(value, Mapping):
             value = next((value[key] for key in _JSON_KEYS if isinstance(value.get(key), list)), None)
         if isinstance(value, list) and value and all(isinstance(item, str | Mapping) for item in value):
-            return [tidy(_json_question(item)) for item in value]
+            questions = []
+            for item in value:
+                question = item.get("question") if isinstance(item, Mapping) else item
+                if not isinstance(question, str):
+                    raise ValueError(f"the 'question' of an entry is missing or not a string: {item!r:.80}")
+                questions.append(tidy(question))
+            return questions
     return None
-
-
-def _json_question(item: Any) -> str:
-    question = item.get("question") if isinstance(item, Mapping) else item
-    if not isinstance(question, str):
-        raise ValueError(f"the 'question' of an entry is missing or not a string: {item!r:.80}")
-    return question
 
 
 def _from_lines(text: str) -> list[str]:
@@ -293,17 +285,16 @@ def _no_truth_value(weight: Any) -> Any:
     return weight
 
 
-def _an_object(entry: Any) -> Any:
-    return {"question": entry} if isinstance(entry, str) else entry
-
-
 class Question(Shape):
     """A question."""
 
     question: str
 
-    # Models write a list of strings where the question is the only field that they fill in.
-    _plain = model_validator(mode="before")(_an_object)
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, entry: Any) -> Any:
+        # Models write a list of strings where the question is the only field that they fill in.
+        return {"question": entry} if isinstance(entry, str) else entry
 
 
 class WeightedQuestion(Question):
@@ -428,29 +419,22 @@ def items_of(value: BaseModel) -> list[ChecklistItem]:
         ValueError: If an entry is not a question or not a valid item. The message has no final period.
     """
     items: dict[str, ChecklistItem] = {}
+    names = set(ChecklistItem.model_fields) - {"id"}
     for entry in getattr(value, list_field(type(value))):
-        fields = {"question": entry} if isinstance(entry, str) else _item_fields(entry)
-        question = tidy(str(fields["question"]))
-        item = _item(fields | {"question": question})
-        if item.options is None and (fault := question_fault(question)) is not None:
-            raise ValueError(f"{question!r:.80} is not a yes/no question; it {fault}")
+        dumped = {"question": entry} if isinstance(entry, str) else entry.model_dump(include=names)
+        question = tidy(str(dumped["question"]))
+        fields = {name: field for name, field in dumped.items() if field is not None} | {"question": question}
+        try:
+            item = ChecklistItem.model_validate(fields)
+        except ValidationError as error:
+            raise ValueError(f"{question!r:.60}: {in_reply(error)}") from None
+        if item.options is None:
+            check_question(question)
         first = items.setdefault(question.casefold(), item)
         if first is not item and item.sources:
             sources = tuple(sorted({*first.sources, *item.sources}))
             items[question.casefold()] = first.model_copy(update={"sources": sources})
     return list(items.values())
-
-
-def _item_fields(entry: BaseModel) -> dict[str, Any]:
-    names = set(ChecklistItem.model_fields) - {"id"}
-    return {name: value for name, value in entry.model_dump(include=names).items() if value is not None}
-
-
-def _item(fields: Mapping[str, Any]) -> ChecklistItem:
-    try:
-        return ChecklistItem.model_validate(fields)
-    except ValidationError as error:
-        raise ValueError(f"{fields['question']!r:.60}: {in_reply(error)}") from None
 
 
 def ask_in_shape(messages: Messages, shape: type[BaseModel]) -> Messages:

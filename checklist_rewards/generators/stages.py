@@ -1,16 +1,15 @@
-"""Stages of the corpus-level generators, and their errors.
+"""Sources and stages of the corpus-level generators.
 
 A stage sends all its prompts to the model in one call of `replies.ask`. An unusable reply is requested again with the
 error in the prompt. If the last attempt fails too, or the engine fails, the stage raises a [`StageError`] that names
-the stage and the parts concerned (such as a dimension or a batch of observations). Nothing is skipped silently. All
-replies are stored, so a rerun requests only what is missing: nothing for earlier stages, and with a larger
-`max_attempts` only the additional attempts.
+the stage and the parts concerned (such as a dimension or a batch of observations). All replies are stored, so a rerun
+requests only what is missing.
 
 A stage turns the *draft* of the stage before it into a new one, and the last draft becomes the checklist. `generate`
 runs all stages; [`CorpusWriter.advance`] runs one, so that people can edit the draft before the next stage reads it.
 
-The sources of these generators are values that can be stored in a JSON file. Each has `model_json_schema()`, which
-documents the file, and `example()`. Blank texts, unknown fields and duplicate names are errors.
+A source can be stored in a JSON file, which `model_json_schema()` documents. Blank texts, unknown fields and duplicate
+names are errors.
 
     >>> Dimensions.model_validate_json('{"dimensions": [{"name": "fluency", "definition": "It reads well."}]}').task
 """
@@ -21,7 +20,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, Unpack
 
@@ -31,8 +29,7 @@ from checklist_rewards.backends import Engine, Messages
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError, StageError
 from checklist_rewards.generators.base import Stage
-from checklist_rewards.generators.shapes import ask_in_shape, items_of
-from checklist_rewards.judges.faults import question_fault
+from checklist_rewards.generators.shapes import ask_in_shape, check_question, items_of
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.validation import one_of, one_sentence
 from checklist_rewards.version import __version__
@@ -62,11 +59,8 @@ class Source(BaseModel):
 
     @classmethod
     def of(cls: type[AnySource], value: Any) -> AnySource:
-        """Parse a source from an instance of this class or a mapping, such as the content of a file.
-
-        Raises:
-            SampleError: If the value is not valid. The message names the field, the value and the error.
-        """
+        """Parse a source from an instance of this class or a mapping. Raises a [`SampleError`] that names the field
+        and the value."""
         if isinstance(value, cls):
             return value
         if not isinstance(value, Mapping):
@@ -182,98 +176,16 @@ Watcher = Callable[[Stage], None]
 _LISTED = 5
 
 
-@dataclass(frozen=True)
-class StagePrompt:
-    """The packaged prompt of a stage, with the placeholders that a replacement must and may have."""
-
-    name: str
-    required: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-
-    def load(self, prompt: Prompt | None) -> PromptTemplate:
-        """Load the template. Raises [`PromptError`] if a placeholder is missing or unknown."""
-        return prompt_with(self.name if prompt is None else prompt, self.required, self.optional)
-
-
-@dataclass
-class Step:
-    """A running stage; `asked` and `kept` are copied to its [`Stage`] on completion."""
-
-    generator: CorpusWriter
-    name: str
-    asked: int = 0
-    kept: int = 0
-
-    def ask(
-        self,
-        prompts: Sequence[Messages],
-        parts: Sequence[str],
-        shape: type[Value],
-        check: Callable[[int, Value], str | None] | None = None,
-        temperature: float | None = None,
-    ) -> list[Value]:
-        """Ask for a value of `shape` for every prompt, in one call.
-
-        Args:
-            prompts (sequence of chat messages): one conversation per value.
-            parts (sequence of `str`): what each prompt is about, for error messages.
-            shape (pydantic model class): the required form of a reply.
-            check (callable, *optional*): (index, value) -> an error message, or None if the value is valid.
-            temperature (`float`, *optional*): overrides the temperature of the writer.
-
-        Raises:
-            StageError: If any prompt has no usable reply.
-        """
-        values = self.try_ask(prompts, shape, check, temperature)
-        self.refuse(values, parts)
-        return [value for value in values if not isinstance(value, GenerationError)]
-
-    def try_ask(
-        self,
-        prompts: Sequence[Messages],
-        shape: type[Value],
-        check: Callable[[int, Value], str | None] | None = None,
-        temperature: float | None = None,
-    ) -> list[Value | GenerationError]:
-        """As [`Step.ask`], but returns errors in place of values instead of raising."""
-        self.asked += len(prompts)
-        requests = [ask_in_shape(prompt, shape) for prompt in prompts]
-        asked, watch = self.asked, self.generator.watch
-
-        def answered(replies: int) -> None:
-            if watch is not None:
-                watch(asked, replies)
-
-        answered(0)
-        return self.generator.writer.ask(requests, shape, check, temperature=temperature, progress=answered)
-
-    def refuse(self, values: Sequence[object], parts: Sequence[str]) -> None:
-        """Raise a [`StageError`] naming the parts whose value is an error, if any."""
-        failed = {part: v for part, v in zip(parts, values, strict=True) if isinstance(v, GenerationError)}
-        if failed:
-            part, first = next(iter(failed.items()))
-            stored = " The replies so far are stored." if self.generator.writer.replies is not None else ""
-            raise self.error(f"{part}: {str(first).rstrip('.')}.{stored}", list(failed), len(parts), first.raw)
-
-    def error(self, message: str, parts: Sequence[str], total: int, raw: str = "") -> StageError:
-        """The error that this stage failed for `parts`, out of `total` parts."""
-        listed = ", ".join(parts[:_LISTED]) + (f" and {len(parts) - _LISTED} more" if len(parts) > _LISTED else "")
-        where = f" for {len(parts)} of {total} ({listed})" if total > 1 else ""
-        return StageError(
-            f"{self.generator.name}: the stage {self.name!r} failed{where}. {message}", raw, self.name, parts
-        )
-
-
 def holds_questions(index: int, value: BaseModel) -> str | None:
-    """A check for [`Step.ask`]: the error of a list of questions, or None."""
+    """A check for [`CorpusWriter._ask`]: the error of a list of questions, or None."""
     try:
         return None if items_of(value) else "the reply holds no question; at least one is wanted."
     except ValueError as error:
         return f"the reply cannot be used: {error}."
 
 
-StageMethod = Callable[[Step, Any, Any], BaseModel]
-"""(step, source, draft of the stage before, None for the first stage) -> draft."""
+StageMethod = Callable[[Stage, Any, Any], BaseModel]
+"""(stage, source, draft of the stage before, None for the first stage) -> draft."""
 
 
 class CorpusWriter:
@@ -286,7 +198,8 @@ class CorpusWriter:
 
     name: ClassVar[str] = ""
     """Name in `Checklist.source`, before the version."""
-    stage_prompts: ClassVar[Mapping[str, StagePrompt]] = {}
+    stage_prompts: ClassVar[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+    """Per stage with a prompt, the placeholders that it must and may have."""
     source_shape: ClassVar[type[Source]]
     draft_shape: ClassVar[type[BaseModel]]
 
@@ -300,7 +213,9 @@ class CorpusWriter:
             if stage not in self.stage_prompts:
                 stages = ", ".join(self.stage_prompts)
                 raise SampleError(f"prompts: the stage {stage!r} is not known; allowed: {stages}.")
-        self.prompts = {name: known.load((prompts or {}).get(name)) for name, known in self.stage_prompts.items()}
+        packaged: dict[str, Prompt] = {stage: f"generators/{self.name}_{stage}" for stage in self.stage_prompts}
+        named = packaged | {stage: prompt for stage, prompt in (prompts or {}).items() if prompt is not None}
+        self.prompts = {stage: prompt_with(named[stage], *fields) for stage, fields in self.stage_prompts.items()}
         self.stages: list[Stage] = []
         self.watch: Callable[[int, int], None] | None = None
         """Called while a stage runs with the number of its requests so far and of replies since the last call. What it
@@ -362,25 +277,75 @@ class CorpusWriter:
         self.stages = []
         order = self._order()
         for stage in stages:
-            with self._stage(stage, progress) as step:
-                draft = order[stage](step, source, draft)
+            with self._stage(stage, progress) as running:
+                draft = order[stage](running, source, draft)
         return draft
 
     @contextmanager
-    def _stage(self, name: str, progress: Watcher | None) -> Iterator[Step]:
+    def _stage(self, name: str, progress: Watcher | None) -> Iterator[Stage]:
         """Run a stage: measure its time, report it when completed, and name it in any error."""
-        step, started = Step(self, name), time.perf_counter()
+        stage, started = Stage(name), time.perf_counter()
         try:
-            yield step
+            yield stage
         except StageError:
             raise
         except (GenerationError, ChecklistError) as error:
-            raise step.error(str(error), [], 1, getattr(error, "raw", "")) from error
-        stage = Stage(name, step.asked, step.kept, time.perf_counter() - started)
+            raise self._error(stage, str(error), [], 1, getattr(error, "raw", "")) from error
+        stage.seconds = time.perf_counter() - started
         logger.info("%s: %s, %d asked, %d kept, %.1f s", self.name, name, stage.asked, stage.kept, stage.seconds)
         self.stages.append(stage)
         if progress is not None:
             progress(stage)
+
+    def _ask(
+        self,
+        stage: Stage,
+        prompts: Sequence[Messages],
+        parts: Sequence[str],
+        shape: type[Value],
+        check: Callable[[int, Value], str | None] | None = None,
+        temperature: float | None = None,
+    ) -> list[Value]:
+        """Ask for a value of `shape` for every prompt, in one call. `parts` says what each prompt is about, and
+        `check(index, value)` gives an error message, or None for a valid value. Raises a [`StageError`] if any prompt
+        has no usable reply."""
+        values = self._try_ask(stage, prompts, shape, check, temperature)
+        self._refuse(stage, values, parts)
+        return [value for value in values if not isinstance(value, GenerationError)]
+
+    def _try_ask(
+        self,
+        stage: Stage,
+        prompts: Sequence[Messages],
+        shape: type[Value],
+        check: Callable[[int, Value], str | None] | None = None,
+        temperature: float | None = None,
+    ) -> list[Value | GenerationError]:
+        """As [`_ask`], but returns errors in place of values instead of raising."""
+        stage.asked += len(prompts)
+        requests = [ask_in_shape(prompt, shape) for prompt in prompts]
+
+        def answered(replies: int) -> None:
+            if self.watch is not None:
+                self.watch(stage.asked, replies)
+
+        answered(0)
+        return self.writer.ask(requests, shape, check, temperature=temperature, progress=answered)
+
+    def _refuse(self, stage: Stage, values: Sequence[object], parts: Sequence[str]) -> None:
+        """Raise a [`StageError`] naming the parts whose value is an error, if any."""
+        failed = {part: v for part, v in zip(parts, values, strict=True) if isinstance(v, GenerationError)}
+        if failed:
+            part, first = next(iter(failed.items()))
+            stored = " The replies so far are stored." if self.writer.replies is not None else ""
+            message = f"{part}: {str(first).rstrip('.')}.{stored}"
+            raise self._error(stage, message, list(failed), len(parts), first.raw)
+
+    def _error(self, stage: Stage, message: str, parts: Sequence[str], total: int, raw: str = "") -> StageError:
+        """The error that a stage failed for `parts`, out of `total` parts."""
+        listed = ", ".join(parts[:_LISTED]) + (f" and {len(parts) - _LISTED} more" if len(parts) > _LISTED else "")
+        where = f" for {len(parts)} of {total} ({listed})" if total > 1 else ""
+        return StageError(f"{self.name}: the stage {stage.name!r} failed{where}. {message}", raw, stage.name, parts)
 
     def _order(self) -> Mapping[str, StageMethod]:
         """The stages by name, in order."""
@@ -406,9 +371,11 @@ class CorpusWriter:
 
 def check_questions(questions: Sequence[str], where: str) -> None:
     """Raise [`SampleError`] for a text that is not a yes/no question. The message begins with `where`."""
-    for question in questions:
-        if (fault := question_fault(question)) is not None:
-            raise SampleError(f"{where} {question!r:.80} is not a yes/no question; it {fault}.")
+    try:
+        for question in questions:
+            check_question(question)
+    except ValueError as error:
+        raise SampleError(f"{where} {error}.") from None
 
 
 def questions_of(value: BaseModel) -> list[str]:

@@ -5,13 +5,12 @@ import json
 import logging
 
 import pytest
-from datasets import Dataset, Features, Image, IterableDataset, List, Value, concatenate_datasets, load_dataset
+from datasets import Dataset, Features, Image, IterableDataset, List, Value
 
 from checklist_rewards import Checklist, ChecklistScorer, Score, __version__
 from checklist_rewards.datasets import (
     CHECKLIST_COLUMNS,
     build_checklists,
-    checklist_columns,
     checklist_features,
     push_to_hub,
     score_dataset,
@@ -128,15 +127,6 @@ def test_the_prompt_column_may_have_another_name_and_a_reference_beside_it():
     dataset = build([row], generator, prompt_key="question", reference_key="answer")
     assert dataset.column_names == ["prompt", "answer", *CHECKLIST_COLUMNS]
     assert "Bern." in backend.sampled[0][0][0]
-
-
-def test_shards_concatenate():
-    one, two = build(["a"]), build(["b"], fake(lambda text, sampling: '["Is it A?", "Is it B?"]')[0])
-    imported = Dataset.from_list(
-        [{"prompt": "c"} | checklist_columns(Checklist.parse([{"question": "Is it C?", "category": "form"}]))],
-        features=checklist_features(),
-    )
-    assert len(concatenate_datasets([one, two, imported])) == 3
 
 
 def test_a_prompt_without_a_checklist_is_an_error_that_names_it_after_all_others_are_done(tmp_path):
@@ -335,21 +325,6 @@ def test_rows_without_a_checklist_are_reported_with_their_chunk(caplog):
         build(stream("a"), prompt_key="question")
     with pytest.raises(SampleError, match="row 2: the input .prompt. is blank"):
         list(build(stream("a", " ")))
-
-
-def test_a_stream_of_files_in_shards_is_built_and_scored(tmp_path):
-    """Rows of a sharded dataset on the Hub come like this: without their number, and one file after the other."""
-    for number in range(3):
-        rows = {"prompt": [f"Write {number}."] * 2, "target": ["a b", "a b c"]}
-        Dataset.from_dict(rows).to_parquet(tmp_path / f"train-{number:05d}-of-00003.parquet")
-    files = str(tmp_path / "train-*.parquet")
-    rows = load_dataset("parquet", data_files=files, split="train", streaming=True, cache_dir=str(tmp_path / "cache"))
-    assert rows.num_shards == 3
-    scorer = ChecklistScorer("judge", backend=FakeBackend(lambda prefix, tail: 0.9), store=False)
-    scored = score_dataset(build(rows), scorer)
-    assert isinstance(scored, IterableDataset) and scored.num_shards == 3
-    scores = [Score.model_validate_json(row["checklist_score"]) for row in scored]
-    assert [score.primary_score for score in scores] == pytest.approx([0.9] * 6) and scores[0].items[0].mass == 1
 
 
 @pytest.mark.parametrize("kind", ["dataset", "stream"])

@@ -16,17 +16,15 @@ from checklist_rewards.datasets import import_checklists
 from checklist_rewards.datasets.columns import checklist_columns
 from checklist_rewards.datasets.exporting import EXPORTS, export_file, exported
 from checklist_rewards.datasets.importing import imported_rows
-from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, labelled_sample
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.reward import ChecklistReward
-from tests.datasets.samples import SAMPLES
-from tests.datasets.test_importing_formats import read
 from tests.fakes import FakeBackend
-from tests.jsonl import read_jsonl, write_jsonl
+from tests.jsonl import write_jsonl
 from tests.rewards.conftest import adapter  # noqa: F401 - a fixture
 from tests.rewards.hosts import openrlhf_executor, swift_rewards
 from tests.test_images import PILLOWS, RED
@@ -138,19 +136,6 @@ def test_random_checklists_come_back_as_they_were(to, extension, tmp_path):
             out.write(exported({"prompt": f"Prompt {number}.", **checklist_columns(checklist)}, to, number))
     back = [checklist for _, checklist in imported_rows(tmp_path / f"out{extension}").rows]
     assert [(c.items, c.source, c.model) for c in back] == [(c.items, c.source, c.model) for c in made]
-
-
-@pytest.mark.parametrize("to", EXPORTS)
-def test_every_format_survives_an_export(to, tmp_path):
-    for name in (name for name, sample in SAMPLES.items() if sample.prompt is not None):
-        folder = tmp_path / "".join(filter(str.isalnum, name))
-        folder.mkdir()
-        _, [(row, checklist), *_] = read(folder, name)
-        made = exported({"prompt": row["prompt"], **checklist_columns(checklist)}, to)
-        [(columns, back)] = imported_rows(write_jsonl(folder / "out.jsonl", made)).rows
-        assert (back.items, back.source) == (checklist.items, checklist.source), name
-        messages = row["prompt"] if isinstance(row["prompt"], list) else [{"role": "user", "content": row["prompt"]}]
-        assert columns["prompt"] == messages, name
 
 
 def test_the_adapters_reward_exported_rows(adapter):  # noqa: F811
@@ -309,24 +294,6 @@ def test_and_so_is_its_score(tmp_path, judge, extension, way):
     rows = way(written(tmp_path / f"rows{extension}", CHECKLISTS["everything"]), tmp_path)
     found = judge.score_batch([Sample(row["checklist"], row["target"], row["prompt"]) for row in rows])
     assert found == judge.score_batch(samples)
-
-
-def test_the_command_line_scores_what_datasets_saved_as_what_was_in_it(run, tmp_path):
-    rows = [{"prompt": "Say hi.", "target": "hi 1!", "checklist": c} for c in CHECKLISTS["everything"]]
-    write_jsonl("rows.jsonl", *rows)
-    loaded(tmp_path / "rows.jsonl", tmp_path).to_parquet("rows.parquet")
-    for name in ("rows.jsonl", "rows.parquet"):
-        run(f"score {name} -o {name}.scored.jsonl --no-store --model pocket --judge.mass-floor 0")
-    one, other = (read_jsonl(f"{name}.scored.jsonl") for name in ("rows.jsonl", "rows.parquet"))
-    assert one == other and [row["checklist"] for row in other] == CHECKLISTS["everything"]
-
-
-def test_the_csv_of_datasets_holds_no_json_and_is_refused(tmp_path):
-    dataset = loaded(written(tmp_path / "rows.jsonl", CHECKLISTS["everything"]), tmp_path)
-    dataset.to_csv(tmp_path / "saved.csv")
-    for row in as_is(tmp_path / "saved.csv", tmp_path):
-        with pytest.raises(ChecklistError, match="a checklist given as a string must be JSON"):
-            Checklist.parse(row["checklist"])
 
 
 def written(path, checklists):

@@ -52,6 +52,12 @@ def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
     assert (named["checklist_source"], named["checklist_model"]) == ("by hand", "fake")
 
 
+@pytest.mark.parametrize(("key", "answers"), [("filtered_resps", ["four"]), ("resps", [["four"]])])
+def test_an_answer_of_lm_eval_becomes_the_target(tmp_path, key, answers):
+    row = {"prompt": "a", "checklist": ["b?"], key: answers}
+    assert import_checklists(write_jsonl(tmp_path / "a.jsonl", row), target_key=key)["target"] == ["four"]
+
+
 BESIDE = {"prompt": "a", "checklist": ["b?"]}
 PENALTY = "line 1, item 1: 'penalty_if' may be part of the score .it is 'never'.*--drop penalty_if"
 
@@ -73,6 +79,7 @@ PENALTY = "line 1, item 1: 'penalty_if' may be part of the score .it is 'never'.
         (BESIDE | {"prompt": ""}, {}, SampleError, "line 1: the input .prompt. is blank"),
         (BESIDE | {"text": "a"}, {"prompt_key": "text"}, SampleError, "would be renamed to 'prompt'"),
         (BESIDE, {"target_key": "out"}, SampleError, "key 'out' not found"),
+        (BESIDE | {"resps": [["x", "y"]]}, {"target_key": "resps"}, SampleError, "line 1: 'resps' has 2 answers"),
         (BESIDE | {"w": [1, 2]}, {"item_keys": {"weight": "w"}}, ChecklistError, "list of 1 values"),
         (BESIDE, {"item_keys": {"points": "w"}}, SampleError, "'points' is not a field"),
     ],
@@ -354,25 +361,13 @@ def test_a_rubric_file_has_sections_weights_and_penalties_and_no_prompt():
         import_checklists(DATA / "rubric.yaml")
 
 
-def test_rows_of_healthbench():
-    rows, left_out = read("healthbench.jsonl")
-    (first, knee), (_, water) = rows
-    assert [(item.weight, item.category) for item in knee.items] == [(7, "context_awareness"), (-9, "accuracy")]
-    assert knee.items[1].question == "Does this describe the response?\nTells the user to keep running."
-    assert (first["prompt"][-1]["content"], first["prompt_id"]) == ("Since my run yesterday.", "p1")
-    assert first["example_tags"] == ["theme:context_seeking"]
-    assert [item.category for item in water.items] == [None]
-    assert left_out == {"tags": 1}  # level:example
-
-
-def test_rows_of_rubrics_as_rewards():
-    [(row, checklist)], left_out = read("rar.jsonl")
-    assert (row["prompt"], row["reference"]) == ("Why is the sky blue?", "Short waves are scattered more.")
-    assert (row["question_source"], row["rubric_count"]) == ("ours", 3)
-    found = [(item.weight, item.category) for item in checklist.items]
-    assert found == [(5, "essential"), (1, "optional"), (-2, "pitfall")]
-    assert checklist.items[2].question.endswith("\nSays that the sky mirrors the sea.")
-    assert left_out == {"title": 3}
+def test_guidelines_are_shown_with_the_criteria_of_sections(tmp_path):
+    rubric = {"guidelines": "Judge the note alone.", "rubric": {"form": ["Is it short?"], "tone": ["Is it kind?"]}}
+    [(_, checklist)], _ = read(write_jsonl(tmp_path / "a.jsonl", {"prompt": "p", "rubric": rubric}))
+    assert [item.question for item in checklist.items] == [
+        "Judge the note alone.\n\nIs it short?",
+        "Judge the note alone.\n\nIs it kind?",
+    ]
 
 
 def test_a_checklist_and_the_rows_of_autochecklist():
@@ -403,12 +398,6 @@ def test_every_question_may_abstain_on_request_and_a_source_may_be_named():
     rows, _ = read("healthbench.jsonl", may_abstain=True, source="knees")
     assert {list(item.values)[-1] for _, checklist in rows for item in checklist.items} == {"cannot_assess"}
     assert {checklist.source for _, checklist in rows} == {"knees"}
-
-
-def test_a_json_list_of_rows_and_the_key_of_a_target(tmp_path):
-    rows = [json.loads(line) | {"answer": "Rest."} for line in (DATA / "healthbench.jsonl").read_text().splitlines()]
-    found, _ = read(write_jsonl(tmp_path / "h.json", rows), target_key="answer")
-    assert [row["target"] for row, _ in found] == ["Rest.", "Rest."] and "answer" not in found[0][0]
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends import Backend, Engine
-from checklist_rewards.datasets.tasks import Opened, RowTask
+from checklist_rewards.datasets.tasks import RowTask, RowWork
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.pipelines import PipelineConfig
@@ -54,11 +54,11 @@ def scored(folder: Path) -> list[dict]:
     return [row.data for path in outputs(folder) for row in read_rows(path)]
 
 
-def alone(opened: Opened, source: Path) -> list[dict]:
+def alone(work: RowWork, source: Path) -> list[dict]:
     """The results of one process, as they are in a file."""
     found = [row for path in outputs(source) for row in read_rows(path)]
     with write_rows(source / "alone" / "all.parquet") as out:
-        for row in opened.work.process(found):
+        for row in work.process(found):
             out.write(row)
     return scored(source / "alone")
 

@@ -60,12 +60,6 @@ def test_the_table_has_the_rows_the_scores_and_their_numbers():
     assert frame["checklist_score.primary_score"].isna().tolist() == [False, False, True]
 
 
-def test_a_filtered_table_is_a_batch_again():
-    frame = BatchScore([ONE, TWO, NONE], [{"n": n} for n in range(3)]).to_dataframe()
-    good = BatchScore.from_dataframe(frame[frame["checklist_score.pass_rate"] > 0.5])
-    assert good == BatchScore([ONE], [{"n": 0}])
-
-
 def test_a_batch_that_was_read_is_scored_again_without_an_engine(tmp_path):
     BatchScore([ONE, TWO]).to_parquet(tmp_path / "b.parquet")
     read = BatchScore.from_parquet(tmp_path / "b.parquet")
@@ -104,13 +98,6 @@ def test_a_score_in_a_cell_of_any_file_is_the_score(tmp_path):
     for text in ("[" * 20_000, "9" * 5000):
         with pytest.raises(SampleError, match="row 1: checklist_score is not valid JSON"):
             score_from(text, "row 1")
-
-
-def test_a_panels_votes_come_back_from_parquet(tmp_path):
-    votes = (p(0.9), Verdict({"yes": 0.3, "no": 0.7}, judge="n", uncalibrated={"yes": 0.4, "no": 0.6}), LOST)
-    score = score_checklist(CHECKLIST, [replace(p(0.6), method="panel", votes=votes)] * 4)
-    BatchScore([score, ONE]).to_parquet(tmp_path / "b.parquet")
-    assert BatchScore.from_parquet(tmp_path / "b.parquet") == BatchScore([score, ONE])
 
 
 def test_scores_that_datasets_saved_are_read(tmp_path):
@@ -184,8 +171,8 @@ def test_what_goes_in_comes_back(tmp_path_factory, batch):
     folder = tmp_path_factory.mktemp("batch")
     batch.to_jsonl(folder / "b.jsonl")
     batch.to_parquet(folder / "b.parquet")
-    for again in (BatchScore.from_dataframe(batch.to_dataframe()), BatchScore.from_jsonl(folder / "b.jsonl")):
-        assert exact(again) == exact(batch) and again == batch
+    again = BatchScore.from_jsonl(folder / "b.jsonl")
+    assert exact(again) == exact(batch) and again == batch
     assert BatchScore.from_parquet(folder / "b.parquet").scores == batch.scores
 
 
@@ -195,13 +182,11 @@ def test_what_goes_in_comes_back(tmp_path_factory, batch):
         (lambda folder: BatchScore([ONE], []), "got 0 rows for 1 scores"),
         (lambda folder: BatchScore([ONE], [{"checklist_score": 1}]), "row 1 already has a column 'checklist_score'"),
         (lambda folder: BatchScore([ONE], [{"checklist_score.x": 1}]), "already has a column 'checklist_score.x'"),
-        (lambda _: BatchScore.from_dataframe(pd.DataFrame({"a": [1]})), "column not found: 'checklist_score'.*'a'"),
         (lambda folder: BatchScore.from_jsonl(folder / "plain.jsonl"), "plain.jsonl, line 1: column not found"),
         (
             lambda folder: BatchScore.from_jsonl(folder / "odd.jsonl"),
             "odd.jsonl, line 1: checklist_score is not a score",
         ),
-        (lambda folder: BatchScore.from_parquet(folder / "gone.parquet"), "gone.parquet: cannot be read"),
         (
             lambda folder: BatchScore([ONE], [{"\ud800": 1}]).to_parquet(folder / "b"),
             "a Parquet column cannot be named",

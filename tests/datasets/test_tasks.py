@@ -51,7 +51,7 @@ def opened(first: dict, reply: str = WRITTEN, shard: str = "", **settings):
 
 
 def done(opened, data, *progress):
-    return opened.work.process(rows(*data), *progress)
+    return opened.process(rows(*data), *progress)
 
 
 def test_rows_with_checklists_are_scored_and_counted():
@@ -61,7 +61,7 @@ def test_rows_with_checklists_are_scored_and_counted():
     assert first[SCORE_COLUMN]["primary_score"] == pytest.approx(0.75) and second[SCORE_COLUMN] is None
     assert [{key: row[key] for key in data[0]} for row in (first, second)] == data
     assert (bar.done, bar.expected) == (2, 0)  # the caller counts the reads of checklists in the rows
-    totals = work.totals
+    totals = work.totals_with_cost
     assert (totals.rows, totals.tally.reads, totals.checklists) == (2, 2, None)
     assert totals.unanswered.keys() == {"no_checklist"} and totals.unanswered["no_checklist"].rows == [2]
     assert totals.judged.asked == 2 and totals.written.asked == 0
@@ -74,7 +74,7 @@ def test_one_checklist_for_all_rows_is_written_to_them():
     assert [row["checklist_id"] for row in found] == [checklist.id] * 2
     assert all(NEW_COLUMNS <= row.keys() and row[SCORE_COLUMN] is not None for row in found)
     assert (bar.done, bar.expected) == (2, 2)
-    assert work.totals.rows == 2 and not work.totals.unanswered
+    assert work.totals_with_cost.rows == 2 and not work.totals_with_cost.unanswered
 
 
 def test_checklists_are_written_scored_and_counted():
@@ -83,7 +83,7 @@ def test_checklists_are_written_scored_and_counted():
     assert [[item["question"] for item in row["checklist"]] for row in found] == [["Is it kind?", "Is it short?"]] * 2
     assert all(row[SCORE_COLUMN]["primary_score"] == pytest.approx(0.75) for row in found)
     assert sum(counted) == 2 and (bar.done, bar.expected) == (4, 4)
-    totals = work.totals
+    totals = work.totals_with_cost
     assert (totals.rows, totals.checklists, totals.tally.reads) == (2, 2, 4)
     assert totals.judged.asked == 4 and totals.written.calls == 2
 
@@ -92,9 +92,9 @@ def test_a_checklist_that_was_not_written_is_counted_once():
     work = opened(ONE, reply="no JSON", checklists=Source.WRITTEN)
     [row] = done(work, [ONE])
     assert row[SCORE_COLUMN] is None and {row[name] for name in NEW_COLUMNS} == {None}
-    assert (work.totals.rows, work.totals.checklists) == (1, 0)
-    assert {reason: count.count for reason, count in work.totals.unanswered.items()} == {"not_generated": 1}
-    assert "The last reply was 'no JSON'" in work.totals.unanswered["not_generated"].detail
+    assert (work.totals_with_cost.rows, work.totals_with_cost.checklists) == (1, 0)
+    assert {reason: count.count for reason, count in work.totals_with_cost.unanswered.items()} == {"not_generated": 1}
+    assert "The last reply was 'no JSON'" in work.totals_with_cost.unanswered["not_generated"].detail
 
 
 def test_rows_that_are_only_given_a_checklist_have_no_score():
@@ -102,10 +102,10 @@ def test_rows_that_are_only_given_a_checklist_have_no_score():
     work = opened(data, checklists=Source.WRITTEN, scores=False)
     [row] = done(work, [data])
     assert SCORE_COLUMN not in row and row["prompt"] == "Greet me." and len(row["checklist"]) == 2
-    assert work.totals.judged is None and work.totals.checklists == 1
+    assert work.totals_with_cost.judged is None and work.totals_with_cost.checklists == 1
     other = opened({"input": "Greet me."}, checklists=Source.WRITTEN, scores=False)
     with pytest.raises(SampleError, match="row 1.*the input is in input, but the row also has a column 'prompt'"):
-        other.work.validate(*rows({"input": "Greet me.", "prompt": "Thank me."}))
+        other.validate(*rows({"input": "Greet me.", "prompt": "Thank me."}))
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_rows_that_are_only_given_a_checklist_have_no_score():
 def test_a_failed_row_keeps_its_columns_and_has_null_in_the_new_ones(settings, added):
     work = opened(ONE, shard="part-0", **settings)
     [row] = rows(ONE)
-    found = work.work.failed(row, Unanswered(Reason.BACKEND_ERROR, "the actor died"))
+    found = work.failed(row, Unanswered(Reason.BACKEND_ERROR, "the actor died"))
     assert found == ONE | dict.fromkeys(added)
-    totals, missing = work.totals, work.totals.unanswered["backend_error"]
+    totals, missing = work.totals_with_cost, work.totals_with_cost.unanswered["backend_error"]
     assert totals.rows == totals.transient == missing.count == 1
     assert (missing.rows, missing.detail) == (["part-0:1"], "the actor died")
 
@@ -133,10 +133,10 @@ def test_totals_of_parts_add_up_and_survive_json():
     done(whole, [*data, *data])
     for part in parts:
         done(part, data)
-    total = type(whole.totals).load(parts[0].totals.dump())
-    total += parts[1].totals
-    assert (total.rows, total.tally.mean, total.judged.reads) == (4, whole.totals.tally.mean, 2)
-    assert total.unanswered["no_checklist"].count == whole.totals.unanswered["no_checklist"].count == 2
+    total = type(whole.totals_with_cost).load(parts[0].totals_with_cost.dump())
+    total += parts[1].totals_with_cost
+    assert (total.rows, total.tally.mean, total.judged.reads) == (4, whole.totals_with_cost.tally.mean, 2)
+    assert total.unanswered["no_checklist"].count == whole.totals_with_cost.unanswered["no_checklist"].count == 2
 
 
 def test_a_missing_model_is_found_before_the_first_row():

@@ -202,22 +202,6 @@ def test_after_a_broken_engine_a_rerun_pays_only_for_what_is_missing(tmp_path, n
 
 
 @pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ({"dimensions": []}, "dimensions: .*at least 1 item"),
-        ({"dimensions": [{"name": "a"}]}, "dimensions.0.definition is missing"),
-        (seeded("a", "A"), "share a name"),
-        (seeded("a", seeds=["Good."]), "the seed 'Good.' is not a yes"),
-    ],
-)
-def test_a_source_that_cannot_be_used_is_refused_before_anything_is_asked(source, reason):
-    generator, backend = writes()
-    with pytest.raises(SampleError, match=reason):
-        generator.generate(source)
-    assert backend.sampled == []
-
-
-@pytest.mark.parametrize(
     ("settings", "reason"),
     [
         ({"augmentation": "more"}, "augmentation='more' is not known; allowed: 'both', 'elaboration'"),
@@ -229,8 +213,3 @@ def test_a_source_that_cannot_be_used_is_refused_before_anything_is_asked(source
 def test_a_setting_that_cannot_be_used_is_refused(settings, reason):
     with pytest.raises(SampleError, match=reason):
         writes(**settings)
-
-
-def test_the_example_can_be_used():
-    generator, _ = writes()
-    assert {item.category for item in generator.generate(Dimensions.example()).items} == {"fluency", "consistency"}

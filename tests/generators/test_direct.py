@@ -16,13 +16,6 @@ def writes(rule, **settings):
     return DirectGenerator("fake", backend=backend, **{"store": False} | settings), backend
 
 
-def test_a_reply_becomes_a_checklist_that_says_where_it_is_from():
-    generator, _ = writes(GOOD)
-    checklist = generator.generate("Describe a city in one line.")
-    assert [item.question for item in checklist.items] == ["Is it short?", "Does it name a city?"]
-    assert (checklist.source, checklist.model) == (f"tick/{__version__}", "fake")
-
-
 def test_the_prompt_carries_what_there_is():
     generator, backend = writes(GOOD)
     generator.generate("THE INPUT", reference="THE REFERENCE", history="THE HISTORY")

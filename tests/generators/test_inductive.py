@@ -166,31 +166,9 @@ def test_when_a_refiner_leaves_nothing_its_stage_is_named():
     assert [stage.name for stage in generator.stages] == ["questions", "deduplicate"]
 
 
-def test_a_rerun_costs_nothing_and_a_resumed_run_only_what_is_missing(tmp_path):
-    settings = {"store": tmp_path / "store.sqlite"}
-    broken, _ = writes(breaks_at=[1], **settings)
-    with pytest.raises(StageError, match="backend_error"):
-        broken.generate(SOURCE)
-    first, paid = writes(**settings)
-    checklist = first.generate(SOURCE)
-    again, unused = writes(**settings)
-    assert again.generate(SOURCE) == checklist
-    assert len(paid.sampled) == 2 and unused.sampled == []
-
-
-def test_a_source_or_a_model_that_cannot_be_used_is_refused_before_anything_is_asked():
-    generator, backend = writes()
-    for source, reason in (
-        ({"observations": []}, "observations: .*at least 1 item"),
-        ({"observations": ["a", " "]}, "observations.1: the text is blank: ' '"),
-        (["a"], "expected a Feedback or a mapping, got list"),
-    ):
-        with pytest.raises(SampleError, match=reason):
-            generator.generate(source)
-    assert backend.sampled == []
+def test_a_model_that_cannot_be_used_is_refused():
     with pytest.raises(ModelError, match="/no/such/model"):
         InductiveGenerator("/no/such/model", store=False, embedder=apart).generate(SOURCE)
-    assert Feedback.of(json.loads(Feedback.example().model_dump_json())) == Feedback.example()
 
 
 def test_the_pocket_model_judges_the_unit_tests(scorer):

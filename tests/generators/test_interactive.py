@@ -155,23 +155,6 @@ def test_a_theme_to_which_nothing_belongs_is_left_out():
     assert generator.stages[1].kept == 1 and len(backend.sampled[3][0]) == 1
 
 
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ({"dimension": "x", "definition": "y"}, "at least one attribute is required"),
-        ({"dimension": " ", "definition": "y", "human": ["a"]}, "dimension: the text is blank"),
-        ({"dimension": "x", "definition": "y", "humans": ["a"]}, "humans"),
-        ({"dimension": "x", "definition": "y", "human": "a"}, "human: .*list, got 'a'"),
-        ("coherence", "expected a ThinkAloud or a mapping, got str 'coherence'"),
-    ],
-)
-def test_a_source_that_cannot_be_used_is_refused_before_anything_is_asked(source, reason):
-    generator, backend = writes()
-    with pytest.raises(SampleError, match=reason):
-        generator.generate(source)
-    assert backend.sampled == []
-
-
 def test_a_prompt_of_ones_own_for_one_stage(tmp_path):
     mine = tmp_path / "mine.md"
     mine.write_text("# User\n\nGive at most {count} themes of {dimension} ({definition}): {attributes}")
@@ -192,8 +175,3 @@ def test_a_prompt_of_ones_own_for_one_stage(tmp_path):
 def test_a_stage_error_survives_pickling():
     error = pickle.loads(pickle.dumps(StageError("broke", "raw", "seed", ("fluency",))))
     assert (str(error), error.raw, error.stage, error.parts) == ("broke", "raw", "seed", ("fluency",))
-
-
-def test_the_example_can_be_read_back():
-    assert ThinkAloud.of(json.loads(ThinkAloud.example().model_dump_json())) == ThinkAloud.example()
-    assert "human" in ThinkAloud.model_json_schema()["properties"]

@@ -116,15 +116,6 @@ def test_a_shape_is_asked_for_again_with_the_reason_even_without_warmth():
     assert len(backend.sampled) == 2
 
 
-def test_the_context_is_shown_where_the_prompt_has_a_place_for_it(tmp_path):
-    (tmp_path / "mine.md").write_text("# User\n\n## Text\n\n{context}\n\n## Asked\n\n{input}")
-    generator, backend = writes(WEIGHTED, WeightedQuestions, prompt=tmp_path / "mine.md")
-    generator.generate("Shorten it.", context="THE CONTEXT")
-    generator.generate("Shorten it.")
-    (shown,), (bare,) = (texts for texts, _ in backend.sampled)
-    assert "THE CONTEXT" in shown and "## Text" not in bare
-
-
 def test_equal_questions_are_one_with_the_sources_of_all():
     questions = [{"question": "Is it short?", "sources": [3, 1]}, {"question": "is it short?", "sources": [2]}]
     [item] = items_of(SourcedQuestions(questions=questions))

@@ -87,13 +87,30 @@ def test_an_edited_seed_is_what_the_next_stage_elaborates():
     assert checklist.items[0].question == "Is each verb right?" and checklist.items[0].category == "fluency"
 
 
-def test_an_edited_component_is_what_the_next_stage_assigns():
-    generator, backend, source = writer("interactive")
-    draft = generator.advance("components", source).model_dump()
-    draft["themes"][0]["meaning"] = "How sentences follow."
-    draft = generator.advance("assign", source, draft)
-    assert "- Flow: How sentences follow." in backend.sampled[-1][0][0]
-    assert draft.themes[0].meaning == "How sentences follow."
+SOURCES = [
+    ("deductive", {"dimensions": []}, "dimensions: .*at least 1 item"),
+    ("deductive", {"dimensions": [{"name": "a"}]}, "dimensions.0.definition is missing"),
+    ("deductive", deductive.seeded("a", "A"), "share a name"),
+    ("deductive", deductive.seeded("a", seeds=["Good."]), "the seed 'Good.' is not a yes"),
+    ("inductive", {"observations": ["a", " "]}, "observations.1: the text is blank: ' '"),
+    ("inductive", ["a"], "expected a Feedback or a mapping, got list"),
+    ("interactive", {"dimension": "x", "definition": "y"}, "at least one attribute is required"),
+    ("interactive", {"dimension": "x", "definition": "y", "humans": ["a"]}, "humans"),
+]
+
+
+@pytest.mark.parametrize(("name", "source", "reason"), SOURCES)
+def test_a_source_that_cannot_be_used_is_refused_before_anything_is_asked(name, source, reason):
+    generator, backend, _ = writer(name)
+    with pytest.raises(SampleError, match=reason):
+        generator.generate(source)
+    assert backend.sampled == []
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_example_of_a_source_is_one(name):
+    shape = WRITERS[name][0].source_shape
+    assert shape.of(json.loads(shape.example().model_dump_json())) == shape.example()
 
 
 POOL = {"dimension": "fluency", "seeds": ["Is it fluent?"]}

@@ -51,7 +51,6 @@ def test_rows_without_a_score_are_in_no_rate(lost):
     expected = float("nan") if batch.macro is None else batch.macro
     assert frame["checklist_score.pass_rate"].mean() == pytest.approx(expected, nan_ok=True)
     assert frame["checklist_score.answered"].sum() == batch.tally.reads - sum(batch.tally.unanswered.values())
-    assert BatchScore.from_dataframe(frame) == batch
 
     file, training = FileFigures(), TrainingFigures()
     for number, score in enumerate(found):
