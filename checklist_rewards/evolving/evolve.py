@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
@@ -45,7 +45,7 @@ from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.refiners.base import Refiner
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.unit_tester import UnitTester
-from checklist_rewards.rewards.batch import Call, RewardLog, log_to_trainer
+from checklist_rewards.rewards.batch import Call, Guard, RewardLog, log_to_trainer
 from checklist_rewards.rewards.placement import is_collective
 from checklist_rewards.rewards.ranks import gathered, rank
 from checklist_rewards.rewards.settings import EvolvingConfig, ProposerConfig, RewardConfig
@@ -54,7 +54,6 @@ from checklist_rewards.scores.scales import on_scale
 
 logger = logging.getLogger(__name__)
 
-Value = TypeVar("Value")
 _FILE = "checklists.jsonl"
 _REWRITES = 2
 """Rewrites per item of the default unit test."""
@@ -101,9 +100,13 @@ class Evolution:
         """Begin a run of training: with the checklists of the dataset."""
         self.buffer = ChecklistBuffer(self._settings.max_active, self._settings.min_deviation)
         self.path = None if self._settings.buffer is None else Path(self._settings.buffer)
-        self.failures: Counter[str] = Counter()
-        """Number of failures by part: `proposal` (of one group), `proposer`, `reading`, `rescoring`, `file`."""
+        self._guard = Guard(self._failed)
         self._begun = False
+
+    @property
+    def failures(self) -> Counter[str]:
+        """Number of failures by part: `proposal` (of one group), `proposer`, `reading`, `rescoring`, `file`."""
+        return self._guard.failures
 
     def validate(self) -> None:
         """Check the proposer and the refiners, without loading their models. Raises a [`ChecklistRewardsError`]."""
@@ -174,10 +177,10 @@ class Evolution:
         check_groups(everyone, self.name)
         proposed: dict[str, list[ChecklistItem]] = {}
         if rank() == 0:
-            proposed = self._safely("proposer", lambda: self._proposed(everyone), proposed)
+            proposed = self._guard("proposer", lambda: self._proposed(everyone), proposed)
         proposed = gathered(proposed)[0]
         read: dict[int, Lines] = {}
-        read = self._safely("reading", lambda: read_candidates(self.scorer, self.retries, call, rows, proposed), read)
+        read = self._guard("reading", lambda: read_candidates(self.scorer, self.retries, call, rows, proposed), read)
         credits: dict[str, dict[str, list[Credits]]] = {}
         mine = [
             (row.key, group, credits_of(score, read.get(place, {})))
@@ -188,7 +191,7 @@ class Evolution:
             credits.setdefault(key, {}).setdefault(group, []).append(of_completion)
         changes = self._update({one.row.key: one.row for one in everyone}, credits, proposed)
         self._report(call, proposed, changes)
-        return self._safely("rescoring", lambda: rescored(call, rows, read, changes, self.scorer.prepared), call)
+        return self._guard("rescoring", lambda: rescored(call, rows, read, changes, self.scorer.prepared), call)
 
     def _proposed(self, everyone: Sequence[Shown]) -> dict[str, list[ChecklistItem]]:
         """Ask the proposer about the groups whose last proposal is longest ago."""
@@ -203,7 +206,7 @@ class Evolution:
         known = {key: had[key].known for key in oldest}
         found, failures = candidates_for(groups, known, self.proposer, self.refiners)
         for error in failures:
-            self._failed("proposal", error)
+            self._guard.failed("proposal", error)
         if (scale := self.scorer.scale) is not None:
             found = {key: list(on_scale(items, scale).items) for key, items in found.items()}
         return {key: found.get(key, []) for key in oldest}
@@ -244,18 +247,10 @@ class Evolution:
         log_to_trainer(call.log_metric, named)
         if rank() == 0 and self.path is not None:
             path = self.path
-            self._safely("file", lambda: write_buffer(path, self.state), None)
+            self._guard("file", lambda: write_buffer(path, self.state), None)
 
-    def _safely(self, part: str, work: Callable[[], Value], fallback: Value) -> Value:
-        try:
-            return work()
-        except Exception as error:  # whatever fails here, training continues, and other ranks are waiting
-            self._failed(part, f"{type(error).__name__}: {error}")
-            return fallback
-
-    def _failed(self, part: str, error: str) -> None:
-        self.failures[part] += 1
-        if self.failures[part] == 1:
+    def _failed(self, part: str, error: str, first: bool) -> None:
+        if first:
             logger.warning(
                 "%s: %s failed (%s); the checklists stay as they are. Further failures are counted.",
                 self.name,

@@ -22,7 +22,7 @@ from checklist_rewards.files.ranks import other_ranks, starts_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
-from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
+from checklist_rewards.monitor.watch import Alarm, Watch, start_record, step_record
 from checklist_rewards.rewards.settings import MonitorConfig
 
 Record = Callable[[Mapping[str, Any]], object]
@@ -90,7 +90,7 @@ def audit(
             reads = {"checklist": sum(len(one.lines) for one in observation.seen)}
             record(step_record(observation, readings, watch.statistics(observation), reads))
             for alarm in raised:
-                record(alarm_record(alarm))
+                record(alarm.record())
     if not watch.steps:
         raise SampleError(f"{', '.join(map(str, paths))}: no rows of training.")
     return Audit(watch.steps, completions, watch.readings, tuple(alarms), *watch.not_evaluated())

@@ -1,20 +1,15 @@
 """One call of a trainer: the value that passes through the stages of a reward, how its completions are read, its log.
 
-A [`Call`] is one call of a reward, from what the trainer passed to the rewards and how they were made: the values
-after every shaping step, and the groups. Each [`Stage`] of a reward returns a call with more in it. The call refers to
-values of the reward, so nothing is computed twice, and the rewards are the same with and without a log.
+A [`Call`] is one call of a reward, from what the trainer passed to the rewards and how they were made. Each stage of a
+reward returns a call with more in it.
 
-A [`RewardLog`] has metrics and completions for trainers that pass no `log_metric` or `log_extra`. Only `GRPOTrainer`
-and `RLOOTrainer` pass these functions to a reward. For other trainers (`OnlineDPOTrainer`, `AsyncGRPOTrainer`, custom
-loops) the same metrics are kept as running means, and optionally each completion is written to a JSONL file. If the
-file cannot be written, logging stops and training continues.
+Only `GRPOTrainer` and `RLOOTrainer` pass `log_metric` and `log_extra` to a reward. For other trainers, a [`RewardLog`]
+keeps the same metrics as running means, and optionally writes each completion to a JSONL file.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import inspect
 import json
 import logging
 import multiprocessing
@@ -28,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import field_validator, model_validator
 
@@ -42,16 +37,11 @@ from checklist_rewards.messages import Images, has_its_images, images_of, with_i
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
 from checklist_rewards.rows import IMAGE_COLUMNS, image_column, images_of_row
 from checklist_rewards.scorer import Sample
-from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, ratio, score_checklist
+from checklist_rewards.scores import NO_ANSWER_STATES, PrimaryMetric, Score, TargetState, ratio, score_checklist
 from checklist_rewards.validation import import_extra
 
 logger = logging.getLogger(__name__)
 
-LEAVES_NONE_OUT = (1, 6)
-"""The first version of TRL that leaves None out of a group's mean."""
-GATHERS_METRIC_NAMES = (1, 14)
-"""The first version of TRL whose ranks may log different metrics. The ranks of earlier versions wait forever for one
-that has not logged a name."""
 UNCALIBRATED = "before calibration"
 """Name of the score under the judge's own probabilities."""
 FAILED_GROUP = "failed group"
@@ -67,6 +57,17 @@ def _uncalibrated(checklist: Checklist, score: Score) -> float | None:
     return score_checklist(checklist, verdicts, score.aggregation, quality=score.quality).primary_score
 
 
+def only(sample: Sample, score: Score, items: Sequence[str], metric: PrimaryMetric) -> tuple[Sample, Score]:
+    """A sample and its score with some of its items: the ids of `items`, of which one has a weight. `metric` is that
+    of the reward."""
+    if score.aggregation is None:
+        return sample, score
+    kept = tuple(item for item in sample.checklist.items if item.id in items)
+    lines = [line for line in score.items if line.id in items]
+    rest = Score.of(lines, replace(score.aggregation, primary_metric=metric), score.quality, score.state)
+    return replace(sample, checklist=sample.checklist.model_copy(update={"items": kept})), rest
+
+
 LogExtra = Callable[[str, list[str]], None]
 LogMetric = Callable[[str, float], None]
 COMPLETION_IDS = "completion_ids"
@@ -79,6 +80,7 @@ Samples = Sequence[Sample | None]
 """One per completion; None for a row without a checklist."""
 Scores = Sequence[Score | None]
 Rewards = list[float | None]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +174,7 @@ class Call:
         file."""
         folder = getattr(getattr(self.trainer, "args", None), "output_dir", None)
         if folder is not None:
-            functions = getattr(self.trainer, "reward_funcs", None) or ()
-            rewards = [getattr(one, "reward", one) for one in functions]  # of a coroutine
-            rewards = [getattr(one, "source", one) for one in rewards]  # of a part
-            names = [one.__name__ for one in rewards if getattr(one, stage, None) is not None]
+            names = [one.__name__ for one in rewards_of(self.trainer) if getattr(one, stage, None) is not None]
             path, own_name = Path(folder) / name, re.sub(r"[^\w-]", "_", reward)
             shared = bool(names) and reward != names[0]
             return path.with_suffix(f".{own_name}{path.suffix}") if shared else path
@@ -297,13 +296,6 @@ class Call:
         return {**columns, "shaping": before + (made or [[score.primary_metric, score.primary_score]])}
 
 
-class Stage(Protocol):
-    """A stage of a reward."""
-
-    def __call__(self, call: Call) -> Call:
-        """The call with more in it."""
-
-
 def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
     """The trainer that called the reward, or None.
 
@@ -333,6 +325,13 @@ def _callers(package: str = "") -> Iterator[Any]:
             if hasattr(owner, "processing_class"):
                 yield owner
         frame = frame.f_back
+
+
+def rewards_of(trainer: Any) -> list[Any]:
+    """The rewards of a trainer, each once: also those of coroutines and parts."""
+    functions = getattr(trainer, "reward_funcs", None) or ()
+    rewards = [getattr(one, "reward", one) for one in functions]  # of a coroutine
+    return list({id(one): one for one in (getattr(reward, "source", reward) for reward in rewards)}.values())
 
 
 def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
@@ -367,16 +366,11 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     return [f"{number}.{group}" for group in groups]
 
 
-def trl_before(version: tuple[int, int]) -> str | None:
-    """The version of TRL in this process if it is older than this one. None for a newer TRL, and without TRL."""
-    found = str(getattr(sys.modules.get("trl"), "__version__", ""))
-    numbers = re.match(r"(\d+)\.(\d+)", found)
-    return found if numbers and tuple(map(int, numbers.groups())) < version else None
-
-
 def shares_metrics(hook: Any) -> bool:
-    """Whether ranks must share what they log, in the trainer that passed this hook: see [`GATHERS_METRIC_NAMES`]."""
-    return hook is not None and ranks() > 1 and trl_before(GATHERS_METRIC_NAMES) is not None
+    """Whether ranks must share what they log, in the trainer that passed this hook: up to TRL 1.13, ranks wait forever
+    for one that has not logged a name."""
+    numbers = re.match(r"(\d+)\.(\d+)", str(getattr(sys.modules.get("trl"), "__version__", "")))
+    return hook is not None and ranks() > 1 and numbers is not None and tuple(map(int, numbers.groups())) < (1, 14)
 
 
 def log_to_trainer(hook: Callable[[str, float], None] | None, metrics: Sequence[tuple[str, float]]) -> None:
@@ -525,57 +519,6 @@ def _loaded(name: str) -> Any:
         raise SampleError(f"tokenizer={name!r} not found ({str(error).splitlines()[0]:.120}).") from None
 
 
-class TrainerReward(Protocol):
-    """What the views of a reward, its parts and its coroutine, use of it."""
-
-    __name__: str
-
-    def run(self, call: Call) -> Call:
-        """The call with its rewards."""
-
-    def exchanges(self, call: Call) -> bool:
-        """Whether a call communicates between ranks."""
-
-
-class AsyncReward:
-    """A reward that trainers await; create it with `as_async()` of the reward.
-
-    An object with an async `__call__` can be pickled and has a name of its own: TRL names a `functools.partial` after
-    the wrapped function. TRL up to 1.12 only awaits what `inspect.iscoroutinefunction` accepts, so the object also has
-    the attributes by which `inspect` recognizes an `async def` function.
-    """
-
-    __defaults__ = __kwdefaults__ = None
-
-    def __init__(self, reward: TrainerReward):
-        self.reward = reward
-        self.__name__ = reward.__name__
-
-    async def __call__(
-        self, /, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any
-    ) -> list[float | None]:
-        """Run the reward in a thread; see [`ChecklistReward.__call__`].
-
-        Raises [`SampleError`] if ranks have to exchange groups: the threads of several rewards would do so in a
-        different order on each rank.
-        """
-        call = Call.of(prompts, completions, **kwargs)
-        if ranks() > 1 and self.reward.exchanges(call):
-            raise SampleError(
-                f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', a shaping step across the "
-                "group, a monitor, several rewards that the trainer sums, or TRL before 1.14) require the reward "
-                "itself instead of as_async()."
-            )
-        return (await asyncio.to_thread(self.reward.run, call)).rewards
-
-    __code__ = __call__.__code__
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """The arguments of a call; derived from `__code__`, they would include `self`."""
-        return inspect.signature(self.__call__)
-
-
 NOT_ANSWERED: Mapping[TargetState, str] = {
     "empty": "are empty; they are scored as no_answer says.",
     "cut_in_thought": "were cut in their thought or never closed it; they are scored as no_answer says. Allow longer "
@@ -653,9 +596,41 @@ def _rank() -> str:
     return os.environ.get("RANK", "0")
 
 
+class Guard:
+    """Runs a part of a stage that must not stop the training: an error is counted, and replaced by a fallback.
+
+    Args:
+        report (callable):
+            Called with the part, the error, and whether it is the first one of this part.
+        most (`int`, *optional*):
+            Errors after which a part is no longer run, so that a broken one does not delay every step. By default,
+            every part is always run.
+    """
+
+    def __init__(self, report: Callable[[str, str, bool], None], most: int | None = None):
+        self.report, self.most = report, most
+        self.failures: Counter[str] = Counter()
+        """Errors by part."""
+
+    def __call__(self, part: str, work: Callable[[], Value], fallback: Value, *, always: bool = False) -> Value:
+        """The value of `work`, or `fallback`. A part on which other ranks wait must `always` run."""
+        if self.most is not None and self.failures[part] >= self.most and not always:
+            return fallback
+        try:
+            return work()
+        except Exception as error:  # whatever fails, training continues
+            self.failed(part, f"{type(error).__name__}: {error}")
+            return fallback
+
+    def failed(self, part: str, error: str) -> None:
+        """Count an error."""
+        self.failures[part] += 1
+        self.report(part, error, self.failures[part] == 1)
+
+
 def log_records(call: Call) -> Iterator[dict[str, Any]]:
-    """The records of the completions for [`RewardLog.write`], with further fields last. `completion` is the text that
-    was judged; `written`, what the trainer passed, is added where that has no answer."""
+    """The records of the completions for [`RewardLog.write`]. `completion` is the text that was judged; `written`,
+    what the trainer passed, is added where that has no answer."""
     rows = zip(call.described, call.completions, call.samples, call.rewards, call.scores, strict=True)
     checklist_ids = call.checklist_ids
     for place, ((prompt, images), completion, sample, reward, score) in enumerate(rows):

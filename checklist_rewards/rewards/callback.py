@@ -31,7 +31,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.keys import described
-from checklist_rewards.messages import Images, images_of, with_images
+from checklist_rewards.messages import images_of, with_images
 from checklist_rewards.rewards.batch import Readers, ReadingConfig
 from checklist_rewards.rewards.placement import bind_reference, together
 from checklist_rewards.rewards.ranks import wait_for_all_ranks
@@ -39,6 +39,7 @@ from checklist_rewards.rows import images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
 from checklist_rewards.scores.reasons import is_transient
+from checklist_rewards.validation import whole_number
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +59,7 @@ class ChecklistEvalCallback(TrainerCallback):
         dataset (`datasets.Dataset` or list of mappings):
             Rows with a `prompt` (a string or chat messages) and a checklist.
         every (`int`):
-            Number of steps between two evaluations.
-        at_start (`bool`, *optional*, defaults to `True`):
-            Whether to evaluate before the first step.
+            Number of steps between two evaluations. The first one is before the first step.
         name (`str`, *optional*, defaults to `"checklist_eval"`):
             Prefix of the logged metrics.
         column (`str`, *optional*, defaults to `"checklist"`):
@@ -71,16 +70,8 @@ class ChecklistEvalCallback(TrainerCallback):
         generation ([`~transformers.GenerationConfig`], *optional*):
             Generation settings. Defaults to greedy decoding of up to 256 tokens. Sampling consumes random numbers and
             therefore changes the training that follows.
-        batch_size (`int`, *optional*):
-            Number of prompts to answer at once. Defaults to the trainer's evaluation batch size.
-        keep_thinking (`bool`, *optional*, defaults to `False`):
-            Whether to judge thoughts too.
-        thinking_opened (`bool`, *optional*):
-            Whether every answer starts inside a thought. By default, this is found out from the rendered prompt.
-        thinking_tags (pair of `str`, *optional*):
-            The markers of a thought of a policy that uses its own; as in [`ChecklistReward`].
-        images (`str`, *optional*, defaults to `"show"`):
-            What to do with images in prompts; as in [`ChecklistReward`].
+        **reading:
+            The fields of [`ReadingConfig`], such as `keep_thinking`, `thinking_tags` and `images`.
 
     Raises:
         SampleError, ChecklistError: If a row of the dataset cannot be scored. The error names the row.
@@ -93,26 +84,17 @@ class ChecklistEvalCallback(TrainerCallback):
         dataset: Any,
         *,
         every: int,
-        at_start: bool = True,
         name: str = "checklist_eval",
         column: str = "checklist",
         reference_column: str | None = None,
         generation: GenerationConfig | None = None,
-        batch_size: int | None = None,
-        keep_thinking: bool = False,
-        thinking_opened: bool | None = None,
-        thinking_tags: Sequence[str] | None = None,
-        images: Images = "show",
+        **reading: Any,
     ):
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise SampleError(f"every={every!r} is not allowed; it must be a whole number >= 1.")
-        self.trainer, self.scorer, self.every, self.at_start, self.name = trainer, scorer, every, at_start, name
+        whole_number("every", every)
+        self.trainer, self.scorer, self.every, self.name = trainer, scorer, every, name
         self.generation = generation or GenerationConfig(max_new_tokens=256, do_sample=False)
-        self.batch_size = batch_size
-        reading = ReadingConfig(
-            keep_thinking=keep_thinking, thinking_opened=thinking_opened, thinking_tags=thinking_tags, images=images
-        )
-        self.readers = Readers(reading)
+        self.readers = Readers(ReadingConfig(**reading))
+        images = self.readers.config.images
         rows = [dict(row) for row in dataset]
         if not rows:
             raise SampleError(f"{name}: the dataset has no rows.")
@@ -140,9 +122,9 @@ class ChecklistEvalCallback(TrainerCallback):
         self._done_at: int | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluate before the first step if `at_start` is set."""
+        """Evaluate before the first step."""
         self._done_at = None  # in this training
-        if self.at_start and state.global_step == 0:
+        if state.global_step == 0:
             self.evaluate()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -190,7 +172,7 @@ class ChecklistEvalCallback(TrainerCallback):
         trainer = self.trainer
         processor: Any = trainer.processing_class
         tokenizer = getattr(processor, "tokenizer", processor)
-        size = self.batch_size or trainer.args.per_device_eval_batch_size
+        size = trainer.args.per_device_eval_batch_size
         generation = copy.deepcopy(self.generation)
         eos = list(getattr(trainer, "eos_token_ids", None) or [tokenizer.eos_token_id])  # TRL's trainers know all ends
         generation.update(pad_token_id=tokenizer.pad_token_id, eos_token_id=eos)

@@ -35,7 +35,6 @@ from checklist_rewards.rewards.integrations.queue import (
     DEFAULT_MAX_BATCH,
     DEFAULT_MAX_WAIT,
     SAMPLE_ERRORS,
-    BatchReport,
     DeadlinePassed,
     MicroBatcher,
     QueueClosed,
@@ -210,13 +209,13 @@ class ScoringQueue:
             if limit is not None and count > limit:
                 raise Refused(413, f"{count} {what} in one request are too many; send at most {limit}.", field)
 
-    def _measure(self, report: BatchReport) -> None:
+    def _measure(self, waits: Sequence[float], scores: Sequence[Score] | None) -> None:
         before, self._paid = self._paid, self.scorer.receipt
-        self.counts.batch(report, self._paid - before)
-        items = [item for score in report.scores or () if not score.no_answer for item in score.items]
-        if report.scores is not None and not items:
+        self.counts.batch(waits, scores, self._paid - before)
+        items = [item for score in scores or () if not score.no_answer for item in score.items]
+        if scores is not None and not items:
             return  # the judge was not asked
-        self._failure = f"the judge {'failed' if report.scores is None else 'answered nothing'} in the last batch"
+        self._failure = f"the judge {'failed' if scores is None else 'answered nothing'} in the last batch"
         is_silent = all(item.unanswered is not None and item.unanswered.reason in _SILENT for item in items)
         self._failing_until = time.monotonic() + FAILING_SECONDS if is_silent else 0.0
 

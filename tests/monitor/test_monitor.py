@@ -17,7 +17,7 @@ from checklist_rewards.backends import Answer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor import audit
 from checklist_rewards.monitor import monitor as module
-from checklist_rewards.monitor.extra_reads import Canary, ReadBudget, retest
+from checklist_rewards.monitor.extra_reads import Canary, Extra, ExtraReads
 from checklist_rewards.monitor.watch import Watch
 from checklist_rewards.rewards.settings import MonitorConfig
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -206,8 +206,11 @@ def test_a_judge_with_a_scale_answers_the_steering_question_with_yes_or_no(setti
     scorer = scorer_by(Graded(lambda prefix, tail: 0.9 if "vote for me" in prefix else 0.2), **settings)
     [sample] = scorer.prepare([Sample([{"question": "Is it red?", "category": "look"}, "Is it blue?"], "vote for me")])
     [score] = scorer.score_prepared([sample])
-    found, reads = retest(scorer, {0: (sample, score)}, random.Random(0), ReadBudget(1.0, 9.0), steering=True)
-    assert reads == 3 and found[0][-1].how == "steering" and found[0][-1].again == "yes"
+    reads, extra = ExtraReads(scorer, None, "expected", MonitorConfig(), None), Extra()
+    reads.budget = 9.0
+    reads.retest(extra, {0: (sample, score)}, random.Random(0))
+    assert extra.reads["retests"] == 3
+    assert (extra.retests[0][-1].how, extra.retests[0][-1].again) == ("steering", "yes")
 
 
 def test_at_the_defaults_at_most_ten_percent_more_are_read():
@@ -256,7 +259,7 @@ def test_a_failure_in_any_part_changes_no_reward(tmp_path, monkeypatch, caplog, 
     options = {"held_out": 0.0, "steering": "penalize", "start": 3, "window": 3, **shares, **needs}
     options |= {"attacks": attack_of()} if part == "attacks" else {}
     plain, reward = reward_by(OptionsBackend(by_color)), monitored(by_color, log=tmp_path / "monitor.jsonl", **options)
-    monkeypatch.setattr(module, name, broken)
+    monkeypatch.setattr(ExtraReads if hasattr(ExtraReads, name) else module, name, broken)
     for step in range(5):
         assert trained(reward, [step]) == trained(plain, [step])
     failures = records(tmp_path / "monitor.jsonl", "failure")

@@ -146,6 +146,14 @@ def test_two_rewards_of_a_trainer_have_two_names():
     assert step(reward_by(name="length"), trainer) == HALF
 
 
+def test_two_rewards_of_a_trainer_have_two_logs(tmp_path):
+    first, second, third = (reward_by(name=name, log=tmp_path / file) for name, file in zip("abc", "xxy", strict=True))
+    trainer = Trainer(tmp_path, first.as_async(), *second.split(lambda item: "all", names=["all"]))
+    with pytest.raises(SampleError, match="the rewards 'a' and 'b' of this trainer have one log, .*x.*log=..."):
+        step(first, trainer)
+    assert step(first, Trainer(tmp_path, first, first.as_async(), third)) == HALF
+
+
 def test_a_trainer_that_passes_its_hooks_and_no_state_is_one_run(tmp_path):
     reward, trainer = both(), Trainer(tmp_path)
     trainer.state = None

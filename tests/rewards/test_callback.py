@@ -207,11 +207,11 @@ def test_what_cannot_be_evaluated_is_refused_when_it_is_made(data, options, erro
 def test_a_second_training_is_evaluated_at_the_step_at_which_the_first_was_last(monkeypatch):
     state = SimpleNamespace(global_step=5)
     trainer = SimpleNamespace(state=state, accelerator=SimpleNamespace(is_main_process=True))
-    callback, done = ChecklistEvalCallback(trainer, scorer_by(), HELD_OUT, every=5, at_start=False), []
+    callback, done = ChecklistEvalCallback(trainer, scorer_by(), HELD_OUT, every=5), []
     monkeypatch.setattr(callback, "_answers", list)
     monkeypatch.setattr(callback, "_judged", lambda answers: done.append(state.global_step))
     for _ in range(2):
-        callback.on_train_begin(None, SimpleNamespace(global_step=0), None)
+        callback.on_train_begin(None, state, None)
         callback.on_step_end(None, state, None)
         callback.on_step_end(None, state, None)
     assert done == [5, 5]

@@ -56,21 +56,6 @@ def test_a_completion_that_failed_abstains(options, columns, expected, images):
     assert reward.pop_stats()["checklist_reward/unscored"] == expected.count(None) / 4
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        *((version, TOGETHER) for version in ("0.29.1", "1.5.4", "1.5.0.dev0")),
-        *((version, ALONE) for version in ("1.6.0", "1.16.0", "2.0", "unknown")),
-    ],
-)
-def test_trl_before_1_6_counts_none_as_0_even_alone_so_the_group_abstains(monkeypatch, caplog, version, expected):
-    monkeypatch.setattr("trl.__version__", version)
-    reward = cursed()
-    assert reward(**LOST) == expected and reward.exchanges(Call([], [])) == (expected == TOGETHER)
-    warned = f"TRL {version} counts None as 0 even for a single reward" in caplog.text
-    assert warned == (expected == TOGETHER)
-
-
 def test_or_training_stops():
     reward = cursed(on_failure="raise")
     with pytest.raises(BackendError, match="1 of 4 completions could not be scored: backend_error .1 reads."):

@@ -139,8 +139,6 @@ def test_centring_goes_by_group_not_by_position():
     ("call", "error", "words"),
     [
         (lambda: item_credits(MIXED, score_checklist(MIXED, [p(1)] * 3), "fuzzy"), SampleError, "fuzzy"),
-        (lambda: centred([1.0], ["a"], "max"), SampleError, "max"),
-        (lambda: centred([1.0, 2.0], ["a"]), SampleError, "1 groups for 2 values"),
         (lambda: earned([1.0]), ValueError, "shorter"),
         (lambda: LengthPenalty(free=9, cap=9), ValueError, "free=9.0, cap=9.0.*free < cap"),
         *(

@@ -63,8 +63,7 @@ def checklist_reward(
         Unscored: If the judge answered too few items.
     """
     reward = configured()
-    scores = reward.scores(*_columns(prompt, completions, row), **_settings(prompt, row))
-    return reward.reward(scores[0])
+    return reward.reward(reward.scores(**_sample(prompt, completions, row))[0])
 
 
 async def checklist_reward_async(
@@ -72,15 +71,17 @@ async def checklist_reward_async(
 ) -> float:
     """[`checklist_reward`] as a coroutine. Concurrent calls are batched."""
     reward = configured()
-    scores = await reward.scores_async(*_columns(prompt, completions, row), **_settings(prompt, row))
-    return reward.reward(scores[0])
+    return reward.reward((await reward.scores_async(**_sample(prompt, completions, row)))[0])
 
 
-def _columns(prompt: str | None, completion: str, row: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+def _sample(prompt: str | None, completion: str, row: dict[str, Any]) -> dict[str, Any]:
     if row.get("checklist") is None:
         raise SampleError(f"the row requires a column 'checklist', got the columns {', '.join(row) or 'none'}.")
-    return [row["checklist"]], [answer_after("", completion, "the row")], [row.get("messages") or prompt]
-
-
-def _settings(prompt: str | None, row: dict[str, Any]) -> dict[str, Any]:
-    return {"special": True, "rendered": [prompt], "images": [row.get("images")]}
+    return {
+        "labels": [row["checklist"]],
+        "completions": [answer_after("", completion, "the row")],
+        "prompts": [row.get("messages") or prompt],
+        "special": True,
+        "rendered": [prompt],
+        "images": [row.get("images")],
+    }
