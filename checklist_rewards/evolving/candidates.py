@@ -166,23 +166,13 @@ def candidates_for(
     proposer: Proposer,
     refiners: Sequence[Refiner],
 ) -> tuple[dict[str, list[ChecklistItem]], list[str]]:
-    """Ask the proposer about groups, and refine its proposals.
+    """Ask the proposer about groups, by the key of their prompt, and refine its proposals.
 
-    Args:
-        groups (mapping from `str` to [`Group`]):
-            The groups, by the key of their prompt.
-        known (mapping from `str` to sequence of [`ChecklistItem`]):
-            The items that each prompt has or had.
-        proposer (callable):
-            Called once, with all groups.
-        refiners (sequence of [`Refiner`]):
-            Applied in order. They see the new items of a group and, as samples, its responses.
+    `known` has the items that each prompt has or had. The refiners see the new items of a group and, as samples, its
+    responses. An error that the proposer or a refiner raises for all groups is not caught.
 
     Returns:
         The candidates by key, and one sentence per proposal that failed.
-
-    Raises:
-        Exception: Whatever the proposer or a refiner raises for all groups.
     """
     proposals = proposer(list(groups.values()))
     if len(proposals) != len(groups):
@@ -202,7 +192,10 @@ def candidates_for(
         if items:
             lists[key] = Checklist(items=tuple(items))
     for refiner in refiners:
-        samples = [_samples(groups[key], checklist) for key, checklist in lists.items()]
+        samples = [
+            [Sample(checklist, text, group.input, group.reference, group.history) for text in group.responses]
+            for group, checklist in ((groups[key], checklist) for key, checklist in lists.items())
+        ]
         refined = refine_all(refiner, list(lists.values()), samples) if lists else []
         lists = {key: one for key, one in zip(lists, refined, strict=True) if isinstance(one, Checklist)}
     return {key: list(checklist.items) for key, checklist in lists.items()}, failures
@@ -211,17 +204,11 @@ def candidates_for(
 def _not_near(
     items: list[ChecklistItem], known: Sequence[ChecklistItem], refiners: Sequence[Refiner]
 ) -> list[ChecklistItem]:
-    """The items that ask nothing that a known item asks, by the measure of the deduplicator, if there is one.
-
-    The deduplicator itself sees only new items: it might merge a new item with a persistent one.
-    """
+    """The items that ask nothing that a known item asks, by the measure of the deduplicator, if there is one. It sees
+    only new items itself, because it might merge one with a persistent item."""
     deduplicator = next((refiner for refiner in refiners if isinstance(refiner, Deduplicator)), None)
     if deduplicator is None or not items or not known:
         return items
     both = [*known, *items]
     near = near_duplicates(both, similarities(deduplicator.embedder, both), deduplicator.threshold)
     return [item for place, item in enumerate(items, start=len(known)) if not near[place, : len(known)].any()]
-
-
-def _samples(group: Group, checklist: Checklist) -> list[Sample]:
-    return [Sample(checklist, text, group.input, group.reference, group.history) for text in group.responses]

@@ -64,13 +64,10 @@ class Evolution:
     `ChecklistReward(evolving=...)`. The checklists of the dataset are the persistent items, which never change.
 
     Args:
-        scorer ([`ChecklistScorer`]):
-            The judge of the reward.
-        log ([`RewardLog`]):
-            The log of the reward, which gets the metrics `<name>/evolving/...`.
-        config ([`RewardConfig`]):
-            The settings of the reward. `evolving` says what proposes items, how often, and which items stay. `model`,
-            `backend`, `base_url` and `store` are the proposer's too, unless it has its own.
+        scorer ([`ChecklistScorer`]): The judge of the reward.
+        log ([`RewardLog`]): The log of the reward, which gets the metrics `<name>/evolving/...`.
+        config ([`RewardConfig`]): The settings of the reward. `model`, `backend`, `base_url` and `store` are the
+            proposer's too, unless it has its own.
 
     Raises:
         SampleError: For an argument that cannot be used.

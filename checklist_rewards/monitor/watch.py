@@ -22,7 +22,6 @@ from checklist_rewards.monitor.signals import (
     best,
     credit,
     length_matched,
-    steered,
     within_groups,
 )
 from checklist_rewards.rewards.batch import Guard
@@ -194,7 +193,7 @@ class Watch:
             "repetition": _mean(one.repetition for one in texts),
             "copied": _mean(one.copied for one in texts),
             "prompt_copied": _mean(one.prompt_copied for one in texts),
-            "steering": _mean(map(steered, texts)),
+            "steering": _mean(one.steering is not None for one in texts),
             "label_mass": _mean(line.mass for line in lines),
             "unanswered": _mean(line.unanswered for line in lines),
             "reward_rewarded": _mean(credit(one, False) for one in seen),
