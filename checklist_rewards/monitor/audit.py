@@ -62,17 +62,12 @@ def audit(
     """Compute the signals of a reward log.
 
     Args:
-        paths (sequence of `str` or `Path`):
-            Reward logs (`ChecklistReward(log=...)`) of one run; the files of its other ranks are found by their names.
-        settings ([`MonitorConfig`], *optional*):
-            Thresholds and windows.
-        record (callable, *optional*):
-            Called with the records that a monitor would have written.
-        attacks (sequence of [`Pattern`], *optional*):
-            Attacks to look for in the completions ([`patterns_of`]).
-
-    Returns:
-        [`Audit`]
+        paths (sequence of `str` or `Path`): Reward logs (`ChecklistReward(log=...)`) of one run; the files of its
+        other
+            ranks are found by their names.
+        settings ([`MonitorConfig`], *optional*): Thresholds and windows.
+        record (callable, *optional*): Called with the records that a monitor would have written.
+        attacks (sequence of [`Pattern`], *optional*): Attacks to look for in the completions ([`patterns_of`]).
 
     Raises:
         SampleError: If a file is not a reward log; names the file and the row. Also if no file has rows of training.

@@ -45,37 +45,25 @@ from checklist_rewards.scores import NO_ANSWER_STATES, PrimaryMetric, Score
 
 _DIGITS = 13
 
-HeldOut = tuple[Sequence[Sequence[str]], Sequence[Sample | None], Sequence[Score | None]]
-"""Ids of the held-out items of each completion, and samples and scores without them."""
 
-
-def hold_out(
-    samples: Sequence[Sample | None],
-    scores: Sequence[Score | None],
-    settings: MonitorConfig,
-    metric: PrimaryMetric,
-    step: int,
-) -> HeldOut:
-    """Take held-out items out of the completions of a call."""
-    if settings.held_out == 0 or metric == "quality":  # a grade of the whole text does not depend on items
-        return [()] * len(samples), samples, scores
+def hold_out(call: Call, settings: MonitorConfig, metric: PrimaryMetric, step: int) -> Call:
+    """The call in which held-out items do not count."""
     chosen: dict[str, list[str]] = {}
     held_out: list[Sequence[str]] = []
     pairs: list[tuple[Sample | None, Score | None]] = []
-    for sample, score in zip(samples, scores, strict=True):
-        if sample is None or score is None:
-            held_out.append(())
-            pairs.append((sample, score))
-            continue
-        key = "\n".join(item.id for item in sample.checklist.items)
-        if key not in chosen:
-            chosen[key] = held_out_items(
-                sample.checklist, settings.held_out, seed=settings.seed, draw=settings.draw, step=step
-            )
-        held_out.append(chosen[key])
-        kept = [item.id for item in sample.checklist.items if item.id not in chosen[key]]
-        pairs.append(only(sample, score, kept, metric) if chosen[key] else (sample, score))
-    return held_out, [sample for sample, _ in pairs], [score for _, score in pairs]
+    for sample, score in zip(call.samples, call.scores, strict=True):
+        out: Sequence[str] = ()
+        # A grade of the whole text does not depend on items.
+        if sample is not None and score is not None and settings.held_out and metric != "quality":
+            items = [item.id for item in sample.checklist.items]
+            if (key := "\n".join(items)) not in chosen:
+                share, seed, draw = settings.held_out, settings.seed, settings.draw
+                chosen[key] = held_out_items(sample.checklist, share, seed=seed, draw=draw, step=step)
+            if out := chosen[key]:
+                sample, score = only(sample, score, [id for id in items if id not in out], metric)
+        held_out.append(out)
+        pairs.append((sample, score))
+    return replace(call, held_out=held_out, counted=([sample for sample, _ in pairs], [score for _, score in pairs]))
 
 
 def held_out_items(
@@ -186,11 +174,8 @@ class Monitor:
         if call.training:
             self._guard("start", lambda: self._begin(call), None)
             self._step = self._calls if call.step is None else call.step
-        kept: HeldOut = [()] * len(call.samples), call.samples, call.scores
-        held_out, samples, scores = self._guard(
-            "held_out", lambda: hold_out(call.samples, call.scores, self.settings, self.metric, self._step), kept
-        )
-        return replace(call, held_out=held_out, counted=(samples, scores))
+        everything = replace(call, held_out=[()] * len(call.samples), counted=(call.samples, call.scores))
+        return self._guard("held_out", lambda: hold_out(call, self.settings, self.metric, self._step), everything)
 
     def penalize(self, call: Call) -> Call:
         """The call with rewards of at most 0 for completions that address the grader or show an attack, if the

@@ -81,20 +81,14 @@ class Alarm:
 
 @dataclass
 class Watch:
-    """The detectors of all signals.
-
-    Args:
-        settings ([`MonitorConfig`]):
-            Thresholds and windows.
-        guard ([`Guard`], *optional*):
-            Runs each signal, so that a broken one does not silence the others. By default, its error is raised.
-        attacks (sequence of [`Pattern`], *optional*):
-            Attacks that raised the judge's scores; each is a signal.
-    """
+    """The detectors of all signals."""
 
     settings: MonitorConfig
+    """Thresholds and windows."""
     guard: Guard | None = None
+    """Runs each signal, so that a broken one does not silence the others. By default, its error is raised."""
     attacks: Sequence[Pattern] = ()
+    """Attacks that raised the judge's scores; each is a signal."""
     alarms: int = 0
     """Number of alarms so far."""
     steps: int = 0

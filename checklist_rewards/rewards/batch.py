@@ -20,7 +20,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self, TypeVar
@@ -229,9 +229,7 @@ class Call:
         """The call with the images of some of its prompts, in the prompts and for each, from the parts of messages and
         the columns `image` and `images`. Each content is decoded once.
 
-        Args:
-            name (`str`): What an error begins with, before the row.
-            judged (collection of `int`): The places of the prompts that the judge sees.
+        `name` is what an error begins with, and `judged` has the places of the prompts that the judge sees.
 
         Raises:
             SampleError: For an image that cannot be read, or a column that does not have one value per prompt.
@@ -342,10 +340,7 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     passes one group per call. Prompts do not show this: an environment may give each completion a prompt of its own,
     and two rows of a dataset may have the same prompt.
 
-    Args:
-        trainer (`Trainer`, *optional*): The trainer that called the reward; see [`trainer_of`].
-        call ([`Call`]): The call.
-        number (`int`): The number of the call, which is the same on all ranks.
+    `number` is that of the call, which is the same on all ranks.
     """
     count = len(call.prompts)
     if trainer is None:
@@ -444,11 +439,8 @@ class ReadingConfig(Config):
 
 
 class Readers:
-    """Reads completions with the tokenizer of the trainer that passes them.
-
-    The trainer's tokenizer, its `chat_template_kwargs`, its tools and its length limit decide which part of a
-    completion is the answer.
-    """
+    """Reads completions with the tokenizer of the trainer that passes them. Its `chat_template_kwargs`, its tools and
+    its length limit decide too which part of a completion is the answer."""
 
     def __init__(self, config: ReadingConfig):
         self.config = config
@@ -465,11 +457,7 @@ class Readers:
         ids: Sequence[Sequence[int]] | None = None,
         trainer: Any = None,
     ) -> list[Target]:
-        """Read the completions of one call; see [`CompletionReader.read_batch`].
-
-        Args:
-            trainer (*optional*): The trainer that called the reward.
-        """
+        """Read the completions of one call of a trainer; see [`CompletionReader.read_batch`]."""
         reader = self.of(trainer)
         if ids is not None and reader.tokenizer is None and not self._warned:
             self._warned = True
@@ -494,7 +482,7 @@ class Readers:
         settings = dict(getattr(trainer, "chat_template_kwargs", None) or {})
         key = tokenizer if isinstance(tokenizer, str) else id(tokenizer), repr(settings)
         if key not in self._readers:
-            loaded = _loaded(tokenizer) if isinstance(tokenizer, str) else tokenizer
+            loaded = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
             reader = CompletionReader(
                 loaded,
                 chat_template_kwargs=settings,
@@ -508,7 +496,9 @@ class Readers:
         return self._readers[key][1]
 
 
-def _loaded(name: str) -> Any:
+@cache
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer of a model, by its folder or Hub id. Raises [`SampleError`] if there is none."""
     [transformers] = import_extra("transformers", extra="trl")
     from checklist_rewards.backends.models import from_hub, resolve_model
 
@@ -536,13 +526,8 @@ _NAMED, _WIDTH = 8, 32
 
 
 class RewardLog:
-    """Running means of metrics, and an optional log file. Thread-safe; a pickled copy starts empty.
-
-    Args:
-        path (`str` or `Path`, *optional*):
-            JSONL file to append to. Ranks other than 0 write to a file of their own with the rank in its name, such as
-            "log.rank1.jsonl".
-    """
+    """Running means of metrics, and an optional log file, a JSONL file to append to. Thread-safe; a pickled copy
+    starts empty. Ranks other than 0 write to files with the rank in their names, such as "log.rank1.jsonl"."""
 
     def __init__(self, path: str | Path | None = None):
         if path is not None and not isinstance(path, str | Path):
@@ -599,12 +584,8 @@ def _rank() -> str:
 class Guard:
     """Runs a part of a stage that must not stop the training: an error is counted, and replaced by a fallback.
 
-    Args:
-        report (callable):
-            Called with the part, the error, and whether it is the first one of this part.
-        most (`int`, *optional*):
-            Errors after which a part is no longer run, so that a broken one does not delay every step. By default,
-            every part is always run.
+    `report` is called with the part, the error, and whether it is the first one of this part. After `most` errors a
+    part is no longer run, so that a broken one does not delay every step.
     """
 
     def __init__(self, report: Callable[[str, str, bool], None], most: int | None = None):

@@ -51,27 +51,21 @@ class ChecklistEvalCallback(TrainerCallback):
     """Scores the policy's answers to held-out prompts; add it with `trainer.add_callback`.
 
     Args:
-        trainer ([`~transformers.Trainer`]):
-            Trainer of a causal language model to which the callback is added.
-        scorer ([`ChecklistScorer`]):
-            Scorer for the answers. With a store, the references are scored only once across runs.
-            References that failed for a transient reason are read again at the next evaluation.
-        dataset (`datasets.Dataset` or list of mappings):
-            Rows with a `prompt` (a string or chat messages) and a checklist.
-        every (`int`):
-            Number of steps between two evaluations. The first one is before the first step.
-        name (`str`, *optional*, defaults to `"checklist_eval"`):
-            Prefix of the logged metrics.
-        column (`str`, *optional*, defaults to `"checklist"`):
-            Column of the checklists. It must not be None in any row.
-        reference_column (`str`, *optional*):
-            Column of reference texts for the win rate. They are judged like the answers. A prompt counts 1 if the
-            answer's score is higher than that of its reference, and 0.5 if they are equal.
-        generation ([`~transformers.GenerationConfig`], *optional*):
-            Generation settings. Defaults to greedy decoding of up to 256 tokens. Sampling consumes random numbers and
-            therefore changes the training that follows.
-        **reading:
-            The fields of [`ReadingConfig`], such as `keep_thinking`, `thinking_tags` and `images`.
+        trainer ([`~transformers.Trainer`]): Trainer of a causal language model to which the callback is added.
+        scorer ([`ChecklistScorer`]): Scorer for the answers. With a store, the references are scored only once across
+            runs. References that failed for a transient reason are read again at the next evaluation.
+        dataset (`datasets.Dataset` or list of mappings): Rows with a `prompt` (a string or chat messages) and a
+            checklist.
+        every (`int`): Number of steps between two evaluations. The first one is before the first step.
+        name (`str`, *optional*, defaults to `"checklist_eval"`): Prefix of the logged metrics.
+        column (`str`, *optional*, defaults to `"checklist"`): Column of the checklists. It must not be None in any
+        row. reference_column (`str`, *optional*): Column of reference texts for the win rate. They are judged like the
+            answers. A prompt counts 1 if the answer's score is higher than that of its reference, and 0.5 if they are
+            equal.
+        generation ([`~transformers.GenerationConfig`], *optional*): Generation settings. Defaults to greedy decoding
+        of
+            up to 256 tokens. Sampling consumes random numbers and therefore changes the training that follows.
+        **reading: The fields of [`ReadingConfig`], such as `keep_thinking`, `thinking_tags` and `images`.
 
     Raises:
         SampleError, ChecklistError: If a row of the dataset cannot be scored. The error names the row.

@@ -111,13 +111,12 @@ class ChecklistReward:
     """A reward function for `GRPOTrainer`, `RLOOTrainer` and other trainers with the same reward interface.
 
     Args:
-        scorer ([`ChecklistScorer`], [`Pipeline`] or [`RewardConfig`], *optional*):
-            Answers the checklists. Of a pipeline, its scorer is used. Alternatively, pass the settings
-            of a scorer here. Or all settings of the reward as one value.
-        **settings:
-            The fields of [`RewardConfig`]: those of a [`ScorerConfig`], and those of the reward, such as `name`,
-            `column`, `shaping`, `monitor` and `evolving`. With a scorer, `metric` is the metric to use as the reward,
-            which defaults to that of the scorer.
+        scorer ([`ChecklistScorer`], [`Pipeline`] or [`RewardConfig`], *optional*): Answers the checklists. Of a
+            pipeline, its scorer is used. Alternatively, pass the settings of a scorer here. Or all settings of the
+            reward as one value.
+        **settings: The fields of [`RewardConfig`]: those of a [`ScorerConfig`], and those of the reward, such as
+            `name`, `column`, `shaping`, `monitor` and `evolving`. With a scorer, `metric` is the metric to use as the
+            reward, which defaults to that of the scorer.
 
     Example:
 
@@ -219,21 +218,17 @@ class ChecklistReward:
         """Compute the rewards of completions.
 
         Args:
-            prompts, completions (lists of `str`, or of lists of messages):
-                One prompt per completion.
-            checklist (list, *optional*):
-                One per completion: anything that [`Checklist.parse`] accepts, or None.
-            completion_ids (list of lists of `int`, *optional*):
-                The completions as the policy wrote them. With the trainer's tokenizer they show which part is the
-                answer, also where decoding has dropped the markers of a thought.
-            trainer_state (*optional*):
-                Provides the step for log lines.
-            log_extra (callable, *optional*):
-                Called with the column `<name>/items`, a line of text for each completion: its answers by item.
-            log_metric (callable, *optional*):
-                Called with the metrics of [`metric_names`].
-            **kwargs:
-                The other columns of the dataset, including the checklists if `column` names one of them.
+            prompts, completions (lists of `str`, or of lists of messages): One prompt per completion.
+            checklist (list, *optional*): One per completion: anything that [`Checklist.parse`] accepts, or None.
+            completion_ids (list of lists of `int`, *optional*): The completions as the policy wrote them. With the
+                trainer's tokenizer they show which part is the answer, also where decoding has dropped the markers of
+                a thought.
+            trainer_state (*optional*): Provides the step for log lines.
+            log_extra (callable, *optional*): Called with the column `<name>/items`, a line of text for each
+            completion:
+                its answers by item.
+            log_metric (callable, *optional*): Called with the metrics of [`metric_names`].
+            **kwargs: The other columns of the dataset, including the checklists if `column` names one of them.
 
         Returns:
             `list[float | None]`: One per completion, in [0, 1] unless `shaping` changes the range.

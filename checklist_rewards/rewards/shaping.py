@@ -19,19 +19,17 @@ failure can therefore neither open nor close a gate, nor change the mean of a gr
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from collections.abc import Callable, Hashable, Sequence
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
 
-from checklist_rewards.backends.models import from_hub, resolve_model
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.rewards.batch import Call, Rewards
+from checklist_rewards.rewards.batch import Call, Rewards, load_tokenizer
 from checklist_rewards.rewards.ranks import from_other_ranks
 from checklist_rewards.rows import Sample
 from checklist_rewards.scores import PASS_CREDIT, Answers, Score, item_credits
@@ -198,7 +196,7 @@ class LengthPenalty(ShapingStep):
                 f"unit='tokens' and tokenizer require each other, got {self.unit!r} and {self.tokenizer!r}"
             )
         if self.tokenizer is not None:
-            _tokenize(self.tokenizer)
+            load_tokenizer(self.tokenizer)
         return self
 
     @override
@@ -215,7 +213,7 @@ class LengthPenalty(ShapingStep):
         """The least and the greatest length that a text can have. They differ only for words of a script that only a
         dictionary can count."""
         if self.tokenizer is not None:
-            return (len(_tokenize(self.tokenizer)(text)),) * 2
+            return (len(load_tokenizer(self.tokenizer).tokenize(text)),) * 2
         if self.unit == "characters":
             return (len(text),) * 2
         from checklist_rewards.checks.text import word_bounds  # a quarter of the time to import the package
@@ -246,43 +244,19 @@ class Centred(ShapingStep):
 
     by_group: ClassVar[bool] = True
     name: Literal["centred"] = "centred"
-    spread: Literal["none", "std"] = "none"
-    """`std` divides by the population standard deviation of the group, if it is more than rounding (1e-9 of the
-    largest value)."""
 
     @override
     def values(self, call: Call) -> Rewards:
         mine = list(zip(call.rewards, call.groups, strict=True))
         everyone = [*mine, *from_other_ranks(mine)]
-        return centred([one[0] for one in everyone], [one[1] for one in everyone], self.spread)[: len(mine)]
+        return centred([one[0] for one in everyone], [one[1] for one in everyone])[: len(mine)]
 
 
-def centred(values: Sequence[float | None], groups: Sequence[Hashable], spread: str = "none") -> list[float | None]:
+def centred(values: Sequence[float | None], groups: Sequence[Hashable]) -> list[float | None]:
     """Values minus the mean of their group; see [`Centred`]. None is excluded from the mean and stays None."""
     members: dict[Hashable, list[float]] = {}
     for value, group in zip(values, groups, strict=True):
         if value is not None:
             members.setdefault(group, []).append(value)
     means = {group: fmean(numbers) for group, numbers in members.items()}
-    scales = {group: _deviation(numbers) if spread == "std" else 1.0 for group, numbers in members.items()}
-    return [
-        None if value is None else (value - means[group]) / scales[group]
-        for value, group in zip(values, groups, strict=True)
-    ]
-
-
-def _deviation(numbers: Sequence[float]) -> float:
-    """The standard deviation; 1 if the numbers differ by rounding only, which must not become differences of 1."""
-    deviation = pstdev(numbers)
-    return deviation if deviation > 1e-9 * max(map(abs, numbers)) else 1.0
-
-
-@functools.cache
-def _tokenize(name: str) -> Callable[[str], list[str]]:
-    from transformers import AutoTokenizer
-
-    try:
-        with from_hub(path := resolve_model(name)):
-            return AutoTokenizer.from_pretrained(path).tokenize
-    except (OSError, ValueError) as error:
-        raise ValueError(f"tokenizer of {name!r} not found ({str(error).splitlines()[0]:.120})") from None
+    return [None if v is None else v - means[group] for v, group in zip(values, groups, strict=True)]

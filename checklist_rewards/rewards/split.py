@@ -132,17 +132,15 @@ def split(
     """Several reward functions that share one scoring.
 
     Args:
-        source ([`ChecklistReward`]):
-            Judges the completions. Its `categories` are the parts for `by="category"`, if neither `names` nor
-            `dataset` is given.
-        by (`str`, mapping or callable):
-            `"category"`: the item's category. `"sign"`: `positive` and `negative` weights. A mapping from the name of
-            a part to its categories. A callable from a [`ChecklistItem`] to the name of its part. Items without a
-            part belong to `other`.
-        names (sequence of `str`, *optional*):
-            Names of the parts, in their order. An item of another part is an error.
-        dataset (iterable of mappings, *optional*):
-            The training rows. Their checklists are checked and determine the names and weights of the parts.
+        source ([`ChecklistReward`]): Judges the completions. Its `categories` are the parts for `by="category"`, if
+            neither `names` nor `dataset` is given.
+        by (`str`, mapping or callable): `"category"`: the item's category. `"sign"`: `positive` and `negative`
+        weights.
+            A mapping from the name of a part to its categories. A callable from a [`ChecklistItem`] to the name of its
+            part. Items without a part belong to `other`.
+        names (sequence of `str`, *optional*): Names of the parts, in their order. An item of another part is an error.
+        dataset (iterable of mappings, *optional*): The training rows. Their checklists are checked and determine the
+            names and weights of the parts.
 
     Returns:
         `list[RewardPart]`: One per part.

@@ -11,17 +11,8 @@ There are two functions:
 - `checklist_reward_async`: a coroutine for the workflow itself. All concurrent episodes share batches and one judge.
 
 AReaL's wrapper gives a call 15 seconds, including the wait for a free process, and returns the reward 0 when it has
-timed out four times. So either use the coroutine, which has no such limit, or raise the limit:
-
-    from areal.api import AsyncRewardWrapper
-    from areal.workflow.rlvr import RLVRWorkflow
-    from checklist_rewards.rewards.integrations.areal import checklist_reward, checklist_reward_async
-
-    class ChecklistWorkflow(RLVRWorkflow):
-        def __init__(self, *args, **kwargs):
-            super().__init__(checklist_reward, *args, **kwargs)
-            self.async_reward_fn = checklist_reward_async
-            # or: self.async_reward_fn = AsyncRewardWrapper(checklist_reward, timeout_seconds=600, max_workers=16)
+timed out four times. So either use the coroutine as `async_reward_fn` of the workflow (`docs/integrations.md`), or
+raise the limit: `AsyncRewardWrapper(checklist_reward, timeout_seconds=600)`.
 
 Run inside AReaL 1.0.4 (`make test-frameworks`): `AsyncRewardWrapper` (`areal/api/reward_api.py`) and
 `RLVRWorkflow.arun_episode` (`areal/workflow/rlvr.py`) call `reward_fn(prompt, completion, prompt_ids, completion_ids,
@@ -46,14 +37,10 @@ def checklist_reward(
     """Reward one completion, blocking until it is scored.
 
     Args:
-        prompt (`str`, *optional*):
-            The decoded prompt; used if the row has no `messages`.
-        completions (`str`):
-            The decoded completion. Special tokens at its end are removed.
-        prompt_ids, completion_ids:
-            Not used.
-        **row:
-            The columns of the row: `checklist`, and optionally `messages` and `images`.
+        prompt (`str`, *optional*): The decoded prompt; used if the row has no `messages`.
+        completions (`str`): The decoded completion. Special tokens at its end are removed.
+        prompt_ids, completion_ids: Not used.
+        **row: The columns of the row: `checklist`, and optionally `messages` and `images`.
 
     Returns:
         `float`: The reward in [0, 1].

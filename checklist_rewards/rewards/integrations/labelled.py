@@ -52,17 +52,14 @@ class SamplewiseReward:
     """Base class of the framework adapters.
 
     Args:
-        scorer ([`ChecklistScorer`], *optional*):
-            Scorer for the completions. Alternatively, pass the keyword arguments of a [`ChecklistScorer`].
-        max_wait (`float`, *optional*, defaults to `0.005`):
-            Longest time in seconds that a call waits for others to share its batch.
-        max_batch (`int`, *optional*, defaults to `256`):
-            Maximum number of samples per batch.
-        unscored (`float`, *optional*):
-            Reward of a sample that could not be scored. By default [`Unscored`] is raised, because any number would
+        scorer ([`ChecklistScorer`], *optional*): Scorer for the completions.
+        max_wait (`float`, *optional*, defaults to `0.005`): Longest time in seconds that a call waits for others to
+            share its batch.
+        max_batch (`int`, *optional*, defaults to `256`): Maximum number of samples per batch.
+        unscored (`float`, *optional*): Reward of a sample that could not be scored. By default [`Unscored`] is raised,
+        because any number would
             change the policy for a failure of the judge.
-        **settings:
-            The fields of [`ReadingConfig`] (`judged`, `keep_thinking`, `thinking_opened`, `tokenizer`,
+        **settings: The fields of [`ReadingConfig`] (`judged`, `keep_thinking`, `thinking_opened`, `tokenizer`,
             `thinking_tags`, `images`), and without `scorer` those of [`ScorerConfig`]. Frameworks do not pass the
             policy's tokenizer: without `tokenizer`, the answer is found in the text alone.
     """
@@ -118,19 +115,14 @@ class SamplewiseReward:
         """The samples to score.
 
         Args:
-            labels (sequence):
-                One label per completion; see the module docstring.
-            completions (sequence of `str` or lists of messages):
-                Completions to score.
-            prompts (sequence of `str`, lists of messages or `None`):
-                Their prompts.
-            special (`bool`, *optional*, defaults to `False`):
-                Whether the framework decodes completions with their special tokens.
-            rendered (sequence of `str`, *optional*):
-                The prompts as the policy got them, if `prompts` are others. Their ends show whether a completion
-                begins inside a thought.
-            images (sequence, *optional*):
-                The images of each prompt, as in the column `images` of a dataset.
+            labels (sequence): One label per completion; see the module docstring.
+            completions (sequence of `str` or lists of messages): Completions to score.
+            prompts (sequence of `str`, lists of messages or `None`): Their prompts.
+            special (`bool`, *optional*, defaults to `False`): Whether the framework decodes completions with their
+                special tokens.
+            rendered (sequence of `str`, *optional*): The prompts as the policy got them, if `prompts` are others.
+                Their ends show whether a completion begins inside a thought.
+            images (sequence, *optional*): The images of each prompt, as in the column `images` of a dataset.
 
         Raises:
             SampleError, ChecklistError: For an invalid row, with its number from 1. The judge has not been called yet.

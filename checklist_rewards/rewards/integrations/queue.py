@@ -149,14 +149,8 @@ class FairQueue:
 
 
 class QueueFull(ChecklistRewardsError, RuntimeError):
-    """The queue is full; try again later. None of the samples of the call were accepted.
-
-    Args:
-        message (`str`):
-            The error as a sentence.
-        wait (`float`, *optional*, defaults to `1.0`):
-            Seconds after which the queue is expected to have room for the samples.
-    """
+    """The queue is full; try again later. None of the samples of the call were accepted. The queue is expected to have
+    room for them after `wait` seconds."""
 
     def __init__(self, message: str, wait: float = _UNKNOWN_WAIT):
         super().__init__(message)
@@ -178,19 +172,16 @@ class MicroBatcher:
     copy in another process has its own queue and thread.
 
     Args:
-        scorer ([`ChecklistScorer`]):
-            Scorer for the batches.
-        max_wait (`float`, *optional*, defaults to `0.005`):
-            Longest time in seconds that the first sample of a batch waits for others.
-        max_batch (`int`, *optional*, defaults to `256`):
-            Maximum number of samples per batch.
-        max_queue (`int`, *optional*):
-            Maximum number of waiting samples; None for no limit.
-        max_tokens (`int`, *optional*):
-            Maximum number of tokens of the waiting samples; None for no limit.
-        on_batch (callable, *optional*):
-            Called after each call of the scorer, before its callers get their scores, with the seconds that each
-            sample waited, and the scores, or None if the call failed. If it raises, the error is logged. Not pickled.
+        scorer ([`ChecklistScorer`]): Scorer for the batches.
+        max_wait (`float`, *optional*, defaults to `0.005`): Longest time in seconds that the first sample of a batch
+            waits for others.
+        max_batch (`int`, *optional*, defaults to `256`): Maximum number of samples per batch.
+        max_queue, max_tokens (`int`, *optional*): Maximum number of waiting samples, and of their tokens. By default
+            there is no limit.
+        on_batch (callable, *optional*): Called after each call of the scorer, before its callers get their scores,
+        with
+            the seconds that each sample waited, and the scores, or None if the call failed. If it raises, the error is
+            logged. Not pickled.
 
     Raises:
         SampleError: For a setting outside its range.
@@ -250,15 +241,12 @@ class MicroBatcher:
         """Put samples into the queue, all of them or none.
 
         Args:
-            samples (sequence of [`Sample`]):
-                Samples to score.
-            client (hashable, *optional*):
-                Who sends the samples. Clients take turns.
-            tokens (sequence of `int`, *optional*):
-                Estimated tokens of each sample; 1 by default.
-            deadline (`float`, *optional*):
-                Time of `time.monotonic` after which no score is needed. Samples that cannot be started before it raise
-                [`DeadlinePassed`] in their futures.
+            samples (sequence of [`Sample`]): Samples to score.
+            client (hashable, *optional*): Who sends the samples. Clients take turns.
+            tokens (sequence of `int`, *optional*): Estimated tokens of each sample; 1 by default.
+            deadline (`float`, *optional*): Time of `time.monotonic` after which no score is needed. Samples that
+            cannot
+                be started before it raise [`DeadlinePassed`] in their futures.
 
         Returns:
             `list[Future[Score]]`: One future per sample, in order. Cancel a future to drop a sample that still waits.
