@@ -467,12 +467,9 @@ class _Loop:
         level = LEVEL / (number * (number + 1))
         bound = t_quantile(len(set(self.data.groups(CONFIRMING))), level)
         gain, error = self.data.difference(before, after, CONFIRMING)
-        kept = gain - bound * error > 0
-        if kept:
-            self.agreed = after
-        elif self.tolerance and change.kind in ("drop", "merge"):
-            since, error = self.data.difference(self.agreed, after, CONFIRMING)
-            kept = since - bound * error > -self.tolerance
+        rises = gain - bound * error > 0
+        kept = rises or self._tolerated(after, change, CONFIRMING, bound)
+        self.agreed = after if rises else self.agreed
         return Step(change, kept, chosen, self.data.gain(before, after, CONFIRMING, self.bootstrap)["gain"], level)
 
     def _promising(self, checklist: Checklist, changes: Iterable[Change]) -> list[tuple[Change, float]]:
@@ -486,13 +483,16 @@ class _Loop:
             if _content(after) in self.tried:
                 continue
             gain, error = self.data.difference(checklist, after, CHOOSING)
-            rises = gain - error > 0
-            if not rises and self.tolerance and change.kind in ("drop", "merge"):
-                since, error = self.data.difference(self.agreed, after, CHOOSING)
-                rises = since - error > -self.tolerance
-            if rises:
+            if gain - error > 0 or self._tolerated(after, change, CHOOSING, 1.0):
                 found.append((change, gain))
         return found
+
+    def _tolerated(self, after: Checklist, change: Change, part: int, bound: float) -> bool:
+        """Whether a drop or a merge costs less agreement than the tolerance."""
+        if not self.tolerance or change.kind not in ("drop", "merge"):
+            return False
+        since, error = self.data.difference(self.agreed, after, part)
+        return since - bound * error > -self.tolerance
 
     def _replayed(self, checklist: Checklist) -> list[tuple[Change, float]]:
         """Stage 1: drop, merge and turn."""

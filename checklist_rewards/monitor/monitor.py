@@ -181,7 +181,8 @@ class Monitor:
         """The call with rewards of at most 0 for completions that address the grader or show an attack, if the
         settings say that."""
         if self.settings.steering == "penalize":
-            call = self._guard("steering", lambda: _penalized(call, map(_steers, call.samples)), call)
+            steers = (sample is not None and steering(sample.target) is not None for sample in call.samples)
+            call = self._guard("steering", lambda: _penalized(call, steers), call)
         if self.settings.penalize_attacks:
             call = self._guard("attacks", lambda: _penalized(call, _show_attacks(call, self._penalized)), call)
         return call
@@ -312,10 +313,6 @@ class Monitor:
         self.should_stop = self.should_stop or alarm.action == "stop"
 
 
-def _steers(sample: Sample | None) -> bool:
-    return sample is not None and steering(sample.target) is not None
-
-
 def _show_attacks(call: Call, attacks: Sequence[Pattern]) -> Iterator[bool]:
     """Whether each completion shows one of some attacks."""
     for sample, prompt in zip(call.samples, call.prompts, strict=True):
@@ -328,10 +325,8 @@ def _penalized(call: Call, shown: Iterable[bool]) -> Call:
     penalized = list(shown)
 
     def limited(rewards: Rewards) -> Rewards:
-        return [
-            min(reward, 0.0) if reward is not None and limit else reward
-            for reward, limit in zip(rewards, penalized, strict=True)
-        ]
+        pairs = zip(rewards, penalized, strict=True)
+        return [min(reward, 0.0) if reward is not None and limit else reward for reward, limit in pairs]
 
     parts = {name: limited(values) for name, values in call.parts.items()}
     return replace(call, rewards=limited(call.rewards), parts=parts)

@@ -99,7 +99,7 @@ class Call:
     split: Callable[[Call], Iterable[tuple[str, Call]]] | None = None
     """Gives name and call of each part of the checklists, if the reward is split."""
     rows: Sequence[Any] | None = None
-    """The prompts and their own checklists, if these evolve; see `evolving/candidates.py`."""
+    """The prompts and their own checklists, if these evolve; see `evolving/evolve.py`."""
     images: Sequence[Sequence[Image]] = ()
     """The images of each prompt, which its messages contain. Empty if the call has no images, or ignores them."""
     samples: Samples = ()

@@ -26,7 +26,7 @@ from accelerate.utils import gather_object
 from transformers import GenerationConfig, Trainer, TrainerCallback
 from trl.models.utils import unwrap_model_for_generation
 
-from checklist_rewards.chat import CompletionReader, Target, completion_text, prompt_text
+from checklist_rewards.chat import Target, completion_text, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
@@ -179,21 +179,21 @@ class ChecklistEvalCallback(TrainerCallback):
             with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
                 for start in range(0, len(prompts), size):
                     batch = [self._rendered(tokenizer, prompt) for prompt in prompts[start : start + size]]
+                    texts = [text for text, _ in batch]
                     inputs = tokenizer(
-                        [text for text, _ in batch],
-                        return_tensors="pt",
-                        padding=True,
-                        padding_side="left",
-                        add_special_tokens=batch[0][1],
+                        texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=batch[0][1]
                     ).to(trainer.accelerator.device)
-                    tokens = model.generate(
-                        input_ids=inputs["input_ids"],
-                        attention_mask=inputs["attention_mask"],
-                        generation_config=generation,
-                    )
+                    given = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+                    tokens = model.generate(**given, generation_config=generation)
                     ends = {*eos, tokenizer.pad_token_id}
-                    replies = [_until(ends, reply) for reply in tokens[:, inputs["input_ids"].shape[1] :].tolist()]
-                    answers += self._read(reader, replies, [text for text, _ in batch])
+                    ids = [_until(ends, reply) for reply in tokens[:, inputs["input_ids"].shape[1] :].tolist()]
+                    answers += reader.read_batch(
+                        reader.tokenizer.batch_decode(ids, skip_special_tokens=True),
+                        prompts=texts,
+                        ids=ids,
+                        limit=self.generation.max_new_tokens,
+                        opened=self.readers.config.thinking_opened,
+                    )
         finally:
             policy.train(was_training)
         return answers
@@ -204,19 +204,6 @@ class ChecklistEvalCallback(TrainerCallback):
             return prompt, True
         settings = getattr(self.trainer, "chat_template_kwargs", {})  # render prompts as in training
         return tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **settings), False
-
-    def _read(
-        self, reader: CompletionReader, replies: Sequence[Sequence[int]], prompts: Sequence[str]
-    ) -> list[Target]:
-        """The answers in the token ids of replies to rendered prompts."""
-        texts = reader.tokenizer.batch_decode(replies, skip_special_tokens=True)
-        return reader.read_batch(
-            texts,
-            prompts=prompts,
-            ids=replies,
-            limit=self.generation.max_new_tokens,
-            opened=self.readers.config.thinking_opened,
-        )
 
     def _score_references(self, references: Sequence[Target]) -> None:
         """Score the references at the first evaluation. Later ones repeat reads that failed for a transient reason."""

@@ -195,11 +195,8 @@ class ChecklistReward:
         return [stage for stage in (self.monitor, self.evolving) if stage is not None]
 
     def validate(self) -> None:
-        """Check the judges and the models that propose items, without loading them.
-
-        Raises:
-            ChecklistRewardsError: If one of them cannot be used.
-        """
+        """Check the judges and the models that propose items, without loading them. Raises a
+        [`ChecklistRewardsError`]."""
         for part in (self.scorer, *self._stateful):
             part.validate()
 

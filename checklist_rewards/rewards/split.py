@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
@@ -34,9 +34,6 @@ from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.validation import nearest, one_of
 
-if TYPE_CHECKING:
-    from checklist_rewards.rewards.reward import ChecklistReward
-
 By = Literal["category", "sign"] | Mapping[str, Sequence[str]] | Callable[[ChecklistItem], str | None]
 """How items are assigned to parts; see [`split`]."""
 OTHER = "other"
@@ -45,7 +42,7 @@ _MOST_BATCHES = 64
 
 
 class AsyncReward:
-    """A reward that trainers await; create it with `as_async()` of the reward.
+    """A reward that trainers await; create it with `as_async()` of a [`ChecklistReward`] or a [`RewardPart`].
 
     An object with an async `__call__` can be pickled and has a name of its own: TRL names a `functools.partial` after
     the wrapped function. TRL up to 1.12 only awaits what `inspect.iscoroutinefunction` accepts, so the object also has
@@ -54,7 +51,7 @@ class AsyncReward:
 
     __defaults__ = __kwdefaults__ = None
 
-    def __init__(self, reward: ChecklistReward | RewardPart):
+    def __init__(self, reward: Any):
         self.reward = reward
         self.__name__ = reward.__name__
 
@@ -104,8 +101,8 @@ class RewardPart:
         return replace(call, rewards=self._parts.rewards(self.part, call))
 
     @property
-    def source(self) -> ChecklistReward:
-        """The reward of the whole checklist."""
+    def source(self) -> Any:
+        """The [`ChecklistReward`] of the whole checklist."""
         return self._parts.source
 
     def exchanges(self, call: Call) -> bool:
@@ -123,7 +120,7 @@ class RewardPart:
 
 
 def split(
-    source: ChecklistReward,
+    source: Any,
     by: By,
     *,
     names: Sequence[str] | None = None,
@@ -192,7 +189,7 @@ class Parts:
         names (tuple of `str`): Names of the parts; empty if they are not known yet.
     """
 
-    def __init__(self, source: ChecklistReward, by: Any, names: tuple[str, ...]):
+    def __init__(self, source: Any, by: Any, names: tuple[str, ...]):
         self.source, self.by, self.names = source, by, names
         self._lock = threading.Lock()
         self._judged: deque[_Judged] = deque(maxlen=_MOST_BATCHES)

@@ -237,15 +237,6 @@ def test_without_a_trainer_the_file_is_where_a_run_goes_on_unless_a_state_was_re
     assert call(alone(), trainer_state=state(0)) == pytest.approx(RED), "a new training starts anew"
 
 
-def test_one_state_has_the_monitor_and_the_checklists():
-    first, second = (evolving(reward={"monitor": QUIET}) for _ in range(2))
-    call(first)
-    assert set(first.state) == {"RewardMonitor/checklist_reward", "EvolvingChecklistReward/checklist_reward"}
-    second.restore(as_json({**first.state, "of another callback": {}}))
-    assert second.state == first.state
-    assert call(second, step=1) == pytest.approx(BLUE)
-
-
 def test_a_checkpoint_of_before_the_stages_is_restored():
     """The states of `RewardMonitor(EvolvingChecklistReward(...))` after two steps, written by 46fd139."""
     path = Path(__file__).parents[1] / "data" / "checkpoint_46fd139.json"

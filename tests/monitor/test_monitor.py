@@ -1,6 +1,5 @@
 """The monitor as a reward function: held-out items, alarms, extra reads, failures, resume."""
 
-import asyncio
 import functools
 import json
 import math
@@ -344,14 +343,6 @@ def test_evaluation_is_not_watched_and_the_trainers_hooks_get_the_metrics(tmp_pa
     trainer.model.training = False
     trained(reward, [4], log_metric=trainer.log_metric)
     assert len(records(tmp_path / "monitor.jsonl", "step")) == 4
-
-
-def test_it_is_a_reward_function_in_every_form():
-    reward = monitored(by_color, held_out=0.0, max_canary=None, reward={"name": "tone"})
-    assert reward.__name__ == "tone" == reward.as_async().__name__
-    batch = batch_of(texts(4), items=CHECKLIST)
-    assert asyncio.run(reward.as_async()(**batch)) == reward(**batch)
-    assert reward.pop_stats()["tone/monitor/steering"] == 0.0
 
 
 def test_a_pickled_reward_has_the_settings_of_its_monitor():

@@ -98,7 +98,8 @@ def test_a_trainer_that_goes_on_from_a_checkpoint_in_the_same_process_restores_i
 def test_a_run_continues_from_states_that_were_restored_by_hand(tmp_path):
     first, second = both(), both()
     step(first, Trainer(tmp_path / "first"))
-    second.restore(json.loads(json.dumps(first.state)))
+    assert set(first.state) == {"RewardMonitor/checklist_reward", "EvolvingChecklistReward/checklist_reward"}
+    second.restore(json.loads(json.dumps(first.state | {"of another callback": {}})))
     assert second.state == first.state
     for calls, folder in ((2, "second"), (1, "third")):  # the run after that begins anew
         trainer = Trainer(tmp_path / folder)

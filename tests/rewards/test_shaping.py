@@ -106,13 +106,6 @@ def test_autorubrics_length_curve():
     assert LengthPenalty(free=10, cap=20, at_cap=1, exponent=1).penalty(15) == pytest.approx(0.5)
 
 
-def test_length_in_two_units():
-    words, characters = LengthPenalty(), LengthPenalty(unit="characters")
-    assert (words.bounds("ab c\n d"), characters.bounds("ab c\n d")) == ((3, 3), (7, 7))
-    assert words.bounds("今天下雨，" * 60) == (240, 240) and words.bounds("don't go — now") == (3, 3)
-    assert words.bounds("ไทย") == (1, 3)
-
-
 @pytest.mark.parametrize(
     ("value", "text", "otherwise", "expected"),
     [

@@ -158,13 +158,6 @@ def test_an_error_that_is_nobodys_fault_reaches_everybody(batcher, error):
     assert scorer.sizes == [3]
 
 
-def test_a_judge_that_fails_leaves_its_reads_unanswered_and_the_neighbours_alone(batcher):
-    backend = FakeBackend(knows, fails=lambda prefix, tail: "boom" in prefix, chunk_reads=1)
-    queue = batcher(scorer_by(backend), max_wait=0.05)
-    futures = queue.submit([Sample(QUESTIONS, text) for text in ("red", "boom")])
-    assert [future.result(HANG).primary_score for future in futures] == [pytest.approx(0.5), None]
-
-
 def test_a_full_queue_refuses_the_whole_call(working):
     queue, scorer, first = working(max_queue=3)
     futures = [first, *queue.submit(SAMPLES[1:3])]
