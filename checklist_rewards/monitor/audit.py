@@ -63,8 +63,7 @@ def audit(
 
     Args:
         paths (sequence of `str` or `Path`): Reward logs (`ChecklistReward(log=...)`) of one run; the files of its
-        other
-            ranks are found by their names.
+            other ranks are found by their names.
         settings ([`MonitorConfig`], *optional*): Thresholds and windows.
         record (callable, *optional*): Called with the records that a monitor would have written.
         attacks (sequence of [`Pattern`], *optional*): Attacks to look for in the completions ([`patterns_of`]).

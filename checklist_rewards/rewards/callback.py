@@ -63,8 +63,7 @@ class ChecklistEvalCallback(TrainerCallback):
             answers. A prompt counts 1 if the answer's score is higher than that of its reference, and 0.5 if they are
             equal.
         generation ([`~transformers.GenerationConfig`], *optional*): Generation settings. Defaults to greedy decoding
-        of
-            up to 256 tokens. Sampling consumes random numbers and therefore changes the training that follows.
+            of up to 256 tokens. Sampling consumes random numbers and therefore changes the training that follows.
         **reading: The fields of [`ReadingConfig`], such as `keep_thinking`, `thinking_tags` and `images`.
 
     Raises:

@@ -132,9 +132,8 @@ def split(
         source ([`ChecklistReward`]): Judges the completions. Its `categories` are the parts for `by="category"`, if
             neither `names` nor `dataset` is given.
         by (`str`, mapping or callable): `"category"`: the item's category. `"sign"`: `positive` and `negative`
-        weights.
-            A mapping from the name of a part to its categories. A callable from a [`ChecklistItem`] to the name of its
-            part. Items without a part belong to `other`.
+            weights. A mapping from the name of a part to its categories. A callable from a [`ChecklistItem`] to the
+            name of its part. Items without a part belong to `other`.
         names (sequence of `str`, *optional*): Names of the parts, in their order. An item of another part is an error.
         dataset (iterable of mappings, *optional*): The training rows. Their checklists are checked and determine the
             names and weights of the parts.
@@ -147,7 +146,7 @@ def split(
     """
     if source.primary_metric == "quality":
         raise SampleError("metric='quality' cannot be split: it grades the whole text, not items.")
-    checked = _checked(by)
+    parts = Parts(source, by, ())
     given = names
     if given is None:
         usual = {"sign": ("positive", "negative"), "category": source.categories}
@@ -156,7 +155,7 @@ def split(
         raise SampleError(f"names={given!r} is not allowed; it must be a list of strings.")
     if len(set(given)) < len(given):
         raise SampleError(f"names={list(given)} is not allowed: a name occurs twice.")
-    parts = Parts(source, checked, tuple(given) if names is not None or dataset is None else ())
+    parts.names = tuple(given) if names is not None or dataset is None else ()
     sizes = {name: [1.0] for name in given}
     if dataset is not None:
         column = source.column
@@ -185,12 +184,13 @@ class Parts:
 
     Args:
         source ([`ChecklistReward`]): Judges the completions.
-        by (`str`, `dict` or callable): As in [`split`]; a `dict` has the part of each category.
+        by (`str`, mapping or callable): As in [`split`].
         names (tuple of `str`): Names of the parts; empty if they are not known yet.
     """
 
     def __init__(self, source: Any, by: Any, names: tuple[str, ...]):
         self.source, self.by, self.names = source, by, names
+        self._assigned = _assignment(by)
         self._lock = threading.Lock()
         self._judged: deque[_Judged] = deque(maxlen=_MOST_BATCHES)
 
@@ -199,12 +199,7 @@ class Parts:
 
     def part_of(self, item: ChecklistItem) -> str:
         """The name of the part an item belongs to."""
-        if self.by == "sign":
-            return "negative" if item.weight < 0 else "positive"
-        if callable(self.by):
-            return self.by(item) or OTHER
-        name = item.category or ""
-        return (self.by.get(name) if isinstance(self.by, dict) else name) or OTHER
+        return self._assigned(item) or OTHER
 
     def check(self, checklists: Iterable[Any], where: str) -> dict[str, list[float]]:
         """The sum of |weight| of each part, for each checklist that has it. With `names`, items of another part raise
@@ -271,17 +266,21 @@ class Parts:
             raise
 
 
-def _checked(by: By) -> Any:
-    """`by` as in [`Parts`]; raises [`SampleError`] for anything else."""
+def _assignment(by: By) -> Callable[[ChecklistItem], str | None]:
+    """The function that gives the part of an item. Raises [`SampleError`] if `by` is not as in [`split`]."""
     if callable(by):
         return by
     if not isinstance(by, Mapping):
         one_of("by", by, ("category", "sign"))
-        return by
+        return (lambda item: item.category) if by == "category" else _sign
     of_category = {category: part for part, group in by.items() for category in _group(part, group)}
     if sum(map(len, by.values())) > len(of_category):
         raise SampleError(f"by={dict(by)} is not allowed: a category belongs to two parts.")
-    return of_category
+    return lambda item: of_category.get(item.category or "")
+
+
+def _sign(item: ChecklistItem) -> str:
+    return "negative" if item.weight < 0 else "positive"
 
 
 def _group(part: str, group: Any) -> Sequence[str]:

@@ -11,7 +11,6 @@ from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 
 from checklist_rewards.backends import Answer, pocket_dir
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
 from checklist_rewards.rewards.ranks import abstained
 from checklist_rewards.rewards.trl import ChecklistReward

@@ -57,8 +57,7 @@ class SamplewiseReward:
             share its batch.
         max_batch (`int`, *optional*, defaults to `256`): Maximum number of samples per batch.
         unscored (`float`, *optional*): Reward of a sample that could not be scored. By default [`Unscored`] is raised,
-        because any number would
-            change the policy for a failure of the judge.
+            because any number would change the policy for a failure of the judge.
         **settings: The fields of [`ReadingConfig`] (`judged`, `keep_thinking`, `thinking_opened`, `tokenizer`,
             `thinking_tags`, `images`), and without `scorer` those of [`ScorerConfig`]. Frameworks do not pass the
             policy's tokenizer: without `tokenizer`, the answer is found in the text alone.

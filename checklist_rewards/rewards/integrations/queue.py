@@ -179,9 +179,8 @@ class MicroBatcher:
         max_queue, max_tokens (`int`, *optional*): Maximum number of waiting samples, and of their tokens. By default
             there is no limit.
         on_batch (callable, *optional*): Called after each call of the scorer, before its callers get their scores,
-        with
-            the seconds that each sample waited, and the scores, or None if the call failed. If it raises, the error is
-            logged. Not pickled.
+            with the seconds that each sample waited, and the scores, or None if the call failed. If it raises, the
+            error is logged. Not pickled.
 
     Raises:
         SampleError: For a setting outside its range.
@@ -245,8 +244,7 @@ class MicroBatcher:
             client (hashable, *optional*): Who sends the samples. Clients take turns.
             tokens (sequence of `int`, *optional*): Estimated tokens of each sample; 1 by default.
             deadline (`float`, *optional*): Time of `time.monotonic` after which no score is needed. Samples that
-            cannot
-                be started before it raise [`DeadlinePassed`] in their futures.
+                cannot be started before it raise [`DeadlinePassed`] in their futures.
 
         Returns:
             `list[Future[Score]]`: One future per sample, in order. Cancel a future to drop a sample that still waits.
