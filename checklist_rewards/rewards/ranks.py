@@ -37,10 +37,9 @@ import functools
 import sys
 from collections.abc import Hashable, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 OnFailure = Literal["row", "group", "raise"]
-ON_FAILURE: tuple[str, ...] = get_args(OnFailure)
 Item = TypeVar("Item")
 
 

@@ -37,6 +37,7 @@ from tests.monitor.fakes import (
 )
 from tests.rewards.fakes import assistant, reward_by, scorer_by
 from tests.rewards.fakes import call as batch_of
+from tests.rewards.test_batch_call import Trainer
 from tests.test_images import BLUE, PILLOWS, RED, Seeing
 
 # --- held-out items
@@ -325,17 +326,7 @@ def test_memory_is_bounded():
 
 
 def test_evaluation_is_not_watched_and_the_trainers_hooks_get_the_metrics(tmp_path):
-    class Trainer:
-        def __init__(self):
-            self.model, self.args = SimpleNamespace(training=True), SimpleNamespace(output_dir=str(tmp_path))
-            self.callback_handler = SimpleNamespace(callbacks=[])
-            self.add_callback = self.callback_handler.callbacks.append
-            self.metrics = {}
-
-        def log_metric(self, name, value):
-            self.metrics[name] = value
-
-    trainer, reward = Trainer(), monitored(by_color, **QUICK)
+    trainer, reward = Trainer(tmp_path, model=SimpleNamespace(training=True)), monitored(by_color, **QUICK)
     trained(reward, 4, log_metric=trainer.log_metric)
     assert trainer.callback_handler.callbacks == [reward.callback]
     assert "checklist_reward/monitor/held_out_gap" in trainer.metrics

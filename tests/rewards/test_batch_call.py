@@ -28,11 +28,11 @@ class Trainer:
         self.add_callback = self.callback_handler.callbacks.append
         self.args = SimpleNamespace(output_dir=str(folder))
         self.state = state or TrainerState()
-        self.reward_funcs = reward_funcs
+        self.reward_funcs, self.metrics = reward_funcs, {}
         self.__dict__ |= more
 
     def log_metric(self, name, value):
-        """Ignore it."""
+        self.metrics[name] = value
 
     def calls(self, state, inner=None):
         return trainer_of(None, state) if inner is None else inner.calls(state)
