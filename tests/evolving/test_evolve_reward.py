@@ -51,11 +51,6 @@ def test_candidates_are_read_once_and_nothing_else_again():
     assert len(asked(reward)) == 4 + 4
 
 
-def test_a_negative_item_lowers_the_reward():
-    plain, blue = call(evolving(lambda group: [{"question": "Is it blue?", "weight": -1}]))[:2]
-    assert plain > blue
-
-
 def test_an_item_without_deviation_retires_and_the_reward_forgets_it():
     reward = evolving()
     call(reward)

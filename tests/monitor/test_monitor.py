@@ -345,13 +345,6 @@ def test_a_pickled_reward_has_the_settings_of_its_monitor():
     assert copy.monitor.scorer is copy.scorer
 
 
-def test_settings_may_be_an_object_or_a_mapping():
-    settings = MonitorConfig(held_out=0.3)
-    assert reward_by(monitor=settings).monitor.settings is settings
-    assert reward_by(monitor={}).monitor.settings == MonitorConfig()
-    assert reward_by().monitor is None and reward_by().callback is None
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

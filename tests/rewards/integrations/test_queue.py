@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import pickle
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -184,12 +183,6 @@ def test_a_cancelled_sample_is_not_scored(working):
     scorer.go.set()
     assert waiting[1].result(HANG)
     assert scorer.sizes == [1, 1]
-
-
-def test_it_pickles_as_its_settings():
-    queue = MicroBatcher(ChecklistScorer("pocket", store=False), max_wait=0.01, max_batch=3, max_queue=9)
-    copy = pickle.loads(pickle.dumps(queue))
-    assert (copy.max_wait, copy.max_batch, copy.max_queue, len(copy)) == (0.01, 3, 9, 0)
 
 
 def test_a_forked_process_has_a_thread_of_its_own(batcher):
