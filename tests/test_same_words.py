@@ -17,7 +17,7 @@ from checklist_rewards.errors import GenerationError
 from checklist_rewards.evaluation.differences import Differences
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.evaluation.scored import ScoredFile
-from checklist_rewards.evolving.candidates import rows_of
+from checklist_rewards.evolving.evolve import rows_of
 from checklist_rewards.monitor.audit import observations
 from checklist_rewards.rewards.batch import Call, groups_of
 from checklist_rewards.rewards.trl import ChecklistReward

@@ -4,10 +4,9 @@
 the reward. *Inactive* items were active before; they do not count, and are remembered so that they do not come back. A
 proposed item that the buffer does not admit is not remembered: it may tell later completions apart.
 
-The buffer is a pure state machine, without models, files or ranks: [`PromptItems.updated`] computes the items of a
-prompt from the deviations of its items in a group of completions. The rules are those of DR Tulu (arXiv:2511.19399):
-an item whose credits in the group have no deviation retires, and at most `max_active` items stay, those with the
-largest deviation.
+[`PromptItems.updated`] computes the items of a prompt from the deviations of its items in a group of completions. The
+rules are those of DR Tulu (arXiv:2511.19399): an item whose credits in the group have no deviation retires, and at
+most `max_active` items stay, those with the largest deviation.
 
 The file of a buffer is JSONL: a first line with the format, then one line per prompt.
 """
@@ -104,15 +103,10 @@ class PromptItems:
                 measured. An active item then keeps its last deviation; a candidate is not admitted.
             candidates (iterable of [`ChecklistItem`], *optional*):
                 Proposed items. Items that the buffer has are ignored.
-            max_active (`int`):
-                Most active items. Those with the largest deviation stay; of equal ones, the older.
-            min_deviation (`float`):
-                Items whose deviation is at most this number retire.
+            max_active (`int`), min_deviation (`float`):
+                As in [`EvolvingConfig`]; of items with an equal deviation, the older stay.
             call (`int`, *optional*):
                 Number of the call, if items were proposed.
-
-        Returns:
-            [`PromptItems`]: The same persistent items, and the new active and inactive ones.
         """
         had = {item.id for item in self.known}
         measured = [
@@ -156,14 +150,8 @@ def items_from(record: Mapping[str, Any]) -> PromptItems:
 
 
 class ChecklistBuffer:
-    """The items of all prompts for which items were proposed.
-
-    Args:
-        max_active (`int`, *optional*, defaults to `5`):
-            Most active items per prompt.
-        min_deviation (`float`, *optional*, defaults to `0.01`):
-            Items whose standard deviation in a group is at most this number retire.
-    """
+    """The items of all prompts for which items were proposed; `max_active` and `min_deviation` as in
+    [`EvolvingConfig`]."""
 
     def __init__(self, max_active: int = 5, min_deviation: float = 0.01):
         self.max_active, self.min_deviation = max_active, min_deviation
@@ -189,14 +177,8 @@ class ChecklistBuffer:
         proposed: bool = False,
     ) -> tuple[PromptItems, PromptItems]:
         """Update the items of a prompt by [`PromptItems.updated`]; returns the items before and after."""
-        before = self.get(key, base)
-        after = before.updated(
-            deviations,
-            candidates,
-            max_active=self.max_active,
-            min_deviation=self.min_deviation,
-            call=self.calls if proposed else None,
-        )
+        before, call, most = self.get(key, base), self.calls if proposed else None, self.max_active
+        after = before.updated(deviations, candidates, max_active=most, min_deviation=self.min_deviation, call=call)
         if after != PromptItems(base.items):
             self._records[key] = after.record(key)
         return before, after

@@ -195,8 +195,6 @@ class _Rows:
     """One score per row, whose rules and state apply."""
     _known: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     """Scores by checklist and part."""
-    _columns: dict[tuple[str, int], np.ndarray | None] = field(default_factory=dict)
-    """Soft values by item and part."""
 
     def start(self, checklist: Checklist) -> None:
         """Read the checklist about all rows, or take the stored answers."""
@@ -232,7 +230,6 @@ class _Rows:
         samples = [replace(self.rows[n].to_judge, checklist=Checklist(items=tuple(some))) for n, some in asked.items()]
         for n, score in zip(asked, self.scorer.score_batch(samples, self.progress), strict=True):
             self.lines[n] |= {line.id: line for line in score.items}
-        self._columns.clear()
         self.reads += count
 
     def scored(self, checklist: Checklist, part: int) -> list[Score]:
@@ -247,47 +244,16 @@ class _Rows:
         """The scores as numbers, and the mean for a row without an answered item."""
         key = _content(checklist), part
         if key not in self._known:
-            values, weights = self._values(checklist, part), np.array([item.weight for item in checklist.items])
-            if values is None or any(item.required for item in checklist.items):
-                numbers = [score.primary_score for score in self.scored(checklist, part)]
-                found = np.array([np.nan if number is None else number for number in numbers])
-            else:  # the same numbers, a hundred times as fast
-                total = weights[weights > 0].sum()
-                found = values @ weights / total if total > 0 else 1 + values @ weights / np.abs(weights).sum()
-                found = np.clip(found, 0, 1)
+            numbers = [score.primary_score for score in self.scored(checklist, part)]
+            found = np.array([np.nan if number is None else number for number in numbers])
             known = np.isfinite(found)
             self._known[key] = np.where(known, found, found[known].mean() if known.any() else 0.0)
         return self._known[key]
 
     def credits(self, checklist: Checklist, part: int) -> np.ndarray:
         """Soft credits of rows and items; NaN where unanswered."""
-        values = self._values(checklist, part)
-        if values is not None:
-            return np.where([item.weight >= 0 for item in checklist.items], values, 1 - values)
         rows = [[line.credit(True) for line in score.items] for score in self.scored(checklist, part)]
         return np.array([[np.nan if credit is None else credit for credit in row] for row in rows])
-
-    def _values(self, checklist: Checklist, part: int) -> np.ndarray | None:
-        """Soft values of rows and items; None if one is unanswered or an abstention, or another metric applies."""
-        columns = []
-        for item in checklist.items:
-            if (item.id, part) not in self._columns:
-                self._columns[item.id, part] = self._column(item, part)
-            columns.append(self._columns[item.id, part])
-        if any(column is None for column in columns):
-            return None
-        return np.array(columns).T
-
-    def _column(self, item: ChecklistItem, part: int) -> np.ndarray | None:
-        found = []
-        for n in self.parts[part].tolist():
-            line = self.lines[n].get(item.id)
-            plain = line is not None and line.answer is not None and item.values.get(line.answer) is not None
-            if self.rules[n].no_answer or self.rules[n].primary_metric != "expected" or not plain:
-                return None
-            assert line is not None
-            found.append(line.value if line.soft is None else line.soft)
-        return np.array(found, float)
 
     def labels(self, part: int) -> np.ndarray:
         """The labels of a part; of preferences, how often a row was chosen minus how often it was rejected."""
@@ -329,10 +295,6 @@ class _Rows:
         gain, influence = _agreement(None if self.pairs is not None else self.labels(part), one, other)
         return gain, _error(influence, self.groups(part))
 
-    def clusters(self, part: int) -> float:
-        """The effective number of groups of a part."""
-        return Groups.of(group_codes(self.groups(part))).effective
-
 
 CHOOSING, CONFIRMING, TEST = range(3)
 
@@ -358,11 +320,9 @@ def improve(
         pairs (sequence of pairs of `int`, *optional*): preferences instead of labels, at least 60 in 15 groups: the
             places of the chosen and the rejected row, which are of one group.
         scorer ([`ChecklistScorer`], *optional*): the judge. Defaults to the stored answers of the rows.
-        writer ([`Rewriter`], *optional*): proposes wordings and new items, which the judge reads. Without one, items
-            are dropped, merged, turned and reweighted only.
+        writer ([`Rewriter`], *optional*): proposes wordings and new items, which the judge reads.
         tolerance (`float`, *optional*, defaults to `0.0`): also keep a drop or merge if the same test shows that the
-            agreement is less than this below that of the given checklist, or of the one at the last rise. It makes
-            checklists shorter: fewer reads per text.
+            agreement is less than this below that of the given checklist, or of the one at the last rise.
         patience (`int`, *optional*, defaults to `3`): refused changes in a row after which a stage ends.
         max_reads (`int`, *optional*): most reads of new items before the last figures. Reads of the given checklist
             and of the final one about the test rows are not counted.
@@ -507,12 +467,9 @@ class _Loop:
         level = LEVEL / (number * (number + 1))
         bound = t_quantile(len(set(self.data.groups(CONFIRMING))), level)
         gain, error = self.data.difference(before, after, CONFIRMING)
-        kept = gain - bound * error > 0
-        if kept:
-            self.agreed = after
-        elif self.tolerance and change.kind in ("drop", "merge"):
-            since, error = self.data.difference(self.agreed, after, CONFIRMING)
-            kept = since - bound * error > -self.tolerance
+        rises = gain - bound * error > 0
+        kept = rises or self._tolerated(after, change, CONFIRMING, bound)
+        self.agreed = after if rises else self.agreed
         return Step(change, kept, chosen, self.data.gain(before, after, CONFIRMING, self.bootstrap)["gain"], level)
 
     def _promising(self, checklist: Checklist, changes: Iterable[Change]) -> list[tuple[Change, float]]:
@@ -526,13 +483,16 @@ class _Loop:
             if _content(after) in self.tried:
                 continue
             gain, error = self.data.difference(checklist, after, CHOOSING)
-            rises = gain - error > 0
-            if not rises and self.tolerance and change.kind in ("drop", "merge"):
-                since, error = self.data.difference(self.agreed, after, CHOOSING)
-                rises = since - error > -self.tolerance
-            if rises:
+            if gain - error > 0 or self._tolerated(after, change, CHOOSING, 1.0):
                 found.append((change, gain))
         return found
+
+    def _tolerated(self, after: Checklist, change: Change, part: int, bound: float) -> bool:
+        """Whether a drop or a merge costs less agreement than the tolerance."""
+        if not self.tolerance or change.kind not in ("drop", "merge"):
+            return False
+        since, error = self.data.difference(self.agreed, after, part)
+        return since - bound * error > -self.tolerance
 
     def _replayed(self, checklist: Checklist) -> list[tuple[Change, float]]:
         """Stage 1: drop, merge and turn."""

@@ -82,10 +82,8 @@ class GroupProposer:
     questions.
 
     Args:
-        model (`str`, [`Engine`] or [`Writer`]): the model that proposes: "pocket", a folder, a Hub id, or, with
-            `base_url`, the name of a served model.
-        max_items (`int`, *optional*, defaults to `5`): most questions per group.
-        prompt (`str` or `Path`, *optional*): a prompt with the placeholders of `evolving/propose`.
+        model (`str`, [`Engine`] or [`Writer`]): the model that proposes.
+        max_items, prompt (*optional*): as in [`ProposerConfig`].
         **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 1024 and `max_attempts`
             2.
 
@@ -149,13 +147,9 @@ class GroupProposer:
 
 
 class FromGenerator:
-    """Uses a generator as a proposer: the responses that have a score are its candidates, best first. A group with
-    fewer than two different ones gets no proposal.
-
-    Args:
-        generator ([`Generator`]): such as a [`ContrastiveGenerator`], or a `DirectGenerator` whose prompt has
-            `{candidates}`.
-    """
+    """Uses a [`Generator`] as a proposer, such as a [`ContrastiveGenerator`], or a `DirectGenerator` whose prompt has
+    `{candidates}`. The responses that have a score are its candidates, best first. A group with fewer than two
+    different ones gets no proposal."""
 
     def __init__(self, generator: Generator):
         self.generator = generator

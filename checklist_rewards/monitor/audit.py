@@ -22,7 +22,7 @@ from checklist_rewards.files.ranks import other_ranks, starts_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
-from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
+from checklist_rewards.monitor.watch import Alarm, Watch, start_record, step_record
 from checklist_rewards.rewards.settings import MonitorConfig
 
 Record = Callable[[Mapping[str, Any]], object]
@@ -62,17 +62,11 @@ def audit(
     """Compute the signals of a reward log.
 
     Args:
-        paths (sequence of `str` or `Path`):
-            Reward logs (`ChecklistReward(log=...)`) of one run; the files of its other ranks are found by their names.
-        settings ([`MonitorConfig`], *optional*):
-            Thresholds and windows.
-        record (callable, *optional*):
-            Called with the records that a monitor would have written.
-        attacks (sequence of [`Pattern`], *optional*):
-            Attacks to look for in the completions ([`patterns_of`]).
-
-    Returns:
-        [`Audit`]
+        paths (sequence of `str` or `Path`): Reward logs (`ChecklistReward(log=...)`) of one run; the files of its
+            other ranks are found by their names.
+        settings ([`MonitorConfig`], *optional*): Thresholds and windows.
+        record (callable, *optional*): Called with the records that a monitor would have written.
+        attacks (sequence of [`Pattern`], *optional*): Attacks to look for in the completions ([`patterns_of`]).
 
     Raises:
         SampleError: If a file is not a reward log; names the file and the row. Also if no file has rows of training.
@@ -90,7 +84,7 @@ def audit(
             reads = {"checklist": sum(len(one.lines) for one in observation.seen)}
             record(step_record(observation, readings, watch.statistics(observation), reads))
             for alarm in raised:
-                record(alarm_record(alarm))
+                record(alarm.record())
     if not watch.steps:
         raise SampleError(f"{', '.join(map(str, paths))}: no rows of training.")
     return Audit(watch.steps, completions, watch.readings, tuple(alarms), *watch.not_evaluated())

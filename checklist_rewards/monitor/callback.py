@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from transformers import TrainerCallback
 
 
-class Stopping(Protocol):
-    """What the callback uses of a monitor."""
-
-    should_stop: bool
-
-    def finish(self) -> None:
-        """Say what could not be evaluated."""
-
-
 class MonitorCallback(TrainerCallback):
-    """Stops training after a step in which an alarm asked for it.
+    """Stops training after a step in which an alarm of a [`Monitor`] asked for it, on all ranks. At the end, the
+    monitor reports which signals could not be evaluated."""
 
-    Args:
-        monitor ([`Monitor`]):
-            Its `should_stop` is the same on all ranks.
-    """
-
-    def __init__(self, monitor: Stopping):
+    def __init__(self, monitor: Any):
         self.monitor = monitor
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -33,5 +20,5 @@ class MonitorCallback(TrainerCallback):
             control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Say which signals could not be evaluated."""
+        """Report which signals could not be evaluated."""
         self.monitor.finish()

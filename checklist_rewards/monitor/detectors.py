@@ -1,7 +1,6 @@
 """When a signal alarms: the change between the first and the last steps, and CUSUM.
 
-A detector keeps windows, not histories, so its memory is bounded. Its state is a mapping
-of plain values, which is saved with a checkpoint and restored when training resumes.
+A detector keeps windows, not histories, so its memory is bounded. Its state is saved with a checkpoint.
 
 A value is a tuple of sums, such as (sum of gaps, number of completions). A step gives one value for each of its parts,
 which share no prompt ([`Observation.parts`]). A figure of several steps, a mean or a correlation, is computed from the
@@ -49,28 +48,16 @@ class Shift:
     """Compares the last steps with the first ones, or if the size is [`reached`], with a constant.
 
     Args:
-        figure (callable):
-            Sums to the value that is shown.
-        size (callable):
-            Sums of the first and of the last steps to the size that is compared with the threshold. If it needs the
-            first steps, they are not among the last ones.
-        start, window (`int`):
-            Number of first and of last steps.
-        threshold (`float`, *optional*):
-            Size of an alarm. None: never.
-        certainty (`float`):
-            Size of an alarm in standard errors.
+        figure (callable): Sums to the value that is shown.
+        size (callable): Sums of the first and of the last steps to the size that is compared with the threshold. If it
+            needs the first steps, they are not among the last ones.
+        start, window (`int`): Number of first and of last steps.
+        threshold (`float`, *optional*): Size of an alarm. None: never.
+        certainty (`float`): Size of an alarm in standard errors.
     """
 
     def __init__(
-        self,
-        figure: Figure,
-        size: Size,
-        *,
-        start: int,
-        window: int,
-        threshold: float | None,
-        certainty: float,
+        self, figure: Figure, size: Size, *, start: int, window: int, threshold: float | None, certainty: float
     ):
         self.figure, self.size, self.relative = figure, size, size is not reached
         self.steps, self.threshold, self.certainty = start, threshold, certainty
@@ -146,12 +133,9 @@ class Cusum:
     jump does. After an alarm, both sums start again at 0.
 
     Args:
-        figure (callable):
-            Sums of a step to its value.
-        start (`int`):
-            Number of changes before the first one that is compared.
-        threshold (`float`, *optional*):
-            Size of an alarm. None: never.
+        figure (callable): Sums of a step to its value.
+        start (`int`): Number of changes before the first one that is compared.
+        threshold (`float`, *optional*): Size of an alarm. None: never.
     """
 
     def __init__(self, figure: Figure, *, start: int, threshold: float | None):

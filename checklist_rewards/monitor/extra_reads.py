@@ -22,11 +22,17 @@ from checklist_rewards.errors import ChecklistError
 from checklist_rewards.images import shown
 from checklist_rewards.monitor.seen import SHOWN, Retest
 from checklist_rewards.monitor.text import STEERING_QUESTION
+from checklist_rewards.rewards.batch import Call, Guard
 from checklist_rewards.rewards.placement import keep_awake
+from checklist_rewards.rewards.ranks import rank
+from checklist_rewards.rewards.settings import MonitorConfig
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import NO_ANSWER_STATES, ItemScore, Score
+from checklist_rewards.scores import NO_ANSWER_STATES, PrimaryMetric, Score
 
 CANARY = "canary"
+_REWORDED = ("Question about the response: {}", "Look at the response again. {}", "Consider the whole response. {}")
+_CANARY_PROMPTS = 2
+_STEERING = ChecklistItem(question=STEERING_QUESTION, weight=1.0)
 
 
 @dataclass(frozen=True)
@@ -41,17 +47,10 @@ class Canary:
     score: float | None = None
     """In [0, 1]; None if the judge did not answer."""
 
-
-def degenerate_replies(prompt: str, checklist: Checklist) -> dict[str, str]:
-    """The replies by name: the attacks [`CANARIES`] of the bank.
-
-    Args:
-        prompt (`str`):
-            What was asked.
-        checklist ([`Checklist`]):
-            Its checklist.
-    """
-    return {name: BANK[name]("", prompt, checklist) for name in CANARIES}
+    def record(self, step: int) -> dict[str, Any]:
+        """The record in the monitor's file."""
+        fields = asdict(self)
+        return {"kind": CANARY, "step": step, CANARY: fields.pop("name"), **fields}
 
 
 def raised(found: Sequence[Canary]) -> tuple[float | None, list[Canary]]:
@@ -68,60 +67,10 @@ def raised(found: Sequence[Canary]) -> tuple[float | None, list[Canary]]:
     return means[ranked[0]], worst[:3]
 
 
-def canary_record(step: int, canary: Canary) -> dict[str, Any]:
-    """The record of a canary in the monitor's file."""
-    fields = asdict(canary)
-    return {"kind": CANARY, "step": step, CANARY: fields.pop("name"), **fields}
-
-
-_REWORDED = ("Question about the response: {}", "Look at the response again. {}", "Consider the whole response. {}")
-_CANARY_PROMPTS = 2
-_STEERING = ChecklistItem(question=STEERING_QUESTION, weight=1.0)
-
-
-@dataclass
-class ReadBudget:
-    """What may still be read in addition: a fraction of the reads of the reward.
-
-    What is not used is carried over. The canaries before the first step are read on credit, which later steps pay back
-    before they may read anything else.
-    """
-
-    share: float
-    left: float = 0.0
-
-    def earn(self, reads: int) -> None:
-        """Count reads of the reward."""
-        self.left += self.share * reads
-
-    def spend(self, reads: int, *, on_credit: bool = False) -> bool:
-        """Whether `reads` more are allowed; if so, they are counted."""
-        if self.share == 0 or (not on_credit and reads > self.left):
-            return False
-        self.left -= reads
-        return True
-
-
-class Sampler:
-    """Chooses a share of the completions of each step; fractions are carried over to the next step."""
-
-    def __init__(self, share: float):
-        self.share = share
-        self.due = 0.0
-
-    def choose(self, places: Sequence[int], rng: random.Random) -> list[int]:
-        """Some of `places`, in random order."""
-        self.due += self.share * len(places)
-        count = min(int(self.due), len(places))
-        self.due -= count
-        return rng.sample(list(places), count)
-
-
 @dataclass
 class Extra:
-    """What was read in addition for a call."""
+    """What was read in addition for a call. Completions are named by their places."""
 
-    completions: int
     reads: Counter[str] = field(default_factory=Counter)
     retests: dict[int, list[Retest]] = field(default_factory=dict)
     shadow: dict[int, Score] = field(default_factory=dict)
@@ -131,67 +80,161 @@ class Extra:
         """The fields of each completion in the reward's log."""
         return [
             {
-                "held_out": list(held_out[place]),
+                "held_out": list(items),
                 "shadow": self.shadow[place].model_dump() if place in self.shadow else None,
                 "retests": [asdict(one) for one in self.retests.get(place, ())],
             }
-            for place in range(self.completions)
+            for place, items in enumerate(held_out)
         ]
 
 
-def retest(
-    scorer: ChecklistScorer,
-    completions: Mapping[int, tuple[Sample, Score]],
-    rng: random.Random,
-    budget: ReadBudget,
-    *,
-    steering: bool,
-) -> tuple[dict[int, list[Retest]], int]:
-    """Read one item of each completion again: reworded, with its labels in another order, and a steering question.
+class ExtraReads:
+    """Reads more than the checklists of a call, at most a fraction of the reads of the reward.
+
+    What is not used is carried over to later calls. The canaries before the first step are read on credit, which later
+    steps pay back before they may read anything else.
 
     Args:
-        scorer ([`ChecklistScorer`]):
-            The judge.
-        completions (mapping of `int` to pairs of [`Sample`] and [`Score`]):
-            The completions by place.
-        rng (`random.Random`):
-            Chooses the item and the wording.
-        budget ([`ReadBudget`]):
-            Limits the reads.
-        steering (`bool`):
-            Whether to ask the steering question.
-
-    Returns:
-        The retests by place, and the number of reads.
+        scorer ([`ChecklistScorer`]): The judge of the reward.
+        shadow ([`ChecklistScorer`], *optional*): The shadow judge.
+        metric (`str`): The metric of the reward.
+        settings ([`MonitorConfig`]): Which fractions are read.
+        guard ([`Guard`]): Runs each kind of reads.
     """
-    again: dict[int, Sample] = {}
-    asked: dict[int, list[tuple[str, ItemScore | None]]] = {}
-    for place, (sample, score) in completions.items():
-        items = [
-            (item, line)
-            for item, line in zip(sample.checklist.items, score.items, strict=True)
-            if item.check is None and line.answer is not None
+
+    def __init__(
+        self,
+        scorer: ChecklistScorer,
+        shadow: ChecklistScorer | None,
+        metric: PrimaryMetric,
+        settings: MonitorConfig,
+        guard: Guard,
+    ):
+        self.scorer, self.shadow, self.metric, self.settings, self.guard = scorer, shadow, metric, settings, guard
+        self.budget = 0.0
+        """Reads that are allowed now."""
+        self.due = {"retests": 0.0, "shadow": 0.0}
+        """Completions to choose, with fractions that are carried over."""
+        self.last_canaries: int | None = None
+
+    def __call__(self, call: Call, step: int) -> Extra:
+        """Read about some completions of a call that was judged."""
+        settings, extra = self.settings, Extra()
+        rng = random.Random(f"{settings.seed}:{step}:{rank()}")
+        scored = {
+            place: (sample, score)
+            for place, (sample, score) in enumerate(zip(call.samples, call.scores, strict=True))
+            if sample is not None and score is not None
+        }
+        asked = {place: pair for place, pair in scored.items() if not pair[1].no_answer}
+        extra.reads["checklist"] = sum(score.total for _, score in asked.values())
+        self.budget += settings.extra_reads * extra.reads["checklist"]
+        if rank() == 0 and scored and self._due_canaries(step):
+            samples = [sample for sample, _ in scored.values()]
+            self.guard("canaries", lambda: self.read_canaries(extra, step, samples), None)
+        if self.shadow is not None:
+            chosen = self._chosen("shadow", settings.shadow_share, list(asked), rng)
+            self.guard("shadow", lambda: self.read_shadow(extra, {n: asked[n][0] for n in chosen}), None)
+        again = self._chosen("retests", settings.retest_share, list(asked), rng)
+        self.guard("retests", lambda: self.retest(extra, {n: asked[n] for n in again}, rng), None)
+        return extra
+
+    def _chosen(self, kind: str, share: float, places: Sequence[int], rng: random.Random) -> list[int]:
+        """A share of `places`, in random order."""
+        self.due[kind] += share * len(places)
+        count = min(int(self.due[kind]), len(places))
+        self.due[kind] -= count
+        return rng.sample(places, count)
+
+    def _spend(self, reads: int, *, on_credit: bool = False) -> bool:
+        """Whether `reads` more are allowed; if so, they are counted."""
+        if self.settings.extra_reads == 0 or (not on_credit and reads > self.budget):
+            return False
+        self.budget -= reads
+        return True
+
+    def retest(self, extra: Extra, completions: Mapping[int, tuple[Sample, Score]], rng: random.Random) -> None:
+        """Read one item of each completion again: reworded, with its labels in another order, and a steering
+        question."""
+        again: dict[int, Sample] = {}
+        asked: dict[int, list[tuple[str, str, str | None]]] = {}
+        for place, (sample, score) in completions.items():
+            items = [
+                (item, line.answer)
+                for item, line in zip(sample.checklist.items, score.items, strict=True)
+                if item.check is None and line.answer is not None
+            ]
+            if not items:
+                continue
+            item, answer = rng.choice(items)
+            variants = {"reworded": reworded(item, rng), "reordered": reordered(item)}
+            if self.settings.steering != "off":
+                variants["steering"] = _STEERING
+            variants = {how: one for how, one in variants.items() if self._readable(one)}
+            if variants and self._spend(len(variants)):
+                again[place] = replace(sample, checklist=Checklist(items=tuple(variants.values())))
+                asked[place] = [
+                    (how, STEERING_QUESTION, None) if how == "steering" else (how, item.id, answer) for how in variants
+                ]
+        scores = self.scorer.score_prepared(list(again.values()))  # the steering question has no scale and no weight
+        for place, score in zip(again, scores, strict=True):
+            lines = zip(asked[place], score.items, strict=True)
+            extra.retests[place] = [Retest(id, how, answer, line.answer) for (how, id, answer), line in lines]
+        extra.reads["retests"] = sum(map(len, asked.values()))
+
+    def _readable(self, item: ChecklistItem) -> bool:
+        try:
+            self.scorer.check_item(item, "retest")
+        except ChecklistError:  # a cross-encoder, for example, answers only yes/no items
+            return False
+        return True
+
+    def read_shadow(self, extra: Extra, samples: Mapping[int, Sample]) -> None:
+        """Score samples with the shadow judge, as far as the budget allows."""
+        assert self.shadow is not None
+        allowed = {place: sample for place, sample in samples.items() if self._spend(len(sample.checklist))}
+        with keep_awake(self.shadow.judge):
+            scores = self.shadow.score_batch(list(allowed.values()))
+        extra.shadow = dict(zip(allowed, scores, strict=True))
+        extra.reads["shadow"] = sum(len(sample.checklist) for sample in allowed.values())
+
+    def _due_canaries(self, step: int) -> bool:
+        every, last = self.settings.canary_every, self.last_canaries
+        return self.settings.max_canary is not None and (last is None or bool(every and step - last >= every))
+
+    def read_canaries(self, extra: Extra, step: int, samples: Sequence[Sample]) -> None:
+        """Score degenerate replies to the first two prompts of a call; none if the budget does not allow it. Each is
+        the only message of its completion, without the tools and images of the real one. An empty reply is left out
+        if the scorer does not ask its judge about targets without an answer."""
+        first = self.last_canaries is None
+        if first:
+            self.last_canaries = step  # also if it fails: a judge that cannot read them now will not be asked again
+        chosen: dict[str, Sample] = {}
+        for sample in samples:
+            if len(chosen) < _CANARY_PROMPTS:
+                chosen.setdefault(f"{sample.history}\n{sample.input}\n{sample.checklist.id}", sample)
+        replies = [
+            (name, replace(sample, target=text, state="answered", messages=(), checked=None, target_images=()))
+            for sample in chosen.values()
+            for name, text in degenerate_replies(shown(sample.input or ""), sample.checklist).items()
         ]
-        if not items:
-            continue
-        item, line = rng.choice(items)
-        variants = [("reworded", reworded(item, rng), line), ("reordered", reordered(item), line)]
-        parts = [*variants, *([("steering", _STEERING, None)] if steering else [])]
-        parts = [part for part in parts if _readable(scorer, part[1])]
-        if parts and budget.spend(len(parts)):
-            checklist = Checklist(items=tuple(part[1] for part in parts))
-            again[place] = replace(sample, checklist=checklist)
-            asked[place] = [(how, line) for how, _, line in parts]
-    found = scorer.score_prepared(list(again.values()))  # the steering question has no scale and no weight of its own
-    return {
-        place: [
-            Retest(
-                STEERING_QUESTION if line is None else line.id, how, None if line is None else line.answer, new.answer
-            )
-            for (how, line), new in zip(asked[place], score.items, strict=True)
+        judged = self.scorer.aggregation.no_answer == "judge"
+        made = [(name, sample) for name, sample in replies if judged or sample.target_state not in NO_ANSWER_STATES]
+        reads = sum(len(sample.checklist) for _, sample in made)
+        if not made or not self._spend(reads, on_credit=first):
+            return
+        scores = self.scorer.score_batch([sample for _, sample in made])
+        extra.canaries = [
+            Canary(name, shown(one.input or "")[:SHOWN], one.target[:SHOWN], score.under(self.metric).primary_score)
+            for (name, one), score in zip(made, scores, strict=True)
         ]
-        for place, score in zip(again, found, strict=True)
-    }, sum(map(len, asked.values()))
+        extra.reads["canaries"] = reads
+        self.last_canaries = step
+
+
+def degenerate_replies(prompt: str, checklist: Checklist) -> dict[str, str]:
+    """The replies to a prompt by name: the attacks [`CANARIES`] of the bank."""
+    return {name: BANK[name]("", prompt, checklist) for name in CANARIES}
 
 
 def reworded(item: ChecklistItem, rng: random.Random) -> ChecklistItem:
@@ -204,52 +247,3 @@ def reordered(item: ChecklistItem) -> ChecklistItem:
     """The item with its labels in the reverse order; for a yes/no item, with no before yes as written options."""
     options = item.options or (Option(label="yes", value=1), Option(label="no", value=0))
     return item.model_copy(update={"options": tuple(reversed(options)), "id": f"{item.id}/reordered"})
-
-
-def read_shadow(
-    shadow: ChecklistScorer, samples: Mapping[int, Sample], budget: ReadBudget
-) -> tuple[dict[int, Score], int]:
-    """The scores of the shadow judge by place, as far as the budget allows, and the number of reads."""
-    allowed = {place: sample for place, sample in samples.items() if budget.spend(len(sample.checklist))}
-    with keep_awake(shadow.judge):
-        scores = shadow.score_batch(list(allowed.values()))
-    return dict(zip(allowed, scores, strict=True)), sum(len(sample.checklist) for sample in allowed.values())
-
-
-def read_canaries(
-    scorer: ChecklistScorer, samples: Sequence[Sample], budget: ReadBudget, metric: Any, *, on_credit: bool
-) -> tuple[list[Canary], int]:
-    """Score degenerate replies to the first two prompts of a batch; none if the budget does not allow it. Each is the
-    only message of its completion, without the tools and images of the real one. An empty reply is left out if the
-    scorer does not ask its judge about targets without an answer.
-
-    Returns:
-        The canaries, and the number of reads.
-    """
-    chosen: dict[str, Sample] = {}
-    for sample in samples:
-        if len(chosen) < _CANARY_PROMPTS:
-            chosen.setdefault(f"{sample.history}\n{sample.input}\n{sample.checklist.id}", sample)
-    replies = [
-        (name, replace(sample, target=text, state="answered", messages=(), checked=None, target_images=()))
-        for sample in chosen.values()
-        for name, text in degenerate_replies(shown(sample.input or ""), sample.checklist).items()
-    ]
-    judged = scorer.aggregation.no_answer == "judge"
-    made = [(name, sample) for name, sample in replies if judged or sample.target_state not in NO_ANSWER_STATES]
-    reads = sum(len(sample.checklist) for _, sample in made)
-    if not made or not budget.spend(reads, on_credit=on_credit):
-        return [], 0
-    scores = scorer.score_batch([sample for _, sample in made])
-    return [
-        Canary(name, shown(sample.input or "")[:SHOWN], sample.target[:SHOWN], score.under(metric).primary_score)
-        for (name, sample), score in zip(made, scores, strict=True)
-    ], reads
-
-
-def _readable(scorer: ChecklistScorer, item: ChecklistItem) -> bool:
-    try:
-        scorer.check_item(item, "retest")
-    except ChecklistError:  # a cross-encoder, for example, answers only yes/no items
-        return False
-    return True

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,60 +32,38 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.images import shown
 from checklist_rewards.judges.settings import ScorerConfig
-from checklist_rewards.monitor.extra_reads import (
-    Canary,
-    Extra,
-    ReadBudget,
-    Sampler,
-    canary_record,
-    read_canaries,
-    read_shadow,
-    retest,
-)
+from checklist_rewards.monitor.extra_reads import Canary, Extra, ExtraReads
 from checklist_rewards.monitor.seen import Observation, Seen, asked, seen_of
 from checklist_rewards.monitor.text import steering
-from checklist_rewards.monitor.watch import Alarm, Guard, Watch, alarm_record, start_record, step_record
-from checklist_rewards.rewards.batch import Call, RewardLog, Rewards, log_to_trainer
+from checklist_rewards.monitor.watch import MOST_FAILURES, Alarm, Watch, start_record, step_record
+from checklist_rewards.rewards.batch import Call, Guard, RewardLog, Rewards, log_to_trainer, only
 from checklist_rewards.rewards.placement import check_child
 from checklist_rewards.rewards.ranks import gathered, rank
 from checklist_rewards.rewards.settings import Draw, MonitorConfig
-from checklist_rewards.rewards.split import only
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, PrimaryMetric, Score
 
 _DIGITS = 13
 
-HeldOut = tuple[Sequence[Sequence[str]], Sequence[Sample | None], Sequence[Score | None]]
-"""Ids of the held-out items of each completion, and samples and scores without them."""
 
-
-def hold_out(
-    samples: Sequence[Sample | None],
-    scores: Sequence[Score | None],
-    settings: MonitorConfig,
-    metric: PrimaryMetric,
-    step: int,
-) -> HeldOut:
-    """Take held-out items out of the completions of a call."""
-    if settings.held_out == 0 or metric == "quality":  # a grade of the whole text does not depend on items
-        return [()] * len(samples), samples, scores
+def hold_out(call: Call, settings: MonitorConfig, metric: PrimaryMetric, step: int) -> Call:
+    """The call in which held-out items do not count."""
     chosen: dict[str, list[str]] = {}
     held_out: list[Sequence[str]] = []
     pairs: list[tuple[Sample | None, Score | None]] = []
-    for sample, score in zip(samples, scores, strict=True):
-        if sample is None or score is None:
-            held_out.append(())
-            pairs.append((sample, score))
-            continue
-        key = "\n".join(item.id for item in sample.checklist.items)
-        if key not in chosen:
-            chosen[key] = held_out_items(
-                sample.checklist, settings.held_out, seed=settings.seed, draw=settings.draw, step=step
-            )
-        held_out.append(chosen[key])
-        kept = [item.id for item in sample.checklist.items if item.id not in chosen[key]]
-        pairs.append(only(sample, score, kept, metric) if chosen[key] else (sample, score))
-    return held_out, [sample for sample, _ in pairs], [score for _, score in pairs]
+    for sample, score in zip(call.samples, call.scores, strict=True):
+        out: Sequence[str] = ()
+        # A grade of the whole text does not depend on items.
+        if sample is not None and score is not None and settings.held_out and metric != "quality":
+            items = [item.id for item in sample.checklist.items]
+            if (key := "\n".join(items)) not in chosen:
+                share, seed, draw = settings.held_out, settings.seed, settings.draw
+                chosen[key] = held_out_items(sample.checklist, share, seed=seed, draw=draw, step=step)
+            if out := chosen[key]:
+                sample, score = only(sample, score, [id for id in items if id not in out], metric)
+        held_out.append(out)
+        pairs.append((sample, score))
+    return replace(call, held_out=held_out, counted=([sample for sample, _ in pairs], [score for _, score in pairs]))
 
 
 def held_out_items(
@@ -100,16 +77,11 @@ def held_out_items(
     evolves.
 
     Args:
-        checklist ([`Checklist`]):
-            All items.
-        share (`float`):
-            Fraction to hold out, in [0, 1].
-        seed (`int`, *optional*, defaults to `0`):
-            Seed of the choice.
-        draw (`str`, *optional*, defaults to `"fixed"`):
-            `"step"` chooses other items at another step.
-        step (`int`, *optional*, defaults to `0`):
-            The step.
+        checklist ([`Checklist`]): All items.
+        share (`float`): Fraction to hold out, in [0, 1].
+        seed (`int`, *optional*, defaults to `0`): Seed of the choice.
+        draw (`str`, *optional*, defaults to `"fixed"`): `"step"` chooses other items at another step.
+        step (`int`, *optional*, defaults to `0`): The step.
     """
     salt = f"{seed}" if draw == "fixed" else f"{seed}:{step}"
     own = [item for item in checklist.items if item.category != EVOLVING_CATEGORY]
@@ -142,16 +114,11 @@ class Monitor:
     watched.
 
     Args:
-        name (`str`):
-            Name of the reward.
-        scorer ([`ChecklistScorer`]):
-            The judge of the reward.
-        metric (`str`):
-            The metric of the reward.
-        stats ([`RewardLog`]):
-            The log of the reward, which gets the metrics `<name>/monitor/...`.
-        settings ([`MonitorConfig`]):
-            What is read, when it alarms, what it does then.
+        name (`str`): Name of the reward.
+        scorer ([`ChecklistScorer`]): The judge of the reward.
+        metric (`str`): The metric of the reward.
+        stats ([`RewardLog`]): The log of the reward, which gets the metrics `<name>/monitor/...`.
+        settings ([`MonitorConfig`]): What is read, when it alarms, what it does then.
 
     Raises:
         SampleError: For an argument that cannot be used.
@@ -189,17 +156,17 @@ class Monitor:
         """The last alarms."""
         self.should_stop = False
         """Whether an alarm with the action `stop` was raised."""
-        self._guard = Guard(self._failed)
+        self._guard = Guard(self._failed, MOST_FAILURES)
         self._watch = Watch(self.settings, self._guard, self._patterns)
-        self._budget = ReadBudget(self.settings.extra_reads)
-        self._samplers = {
-            "retests": Sampler(self.settings.retest_share),
-            "shadow": Sampler(self.settings.shadow_share),
-        }
+        self._extra_reads = ExtraReads(self.scorer, self.shadow, self.metric, self.settings, self._guard)
         self._begun = False
         self._calls = 0
         self._step = 0
-        self._last_canaries: int | None = None
+
+    def validate(self) -> None:
+        """Check the shadow judge, without loading it. Raises a [`ChecklistRewardsError`]."""
+        if self.shadow is not None:
+            self.shadow.validate()
 
     def hold_out(self, call: Call) -> Call:
         """The call in which held-out items do not count."""
@@ -207,24 +174,22 @@ class Monitor:
         if call.training:
             self._guard("start", lambda: self._begin(call), None)
             self._step = self._calls if call.step is None else call.step
-        kept: HeldOut = [()] * len(call.samples), call.samples, call.scores
-        held_out, samples, scores = self._guard(
-            "held_out", lambda: hold_out(call.samples, call.scores, self.settings, self.metric, self._step), kept
-        )
-        return replace(call, held_out=held_out, counted=(samples, scores))
+        everything = replace(call, held_out=[()] * len(call.samples), counted=(call.samples, call.scores))
+        return self._guard("held_out", lambda: hold_out(call, self.settings, self.metric, self._step), everything)
 
     def penalize(self, call: Call) -> Call:
         """The call with rewards of at most 0 for completions that address the grader or show an attack, if the
         settings say that."""
         if self.settings.steering == "penalize":
-            call = self._guard("steering", lambda: _penalized(call, map(_steers, call.samples)), call)
+            steers = (sample is not None and steering(sample.target) is not None for sample in call.samples)
+            call = self._guard("steering", lambda: _penalized(call, steers), call)
         if self.settings.penalize_attacks:
             call = self._guard("attacks", lambda: _penalized(call, _show_attacks(call, self._penalized)), call)
         return call
 
     def read_more(self, call: Call) -> Call:
         """The call with what is read in addition, in training, and with the fields of the monitor for its log."""
-        extra = self._extra_reads(call) if call.training else Extra(len(call.samples))
+        extra = self._extra_reads(call, self._step) if call.training else Extra()
         return replace(call, extra=extra, log_fields=self._guard("log", lambda: extra.fields(call.held_out), ()))
 
     def __call__(self, call: Call) -> Call:
@@ -233,7 +198,7 @@ class Monitor:
             self._calls += 1
             extra = call.extra
             seen: list[Seen] = self._guard("completions", lambda: _seen(call, self._patterns), [])
-            ranks = self._guard("ranks", lambda: gathered((seen, extra.reads, extra.canaries)), None)
+            ranks = self._guard("ranks", lambda: gathered((seen, extra.reads, extra.canaries)), None, always=True)
             if ranks is not None:
                 self._guard("signals", lambda: self._update(self._step, call, ranks), None)
         return call
@@ -255,22 +220,22 @@ class Monitor:
     @property
     def state(self) -> dict[str, Any]:
         """The state of the monitor, as JSON-compatible values."""
+        more = self._extra_reads
         return {
             "watch": self._watch.state,
             "calls": self._calls,
-            "budget": self._budget.left,
-            "due": {name: sampler.due for name, sampler in self._samplers.items()},
-            "last_canaries": self._last_canaries,
+            "budget": more.budget,
+            "due": dict(more.due),
+            "last_canaries": more.last_canaries,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state."""
         self._watch.restore(state["watch"])
-        self._calls, self._budget.left = int(state["calls"]), float(state["budget"])
-        for name, sampler in self._samplers.items():
-            sampler.due = float(state["due"][name])
+        self._calls, more = int(state["calls"]), self._extra_reads
+        more.budget, more.due = float(state["budget"]), {name: float(state["due"][name]) for name in more.due}
         last = state["last_canaries"]
-        self._last_canaries = None if last is None else int(last)
+        more.last_canaries = None if last is None else int(last)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.shadow is not None:
@@ -298,35 +263,6 @@ class Monitor:
         if trainer is not None and handler is not None and self.callback not in handler.callbacks:
             trainer.add_callback(self.callback)
 
-    def _extra_reads(self, call: Call) -> Extra:
-        """What is read again, and by the shadow judge, as far as the budget allows."""
-        step, extra = self._step, Extra(len(call.samples))
-        rng = random.Random(f"{self.settings.seed}:{step}:{rank()}")
-        scored = {
-            place: (sample, score)
-            for place, (sample, score) in enumerate(zip(call.samples, call.scores, strict=True))
-            if sample is not None and score is not None
-        }
-        asked = {place: pair for place, pair in scored.items() if not pair[1].no_answer}
-        extra.reads["checklist"] = sum(score.total for _, score in asked.values())
-        self._budget.earn(extra.reads["checklist"])
-        if rank() == 0 and scored and self._due_canaries(step):
-            samples = [sample for sample, _ in scored.values()]
-            found = self._guard("canaries", lambda: self._read_canaries(step, samples), (extra.canaries, 0))
-            extra.canaries, extra.reads["canaries"] = found
-        if (shadow := self.shadow) is not None:
-            shown = {place: asked[place][0] for place in self._samplers["shadow"].choose(list(asked), rng)}
-            read = self._guard("shadow", lambda: read_shadow(shadow, shown, self._budget), (extra.shadow, 0))
-            extra.shadow, extra.reads["shadow"] = read
-        again = {place: asked[place] for place in self._samplers["retests"].choose(list(asked), rng)}
-        steers = self.settings.steering != "off"
-        extra.retests, extra.reads["retests"] = self._guard(
-            "retests",
-            lambda: retest(self.scorer, again, rng, self._budget, steering=steers),
-            (extra.retests, 0),
-        )
-        return extra
-
     def finish(self) -> None:
         """Log which signals were not evaluated in this run, and why. The callback calls it at the end of training."""
         missing, _ = self._watch.not_evaluated()
@@ -343,19 +279,6 @@ class Monitor:
             "; ".join(f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()),
         )
 
-    def _due_canaries(self, step: int) -> bool:
-        every, last = self.settings.canary_every, self._last_canaries
-        return self.settings.max_canary is not None and (last is None or bool(every and step - last >= every))
-
-    def _read_canaries(self, step: int, samples: Sequence[Sample]) -> tuple[list[Canary], int]:
-        first = self._last_canaries is None
-        if first:
-            self._last_canaries = step  # also if it fails: a judge that cannot read them now will not be asked again
-        found, reads = read_canaries(self.scorer, samples, self._budget, self.metric, on_credit=first)
-        if found:
-            self._last_canaries = step
-        return found, reads
-
     def _update(self, step: int, call: Call, ranks: Sequence[tuple[list[Seen], Counter[str], list[Canary]]]) -> None:
         observation = Observation(step, [one for seen, _, _ in ranks for one in seen])
         reads = sum((counts for _, counts, _ in ranks), Counter())
@@ -367,9 +290,9 @@ class Monitor:
             self._raise(alarm)
         if rank() == 0:
             names = ("checklist", "retests", "shadow", "canaries")
-            records = [canary_record(step, canary) for canary in canaries]
+            records = [canary.record(step) for canary in canaries]
             records.append(step_record(observation, readings, statistics, {name: reads[name] for name in names}))
-            self.log.write([*records, *map(alarm_record, alarms)])
+            self.log.write([*records, *(alarm.record() for alarm in alarms)])
         metrics = {name: r.now if r.recent is None else r.recent for name, r in readings.items()}
         metrics |= {"alarms": float(self._watch.alarms), "length_matched": statistics.get("length_matched")}
         named = [(f"{self.name}/monitor/{name}", v) for name, v in metrics.items() if v is not None]
@@ -390,10 +313,6 @@ class Monitor:
         self.should_stop = self.should_stop or alarm.action == "stop"
 
 
-def _steers(sample: Sample | None) -> bool:
-    return sample is not None and steering(sample.target) is not None
-
-
 def _show_attacks(call: Call, attacks: Sequence[Pattern]) -> Iterator[bool]:
     """Whether each completion shows one of some attacks."""
     for sample, prompt in zip(call.samples, call.prompts, strict=True):
@@ -406,10 +325,8 @@ def _penalized(call: Call, shown: Iterable[bool]) -> Call:
     penalized = list(shown)
 
     def limited(rewards: Rewards) -> Rewards:
-        return [
-            min(reward, 0.0) if reward is not None and limit else reward
-            for reward, limit in zip(rewards, penalized, strict=True)
-        ]
+        pairs = zip(rewards, penalized, strict=True)
+        return [min(reward, 0.0) if reward is not None and limit else reward for reward, limit in pairs]
 
     parts = {name: limited(values) for name, values in call.parts.items()}
     return replace(call, rewards=limited(call.rewards), parts=parts)

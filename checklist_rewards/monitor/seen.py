@@ -175,16 +175,9 @@ class Observation:
 def seen_of(text: ScoredText, retests: Sequence[Retest] = (), attacks: Sequence[Pattern] = ()) -> Seen:
     """Reduce a completion to what the signals need.
 
-    Args:
-        text ([`ScoredText`]):
-            A row of a reward log, or a completion of a call in this shape: `completion` is the judged text, `written`
-            what the policy wrote if that has no answer, and `group` the group of the completion, which defaults to
-            its prompt and items.
-        retests (sequence of [`Retest`], *optional*):
-            Items that were read again.
-        attacks (sequence of [`Pattern`], *optional*):
-            Attacks to look for in the text.
-    """
+    `text` is a row of a reward log, or a completion of a call in this shape: `completion` is the judged text,
+    `written` what the policy wrote if that has no answer, and `group` the group of the completion, which defaults to
+    its prompt and items. `attacks` are looked for in the text."""
     data, score, judged = text.data, text.score, text.data["completion"]
     prompt, written, group = data.get("prompt"), data.get("written"), data.get("group")
     items = () if score is None else score.items

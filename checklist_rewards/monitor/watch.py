@@ -1,17 +1,14 @@
-"""All signals together: an observation in, readings and alarms out. The same in a training run and on a log.
-
-A [`Guard`] keeps a failure of the monitor away from the training.
-"""
+"""All signals together: an observation in, readings and alarms out. The same in a training run and on a log."""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import blake2b
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.monitor.detectors import LEAST_STEPS, Cusum, Reading, Sums, spread
@@ -25,42 +22,14 @@ from checklist_rewards.monitor.signals import (
     best,
     credit,
     length_matched,
-    steered,
     within_groups,
 )
+from checklist_rewards.rewards.batch import Guard
 from checklist_rewards.rewards.settings import ATTACK, Action, MonitorConfig
 from checklist_rewards.scores import TargetState
 
-Value = TypeVar("Value")
 MOST_FAILURES = 3
-
-
-class Guard:
-    """Runs a part of the monitor; an error is logged, and replaced by a fallback. A part that fails three times is
-    turned off, so that a broken shadow judge does not delay every step.
-
-    Args:
-        report (callable):
-            Called with the part, the error, and whether it is the first one of this part.
-    """
-
-    def __init__(self, report: Callable[[str, str, bool], None]):
-        self.report = report
-        self.failures: Counter[str] = Counter()
-
-    def __call__(self, part: str, work: Callable[[], Value], fallback: Value) -> Value:
-        """The value of `work`, or `fallback`."""
-        # Communication is never turned off: other ranks wait for it.
-        if self.failures[part] >= MOST_FAILURES and part != "ranks":
-            return fallback
-        try:
-            return work()
-        except Exception as error:  # whatever fails in the monitor, the training must continue
-            self.failures[part] += 1
-            self.report(part, f"{type(error).__name__}: {error}", self.failures[part] == 1)
-            return fallback
-
-
+"""Failures after which a part of the monitor is turned off."""
 _STATES: tuple[TargetState, ...] = ("empty", "cut_in_thought", "unfinished", "cut")
 _MOST_PROMPTS = 10_000
 """Prompts whose last checklist is remembered."""
@@ -97,6 +66,10 @@ class Alarm:
     completions: tuple[Shown, ...]
     """The three completions of the step that show it best."""
 
+    def record(self) -> dict[str, Any]:
+        """The record in the monitor's file."""
+        return {"kind": "alarm", **asdict(self)}
+
     def __str__(self) -> str:
         """One paragraph for logs."""
         shown = "".join(
@@ -108,20 +81,14 @@ class Alarm:
 
 @dataclass
 class Watch:
-    """The detectors of all signals.
-
-    Args:
-        settings ([`MonitorConfig`]):
-            Thresholds and windows.
-        guard ([`Guard`], *optional*):
-            Runs each signal, so that a broken one does not silence the others. By default, its error is raised.
-        attacks (sequence of [`Pattern`], *optional*):
-            Attacks that raised the judge's scores; each is a signal.
-    """
+    """The detectors of all signals."""
 
     settings: MonitorConfig
+    """Thresholds and windows."""
     guard: Guard | None = None
+    """Runs each signal, so that a broken one does not silence the others. By default, its error is raised."""
     attacks: Sequence[Pattern] = ()
+    """Attacks that raised the judge's scores; each is a signal."""
     alarms: int = 0
     """Number of alarms so far."""
     steps: int = 0
@@ -220,7 +187,7 @@ class Watch:
             "repetition": _mean(one.repetition for one in texts),
             "copied": _mean(one.copied for one in texts),
             "prompt_copied": _mean(one.prompt_copied for one in texts),
-            "steering": _mean(map(steered, texts)),
+            "steering": _mean(one.steering is not None for one in texts),
             "label_mass": _mean(line.mass for line in lines),
             "unanswered": _mean(line.unanswered for line in lines),
             "reward_rewarded": _mean(credit(one, False) for one in seen),
@@ -328,11 +295,6 @@ def step_record(
         "signals": {signal: {name: getattr(reading, name) for name in names} for signal, reading in readings.items()},
         "statistics": dict(statistics),
     }
-
-
-def alarm_record(alarm: Alarm) -> dict[str, Any]:
-    """The record of an alarm."""
-    return {"kind": "alarm", **asdict(alarm)}
 
 
 def start_record(name: str, step: int, watch: Watch) -> dict[str, Any]:

@@ -1,20 +1,15 @@
 """One call of a trainer: the value that passes through the stages of a reward, how its completions are read, its log.
 
-A [`Call`] is one call of a reward, from what the trainer passed to the rewards and how they were made: the values
-after every shaping step, and the groups. Each [`Stage`] of a reward returns a call with more in it. The call refers to
-values of the reward, so nothing is computed twice, and the rewards are the same with and without a log.
+A [`Call`] is one call of a reward, from what the trainer passed to the rewards and how they were made. Each stage of a
+reward returns a call with more in it.
 
-A [`RewardLog`] has metrics and completions for trainers that pass no `log_metric` or `log_extra`. Only `GRPOTrainer`
-and `RLOOTrainer` pass these functions to a reward. For other trainers (`OnlineDPOTrainer`, `AsyncGRPOTrainer`, custom
-loops) the same metrics are kept as running means, and optionally each completion is written to a JSONL file. If the
-file cannot be written, logging stops and training continues.
+Only `GRPOTrainer` and `RLOOTrainer` pass `log_metric` and `log_extra` to a reward. For other trainers, a [`RewardLog`]
+keeps the same metrics as running means, and optionally writes each completion to a JSONL file.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import inspect
 import json
 import logging
 import multiprocessing
@@ -25,10 +20,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import field_validator, model_validator
 
@@ -42,16 +37,11 @@ from checklist_rewards.messages import Images, has_its_images, images_of, with_i
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
 from checklist_rewards.rows import IMAGE_COLUMNS, image_column, images_of_row
 from checklist_rewards.scorer import Sample
-from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, ratio, score_checklist
+from checklist_rewards.scores import NO_ANSWER_STATES, PrimaryMetric, Score, TargetState, ratio, score_checklist
 from checklist_rewards.validation import import_extra
 
 logger = logging.getLogger(__name__)
 
-LEAVES_NONE_OUT = (1, 6)
-"""The first version of TRL that leaves None out of a group's mean."""
-GATHERS_METRIC_NAMES = (1, 14)
-"""The first version of TRL whose ranks may log different metrics. The ranks of earlier versions wait forever for one
-that has not logged a name."""
 UNCALIBRATED = "before calibration"
 """Name of the score under the judge's own probabilities."""
 FAILED_GROUP = "failed group"
@@ -67,6 +57,17 @@ def _uncalibrated(checklist: Checklist, score: Score) -> float | None:
     return score_checklist(checklist, verdicts, score.aggregation, quality=score.quality).primary_score
 
 
+def only(sample: Sample, score: Score, items: Sequence[str], metric: PrimaryMetric) -> tuple[Sample, Score]:
+    """A sample and its score with some of its items: the ids of `items`, of which one has a weight. `metric` is that
+    of the reward."""
+    if score.aggregation is None:
+        return sample, score
+    kept = tuple(item for item in sample.checklist.items if item.id in items)
+    lines = [line for line in score.items if line.id in items]
+    rest = Score.of(lines, replace(score.aggregation, primary_metric=metric), score.quality, score.state)
+    return replace(sample, checklist=sample.checklist.model_copy(update={"items": kept})), rest
+
+
 LogExtra = Callable[[str, list[str]], None]
 LogMetric = Callable[[str, float], None]
 COMPLETION_IDS = "completion_ids"
@@ -79,6 +80,7 @@ Samples = Sequence[Sample | None]
 """One per completion; None for a row without a checklist."""
 Scores = Sequence[Score | None]
 Rewards = list[float | None]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Call:
     split: Callable[[Call], Iterable[tuple[str, Call]]] | None = None
     """Gives name and call of each part of the checklists, if the reward is split."""
     rows: Sequence[Any] | None = None
-    """The prompts and their own checklists, if these evolve; see `evolving/candidates.py`."""
+    """The prompts and their own checklists, if these evolve; see `evolving/evolve.py`."""
     images: Sequence[Sequence[Image]] = ()
     """The images of each prompt, which its messages contain. Empty if the call has no images, or ignores them."""
     samples: Samples = ()
@@ -172,10 +174,7 @@ class Call:
         file."""
         folder = getattr(getattr(self.trainer, "args", None), "output_dir", None)
         if folder is not None:
-            functions = getattr(self.trainer, "reward_funcs", None) or ()
-            rewards = [getattr(one, "reward", one) for one in functions]  # of a coroutine
-            rewards = [getattr(one, "source", one) for one in rewards]  # of a part
-            names = [one.__name__ for one in rewards if getattr(one, stage, None) is not None]
+            names = [one.__name__ for one in rewards_of(self.trainer) if getattr(one, stage, None) is not None]
             path, own_name = Path(folder) / name, re.sub(r"[^\w-]", "_", reward)
             shared = bool(names) and reward != names[0]
             return path.with_suffix(f".{own_name}{path.suffix}") if shared else path
@@ -230,9 +229,7 @@ class Call:
         """The call with the images of some of its prompts, in the prompts and for each, from the parts of messages and
         the columns `image` and `images`. Each content is decoded once.
 
-        Args:
-            name (`str`): What an error begins with, before the row.
-            judged (collection of `int`): The places of the prompts that the judge sees.
+        `name` is what an error begins with, and `judged` has the places of the prompts that the judge sees.
 
         Raises:
             SampleError: For an image that cannot be read, or a column that does not have one value per prompt.
@@ -297,13 +294,6 @@ class Call:
         return {**columns, "shaping": before + (made or [[score.primary_metric, score.primary_score]])}
 
 
-class Stage(Protocol):
-    """A stage of a reward."""
-
-    def __call__(self, call: Call) -> Call:
-        """The call with more in it."""
-
-
 def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
     """The trainer that called the reward, or None.
 
@@ -335,6 +325,13 @@ def _callers(package: str = "") -> Iterator[Any]:
         frame = frame.f_back
 
 
+def rewards_of(trainer: Any) -> list[Any]:
+    """The rewards of a trainer, each once: also those of coroutines and parts."""
+    functions = getattr(trainer, "reward_funcs", None) or ()
+    rewards = [getattr(one, "reward", one) for one in functions]  # of a coroutine
+    return list({id(one): one for one in (getattr(reward, "source", reward) for reward in rewards)}.values())
+
+
 def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     """The groups of a trainer by its own order of completions; empty if that is not known.
 
@@ -343,10 +340,7 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     passes one group per call. Prompts do not show this: an environment may give each completion a prompt of its own,
     and two rows of a dataset may have the same prompt.
 
-    Args:
-        trainer (`Trainer`, *optional*): The trainer that called the reward; see [`trainer_of`].
-        call ([`Call`]): The call.
-        number (`int`): The number of the call, which is the same on all ranks.
+    `number` is that of the call, which is the same on all ranks.
     """
     count = len(call.prompts)
     if trainer is None:
@@ -367,16 +361,11 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     return [f"{number}.{group}" for group in groups]
 
 
-def trl_before(version: tuple[int, int]) -> str | None:
-    """The version of TRL in this process if it is older than this one. None for a newer TRL, and without TRL."""
-    found = str(getattr(sys.modules.get("trl"), "__version__", ""))
-    numbers = re.match(r"(\d+)\.(\d+)", found)
-    return found if numbers and tuple(map(int, numbers.groups())) < version else None
-
-
 def shares_metrics(hook: Any) -> bool:
-    """Whether ranks must share what they log, in the trainer that passed this hook: see [`GATHERS_METRIC_NAMES`]."""
-    return hook is not None and ranks() > 1 and trl_before(GATHERS_METRIC_NAMES) is not None
+    """Whether ranks must share what they log, in the trainer that passed this hook: up to TRL 1.13, ranks wait forever
+    for one that has not logged a name."""
+    numbers = re.match(r"(\d+)\.(\d+)", str(getattr(sys.modules.get("trl"), "__version__", "")))
+    return hook is not None and ranks() > 1 and numbers is not None and tuple(map(int, numbers.groups())) < (1, 14)
 
 
 def log_to_trainer(hook: Callable[[str, float], None] | None, metrics: Sequence[tuple[str, float]]) -> None:
@@ -450,11 +439,8 @@ class ReadingConfig(Config):
 
 
 class Readers:
-    """Reads completions with the tokenizer of the trainer that passes them.
-
-    The trainer's tokenizer, its `chat_template_kwargs`, its tools and its length limit decide which part of a
-    completion is the answer.
-    """
+    """Reads completions with the tokenizer of the trainer that passes them. Its `chat_template_kwargs`, its tools and
+    its length limit decide too which part of a completion is the answer."""
 
     def __init__(self, config: ReadingConfig):
         self.config = config
@@ -471,11 +457,7 @@ class Readers:
         ids: Sequence[Sequence[int]] | None = None,
         trainer: Any = None,
     ) -> list[Target]:
-        """Read the completions of one call; see [`CompletionReader.read_batch`].
-
-        Args:
-            trainer (*optional*): The trainer that called the reward.
-        """
+        """Read the completions of one call of a trainer; see [`CompletionReader.read_batch`]."""
         reader = self.of(trainer)
         if ids is not None and reader.tokenizer is None and not self._warned:
             self._warned = True
@@ -500,7 +482,7 @@ class Readers:
         settings = dict(getattr(trainer, "chat_template_kwargs", None) or {})
         key = tokenizer if isinstance(tokenizer, str) else id(tokenizer), repr(settings)
         if key not in self._readers:
-            loaded = _loaded(tokenizer) if isinstance(tokenizer, str) else tokenizer
+            loaded = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
             reader = CompletionReader(
                 loaded,
                 chat_template_kwargs=settings,
@@ -514,7 +496,9 @@ class Readers:
         return self._readers[key][1]
 
 
-def _loaded(name: str) -> Any:
+@cache
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer of a model, by its folder or Hub id. Raises [`SampleError`] if there is none."""
     [transformers] = import_extra("transformers", extra="trl")
     from checklist_rewards.backends.models import from_hub, resolve_model
 
@@ -523,57 +507,6 @@ def _loaded(name: str) -> Any:
             return transformers.AutoTokenizer.from_pretrained(path)
     except (OSError, ValueError) as error:
         raise SampleError(f"tokenizer={name!r} not found ({str(error).splitlines()[0]:.120}).") from None
-
-
-class TrainerReward(Protocol):
-    """What the views of a reward, its parts and its coroutine, use of it."""
-
-    __name__: str
-
-    def run(self, call: Call) -> Call:
-        """The call with its rewards."""
-
-    def exchanges(self, call: Call) -> bool:
-        """Whether a call communicates between ranks."""
-
-
-class AsyncReward:
-    """A reward that trainers await; create it with `as_async()` of the reward.
-
-    An object with an async `__call__` can be pickled and has a name of its own: TRL names a `functools.partial` after
-    the wrapped function. TRL up to 1.12 only awaits what `inspect.iscoroutinefunction` accepts, so the object also has
-    the attributes by which `inspect` recognizes an `async def` function.
-    """
-
-    __defaults__ = __kwdefaults__ = None
-
-    def __init__(self, reward: TrainerReward):
-        self.reward = reward
-        self.__name__ = reward.__name__
-
-    async def __call__(
-        self, /, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any
-    ) -> list[float | None]:
-        """Run the reward in a thread; see [`ChecklistReward.__call__`].
-
-        Raises [`SampleError`] if ranks have to exchange groups: the threads of several rewards would do so in a
-        different order on each rank.
-        """
-        call = Call.of(prompts, completions, **kwargs)
-        if ranks() > 1 and self.reward.exchanges(call):
-            raise SampleError(
-                f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', a shaping step across the "
-                "group, a monitor, several rewards that the trainer sums, or TRL before 1.14) require the reward "
-                "itself instead of as_async()."
-            )
-        return (await asyncio.to_thread(self.reward.run, call)).rewards
-
-    __code__ = __call__.__code__
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """The arguments of a call; derived from `__code__`, they would include `self`."""
-        return inspect.signature(self.__call__)
 
 
 NOT_ANSWERED: Mapping[TargetState, str] = {
@@ -593,13 +526,8 @@ _NAMED, _WIDTH = 8, 32
 
 
 class RewardLog:
-    """Running means of metrics, and an optional log file. Thread-safe; a pickled copy starts empty.
-
-    Args:
-        path (`str` or `Path`, *optional*):
-            JSONL file to append to. Ranks other than 0 write to a file of their own with the rank in its name, such as
-            "log.rank1.jsonl".
-    """
+    """Running means of metrics, and an optional log file, a JSONL file to append to. Thread-safe; a pickled copy
+    starts empty. Ranks other than 0 write to files with the rank in their names, such as "log.rank1.jsonl"."""
 
     def __init__(self, path: str | Path | None = None):
         if path is not None and not isinstance(path, str | Path):
@@ -653,9 +581,37 @@ def _rank() -> str:
     return os.environ.get("RANK", "0")
 
 
+class Guard:
+    """Runs a part of a stage that must not stop the training: an error is counted, and replaced by a fallback.
+
+    `report` is called with the part, the error, and whether it is the first one of this part. After `most` errors a
+    part is no longer run, so that a broken one does not delay every step.
+    """
+
+    def __init__(self, report: Callable[[str, str, bool], None], most: int | None = None):
+        self.report, self.most = report, most
+        self.failures: Counter[str] = Counter()
+        """Errors by part."""
+
+    def __call__(self, part: str, work: Callable[[], Value], fallback: Value, *, always: bool = False) -> Value:
+        """The value of `work`, or `fallback`. A part on which other ranks wait must `always` run."""
+        if self.most is not None and self.failures[part] >= self.most and not always:
+            return fallback
+        try:
+            return work()
+        except Exception as error:  # whatever fails, training continues
+            self.failed(part, f"{type(error).__name__}: {error}")
+            return fallback
+
+    def failed(self, part: str, error: str) -> None:
+        """Count an error."""
+        self.failures[part] += 1
+        self.report(part, error, self.failures[part] == 1)
+
+
 def log_records(call: Call) -> Iterator[dict[str, Any]]:
-    """The records of the completions for [`RewardLog.write`], with further fields last. `completion` is the text that
-    was judged; `written`, what the trainer passed, is added where that has no answer."""
+    """The records of the completions for [`RewardLog.write`]. `completion` is the text that was judged; `written`,
+    what the trainer passed, is added where that has no answer."""
     rows = zip(call.described, call.completions, call.samples, call.rewards, call.scores, strict=True)
     checklist_ids = call.checklist_ids
     for place, ((prompt, images), completion, sample, reward, score) in enumerate(rows):

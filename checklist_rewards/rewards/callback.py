@@ -26,12 +26,12 @@ from accelerate.utils import gather_object
 from transformers import GenerationConfig, Trainer, TrainerCallback
 from trl.models.utils import unwrap_model_for_generation
 
-from checklist_rewards.chat import CompletionReader, Target, completion_text, prompt_text
+from checklist_rewards.chat import Target, completion_text, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.keys import described
-from checklist_rewards.messages import Images, images_of, with_images
+from checklist_rewards.messages import images_of, with_images
 from checklist_rewards.rewards.batch import Readers, ReadingConfig
 from checklist_rewards.rewards.placement import bind_reference, together
 from checklist_rewards.rewards.ranks import wait_for_all_ranks
@@ -39,6 +39,7 @@ from checklist_rewards.rows import images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
 from checklist_rewards.scores.reasons import is_transient
+from checklist_rewards.validation import whole_number
 
 logger = logging.getLogger(__name__)
 
@@ -50,37 +51,20 @@ class ChecklistEvalCallback(TrainerCallback):
     """Scores the policy's answers to held-out prompts; add it with `trainer.add_callback`.
 
     Args:
-        trainer ([`~transformers.Trainer`]):
-            Trainer of a causal language model to which the callback is added.
-        scorer ([`ChecklistScorer`]):
-            Scorer for the answers. With a store, the references are scored only once across runs.
-            References that failed for a transient reason are read again at the next evaluation.
-        dataset (`datasets.Dataset` or list of mappings):
-            Rows with a `prompt` (a string or chat messages) and a checklist.
-        every (`int`):
-            Number of steps between two evaluations.
-        at_start (`bool`, *optional*, defaults to `True`):
-            Whether to evaluate before the first step.
-        name (`str`, *optional*, defaults to `"checklist_eval"`):
-            Prefix of the logged metrics.
-        column (`str`, *optional*, defaults to `"checklist"`):
-            Column of the checklists. It must not be None in any row.
-        reference_column (`str`, *optional*):
-            Column of reference texts for the win rate. They are judged like the answers. A prompt counts 1 if the
-            answer's score is higher than that of its reference, and 0.5 if they are equal.
-        generation ([`~transformers.GenerationConfig`], *optional*):
-            Generation settings. Defaults to greedy decoding of up to 256 tokens. Sampling consumes random numbers and
-            therefore changes the training that follows.
-        batch_size (`int`, *optional*):
-            Number of prompts to answer at once. Defaults to the trainer's evaluation batch size.
-        keep_thinking (`bool`, *optional*, defaults to `False`):
-            Whether to judge thoughts too.
-        thinking_opened (`bool`, *optional*):
-            Whether every answer starts inside a thought. By default, this is found out from the rendered prompt.
-        thinking_tags (pair of `str`, *optional*):
-            The markers of a thought of a policy that uses its own; as in [`ChecklistReward`].
-        images (`str`, *optional*, defaults to `"show"`):
-            What to do with images in prompts; as in [`ChecklistReward`].
+        trainer ([`~transformers.Trainer`]): Trainer of a causal language model to which the callback is added.
+        scorer ([`ChecklistScorer`]): Scorer for the answers. With a store, the references are scored only once across
+            runs. References that failed for a transient reason are read again at the next evaluation.
+        dataset (`datasets.Dataset` or list of mappings): Rows with a `prompt` (a string or chat messages) and a
+            checklist.
+        every (`int`): Number of steps between two evaluations. The first one is before the first step.
+        name (`str`, *optional*, defaults to `"checklist_eval"`): Prefix of the logged metrics.
+        column (`str`, *optional*, defaults to `"checklist"`): Column of the checklists. It must not be None in any
+        row. reference_column (`str`, *optional*): Column of reference texts for the win rate. They are judged like the
+            answers. A prompt counts 1 if the answer's score is higher than that of its reference, and 0.5 if they are
+            equal.
+        generation ([`~transformers.GenerationConfig`], *optional*): Generation settings. Defaults to greedy decoding
+            of up to 256 tokens. Sampling consumes random numbers and therefore changes the training that follows.
+        **reading: The fields of [`ReadingConfig`], such as `keep_thinking`, `thinking_tags` and `images`.
 
     Raises:
         SampleError, ChecklistError: If a row of the dataset cannot be scored. The error names the row.
@@ -93,26 +77,17 @@ class ChecklistEvalCallback(TrainerCallback):
         dataset: Any,
         *,
         every: int,
-        at_start: bool = True,
         name: str = "checklist_eval",
         column: str = "checklist",
         reference_column: str | None = None,
         generation: GenerationConfig | None = None,
-        batch_size: int | None = None,
-        keep_thinking: bool = False,
-        thinking_opened: bool | None = None,
-        thinking_tags: Sequence[str] | None = None,
-        images: Images = "show",
+        **reading: Any,
     ):
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise SampleError(f"every={every!r} is not allowed; it must be a whole number >= 1.")
-        self.trainer, self.scorer, self.every, self.at_start, self.name = trainer, scorer, every, at_start, name
+        whole_number("every", every)
+        self.trainer, self.scorer, self.every, self.name = trainer, scorer, every, name
         self.generation = generation or GenerationConfig(max_new_tokens=256, do_sample=False)
-        self.batch_size = batch_size
-        reading = ReadingConfig(
-            keep_thinking=keep_thinking, thinking_opened=thinking_opened, thinking_tags=thinking_tags, images=images
-        )
-        self.readers = Readers(reading)
+        self.readers = Readers(ReadingConfig(**reading))
+        images = self.readers.config.images
         rows = [dict(row) for row in dataset]
         if not rows:
             raise SampleError(f"{name}: the dataset has no rows.")
@@ -140,9 +115,9 @@ class ChecklistEvalCallback(TrainerCallback):
         self._done_at: int | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluate before the first step if `at_start` is set."""
+        """Evaluate before the first step."""
         self._done_at = None  # in this training
-        if self.at_start and state.global_step == 0:
+        if state.global_step == 0:
             self.evaluate()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -190,7 +165,7 @@ class ChecklistEvalCallback(TrainerCallback):
         trainer = self.trainer
         processor: Any = trainer.processing_class
         tokenizer = getattr(processor, "tokenizer", processor)
-        size = self.batch_size or trainer.args.per_device_eval_batch_size
+        size = trainer.args.per_device_eval_batch_size
         generation = copy.deepcopy(self.generation)
         eos = list(getattr(trainer, "eos_token_ids", None) or [tokenizer.eos_token_id])  # TRL's trainers know all ends
         generation.update(pad_token_id=tokenizer.pad_token_id, eos_token_id=eos)
@@ -203,21 +178,21 @@ class ChecklistEvalCallback(TrainerCallback):
             with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
                 for start in range(0, len(prompts), size):
                     batch = [self._rendered(tokenizer, prompt) for prompt in prompts[start : start + size]]
+                    texts = [text for text, _ in batch]
                     inputs = tokenizer(
-                        [text for text, _ in batch],
-                        return_tensors="pt",
-                        padding=True,
-                        padding_side="left",
-                        add_special_tokens=batch[0][1],
+                        texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=batch[0][1]
                     ).to(trainer.accelerator.device)
-                    tokens = model.generate(
-                        input_ids=inputs["input_ids"],
-                        attention_mask=inputs["attention_mask"],
-                        generation_config=generation,
-                    )
+                    given = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+                    tokens = model.generate(**given, generation_config=generation)
                     ends = {*eos, tokenizer.pad_token_id}
-                    replies = [_until(ends, reply) for reply in tokens[:, inputs["input_ids"].shape[1] :].tolist()]
-                    answers += self._read(reader, replies, [text for text, _ in batch])
+                    ids = [_until(ends, reply) for reply in tokens[:, inputs["input_ids"].shape[1] :].tolist()]
+                    answers += reader.read_batch(
+                        reader.tokenizer.batch_decode(ids, skip_special_tokens=True),
+                        prompts=texts,
+                        ids=ids,
+                        limit=self.generation.max_new_tokens,
+                        opened=self.readers.config.thinking_opened,
+                    )
         finally:
             policy.train(was_training)
         return answers
@@ -228,19 +203,6 @@ class ChecklistEvalCallback(TrainerCallback):
             return prompt, True
         settings = getattr(self.trainer, "chat_template_kwargs", {})  # render prompts as in training
         return tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **settings), False
-
-    def _read(
-        self, reader: CompletionReader, replies: Sequence[Sequence[int]], prompts: Sequence[str]
-    ) -> list[Target]:
-        """The answers in the token ids of replies to rendered prompts."""
-        texts = reader.tokenizer.batch_decode(replies, skip_special_tokens=True)
-        return reader.read_batch(
-            texts,
-            prompts=prompts,
-            ids=replies,
-            limit=self.generation.max_new_tokens,
-            opened=self.readers.config.thinking_opened,
-        )
 
     def _score_references(self, references: Sequence[Target]) -> None:
         """Score the references at the first evaluation. Later ones repeat reads that failed for a transient reason."""

@@ -9,12 +9,10 @@
     [1.0, 0.0, 1.0, 0.0]
 
 Rows are the completions of one prompt, columns the items of its checklist. An entry is the credit of an item in [0, 1]
-(see `shaping.py`; for a penalty 1 is good too), or None if it is unanswered. Each step gives one value per completion.
-
-An unanswered item adds nothing to its completion and changes no other one: the completion stands at the item's mean
-over the completions that have an answer, so a judge failure moves no completion on this item. An item whose standard
-deviation is at most `min_std` is *without variance* and carries nothing. Without that bound, standardizing would blow
-up the noise of a judge on an item that all completions pass to the size of a real difference.
+(see `shaping.py`; for a penalty 1 is good too), or None if it is unanswered: the completion then stands at the item's
+mean over the group, so a judge failure moves no completion on this item. An item whose standard deviation is at most
+`min_std` is *without variance* and carries nothing; standardizing would blow up the noise of a judge on an item that
+all completions pass to the size of a real difference.
 """
 
 from __future__ import annotations
@@ -47,10 +45,11 @@ _MIN_EIGENVALUE = 0.1
 class Spread(NamedTuple):
     """The credits of one item over a group."""
 
-    mean: float | None
-    """None if no completion has an answer."""
+    mean: float
+    """0 if no completion has an answer."""
     std: float
     """Population standard deviation; 0 for an item without variance: equal answers, or fewer than two."""
+    answered: bool
 
 
 def spreads(credits: Credits, min_std: float = MIN_STD) -> list[Spread]:
@@ -58,9 +57,9 @@ def spreads(credits: Credits, min_std: float = MIN_STD) -> list[Spread]:
     found = []
     for column in zip(*credits, strict=True):
         known = [credit for credit in column if credit is not None]
-        mean = fmean(known) if known else None
-        std = math.sqrt(math.fsum((c - mean) ** 2 for c in known) / len(known)) if mean is not None else 0.0
-        found.append(Spread(mean, std if std > max(min_std, _ROUNDING) else 0.0))
+        mean = fmean(known) if known else 0.0
+        std = math.sqrt(math.fsum((c - mean) ** 2 for c in known) / len(known)) if known else 0.0
+        found.append(Spread(mean, std if std > max(min_std, _ROUNDING) else 0.0, bool(known)))
     return found
 
 
@@ -76,19 +75,8 @@ class ItemsAcrossGroup(ShapingStep):
     def shaped(
         self, credits: Credits, weights: Sequence[float], categories: Sequence[Hashable] | None = None
     ) -> list[float]:
-        """The values of one group.
-
-        Args:
-            credits (list of lists of `float` or `None`):
-                Completions x items.
-            weights (sequence of `float`):
-                Weight of each item, as in the checklist: negative for penalties.
-            categories (sequence of hashables, *optional*):
-                Category of each item. Defaults to one category.
-
-        Returns:
-            `list[float]`: One per completion.
-        """
+        """The values of one group, one per completion, from credits (completions x items), and the weight and the
+        category of each item."""
         raise NotImplementedError
 
     def zscores(self, credits: Credits) -> list[list[float]]:
@@ -96,9 +84,7 @@ class ItemsAcrossGroup(ShapingStep):
         known = spreads(credits, self.min_std)
         return [
             [
-                (credit - spread.mean) / spread.std
-                if credit is not None and spread.mean is not None and spread.std
-                else 0.0
+                0.0 if credit is None or not spread.std else (credit - spread.mean) / spread.std
                 for credit, spread in zip(row, known, strict=True)
             ]
             for row in credits
@@ -108,16 +94,12 @@ class ItemsAcrossGroup(ShapingStep):
     def __call__(self, call: Call) -> Call:
         groups = call.groups
         rows = [
-            None
-            if v is None or sample is None or score is None
-            else item_credits(sample.checklist, score, self.answers)
-            for v, sample, score in zip(call.rewards, call.samples, call.scores, strict=True)
+            None if v is None or s is None or score is None else item_credits(s.checklist, score, self.answers)
+            for v, s, score in zip(call.rewards, call.samples, call.scores, strict=True)
         ]
-        asked = call.checklist_ids
-        mine_and_others = [*zip(groups, rows, asked, strict=True)]
-        mine_and_others += from_other_ranks(mine_and_others)
-        self._same_items((group, checklist) for group, row, checklist in mine_and_others if row is not None)
-        others = [(group, row) for group, row, _ in mine_and_others[len(rows) :]]
+        mine = [*zip(groups, rows, call.checklist_ids, strict=True)]
+        others = from_other_ranks(mine)
+        self._same_items((group, checklist) for group, row, checklist in [*mine, *others] if row is not None)
         values: Rewards = [None] * len(rows)
         metrics: list[tuple[str, float]] = []
         for group in dict.fromkeys(groups):
@@ -125,10 +107,9 @@ class ItemsAcrossGroup(ShapingStep):
             checklist = next((s.checklist for place in places if (s := call.samples[place]) is not None), None)
             if checklist is None:
                 continue
-            mine = [row for place in places if (row := rows[place]) is not None]
-            credits = [*mine, *(row for other, row in others if row is not None and other == group)]
-            weights, categories = zip(*((item.weight, item.category) for item in checklist.items), strict=True)
             # The values of other ranks come last; their ranks compute them too, from the same rows in another order.
+            credits = [row for one, row, _ in [*mine, *others] if row is not None and one == group]
+            weights, categories = zip(*((item.weight, item.category) for item in checklist.items), strict=True)
             for place, value in zip(places, self.shaped(credits, weights, categories), strict=False):
                 values[place] = value
             stds = [spread.std for spread in spreads(credits, self.min_std)]
@@ -181,9 +162,9 @@ class Contrast(ItemsAcrossGroup):
         adapted = self.weights(credits, weights, categories)
         varies = any(adapted)
         if not varies:
-            adapted = [0.0 if spread.mean is None else abs(w) for spread, w in zip(known, weights, strict=True)]
+            adapted = [abs(w) if spread.answered else 0.0 for spread, w in zip(known, weights, strict=True)]
         rows = [
-            [s.mean or 0.0 if c is None or not varies else c for c, s in zip(row, known, strict=True)]
+            [spread.mean if c is None or not varies else c for c, spread in zip(row, known, strict=True)]
             for row in credits
         ]
         return _weighed(rows, adapted, math.fsum(adapted))
@@ -196,10 +177,8 @@ class Contrast(ItemsAcrossGroup):
         v_k is the variance of item k over the group, and the sums run over the items of its category: within a
         category, weight moves to the items that tell the completions apart; between categories, the given weights
         stay. This follows the idea of POW3R (arXiv:2605.20164), contrast among rollouts with the human weights and the
-        balance of categories kept; the formula is our own.
-
-        Returns:
-            `list[float]`: One per item, >= 0. 0 for items without variance; |w_k| if all variances are equal.
+        balance of categories kept; the formula is our own. A weight is 0 without variance, and |w_k| if all variances
+        are equal.
         """
         variances = [spread.std**2 for spread in spreads(credits, self.min_std)]
         kinds = categories or [None] * len(weights)
@@ -235,10 +214,7 @@ class Whitened(ItemsAcrossGroup):
         are not correlated keep theirs, so the result is then [`ItemZscore`].
 
         A group has few completions, so R is noisy and may be singular: eigenvalues below 0.1 count as 0.1, and a
-        weight below 0 counts as 0, so no completion is rewarded for failing an item.
-
-        Returns:
-            `list[float]`: One per item, >= 0; 0 for items without variance.
+        weight below 0 counts as 0, so no completion is rewarded for failing an item. It is 0 without variance.
         """
         places = [p for p, spread in enumerate(spreads(credits, self.min_std)) if spread.std and weights[p]]
         found = [0.0] * len(weights)

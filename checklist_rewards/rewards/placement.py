@@ -105,11 +105,8 @@ def references_of(judge: Judge) -> list[ReferenceBackend]:
 def bind_reference(judge: Judge, trainer: Any) -> None:
     """Let a judge with `model="reference"` read with the reference of a trainer. Other judges stay as they are.
 
-    All ranks must call it equally often. Logs a warning if the reference cannot judge.
-
-    Args:
-        judge ([`Judge`]): The judge, also a panel with the reference among others.
-        trainer (`Trainer`): The trainer that called the reward; None if it is not known.
+    All ranks must call it equally often; `trainer` is None if it is not known. Logs a warning if the reference cannot
+    judge.
 
     Raises:
         ModelError: If the trainer has no frozen weights. The message says what to change.

@@ -12,8 +12,8 @@ A trainer treats None as "no reward" only if this is its only reward, or if ever
 (`normalize_then_sum`). TRL's default sum counts None as 0, which would punish a completion for a judge failure.
 `RLOOTrainer` and `AsyncGRPOTrainer` always sum. If the whole group gets None, all siblings get the same 0, which the
 group's mean removes: only the other rewards decide. This is done in every trainer that is known to sum rewards, and on
-request (`AsyncGRPOTrainer` cannot be detected). `SDPOTrainer`, and every trainer of TRL before 1.6, count None as 0
-even for a single reward, so there it is done too. A group may be spread over several ranks, so failed groups are
+request (`AsyncGRPOTrainer` cannot be detected). `SDPOTrainer` counts None as 0 even for a single reward, so there it
+is done too. A group may be spread over several ranks, so failed groups are
 gathered.
 
 The scale cannot be corrected. If a trainer divides by the standard deviation of the whole batch (`normalize_then_sum`,
@@ -37,10 +37,9 @@ import functools
 import sys
 from collections.abc import Hashable, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 OnFailure = Literal["row", "group", "raise"]
-ON_FAILURE: tuple[str, ...] = get_args(OnFailure)
 Item = TypeVar("Item")
 
 

@@ -9,11 +9,11 @@ trainer makes of None is described in `ranks.py`; if it sums several rewards, al
 None. A row whose checklist is None gets None too, so datasets may mix prompts with and without a checklist. A
 checklist that cannot be used and a missing checklist column are errors.
 
-A call passes through stages ([`Stage`]), each of which returns it with more in it: read the completions, judge them,
-let the checklists evolve, hold items out, shape, penalize, read some items again, log, watch. Those between *read* and
-*log* run while the judge is awake, under one deadline. Evolving checklists (`evolving/evolve.py`) and the monitor
-(`monitor/monitor.py`) are stages that a reward has if it has their settings. An error of the judge reaches the caller;
-an error inside the monitor or the evolution changes no reward.
+A [`Call`] passes through stages, each of which returns it with more in it: read the completions, judge them, let the
+checklists evolve, hold items out, shape, penalize, read some items again, log, watch. Those between *read* and *log*
+run while the judge is awake, under one deadline. A reward has the stages of evolving checklists
+(`evolving/evolve.py`) and of the monitor (`monitor/monitor.py`) if it has their settings. An error of the judge
+reaches the caller; an error inside the monitor or the evolution changes no reward.
 
 This module imports neither TRL nor torch. `trl.py` is its entry point for TRL's trainers.
 """
@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -42,16 +42,13 @@ from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
     ENVIRONMENTS,
     FAILED_GROUP,
-    LEAVES_NONE_OUT,
     NOT_ANSWERED,
-    AsyncReward,
     Call,
     LogExtra,
     LogMetric,
     Readers,
     RewardLog,
     Scores,
-    Stage,
     completion_metrics,
     groups_of,
     hidden_trainer,
@@ -59,8 +56,8 @@ from checklist_rewards.rewards.batch import (
     log_to_trainer,
     metrics_of,
     one_line,
+    rewards_of,
     shares_metrics,
-    trl_before,
 )
 from checklist_rewards.rewards.placement import (
     bind_reference,
@@ -76,7 +73,7 @@ from checklist_rewards.rewards.ranks import (
     ranks,
 )
 from checklist_rewards.rewards.settings import NOT_COLUMNS, RewardConfig, RewardKwargs
-from checklist_rewards.rewards.split import By, RewardPart, split
+from checklist_rewards.rewards.split import AsyncReward, By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
 from checklist_rewards.scores import PrimaryMetric, Score
@@ -114,13 +111,12 @@ class ChecklistReward:
     """A reward function for `GRPOTrainer`, `RLOOTrainer` and other trainers with the same reward interface.
 
     Args:
-        scorer ([`ChecklistScorer`], [`Pipeline`] or [`RewardConfig`], *optional*):
-            Answers the checklists. Of a pipeline, its scorer is used. Alternatively, pass the settings
-            of a scorer here. Or all settings of the reward as one value.
-        **settings:
-            The fields of [`RewardConfig`]: those of a [`ScorerConfig`], and those of the reward, such as `name`,
-            `column`, `shaping`, `monitor` and `evolving`. With a scorer, `metric` is the metric to use as the reward,
-            which defaults to that of the scorer.
+        scorer ([`ChecklistScorer`], [`Pipeline`] or [`RewardConfig`], *optional*): Answers the checklists. Of a
+            pipeline, its scorer is used. Alternatively, pass the settings of a scorer here. Or all settings of the
+            reward as one value.
+        **settings: The fields of [`RewardConfig`]: those of a [`ScorerConfig`], and those of the reward, such as
+            `name`, `column`, `shaping`, `monitor` and `evolving`. With a scorer, `metric` is the metric to use as the
+            reward, which defaults to that of the scorer.
 
     Example:
 
@@ -183,26 +179,26 @@ class ChecklistReward:
             from checklist_rewards.monitor.monitor import Monitor  # loads the signals and the bank of attacks
 
             with _setting("monitor"):
-                self.monitor = Monitor(self.__name__, self.scorer, self._metric, self.log, config.monitor)
+                self.monitor = Monitor(self.__name__, self.scorer, self.primary_metric, self.log, config.monitor)
             if self.monitor.shadow is not None:
                 self._judges.append(self.monitor.shadow.judge)
         self._placed = any(map(is_placed, self._judges))
 
     @property
-    def _metric(self) -> PrimaryMetric:
+    def primary_metric(self) -> PrimaryMetric:
+        """The metric that is the reward."""
         return self.metric or self.scorer.aggregation.primary_metric
 
-    def validate(self) -> None:
-        """Check the judges and the models that propose items, without loading them.
+    @property
+    def _stateful(self) -> list[Monitor | Evolution]:
+        """The stages whose state a trainer saves."""
+        return [stage for stage in (self.monitor, self.evolving) if stage is not None]
 
-        Raises:
-            ChecklistRewardsError: If one of them cannot be used.
-        """
-        self.scorer.validate()
-        if self.evolving is not None:
-            self.evolving.validate()
-        if self.monitor is not None and self.monitor.shadow is not None:
-            self.monitor.shadow.validate()
+    def validate(self) -> None:
+        """Check the judges and the models that propose items, without loading them. Raises a
+        [`ChecklistRewardsError`]."""
+        for part in (self.scorer, *self._stateful):
+            part.validate()
 
     def __call__(
         self,
@@ -219,21 +215,16 @@ class ChecklistReward:
         """Compute the rewards of completions.
 
         Args:
-            prompts, completions (lists of `str`, or of lists of messages):
-                One prompt per completion.
-            checklist (list, *optional*):
-                One per completion: anything that [`Checklist.parse`] accepts, or None.
-            completion_ids (list of lists of `int`, *optional*):
-                The completions as the policy wrote them. With the trainer's tokenizer they show which part is the
-                answer, also where decoding has dropped the markers of a thought.
-            trainer_state (*optional*):
-                Provides the step for log lines.
-            log_extra (callable, *optional*):
-                Called with the column `<name>/items`, a line of text for each completion: its answers by item.
-            log_metric (callable, *optional*):
-                Called with the metrics of [`metric_names`].
-            **kwargs:
-                The other columns of the dataset, including the checklists if `column` names one of them.
+            prompts, completions (lists of `str`, or of lists of messages): One prompt per completion.
+            checklist (list, *optional*): One per completion: anything that [`Checklist.parse`] accepts, or None.
+            completion_ids (list of lists of `int`, *optional*): The completions as the policy wrote them. With the
+                trainer's tokenizer they show which part is the answer, also where decoding has dropped the markers of
+                a thought.
+            trainer_state (*optional*): Provides the step for log lines.
+            log_extra (callable, *optional*): Called with the column `<name>/items`, a line of text for each
+                completion: its answers by item.
+            log_metric (callable, *optional*): Called with the metrics of [`metric_names`].
+            **kwargs: The other columns of the dataset, including the checklists if `column` names one of them.
 
         Returns:
             `list[float | None]`: One per completion, in [0, 1] unless `shaping` changes the range.
@@ -250,15 +241,16 @@ class ChecklistReward:
         """The call after all stages. All ranks pass the same stages, so they communicate in the same order."""
         call = self.read(call)
         started = time.perf_counter()
-        evolving: list[Stage] = [] if self.evolving is None else [self.evolving]
-        stages: list[Stage] = [self.shape]
+        stages: list[Callable[[Call], Call]] = [self.shape]
         if self.monitor is not None:
             stages = [self.monitor.hold_out, self.shape, self.monitor.penalize, self.monitor.read_more]
+        if self.evolving is not None:
+            stages = [self.evolving, *stages]
         with ExitStack() as awake:
             if self._placed or self.deadline is not None:
                 awake.enter_context(within(self._judges if self._asks(call) else (), self.deadline))
             call = replace(self.judge(call), seconds=time.perf_counter() - started)
-            for stage in [*evolving, *stages]:
+            for stage in stages:
                 call = stage(call)
         self.last = replace(call, log_extra=None, log_metric=None, trainer=None)  # which holds its models
         self.record(call)
@@ -281,6 +273,13 @@ class ChecklistReward:
                 f"two rewards of this trainer are named {self.__name__!r}, so their metrics would be mixed; give each "
                 "a name of its own with name=..."
             )
+        for other in rewards_of(trainer):
+            log = getattr(other, "log", None)
+            if other is not self and isinstance(log, RewardLog) and log.path is not None and log.path == self.log.path:
+                raise SampleError(
+                    f"the rewards {self.__name__!r} and {other.__name__!r} of this trainer have one log, {log.path}, "
+                    "so their lines would be mixed; give each a file of its own with log=..."
+                )
         for judge in self._judges if self._placed else ():
             bind_reference(judge, trainer)
         if self.config.images == "show":
@@ -302,11 +301,10 @@ class ChecklistReward:
         started = vars(state).setdefault(_STARTED, _now())  # the same for all rewards of the trainer
         if started != self._started:
             saved = getattr(state, "stateful_callbacks", None)
-            for stage in (self.monitor, self.evolving):
-                if stage is not None:
-                    stage.begin()
-                    if saved is not None and stage.key in self._restored:
-                        saved.setdefault(stage.key, self._restored[stage.key])
+            for stage in self._stateful:
+                stage.begin()
+                if saved is not None and stage.key in self._restored:
+                    saved.setdefault(stage.key, self._restored[stage.key])
             self._started, self._restored = started, {}
 
     def judge(self, call: Call) -> Call:
@@ -360,8 +358,7 @@ class ChecklistReward:
         """
         if self.evolving is not None:
             raise SampleError("split() requires fixed checklists; omit evolving=...")
-        columns = (self.column, self.reference_column)
-        return split(self, by, self._metric, columns, names=names, categories=self.categories, dataset=dataset)
+        return split(self, by, names=names, dataset=dataset)
 
     @property
     def callback(self) -> Any:
@@ -376,13 +373,13 @@ class ChecklistReward:
     def state(self) -> dict[str, Any]:
         """The states of the monitor and of the checklists, as JSON-compatible values, by the names under which the
         trainer saves them in `trainer_state.json`."""
-        return {stage.key: stage.state for stage in (self.monitor, self.evolving) if stage is not None}
+        return {stage.key: stage.state for stage in self._stateful}
 
     def restore(self, states: Mapping[str, Any]) -> None:
         """Continue from states, such as the `stateful_callbacks` of `trainer_state.json`. Other names are ignored."""
         self._restored = dict(states)
-        for stage in (self.monitor, self.evolving):
-            if stage is not None and stage.key in states:
+        for stage in self._stateful:
+            if stage.key in states:
                 stage.restore(states[stage.key])
 
     def pop_stats(self) -> dict[str, float]:
@@ -405,7 +402,7 @@ class ChecklistReward:
 
     def exchanges(self, call: Call) -> bool:
         """Whether a call communicates between ranks."""
-        if self.monitor is not None or self.evolving is not None:
+        if self._stateful:
             return True
         if ranks() > 1 and call.trainer is not None:
             bind_reference(self.scorer.judge, call.trainer)
@@ -414,15 +411,15 @@ class ChecklistReward:
 
     def fails_by_group(self, call: Call) -> bool:
         """Whether all completions of a group get None if one has no score: with `on_failure="row"` if the trainer
-        counts None as 0, because it sums several rewards (also those with weight 0), because it is one without hooks
-        for rewards (SDPO, OnlineDPO), or because TRL is too old to leave None out."""
+        counts None as 0, because it sums several rewards (also those with weight 0), or because it is one without
+        hooks for rewards (SDPO, OnlineDPO)."""
         if self.on_failure != "row":
             return self.on_failure == "group"
         trainer = call.trainer
         several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
         sums = several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
         without_hooks = trainer is not None and call.log_metric is None
-        return sums or without_hooks or trl_before(LEAVES_NONE_OUT) is not None
+        return sums or without_hooks
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
@@ -489,7 +486,7 @@ class ChecklistReward:
 
     def _asks(self, call: Call) -> bool:
         """Whether the judge may be asked anything in this call."""
-        if self.monitor is not None or self.evolving is not None or is_collective(self.scorer.judge):
+        if self._stateful or is_collective(self.scorer.judge):
             return True
         return any(self.scorer.asks(sample.checklist) for sample in call.samples if sample is not None)
 
@@ -505,7 +502,7 @@ class ChecklistReward:
         if not (pairs or by_group or self.shaping.steps):
             return replace(call, rewards=rewards)
         groups = call.groups or self._by_prompt(call)
-        call = self.shaping(replace(call, groups=groups).staged(self._metric, rewards))
+        call = self.shaping(replace(call, groups=groups).staged(self.primary_metric, rewards))
         if pairs or by_group:
             missing = {group for reward, group in zip(call.rewards, groups, strict=True) if reward is None}
             missing = failed_on_any_rank(missing) if by_group else missing
@@ -549,11 +546,6 @@ class ChecklistReward:
             why = (
                 "OnlineDPOTrainer still trains on their pairs, with the first completion as the chosen one. Use "
                 "checklist_rewards.rewards.online_dpo.ChecklistOnlineDPOTrainer, or set on_failure='raise'."
-            )
-        elif (version := trl_before(LEAVES_NONE_OUT)) is not None:
-            why = (
-                f"TRL {version} counts None as 0 even for a single reward, so all completions of their prompts get "
-                "None. TRL 1.6 and newer leave None out."
             )
         else:
             why = (

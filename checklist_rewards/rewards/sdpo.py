@@ -23,7 +23,8 @@ from trl.experimental.sdpo import SDPOTrainer
 from checklist_rewards.checklists import YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.reward import ChecklistReward
-from checklist_rewards.scores import ItemScore
+from checklist_rewards.scorer import Sample
+from checklist_rewards.scores import ItemScore, Score
 from checklist_rewards.scores.feedback import feedback_of
 from checklist_rewards.validation import fraction
 
@@ -56,47 +57,38 @@ class ChecklistSDPOTrainer(SDPOTrainer):
             raise SampleError(
                 "include_environment_feedback=False would leave out the feedback of the checklist; set it to True."
             )
-        self.feedback = ChecklistFeedback(found[0], sure)
-        self.teacher_context_builder: Any = _WithFeedback(self.teacher_context_builder, self.feedback)
+        self.teacher_context_builder: Any = _WithFeedback(self.teacher_context_builder, found[0], sure)
 
 
-class ChecklistFeedback:
-    """What the checklists say about the completions of the last call of a reward.
+def feedback_texts(reward: ChecklistReward, sure: float = DEFAULT_SURE) -> list[str | None]:
+    """What the checklists say about the completions of the last call of a reward: None where no item was failed for
+    sure, or nothing was answered. `sure` is that of [`ChecklistSDPOTrainer`]."""
 
-    Args:
-        reward ([`ChecklistReward`]): The reward.
-        sure (`float`, *optional*, defaults to `0.2`): As in [`ChecklistSDPOTrainer`].
-    """
-
-    def __init__(self, reward: ChecklistReward, sure: float = DEFAULT_SURE):
-        self.reward, self.sure = reward, sure
-
-    def texts(self) -> list[str | None]:
-        """One text per completion; None where no item was failed for sure, or nothing was answered."""
-        last = None if self.reward.last is None else self.reward.last.counting()
-        rows = () if last is None else zip(last.samples, last.scores, strict=True)
-        return [None if sample is None or score is None else self._text(sample, score) for sample, score in rows]
-
-    def _text(self, sample: Any, score: Any) -> str | None:
-        lines = tuple(line if self._is_sure(line) else replace(line, passed=None) for line in score.items)
-        if score.no_answer or not any(line.passed is False for line in lines):
+    def text_of(sample: Sample | None, score: Score | None) -> str | None:
+        if sample is None or score is None or score.no_answer:
             return None
-        return feedback_of(sample.checklist, score.model_copy(update={"items": lines}))
+        lines = tuple(line if _is_sure(line, sure) else replace(line, passed=None) for line in score.items)
+        failed = any(line.passed is False for line in lines)
+        return feedback_of(sample.checklist, score.model_copy(update={"items": lines})) if failed else None
 
-    def _is_sure(self, line: ItemScore) -> bool:
-        yes = None if line.probabilities is None else line.probabilities.get(YES)
-        return yes is None or abs(yes - 0.5) >= self.sure
+    last = None if reward.last is None else reward.last.counting()
+    return [] if last is None else list(map(text_of, last.samples, last.scores))
+
+
+def _is_sure(line: ItemScore, sure: float) -> bool:
+    yes = None if line.probabilities is None else line.probabilities.get(YES)
+    return yes is None or abs(yes - 0.5) >= sure
 
 
 class _WithFeedback:
     """The builder of TRL, with the feedback of the last scoring in place of the dataset's."""
 
-    def __init__(self, inner: Any, feedback: ChecklistFeedback):
-        self._inner, self._feedback = inner, feedback
+    def __init__(self, inner: Any, reward: ChecklistReward, sure: float):
+        self._inner, self._reward, self._sure = inner, reward, sure
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def build(self, output: Any, prompts: Sequence[Any], rewards: Any, feedbacks: Any = None) -> Any:
         """Build the teacher's prompts."""
-        return self._inner.build(output, prompts, rewards, feedbacks=self._feedback.texts())
+        return self._inner.build(output, prompts, rewards, feedbacks=feedback_texts(self._reward, self._sure))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge, Le
 from pydantic import ValidationInfo, field_validator, model_validator
@@ -29,7 +29,6 @@ Steering = Literal["off", "flag", "penalize"]
 Draw = Literal["fixed", "step"]
 ATTACK = "attack_"
 """Start of the names of the signals of attacks, which share `max_attack`."""
-ACTIONS: tuple[str, ...] = get_args(Action)
 
 Share = Annotated[float, Ge(0), Le(1)]
 Limit = Annotated[float, Ge(0)] | None

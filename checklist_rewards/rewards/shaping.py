@@ -19,27 +19,21 @@ failure can therefore neither open nor close a gate, nor change the mean of a gr
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from collections.abc import Callable, Hashable, Sequence
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
 
-from checklist_rewards.backends.models import from_hub, resolve_model
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.batch import Call, Rewards
+from checklist_rewards.rewards.batch import Call, Rewards, load_tokenizer
 from checklist_rewards.rewards.ranks import from_other_ranks
 from checklist_rewards.rows import Sample
 from checklist_rewards.scores import PASS_CREDIT, Answers, Score, item_credits
-from checklist_rewards.validation import one_of
 
-Unit = Literal["words", "characters", "tokens"]
-Spread = Literal["none", "std"]
 Credits = Sequence[float | None]
 """Credit of every item of a checklist; None if it is unanswered. See [`item_credits`]."""
 
@@ -177,7 +171,7 @@ class LengthPenalty(ShapingStep):
     """
 
     name: Literal["length_penalty"] = "length_penalty"
-    unit: Unit = "words"
+    unit: Literal["words", "characters", "tokens"] = "words"
     """The check `words` counts the same words: each Han or kana character is one. Characters are code points."""
     free: float = 6000
     """Length without penalty, >= 0."""
@@ -202,7 +196,7 @@ class LengthPenalty(ShapingStep):
                 f"unit='tokens' and tokenizer require each other, got {self.unit!r} and {self.tokenizer!r}"
             )
         if self.tokenizer is not None:
-            _tokenize(self.tokenizer)
+            load_tokenizer(self.tokenizer)
         return self
 
     @override
@@ -219,7 +213,7 @@ class LengthPenalty(ShapingStep):
         """The least and the greatest length that a text can have. They differ only for words of a script that only a
         dictionary can count."""
         if self.tokenizer is not None:
-            return (len(_tokenize(self.tokenizer)(text)),) * 2
+            return (len(load_tokenizer(self.tokenizer).tokenize(text)),) * 2
         if self.unit == "characters":
             return (len(text),) * 2
         from checklist_rewards.checks.text import word_bounds  # a quarter of the time to import the package
@@ -246,62 +240,23 @@ class Clipped(ShapingStep):
 
 
 class Centred(ShapingStep):
-    """Subtract the mean of the completions of the same prompt on all ranks; see [`centred`]."""
+    """Subtract the mean of the completions of the same prompt on all ranks, like the advantages of GRPO."""
 
     by_group: ClassVar[bool] = True
     name: Literal["centred"] = "centred"
-    spread: Spread = "none"
 
     @override
     def values(self, call: Call) -> Rewards:
         mine = list(zip(call.rewards, call.groups, strict=True))
         everyone = [*mine, *from_other_ranks(mine)]
-        values, groups = [value for value, _ in everyone], [group for _, group in everyone]
-        return centred(values, groups, self.spread)[: len(mine)]
+        return centred([one[0] for one in everyone], [one[1] for one in everyone])[: len(mine)]
 
 
-def centred(values: Sequence[float | None], groups: Sequence[Hashable], spread: Spread = "none") -> list[float | None]:
-    """Values relative to the mean of their group, like the advantages of GRPO.
-
-    Args:
-        values (sequence of `float` or `None`):
-            Rewards. None is excluded from the mean and stays None.
-        groups (sequence of hashables, as long as `values`):
-            Group of each value, for example its prompt. Groups are not inferred from positions, because trainers order
-            completions differently.
-        spread (`str`, *optional*, defaults to `"none"`):
-            `"std"` divides by the population standard deviation of the group's known values, if it is more than
-            rounding (1e-9 of the largest value).
-
-    Returns:
-        `list[float | None]`: Centred values, which sum to 0 in every group.
-    """
-    one_of("spread", spread, ("none", "std"))
-    if len(values) != len(groups):
-        raise SampleError(f"got {len(groups)} groups for {len(values)} values; pass one group per value.")
+def centred(values: Sequence[float | None], groups: Sequence[Hashable]) -> list[float | None]:
+    """Values minus the mean of their group; see [`Centred`]. None is excluded from the mean and stays None."""
     members: dict[Hashable, list[float]] = {}
     for value, group in zip(values, groups, strict=True):
-        members.setdefault(group, []).extend([] if value is None else [value])
-    means = {group: fmean(numbers) for group, numbers in members.items() if numbers}
-    scales = {group: _deviation(members[group]) if spread == "std" else 1.0 for group in means}
-    return [
-        None if value is None else (value - means[group]) / scales[group]
-        for value, group in zip(values, groups, strict=True)
-    ]
-
-
-def _deviation(numbers: Sequence[float]) -> float:
-    """The standard deviation; 1 if the numbers differ by rounding only, which must not become differences of 1."""
-    deviation = pstdev(numbers)
-    return deviation if deviation > 1e-9 * max(map(abs, numbers)) else 1.0
-
-
-@functools.cache
-def _tokenize(name: str) -> Callable[[str], list[str]]:
-    from transformers import AutoTokenizer
-
-    try:
-        with from_hub(path := resolve_model(name)):
-            return AutoTokenizer.from_pretrained(path).tokenize
-    except (OSError, ValueError) as error:
-        raise ValueError(f"tokenizer of {name!r} not found ({str(error).splitlines()[0]:.120})") from None
+        if value is not None:
+            members.setdefault(group, []).append(value)
+    means = {group: fmean(numbers) for group, numbers in members.items()}
+    return [None if v is None else v - means[group] for v, group in zip(values, groups, strict=True)]

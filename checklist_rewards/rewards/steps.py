@@ -10,11 +10,8 @@
     ... )
 
 The value of a completion starts as its `primary_score` and passes through the steps in order. `earned` replaces the
-value: a metric already includes required items, `earned` does not, so put `gate` after it. None stays None: a
-completion without a score has no shaped reward.
-
-The name and settings of every step are validated when it is created. A custom step is passed as an instance, or
-as a function of one completion:
+value: a metric already includes required items, `earned` does not, so put `gate` after it. A completion without a
+score has no shaped reward. A custom step is passed as an instance, or as a function of one completion:
 
     >>> class Square(ShapingStep):
     ...     name: str = "square"

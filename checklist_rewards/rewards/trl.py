@@ -21,8 +21,8 @@ environment variable `CHECKLIST_REWARDS_CONFIG` (`configured.py`).
 
 from __future__ import annotations
 
-from checklist_rewards.rewards.batch import AsyncReward
 from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.rewards.split import AsyncReward
 
 __all__ = ["AsyncReward", "ChecklistReward"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from checklist_rewards.judges import Receipt
-from checklist_rewards.rewards.integrations.queue import BatchReport, MicroBatcher
+from checklist_rewards.rewards.integrations.queue import MicroBatcher
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
 SCORING_PATHS = ("/score", "/reward", "/v1/decisions", "/v1/systemone")
@@ -59,20 +59,20 @@ class ServerMetrics:
         if path in SCORING_PATHS:
             self.request_seconds.observe(seconds)
 
-    def batch(self, report: BatchReport, paid: Receipt) -> None:
+    def batch(self, waits: Sequence[float], scores: Sequence[Score] | None, paid: Receipt) -> None:
         """Count a batch. `paid` is what it cost the judge."""
-        for seconds in report.waits:
+        for seconds in waits:
             self.queue_seconds.observe(seconds)
         for source, reads in (("judge", paid.asked), ("store", paid.stored), ("duplicate", paid.deduplicated)):
             self.reads.labels(source).inc(reads)
         self.prompt_tokens.inc(paid.prompt_tokens)
-        if report.scores is None:
+        if scores is None:
             self.failed_batches.inc()
         else:
             self.batches.inc()
-            self.batch_reads.observe(sum(len(score.items) for score in report.scores))
-            self.samples.inc(len(report.scores))
-            self.scored(report.scores)
+            self.batch_reads.observe(sum(len(score.items) for score in scores))
+            self.samples.inc(len(scores))
+            self.scored(scores)
 
     def scored(self, scores: Sequence[Score]) -> None:
         """Count what is missing in scores."""

@@ -27,7 +27,6 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
 from checklist_rewards.judges import Receipt
 from checklist_rewards.rewards.integrations.queue import (
-    BatchReport,
     DeadlinePassed,
     MicroBatcher,
     QueueClosed,
@@ -175,17 +174,19 @@ class ScoringQueue:
             self.counts.scored([score])
             return score
         except BaseException as error:  # noqa: BLE001 - every error of the scorer becomes the row's
-            if isinstance(error, ChecklistRewardsError | UnicodeError) and not isinstance(error, _OF_JUDGE):
-                return Refused(422, str(error))
-            return Refused(500, f"the judge failed: {error}")
+            if isinstance(error, _OF_JUDGE) or not isinstance(error, (ChecklistRewardsError, *_DATA_ERRORS)):
+                return Refused(500, f"the judge failed: {error}")
+            is_known = isinstance(error, ChecklistRewardsError | UnicodeError)
+            unknown = f"the sample cannot be scored ({type(error).__name__}: {error})."
+            return Refused(422, str(error) if is_known else unknown)
 
-    def _measure(self, report: BatchReport) -> None:
+    def _measure(self, waits: Sequence[float], scores: Sequence[Score] | None) -> None:
         before, self._paid = self._paid, self.scorer.receipt
-        self.counts.batch(report, self._paid - before)
-        items = [item for score in report.scores or () if not score.no_answer for item in score.items]
-        if report.scores is not None and not items:
+        self.counts.batch(waits, scores, self._paid - before)
+        items = [item for score in scores or () if not score.no_answer for item in score.items]
+        if scores is not None and not items:
             return  # the judge was not asked
-        self._failure = f"the judge {'failed' if report.scores is None else 'answered nothing'} in the last batch"
+        self._failure = f"the judge {'failed' if scores is None else 'answered nothing'} in the last batch"
         is_silent = all(item.unanswered is not None and item.unanswered.reason in _SILENT for item in items)
         self._failing_until = time.monotonic() + FAILING_SECONDS if is_silent else 0.0
 

@@ -20,8 +20,7 @@ from checklist_rewards.backends.embedding import choose_embedder
 from checklist_rewards.backends.models import from_hub, hub_commit, load_whole
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import ModelError, SampleError
-from checklist_rewards.rewards.batch import _loaded
-from checklist_rewards.rewards.shaping import _tokenize
+from checklist_rewards.rewards.batch import load_tokenizer
 from tests.conftest import HANG
 from tests.jsonl import write_jsonl
 
@@ -93,8 +92,7 @@ LOADERS = {
     "tokenizer": load_chat_tokenizer,
     "weights": lambda name: load_whole(AutoModelForCausalLM, name),
     "engine": lambda name: Engine(name, "transformers").load(),  # kept until the end of this process
-    "tokenizer of a reward": _loaded,
-    "tokenizer of a step": _tokenize,
+    "tokenizer of a reward": load_tokenizer,
 }
 
 

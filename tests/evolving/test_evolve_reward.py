@@ -51,11 +51,6 @@ def test_candidates_are_read_once_and_nothing_else_again():
     assert len(asked(reward)) == 4 + 4
 
 
-def test_a_negative_item_lowers_the_reward():
-    plain, blue = call(evolving(lambda group: [{"question": "Is it blue?", "weight": -1}]))[:2]
-    assert plain > blue
-
-
 def test_an_item_without_deviation_retires_and_the_reward_forgets_it():
     reward = evolving()
     call(reward)
@@ -235,15 +230,6 @@ def test_without_a_trainer_the_file_is_where_a_run_goes_on_unless_a_state_was_re
     call(by_hand, trainer_state=None)
     assert by_hand.evolving.state["calls"] == 2
     assert call(alone(), trainer_state=state(0)) == pytest.approx(RED), "a new training starts anew"
-
-
-def test_one_state_has_the_monitor_and_the_checklists():
-    first, second = (evolving(reward={"monitor": QUIET}) for _ in range(2))
-    call(first)
-    assert set(first.state) == {"RewardMonitor/checklist_reward", "EvolvingChecklistReward/checklist_reward"}
-    second.restore(as_json({**first.state, "of another callback": {}}))
-    assert second.state == first.state
-    assert call(second, step=1) == pytest.approx(BLUE)
 
 
 def test_a_checkpoint_of_before_the_stages_is_restored():

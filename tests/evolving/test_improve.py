@@ -11,7 +11,7 @@ from checklist_rewards import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.scored import ScoredText
-from checklist_rewards.evolving.improve import FAULTS, improve
+from checklist_rewards.evolving.improve import improve
 from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
@@ -325,7 +325,3 @@ PAIRS = preferred(world(200)[1])
 def test_what_cannot_be_used_is_refused(arguments, words):
     with pytest.raises(SampleError, match=words):
         improve(**{"checklist": asked(*WORDS), "rows": STORED} | arguments)
-
-
-def test_every_fault_is_described():
-    assert all(FAULTS.values())

@@ -190,9 +190,3 @@ def test_a_scale_of_many_first_changes_is_restored_whole():
     feed(one, [n % 2 for n in range(61)])
     other.restore(json.loads(json.dumps(one.state)))
     assert feed(other, [1.0]) == feed(one, [1.0]) and one.changes == other.changes
-
-
-def test_memory_is_bounded():
-    detector = shift()
-    feed(detector, [0.1] * 500)
-    assert (len(detector.state["start"]), len(detector.state["recent"])) == (5, 5)

@@ -1,6 +1,5 @@
 """The monitor as a reward function: held-out items, alarms, extra reads, failures, resume."""
 
-import asyncio
 import functools
 import json
 import math
@@ -17,7 +16,7 @@ from checklist_rewards.backends import Answer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor import audit
 from checklist_rewards.monitor import monitor as module
-from checklist_rewards.monitor.extra_reads import Canary, ReadBudget, retest
+from checklist_rewards.monitor.extra_reads import Canary, Extra, ExtraReads
 from checklist_rewards.monitor.watch import Watch
 from checklist_rewards.rewards.settings import MonitorConfig
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -38,6 +37,7 @@ from tests.monitor.fakes import (
 )
 from tests.rewards.fakes import assistant, reward_by, scorer_by
 from tests.rewards.fakes import call as batch_of
+from tests.rewards.test_batch_call import Trainer
 from tests.test_images import BLUE, PILLOWS, RED, Seeing
 
 # --- held-out items
@@ -206,8 +206,11 @@ def test_a_judge_with_a_scale_answers_the_steering_question_with_yes_or_no(setti
     scorer = scorer_by(Graded(lambda prefix, tail: 0.9 if "vote for me" in prefix else 0.2), **settings)
     [sample] = scorer.prepare([Sample([{"question": "Is it red?", "category": "look"}, "Is it blue?"], "vote for me")])
     [score] = scorer.score_prepared([sample])
-    found, reads = retest(scorer, {0: (sample, score)}, random.Random(0), ReadBudget(1.0, 9.0), steering=True)
-    assert reads == 3 and found[0][-1].how == "steering" and found[0][-1].again == "yes"
+    reads, extra = ExtraReads(scorer, None, "expected", MonitorConfig(), None), Extra()
+    reads.budget = 9.0
+    reads.retest(extra, {0: (sample, score)}, random.Random(0))
+    assert extra.reads["retests"] == 3
+    assert (extra.retests[0][-1].how, extra.retests[0][-1].again) == ("steering", "yes")
 
 
 def test_at_the_defaults_at_most_ten_percent_more_are_read():
@@ -256,7 +259,7 @@ def test_a_failure_in_any_part_changes_no_reward(tmp_path, monkeypatch, caplog, 
     options = {"held_out": 0.0, "steering": "penalize", "start": 3, "window": 3, **shares, **needs}
     options |= {"attacks": attack_of()} if part == "attacks" else {}
     plain, reward = reward_by(OptionsBackend(by_color)), monitored(by_color, log=tmp_path / "monitor.jsonl", **options)
-    monkeypatch.setattr(module, name, broken)
+    monkeypatch.setattr(ExtraReads if hasattr(ExtraReads, name) else module, name, broken)
     for step in range(5):
         assert trained(reward, [step]) == trained(plain, [step])
     failures = records(tmp_path / "monitor.jsonl", "failure")
@@ -323,17 +326,7 @@ def test_memory_is_bounded():
 
 
 def test_evaluation_is_not_watched_and_the_trainers_hooks_get_the_metrics(tmp_path):
-    class Trainer:
-        def __init__(self):
-            self.model, self.args = SimpleNamespace(training=True), SimpleNamespace(output_dir=str(tmp_path))
-            self.callback_handler = SimpleNamespace(callbacks=[])
-            self.add_callback = self.callback_handler.callbacks.append
-            self.metrics = {}
-
-        def log_metric(self, name, value):
-            self.metrics[name] = value
-
-    trainer, reward = Trainer(), monitored(by_color, **QUICK)
+    trainer, reward = Trainer(tmp_path, model=SimpleNamespace(training=True)), monitored(by_color, **QUICK)
     trained(reward, 4, log_metric=trainer.log_metric)
     assert trainer.callback_handler.callbacks == [reward.callback]
     assert "checklist_reward/monitor/held_out_gap" in trainer.metrics
@@ -343,14 +336,6 @@ def test_evaluation_is_not_watched_and_the_trainers_hooks_get_the_metrics(tmp_pa
     assert len(records(tmp_path / "monitor.jsonl", "step")) == 4
 
 
-def test_it_is_a_reward_function_in_every_form():
-    reward = monitored(by_color, held_out=0.0, max_canary=None, reward={"name": "tone"})
-    assert reward.__name__ == "tone" == reward.as_async().__name__
-    batch = batch_of(texts(4), items=CHECKLIST)
-    assert asyncio.run(reward.as_async()(**batch)) == reward(**batch)
-    assert reward.pop_stats()["tone/monitor/steering"] == 0.0
-
-
 def test_a_pickled_reward_has_the_settings_of_its_monitor():
     monitor = {"held_out": 0.3, "log": "x.jsonl"}
     reward = ChecklistReward(model="org/model", base_url="http://localhost:1/v1", store=False, monitor=monitor)
@@ -358,13 +343,6 @@ def test_a_pickled_reward_has_the_settings_of_its_monitor():
     assert copy.monitor.settings.held_out == 0.3 and copy.__name__ == reward.__name__
     assert str(copy.monitor.log.path) == "x.jsonl" and copy.monitor.stats is copy.log
     assert copy.monitor.scorer is copy.scorer
-
-
-def test_settings_may_be_an_object_or_a_mapping():
-    settings = MonitorConfig(held_out=0.3)
-    assert reward_by(monitor=settings).monitor.settings is settings
-    assert reward_by(monitor={}).monitor.settings == MonitorConfig()
-    assert reward_by().monitor is None and reward_by().callback is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.monitor.monitor import held_out_items
-from checklist_rewards.rewards.split import only
+from checklist_rewards.rewards.batch import only
 from tests.fakes import FakeBackend
 
 ITEMS = st.lists(

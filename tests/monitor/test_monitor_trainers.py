@@ -9,6 +9,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from tests.jsonl import read_jsonl
 from tests.monitor.fakes import OptionsBackend, records
 from tests.rewards.fakes import reward_by
+from tests.rewards.test_trl_trainers import ON_CPU
 
 pytestmark = pytest.mark.slow
 TASKS = tasks(8, seed=1, split="train")
@@ -21,12 +22,7 @@ def train(reward, folder, *, resume=None, **options):
         {"prompt": task.instruction, "checklist": [{"question": c.question()} for c in task.constraints]}
         for task in TASKS
     ]
-    arguments = dict(
-        use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-        bf16=False,  # slow on a CPU; `rewards/test_trl_trainers.py` keeps it
-        save_strategy="no",  # tests of a resumed run set it
-        logging_steps=1,  # every step is looked at
-        seed=0,
+    arguments = ON_CPU | dict(
         # the least that has two groups, and steps to compare
         per_device_train_batch_size=8,
         num_generations=4,

@@ -8,10 +8,10 @@ from checklist_rewards.monitor.signals import (
     best,
     correlation,
     dominance,
+    gained_by_length,
     held_out_gap,
     kappa,
     length_matched,
-    length_reward,
     within_groups,
 )
 from checklist_rewards.rewards.settings import MonitorConfig
@@ -97,7 +97,7 @@ def test_length_inside_groups_is_not_that_between_groups():
         within_groups(observed(*groups)),
         within_groups(observed(*[seen(one.reward + 0.3, group=one.group, words=one.words + 30) for one in groups])),
     )
-    assert length_reward(start, recent) == pytest.approx(0.3)  # 0.01 per word x 30 words
+    assert gained_by_length(start, recent) == pytest.approx(0.3)  # 0.01 per word x 30 words
     assert length_matched(start, recent) == pytest.approx(0.4)  # the mean reward of the start
 
 

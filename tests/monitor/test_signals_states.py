@@ -57,12 +57,8 @@ def test_an_alarm_says_how_many_completions_have_no_answer_and_why_and_no_other_
 
 
 def test_an_audit_of_the_log_finds_the_same(run):
-    written = []
-    result = audit(["rewards.jsonl"], SETTINGS, written.append)
+    result = audit(["rewards.jsonl"], SETTINGS)
     assert list(result.alarms) == list(run.monitor.alarms)
-    live, offline = records("monitor.jsonl", "step"), [one for one in written if one["kind"] == "step"]
-    for name in ("signals", "statistics"):
-        assert [one[name] for one in offline] == [one[name] for one in live]
     assert not {"no_answer", "cut"} & set(result.not_evaluated)
     off = MonitorConfig(**QUICK, max_shadow_gap=None, max_no_answer=None)
     assert not {"shadow_gap", "no_answer"} & set(audit(["rewards.jsonl"], off).not_evaluated), (

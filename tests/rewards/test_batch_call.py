@@ -28,11 +28,11 @@ class Trainer:
         self.add_callback = self.callback_handler.callbacks.append
         self.args = SimpleNamespace(output_dir=str(folder))
         self.state = state or TrainerState()
-        self.reward_funcs = reward_funcs
+        self.reward_funcs, self.metrics = reward_funcs, {}
         self.__dict__ |= more
 
     def log_metric(self, name, value):
-        """Ignore it."""
+        self.metrics[name] = value
 
     def calls(self, state, inner=None):
         return trainer_of(None, state) if inner is None else inner.calls(state)
@@ -98,7 +98,8 @@ def test_a_trainer_that_goes_on_from_a_checkpoint_in_the_same_process_restores_i
 def test_a_run_continues_from_states_that_were_restored_by_hand(tmp_path):
     first, second = both(), both()
     step(first, Trainer(tmp_path / "first"))
-    second.restore(json.loads(json.dumps(first.state)))
+    assert set(first.state) == {"RewardMonitor/checklist_reward", "EvolvingChecklistReward/checklist_reward"}
+    second.restore(json.loads(json.dumps(first.state | {"of another callback": {}})))
     assert second.state == first.state
     for calls, folder in ((2, "second"), (1, "third")):  # the run after that begins anew
         trainer = Trainer(tmp_path / folder)
@@ -144,6 +145,14 @@ def test_two_rewards_of_a_trainer_have_two_names():
     with pytest.raises(SampleError, match="two rewards of this trainer are named 'checklist_reward'.*name=..."):
         step(reward_by(), trainer)
     assert step(reward_by(name="length"), trainer) == HALF
+
+
+def test_two_rewards_of_a_trainer_have_two_logs(tmp_path):
+    first, second, third = (reward_by(name=name, log=tmp_path / file) for name, file in zip("abc", "xxy", strict=True))
+    trainer = Trainer(tmp_path, first.as_async(), *second.split(lambda item: "all", names=["all"]))
+    with pytest.raises(SampleError, match="the rewards 'a' and 'b' of this trainer have one log, .*x.*log=..."):
+        step(first, trainer)
+    assert step(first, Trainer(tmp_path, first, first.as_async(), third)) == HALF
 
 
 def test_a_trainer_that_passes_its_hooks_and_no_state_is_one_run(tmp_path):

@@ -223,7 +223,7 @@ def test_thoughts_of_earlier_answers_are_found_with_the_markers_of_the_policy(na
     prompt = [*user("How many?"), earlier, *user("Sure?")]
     columns = {"checklist": [["Is it so?"]]}
     [by_trl] = ChecklistReward(**settings)._samples(Call([prompt], [family.end], columns), None)
-    [by_label] = SamplewiseReward(**settings)._samples([LABEL], ["Yes."], [prompt], None, True, [prompt], None)
+    [by_label] = SamplewiseReward(**settings).samples([LABEL], ["Yes."], [prompt], special=True, rendered=[prompt])
     for sample in (by_trl, by_label):
         assert sample.history.split() == ["user:", "How", "many?", "assistant:", "It", "is", "42."]
 

@@ -106,7 +106,7 @@ def test_answers_are_judged_without_their_thoughts(name, tmp_path):
     written = [family.thought("Plan.", "It is 42."), family.cut_thought("Plan: so many"), family.plain("No.")]
     ids = [tokens(text, add_special_tokens=False)["input_ids"] for text in written]
     length = max(map(len, ids))
-    callback = evaluation(trainer, scorer, batch_size=3, new_tokens=length)
+    callback = evaluation(trainer, scorer, new_tokens=length)
     padded = torch.tensor([row + [tokens.pad_token_id] * (length - len(row)) for row in ids])
     trainer.model.generate = lambda input_ids, **settings: torch.cat([input_ids, padded], dim=1)
     assert [(answer.text.strip(), answer.state) for answer in callback._answers()] == [
@@ -119,13 +119,13 @@ def test_answers_are_judged_without_their_thoughts(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_no_means(trainer):
-    dead = scorer_by(FakeBackend(fails=lambda prefix, tail: True))
-    callbacks = [evaluation(trainer, dead, batch_size=size, new_tokens=None) for size in (1, 3)]
-    one, three = (callback._answers() for callback in callbacks)
-    assert one == three and all(answer.text for answer in one)
+def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_no_means(trainer, monkeypatch):
+    callback = evaluation(trainer, scorer_by(FakeBackend(fails=lambda prefix, tail: True)), new_tokens=None)
+    three = callback._answers()
+    monkeypatch.setattr(trainer.args, "per_device_eval_batch_size", 1)
+    assert callback._answers() == three and all(answer.text for answer in three)
     shares = {f"checklist_eval/{state}": 0.0 for state in ("empty", "cut_in_thought", "cut")}
-    assert callbacks[0].evaluate() == {"checklist_eval/unscored": 1.0, **shares}
+    assert callback.evaluate() == {"checklist_eval/unscored": 1.0, **shares}
 
 
 @pytest.mark.slow
@@ -207,11 +207,11 @@ def test_what_cannot_be_evaluated_is_refused_when_it_is_made(data, options, erro
 def test_a_second_training_is_evaluated_at_the_step_at_which_the_first_was_last(monkeypatch):
     state = SimpleNamespace(global_step=5)
     trainer = SimpleNamespace(state=state, accelerator=SimpleNamespace(is_main_process=True))
-    callback, done = ChecklistEvalCallback(trainer, scorer_by(), HELD_OUT, every=5, at_start=False), []
+    callback, done = ChecklistEvalCallback(trainer, scorer_by(), HELD_OUT, every=5), []
     monkeypatch.setattr(callback, "_answers", list)
     monkeypatch.setattr(callback, "_judged", lambda answers: done.append(state.global_step))
     for _ in range(2):
-        callback.on_train_begin(None, SimpleNamespace(global_step=0), None)
+        callback.on_train_begin(None, state, None)
         callback.on_step_end(None, state, None)
         callback.on_step_end(None, state, None)
     assert done == [5, 5]

@@ -11,7 +11,6 @@ from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 
 from checklist_rewards.backends import Answer, pocket_dir
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
 from checklist_rewards.rewards.ranks import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -54,21 +53,6 @@ def test_a_completion_that_failed_abstains(options, columns, expected, images):
     reward = cursed(**options, images="ignore")
     assert reward(**LOST | prompts, **columns) == expected
     assert reward.pop_stats()["checklist_reward/unscored"] == expected.count(None) / 4
-
-
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        *((version, TOGETHER) for version in ("0.29.1", "1.5.4", "1.5.0.dev0")),
-        *((version, ALONE) for version in ("1.6.0", "1.16.0", "2.0", "unknown")),
-    ],
-)
-def test_trl_before_1_6_counts_none_as_0_even_alone_so_the_group_abstains(monkeypatch, caplog, version, expected):
-    monkeypatch.setattr("trl.__version__", version)
-    reward = cursed()
-    assert reward(**LOST) == expected and reward.exchanges(Call([], [])) == (expected == TOGETHER)
-    warned = f"TRL {version} counts None as 0 even for a single reward" in caplog.text
-    assert warned == (expected == TOGETHER)
 
 
 def test_or_training_stops():

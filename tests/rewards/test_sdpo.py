@@ -7,7 +7,7 @@ from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
 
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import ModelError, SampleError
-from checklist_rewards.rewards.sdpo import ChecklistFeedback, ChecklistSDPOTrainer
+from checklist_rewards.rewards.sdpo import ChecklistSDPOTrainer, feedback_texts
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.jsonl import read_jsonl
 from tests.rewards.fakes import call, reward_by
@@ -32,16 +32,15 @@ def by_words() -> ChecklistReward:
 
 def test_feedback_names_what_is_sure_and_nothing_that_was_not_answered():
     judged = by_words()
-    feedback = ChecklistFeedback(judged)
-    assert feedback.texts() == []
+    assert feedback_texts(judged) == []
     judged(**call(["a text", "b"], "Write.", [CHECKLIST, CHECKLIST[1:2]]))
-    text, nothing_failed = feedback.texts()
+    text, nothing_failed = feedback_texts(judged)
     assert text == (
         "Wrong:\n- Is there a digit? no, but it should be yes.\n- Is there a question mark? yes, but it should be no."
         "\n\nRight:\n- Is it a question? yes"
     )
     assert nothing_failed is None
-    assert "calm" in str(ChecklistFeedback(judged, sure=0.05).texts()[0])
+    assert "calm" in str(feedback_texts(judged, 0.05)[0])
 
 
 def trainer(folder, rewards, kind=ChecklistSDPOTrainer, checklist=CHECKLIST[:2], **options):

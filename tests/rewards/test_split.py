@@ -94,10 +94,10 @@ def test_a_batch_is_recognized_by_its_content_and_taken_once_by_each_part():
     tone(**copy.deepcopy(second)), tone(**first)
     assert len(asked(reward)) == 6
     form(**first), tone(**first)  # an evaluation of equal completions is judged and logged again
-    assert len(asked(reward)) == 9 and not form._shared._judged
+    assert len(asked(reward)) == 9 and not form._parts._judged
     for number in range(100):  # a part that no trainer uses holds a bounded number of batches
         form(**batch(str(number)))
-    assert len(form._shared._judged) == 64
+    assert len(form._parts._judged) == 64
 
 
 def test_metrics_and_log_lines_are_written_once(tmp_path):
@@ -137,7 +137,7 @@ def test_an_error_reaches_the_parts_and_the_next_call_judges_again():
         tone(prompts=["A"], completions=["v"])
     with pytest.raises(SampleError, match="row 3: item 'Red.' belongs to part 'other', but the parts are form, tone"):
         form(**BATCH)
-    assert not form._shared._judged and not asked(reward)
+    assert not form._parts._judged and not asked(reward)
     assert form(**batch("v")) == [SEVEN]
 
 
@@ -165,7 +165,7 @@ def test_parts_that_are_awaited_together_share_one_scoring():
 def test_parts_that_are_pickled_together_stay_together():
     reward = ChecklistReward(model="pocket", store=False)
     form, tone = pickle.loads(pickle.dumps(reward.split(names=["form", "tone"])))
-    assert form._shared is tone._shared and form.__name__ == "checklist_reward/form"
+    assert form._parts is tone._parts and form.__name__ == "checklist_reward/form"
 
 
 def test_the_monitor_is_split_and_watches_the_whole(tmp_path):

@@ -129,7 +129,7 @@ def test_a_length_is_counted_in_words_of_every_script_and_in_tokens_of_the_model
         ([{"name": "length_penalty", "unit": "tokens"}], "unit='tokens' and tokenizer require each other"),
         (
             [{"name": "length_penalty", "unit": "tokens", "tokenizer": "./nowhere"}],
-            "step 1 .length_penalty.: tokenizer of './nowhere' not found",
+            "step 1 .length_penalty.: tokenizer='./nowhere' not found",
         ),
         ([{"name": "format_gate"}], "form is missing"),
         ([{"name": "format_gate", "form": "("}], r"form: '\(' is not a regular expression"),

@@ -80,11 +80,6 @@ def test_the_judge_sees_the_last_user_message_and_the_turns_before_it():
 # --- what is not scored
 
 
-def test_a_read_that_failed_is_none_and_its_neighbours_keep_their_reward():
-    backend = FakeBackend(knows, fails=lambda prefix, tail: "cursed" in prefix, chunk_reads=1)
-    assert reward_by(backend)(**call(["red", "cursed", "blue"], items=("Is red?",))) == [RED, None, BLUE]
-
-
 def test_a_row_without_a_checklist_is_none_and_costs_nothing():
     reward, log = reward_by(knows), Log()
     batch = call(["red", "red"], ["A", "B"], [None, ["Is red?"]])
@@ -271,11 +266,6 @@ def test_a_number_that_does_not_exist_is_not_logged():
 
 
 # --- settings, names, copies, threads
-
-
-def test_the_scorer_may_be_given_by_its_arguments():
-    reward = ChecklistReward(backend=FakeBackend(knows), store=False, threshold=0.95, metric="pass")
-    assert reward(**call(["red"], items=("Is red?",))) == [0.0]
 
 
 @pytest.mark.parametrize("name", ["tick", "rlcf_direct"])

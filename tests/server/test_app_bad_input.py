@@ -332,10 +332,18 @@ def test_whatever_the_body_is_it_is_refused(client, path, body):
     assert answer.status_code in (400, 422) and refused(answer, answer.status_code)
 
 
-def test_an_exception_that_one_row_raises_while_it_is_checked_is_that_rows_error(scorer, monkeypatch):
+def test_an_exception_that_one_row_raises_is_that_rows_error(scorer, monkeypatch):
+    """While the row is checked, and while it is scored."""
+
     def breaks(item, where):
         if item.question == QUESTIONS[1]:
             raise KeyError("colour")
+
+    class Picky(ChecklistScorer):
+        def score_batch(self, samples, progress=None):
+            if any(sample.target == "red" for sample in samples):
+                raise ZeroDivisionError("no weight")
+            return super().score_batch(samples, progress)
 
     monkeypatch.setattr(scorer, "check_item", breaks)
     with TestClient(build_app(scorer)) as client:
@@ -345,3 +353,8 @@ def test_an_exception_that_one_row_raises_while_it_is_checked_is_that_rows_error
         ]
         assert answer.json()["scores"][1]["answered"] == 1
         assert refused(client.post("/reward", json=openrlhf("red")), 422) == [(1, "labels")]
+    with TestClient(build_app(Picky(backend=FakeBackend(), store=False))) as client:
+        answer = client.post("/score", json=rows("red"))
+        assert refused(answer, 422) == [(1, "sample")]
+        assert answer.json()["errors"][0]["message"] == "the sample cannot be scored (ZeroDivisionError: no weight)."
+        assert refused(client.post("/reward", json=openrlhf("red")), 422) == [(1, "query")]

@@ -11,17 +11,8 @@ There are two functions:
 - `checklist_reward_async`: a coroutine for the workflow itself. All concurrent episodes share batches and one judge.
 
 AReaL's wrapper gives a call 15 seconds, including the wait for a free process, and returns the reward 0 when it has
-timed out four times. So either use the coroutine, which has no such limit, or raise the limit:
-
-    from areal.api import AsyncRewardWrapper
-    from areal.workflow.rlvr import RLVRWorkflow
-    from checklist_rewards.rewards.integrations.areal import checklist_reward, checklist_reward_async
-
-    class ChecklistWorkflow(RLVRWorkflow):
-        def __init__(self, *args, **kwargs):
-            super().__init__(checklist_reward, *args, **kwargs)
-            self.async_reward_fn = checklist_reward_async
-            # or: self.async_reward_fn = AsyncRewardWrapper(checklist_reward, timeout_seconds=600, max_workers=16)
+timed out four times. So either use the coroutine as `async_reward_fn` of the workflow (`docs/integrations.md`), or
+raise the limit: `AsyncRewardWrapper(checklist_reward, timeout_seconds=600)`.
 
 Run inside AReaL 1.0.4 (`make test-frameworks`): `AsyncRewardWrapper` (`areal/api/reward_api.py`) and
 `RLVRWorkflow.arun_episode` (`areal/workflow/rlvr.py`) call `reward_fn(prompt, completion, prompt_ids, completion_ids,
@@ -46,14 +37,10 @@ def checklist_reward(
     """Reward one completion, blocking until it is scored.
 
     Args:
-        prompt (`str`, *optional*):
-            The decoded prompt; used if the row has no `messages`.
-        completions (`str`):
-            The decoded completion. Special tokens at its end are removed.
-        prompt_ids, completion_ids:
-            Not used.
-        **row:
-            The columns of the row: `checklist`, and optionally `messages` and `images`.
+        prompt (`str`, *optional*): The decoded prompt; used if the row has no `messages`.
+        completions (`str`): The decoded completion. Special tokens at its end are removed.
+        prompt_ids, completion_ids: Not used.
+        **row: The columns of the row: `checklist`, and optionally `messages` and `images`.
 
     Returns:
         `float`: The reward in [0, 1].
@@ -63,8 +50,7 @@ def checklist_reward(
         Unscored: If the judge answered too few items.
     """
     reward = configured()
-    scores = reward.scores(*_columns(prompt, completions, row), **_settings(prompt, row))
-    return reward.reward(scores[0])
+    return reward.reward(reward.scores(**_sample(prompt, completions, row))[0])
 
 
 async def checklist_reward_async(
@@ -72,15 +58,17 @@ async def checklist_reward_async(
 ) -> float:
     """[`checklist_reward`] as a coroutine. Concurrent calls are batched."""
     reward = configured()
-    scores = await reward.scores_async(*_columns(prompt, completions, row), **_settings(prompt, row))
-    return reward.reward(scores[0])
+    return reward.reward((await reward.scores_async(**_sample(prompt, completions, row)))[0])
 
 
-def _columns(prompt: str | None, completion: str, row: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+def _sample(prompt: str | None, completion: str, row: dict[str, Any]) -> dict[str, Any]:
     if row.get("checklist") is None:
         raise SampleError(f"the row requires a column 'checklist', got the columns {', '.join(row) or 'none'}.")
-    return [row["checklist"]], [answer_after("", completion, "the row")], [row.get("messages") or prompt]
-
-
-def _settings(prompt: str | None, row: dict[str, Any]) -> dict[str, Any]:
-    return {"special": True, "rendered": [prompt], "images": [row.get("images")]}
+    return {
+        "labels": [row["checklist"]],
+        "completions": [answer_after("", completion, "the row")],
+        "prompts": [row.get("messages") or prompt],
+        "special": True,
+        "rendered": [prompt],
+        "images": [row.get("images")],
+    }

@@ -22,12 +22,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checklist_rewards.chat import CompletionReader, Part, Target, rendered_turns, without_end_tokens
+from checklist_rewards.chat import CompletionReader, Target, rendered_turns, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.images import Image, clean
 from checklist_rewards.judges.settings import ScorerConfig
-from checklist_rewards.messages import Images, images_of, speaker, with_images
+from checklist_rewards.messages import images_of, speaker, with_images
 from checklist_rewards.rewards.batch import Readers, ReadingConfig
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.rows import images_of_row
@@ -52,23 +52,15 @@ class SamplewiseReward:
     """Base class of the framework adapters.
 
     Args:
-        scorer ([`ChecklistScorer`], *optional*):
-            Scorer for the completions. Alternatively, pass the keyword arguments of a [`ChecklistScorer`].
-        max_wait (`float`, *optional*, defaults to `0.005`):
-            Longest time in seconds that a call waits for others to share its batch.
-        max_batch (`int`, *optional*, defaults to `256`):
-            Maximum number of samples per batch.
-        unscored (`float`, *optional*):
-            Reward of a sample that could not be scored. By default [`Unscored`] is raised, because any number would
-            change the policy for a failure of the judge.
-        judged (`str`, *optional*, defaults to `"answer"`):
-            What is judged of a completion of several messages: `"answer"`, the last message of the assistant, or
-            `"transcript"`, all of them. Items with a scope look at single messages in either case.
-        keep_thinking, thinking_opened, tokenizer, thinking_tags, images (*optional*):
-            As in `rewards.trl.ChecklistReward`. Frameworks do not pass the policy's tokenizer: without `tokenizer`,
-            the answer is found in the text alone.
-        **scorer_arguments:
-            Keyword arguments of [`ChecklistScorer`].
+        scorer ([`ChecklistScorer`], *optional*): Scorer for the completions.
+        max_wait (`float`, *optional*, defaults to `0.005`): Longest time in seconds that a call waits for others to
+            share its batch.
+        max_batch (`int`, *optional*, defaults to `256`): Maximum number of samples per batch.
+        unscored (`float`, *optional*): Reward of a sample that could not be scored. By default [`Unscored`] is raised,
+            because any number would change the policy for a failure of the judge.
+        **settings: The fields of [`ReadingConfig`] (`judged`, `keep_thinking`, `thinking_opened`, `tokenizer`,
+            `thinking_tags`, `images`), and without `scorer` those of [`ScorerConfig`]. Frameworks do not pass the
+            policy's tokenizer: without `tokenizer`, the answer is found in the text alone.
     """
 
     def __init__(
@@ -78,84 +70,28 @@ class SamplewiseReward:
         max_wait: float = DEFAULT_MAX_WAIT,
         max_batch: int = DEFAULT_MAX_BATCH,
         unscored: float | None = None,
-        judged: Part = "answer",
-        keep_thinking: bool = False,
-        thinking_opened: bool | None = None,
-        tokenizer: Any = None,
-        thinking_tags: Sequence[str] | None = None,
-        images: Images = "show",
-        **scorer_arguments: Any,
+        **settings: Any,
     ):
         if unscored is not None and not is_finite(unscored):
             raise SampleError(f"unscored={unscored!r} is not allowed; it must be a finite number, or None to raise.")
-        scorer = scorer_of(scorer, ScorerConfig(**scorer_arguments))
+        reading = {name: settings.pop(name) for name in ReadingConfig.model_fields if name in settings}
+        scorer = scorer_of(scorer, ScorerConfig(**settings))
         self.queue = MicroBatcher(scorer, max_wait=max_wait, max_batch=max_batch)
         self.unscored = unscored
-        reading = ReadingConfig(
-            judged=judged,
-            keep_thinking=keep_thinking,
-            thinking_opened=thinking_opened,
-            tokenizer=tokenizer,
-            thinking_tags=thinking_tags,
-            images=images,
-        )
-        self.readers = Readers(reading)
+        self.readers = Readers(ReadingConfig(**reading))
 
     def scores(
-        self,
-        labels: Sequence[Any],
-        completions: Sequence[Any],
-        prompts: Sequence[Any],
-        *,
-        ids: Sequence[Sequence[int]] | None = None,
-        special: bool = False,
-        rendered: Sequence[Any] | None = None,
-        images: Sequence[Any] | None = None,
+        self, labels: Sequence[Any], completions: Sequence[Any], prompts: Sequence[Any], **how: Any
     ) -> list[Score]:
-        """Score samples, blocking until they are done. A completion without an answer is scored as the scorer's
-        `no_answer` says, without the judge.
-
-        Args:
-            labels (sequence):
-                One label per completion; see the module docstring.
-            completions (sequence of `str` or lists of messages):
-                Completions to score.
-            prompts (sequence of `str`, lists of messages or `None`):
-                Their prompts.
-            ids (sequence of token ids, *optional*):
-                The completions as the policy wrote them; they are read with `tokenizer`.
-            special (`bool`, *optional*, defaults to `False`):
-                Whether the framework decodes completions with their special tokens.
-            rendered (sequence of `str`, *optional*):
-                The prompts as the policy got them, if `prompts` are others. Their ends show whether a completion
-                begins inside a thought.
-            images (sequence, *optional*):
-                The images of each prompt, as in the column `images` of a dataset.
-
-        Returns:
-            `list[Score]`: One score per completion, in order.
-
-        Raises:
-            SampleError, ChecklistError: For an invalid row, with its number from 1. The judge has not been called yet.
-        """
-        samples = self._samples(labels, completions, prompts, ids, special, rendered or prompts, images)
-        return [future.result() for future in self.queue.submit(samples)]
+        """Score samples, blocking until they are done; see [`samples`]. A completion without an answer is scored as
+        the scorer's `no_answer` says, without the judge."""
+        return [future.result() for future in self.queue.submit(self.samples(labels, completions, prompts, **how))]
 
     async def scores_async(
-        self,
-        labels: Sequence[Any],
-        completions: Sequence[Any],
-        prompts: Sequence[Any],
-        *,
-        ids: Sequence[Sequence[int]] | None = None,
-        special: bool = False,
-        rendered: Sequence[Any] | None = None,
-        images: Sequence[Any] | None = None,
+        self, labels: Sequence[Any], completions: Sequence[Any], prompts: Sequence[Any], **how: Any
     ) -> list[Score]:
         """Score samples without blocking the event loop; see [`scores`]."""
-        return await self.queue.score_async(
-            self._samples(labels, completions, prompts, ids, special, rendered or prompts, images)
-        )
+        return await self.queue.score_async(self.samples(labels, completions, prompts, **how))
 
     def reward(self, score: Score) -> float:
         """The reward for the framework. Raises [`Unscored`] if the score has no number and `unscored` is None."""
@@ -165,20 +101,31 @@ class SamplewiseReward:
             raise Unscored(unscored_reason(score))
         return float(self.unscored)
 
-    def details(self, score: Score) -> dict[str, float]:
-        """Metrics to log with a reward; see [`score_details`]."""
-        return score_details(score)
-
-    def _samples(
+    def samples(
         self,
         labels: Sequence[Any],
         completions: Sequence[Any],
         prompts: Sequence[Any],
-        ids: Sequence[Sequence[int]] | None,
-        special: bool,
-        rendered: Sequence[Any],
-        images: Sequence[Any] | None,
+        *,
+        special: bool = False,
+        rendered: Sequence[Any] | None = None,
+        images: Sequence[Any] | None = None,
     ) -> list[Sample]:
+        """The samples to score.
+
+        Args:
+            labels (sequence): One label per completion; see the module docstring.
+            completions (sequence of `str` or lists of messages): Completions to score.
+            prompts (sequence of `str`, lists of messages or `None`): Their prompts.
+            special (`bool`, *optional*, defaults to `False`): Whether the framework decodes completions with their
+                special tokens.
+            rendered (sequence of `str`, *optional*): The prompts as the policy got them, if `prompts` are others.
+                Their ends show whether a completion begins inside a thought.
+            images (sequence, *optional*): The images of each prompt, as in the column `images` of a dataset.
+
+        Raises:
+            SampleError, ChecklistError: For an invalid row, with its number from 1. The judge has not been called yet.
+        """
         if not len(labels) == len(completions) == len(prompts):
             raise SampleError(
                 f"expected one label and one prompt per completion, got {len(completions)} completions, "
@@ -186,24 +133,19 @@ class SamplewiseReward:
             )
         if images is not None and len(images) != len(labels):
             raise SampleError(f"expected the images of each of {len(labels)} prompts, got {len(images)}.")
-        reader = self.readers.of()
+        reader, rendered = self.readers.of(), rendered or prompts
         if special:
             opened = self.readers.config.thinking_opened
             begun = [opened if opened is not None or p is None else reader.opened(p) for p in rendered]
             targets = [reader.read(c, raw=c, opened=o) for c, o in zip(completions, begun, strict=True)]
         else:
-            targets = self.readers.read(completions, rendered, ids)
-        samples, given = (
-            [],
-            [None] * len(labels) if images is None or self.readers.config.images == "ignore" else images,
-        )
-        for number, (label, target, prompt, values) in enumerate(
-            zip(labels, targets, prompts, given, strict=True), start=1
-        ):
-            where = f"row {number}"
-            seen = images_of_row({_IMAGES: values}, where)
-            samples.append(labelled_sample(label, target, prompt, where, reader, seen))
-        return samples
+            targets = self.readers.read(completions, rendered)
+        given = [None] * len(labels) if images is None or reader.images == "ignore" else images
+        rows = zip(labels, targets, prompts, given, strict=True)
+        return [
+            labelled_sample(label, target, prompt, f"row {row}", reader, images_of_row({_IMAGES: own}, f"row {row}"))
+            for row, (label, target, prompt, own) in enumerate(rows, start=1)
+        ]
 
 
 def labelled_sample(

@@ -39,7 +39,7 @@ class ChecklistRubric(TrajectoryRubric):
         judged (`str`, *optional*, defaults to `"transcript"`): `"transcript"`, the whole episode, or `"answer"`, the
             last text of the policy.
         intermediate_reward (`float`, *optional*, defaults to `0.0`): Value of the steps before the last.
-        reward ([`SamplewiseReward`], *optional*): Alternatively, pass the keyword arguments of one.
+        **settings: The keyword arguments of a [`SamplewiseReward`].
     """
 
     def __init__(
@@ -50,12 +50,11 @@ class ChecklistRubric(TrajectoryRubric):
         prompt: Any = None,
         judged: Any = "transcript",
         intermediate_reward: float = 0.0,
-        reward: SamplewiseReward | None = None,
         **settings: Any,
     ):
         super().__init__(intermediate_reward)
         self.checklist, self.text, self.prompt = checklist, text, prompt
-        self.reward = reward or SamplewiseReward(judged=judged, **settings)
+        self.reward = SamplewiseReward(judged=judged, **settings)
 
     def __call__(self, action: Any, observation: Any) -> float | Coroutine[Any, Any, float]:
         """The value of a step; in a running event loop (`step_async`) a coroutine, as of OpenEnv's containers."""

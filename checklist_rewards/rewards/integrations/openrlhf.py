@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, answer_after
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, answer_after, score_details
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,6 @@ class ChecklistRewardFunc(SamplewiseReward):
             logger.error("OpenRLHF gets no reward for an invalid row: %s", error)  # OpenRLHF hides the exception
             raise
         rewards = torch.tensor([self.reward(score) for score in scores], dtype=torch.float32)
-        details = [self.details(score) for score in scores]
+        details = list(map(score_details, scores))
         logs = {name: torch.tensor([numbers[name] for numbers in details]) for name in details[0]} if details else {}
         return {"rewards": rewards, "scores": rewards, "extra_logs": logs}

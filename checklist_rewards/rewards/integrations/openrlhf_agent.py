@@ -27,7 +27,7 @@ from typing import Any
 from openrlhf.utils.agent import AgentInstanceBase
 
 from checklist_rewards.rewards.configured import configured
-from checklist_rewards.rewards.integrations.labelled import Turn, environment_turns, policy_turn
+from checklist_rewards.rewards.integrations.labelled import Turn, environment_turns, policy_turn, score_details
 
 
 class ChecklistAgent(AgentInstanceBase):
@@ -66,7 +66,7 @@ class ChecklistAgent(AgentInstanceBase):
         else:
             shown = state_dict["observation_text"]  # its end shows whether the last turn begins inside a thought
             [score] = await self.reward.scores_async([label], [self.turns_taken], [self.prompt], rendered=[shown])
-            value, details = self.reward.reward(score), self.reward.details(score)
+            value, details = self.reward.reward(score), score_details(score)
         return {
             "rewards": torch.tensor(value),
             "scores": torch.tensor(value),

@@ -9,10 +9,9 @@ into one queue. A thread takes the waiting samples, waits at most `max_wait` sec
     >>> await queue.score_async([Sample(["Is it short?"], "Yes.")])  # from a coroutine  # doctest: +SKIP
 
 A sample that cannot be scored fails alone: the batch is halved until the sample is on its own, and its error goes to
-its caller. Invalid samples (no text, a broken checklist) are rejected before the judge is called, so nothing is read
-twice. If a sample fails later, its halves are read again unless they are stored; one such sample costs less than three
-times the reads of the batch. An error of the model or the engine goes to all callers of the batch. A read that the
-judge does not answer is not an error here: it is unanswered in the score.
+its caller. Invalid samples are rejected before the judge is called. If one fails later, its halves are read again
+unless they are stored, which costs less than three times the reads of the batch. An error of the model or the engine
+goes to all callers of the batch.
 
 A server may name the client of each call, an estimate of its tokens and a deadline. Clients then take turns
 ([`FairQueue`]), `max_tokens` limits the waiting work, and samples whose deadline has passed are not scored.
@@ -33,6 +32,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from checklist_rewards.errors import (
@@ -45,9 +45,25 @@ from checklist_rewards.errors import (
 )
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
+from checklist_rewards.validation import finite, whole_number
 
+logger = logging.getLogger(__name__)
+
+DEFAULT_MAX_WAIT = 0.005
+DEFAULT_MAX_BATCH = 256
 QUANTUM = 16_384
 """Tokens per turn: the completions of a few prompts."""
+SAMPLE_ERRORS = (ChecklistError, PromptError, SampleError, UnicodeError)
+"""Errors passed to the caller of an invalid sample. UnicodeError: half a surrogate pair, which tokenizers reject."""
+_BATCH_ERRORS = (ModelError, ConfigError)
+"""Errors that concern the whole batch, although they are ValueErrors."""
+_SAMPLE_DATA_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that the data of one sample may cause."""
+_MEMORY = 0.9
+"""Weight of the batches so far in the measured rate, against the newest batch."""
+_UNKNOWN_WAIT = 1.0
+"""Seconds to wait while no batch has been measured."""
+_LONGEST_WAIT = 60.0
 
 
 @dataclass(slots=True)
@@ -71,21 +87,18 @@ class _Line:
 
 
 class FairQueue:
-    """A queue per client, and turns between them. Not thread-safe.
-
-    >>> queue = FairQueue()
-    >>> len(queue), queue.tokens
-    (0, 0)
-    """
+    """A queue per client, and turns between them. Not thread-safe."""
 
     def __init__(self) -> None:
         self._lines: OrderedDict[Hashable, _Line] = OrderedDict()
-        self._count = 0
-        self.tokens = 0
-        """Tokens of all waiting samples."""
 
     def __len__(self) -> int:
-        return self._count
+        return sum(len(line.samples) for line in self._lines.values())
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all waiting samples."""
+        return sum(line.tokens for line in self._lines.values())
 
     def add(self, client: Hashable, samples: Iterable[Waiting]) -> None:
         """Put samples at the end of the client's queue."""
@@ -93,23 +106,14 @@ class FairQueue:
         for waiting in samples:
             line.samples.append(waiting)
             line.tokens += waiting.tokens
-            self.tokens += waiting.tokens
-            self._count += 1
-        if not line.samples:
-            del self._lines[client]
 
     def drop_cancelled(self, client: Hashable) -> None:
         """Remove the cancelled samples of a client."""
-        line = self._lines.get(client)
-        if line is None:
-            return
-        kept = deque(waiting for waiting in line.samples if not waiting.future.cancelled())
-        tokens = sum(waiting.tokens for waiting in kept)
-        self._count -= len(line.samples) - len(kept)
-        self.tokens -= line.tokens - tokens
-        line.samples, line.tokens = kept, tokens
-        if not kept:
-            del self._lines[client]
+        if (line := self._lines.get(client)) is not None:
+            line.samples = deque(waiting for waiting in line.samples if not waiting.future.cancelled())
+            line.tokens = sum(waiting.tokens for waiting in line.samples)
+            if not line.samples:
+                del self._lines[client]
 
     def ahead(self, client: Hashable) -> int:
         """Estimated tokens that are scored before the next sample of this client: its own backlog and as much of every
@@ -122,17 +126,8 @@ class FairQueue:
         return min(line.samples[0].arrived for line in self._lines.values())
 
     def take(self, most: int, now: float) -> tuple[list[Waiting], list[Waiting]]:
-        """Remove the next samples. Cancelled ones are dropped.
-
-        Args:
-            most (`int`):
-                Maximum number of samples to score.
-            now (`float`):
-                The time.
-
-        Returns:
-            `tuple[list[Waiting], list[Waiting]]`: Samples to score, and samples whose deadline has passed.
-        """
+        """Remove at most `most` samples to score, and the samples before them whose deadline has passed. Cancelled
+        ones are dropped."""
         batch: list[Waiting] = []
         late: list[Waiting] = []
         while self._lines and len(batch) < most:
@@ -142,8 +137,6 @@ class FairQueue:
                 self._lines.move_to_end(client)
                 continue
             waiting = line.samples.popleft()
-            self._count -= 1
-            self.tokens -= waiting.tokens
             line.tokens -= waiting.tokens
             if waiting.deadline <= now:
                 late.append(waiting)
@@ -155,32 +148,9 @@ class FairQueue:
         return batch, late
 
 
-logger = logging.getLogger(__name__)
-
-DEFAULT_MAX_WAIT = 0.005
-DEFAULT_MAX_BATCH = 256
-SAMPLE_ERRORS = (ChecklistError, PromptError, SampleError, UnicodeError)
-"""Errors passed to the caller of an invalid sample. UnicodeError: half a surrogate pair, which tokenizers reject."""
-_BATCH_ERRORS = (ModelError, ConfigError)
-"""Errors that concern the whole batch, although they are ValueErrors."""
-_SAMPLE_DATA_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that the data of one sample may cause."""
-_MEMORY = 0.9
-"""Weight of the batches so far in the measured rate, against the newest batch."""
-_UNKNOWN_WAIT = 1.0
-"""Seconds to wait while no batch has been measured."""
-_LONGEST_WAIT = 60.0
-
-
 class QueueFull(ChecklistRewardsError, RuntimeError):
-    """The queue is full; try again later. None of the samples of the call were accepted.
-
-    Args:
-        message (`str`):
-            The error as a sentence.
-        wait (`float`, *optional*, defaults to `1.0`):
-            Seconds after which the queue is expected to have room for the samples.
-    """
+    """The queue is full; try again later. None of the samples of the call were accepted. The queue is expected to have
+    room for them after `wait` seconds."""
 
     def __init__(self, message: str, wait: float = _UNKNOWN_WAIT):
         super().__init__(message)
@@ -195,21 +165,6 @@ class DeadlinePassed(ChecklistRewardsError, TimeoutError):
     """The deadline of a sample passed, or will pass, before it is scored."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchReport:
-    """One call of the scorer.
-
-    Args:
-        waits (`list[float]`):
-            Seconds that each sample waited.
-        scores (`list[Score]`, *optional*):
-            One score per sample; None if the call failed.
-    """
-
-    waits: list[float]
-    scores: list[Score] | None = None
-
-
 class MicroBatcher:
     """Batches the calls of many callers for one scorer.
 
@@ -217,19 +172,15 @@ class MicroBatcher:
     copy in another process has its own queue and thread.
 
     Args:
-        scorer ([`ChecklistScorer`]):
-            Scorer for the batches.
-        max_wait (`float`, *optional*, defaults to `0.005`):
-            Longest time in seconds that the first sample of a batch waits for others.
-        max_batch (`int`, *optional*, defaults to `256`):
-            Maximum number of samples per batch.
-        max_queue (`int`, *optional*):
-            Maximum number of waiting samples; None for no limit.
-        max_tokens (`int`, *optional*):
-            Maximum number of tokens of the waiting samples; None for no limit.
-        on_batch (`Callable[[BatchReport], None]`, *optional*):
-            Called after each call of the scorer, before its callers get their scores. If it raises, the error is
-            logged. Not pickled.
+        scorer ([`ChecklistScorer`]): Scorer for the batches.
+        max_wait (`float`, *optional*, defaults to `0.005`): Longest time in seconds that the first sample of a batch
+            waits for others.
+        max_batch (`int`, *optional*, defaults to `256`): Maximum number of samples per batch.
+        max_queue, max_tokens (`int`, *optional*): Maximum number of waiting samples, and of their tokens. By default
+            there is no limit.
+        on_batch (callable, *optional*): Called after each call of the scorer, before its callers get their scores,
+            with the seconds that each sample waited, and the scores, or None if the call failed. If it raises, the
+            error is logged. Not pickled.
 
     Raises:
         SampleError: For a setting outside its range.
@@ -243,18 +194,16 @@ class MicroBatcher:
         max_batch: int = DEFAULT_MAX_BATCH,
         max_queue: int | None = None,
         max_tokens: int | None = None,
-        on_batch: Callable[[BatchReport], None] | None = None,
+        on_batch: Callable[[list[float], list[Score] | None], None] | None = None,
     ):
-        if isinstance(max_wait, bool) or not isinstance(max_wait, int | float) or not 0 <= max_wait < float("inf"):
-            raise SampleError(f"max_wait={max_wait!r} is not allowed; it must be a finite number of seconds >= 0.")
-        for name, value in (("max_batch", max_batch), ("max_queue", max_queue), ("max_tokens", max_tokens)):
-            if value is None and name != "max_batch":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise SampleError(f"{name}={value!r} is not allowed; it must be a whole number >= 1.")
+        finite("max_wait", max_wait, at_least=0)
+        whole_number("max_batch", max_batch)
+        for name, value in (("max_queue", max_queue), ("max_tokens", max_tokens)):
+            if value is not None:
+                whole_number(name, value)
         self.scorer = scorer
         self.max_wait, self.max_batch, self.max_queue, self.max_tokens = max_wait, max_batch, max_queue, max_tokens
-        self.batches, self.scored = 0, 0
+        self.batches = 0
         self._on_batch = on_batch
         self._waiting = FairQueue()
         self._tokens_done, self._seconds_busy, self._turn = 0.0, 0.0, 0.0
@@ -262,11 +211,9 @@ class MicroBatcher:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("scorer", "max_wait", "max_batch", "max_queue", "max_tokens")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state.pop("scorer"), **state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = ("max_wait", "max_batch", "max_queue", "max_tokens")
+        return partial(type(self), self.scorer, **{name: getattr(self, name) for name in names}), ()
 
     def __len__(self) -> int:
         """Number of waiting samples, without those being scored."""
@@ -293,15 +240,11 @@ class MicroBatcher:
         """Put samples into the queue, all of them or none.
 
         Args:
-            samples (sequence of [`Sample`]):
-                Samples to score.
-            client (hashable, *optional*):
-                Who sends the samples. Clients take turns.
-            tokens (sequence of `int`, *optional*):
-                Estimated tokens of each sample; 1 by default.
-            deadline (`float`, *optional*):
-                Time of `time.monotonic` after which no score is needed. Samples that cannot be started before it raise
-                [`DeadlinePassed`] in their futures.
+            samples (sequence of [`Sample`]): Samples to score.
+            client (hashable, *optional*): Who sends the samples. Clients take turns.
+            tokens (sequence of `int`, *optional*): Estimated tokens of each sample; 1 by default.
+            deadline (`float`, *optional*): Time of `time.monotonic` after which no score is needed. Samples that
+                cannot be started before it raise [`DeadlinePassed`] in their futures.
 
         Returns:
             `list[Future[Score]]`: One future per sample, in order. Cancel a future to drop a sample that still waits.
@@ -310,6 +253,8 @@ class MicroBatcher:
             QueueFull: If `max_queue` or `max_tokens` would be exceeded.
             QueueClosed: After [`close`].
         """
+        if not samples:
+            return []
         futures: list[Future[Score]] = [Future() for _ in samples]
         costs = [1] * len(samples) if tokens is None else list(tokens)
         with self._changed:
@@ -354,18 +299,16 @@ class MicroBatcher:
             thread.join()
 
     def _require_room(self, samples: int, tokens: int) -> None:
-        if self.max_queue is not None and len(self._waiting) + samples > self.max_queue:
-            raise QueueFull(
-                f"the queue has {len(self._waiting)} waiting samples and cannot accept {samples} more (at "
-                f"most {self.max_queue}); try again later or send fewer at once.",
-                self._wait_for(tokens),
-            )
-        if self.max_tokens is not None and self._waiting.tokens + tokens > self.max_tokens:
-            raise QueueFull(
-                f"the queue has about {self._waiting.tokens} waiting tokens and cannot accept {tokens} more (at "
-                f"most {self.max_tokens}); try again later or send fewer at once.",
-                self._wait_for(tokens),
-            )
+        for waiting, more, most, what in (
+            (len(self._waiting), samples, self.max_queue, "samples"),
+            (self._waiting.tokens, tokens, self.max_tokens, "tokens"),
+        ):
+            if most is not None and waiting + more > most:
+                raise QueueFull(
+                    f"the queue has {'about ' * (what == 'tokens')}{waiting} waiting {what} and cannot accept {more} "
+                    f"more (at most {most}); try again later or send fewer at once.",
+                    self._wait_for(tokens),
+                )
 
     def _wait_for(self, tokens: int) -> float:
         """Seconds until the queue has room. Refused calls get consecutive times, so that they do not return at once
@@ -415,7 +358,7 @@ class MicroBatcher:
         # Errors of any kind go to the callers, because in this thread they would be lost.
         except BaseException as error:
             if isinstance(error, _BATCH_ERRORS) or not isinstance(error, _SAMPLE_DATA_ERRORS):
-                self._report(BatchReport(waits))
+                self._report(waits, None)
                 for waiting in batch:
                     waiting.future.set_exception(error)
             elif len(batch) == 1:
@@ -426,19 +369,18 @@ class MicroBatcher:
                 self._score(batch[middle:])
         else:
             self.batches += 1
-            self.scored += len(batch)
             seconds = max(time.monotonic() - started, 1e-6)
             self._tokens_done = _MEMORY * self._tokens_done + sum(waiting.tokens for waiting in batch)
             self._seconds_busy = _MEMORY * self._seconds_busy + seconds
-            self._report(BatchReport(waits, scores))
+            self._report(waits, scores)
             for waiting, score in zip(batch, scores, strict=True):
                 waiting.future.set_result(score)
 
-    def _report(self, report: BatchReport) -> None:
+    def _report(self, waits: list[float], scores: list[Score] | None) -> None:
         if self._on_batch is None:
             return
         try:
-            self._on_batch(report)
+            self._on_batch(waits, scores)
         except Exception:  # the callers of the batch and of all later ones wait for this thread
             logger.exception("on_batch failed; the scores of its batch are not affected.")
 

@@ -24,7 +24,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.configured import configured
-from checklist_rewards.rewards.integrations.labelled import Turn, policy_turn
+from checklist_rewards.rewards.integrations.labelled import Turn, policy_turn, score_details
 
 
 class ChecklistEnv(BaseTextEnv):
@@ -69,5 +69,5 @@ class ChecklistEnv(BaseTextEnv):
         completion = self.turns_taken if len(self.turns_taken) > 1 else action
         score = self.reward.scores([self.label], [completion], [self.prompt])[0]
         return BaseTextEnvStepOutput(
-            observations=[], reward=self.reward.reward(score), done=True, metadata=self.reward.details(score)
+            observations=[], reward=self.reward.reward(score), done=True, metadata=score_details(score)
         )

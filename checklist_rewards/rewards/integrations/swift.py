@@ -41,10 +41,8 @@ class ChecklistORM(ORM):
     """The reward of ms-swift's GRPO trainers.
 
     Args:
-        args (*optional*):
-            The trainer's arguments; only `scale_rewards` is used.
-        reward ([`ChecklistReward`], *optional*):
-            Reward to use instead of the one configured for the process.
+        args (*optional*): The trainer's arguments; only `scale_rewards` is used.
+        reward ([`ChecklistReward`], *optional*): Reward to use instead of the one configured for the process.
     """
 
     def __init__(self, args: Any = None, reward: ChecklistReward | None = None, **kwargs: Any):
@@ -59,12 +57,9 @@ class ChecklistORM(ORM):
         """Reward completions.
 
         Args:
-            completions (sequence of `str`):
-                The contents of the last messages.
-            messages (sequence of lists of messages):
-                Conversations that end with the completions.
-            **columns:
-                The other columns, among them `checklist`, and `response_token_ids` where ms-swift has them.
+            completions (sequence of `str`): The contents of the last messages.
+            messages (sequence of lists of messages): Conversations that end with the completions.
+            **columns: The other columns, among them `checklist`, and `response_token_ids` where ms-swift has them.
 
         Returns:
             `list[float | None]`: One reward per completion.

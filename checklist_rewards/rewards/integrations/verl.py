@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, score_details
 from checklist_rewards.scores import Score
 
 
@@ -62,4 +62,4 @@ class ChecklistComputeScore(SamplewiseReward):
         return [self._result(s) for s in self.scores(ground_truths, solution_strs, [None] * len(solution_strs))]
 
     def _result(self, score: Score) -> dict[str, float]:
-        return {"score": self.reward(score), **self.details(score)}
+        return {"score": self.reward(score), **score_details(score)}

@@ -20,10 +20,9 @@ from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Un
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.reward import ChecklistReward
-from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.rewards.fakes import assistant, scorer_by, user
-from tests.rewards.hosts import openrlhf_executor, orms, swift_rewards
+from tests.rewards.hosts import orms, swift_rewards
 from tests.test_images import PILLOWS, RED, Seeing
 
 CHECKLIST = ["Does the response end with a question mark?"]
@@ -64,12 +63,6 @@ def test_a_number_for_the_unscored_is_the_users_choice_and_is_logged():
     for wrong in (True, "0", float("nan")):
         with pytest.raises(SampleError, match="unscored="):
             SamplewiseReward(broken_scorer(), unscored=wrong)
-
-
-def test_calls_of_one_sample_each_reach_the_engine_as_a_batch():
-    reward = ChecklistRewardFunc(scorer_by(), max_wait=HANG, max_batch=4)  # a batch waits until it is full
-    rewards = openrlhf_executor(reward, [f"Q: {n}" for n in range(8)], ["Q: "] * 8, [["Is it?"]] * 8)
-    assert rewards == [0.5] * 8 and reward.queue.batches == 2
 
 
 @pytest.mark.parametrize(
@@ -126,9 +119,11 @@ def test_a_label_has_the_images_that_the_host_does_not_pass(form):
 
 
 def test_adapters_travel_to_other_processes_as_their_settings():
-    reward = ChecklistRewardFunc(model="pocket", backend="transformers", store=False, max_batch=7, unscored=0.0)
+    waits = {"max_wait": 0.01, "max_batch": 7}
+    reward = ChecklistRewardFunc(model="pocket", backend="transformers", store=False, unscored=0.0, **waits)
     copy = pickle.loads(pickle.dumps(reward))
-    assert (copy.queue.max_batch, copy.unscored, copy.__name__) == (7, 0.0, "reward_func")
+    assert {name: getattr(copy.queue, name) for name in waits} == waits and len(copy.queue) == 0
+    assert (copy.unscored, copy.__name__) == (0.0, "reward_func")
     assert pickle.loads(pickle.dumps(checklist_reward)) is checklist_reward
 
 
@@ -187,12 +182,9 @@ def test_openrlhf_hides_exceptions_so_invalid_rows_are_logged(caplog):
     assert "OpenRLHF gets no reward for an invalid row: row 1" in caplog.text
 
 
-def test_the_configured_reward_is_one_per_process_and_needs_its_file(config, monkeypatch):
+def test_the_configured_reward_is_one_per_process(config):
     config()
     assert configured() is configured()
-    monkeypatch.delenv("CHECKLIST_REWARDS_CONFIG")
-    with pytest.raises(SampleError, match="CHECKLIST_REWARDS_CONFIG"):
-        configured()
 
 
 @pytest.mark.parametrize(
