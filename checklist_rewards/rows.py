@@ -627,16 +627,17 @@ def write_rows_of(source: Path, output: Path) -> Iterator[RowWriter]:
         yield rows if os.path.realpath(folder) == os.path.realpath(to) else _Moving(rows, folder, to)
 
 
+@dataclass(frozen=True)
 class _Moving:
     """Writes the rows of another folder."""
 
-    def __init__(self, rows: RowWriter, folder: Path, to: Path):
-        self._rows, self._folder, self._to = rows, folder, to
-        self.finish, self.close = rows.finish, rows.close
+    rows: RowWriter
+    folder: Path
+    to: Path
 
     def write(self, row: Mapping[str, Any]) -> object:
         """Append a row."""
-        return self._rows.write(moved(row, self._folder, self._to))
+        return self.rows.write(moved(row, self.folder, self.to))
 
 
 def moved(row: Mapping[str, Any], folder: Path, to: Path) -> dict[str, Any]:
@@ -787,14 +788,9 @@ def _without_null_labels(item: Any) -> Any:
     own: dict[str, Any] = {}
     for name in ("probabilities", "uncalibrated"):
         entries: Any = item.get(name)
-        if isinstance(entries, Mapping) or is_map(entries):
-            pairs = entries.items() if isinstance(entries, Mapping) else entries
+        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        if pairs and all(isinstance(pair, tuple) for pair in pairs):  # one of Arrow's maps is read as a list of pairs
             own[name] = {label: p for label, p in pairs if p is not None} or None
     votes = item.get("votes")
     cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
     return {**item, **own} | cleaned
-
-
-def is_map(value: Any) -> bool:
-    """Whether a value is one of Arrow's maps, which are read as lists of pairs."""
-    return isinstance(value, list) and bool(value) and all(isinstance(pair, tuple) for pair in value)

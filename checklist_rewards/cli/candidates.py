@@ -136,7 +136,7 @@ def rerank(
     engine = policy.engine_beside(judge)
     sampling = Sampling(policy.max_tokens, policy.temperature, n=n, seed=policy.seed)
     total, reads, asks = 0, 0, False
-    for row in run.file:
+    for row in run:
         row_checklist = _checked(scorer, columns, row)
         if engine is None:
             candidates = _candidates(columns, row, candidates_key, _OR_SAMPLED)
@@ -339,7 +339,7 @@ def pairs(
     columns, report, card = run.columns, run.report, _card_path(paired.card, files, others)
     stored = None if judge.asks else StoredScores(columns, candidates_key, judge.settings)
     reads, asks = 0, False
-    for row in run.file:
+    for row in run:
         row_checklist = columns.checklist_of(row.data, row.where)
         items = () if row_checklist is None else row_checklist.items
         _prompt(columns, row)
@@ -355,7 +355,7 @@ def pairs(
     judges: set[str] = set()
     with write_rows_of(files.rows, files.output) as writer, bars() as bar:
         progress = bar("reads", reads)
-        for chunk in run.file.chunks(_ROWS_AT_ONCE):
+        for chunk in run.chunks(_ROWS_AT_ONCE):
             checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
             candidates = [_candidates(columns, row, candidates_key) for row in chunk]
             found = [
@@ -553,7 +553,7 @@ def refine(
     run = RowRun("refine", work, files, named, checklist, store_options.store)
     columns, report = run.columns, run.report
     total = written = 0
-    for row in run.file:
+    for row in run:
         task = _task(columns, row, checklist_key)
         images = images_of(task.prompt)
         engine.check_images(images, f"{row.where}: the prompt")
@@ -564,7 +564,7 @@ def refine(
         total += 1
     sampling = Sampling(policy.max_tokens, policy.temperature, seed=policy.seed)
     if dry.dry_run:
-        tasks = [_task(columns, row, checklist_key) for row in run.file]
+        tasks = [_task(columns, row, checklist_key) for row in run]
         return forecast_refine(work, engine, tasks, rounds=rounds, method=method, sampling=sampling)
     pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
     pipe.check_writers()

@@ -45,7 +45,7 @@ from checklist_rewards.scores import Score
 from checklist_rewards.ui.figures import analysed
 from checklist_rewards.ui.report import MAX_ROWS, write_report
 
-_SHOWN = 20
+_SHOWN, _PARAPHRASED = 20, 50
 
 
 class Analyses(o.Options):
@@ -57,9 +57,7 @@ class Analyses(o.Options):
     repeat: list[Path] | None = None
     """The same rows scored again, to measure stability. Repeatable."""
     paraphrases: Annotated[int, Ge(0)] = 0
-    """Paraphrases per item, written and answered by --model."""
-    paraphrase_rows: Annotated[int, Ge(1)] = 50
-    """Number of rows to answer with paraphrased items."""
+    """Paraphrases per item, written by --model, which answers them about the first 50 rows."""
     meta: bool = False
     """Let --model judge the wording of the items."""
     human_key: str | None = None
@@ -130,8 +128,6 @@ def inspect(
     check_outputs(
         [rows, *(analyses.repeat or ()), store_options.store], output=output, json=json, scored=sampled.scored
     )
-    if not analyses.paraphrases:
-        o.no_effect("without --paraphrases", "paraphrase_rows")
     if policy.model is None:
         names = ("n", "prompts", *o.SAMPLING)
         o.no_effect("without --policy.model, which samples the completions", *names)
@@ -243,7 +239,7 @@ class _Inspection:
         """Read the first rows, which are scored again with paraphrased items. Raises [`SampleError`] for a row with an
         image that the judge cannot take."""
         answered = (text for text in self.file if text.score is not None and not text.score.no_answer)
-        for text in islice(answered, self.analyses.paraphrase_rows):
+        for text in islice(answered, _PARAPHRASED):
             checklist = self.file.columns.checklist_of(text.data, text.where)
             if checklist is not None:
                 self.picked.append((text, text.asked(checklist).to_judge))

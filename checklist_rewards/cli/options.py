@@ -152,15 +152,8 @@ def _identifier(name: str) -> str:
 
 
 def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str], always: bool) -> inspect.Parameter:
-    """A field as a parameter of a command.
-
-    Args:
-        name (`str`): Name of the option.
-        field (`FieldInfo`): The field.
-        part ([`Part`]): The part that has it.
-        named (mapping): Options by the names of fields, for fields that the docstring names.
-        always (`bool`): Whether the default is that of the field, instead of None.
-    """
+    """A field of `part` as a parameter of a command. `named` has the options of fields that its docstring may name.
+    The default is that of the field if `always`, else None."""
     kind, at_least, at_most = _kind(field.annotation, field.metadata)
     found = [one for one in field.metadata if isinstance(one, ArgumentInfo | OptionInfo)]
     info = copy.copy(found[0]) if found else typer.Option()
@@ -219,13 +212,8 @@ def grouped() -> Callable[[Callable[..., None]], Grouped]:
 
 
 def brief(*more: str) -> Callable[[Callable[..., None]], Grouped]:
-    """As [`grouped`], for a command whose `--help` shows the options that most users need.
-
-    Args:
-        *more (`str`):
-            Options that `--help` shows in addition to those of the groups; see [`Options.shown`]. All others are shown
-            under their headings by `--help-all`.
-    """
+    """As [`grouped`], for a command whose `--help` shows the options that most users need: those of the groups (see
+    [`Options.shown`]) and `more`. `--help-all` shows all others under their headings."""
     return lambda command: Grouped(command, more)
 
 
@@ -261,8 +249,8 @@ class Grouped:
                 options[name] = parameter.replace(kind=kind, annotation=self._kinds[name])
         assert shown <= options.keys(), shown - options.keys()
         in_brief = [] if self._more is None else [name for name in options if name in shown]
-        first = [_without_heading(options.pop(name)) for name in in_brief]
-        written = list(map(_with_metavar, [*first, *options.values()]))
+        written = [_shown(options.pop(name), True) for name in in_brief]
+        written += [_shown(parameter, False) for parameter in options.values()]
         if self._more is not None:
             written.append(inspect.Parameter("help_all", kind, default=False, annotation=HelpAll))
         return inspect.Signature([*written, inspect.Parameter("context", kind, annotation=typer.Context)])
@@ -285,10 +273,13 @@ class Grouped:
             running.reset(before)
 
 
-def _with_metavar(parameter: inspect.Parameter) -> inspect.Parameter:
-    """The parameter with the form of its value for the help: the choices, or the type."""
+def _shown(parameter: inspect.Parameter, in_brief: bool) -> inspect.Parameter:
+    """The parameter as the help shows it: with the form of its value, which is the choices or the type, and without a
+    heading if `--help` shows it."""
     kind, info = get_args(parameter.annotation)
     info = copy.copy(info)
+    if in_brief:
+        info.rich_help_panel = None
     of_value = [member for member in (get_args(kind) or [kind]) if member is not NoneType][-1]
     of_value = get_args(of_value)[0] if get_origin(of_value) is list else of_value
     if isinstance(info, OptionInfo) and info.metavar is None:
@@ -297,24 +288,9 @@ def _with_metavar(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[kind, info])
 
 
-def _without_heading(parameter: inspect.Parameter) -> inspect.Parameter:
-    kind, info = get_args(parameter.annotation)
-    info = copy.copy(info)
-    info.rich_help_panel = None
-    return parameter.replace(annotation=Annotated[kind, info])
-
-
 def no_effect(why: str, *options: str | type[Options]) -> None:
-    """Refuse options that the user set and that have no effect in this combination.
-
-    Args:
-        why (`str`): The combination, such as "without --policy.model".
-        *options (`str` or class of [`Options`]): Names of options, or groups of them.
-
-    Raises:
-        SampleError: Names the first such option. Options that have their default are not refused, unless the user
-            has written them.
-    """
+    """Refuse options, or groups of them, that the user has written and that have no effect in a combination such as
+    "without --policy.model"."""
     context = running.get()
     if context is None:  # the function of a command, called without a command line
         return
@@ -451,8 +427,7 @@ class Dry(Options):
     dry_run: bool = False
     """Print the expected calls, tokens and price. Loads no model and writes nothing."""
     price: list[str] | None = None
-    """US dollars per million prompt and reply tokens, as MODEL=IN,OUT, or a JSON or YAML file that maps models to such
-    pairs. Repeatable."""
+    """US dollars per million prompt and reply tokens, as MODEL=IN,OUT. Repeatable."""
     budget: Annotated[float, Ge(0)] | None = None
     """Stop before more than this many US dollars are spent. Unanswered items are listed; rerun with a larger budget to
     continue."""
@@ -500,19 +475,6 @@ class Keys(Options):
         keys: dict[str, Any] = {"inputs": self.input_key, "reference": self.reference_key, "history": self.history_key}
         keys["images"] = self.images
         return {**keys, "shared": shared, **named}
-
-
-class WriterKeys(Keys):
-    """Columns that some writer prompts use in addition."""
-
-    context_key: str | None = None
-    """Column of a document the input refers to. Defaults to context."""
-    candidates_key: str | None = None
-    """Column of responses to compare: a list, best first. Defaults to candidates."""
-    chosen_key: str | None = None
-    """Column of the better of two responses. Defaults to chosen."""
-    rejected_key: str | None = None
-    """Column of the worse one. Defaults to rejected."""
 
 
 class JudgeModel(Options):

@@ -27,15 +27,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.attacking import show_comparison
 from checklist_rewards.cli.forecast import forecast
 from checklist_rewards.cli.options import FROM_STORED, Json, Resamples, Seed, brief, grouped
-from checklist_rewards.cli.output import (
-    RowFile,
-    RunReport,
-    bars,
-    check_outputs,
-    console,
-    decimal,
-    table,
-)
+from checklist_rewards.cli.output import RunReport, bars, check_outputs, console, decimal, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import check_plots
@@ -161,9 +153,9 @@ def replay(
     ```
     """
     weights = None if judge.weights is None else Path(judge.weights)
-    read = (checklist, weights, store_options.store)
-    file = RowFile(files.rows, files.output, files.summary, read)
-    check_outputs([files.rows, *read], output=files.output, summary=files.summary, json=json)
+    read = [files.rows, checklist, weights, store_options.store]
+    check_outputs(read, output=files.output, summary=files.summary, json=json)
+    file_format(files.output)
     repeat, precision = repeats.repeat, repeats.precision
     if precision <= 0:
         raise SampleError(f"--precision {precision:g} is not allowed; it must be above 0.")
@@ -176,18 +168,11 @@ def replay(
         o.no_effect("without --repeat of 2 or more", "precision", "bootstrap", "seed")
     work = Work.of(o.Preset(), store_options, judge=judge, concurrency=concurrency, dry=dry) if judge.asks else None
     replayed = _replay(work, judge, repeat)
-    texts = ScoredFile(
-        file.path,
-        **keys.columns(
-            checklist,
-            target=target_key,
-            checklist=checklist_key,
-            images=keys.images if judge.asks else "ignore",
-        ),
-        output=file.output,
-    )
+    images = keys.images if judge.asks else "ignore"
+    named = keys.columns(checklist, target=target_key, checklist=checklist_key, images=images)
+    texts = ScoredFile(files.rows, **named, output=files.output)
     if texts.kind == "pairs":
-        raise SampleError(f"{file.path} has pairs; `replay` requires a scored file or a reward log.")
+        raise SampleError(f"{files.rows} has pairs; `replay` requires a scored file or a reward log.")
     stored = _Again(texts, None if weights is None else Weights.load(weights), replayed.scorer)
     reads, prompts = _check(stored, replayed)
     if dry.dry_run:
@@ -201,7 +186,7 @@ def replay(
         work.pipeline.scorer.validate()
     report = RunReport("replay")
     variance = Variance(repeat, by_prompt=prompts) if repeat > 1 else None
-    with write_rows_of(file.path, file.output) as out, bars() as bar:
+    with write_rows_of(files.rows, files.output) as out, bars() as bar:
         progress = bar("reads", reads) if replayed.scorer is not None else None
         rows = iter(stored)
         while chunk := list(islice(rows, CHUNK_ROWS)):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,19 +21,14 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast
 from checklist_rewards.cli.options import brief
-from checklist_rewards.cli.output import (
-    RowFile,
-    RunReport,
-    bars,
-    check_outputs,
-    console,
-)
+from checklist_rewards.cli.output import RunReport, bars, check_outputs, console
 from checklist_rewards.cli.work import RowRun, Work
-from checklist_rewards.datasets.shards import find_shards, first_row
+from checklist_rewards.datasets.shards import Shard, find_shards, first_row
 from checklist_rewards.datasets.tasks import RowWork, Source
-from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
 from checklist_rewards.files.atomic import write_json
-from checklist_rewards.files.rows import FORMATS
+from checklist_rewards.files.rows import FORMATS, read_rows
+from checklist_rewards.judges.weights import Weights
 from checklist_rewards.pipelines import PipelineConfig, load_config, source_from
 from checklist_rewards.pipelines.registry import GENERATORS
 from checklist_rewards.prompts import load_prompt
@@ -110,15 +106,8 @@ def run_on_ray(
     scores: bool = True,
     checklists: Source | Checklist = Source.COLUMN,
 ) -> None:
-    """Process all shards and print the report of all actors.
-
-    Args:
-        command (`str`): the name of the command.
-        work ([`Work`]): config and engines.
-        files, cluster, dry, store: options of the command.
-        columns (`dict`): arguments of [`Columns.of`].
-        scores, checklists: as in [`RowTask`].
-    """
+    """Process all shards and print the report of all actors. `columns` has the arguments of [`Columns.of`]; `scores`
+    and `checklists` are as in [`RowTask`]."""
     [module] = import_extra("checklist_rewards.datasets.ray", extra="ray")
     for name, value in (("--dry-run", dry.dry_run or None), ("--budget", dry.budget)):
         if value is not None:
@@ -137,6 +126,9 @@ def run_on_ray(
     task = work.task(Columns.of(first, **columns), scores=scores, checklists=checklists)
     keep = store.store or not store.no_store
     settings = {"actors": cluster.actors, "num_gpus": cluster.num_gpus, "shard_rows": cluster.shard_rows}
+    weights = getattr(work.pipeline.scorer, "weights", None)
+    if weights is not None and checklists is not Source.WRITTEN:
+        check_weights(weights, task.columns, shards, files.rows)
     try:
         with bars() as bar:
             report += module.run_shards(
@@ -158,8 +150,27 @@ def run_on_ray(
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
 
 
-_OF_WRITERS = tuple(name for name in o.WriterKeys.model_fields if name not in o.Keys.model_fields)
-"""Options for columns that only writers read."""
+def check_weights(weights: Weights, columns: Columns, shards: Sequence[Shard], rows: Path) -> None:
+    """[`Weights.check_used`] on the checklists of the shards, which are read until every weight has an item."""
+    for checklist in _checklists(columns, shards):
+        with suppress(ChecklistError):
+            weights.of(checklist)
+        if not weights.unused:
+            return
+    weights.check_used(rows)
+
+
+def _checklists(columns: Columns, shards: Sequence[Shard]) -> Iterator[Checklist]:
+    """The checklists of shards. The run lists the shards and rows that cannot be read."""
+    if columns.shared is not None:
+        yield columns.shared
+        return
+    for shard in shards:
+        with suppress(SampleError):
+            for row in read_rows(shard.source):
+                with suppress(SampleError, ChecklistError):
+                    if (checklist := columns.checklist_of(row.data, row.where)) is not None:
+                        yield checklist
 
 
 def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
@@ -181,7 +192,7 @@ def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
 def generate(
     files: o.Files,
     preset: o.Preset,
-    keys: o.WriterKeys,
+    keys: o.Keys,
     writer: o.Writer,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
@@ -219,7 +230,7 @@ def generate(
         dry=dry,
     )
     if work.config.corpus_level:
-        o.no_effect(f"with {work.config.name}, which writes one checklist from a source", o.WriterKeys)
+        o.no_effect(f"with {work.config.name}, which writes one checklist from a source", o.Keys)
         if cluster.ray:
             raise SampleError(f"{work.config.name} writes a single checklist, which needs no cluster; omit --ray.")
         return _shared(work, writer, files, dry)
@@ -230,9 +241,9 @@ def generate(
         return run_on_ray("generate", work, files, cluster, dry, store_options, columns=named, **what)
     run = RowRun("generate", work, files, named, store_options.store)
     rows = RowWork(pipe, run.columns, run.report, **what)
-    total = sum(1 for _ in map(rows.validate, run.file))
+    total = sum(1 for _ in map(rows.validate, run))
     if dry.dry_run:
-        return forecast(work, requests=(run.columns.request_of(row.data, row.where) for row in run.file))
+        return forecast(work, requests=(run.columns.request_of(row.data, row.where) for row in run))
     pipe.check_writers()
     assert work.writer is not None
     work.writer.expect(total)
@@ -307,19 +318,20 @@ def score(
         --input-key instruction --input-key input
     ```
     """
-    command = Work.of(preset, stores_of(cluster, store_options), judge=judge, concurrency=concurrency, dry=dry)
+    store = stores_of(cluster, store_options)
+    command = Work.of(preset, store, judge=judge, concurrency=concurrency, dry=dry, may_need_no_store=True)
     named = keys.columns(checklist, target=target_key, checklist=checklist_key)
     if cluster.ray:
         return run_on_ray("score", command, files, cluster, dry, store_options, columns=named)
     run = RowRun("score", command, files, named, checklist, store_options.store)
     work = RowWork(command.pipeline, run.columns, run.report, scores=True, checklists=Source.COLUMN)
     reads, asks = 0, False
-    for found in map(work.validate, run.file):
+    for found in map(work.validate, run):
         if found is not None:
             reads += len(found)
             asks = asks or command.asks(found)
     if dry.dry_run:
-        return forecast(command, samples=_samples(run.columns, run.file))
+        return forecast(command, samples=_samples(run))
     command.check_judge(asks, files.rows)
     with write_rows_of(files.rows, files.output) as out, bars() as bar:
         run.write(out, partial(work.process, reads=bar("reads", reads)))
@@ -330,7 +342,7 @@ def score(
 def run(
     files: o.Files,
     preset: o.Preset,
-    keys: o.WriterKeys,
+    keys: o.Keys,
     judge: o.JudgeOptions,
     writer: o.OwnWriter,
     source: Annotated[
@@ -365,9 +377,7 @@ def run(
     ```
     """
     if checklist is not None:
-        o.no_effect("with --checklist, which is used as it is", o.OwnWriter, *_OF_WRITERS)
-    elif source is not None:
-        o.no_effect("with --source, from which one checklist is written", *_OF_WRITERS)
+        o.no_effect("with --checklist, which is used as it is", o.OwnWriter)
     command = Work.of(
         preset,
         stores_of(cluster, store_options),
@@ -392,12 +402,12 @@ def run(
             )
         return run_on_ray("run", command, files, cluster, dry, store_options, columns=named, checklists=checklists)
     this = RowRun("run", command, files, named, checklist, source, store_options.store)
-    file, columns, report = this.file, this.columns, this.report
+    columns, report = this.columns, this.report
     work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
-    total = sum(1 for _ in map(work.validate, file))
+    total = sum(1 for _ in map(work.validate, this))
     if dry.dry_run:
-        requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
-        samples = (columns.sample_of(row.data, row.where, file_checklist) for row in file)
+        requests = (columns.request_of(row.data, row.where) for row in this) if per_row else ()
+        samples = (columns.sample_of(row.data, row.where, file_checklist) for row in this)
         return forecast(command, requests=requests, samples=samples, source=loaded_source)
     command.check_judge(True, None if file_checklist is None else files.rows)
     if file_checklist is None:
@@ -406,7 +416,7 @@ def run(
         from checklist_rewards.pipelines.assembly import TRIED, a_few
 
         step = max(1, -(-total // TRIED))
-        texts = a_few([columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)])
+        texts = a_few([columns.sample_of(row.data, row.where, ()) for row in islice(this, 0, None, step)])
         trial_texts = texts if pipe.tries_texts else []
         checklists = write_shared(pipe, loaded_source, report, trial_texts)
         work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
@@ -436,9 +446,9 @@ def _source(command: Work, source: Path | None, checklist: Checklist | None) -> 
     return None
 
 
-def _samples(columns: Columns, file: RowFile) -> Iterator[Sample]:
+def _samples(run: RowRun) -> Iterator[Sample]:
     """The samples of the rows that have a checklist."""
-    for row in file:
-        checklist = columns.checklist_of(row.data, row.where)
+    for row in run:
+        checklist = run.columns.checklist_of(row.data, row.where)
         if checklist is not None:
-            yield columns.sample_of(row.data, row.where, checklist)
+            yield run.columns.sample_of(row.data, row.where, checklist)

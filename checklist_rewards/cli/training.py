@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from annotated_types import Ge
@@ -73,11 +73,6 @@ class TrainingOptions(o.Options):
     """Training epochs."""
     learning_rate: float = 1.5e-4
     """Peak learning rate."""
-    targets: Annotated[int, Ge(1)] = 4
-    """Texts per step, with all their questions."""
-    layout: Literal["packed", "matched"] = "packed"
-    """packed: encode a text once with all its questions. matched: encode each question with the text, which agrees
-    slightly better with human labels and is several times slower."""
 
 
 @grouped()
@@ -114,7 +109,7 @@ def distill(
     _check_output(output)
     check_outputs([labels], folders={"--output": output}, json=json)
     check_writable(output.resolve().parent, folder=True)  # the finished folder is renamed
-    training = Training(seed=seed, **how.model_dump(include={"epochs", "learning_rate", "targets", "layout"}))
+    training = Training(seed=seed, epochs=how.epochs, learning_rate=how.learning_rate)
     pairs = read_labels(labels, **columns.model_dump(include={"target_key", "question_key", "label_key", "group_key"}))
     several = folds > 1
     if not several:

@@ -29,7 +29,6 @@ from typing import Any
 from checklist_rewards.backends import Backend, Engine, Progress
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.servers import joined as joined_addresses
-from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
 from checklist_rewards.files.store import Store, open_store
@@ -48,13 +47,12 @@ from checklist_rewards.pipelines.config import (
 )
 from checklist_rewards.refiners import CheckAdmission, UnitTester
 from checklist_rewards.refiners.base import refine_all
-from checklist_rewards.rows import CONTEXT, FIELDS, Sample
+from checklist_rewards.rows import CONTEXT, FIELDS, Candidate, Sample
 from checklist_rewards.scorer import ChecklistScorer, Scorer
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.version import __version__
 
 TRIED = 20
-_READER = CompletionReader()
 
 
 def _sample(row: Mapping[str, Any], where: str) -> Sample | None:
@@ -73,7 +71,7 @@ def a_few(samples: Sequence[Sample]) -> list[Sample]:
 def samples_of(request: Request, checklist: Any) -> list[Sample]:
     """The answers of the responses in a request, as samples for refiners that test a checklist on texts."""
     texts = (*request.candidates, request.chosen, request.rejected)
-    targets = [_READER.read(text) for text in texts if text is not None]
+    targets = [Candidate(text).target for text in texts if text is not None]
     distinct = {target.text: target.state for target in targets if target.has_answer}
     return [
         Sample(checklist, text, request.input, request.reference, request.history, state=state)

@@ -10,7 +10,6 @@ from checklist_rewards.cli import app
 from checklist_rewards.cli.commands import _ENTRIES
 
 SAMPLING = "--n --policy.temperature --policy.max-tokens --policy.seed"
-OF_A_WRITER = "--context-key --candidates-key --chosen-key --rejected-key"
 JUDGE = "--model --base-url --backend --mode --threshold --judge.prompt --judge.votes"
 STORE = "--store --no-store"
 KEYS = "--input-key --reference-key --history-key"
@@ -25,14 +24,12 @@ CASES = [
     ("inspect missing.jsonl", f"{SAMPLING} --prompts", "--policy.model org/policy"),
     ("inspect missing.jsonl", f"{JUDGE} --judge --scale {STORE}", "--meta"),
     ("inspect missing.jsonl", f"{JUDGE} {STORE}", "--paraphrases 2"),
-    ("inspect missing.jsonl --meta", "--paraphrase-rows", "--paraphrases 2"),
     ("attack missing.jsonl -o out.json", "--target-key", "--responses other.jsonl"),
     ("attack -o out.json", f"--checklist-key {KEYS}", None),
     ("attack -o out.json --responses other.jsonl", "--checklist-key", None),
-    ("run missing.jsonl -o out.jsonl --checklist list.json", f"{WRITER} {OF_A_WRITER}", None),
-    ("run missing.jsonl -o out.jsonl --pipeline checkeval --source s.json", OF_A_WRITER, None),
+    ("run missing.jsonl -o out.jsonl --checklist list.json", WRITER, None),
     ("run missing.jsonl -o out.jsonl", "--writer.base-url", "--writer.model org/writer"),
-    ("generate source.json -o out.json --pipeline checkeval", f"{KEYS} {OF_A_WRITER}", None),
+    ("generate source.json -o out.json --pipeline checkeval", KEYS, None),
     ("calibrate missing.jsonl -o out.json", "--costs", "--fit-threshold cost"),
     ("calibrate missing.jsonl -o out.json --fit-threshold f1", "--costs", None),
     ("calibrate missing.jsonl -o out.json", f"{JUDGE} --judge --scale {STORE} {KEYS}", "--contextual"),

@@ -7,6 +7,10 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample, Score
 from checklist_rewards.backends import Reply
+from checklist_rewards.cli.scoring import check_weights
+from checklist_rewards.datasets.shards import find_shards
+from checklist_rewards.judges.weights import Weights
+from checklist_rewards.rows import Columns
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.rewards.integrations.test_queue import knows
@@ -179,6 +183,20 @@ def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_o
     assert "--weights: no item of rows.jsonl has the id, question or category 'tone'." in caplog.messages
 
 
+def test_weights_of_no_item_in_any_shard_are_refused_before_a_cluster_starts(run, caplog):
+    pytest.importorskip("ray")
+    Path("rows").mkdir()
+    write_jsonl("rows/a.jsonl", {"target": "hm", "checklist": None}, {"target": "hm", "checklist": ["Is it?"]})
+    Path("rows/b.jsonl").write_text('{"target": "hm", "checklist": 7}\n{"target": "hm", "checklist": ["Is that?"]}\n{')
+    Path("weights.json").write_text('{"Is itt?": 2}')
+    words = "no item of rows has the id, question or category 'Is itt?'"
+    run("score rows -o out --ray --model pocket --weights weights.json", refused=words)
+    used, unused = Weights({"Is that?": 2, "Is it?": 1}), Weights({"Is that?": 2, "tone": 1})
+    for weights in (used, unused):
+        check_weights(weights, Columns(()), find_shards("rows"), Path("rows"))
+    assert caplog.messages == ["--weights: no item of rows has the id, question or category 'tone'."]
+
+
 def test_the_checklist_and_the_judge_of_all_rows_are_options(run, engine):
     fake = engine(by_word)
     Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))
@@ -326,6 +344,16 @@ def test_checks_are_answered_without_a_model(run, no_engine):
     run("score rows.jsonl -o out.jsonl")
     [line] = lines()
     assert (line["answer"], line["judge"], line["method"], line["confidence"]) == ("yes", "code", "check", None)
+
+
+def test_a_store_that_cannot_be_written_is_refused_only_if_a_judge_is_asked(run, no_engine):
+    command = "score rows.jsonl -o out.jsonl --store rows.jsonl/s.sqlite"
+    rows([SHORT])
+    run(command)
+    assert [line["answer"] for line in lines()] == ["yes"]
+    Path("out.jsonl").unlink()
+    rows([SHORT], ["Is it short?"])
+    run(command, refused="the store rows.jsonl/s.sqlite cannot be opened")
 
 
 def test_the_mean_of_check_and_judge(run):
