@@ -34,7 +34,7 @@ from checklist_rewards.pipelines import (
     list_pipelines,
     load_config,
 )
-from checklist_rewards.pipelines.assembly import build_generator, build_refiners
+from checklist_rewards.pipelines.assembly import build
 from checklist_rewards.pipelines.registry import GENERATORS, Entry
 from checklist_rewards.refiners.base import Report
 from checklist_rewards.rows import SENT
@@ -228,7 +228,7 @@ class Building:
         checklist = Checklist.parse(body.get("checklist"))
         judging = self.judging
         scorer = judging.pipeline(body.get("judge") or {}).scorer
-        [refiner] = build_refiners((config,), self._engine(body), judging.store, scorer)
+        refiner = build(config, self._engine(body), judging.store, scorer)
         refined = refiner.refine(checklist, _samples(body, checklist))
         return {"items": items_of(refined), **_compared(checklist, refined, getattr(refiner, "report", None))}
 
@@ -298,7 +298,7 @@ class Building:
         placed["options"] = {**config.generator.options, **placed["options"]}
         config = config.replace({"generator": placed}, "settings")
         judging = self.judging
-        return build_generator(config.generator, self._engine(body), judging.store, judging.pipeline({}).scorer)
+        return build(config.generator, self._engine(body), judging.store, judging.pipeline({}).scorer)
 
     def _engine(self, body: Mapping[str, Any]) -> Engine:
         """The writer of a request: a packaged one that the page has chosen, or that of the command line."""
