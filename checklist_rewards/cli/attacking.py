@@ -101,7 +101,7 @@ def attack(
     ```
     """
     rows, responses, labels = attacked.rows, attacked.responses, attacked.labels
-    check_outputs([rows, responses, checklist, store_options.store], output=attacked.output, labels=labels)
+    check_outputs(output=attacked.output, labels=labels)
     if labels is not None:
         file_format(labels)
     if responses is None:

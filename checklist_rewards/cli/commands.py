@@ -12,10 +12,9 @@ from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
 from typing_extensions import override
 
-from checklist_rewards.cli.help import SETTINGS, Command, write_description, write_options
+from checklist_rewards.cli.help import SETTINGS, Command, Group
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.version import __version__
 
@@ -148,7 +147,7 @@ def _built(name: str) -> Any:
     return typer.main.get_group(one).commands[name]
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     """The commands of the table. The package's own errors are one line with an exit code; other exceptions keep their
     traceback."""
 
@@ -160,10 +159,8 @@ class _Commands(TyperGroup):
         """The names of the commands, in the order of the table."""
         return list(_ENTRIES)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write usage, description, options, and the commands under their headings."""
-        write_description(self, ctx, formatter)
-        write_options(self, ctx, formatter)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands under their headings."""
         for heading, commands in _TABLE.items():
             with formatter.section(heading):
                 formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])

@@ -88,7 +88,7 @@ def fit(
     ```
     """
     rows, output, pairs, by = fitting.rows, fitting.output, fitting.pairs, fitting.by
-    check_outputs([rows, labelled.labels, pairs], output=output)
+    check_outputs(output=output)
     if pairs is None and labelled.labels is None:
         o.no_effect("without --labels or --pairs", "target_key")
     if pairs is not None and labelled.named:
@@ -208,7 +208,7 @@ def improve(
     ```
     """
     data, output, pairs, writer = how.data, how.output, how.pairs, how.given.get("writer.model")
-    check_outputs([how.checklist, data, pairs, store_options.store], output=output, json=json)
+    check_outputs(output=output, json=json)
     if writer is not None and not judge.asks:
         judge = judge.named(writer)
     if pairs is not None:

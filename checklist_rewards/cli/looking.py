@@ -25,7 +25,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Resamples, Seed, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, table
 from checklist_rewards.cli.trust import Labelled
-from checklist_rewards.cli.work import Work
+from checklist_rewards.cli.work import Work, asked
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
@@ -125,9 +125,7 @@ def inspect(
     ```
     """
     rows, output = inspected.rows, inspected.output
-    check_outputs(
-        [rows, *(analyses.repeat or ()), store_options.store], output=output, json=json, scored=sampled.scored
-    )
+    check_outputs(output=output, json=json, scored=sampled.scored)
     if policy.model is None:
         names = ("n", "prompts", *o.SAMPLING)
         o.no_effect("without --policy.model, which samples the completions", *names)
@@ -408,9 +406,7 @@ def _sample(
     assert engine is not None
     prompts = []
     for row, checklist in known:
-        prompt = columns.asked_of(row.data, row.where) if columns.inputs else None
-        if prompt is None:
-            raise SampleError(f"{row.where}: the input is empty; sampling completions requires a prompt.")
+        prompt = asked(columns, row)
         for item in checklist.items:
             scorer.check_item(item, row.where)
         input, history, _ = columns.context_of(row.data, row.where)
@@ -480,7 +476,7 @@ def report(
     if not labelled.named:
         o.no_effect("without --labels or --label-key", "group_key", "checklist", "checklist_key")
     files, output = page.files, page.output
-    check_outputs([*files, labelled.labels], output=output)
+    check_outputs(output=output)
     inputs = [path.resolve() for path in [*files, *filter(None, [labelled.labels])]]
     if len(set(inputs)) < len(inputs):
         raise SampleError(f"each file may be given only once, got {', '.join(map(str, files))}.")

@@ -318,8 +318,8 @@ def engine_settings(option: str, given: Sequence[str] | None) -> dict[str, Any]:
     for text in given or ():
         name, equals, value = text.partition("=")
         try:
-            parsed = _object(text) if text.startswith("{") else {name: yaml.safe_load(value)} if equals else None
-        except yaml.YAMLError:
+            parsed = json.loads(text) if text.startswith("{") else {name: yaml.safe_load(value)} if equals else None
+        except (ValueError, yaml.YAMLError):
             parsed = None
         if not isinstance(parsed, dict) or not all(isinstance(key, str) and key for key in parsed):
             raise SampleError(
@@ -327,14 +327,6 @@ def engine_settings(option: str, given: Sequence[str] | None) -> dict[str, Any]:
             )
         settings |= parsed
     return settings
-
-
-def _object(text: str) -> Any:
-    """A JSON object, or one in YAML, which reads 1e-05 as a text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return yaml.safe_load(text)
 
 
 InputKey = Annotated[
@@ -555,6 +547,11 @@ class JudgeOptions(JudgeModel):
         given = self.settings_of(OF_JUDGE) | self.settings_of("")
         code = {"allow_code": "unsafe"} if self.allow_unsafe_code else {"allow_code": True} if self.allow_code else {}
         return {name: value for name, value in given.items() if name not in ENGINE_SETTINGS} | code
+
+    @property
+    def aggregation(self) -> dict[str, Any]:
+        """The given settings that apply to stored answers too, as fields of [`Aggregation`]."""
+        return {field: self.settings[name] for name, field in FROM_STORED.items() if name in self.settings}
 
     @classmethod
     def option(cls, setting: str) -> str:

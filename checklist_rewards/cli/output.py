@@ -192,26 +192,22 @@ def _of(count: int, what: str) -> str:
 logger = logging.getLogger(__name__)
 
 
-def check_outputs(
-    inputs: Iterable[Path | None], *, folders: Mapping[str, Path | None] | None = None, **files: Path | None
-) -> None:
+def check_outputs(*inputs: Path, folders: Mapping[str, Path | None] | None = None, **files: Path | None) -> None:
     """Check the output paths of a command before it does anything.
 
     Args:
-        inputs (iterable of `Path`):
-            The files that the command reads, besides those that its options name, such as a calibration or an example
-            file. With a reward log, the command also reads the logs of the other ranks.
+        *inputs (`Path`):
+            Files that the command reads and that none of its arguments and options names.
         folders (mapping, *optional*):
             Output folders by option, such as `{"--plots": plots}`.
         **files (`Path`, *optional*):
             Output files by the name of their option, such as `json=json`; None for an option that is not set.
 
     Raises:
-        SampleError: If an output has the wrong type, cannot be written, is an input, or has the path of another
-            output.
+        SampleError: If an output has the wrong type, cannot be written, is an input, has the path of another output,
+            or has the name of another rank's log of an input.
     """
-    given = {*files, *(option.lstrip("-") for option in folders or {})}
-    read = [path for path in (*inputs, *_paths_besides(given)) if path is not None]
+    read = [*inputs, *_paths_besides({*files, *(option.lstrip("-") for option in folders or {})})]
     outputs = [(option, path, True) for option, path in (folders or {}).items()]
     outputs += [(f"--{name}", path, False) for name, path in files.items()]
     written: list[tuple[str, Path]] = []
@@ -250,11 +246,11 @@ running: ContextVar[typer.Context | None] = ContextVar("running", default=None)
 
 
 def _paths_besides(outputs: Collection[str]) -> Iterator[Path]:
-    """The existing files that the options of the running command name, without its outputs."""
+    """The paths and existing files that the options of the running command name, without its outputs."""
     context = running.get()
     for name, value in ({} if context is None else context.params).items():
         for path in value if isinstance(value, list | tuple) else [value]:
-            if name not in outputs and isinstance(path, str | Path) and os.path.isfile(path):
+            if name not in outputs and (isinstance(path, Path) or (isinstance(path, str) and os.path.isfile(path))):
                 yield Path(path)
 
 

@@ -153,8 +153,7 @@ def replay(
     ```
     """
     weights = None if judge.weights is None else Path(judge.weights)
-    read = [files.rows, checklist, weights, store_options.store]
-    check_outputs(read, output=files.output, summary=files.summary, json=json)
+    check_outputs(output=files.output, summary=files.summary, json=json)
     file_format(files.output)
     repeat, precision = repeats.repeat, repeats.precision
     if precision <= 0:
@@ -278,7 +277,7 @@ class _Again:
 def _replay(work: Work | None, judge: o.JudgeOptions, repeats: int) -> Replay:
     """What answers and how its answers are aggregated. Raises [`SampleError`] for options without effect."""
     settings = judge.settings
-    aggregation = {field: settings[name] for name, field in FROM_STORED.items() if name in settings}
+    aggregation = judge.aggregation
     calibration = settings.get("calibration")
     if work is None:
         for name in settings:
@@ -358,7 +357,7 @@ def diff(
     """
     files = one, other = [compared.one, compared.other]
     output, id_key, target_key = compared.output, compared.id_key, compared.target_key
-    check_outputs(files, output=output, json=json)
+    check_outputs(output=output, json=json)
     if output is not None:
         file_format(output)
     if any(map(is_attack, files)):
@@ -537,7 +536,7 @@ def cascade(
     ```
     """
     cheap, strong, id_key, label_key = files.cheap, files.strong, files.id_key, files.label_key
-    check_outputs([cheap, strong, checklist], plot=files.plot, json=json)
+    check_outputs(plot=files.plot, json=json)
     check_plots(files.plot)
     shared = None if checklist is None else read_checklist(checklist)
     scored = [read_scored(path, id_key=id_key, checklist=checklist_key, shared=shared) for path in (cheap, strong)]

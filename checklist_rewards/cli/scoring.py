@@ -113,9 +113,8 @@ def run_on_ray(
         if value is not None:
             raise SampleError(f"{name} counts the calls of one process, so it cannot be combined with --ray; omit it.")
     shards = find_shards(files.rows)
-    check_outputs(
-        [files.rows, *(shard.source for shard in shards)], folders={"--output": files.output}, summary=files.summary
-    )
+    sources = (shard.source for shard in shards)
+    check_outputs(*sources, folders={"--output": files.output}, summary=files.summary)
     if files.output.suffix.lower() in FORMATS:
         raise SampleError(
             f"--output {files.output} looks like a file; --ray writes a folder with one Parquet file per shard, so "
@@ -239,7 +238,7 @@ def generate(
     what: dict[str, Any] = {"scores": False, "checklists": Source.WRITTEN}
     if cluster.ray:
         return run_on_ray("generate", work, files, cluster, dry, store_options, columns=named, **what)
-    run = RowRun("generate", work, files, named, store_options.store)
+    run = RowRun("generate", work, files, named)
     rows = RowWork(pipe, run.columns, run.report, **what)
     total = sum(1 for _ in map(rows.validate, run))
     if dry.dry_run:
@@ -257,7 +256,7 @@ def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
     name = work.config.name
     if files.output.suffix.lower() != ".json":
         raise SampleError(f"--output {files.output}: {name} writes a single checklist; choose a .json file.")
-    check_outputs([files.rows], output=files.output, summary=files.summary)
+    check_outputs(output=files.output, summary=files.summary)
     source = source_from(work.config, files.rows)
     if dry.dry_run:
         return forecast(work, source=source)
@@ -323,18 +322,15 @@ def score(
     named = keys.columns(checklist, target=target_key, checklist=checklist_key)
     if cluster.ray:
         return run_on_ray("score", command, files, cluster, dry, store_options, columns=named)
-    run = RowRun("score", command, files, named, checklist, store_options.store)
+    run = RowRun("score", command, files, named)
     work = RowWork(command.pipeline, run.columns, run.report, scores=True, checklists=Source.COLUMN)
-    reads, asks = 0, False
     for found in map(work.validate, run):
-        if found is not None:
-            reads += len(found)
-            asks = asks or command.asks(found)
+        run.expect(found)
     if dry.dry_run:
         return forecast(command, samples=_samples(run))
-    command.check_judge(asks, files.rows)
+    command.check_judge(run.asks, files.rows)
     with write_rows_of(files.rows, files.output) as out, bars() as bar:
-        run.write(out, partial(work.process, reads=bar("reads", reads)))
+        run.write(out, partial(work.process, reads=bar("reads", run.reads)))
     run.finish(command.receipt)
 
 
@@ -401,7 +397,7 @@ def run(
                 "give it with --checklist."
             )
         return run_on_ray("run", command, files, cluster, dry, store_options, columns=named, checklists=checklists)
-    this = RowRun("run", command, files, named, checklist, source, store_options.store)
+    this = RowRun("run", command, files, named)
     columns, report = this.columns, this.report
     work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
     total = sum(1 for _ in map(work.validate, this))

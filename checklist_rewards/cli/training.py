@@ -107,7 +107,7 @@ def distill(
 
     labels, output, folds, epochs = columns.labels, columns.output, how.folds, how.epochs
     _check_output(output)
-    check_outputs([labels], folders={"--output": output}, json=json)
+    check_outputs(folders={"--output": output}, json=json)
     check_writable(output.resolve().parent, folder=True)  # the finished folder is renamed
     training = Training(seed=seed, epochs=how.epochs, learning_rate=how.learning_rate)
     pairs = read_labels(labels, **columns.model_dump(include={"target_key", "question_key", "label_key", "group_key"}))
@@ -217,7 +217,7 @@ def audit_log(
     ```
     """
     logs, output, about, require = audited.logs, audited.output, audited.about, audited.require
-    check_outputs([*logs, audited.attacks], output=output, json=json)
+    check_outputs(output=output, json=json)
     for name in about or ():
         one_of("--about", name, get_args(About))
     patterns = [] if audited.attacks is None else patterns_of(read_attack(audited.attacks))

@@ -162,7 +162,7 @@ def agree(
     ```
     """
     files, input_key = agreed.files, agreed.input_key
-    check_outputs([*files, labelled.labels], folders={"--plots": plots}, json=json)
+    check_outputs(folders={"--plots": plots}, json=json)
     check_plots(plots)
     if len(files) > 1 and not labelled.named:
         o.no_effect("without --labels or --label-key", "label_range")
@@ -475,7 +475,7 @@ def calibrate(
     ```
     """
     rows, output, fit_threshold = fitting.rows, fitting.output, fitting.fit_threshold
-    check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
+    check_outputs(folders={"--plots": plots}, output=output, json=json)
     check_plots(plots)
     if fit_threshold != "cost":
         o.no_effect("without --fit-threshold cost", "costs")
@@ -612,7 +612,7 @@ def probe(
     checklist-rewards probe --model org/judge --base-url http://localhost:8000/v1
     ```
     """
-    check_outputs([], json=json)
+    check_outputs(json=json)
     report = ask(judge.engine, **judge.settings)
     out = Console()
     out.print(_items(report))

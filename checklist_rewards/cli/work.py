@@ -57,7 +57,7 @@ from checklist_rewards.judges import EncoderJudge, Judge, Member
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.rows import CONTEXT, HISTORY, REFERENCE, Columns
+from checklist_rewards.rows import CONTEXT, HISTORY, PROMPT, REFERENCE, Columns
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -358,20 +358,28 @@ class RowRun:
         work ([`Work`]): Pipeline, engines and store.
         files ([`Files`]): The files of rows and the summary.
         named (mapping): Arguments of [`Columns.of`].
-        *others (`Path`, *optional*): Other files that the command reads.
+        card (`Path`, *optional*): Output file of a dataset card.
 
     Raises:
         SampleError: If a file cannot be read or written, or if there are no rows. Nothing was done at that point.
     """
 
-    def __init__(self, command: str, work: Work, files: o.Files, named: Mapping[str, Any], *others: Path | None):
+    def __init__(self, command: str, work: Work, files: o.Files, named: Mapping[str, Any], card: Path | None = None):
         self.report, self.work, self.files = RunReport(command), work, files
-        check_outputs([files.rows, *others], output=files.output, summary=files.summary)
+        check_outputs(output=files.output, summary=files.summary, card=card)
         file_format(files.output)
         first = next(iter(self), None)
         if first is None:
             raise SampleError(f"{files.rows} has no rows.")
         self.columns = Columns.of(first, **named)
+        self.reads, self.asks = 0, False
+        """Reads of the checklists seen so far, and whether the judge is asked about any of their items."""
+
+    def expect(self, checklist: Checklist | None, texts: int = 1) -> None:
+        """Count the reads of a checklist about a number of texts."""
+        if checklist is not None:
+            self.reads += texts * len(checklist)
+            self.asks = self.asks or self.work.asks(checklist)
 
     def __iter__(self) -> Iterator[Row]:
         return read_rows_for(self.files.rows, self.files.output)
@@ -394,6 +402,21 @@ class RowRun:
         """Print the summary, write it if the user named a file, and exit: with 1 if anything is missing."""
         self.work.account(self.report)
         raise typer.Exit(self.report.finish(self.files.output, receipt, self.files.summary))
+
+
+def require_input(columns: Columns, row: Row) -> None:
+    """Refuse a file without a column of inputs."""
+    if not columns.inputs:
+        columns.get(row.data, PROMPT, "--input-key", row.where)
+
+
+def asked(columns: Columns, row: Row) -> Any:
+    """The prompt of a row for a policy, with its images. Raises [`SampleError`] for a blank one."""
+    require_input(columns, row)
+    prompt = columns.asked_of(row.data, row.where)
+    if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
+        raise SampleError(f"{row.where}: the input is empty; a model needs a prompt.")
+    return prompt
 
 
 def _named_by(

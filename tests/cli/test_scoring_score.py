@@ -311,22 +311,6 @@ def test_a_checklist_that_is_replaced_is_warned_of(run, no_engine, caplog, monke
     assert caplog.messages.count(said) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("every", [25, pytest.param(1, marks=pytest.mark.study)], ids=["20 rows", "all rows"])
-def test_infobench_goes_through(every, run, pocket, data_dir):
-    source = data_dir / "infobench" / "infobench_en_gpt4out_gpt4judge.jsonl"
-    rows = sorted(read_jsonl(source), key=lambda row: len(row["input"]), reverse=True)[::every]
-    questions = sum(len(row["decomposed_questions"]) for row in rows)
-    write_jsonl("rows.jsonl", *rows)
-    keys = "--checklist-key decomposed_questions --target-key output --input-key instruction --input-key input"
-    run(f"score rows.jsonl -o out.jsonl --backend transformers --no-store --summary sum.json {keys}", code=1)
-    summary, out = json.loads(Path("sum.json").read_text()), read_jsonl("out.jsonl")
-    assert (summary["rows"], summary["reads"], len(out)) == (len(rows), questions, len(rows))
-    assert [row["id"] for row in out] == [row["id"] for row in rows]
-    assert summary["unanswered"]["too_long"] > 0
-    assert sum(row["checklist_score"]["total"] for row in out) == questions
-
-
 SHORT = {"question": "Does the response have exactly 2 sentences?", "check": '{"type": "sentences", "exactly": 2}'}
 CODE = {"question": "Does the code run?", "check": '{"type": "code"}'}
 
@@ -422,12 +406,6 @@ def test_thresholds_and_metrics_are_the_commands_own(ask, no_engine):
     write_jsonl("rows.jsonl", *SAID[:2])
     ask("score rows.jsonl -o s.jsonl --metric pass --threshold 0.05")
     assert [row["checklist_score"]["primary_score"] for row in read_jsonl("s.jsonl")] == [1.0, 1.0]
-
-
-def test_candidates_are_ranked_by_the_server(ask, no_engine):
-    write_jsonl("c.jsonl", {"prompt": "Say.", "candidates": ["blue", "red"], "checklist": ["Is red?"]})
-    ask("rerank c.jsonl -o ranked.jsonl")
-    assert read_jsonl("ranked.jsonl")[0]["checklist_best"] == ["red"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from checklist_rewards import Checklist
 from checklist_rewards.backends import Reply, Sampling, engine
 from checklist_rewards.datasets.tasks import Totals
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
-from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Dimensions, Request
 from checklist_rewards.pipelines import ConfigError, PipelineConfig, pipeline
 from checklist_rewards.pipelines.assembly import a_few, samples_of
@@ -32,14 +31,6 @@ def piped(name="tick", rule=lambda text: LIST, last=0.25, **settings):
 
 def written(*questions, **fields):
     return {"questions": [{"question": question, **fields} for question in questions]}
-
-
-def test_tick_on_the_pocket_model(pocket):
-    settings = {"backend": "transformers", "store": False, "generator": {"temperature": 0.0}, "scorer": ITEMS}
-    pipe = pipeline("tick", model="pocket", **settings)
-    result = pipe('Write a note. Mention the word "bakto". End with a question mark.', target="The bakto is old.")
-    assert 2 <= len(result.checklist) <= 8 and result.checklist.source.startswith("tick/")
-    assert result.score.primary_metric == "pass" and result.score.answered == len(result.checklist)
 
 
 def test_rlcf_has_weights_the_universal_item_and_grades():
@@ -220,23 +211,6 @@ def test_another_engine_for_the_generator():
     engines = {"backend": judge, "generator_backend": writer}
     assert pipeline("tick", **models, **engines, store=False, scorer=ITEMS)(**ROW).checklist.model == "w"
     assert len(writer.prompts) == 1 and not writer.reads and len(judge.reads) == 2 and not judge.prompts
-
-
-def test_a_second_run_asks_nothing(tmp_path):
-    for asked in (1, 0):
-        pipe, fake = piped(store=Store(tmp_path / "s"), scorer=ITEMS)
-        pipe.run_batch([ROW])
-        assert len(fake.prompts) == asked and len(fake.reads) == 2 * asked
-
-
-def test_a_config_file_is_a_pipeline(tmp_path):
-    (tmp_path / "w.md").write_text("Questions about {input}")
-    path = tmp_path / "mine.yaml"
-    path.write_text("name: mine\ngenerator: {prompt: w.md, min_items: 1}\nscorer: {metric: pass}\n")
-    pipe, fake = piped(path, lambda text: "1. Is it short?")
-    result = pipe(**ROW)
-    assert fake.prompts[0].startswith("Questions about") and result.checklist.source.startswith("w/")
-    assert result.score.primary_metric == "pass"
 
 
 def test_models_that_are_not_there_are_refused_without_loading():
