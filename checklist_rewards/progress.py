@@ -114,7 +114,7 @@ class _LinePrinter:
     def __init__(self, console: Console, clock: Callable[[], float]):
         self._console, self._clock = console, clock
         self._started = self._shown_at = clock()
-        self._seconds = float(os.environ.get(SECONDS_VARIABLE, SECONDS_BETWEEN_LINES))
+        self._seconds = _seconds_between_lines()
         self._points: deque[tuple[float, int]] = deque()
 
     def __call__(self, bar: Bar) -> None:
@@ -157,6 +157,13 @@ class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f}/s")
+
+
+def _seconds_between_lines() -> float:
+    try:
+        return float(os.environ[SECONDS_VARIABLE])
+    except (KeyError, ValueError):
+        return SECONDS_BETWEEN_LINES
 
 
 def _duration(seconds: float) -> str:

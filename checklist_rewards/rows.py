@@ -722,7 +722,10 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
     for name, value in values.items():
         key = (keys or {}).get(name, name)
         if name == CANDIDATES:
-            fields[name] = candidates_of(value, where, key)
+            is_list = isinstance(value, Sequence) and not isinstance(value, str)
+            if value is not None and not (is_list and all(isinstance(text, str) for text in value)):
+                raise SampleError(f"{where}: {key!r} must be a list of strings, got {_shown(value)}.")
+            fields[name] = tuple(value or ())
             continue
         try:
             fields[name] = (value if value is None or isinstance(value, str) else completion_text(value)) or None
@@ -730,15 +733,6 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
             must = f"{where}: {key!r} must be a string or chat messages with roles, got {_shown(value)}"
             raise SampleError(f"{must} ({str(error).rstrip('.')}).") from None
     return fields
-
-
-def candidates_of(value: Any, where: str, key: str = CANDIDATES) -> tuple[str, ...]:
-    """Candidates as a tuple; empty for None. Raises [`SampleError`] unless `value` is a list of strings."""
-    if value is None:
-        return ()
-    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
-        raise SampleError(f"{where}: {key!r} must be a list of strings, got {type(value).__name__} {value!r:.60}.")
-    return tuple(value)
 
 
 def joined(texts: Sequence[str | None]) -> str | None:

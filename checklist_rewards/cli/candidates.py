@@ -122,14 +122,9 @@ def rerank(
     if policy.model is None:
         o.no_effect("without --policy.model, which samples the candidates", "n", *o.SAMPLING)
     else:
-        o.no_effect("with --policy.model, which samples new candidates", "candidates_key")
+        o.no_effect("with --policy.model, which samples new candidates", "candidates_key", "gold_key")
     work = Work.of(o.Preset(), store_options, judge=judge)
     scorer = work.scorer
-    if gold_key is not None and policy.model is not None:
-        raise SampleError(
-            f"--gold-key {gold_key} scores the candidates in the rows, but --policy.model {policy.model} samples new "
-            "ones; omit one of the two."
-        )
     named = keys.columns(checklist, checklist=checklist_key)
     run = RowRun("rerank", work, files, named)
     columns, report = run.columns, run.report

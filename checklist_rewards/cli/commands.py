@@ -246,16 +246,12 @@ class _Lines(logging.Handler):
         console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
 
 
-def show_loading() -> None:
-    """Print a line when a model is loaded and when it is ready, because a large one takes minutes."""
+def run() -> None:
+    """Run the command. Lines say when a model is loaded and when it is ready, because a large one takes minutes.
+    Engines are closed before Python's exit handlers run."""
     engines = logging.getLogger("checklist_rewards.backends.engine")
     engines.setLevel(logging.INFO)
     engines.addHandler(_Lines())
-
-
-def run() -> None:
-    """Run the command. Engines are closed before Python's exit handlers run."""
-    show_loading()
     try:
         app()
     finally:

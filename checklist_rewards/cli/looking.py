@@ -22,12 +22,11 @@ from checklist_rewards.backends import Sampling
 from checklist_rewards.backends.embedding import SentenceEmbedder
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Resamples, Seed, brief, grouped
+from checklist_rewards.cli.options import Json, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, table
 from checklist_rewards.cli.trust import Labelled
 from checklist_rewards.cli.work import Work, asked
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
 from checklist_rewards.evaluation.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.evaluation.labels import same_text
@@ -127,14 +126,12 @@ def inspect(
     rows, output = inspected.rows, inspected.output
     check_outputs(output=output, json=json, scored=sampled.scored)
     if policy.model is None:
-        names = ("n", "prompts", *o.SAMPLING)
+        names = ("n", "prompts", "scored", *o.SAMPLING)
         o.no_effect("without --policy.model, which samples the completions", *names)
         if not analyses.meta and not analyses.paraphrases:
             why = "without --policy.model, --meta and --paraphrases, which need a judge"
             o.no_effect(why, o.JudgeOptions, o.StoreOptions)
         policy.engine_beside(judge)
-        if sampled.scored is not None:
-            raise SampleError(f"--scored {sampled.scored} requires --policy.model, which samples the completions.")
     embedder = SentenceEmbedder() if analyses.embed else None
     if embedder is not None:
         embedder.validate()
@@ -205,8 +202,11 @@ class _Inspection:
                 text = columns.target_of(row.data, row.where).text if columns.target in row.data else ""
                 self.forecast.add(f"{history}\n{input}", score, len(text))
             for again in repeats:
-                if again.score is not None:
-                    _repeat(self.analysis, score, again.score, row)
+                try:
+                    if again.score is not None:
+                        self.analysis.add_repeat(score, again.score)
+                except SampleError as error:
+                    raise SampleError(f"{row.where}: {error}") from None
             if analyses.meta or analyses.paraphrases or analyses.human_key is not None:
                 self._collect(row, scorer)
 
@@ -310,13 +310,6 @@ def _scored(file: ScoredFile, repeats: Sequence[Path]) -> Iterator[tuple[ScoredT
                     f"{other.where} is about another text than {first.where}; --repeat files have the same."
                 )
         yield first, others
-
-
-def _repeat(analysis: ItemAnalysis, score: Score, again: Score, row: ScoredText) -> None:
-    try:
-        analysis.add_repeat(score, again)
-    except SampleError as error:
-        raise SampleError(f"{row.where}: {error}") from None
 
 
 def _print(found: _Inspection, embedder: SentenceEmbedder | None, output: Path | None, json: Path | None) -> None:
@@ -455,8 +448,7 @@ def report(
     page: Page,
     labelled: Labelled,
     input_key: o.InputKey = None,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
 ) -> None:
     r"""Write one HTML page about a run: scores, every answer, training curves, comparisons, agreement with labels.
 
@@ -487,8 +479,8 @@ def report(
             title=page.title,
             labels=labelled.as_labels() if labelled.named else None,
             max_rows=page.max_rows,
-            seed=seed,
-            intervals=Bootstrap(bootstrap, seed),
+            seed=resampling.seed,
+            intervals=resampling.draws(),
             inputs=input_key,
             target=labelled.target_key,
             id_key=labelled.id_key,

@@ -48,12 +48,13 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.cli.help import HelpAll
 from checklist_rewards.cli.output import running
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import Bootstrap
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
 from checklist_rewards.messages import Images
 from checklist_rewards.pipelines import PipelineConfig, WriterConfig, load_config
+from checklist_rewards.progress import AddBar
 from checklist_rewards.rows import read_checklist
 from checklist_rewards.writer import Writer as WriterModel
 
@@ -109,6 +110,8 @@ class Options(BaseModel):
     shown: ClassVar[Sequence[str] | None] = None
     """The options of the group that most users need; None for all."""
     parts: ClassVar[tuple[Part, ...]] = ()
+    beside: ClassVar[str] = ""
+    """What the names of the options of a model other than the judge begin with; see [`Options.engine_beside`]."""
 
     given: dict[str, Any] = {}
     """The values of the parts that the user gave, by name, such as `judge.model`."""
@@ -144,6 +147,20 @@ class Options(BaseModel):
         settings = engine_settings(option, given.get("engine_args"))
         model, base_url = given.get("model", UNNAMED), given.get("base_url")
         return Engine(model, backend or given.get("backend", "auto"), base_url, settings)
+
+    def engine_beside(self, judge: JudgeOptions) -> Engine | None:
+        """The engine of a model other than the judge, whose options begin with `beside`; None without its name, which
+        its other options require.
+
+        Its backend is the judge's if that can write and neither of the two models is on a server.
+        """
+        given = self.settings_of(self.beside)
+        if "model" not in given:
+            why = f"without --{self.beside}model (that of the judge has no prefix)"
+            no_effect(why, f"{self.beside}base_url", f"{self.beside}engine_args")
+            return None
+        own = judge.engine.backend in ("transformers", "vllm") and "base_url" not in given
+        return self.engine_of(self.beside, judge.engine.backend if own else "auto")
 
 
 def _identifier(name: str) -> str:
@@ -353,17 +370,6 @@ def _resamples(value: int) -> int:
     return value
 
 
-Resamples = Annotated[
-    int,
-    option(
-        OUTPUT,
-        "Bootstrap resamples for the 95 % intervals, at least 20; 0 for no intervals.",
-        default=True,
-        min=0,
-        callback=_resamples,
-    ),
-]
-Seed = Annotated[int, option(OUTPUT, "Random seed.", default=True, min=0)]
 Json = Annotated[Path | None, option(OUTPUT, "JSON file to write all figures to.")]
 Plots = Annotated[Path | None, option(OUTPUT, "Folder to write plots to.")]
 Concurrency = Annotated[
@@ -371,6 +377,22 @@ Concurrency = Annotated[
 ]
 OUTPUT_FILE = typer.Option("--output", "-o", rich_help_panel=OUTPUT)
 """How a field is the output of a command."""
+
+
+class Resampling(Options):
+    """The confidence intervals of figures."""
+
+    heading = OUTPUT
+    shown = ()
+
+    bootstrap: Annotated[int, Ge(0), typer.Option(callback=_resamples)] = DEFAULT_RESAMPLES
+    """Bootstrap resamples for the 95 % intervals, at least 20; 0 for no intervals."""
+    seed: Annotated[int, Ge(0)] = 0
+    """Random seed."""
+
+    def draws(self, bar: AddBar | None = None) -> Bootstrap:
+        """The settings of the intervals, with a progress bar."""
+        return Bootstrap(self.bootstrap, self.seed, None if bar is None else bar("bootstrap draws", None))
 
 
 class Files(Options):
@@ -608,8 +630,9 @@ class Writer(Writing):
 
 
 class OwnWriter(Writing):
-    """Writer options for commands that also have a judge."""
+    """Writer options for commands that also have a judge, which writes unless another model is named."""
 
+    beside = OF_WRITER
     shown = ("writer.model", "writer.base_url")
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterConfig, OF_WRITER, WRITER, only=("model",)),
@@ -623,15 +646,6 @@ class OwnWriter(Writing):
         """Whether the user named no writer."""
         return f"{OF_WRITER}model" not in self.given
 
-    def engine_beside(self, judge: JudgeOptions) -> Engine:
-        """The writer's engine: the judge's engine unless --writer.model is set."""
-        if self.names_no_model:
-            no_effect("without --writer.model", "writer.base_url")
-            if "writer.engine_args" in self.given:
-                raise SampleError("--writer.engine-args requires --writer.model; use --engine-args for the judge.")
-            return judge.engine
-        return self.engine_of(OF_WRITER, _backend_beside(judge.engine.backend, self.given.get("writer.base_url")))
-
 
 _TEXTS = """Model that writes the texts: "pocket", a local folder, a Hub id, or with `base_url` the name of the model
 on the server."""
@@ -641,7 +655,7 @@ class Policy(Options):
     """The model that writes candidates or answers."""
 
     heading = POLICY
-    prefix = OF_POLICY
+    prefix = beside = OF_POLICY
     shown = ("policy.model", "policy.base_url")
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterModel, OF_POLICY, POLICY, only=("model", "base_url"), helps={"model": _TEXTS}),
@@ -659,24 +673,6 @@ class Policy(Options):
     def model(self) -> str | None:
         """Its name, or None."""
         return self.given.get("policy.model")
-
-    def engine_beside(self, judge: JudgeOptions) -> Engine | None:
-        """Its engine, or None without --policy.model. Raises [`SampleError`] for its other options without it."""
-        base_url, settings = self.given.get("policy.base_url"), self.given.get("policy.engine_args")
-        if self.model is not None:
-            return self.engine_of(OF_POLICY, _backend_beside(judge.engine.backend, base_url))
-        if base_url is not None:
-            raise SampleError(f"--policy.base-url {base_url} requires --policy.model, the model name on that server.")
-        if settings:
-            raise SampleError(
-                f"--policy.engine-args {settings[0]} requires --policy.model; use --engine-args for the judge."
-            )
-        return None
-
-
-def _backend_beside(judge: Any, base_url: str | None) -> Any:
-    """The backend of a second model: the judge's if it can write and neither of the two models is on a server."""
-    return judge if judge in ("transformers", "vllm") and base_url is None else "auto"
 
 
 class Cluster(Options):

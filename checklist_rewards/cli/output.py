@@ -73,19 +73,15 @@ class RunReport(Totals):
         """Additional lines of the summary: name to value."""
         self._started = time.perf_counter()
 
-    @property
-    def exit_code(self) -> int:
-        """1 if anything is missing, else 0."""
-        return 1 if self.unanswered else 0
-
     def finish(self, output: Path, receipt: Receipt | None, summary: Path | None) -> int:
-        """Print the summary, write it as JSON if `summary` is given, and return the exit code."""
+        """Print the summary, write it as JSON if `summary` is given, and return the exit code: 1 if anything is
+        missing, else 0."""
         console.print(self._table(output, receipt))
         if self.unanswered:
             console.print(self._missing())
         if summary is not None:
             write_json(summary, self._record(output, receipt))
-        return self.exit_code
+        return 1 if self.unanswered else 0
 
     def _table(self, output: Path, receipt: Receipt | None) -> Table:
         lines: dict[str, Any] = {"rows": self.rows}

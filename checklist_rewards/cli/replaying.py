@@ -26,12 +26,12 @@ from checklist_rewards.attacks.report import compare, is_attack, read_attack
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.attacking import show_comparison
 from checklist_rewards.cli.forecast import forecast
-from checklist_rewards.cli.options import FROM_STORED, Json, Resamples, Seed, brief, grouped
+from checklist_rewards.cli.options import FROM_STORED, Json, brief, grouped
 from checklist_rewards.cli.output import RunReport, bars, check_outputs, console, decimal, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import check_plots
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap, Figure
+from checklist_rewards.evaluation.bootstrap import Figure
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, choose, plot_curve
 from checklist_rewards.evaluation.cascade_replay import replay as replay_cascade
 from checklist_rewards.evaluation.differences import DifferenceReport, Differences, Matching, packed
@@ -129,8 +129,7 @@ def replay(
     target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,
     json: Json = None,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
@@ -158,13 +157,11 @@ def replay(
     repeat, precision = repeats.repeat, repeats.precision
     if precision <= 0:
         raise SampleError(f"--precision {precision:g} is not allowed; it must be above 0.")
-    if json is not None and repeat == 1:
-        raise SampleError(f"--json {json} holds the variances of repeated answers; set --repeat to 2 or more.")
     if not judge.asks:
         of_judges = ("judge.engine_args", "concurrency", "budget", "price")
         o.no_effect("on stored answers; set --model to ask a judge", *of_judges, o.StoreOptions)
     if repeat == 1:
-        o.no_effect("without --repeat of 2 or more", "precision", "bootstrap", "seed")
+        o.no_effect("without --repeat of 2 or more", "json", "precision", o.Resampling)
     work = Work.of(o.Preset(), store_options, judge=judge, concurrency=concurrency, dry=dry) if judge.asks else None
     replayed = _replay(work, judge, repeat)
     images = keys.images if judge.asks else "ignore"
@@ -213,7 +210,7 @@ def replay(
         with bars() as bar:
             result = variance.result(
                 how_repeated(replayed.scorer.judge),
-                Bootstrap(bootstrap, seed, bar("bootstrap draws", None)),
+                resampling.draws(bar),
                 precision,
             )
         show_variance(Console(), result)
@@ -336,8 +333,7 @@ def diff(
     compared: Compared,
     json: Json = None,
     input_key: o.InputKey = None,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
 ) -> None:
     r"""Compare two scorings of the same texts: flipped answers, changed scores, and the order within groups.
 
@@ -363,7 +359,7 @@ def diff(
     if any(map(is_attack, files)):
         o.no_effect("on files of `attack`", "id_key", "input_key", "target_key")
         with bars() as bar:
-            draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None)) if bootstrap else Bootstrap(0)
+            draws = resampling.draws(bar)
             comparison = compare(read_attack(one), read_attack(other), draws)
         show_comparison(comparison)
         if output is not None:
@@ -389,7 +385,7 @@ def diff(
                 if rows is not None:
                     rows.write(record)
                 advance(1)
-            draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+            draws = resampling.draws(bar)
             report = differences.report((str(one), str(other)), draws)
             if report.rows == 0:
                 raise SampleError(

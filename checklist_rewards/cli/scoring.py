@@ -174,16 +174,11 @@ def _checklists(columns: Columns, shards: Sequence[Shard]) -> Iterator[Checklist
 
 def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
     """The store that this process opens: none with --ray, where --store is the folder of the stores of the shards.
-
-    Raises:
-        SampleError: For cluster options without --ray.
-    """
+    Refuses cluster options without --ray."""
     if cluster.ray:
         store.consistent()
         return o.StoreOptions(no_store=True)
-    for name in ("actors", "num_gpus", "shard_rows"):
-        if (value := getattr(cluster, name)) is not None:
-            raise SampleError(f"--{name.replace('_', '-')} {value} requires --ray; omit it.")
+    o.no_effect("without --ray", o.Cluster)
     return store
 
 
@@ -373,12 +368,12 @@ def run(
     ```
     """
     if checklist is not None:
-        o.no_effect("with --checklist, which is used as it is", o.OwnWriter)
+        o.no_effect("with --checklist, which is used as it is", o.OwnWriter, "source")
     command = Work.of(
         preset,
         stores_of(cluster, store_options),
         writing=writer,
-        writer=writer.engine_beside(judge) if checklist is None else None,
+        writer=(writer.engine_beside(judge) or judge.engine) if checklist is None else None,
         judge=judge,
         concurrency=concurrency,
         dry=dry,
@@ -424,10 +419,6 @@ def run(
 
 def _source(command: Work, source: Path | None, checklist: Checklist | None) -> Any:
     """The source of a corpus-level pipeline; None for other pipelines and with --checklist."""
-    if source is not None and checklist is not None:
-        raise SampleError(
-            f"--source {source} has no effect with --checklist, which is used as it is; omit one of them."
-        )
     if command.config.corpus_level and checklist is None:
         if source is None:
             raise SampleError(

@@ -25,12 +25,12 @@ import checklist_rewards
 from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.attacks.report import read_attack
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Resamples, Seed, brief, grouped
+from checklist_rewards.cli.options import Json, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
 from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
 from checklist_rewards.distill.labels import folds_of, read_labels
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, LIBRARIES, Bootstrap, Figure
+from checklist_rewards.evaluation.bootstrap import LIBRARIES, Figure
 from checklist_rewards.files.atomic import check_writable, write_json
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges.labels import Labelled
@@ -79,8 +79,7 @@ class TrainingOptions(o.Options):
 def distill(
     columns: LabelColumns,
     how: TrainingOptions,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
     json: Json = None,
 ) -> None:
     r"""Fine-tune a small encoder into a judge, from human labels or the probabilities of a larger judge.
@@ -109,14 +108,14 @@ def distill(
     _check_output(output)
     check_outputs(folders={"--output": output}, json=json)
     check_writable(output.resolve().parent, folder=True)  # the finished folder is renamed
-    training = Training(seed=seed, epochs=how.epochs, learning_rate=how.learning_rate)
+    training = Training(seed=resampling.seed, epochs=how.epochs, learning_rate=how.learning_rate)
     pairs = read_labels(labels, **columns.model_dump(include={"target_key", "question_key", "label_key", "group_key"}))
     several = folds > 1
     if not several:
         o.no_effect("without --folds of 2 or more", "bootstrap", "group_key")
     if several:
         import_extra(*LIBRARIES, extra="encoder")  # now, not after the training
-        folds_of(pairs, folds, seed)  # raises for labels that cannot be split, before training starts
+        folds_of(pairs, folds, resampling.seed)  # raises for labels that cannot be split, before training starts
     check_installed()
     figures: dict[str, Figure] | None = None
     unread = 0
@@ -125,7 +124,7 @@ def distill(
         return model_card(record, data=labels.name, folds=folds, figures=figures, unread=unread)
 
     with bars() as bar:
-        steps = bar("steps", _steps(pairs, folds if several else 0, training, seed))
+        steps = bar("steps", _steps(pairs, folds if several else 0, training, resampling.seed))
         parts = iter([*(f"fold {fold} of {folds}" for fold in range(1, folds + 1) if several), "all labels"])
 
         def train(some: Sequence[Labelled], path: Path, **options: Any) -> dict[str, Any]:
@@ -137,10 +136,11 @@ def distill(
             return train_encoder(some, path, base=how.base, training=training, progress=progress, **options)
 
         if several:
-            predicted = cross_validate(pairs, folds, train, EncoderBackend, seed, bar("held-out pairs", len(pairs)))
+            predicted = cross_validate(
+                pairs, folds, train, EncoderBackend, resampling.seed, bar("held-out pairs", len(pairs))
+            )
             unread = sum(value is None for value in predicted)
-            draws = bar("bootstrap draws", None)
-            figures = held_out_figures(pairs, predicted, Bootstrap(bootstrap, seed, draws))
+            figures = held_out_figures(pairs, predicted, resampling.draws(bar))
         record = train(pairs, output, card=card)
     console = Console()
     if figures is not None:

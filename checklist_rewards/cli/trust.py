@@ -23,7 +23,7 @@ from rich.table import Table
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.checklists import YES
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Plots, Resamples, Seed, brief, grouped
+from checklist_rewards.cli.options import Json, Plots, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
@@ -45,7 +45,7 @@ from checklist_rewards.evaluation.agreement import (
     units_of_judges,
     verdict,
 )
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.calibration import (
     KindReport,
     ThresholdChoice,
@@ -134,8 +134,7 @@ class Agreed(o.Options):
 def agree(
     agreed: Agreed,
     labelled: Labelled,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
     json: Json = None,
     plots: Plots = None,
 ) -> None:
@@ -187,7 +186,7 @@ def agree(
     rates: dict[str, list[Rate]] = {}
     apart: list[tuple[str, str]] = []  # files with different texts
     with bars() as bar:
-        intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+        intervals = resampling.draws(bar)
         if against_labels:
             found = {name: labels.of(texts) for name, texts in scored.items()}
             scored = {name: texts for name, (texts, _) in found.items()}
@@ -224,7 +223,11 @@ def agree(
         write_json(
             json,
             {
-                "bootstrap": {"resamples": bootstrap, "seed": seed, "groups": labelled.group_key or "rows"},
+                "bootstrap": {
+                    "resamples": resampling.bootstrap,
+                    "seed": resampling.seed,
+                    "groups": labelled.group_key or "rows",
+                },
                 "comparisons": [comparison.model_dump() for comparison, _ in compared],
                 "tests": [test.model_dump() for test in tests],
                 "judges_among_each_other": {kind: section.model_dump() for kind, section in raters.items()},
@@ -454,8 +457,7 @@ def calibrate(
     labelled: Labelled,
     keys: o.Keys,
     judge: o.JudgeOptions,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
     json: Json = None,
     plots: Plots = None,
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
@@ -493,7 +495,7 @@ def calibrate(
         empty = _empty_targets(scored, reads.judge, keys, judge, store_options)
         reads = labelled_reads(texts, empty)
     with bars() as bar:
-        intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+        intervals = resampling.draws(bar)
         calibration, reports = fit_calibration(reads, method=fitting.method, threshold=threshold, bootstrap=intervals)
     calibration.save(output)
     stdout = Console()

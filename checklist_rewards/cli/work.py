@@ -221,8 +221,6 @@ class Work:
                 f"--concurrency requires --model: it has no effect on the judges in {config.scorer.judge}; omit it."
             )
         judging, writer = _named_by(config, judge, writing, writer)
-        if dry.dry_run:
-            _refuse_remote(judging)
         for engine in (judging, writer):
             if concurrency is not None and engine is not None and not _served(engine):
                 raise SampleError(
@@ -292,8 +290,12 @@ class Work:
     def engine(self, purpose: str, engine: Engine) -> Engine:
         """An engine as the command uses it: within its limits, and with a bill unless it judges. In a dry run, a
         counter."""
+        if self.dry_run and engine.backend == REMOTE:
+            raise SampleError(
+                f"--dry-run counts the requests of this process, but with the backend remote the server at "
+                f"{engine.base_url} runs the judge; omit --dry-run, or use another backend."
+            )
         if self.dry_run:
-            _refuse_remote(engine)
             self.lines.append(Counter(purpose, engine))
             return self.lines[-1].counted
         if purpose == SCORES:
@@ -434,15 +436,6 @@ def _named_by(
     if isinstance(writing, o.Writer | o.OwnWriter) and writing.names_no_model and config.generator.model is not None:
         writer = None if writer is None else writer.named(config.generator.model)
     return (judging if judge is not None or writer is None else writer), writer
-
-
-def _refuse_remote(engine: Engine) -> None:
-    """Refuse a dry run with a reward server."""
-    if engine.backend == REMOTE:
-        raise SampleError(
-            f"--dry-run counts the requests of this process, but with the backend remote the server at "
-            f"{engine.base_url} runs the judge; omit --dry-run, or use another backend."
-        )
 
 
 def _served(engine: Engine) -> bool:

@@ -410,7 +410,8 @@ class _CsvWriter(Spool):
                 writer.writerow(columns)
             for row in self:
                 cells = row | _plain_score(row.get(SCORE_COLUMN))
-                writer.writerow([_csv_cell(cells.get(name)) for name in columns])
+                values = (cells.get(name) for name in columns)
+                writer.writerow([csv_text(cell) if isinstance(cell, str) else as_text(cell) for cell in values])
 
 
 def _plain_score(score: Any) -> dict[str, Any]:
@@ -424,10 +425,6 @@ def _plain_score(score: Any) -> dict[str, Any]:
         return {}
     items = {f"{_PLAIN}item/{item['question']}": item["answer"] for item in score.get("items", ())}
     return {f"{_PLAIN}primary_score": score["primary_score"]} | items
-
-
-def _csv_cell(value: Any) -> str:
-    return csv_text(value) if isinstance(value, str) else as_text(value)
 
 
 class _ParquetWriter(ArrowSpool):
