@@ -33,7 +33,3 @@ def test_one_section(run, section, line):
     shown = run(f"list {section}").stdout
     assert shown.startswith(f"{section}:") and line in shown
     assert sum(not text.startswith(" ") for text in shown.splitlines()) == 1
-
-
-def test_an_unknown_section(run):
-    run("list things", refused="things")

@@ -242,16 +242,6 @@ def test_memory_is_bounded_by_chunks_of_rows(run, engine):
     assert [row["target"] for row in read_jsonl("out.jsonl")] == [f"text {number}" for number in range(4184)]
 
 
-def test_a_second_run_asks_nothing_and_replaces_the_output(run, engine):
-    fake = engine(by_word)
-    write_jsonl("rows.jsonl", *ROWS)
-    for _ in range(2):
-        run("score rows.jsonl -o out.jsonl --store s.sqlite --summary sum.json")
-    assert len(fake.asked) == 4  # nothing is asked about the empty target
-    receipt = json.loads(Path("sum.json").read_text())["receipt"]
-    assert (receipt["asked"], receipt["stored"]) == (0, 4)
-
-
 def test_an_interruption_writes_nothing_and_keeps_what_was_paid(run, engine):
     answered = []
 
@@ -323,13 +313,6 @@ def lines():
     return [item for row in read_jsonl("out.jsonl") for item in row["checklist_score"]["items"]]
 
 
-def test_checks_are_answered_without_a_model(run, no_engine):
-    rows([SHORT])
-    run("score rows.jsonl -o out.jsonl")
-    [line] = lines()
-    assert (line["answer"], line["judge"], line["method"], line["confidence"]) == ("yes", "code", "check", None)
-
-
 def test_a_store_that_cannot_be_written_is_refused_only_if_a_judge_is_asked(run, no_engine):
     command = "score rows.jsonl -o out.jsonl --store rows.jsonl/s.sqlite"
     rows([SHORT])
@@ -338,16 +321,6 @@ def test_a_store_that_cannot_be_written_is_refused_only_if_a_judge_is_asked(run,
     Path("out.jsonl").unlink()
     rows([SHORT], ["Is it short?"])
     run(command, refused="the store rows.jsonl/s.sqlite cannot be opened")
-
-
-def test_the_mean_of_check_and_judge(run):
-    rows([SHORT], [SHORT | {"check": '{"type": "sentences", "exactly": 3}'}])
-    run("score rows.jsonl -o out.jsonl --checks mean")
-    yes, no = lines()
-    assert yes["probabilities"]["yes"] - no["probabilities"]["yes"] == pytest.approx(
-        0.5
-    )  # the judge said the same to both
-    assert yes["judge"] == "code+pocket"
 
 
 def test_code_runs_only_where_it_is_allowed(run, no_engine):

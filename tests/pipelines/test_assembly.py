@@ -1,18 +1,15 @@
 """Pipelines at work: what is asked, what is written, what is scored, and what one failure costs."""
 
-import json
-
 import pytest
 
-from checklist_rewards import Checklist
 from checklist_rewards.backends import Reply, Sampling, engine
 from checklist_rewards.datasets.tasks import Totals
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.generators import Dimensions, Request
-from checklist_rewards.pipelines import ConfigError, PipelineConfig, pipeline
+from checklist_rewards.pipelines import ConfigError, pipeline
 from checklist_rewards.pipelines.assembly import a_few, samples_of
 from checklist_rewards.pipelines.builtin import UNIVERSAL
-from checklist_rewards.rows import Columns, Sample, fields_of
+from checklist_rewards.rows import Sample, fields_of
 from tests.generators.fakes import Replies
 from tests.pipelines.fakes import Scripted
 from tests.test_images import PILLOWS
@@ -135,12 +132,6 @@ def test_a_misspelt_argument_is_refused():
         piped()[0]("Write.", target="x", refrence="y")
 
 
-def test_a_broken_stage_is_an_error_that_names_it():
-    pipe, _ = piped("checkeval", lambda text: "I would rather not.")
-    with pytest.raises(GenerationError, match="seed"):
-        pipe.run_batch([ROW], source=FLUENCY)
-
-
 def test_an_unusable_reply_costs_its_row():
     pipe, _ = piped(rule=lambda text: "no" if "poem" in text else LIST, scorer=ITEMS)
     good, bad, bare = pipe.run_batch([ROW, {"input": "Write a poem.", "target": "x"}, {"input": "Write a note!"}])
@@ -219,12 +210,6 @@ def test_models_that_are_not_there_are_refused_without_loading():
         pipe.run_batch([ROW])
 
 
-def test_json_of_a_shared_checklist_is_taken_as_it_is():
-    pipe, _ = piped(PipelineConfig())
-    [result] = pipe.run_batch([{"target": "x"}], checklist=json.dumps({"items": [{"question": "a?"}]}))
-    assert result.checklist == Checklist.parse(["a?"]) and result.score.total == 1
-
-
 @pytest.mark.parametrize(("refiners", "warned"), [([], True), (["check_admission"], False)])
 def test_checks_that_nobody_compares_are_spoken_of(caplog, refiners, warned):
     pipeline("tick", model="pocket", generator={"shape": "checked"}, refiners=refiners, store=False)
@@ -243,15 +228,6 @@ def test_texts_of_a_row_are_not_cut_and_of_messages_the_answer_is_used():
     message = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
     found = fields_of({"reference": [message], "chosen": None, "context": ""}, "row 1")
     assert found == {"reference": "4", "chosen": None, "context": None}
-
-
-def test_the_answer_in_a_target_is_scored():
-    row = {"input": "Open with <think>.", "target": "<think>2 + 2</think>4", "reference": "<think>2</think>4"}
-    sample = Columns.of(row, reference="reference").sample_of(row, "row 1", ["Is it?"])
-    assert sample == Sample(["Is it?"], "4", "Open with <think>.", "<think>2</think>4")
-    for target, state in (("<think>2", "cut_in_thought"), ("", "empty")):
-        row = {"target": target}
-        assert Columns.of(row).sample_of(row, "row 1", ()).target_state == state
 
 
 def test_refiners_test_checklists_on_answers():
