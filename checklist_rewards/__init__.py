@@ -12,20 +12,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from checklist_rewards.checklists import Checklist, ChecklistItem, Option
-from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import ItemScore, Score
 from checklist_rewards.version import __version__
 
 if TYPE_CHECKING:
+    from checklist_rewards.checklists import Checklist, ChecklistItem, Option
     from checklist_rewards.datasets import build_checklists
     from checklist_rewards.datasets.table import BatchScore
     from checklist_rewards.pipelines import pipeline
+    from checklist_rewards.scorer import ChecklistScorer, Sample
+    from checklist_rewards.scores import ItemScore, Score
 
-_LATE = {
-    "build_checklists": "checklist_rewards.datasets",
-    "pipeline": "checklist_rewards.pipelines",
-    "BatchScore": "checklist_rewards.datasets.table",
+_MODULES = {
+    **dict.fromkeys(("Checklist", "ChecklistItem", "Option"), "checklists"),
+    **dict.fromkeys(("ChecklistScorer", "Sample"), "scorer"),
+    **dict.fromkeys(("ItemScore", "Score"), "scores"),
+    "build_checklists": "datasets",
+    "pipeline": "pipelines",
+    "BatchScore": "datasets.table",
 }
 
 __all__ = [
@@ -44,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The datasets library takes a second to import, and most uses of a scorer never need it.
-    if name in _LATE:
-        return getattr(import_module(_LATE[name]), name)
+    # A scorer takes half a second to import and the datasets library another, which not every use needs.
+    if name in _MODULES:
+        return getattr(import_module(f"checklist_rewards.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -627,16 +627,17 @@ def write_rows_of(source: Path, output: Path) -> Iterator[RowWriter]:
         yield rows if os.path.realpath(folder) == os.path.realpath(to) else _Moving(rows, folder, to)
 
 
+@dataclass(frozen=True)
 class _Moving:
     """Writes the rows of another folder."""
 
-    def __init__(self, rows: RowWriter, folder: Path, to: Path):
-        self._rows, self._folder, self._to = rows, folder, to
-        self.finish, self.close = rows.finish, rows.close
+    rows: RowWriter
+    folder: Path
+    to: Path
 
     def write(self, row: Mapping[str, Any]) -> object:
         """Append a row."""
-        return self._rows.write(moved(row, self._folder, self._to))
+        return self.rows.write(moved(row, self.folder, self.to))
 
 
 def moved(row: Mapping[str, Any], folder: Path, to: Path) -> dict[str, Any]:
@@ -721,7 +722,10 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
     for name, value in values.items():
         key = (keys or {}).get(name, name)
         if name == CANDIDATES:
-            fields[name] = candidates_of(value, where, key)
+            is_list = isinstance(value, Sequence) and not isinstance(value, str)
+            if value is not None and not (is_list and all(isinstance(text, str) for text in value)):
+                raise SampleError(f"{where}: {key!r} must be a list of strings, got {_shown(value)}.")
+            fields[name] = tuple(value or ())
             continue
         try:
             fields[name] = (value if value is None or isinstance(value, str) else completion_text(value)) or None
@@ -729,15 +733,6 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
             must = f"{where}: {key!r} must be a string or chat messages with roles, got {_shown(value)}"
             raise SampleError(f"{must} ({str(error).rstrip('.')}).") from None
     return fields
-
-
-def candidates_of(value: Any, where: str, key: str = CANDIDATES) -> tuple[str, ...]:
-    """Candidates as a tuple; empty for None. Raises [`SampleError`] unless `value` is a list of strings."""
-    if value is None:
-        return ()
-    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
-        raise SampleError(f"{where}: {key!r} must be a list of strings, got {type(value).__name__} {value!r:.60}.")
-    return tuple(value)
 
 
 def joined(texts: Sequence[str | None]) -> str | None:
@@ -787,14 +782,9 @@ def _without_null_labels(item: Any) -> Any:
     own: dict[str, Any] = {}
     for name in ("probabilities", "uncalibrated"):
         entries: Any = item.get(name)
-        if isinstance(entries, Mapping) or is_map(entries):
-            pairs = entries.items() if isinstance(entries, Mapping) else entries
+        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        if pairs and all(isinstance(pair, tuple) for pair in pairs):  # one of Arrow's maps is read as a list of pairs
             own[name] = {label: p for label, p in pairs if p is not None} or None
     votes = item.get("votes")
     cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
     return {**item, **own} | cleaned
-
-
-def is_map(value: Any) -> bool:
-    """Whether a value is one of Arrow's maps, which are read as lists of pairs."""
-    return isinstance(value, list) and bool(value) and all(isinstance(pair, tuple) for pair in value)

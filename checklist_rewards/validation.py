@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -150,7 +150,7 @@ def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -
     if kind == "missing":
         return f"{place} is missing."
     if kind == "extra_forbidden":
-        allowed = [] if model is None else _keys_at(model.model_json_schema(), detail["loc"][:-1])
+        allowed = [] if model is None else _keys_at(model, detail["loc"][:-1])
         hint = nearest(str(detail["loc"][-1]), allowed)
         message = f"unknown key{hint}; allowed: {', '.join(allowed)}" if allowed else "unknown key"
     elif kind == "model_type":
@@ -224,21 +224,17 @@ def _message(detail: ErrorDetails) -> str:
     return detail["msg"].removeprefix("Value error, ")
 
 
-def _keys_at(schema: Mapping[str, Any], place: Iterable[str | int]) -> list[str]:
-    """The keys that a JSON schema allows at a place inside it; none if the place cannot be found."""
-    node: Mapping[str, Any] = schema
+def _keys_at(model: type[BaseModel], place: Iterable[str | int]) -> list[str]:
+    """The keys that the model at a place inside `model` allows."""
     for step in place:
-        node = _resolved(node, schema)
-        inside = node.get("items") if isinstance(step, int) else node.get("properties", {}).get(step)
-        node = inside or node.get("additionalProperties") or {}
-    return list(_resolved(node, schema).get("properties", ()))
+        if (field := model.model_fields.get(str(step))) is not None:
+            model = next(_models(field.annotation), model)
+    return list(model.model_fields)
 
 
-def _resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A node without references and without null as an alternative."""
-    while "$ref" in node or "anyOf" in node:
-        if "$ref" in node:
-            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
-        else:
-            node = next(choice for choice in node["anyOf"] if choice.get("type") != "null")
-    return node
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The pydantic models in an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for member in get_args(annotation):
+        yield from _models(member)

@@ -13,6 +13,30 @@ Exit codes:
 - 130: interrupted.
 """
 
-from checklist_rewards.cli.commands import app, main
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from checklist_rewards.cli.commands import app
 
 __all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Entry point of `checklist-rewards`."""
+    try:
+        from checklist_rewards.cli.commands import run
+    except KeyboardInterrupt:  # later ones are handled there
+        print("Interrupted: the command had not begun.", file=sys.stderr)
+        raise SystemExit(130) from None
+    run()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from checklist_rewards.cli.commands import app
+
+        return app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

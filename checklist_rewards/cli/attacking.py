@@ -20,11 +20,11 @@ from checklist_rewards.attacks.attack import attack as attack_judge
 from checklist_rewards.attacks.report import AttackComparison, AttackReport, Fallen
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import quiet, show
-from checklist_rewards.cli.options import Resamples, Seed, brief
+from checklist_rewards.cli.options import brief
 from checklist_rewards.cli.output import bars, cause, check_outputs, console, decimal, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import file_format, write_rows
 from checklist_rewards.images import shown
@@ -75,8 +75,7 @@ def attack(
     target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,
     concurrency: o.Concurrency = None,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
     dry: o.Dry = o.Dry(),  # noqa: B008
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
 ) -> None:
@@ -101,23 +100,25 @@ def attack(
     ```
     """
     rows, responses, labels = attacked.rows, attacked.responses, attacked.labels
-    check_outputs([rows, responses, checklist, store_options.store], output=attacked.output, labels=labels)
+    check_outputs(output=attacked.output, labels=labels)
     if labels is not None:
         file_format(labels)
     if responses is None:
         o.no_effect("without --responses", "target_key")
     if rows is None:
         unused = o.Keys if responses is None else "checklist_key"
-        o.no_effect("on the packaged prompts; set CHECKLISTS, a file with prompts", unused, "checklist_key")
-    if rows is None and checklist is not None:
-        raise SampleError("--checklist has no effect on the packaged prompts; set CHECKLISTS, a file with prompts.")
+        o.no_effect(
+            "on the packaged prompts; set CHECKLISTS, a file with prompts", unused, "checklist_key", "checklist"
+        )
     shared = None if checklist is None else read_checklist(checklist)
     work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry)
     scorer = work.scorer
     found = default_rows() if rows is None else _rows(rows, keys, checklist_key, shared, scorer)
     if responses is not None:
         found = _with_responses(found, "the packaged prompts" if rows is None else rows, responses, keys, target_key)
-    run = partial(attack_judge, scorer, found, prompts=attacked.prompts, budget_reads=attacked.budget_reads, seed=seed)
+    run = partial(
+        attack_judge, scorer, found, prompts=attacked.prompts, budget_reads=attacked.budget_reads, seed=resampling.seed
+    )
     if dry.dry_run:
         with quiet():
             report = run(bootstrap=Bootstrap(0))
@@ -127,7 +128,7 @@ def attack(
         scorer.prepared(pool.checklist)
     work.check_judge(any(scorer.asks(row.checklist) for row in found), rows or "the packaged prompts")
     with bars() as bar:
-        draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None)) if bootstrap else Bootstrap(0)
+        draws = resampling.draws(bar)
         report = run(bootstrap=draws, progress=bar("reads", None))
     write_json(attacked.output, report.model_dump())
     if labels is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -24,9 +24,9 @@ from checklist_rewards.checklists import Checklist, key_of
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast_refine
 from checklist_rewards.cli.options import FROM_STORED, brief
-from checklist_rewards.cli.output import RunReport, bars, check_outputs
-from checklist_rewards.cli.work import ANSWERS, RowRun, Work
-from checklist_rewards.datasets.columns import PROMPT, checklist_columns
+from checklist_rewards.cli.output import RunReport, bars
+from checklist_rewards.cli.work import ANSWERS, RowRun, Work, asked, require_input
+from checklist_rewards.datasets.columns import checklist_columns
 from checklist_rewards.errors import SampleError, warn_once
 from checklist_rewards.evaluation.scored import stored_checklist
 from checklist_rewards.files.atomic import write_text
@@ -122,40 +122,34 @@ def rerank(
     if policy.model is None:
         o.no_effect("without --policy.model, which samples the candidates", "n", *o.SAMPLING)
     else:
-        o.no_effect("with --policy.model, which samples new candidates", "candidates_key")
+        o.no_effect("with --policy.model, which samples new candidates", "candidates_key", "gold_key")
     work = Work.of(o.Preset(), store_options, judge=judge)
     scorer = work.scorer
-    if gold_key is not None and policy.model is not None:
-        raise SampleError(
-            f"--gold-key {gold_key} scores the candidates in the rows, but --policy.model {policy.model} samples new "
-            "ones; omit one of the two."
-        )
     named = keys.columns(checklist, checklist=checklist_key)
-    run = RowRun("rerank", work, files, named, checklist, store_options.store)
+    run = RowRun("rerank", work, files, named)
     columns, report = run.columns, run.report
     engine = policy.engine_beside(judge)
     sampling = Sampling(policy.max_tokens, policy.temperature, n=n, seed=policy.seed)
-    total, reads, asks = 0, 0, False
-    for row in run.file:
+    total = 0
+    for row in run:
         row_checklist = _checked(scorer, columns, row)
         if engine is None:
             candidates = _candidates(columns, row, candidates_key, _OR_SAMPLED)
             if gold_key is not None:
                 _gold(columns, row, gold_key, candidates)
         else:
-            engine.check_images(images_of(_asked(columns, row)), f"{row.where}: the prompt", "policy")
+            engine.check_images(images_of(asked(columns, row)), f"{row.where}: the prompt", "policy")
             if row.data.get(CANDIDATES) not in (None, "", []):
                 warn_once(row.where, CANDIDATES, "the row's own candidates are replaced by those that are sampled")
         total += 1
-        asks = asks or (row_checklist is not None and scorer.asks(row_checklist))
-        reads += 0 if row_checklist is None else len(row_checklist) * (n if engine is not None else len(candidates))
+        run.expect(row_checklist, n if engine is not None else len(candidates))
     if engine is not None:
         _ = engine.identity  # raises if the policy is not found
-    work.check_judge(asks, files.rows)
+    work.check_judge(run.asks, files.rows)
     totals = _RerankTotals()
     with write_rows_of(files.rows, files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
-        progress = bar("reads", reads)
+        progress = bar("reads", run.reads)
 
         def processed(chunk: list[Row]) -> Iterator[dict[str, Any]]:
             if engine is None:
@@ -234,21 +228,10 @@ def _gold(columns: Columns, row: Row, key: str, candidates: Sequence[str]) -> li
 
 
 def _prompt(columns: Columns, row: Row) -> str | list[dict[str, str]]:
-    if not columns.inputs:
-        columns.get(row.data, PROMPT, "--input-key", row.where)
+    require_input(columns, row)
     prompt = columns.messages_of(row.data, row.where)
     if prompt is None:
         raise SampleError(f"{row.where}: the input is empty; a pair requires a prompt.")
-    return prompt
-
-
-def _asked(columns: Columns, row: Row) -> Any:
-    """The prompt of a row for the policy, with its images."""
-    if not columns.inputs:
-        columns.get(row.data, PROMPT, "--input-key", row.where)
-    prompt = columns.asked_of(row.data, row.where)
-    if prompt is None:
-        raise SampleError(f"{row.where}: the input is empty; sampling candidates requires a prompt.")
     return prompt
 
 
@@ -334,28 +317,27 @@ def pairs(
     work = Work.of(o.Preset(), store_options, judge=judge)
     scorer = work.scorer
     rule, candidates_key, form = Rule(**paired.given), paired.candidates_key, paired.form
-    others = (checklist, store_options.store)
-    run = RowRun("pairs", work, files, keys.columns(checklist, checklist=checklist_key), *others)
-    columns, report, card = run.columns, run.report, _card_path(paired.card, files, others)
-    stored = None if judge.asks else StoredScores(columns, candidates_key, judge.settings)
-    reads, asks = 0, False
-    for row in run.file:
+    card = files.output.with_suffix(".md") if paired.card is None else paired.card
+    run = RowRun("pairs", work, files, keys.columns(checklist, checklist=checklist_key), card=card)
+    if file_format(files.output) == ".csv":
+        raise SampleError(f"--output {files.output}: CSV cannot hold the lists of a pair; allowed: .jsonl, .parquet.")
+    columns, report = run.columns, run.report
+    stored = None if judge.asks else StoredScores(columns, candidates_key, judge)
+    for row in run:
         row_checklist = columns.checklist_of(row.data, row.where)
-        items = () if row_checklist is None else row_checklist.items
         _prompt(columns, row)
         columns.reference_of(row.data, row.where)
         texts = _candidates(columns, row, candidates_key)
         if row_checklist is None or (stored is not None and stored.of(row, row_checklist) is not None):
             continue
         _checked(scorer, columns, row)
-        asks = asks or scorer.asks(row_checklist)
-        reads += len(texts) * len(items)
-    work.check_judge(asks, files.rows)
+        run.expect(row_checklist, len(texts))
+    work.check_judge(run.asks, files.rows)
     dropped, selected = Counter[str](), list[Pair]()
     judges: set[str] = set()
     with write_rows_of(files.rows, files.output) as writer, bars() as bar:
-        progress = bar("reads", reads)
-        for chunk in run.file.chunks(_ROWS_AT_ONCE):
+        progress = bar("reads", run.reads)
+        for chunk in run.chunks(_ROWS_AT_ONCE):
             checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
             candidates = [_candidates(columns, row, candidates_key) for row in chunk]
             found = [
@@ -405,12 +387,12 @@ class StoredScores:
     Args:
         columns ([`Columns`]): How rows are read.
         candidates_key (`str`): Column of the candidates.
-        settings (mapping): The judge options of the user; those of the aggregation apply to stored answers.
+        judge ([`JudgeOptions`]): Options of the user; those of the aggregation apply to stored answers.
     """
 
-    def __init__(self, columns: Columns, candidates_key: str, settings: Mapping[str, Any]):
-        self.columns, self.candidates_key, self.settings = columns, candidates_key, settings
-        self.rules = {field: settings[name] for name, field in FROM_STORED.items() if name in settings}
+    def __init__(self, columns: Columns, candidates_key: str, judge: o.JudgeOptions):
+        self.columns, self.candidates_key = columns, candidates_key
+        self.settings, self.rules = judge.settings, judge.aggregation
 
     def of(self, row: Row, checklist: Checklist) -> tuple[Checklist, list[Score]] | None:
         """The checklist as it was asked and the score of each candidate; None for a row without scores.
@@ -471,14 +453,6 @@ class StoredScores:
 
 def _weight(line: ItemScore) -> dict[str, Any]:
     return {} if line.weight is None else {"weight": line.weight, "required": line.required}
-
-
-def _card_path(card: Path | None, files: o.Files, others: Sequence[Path | None]) -> Path:
-    if file_format(files.output) == ".csv":
-        raise SampleError(f"--output {files.output}: CSV cannot hold the lists of a pair; allowed: .jsonl, .parquet.")
-    card = files.output.with_suffix(".md") if card is None else card
-    check_outputs([files.rows, *others], output=files.output, summary=files.summary, card=card)
-    return card
 
 
 def _summary(pairs: list[Pair], dropped: Counter[str]) -> dict[str, Any]:
@@ -550,10 +524,10 @@ def refine(
             "--checklist."
         )
     named = keys.columns(checklist, checklist=checklist_key)
-    run = RowRun("refine", work, files, named, checklist, store_options.store)
+    run = RowRun("refine", work, files, named)
     columns, report = run.columns, run.report
     total = written = 0
-    for row in run.file:
+    for row in run:
         task = _task(columns, row, checklist_key)
         images = images_of(task.prompt)
         engine.check_images(images, f"{row.where}: the prompt")
@@ -564,7 +538,7 @@ def refine(
         total += 1
     sampling = Sampling(policy.max_tokens, policy.temperature, seed=policy.seed)
     if dry.dry_run:
-        tasks = [_task(columns, row, checklist_key) for row in run.file]
+        tasks = [_task(columns, row, checklist_key) for row in run]
         return forecast_refine(work, engine, tasks, rounds=rounds, method=method, sampling=sampling)
     pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
     pipe.check_writers()
@@ -617,11 +591,7 @@ class _RefineTotals:
 
 def _task(columns: Columns, row: Row, checklist_key: str | None) -> Task:
     """The row as a task. Raises [`SampleError`] for a blank input."""
-    if not columns.inputs:
-        columns.get(row.data, PROMPT, "--input-key", row.where)
-    prompt = columns.asked_of(row.data, row.where)
-    if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
-        raise SampleError(f"{row.where}: the input is empty.")
+    prompt = asked(columns, row)
     has_checklist = columns.shared is not None or checklist_key is not None or columns.checklist in row.data
     checklist = columns.checklist_of(row.data, row.where) if has_checklist else None
     return Task(prompt, checklist, columns.reference_of(row.data, row.where))

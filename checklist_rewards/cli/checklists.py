@@ -126,7 +126,7 @@ def import_(
     ```
     """
     file, output = imported.file, imported.output
-    check_outputs(source_files(file) or [], output=output)
+    check_outputs(*(source_files(file) or ()), output=output)
     if output.suffix.lower() != ".json":
         file_format(output)
     found = imported_rows(
@@ -180,7 +180,7 @@ def export_(
     ```
     """
     output, to = exported.output, exported.to
-    check_outputs([exported.file], output=output)
+    check_outputs(output=output)
     file_format(output)
     rows = export_file(exported.file, output, to)
     console.print(f"{to}: {rows} rows in {output}", highlight=False)

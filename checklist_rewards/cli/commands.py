@@ -7,15 +7,14 @@ commands needs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import sys
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
 from typing_extensions import override
 
-from checklist_rewards.cli.help import SETTINGS, Command, write_description, write_options
+from checklist_rewards.cli.help import SETTINGS, Command, Group
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.version import __version__
 
@@ -25,110 +24,92 @@ class _Entry(NamedTuple):
 
     heading: str
     place: str
-    """Module and function (or typer app) in `checklist_rewards.cli`."""
+    """Module in `checklist_rewards.cli`, and the function or typer app, unless it has the name of the command."""
     summary: str
     """First sentence of its help."""
-    settings: Mapping[str, Any] = {}
-    """Context settings."""
 
 
-_ENTRIES = {
-    "generate": _Entry("Write", "scoring:generate", "Write a checklist for every input, or one for a whole corpus."),
-    "checklists": _Entry(
-        "Write", "checklists:checklists_app", "Import checklists from other projects, and export them."
-    ),
-    "list": _Entry(
-        "Write", "checklists:show", "List pipelines, generators, refiners, scorers, backends, checks and prompts."
-    ),
-    "lint": _Entry(
-        "Write",
-        "checklists:lint",
-        "Validate prompts (.md), configs (.json, .yaml) and checklists (.json, or rows in .jsonl, .csv, .parquet).",
-    ),
-    "score": _Entry("Score", "scoring:score", "Score texts by their checklists."),
-    "run": _Entry("Score", "scoring:run", "Write a checklist for every input and score the target by it."),
-    "rerank": _Entry("Score", "candidates:rerank", "Rank candidates by their checklist score (best-of-N)."),
-    "pairs": _Entry(
-        "Score",
-        "candidates:pairs",
-        "Build preference pairs from candidates by their checklist scores, for DPO, KTO or a reward model.",
-    ),
-    "refine": _Entry(
-        "Score", "candidates:refine", "Let a model revise its own answers until they pass their checklists (STICK)."
-    ),
-    "replay": _Entry(
-        "Score", "replaying:replay", "Score a reward log or a scored file again, without sampling new texts."
-    ),
-    "demo": _Entry(
-        "Train",
-        "training:demo",
-        "Run an end-to-end demo with the pocket model: checklists, GRPO, best-of-8 and a plot.",
-        {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]},
-    ),
-    "audit": _Entry("Train", "training:audit_log", "Look for reward hacking in the reward log of a training run."),
-    "distill": _Entry(
-        "Train",
-        "training:distill",
-        "Fine-tune a small encoder into a judge, from human labels or the probabilities of a larger judge.",
-    ),
-    "probe": _Entry(
-        "Trust",
-        "trust:probe",
-        "Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.",
-    ),
-    "attack": _Entry(
-        "Trust",
-        "attacking:attack",
-        "Attack a judge: how much it rewards texts that should not be rewarded.",
-    ),
-    "agree": _Entry(
-        "Trust",
-        "trust:agree",
-        "Measure the agreement of judges with labels, or with each other, with confidence intervals.",
-    ),
-    "calibrate": _Entry(
-        "Trust",
-        "trust:calibrate",
-        "Calibrate a judge on labelled reads, with its error on held-out groups before and after.",
-    ),
-    "fit": _Entry(
-        "Trust",
-        "improving:fit",
-        "Fit the weights of checklist items to ratings or preferences of people.",
-    ),
-    "improve": _Entry(
-        "Trust",
-        "improving:improve",
-        "Improve a checklist on labelled rows: change items, and keep what raises the agreement on other rows.",
-    ),
-    "cascade": _Entry(
-        "Trust",
-        "replaying:cascade",
-        "Simulate a judge cascade from two scored files: cost against agreement at each margin.",
-    ),
-    "diff": _Entry(
-        "Trust",
-        "replaying:diff",
-        "Compare two scorings of the same texts: flipped answers, changed scores, and the order within groups.",
-    ),
-    "inspect": _Entry(
-        "Trust",
-        "looking:inspect",
-        "Rank checklist items by how much they contribute: pass rate, variance, discrimination, redundancy.",
-    ),
-    "serve": _Entry("Serve", "serving:serve", "Serve rewards over HTTP: one judge for any number of trainers."),
-    "ui": _Entry(
-        "Serve",
-        "serving:ui",
-        "Open the app: look at files, annotate responses, judge and compare, and export settings as code.",
-    ),
-    "store": _Entry("Serve", "checklists:store_app", "Merge stores of answers."),
-    "report": _Entry(
-        "Look",
-        "looking:report",
-        "Write one HTML page about a run: scores, every answer, training curves, comparisons, agreement with labels.",
-    ),
+_TABLE = {
+    "Write": {
+        "generate": ("scoring", "Write a checklist for every input, or one for a whole corpus."),
+        "checklists": ("checklists:checklists_app", "Import checklists from other projects, and export them."),
+        "list": ("checklists:show", "List pipelines, generators, refiners, scorers, backends, checks and prompts."),
+        "lint": (
+            "checklists",
+            "Validate prompts (.md), configs (.json, .yaml) and checklists (.json, or rows in .jsonl, .csv, "
+            ".parquet).",
+        ),
+    },
+    "Score": {
+        "score": ("scoring", "Score texts by their checklists."),
+        "run": ("scoring", "Write a checklist for every input and score the target by it."),
+        "rerank": ("candidates", "Rank candidates by their checklist score (best-of-N)."),
+        "pairs": (
+            "candidates",
+            "Build preference pairs from candidates by their checklist scores, for DPO, KTO or a reward model.",
+        ),
+        "refine": ("candidates", "Let a model revise its own answers until they pass their checklists (STICK)."),
+        "replay": ("replaying", "Score a reward log or a scored file again, without sampling new texts."),
+    },
+    "Train": {
+        "demo": ("training", "Run an end-to-end demo with the pocket model: checklists, GRPO, best-of-8 and a plot."),
+        "audit": ("training:audit_log", "Look for reward hacking in the reward log of a training run."),
+        "distill": (
+            "training",
+            "Fine-tune a small encoder into a judge, from human labels or the probabilities of a larger judge.",
+        ),
+    },
+    "Trust": {
+        "probe": (
+            "trust",
+            "Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.",
+        ),
+        "attack": ("attacking", "Attack a judge: how much it rewards texts that should not be rewarded."),
+        "agree": (
+            "trust",
+            "Measure the agreement of judges with labels, or with each other, with confidence intervals.",
+        ),
+        "calibrate": (
+            "trust",
+            "Calibrate a judge on labelled reads, with its error on held-out groups before and after.",
+        ),
+        "fit": ("improving", "Fit the weights of checklist items to ratings or preferences of people."),
+        "improve": (
+            "improving",
+            "Improve a checklist on labelled rows: change items, and keep what raises the agreement on other rows.",
+        ),
+        "cascade": (
+            "replaying",
+            "Simulate a judge cascade from two scored files: cost against agreement at each margin.",
+        ),
+        "diff": (
+            "replaying",
+            "Compare two scorings of the same texts: flipped answers, changed scores, and the order within groups.",
+        ),
+        "inspect": (
+            "looking",
+            "Rank checklist items by how much they contribute: pass rate, variance, discrimination, redundancy.",
+        ),
+    },
+    "Serve": {
+        "serve": ("serving", "Serve rewards over HTTP: one judge for any number of trainers."),
+        "ui": (
+            "serving",
+            "Open the app: look at files, annotate responses, judge and compare, and export settings as code.",
+        ),
+        "store": ("checklists:store_app", "Merge stores of answers."),
+    },
+    "Look": {
+        "report": (
+            "looking",
+            "Write one HTML page about a run: scores, every answer, training curves, comparisons, agreement with "
+            "labels.",
+        ),
+    },
 }
+_ENTRIES = {name: _Entry(heading, *entry) for heading, commands in _TABLE.items() for name, entry in commands.items()}
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
+"""Context settings of `demo`, whose options are those of its script."""
 
 
 class _Lazy(dict[str, Any]):
@@ -155,19 +136,18 @@ class _Lazy(dict[str, Any]):
 def _built(name: str) -> Any:
     entry = _ENTRIES[name]
     module, _, attribute = entry.place.partition(":")
-    found = getattr(import_module(f"checklist_rewards.cli.{module}"), attribute)
+    found = getattr(import_module(f"checklist_rewards.cli.{module}"), attribute or name)
     one = typer.Typer(**SETTINGS)
     one.callback()(lambda: None)
     if isinstance(found, typer.Typer):
         one.add_typer(found, name=name, rich_help_panel=entry.heading)
     else:
-        one.command(name, cls=Command, rich_help_panel=entry.heading, context_settings=dict(entry.settings) or None)(
-            found
-        )
+        settings = _PASSED_ON if name == "demo" else None
+        one.command(name, cls=Command, rich_help_panel=entry.heading, context_settings=settings)(found)
     return typer.main.get_group(one).commands[name]
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     """The commands of the table. The package's own errors are one line with an exit code; other exceptions keep their
     traceback."""
 
@@ -179,13 +159,11 @@ class _Commands(TyperGroup):
         """The names of the commands, in the order of the table."""
         return list(_ENTRIES)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write usage, description, options, and the commands under their headings."""
-        write_description(self, ctx, formatter)
-        write_options(self, ctx, formatter)
-        for heading in dict.fromkeys(entry.heading for entry in _ENTRIES.values()):
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands under their headings."""
+        for heading, commands in _TABLE.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, one.summary) for name, one in _ENTRIES.items() if one.heading == heading])
+                formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -268,19 +246,15 @@ class _Lines(logging.Handler):
         console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
 
 
-def show_loading() -> None:
-    """Print a line when a model is loaded and when it is ready, because a large one takes minutes."""
+def run() -> None:
+    """Run the command. Lines say when a model is loaded and when it is ready, because a large one takes minutes.
+    Engines are closed before Python's exit handlers run."""
     engines = logging.getLogger("checklist_rewards.backends.engine")
     engines.setLevel(logging.INFO)
     engines.addHandler(_Lines())
-
-
-def main() -> None:
-    """Entry point of `checklist-rewards`. Engines are closed before Python's exit handlers run."""
-    from checklist_rewards.backends import close_engines
-
-    show_loading()
     try:
         app()
     finally:
-        close_engines()
+        backends = sys.modules.get("checklist_rewards.backends")  # no command without engines imports it
+        if backends is not None:
+            backends.close_engines()

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
@@ -25,7 +24,8 @@ from checklist_rewards.backends.budget import Prices
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Line, Work
+from checklist_rewards.cli.output import table
+from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Work
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.rows import CHUNK_ROWS
 from checklist_rewards.progress import FORECAST_VARIABLE
@@ -54,19 +54,8 @@ def forecast(
     samples: Iterable[Sample] | None = None,
     source: Any = None,
 ) -> None:
-    """Print the calls, tokens and price of `generate`, `score` or `run`.
-
-    Args:
-        work ([`Work`]):
-            Config, engines, store and prices.
-        requests (iterable of [`Request`], *optional*, defaults to `()`):
-            Inputs to write a checklist for.
-        samples (iterable of [`Sample`], *optional*):
-            Texts to score. If `requests` are given, one sample per request, scored by the written checklist; otherwise
-            each sample is scored by its own checklist.
-        source (*optional*):
-            Source of a corpus-level pipeline.
-    """
+    """Print the calls, tokens and price of writing checklists for `requests` or from a `source`, and of scoring
+    `samples`: with requests, one sample per request, scored by the written checklist; otherwise each by its own."""
     pipe = _checked(work)
     stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
     missing = rows = 0
@@ -115,7 +104,7 @@ def forecast_refine(
     """Print an upper bound of the calls, tokens and price of `refine`; see [`refine_batch`] for the arguments."""
     from checklist_rewards.self_refine import refine_batch
 
-    pipe, answers = _checked(work), _LongestReplies(policy)
+    pipe, answers = _checked(work), _LongestReplies(ANSWERS, policy)
     stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
     notes = [_ALL_ROUNDS]
     with quiet():
@@ -142,7 +131,7 @@ def forecast_refine(
                 sampling=sampling,
                 store=work.store,
             )
-    show(len(tasks), [Line(ANSWERS, answers), *work.lines], work.prices, notes)
+    show(len(tasks), [answers, *work.lines], work.prices, notes)
 
 
 def _checked(work: Work) -> Pipeline:
@@ -150,8 +139,8 @@ def _checked(work: Work) -> Pipeline:
     model is refused."""
     pipe = work.pipeline
     for line in work.lines:
-        if line.model != UNNAMED:
-            _ = line.counter.identity
+        if line.engine.model != UNNAMED:
+            _ = line.identity
     return pipe
 
 
@@ -196,7 +185,7 @@ def _generated(work: Work, requests: Sequence[Request]) -> list[Checklist | Gene
     pipe = work.pipeline
     if not any(line.purpose == CANDIDATES for line in work.lines):
         return pipe.write_batch(requests)
-    [writer] = [line.counter for line in work.lines if line.purpose == CHECKLISTS]
+    [writer] = [line for line in work.lines if line.purpose == CHECKLISTS]
     results = []
     for request in requests:
         before = writer.calls
@@ -221,14 +210,10 @@ def quiet() -> Iterator[None]:
 
 
 _QUESTION = "Does the response do what the instruction asks for under point {}, and in the form that it asks for?"
-
-
 _ASKED_TWICE = (
     "Each read of a served model is counted as two requests: if the first returns no label probabilities, the answer "
     "is requested as text."
 )
-
-
 _FLOOR = (
     "Tokens with which several reads by {} start can be computed once, as the transformers engine does: about {:,} "
     "prompt tokens are computed then."
@@ -245,35 +230,34 @@ def placeholder(max_items: int | None, universal: Sequence[ChecklistItem] = ()) 
 _HEADS = ("for", "model", "calls", "prompt tokens, at most", "reply tokens, at most", "US dollars, at most")
 
 
-def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str]) -> None:
+def show(rows: int, lines: Sequence[Counter], prices: Prices, notes: Sequence[str]) -> None:
     """Print the table of calls, tokens and costs, and the notes; as JSON if [`FORECAST_VARIABLE`] asks for it."""
-    lines = sorted((one for one in lines if one.model != UNNAMED), key=lambda line: PURPOSES.index(line.purpose))
-    table = []
+    lines = [line for line in lines if line.engine.model != UNNAMED]
+    lines.sort(key=lambda line: PURPOSES.index(line.purpose))
+    cells = []
     for line in lines:
         cost = line.cost(prices)
-        counts = (line.counter.calls, line.counter.prompt_tokens, line.counter.reply_tokens)
+        counts = (line.calls, line.prompt_tokens, line.reply_tokens)
         price = "no --price" if cost is None else f"{cost:,.4f}"
-        table.append([line.purpose, line.model, *(f"{count:,}" for count in counts), price])
+        cells.append([line.purpose, line.engine.model, *(f"{count:,}" for count in counts), price])
     said = []
     if prices and len(lines) > 1:
         total = sum(line.cost(prices) or 0.0 for line in lines)
         said.append(f"Total of the models with a price: at most {total:,.4f} US dollars.")
     said.append(f"{rows} rows. Dry run: no request was sent, no model loaded, no file written.")
-    by_bytes = [line.model for line in lines if line.counter.calls and line.counter.bounds.tokens is None]
+    by_bytes = [line.engine.model for line in lines if line.calls and line.bounds.tokens is None]
     said += notes
     said += [
         f"The tokenizer of {model} is not on this machine, so its prompts are counted as one token per byte. English "
         "text has about a quarter of that."
         for model in dict.fromkeys(by_bytes)
     ]
-    said += [_FLOOR.format(line.model, line.counter.floor_tokens) for line in lines if line.counter.floor_tokens]
-    said += [_ASKED_TWICE] * any(line.counter.calls and line.counter.bounds.requests > 1 for line in lines)
+    said += [_FLOOR.format(line.engine.model, line.floor_tokens) for line in lines if line.floor_tokens]
+    said += [_ASKED_TWICE] * any(line.calls and line.bounds.requests > 1 for line in lines)
     if os.environ.get(FORECAST_VARIABLE) == "json":
-        print(json.dumps({"heads": _HEADS, "rows": table, "notes": said}))
+        print(json.dumps({"heads": _HEADS, "rows": cells, "notes": said}))
         return
-    out, printed = Console(soft_wrap=True, highlight=False), Table(*_HEADS)
-    for row in table:
-        printed.add_row(*map(escape, row))
-    out.print(printed)
+    out = Console(soft_wrap=True, highlight=False)
+    out.print(table(*_HEADS, rows=cells))
     for note in said:
         out.print(escape(note))

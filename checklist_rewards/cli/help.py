@@ -41,7 +41,18 @@ HelpAll = Annotated[
 ]
 
 
-class Command(TyperCommand):
+class _Plain:
+    """Writes this help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write usage, description, options and commands."""
+        _write_description(self, ctx, formatter)
+        _write_options(self, ctx, formatter)
+        if isinstance(self, TyperGroup):
+            self.format_commands(ctx, formatter)
+
+
+class Command(_Plain, TyperCommand):
     """A command with this help. A value that an option does not allow is one sentence."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -53,23 +64,12 @@ class Command(TyperCommand):
                 error.message = one_sentence(error.__cause__)
             raise
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write usage, description and options."""
-        write_description(self, ctx, formatter)
-        write_options(self, ctx, formatter)
 
-
-class Group(TyperGroup):
+class Group(_Plain, TyperGroup):
     """A group of commands with this help."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write usage, description, options and commands."""
-        write_description(self, ctx, formatter)
-        write_options(self, ctx, formatter)
-        self.format_commands(ctx, formatter)
 
-
-def write_description(command: Any, ctx: Any, formatter: Any) -> None:
+def _write_description(command: Any, ctx: Any, formatter: Any) -> None:
     """Write the usage and the docstring of a command. Code blocks keep their lines; bold words lose their stars."""
     code = re.compile(r"```\n(.*?)```", re.DOTALL)
     text = code.sub(lambda block: "\b\n" + re.sub("(?m)^", "  ", block[1].rstrip()), command.help or "")
@@ -79,7 +79,7 @@ def write_description(command: Any, ctx: Any, formatter: Any) -> None:
         formatter.write_text(re.sub(r"\*\*(.+?)\*\*", r"\1", text))
 
 
-def write_options(command: Any, ctx: Any, formatter: Any) -> None:
+def _write_options(command: Any, ctx: Any, formatter: Any) -> None:
     """Write arguments and options."""
     parameters = [one for one in command.get_params(ctx) if not one.hidden]
     in_full = ctx.meta.get(_IN_FULL) or not any("--help-all" in one.opts for one in parameters)

@@ -21,12 +21,11 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Resamples, Seed, brief
+from checklist_rewards.cli.options import Json, brief
 from checklist_rewards.cli.output import bars, check_outputs, console, table
 from checklist_rewards.cli.trust import LABELS, Labelled
 from checklist_rewards.cli.work import CHECKLISTS, Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.fitting import By, Fit, fit_weights, labelled_scores
 from checklist_rewards.evaluation.labels import text_of
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
@@ -69,8 +68,7 @@ class Fitted(o.Options):
 def fit(
     fitting: Fitted,
     labelled: Labelled,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
 ) -> None:
     r"""Fit the weights of checklist items to ratings or preferences of people.
 
@@ -88,11 +86,11 @@ def fit(
     ```
     """
     rows, output, pairs, by = fitting.rows, fitting.output, fitting.pairs, fitting.by
-    check_outputs([rows, labelled.labels, pairs], output=output)
+    check_outputs(output=output)
     if pairs is None and labelled.labels is None:
         o.no_effect("without --labels or --pairs", "target_key")
-    if pairs is not None and labelled.named:
-        raise SampleError(f"--pairs {pairs} and labels are two kinds of labels; set only one of them.")
+    if pairs is not None:
+        o.no_effect("with --pairs, which are used instead of labels", "label_key", "labels")
     labels = labelled.as_labels()
     scored = labels.read(rows)
     if pairs is None:
@@ -101,7 +99,7 @@ def fit(
         names = [{row.id, text_of(row.data.get(row.columns.target))} for row in scored]
         found = labelled_scores(scored, by=by, pairs=_pairs(pairs, names, "scored row"))
     with bars() as bar:
-        fitted = fit_weights(found, Bootstrap(bootstrap, seed, bar("bootstrap draws", None)))
+        fitted = fit_weights(found, resampling.draws(bar))
     _show(fitted)
     write_json(output, fitted.dumped())
     console.print(f"written: {output}", markup=False)
@@ -184,8 +182,7 @@ def improve(
     keys: o.Keys,
     target_key: o.TargetKey = None,
     json: Json = None,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
     r"""Improve a checklist on labelled rows: change items, and keep what raises the agreement on other rows.
@@ -208,7 +205,7 @@ def improve(
     ```
     """
     data, output, pairs, writer = how.data, how.output, how.pairs, how.given.get("writer.model")
-    check_outputs([how.checklist, data, pairs, store_options.store], output=output, json=json)
+    check_outputs(output=output, json=json)
     if writer is not None and not judge.asks:
         judge = judge.named(writer)
     if pairs is not None:
@@ -239,7 +236,7 @@ def improve(
             tolerance=how.tolerance,
             patience=how.patience,
             max_reads=how.max_reads,
-            bootstrap=Bootstrap(bootstrap, seed),
+            bootstrap=resampling.draws(),
             progress=None if work is None else bar("reads", None),
         )
     _show_improvement(found)

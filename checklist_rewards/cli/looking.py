@@ -22,12 +22,11 @@ from checklist_rewards.backends import Sampling
 from checklist_rewards.backends.embedding import SentenceEmbedder
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Resamples, Seed, brief, grouped
+from checklist_rewards.cli.options import Json, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, table
 from checklist_rewards.cli.trust import Labelled
-from checklist_rewards.cli.work import Work
+from checklist_rewards.cli.work import Work, asked
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
 from checklist_rewards.evaluation.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.evaluation.labels import same_text
@@ -45,7 +44,7 @@ from checklist_rewards.scores import Score
 from checklist_rewards.ui.report import MAX_ROWS, write_report
 from checklist_rewards.ui.sections import analysed
 
-_SHOWN = 20
+_SHOWN, _PARAPHRASED = 20, 50
 
 
 class Analyses(o.Options):
@@ -57,9 +56,7 @@ class Analyses(o.Options):
     repeat: list[Path] | None = None
     """The same rows scored again, to measure stability. Repeatable."""
     paraphrases: Annotated[int, Ge(0)] = 0
-    """Paraphrases per item, written and answered by --model."""
-    paraphrase_rows: Annotated[int, Ge(1)] = 50
-    """Number of rows to answer with paraphrased items."""
+    """Paraphrases per item, written by --model, which answers them about the first 50 rows."""
     meta: bool = False
     """Let --model judge the wording of the items."""
     human_key: str | None = None
@@ -127,20 +124,14 @@ def inspect(
     ```
     """
     rows, output = inspected.rows, inspected.output
-    check_outputs(
-        [rows, *(analyses.repeat or ()), store_options.store], output=output, json=json, scored=sampled.scored
-    )
-    if not analyses.paraphrases:
-        o.no_effect("without --paraphrases", "paraphrase_rows")
+    check_outputs(output=output, json=json, scored=sampled.scored)
     if policy.model is None:
-        names = ("n", "prompts", *o.SAMPLING)
+        names = ("n", "prompts", "scored", *o.SAMPLING)
         o.no_effect("without --policy.model, which samples the completions", *names)
         if not analyses.meta and not analyses.paraphrases:
             why = "without --policy.model, --meta and --paraphrases, which need a judge"
             o.no_effect(why, o.JudgeOptions, o.StoreOptions)
         policy.engine_beside(judge)
-        if sampled.scored is not None:
-            raise SampleError(f"--scored {sampled.scored} requires --policy.model, which samples the completions.")
     embedder = SentenceEmbedder() if analyses.embed else None
     if embedder is not None:
         embedder.validate()
@@ -211,8 +202,11 @@ class _Inspection:
                 text = columns.target_of(row.data, row.where).text if columns.target in row.data else ""
                 self.forecast.add(f"{history}\n{input}", score, len(text))
             for again in repeats:
-                if again.score is not None:
-                    _repeat(self.analysis, score, again.score, row)
+                try:
+                    if again.score is not None:
+                        self.analysis.add_repeat(score, again.score)
+                except SampleError as error:
+                    raise SampleError(f"{row.where}: {error}") from None
             if analyses.meta or analyses.paraphrases or analyses.human_key is not None:
                 self._collect(row, scorer)
 
@@ -243,7 +237,7 @@ class _Inspection:
         """Read the first rows, which are scored again with paraphrased items. Raises [`SampleError`] for a row with an
         image that the judge cannot take."""
         answered = (text for text in self.file if text.score is not None and not text.score.no_answer)
-        for text in islice(answered, self.analyses.paraphrase_rows):
+        for text in islice(answered, _PARAPHRASED):
             checklist = self.file.columns.checklist_of(text.data, text.where)
             if checklist is not None:
                 self.picked.append((text, text.asked(checklist).to_judge))
@@ -316,13 +310,6 @@ def _scored(file: ScoredFile, repeats: Sequence[Path]) -> Iterator[tuple[ScoredT
                     f"{other.where} is about another text than {first.where}; --repeat files have the same."
                 )
         yield first, others
-
-
-def _repeat(analysis: ItemAnalysis, score: Score, again: Score, row: ScoredText) -> None:
-    try:
-        analysis.add_repeat(score, again)
-    except SampleError as error:
-        raise SampleError(f"{row.where}: {error}") from None
 
 
 def _print(found: _Inspection, embedder: SentenceEmbedder | None, output: Path | None, json: Path | None) -> None:
@@ -412,9 +399,7 @@ def _sample(
     assert engine is not None
     prompts = []
     for row, checklist in known:
-        prompt = columns.asked_of(row.data, row.where) if columns.inputs else None
-        if prompt is None:
-            raise SampleError(f"{row.where}: the input is empty; sampling completions requires a prompt.")
+        prompt = asked(columns, row)
         for item in checklist.items:
             scorer.check_item(item, row.where)
         input, history, _ = columns.context_of(row.data, row.where)
@@ -463,8 +448,7 @@ def report(
     page: Page,
     labelled: Labelled,
     input_key: o.InputKey = None,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
 ) -> None:
     r"""Write one HTML page about a run: scores, every answer, training curves, comparisons, agreement with labels.
 
@@ -484,7 +468,7 @@ def report(
     if not labelled.named:
         o.no_effect("without --labels or --label-key", "group_key", "checklist", "checklist_key")
     files, output = page.files, page.output
-    check_outputs([*files, labelled.labels], output=output)
+    check_outputs(output=output)
     inputs = [path.resolve() for path in [*files, *filter(None, [labelled.labels])]]
     if len(set(inputs)) < len(inputs):
         raise SampleError(f"each file may be given only once, got {', '.join(map(str, files))}.")
@@ -495,8 +479,8 @@ def report(
             title=page.title,
             labels=labelled.as_labels() if labelled.named else None,
             max_rows=page.max_rows,
-            seed=seed,
-            intervals=Bootstrap(bootstrap, seed),
+            seed=resampling.seed,
+            intervals=resampling.draws(),
             inputs=input_key,
             target=labelled.target_key,
             id_key=labelled.id_key,

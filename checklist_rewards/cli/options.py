@@ -48,12 +48,13 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.cli.help import HelpAll
 from checklist_rewards.cli.output import running
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import Bootstrap
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
 from checklist_rewards.messages import Images
 from checklist_rewards.pipelines import PipelineConfig, WriterConfig, load_config
+from checklist_rewards.progress import AddBar
 from checklist_rewards.rows import read_checklist
 from checklist_rewards.writer import Writer as WriterModel
 
@@ -109,6 +110,8 @@ class Options(BaseModel):
     shown: ClassVar[Sequence[str] | None] = None
     """The options of the group that most users need; None for all."""
     parts: ClassVar[tuple[Part, ...]] = ()
+    beside: ClassVar[str] = ""
+    """What the names of the options of a model other than the judge begin with; see [`Options.engine_beside`]."""
 
     given: dict[str, Any] = {}
     """The values of the parts that the user gave, by name, such as `judge.model`."""
@@ -145,6 +148,20 @@ class Options(BaseModel):
         model, base_url = given.get("model", UNNAMED), given.get("base_url")
         return Engine(model, backend or given.get("backend", "auto"), base_url, settings)
 
+    def engine_beside(self, judge: JudgeOptions) -> Engine | None:
+        """The engine of a model other than the judge, whose options begin with `beside`; None without its name, which
+        its other options require.
+
+        Its backend is the judge's if that can write and neither of the two models is on a server.
+        """
+        given = self.settings_of(self.beside)
+        if "model" not in given:
+            why = f"without --{self.beside}model (that of the judge has no prefix)"
+            no_effect(why, f"{self.beside}base_url", f"{self.beside}engine_args")
+            return None
+        own = judge.engine.backend in ("transformers", "vllm") and "base_url" not in given
+        return self.engine_of(self.beside, judge.engine.backend if own else "auto")
+
 
 def _identifier(name: str) -> str:
     """The name of an option as that of a parameter, which has no dots."""
@@ -152,15 +169,8 @@ def _identifier(name: str) -> str:
 
 
 def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str], always: bool) -> inspect.Parameter:
-    """A field as a parameter of a command.
-
-    Args:
-        name (`str`): Name of the option.
-        field (`FieldInfo`): The field.
-        part ([`Part`]): The part that has it.
-        named (mapping): Options by the names of fields, for fields that the docstring names.
-        always (`bool`): Whether the default is that of the field, instead of None.
-    """
+    """A field of `part` as a parameter of a command. `named` has the options of fields that its docstring may name.
+    The default is that of the field if `always`, else None."""
     kind, at_least, at_most = _kind(field.annotation, field.metadata)
     found = [one for one in field.metadata if isinstance(one, ArgumentInfo | OptionInfo)]
     info = copy.copy(found[0]) if found else typer.Option()
@@ -219,13 +229,8 @@ def grouped() -> Callable[[Callable[..., None]], Grouped]:
 
 
 def brief(*more: str) -> Callable[[Callable[..., None]], Grouped]:
-    """As [`grouped`], for a command whose `--help` shows the options that most users need.
-
-    Args:
-        *more (`str`):
-            Options that `--help` shows in addition to those of the groups; see [`Options.shown`]. All others are shown
-            under their headings by `--help-all`.
-    """
+    """As [`grouped`], for a command whose `--help` shows the options that most users need: those of the groups (see
+    [`Options.shown`]) and `more`. `--help-all` shows all others under their headings."""
     return lambda command: Grouped(command, more)
 
 
@@ -261,8 +266,8 @@ class Grouped:
                 options[name] = parameter.replace(kind=kind, annotation=self._kinds[name])
         assert shown <= options.keys(), shown - options.keys()
         in_brief = [] if self._more is None else [name for name in options if name in shown]
-        first = [_without_heading(options.pop(name)) for name in in_brief]
-        written = list(map(_with_metavar, [*first, *options.values()]))
+        written = [_shown(options.pop(name), True) for name in in_brief]
+        written += [_shown(parameter, False) for parameter in options.values()]
         if self._more is not None:
             written.append(inspect.Parameter("help_all", kind, default=False, annotation=HelpAll))
         return inspect.Signature([*written, inspect.Parameter("context", kind, annotation=typer.Context)])
@@ -285,10 +290,13 @@ class Grouped:
             running.reset(before)
 
 
-def _with_metavar(parameter: inspect.Parameter) -> inspect.Parameter:
-    """The parameter with the form of its value for the help: the choices, or the type."""
+def _shown(parameter: inspect.Parameter, in_brief: bool) -> inspect.Parameter:
+    """The parameter as the help shows it: with the form of its value, which is the choices or the type, and without a
+    heading if `--help` shows it."""
     kind, info = get_args(parameter.annotation)
     info = copy.copy(info)
+    if in_brief:
+        info.rich_help_panel = None
     of_value = [member for member in (get_args(kind) or [kind]) if member is not NoneType][-1]
     of_value = get_args(of_value)[0] if get_origin(of_value) is list else of_value
     if isinstance(info, OptionInfo) and info.metavar is None:
@@ -297,24 +305,9 @@ def _with_metavar(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[kind, info])
 
 
-def _without_heading(parameter: inspect.Parameter) -> inspect.Parameter:
-    kind, info = get_args(parameter.annotation)
-    info = copy.copy(info)
-    info.rich_help_panel = None
-    return parameter.replace(annotation=Annotated[kind, info])
-
-
 def no_effect(why: str, *options: str | type[Options]) -> None:
-    """Refuse options that the user set and that have no effect in this combination.
-
-    Args:
-        why (`str`): The combination, such as "without --policy.model".
-        *options (`str` or class of [`Options`]): Names of options, or groups of them.
-
-    Raises:
-        SampleError: Names the first such option. Options that have their default are not refused, unless the user
-            has written them.
-    """
+    """Refuse options, or groups of them, that the user has written and that have no effect in a combination such as
+    "without --policy.model"."""
     context = running.get()
     if context is None:  # the function of a command, called without a command line
         return
@@ -342,8 +335,8 @@ def engine_settings(option: str, given: Sequence[str] | None) -> dict[str, Any]:
     for text in given or ():
         name, equals, value = text.partition("=")
         try:
-            parsed = _object(text) if text.startswith("{") else {name: yaml.safe_load(value)} if equals else None
-        except yaml.YAMLError:
+            parsed = json.loads(text) if text.startswith("{") else {name: yaml.safe_load(value)} if equals else None
+        except (ValueError, yaml.YAMLError):
             parsed = None
         if not isinstance(parsed, dict) or not all(isinstance(key, str) and key for key in parsed):
             raise SampleError(
@@ -351,14 +344,6 @@ def engine_settings(option: str, given: Sequence[str] | None) -> dict[str, Any]:
             )
         settings |= parsed
     return settings
-
-
-def _object(text: str) -> Any:
-    """A JSON object, or one in YAML, which reads 1e-05 as a text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return yaml.safe_load(text)
 
 
 InputKey = Annotated[
@@ -385,17 +370,6 @@ def _resamples(value: int) -> int:
     return value
 
 
-Resamples = Annotated[
-    int,
-    option(
-        OUTPUT,
-        "Bootstrap resamples for the 95 % intervals, at least 20; 0 for no intervals.",
-        default=True,
-        min=0,
-        callback=_resamples,
-    ),
-]
-Seed = Annotated[int, option(OUTPUT, "Random seed.", default=True, min=0)]
 Json = Annotated[Path | None, option(OUTPUT, "JSON file to write all figures to.")]
 Plots = Annotated[Path | None, option(OUTPUT, "Folder to write plots to.")]
 Concurrency = Annotated[
@@ -403,6 +377,22 @@ Concurrency = Annotated[
 ]
 OUTPUT_FILE = typer.Option("--output", "-o", rich_help_panel=OUTPUT)
 """How a field is the output of a command."""
+
+
+class Resampling(Options):
+    """The confidence intervals of figures."""
+
+    heading = OUTPUT
+    shown = ()
+
+    bootstrap: Annotated[int, Ge(0), typer.Option(callback=_resamples)] = DEFAULT_RESAMPLES
+    """Bootstrap resamples for the 95 % intervals, at least 20; 0 for no intervals."""
+    seed: Annotated[int, Ge(0)] = 0
+    """Random seed."""
+
+    def draws(self, bar: AddBar | None = None) -> Bootstrap:
+        """The settings of the intervals, with a progress bar."""
+        return Bootstrap(self.bootstrap, self.seed, None if bar is None else bar("bootstrap draws", None))
 
 
 class Files(Options):
@@ -451,8 +441,7 @@ class Dry(Options):
     dry_run: bool = False
     """Print the expected calls, tokens and price. Loads no model and writes nothing."""
     price: list[str] | None = None
-    """US dollars per million prompt and reply tokens, as MODEL=IN,OUT, or a JSON or YAML file that maps models to such
-    pairs. Repeatable."""
+    """US dollars per million prompt and reply tokens, as MODEL=IN,OUT. Repeatable."""
     budget: Annotated[float, Ge(0)] | None = None
     """Stop before more than this many US dollars are spent. Unanswered items are listed; rerun with a larger budget to
     continue."""
@@ -500,19 +489,6 @@ class Keys(Options):
         keys: dict[str, Any] = {"inputs": self.input_key, "reference": self.reference_key, "history": self.history_key}
         keys["images"] = self.images
         return {**keys, "shared": shared, **named}
-
-
-class WriterKeys(Keys):
-    """Columns that some writer prompts use in addition."""
-
-    context_key: str | None = None
-    """Column of a document the input refers to. Defaults to context."""
-    candidates_key: str | None = None
-    """Column of responses to compare: a list, best first. Defaults to candidates."""
-    chosen_key: str | None = None
-    """Column of the better of two responses. Defaults to chosen."""
-    rejected_key: str | None = None
-    """Column of the worse one. Defaults to rejected."""
 
 
 class JudgeModel(Options):
@@ -594,6 +570,11 @@ class JudgeOptions(JudgeModel):
         code = {"allow_code": "unsafe"} if self.allow_unsafe_code else {"allow_code": True} if self.allow_code else {}
         return {name: value for name, value in given.items() if name not in ENGINE_SETTINGS} | code
 
+    @property
+    def aggregation(self) -> dict[str, Any]:
+        """The given settings that apply to stored answers too, as fields of [`Aggregation`]."""
+        return {field: self.settings[name] for name, field in FROM_STORED.items() if name in self.settings}
+
     @classmethod
     def option(cls, setting: str) -> str:
         """The name of the option of a setting of the scorer."""
@@ -649,8 +630,9 @@ class Writer(Writing):
 
 
 class OwnWriter(Writing):
-    """Writer options for commands that also have a judge."""
+    """Writer options for commands that also have a judge, which writes unless another model is named."""
 
+    beside = OF_WRITER
     shown = ("writer.model", "writer.base_url")
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterConfig, OF_WRITER, WRITER, only=("model",)),
@@ -664,15 +646,6 @@ class OwnWriter(Writing):
         """Whether the user named no writer."""
         return f"{OF_WRITER}model" not in self.given
 
-    def engine_beside(self, judge: JudgeOptions) -> Engine:
-        """The writer's engine: the judge's engine unless --writer.model is set."""
-        if self.names_no_model:
-            no_effect("without --writer.model", "writer.base_url")
-            if "writer.engine_args" in self.given:
-                raise SampleError("--writer.engine-args requires --writer.model; use --engine-args for the judge.")
-            return judge.engine
-        return self.engine_of(OF_WRITER, _backend_beside(judge.engine.backend, self.given.get("writer.base_url")))
-
 
 _TEXTS = """Model that writes the texts: "pocket", a local folder, a Hub id, or with `base_url` the name of the model
 on the server."""
@@ -682,7 +655,7 @@ class Policy(Options):
     """The model that writes candidates or answers."""
 
     heading = POLICY
-    prefix = OF_POLICY
+    prefix = beside = OF_POLICY
     shown = ("policy.model", "policy.base_url")
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterModel, OF_POLICY, POLICY, only=("model", "base_url"), helps={"model": _TEXTS}),
@@ -700,24 +673,6 @@ class Policy(Options):
     def model(self) -> str | None:
         """Its name, or None."""
         return self.given.get("policy.model")
-
-    def engine_beside(self, judge: JudgeOptions) -> Engine | None:
-        """Its engine, or None without --policy.model. Raises [`SampleError`] for its other options without it."""
-        base_url, settings = self.given.get("policy.base_url"), self.given.get("policy.engine_args")
-        if self.model is not None:
-            return self.engine_of(OF_POLICY, _backend_beside(judge.engine.backend, base_url))
-        if base_url is not None:
-            raise SampleError(f"--policy.base-url {base_url} requires --policy.model, the model name on that server.")
-        if settings:
-            raise SampleError(
-                f"--policy.engine-args {settings[0]} requires --policy.model; use --engine-args for the judge."
-            )
-        return None
-
-
-def _backend_beside(judge: Any, base_url: str | None) -> Any:
-    """The backend of a second model: the judge's if it can write and neither of the two models is on a server."""
-    return judge if judge in ("transformers", "vllm") and base_url is None else "auto"
 
 
 class Cluster(Options):

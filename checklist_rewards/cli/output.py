@@ -1,8 +1,7 @@
-"""The files that a command reads and writes, and its messages on stderr: progress, the summary and the exit code.
+"""The output paths of a command, and its messages on stderr: progress, the summary and the exit code.
 
-Rows are read twice: once to validate them and once to process them. Output paths are checked before a command does
-anything. A [`RunReport`] receives scores one by one and keeps totals only, so its size does not depend on the number
-of rows.
+Output paths are checked before a command does anything. A [`RunReport`] receives scores one by one and keeps totals
+only, so its size does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
-from itertools import islice
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +27,8 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.files.atomic import check_writable, write_json
 from checklist_rewards.files.ranks import rank_of
-from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, read_rows_for
 from checklist_rewards.judges import Receipt
 from checklist_rewards.progress import AddBar, progress_on
-from checklist_rewards.rows import Columns
 from checklist_rewards.scores.reasons import ADVICE, Reason
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -53,14 +49,7 @@ def bars() -> AbstractContextManager[AddBar]:
 def table(
     *heads: str | Column, rows: Iterable[Iterable[str]] = (), title: str | None = None, header: bool = True
 ) -> Table:
-    """A table of texts. Nothing in them is markup.
-
-    Args:
-        *heads (`str` or `Column`): The columns.
-        rows (iterable of rows of `str`, *optional*): The cells.
-        title (`str`, *optional*): Shown above the table.
-        header (`bool`, *optional*, defaults to `True`): Whether the names of the columns are shown.
-    """
+    """A table of texts. Nothing in them is markup."""
     shown = [escape(head) if isinstance(head, str) else head for head in heads]
     above = None if title is None else escape(title)
     found = Table(*shown, title=above, title_justify="left", show_header=header)
@@ -84,19 +73,15 @@ class RunReport(Totals):
         """Additional lines of the summary: name to value."""
         self._started = time.perf_counter()
 
-    @property
-    def exit_code(self) -> int:
-        """1 if anything is missing, else 0."""
-        return 1 if self.unanswered else 0
-
     def finish(self, output: Path, receipt: Receipt | None, summary: Path | None) -> int:
-        """Print the summary, write it as JSON if `summary` is given, and return the exit code."""
+        """Print the summary, write it as JSON if `summary` is given, and return the exit code: 1 if anything is
+        missing, else 0."""
         console.print(self._table(output, receipt))
         if self.unanswered:
             console.print(self._missing())
         if summary is not None:
             write_json(summary, self._record(output, receipt))
-        return self.exit_code
+        return 1 if self.unanswered else 0
 
     def _table(self, output: Path, receipt: Receipt | None) -> Table:
         lines: dict[str, Any] = {"rows": self.rows}
@@ -203,40 +188,36 @@ def _of(count: int, what: str) -> str:
 logger = logging.getLogger(__name__)
 
 
-def check_outputs(
-    inputs: Iterable[Path | None], *, folders: Mapping[str, Path | None] | None = None, **files: Path | None
-) -> None:
+def check_outputs(*inputs: Path, folders: Mapping[str, Path | None] | None = None, **files: Path | None) -> None:
     """Check the output paths of a command before it does anything.
 
     Args:
-        inputs (iterable of `Path`):
-            The files that the command reads, besides those that its options name, such as a calibration or an example
-            file. With a reward log, the command also reads the logs of the other ranks.
+        *inputs (`Path`):
+            Files that the command reads and that none of its arguments and options names.
         folders (mapping, *optional*):
             Output folders by option, such as `{"--plots": plots}`.
         **files (`Path`, *optional*):
             Output files by the name of their option, such as `json=json`; None for an option that is not set.
 
     Raises:
-        SampleError: If an output has the wrong type, cannot be written, is an input, or has the path of another
-            output.
+        SampleError: If an output has the wrong type, cannot be written, is an input, has the path of another output,
+            or has the name of another rank's log of an input.
     """
-    given = {*files, *(option.lstrip("-") for option in folders or {})}
-    read = [path for path in (*inputs, *_paths_besides(given)) if path is not None]
+    read = [*inputs, *_paths_besides({*files, *(option.lstrip("-") for option in folders or {})})]
+    outputs = [(option, path, True) for option, path in (folders or {}).items()]
+    outputs += [(f"--{name}", path, False) for name, path in files.items()]
     written: list[tuple[str, Path]] = []
-    for option, path in (folders or {}).items():
-        if path is not None:
-            if os.path.isfile(path):
-                raise SampleError(f"{option} {path} is a file, expected a folder.")
-            _check_writable(option, path, folder=True)
-            written.append((option, path))
-    for name, path in files.items():
+    for option, path, is_folder in outputs:
         if path is None:
             continue
-        option = f"--{name}"
-        if os.path.isdir(path):
+        if is_folder and os.path.isfile(path):
+            raise SampleError(f"{option} {path} is a file, expected a folder.")
+        if not is_folder and os.path.isdir(path):
             raise SampleError(f"{option} {path} is a folder, expected a file name.")
-        _check_writable(option, path)
+        try:
+            check_writable(path, folder=is_folder)
+        except SampleError as error:
+            raise SampleError(f"{option} {error}") from None
         if any(_same(path, other) for other in read):
             raise SampleError(f"{option} {path} is an input file of this command; choose a different file name.")
         for log in read:
@@ -261,19 +242,12 @@ running: ContextVar[typer.Context | None] = ContextVar("running", default=None)
 
 
 def _paths_besides(outputs: Collection[str]) -> Iterator[Path]:
-    """The existing files that the options of the running command name, without its outputs."""
+    """The paths and existing files that the options of the running command name, without its outputs."""
     context = running.get()
     for name, value in ({} if context is None else context.params).items():
         for path in value if isinstance(value, list | tuple) else [value]:
-            if name not in outputs and isinstance(path, str | Path) and os.path.isfile(path):
+            if name not in outputs and (isinstance(path, Path) or (isinstance(path, str) and os.path.isfile(path))):
                 yield Path(path)
-
-
-def _check_writable(option: str, path: Path, *, folder: bool = False) -> None:
-    try:
-        check_writable(path, folder=folder)
-    except SampleError as error:
-        raise SampleError(f"{option} {error}") from None
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -285,42 +259,3 @@ def _is_log(path: Path) -> bool:
         return ScoredFile(path).kind == "rewards"
     except SampleError:  # another kind of file, which its command refuses or reads alone
         return False
-
-
-@dataclass(frozen=True)
-class RowFile:
-    """The file of rows that a command reads, and the files that it writes.
-
-    Raises:
-        SampleError: If an output is a folder or would overwrite another file of the command; see [`check_outputs`].
-    """
-
-    path: Path
-    output: Path
-    summary: Path | None = None
-    others: tuple[Path | None, ...] = ()
-    """Other files that the command reads, such as a checklist or the store."""
-
-    def __post_init__(self) -> None:
-        check_outputs([self.path, *self.others], output=self.output, summary=self.summary)
-        file_format(self.output)
-
-    def __iter__(self) -> Iterator[Row]:
-        return read_rows_for(self.path, self.output)
-
-    def columns(self, **named: Any) -> Columns:
-        """The columns of this file, by its first row; `named` as in [`Columns.of`].
-
-        Raises:
-            SampleError: If the file has no rows.
-        """
-        first = next(iter(self), None)
-        if first is None:
-            raise SampleError(f"{self.path} has no rows.")
-        return Columns.of(first, **named)
-
-    def chunks(self, size: int = CHUNK_ROWS) -> Iterator[list[Row]]:
-        """The rows in lists of up to `size`."""
-        rows = iter(self)
-        while chunk := list(islice(rows, size)):
-            yield chunk

@@ -24,20 +24,12 @@ from checklist_rewards.attacks.report import compare, is_attack, read_attack
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.attacking import show_comparison
 from checklist_rewards.cli.forecast import forecast
-from checklist_rewards.cli.options import FROM_STORED, Json, Resamples, Seed, brief, grouped
-from checklist_rewards.cli.output import (
-    RowFile,
-    RunReport,
-    bars,
-    check_outputs,
-    console,
-    decimal,
-    table,
-)
+from checklist_rewards.cli.options import FROM_STORED, Json, brief, grouped
+from checklist_rewards.cli.output import RunReport, bars, check_outputs, console, decimal, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import check_plots
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap, Figure
+from checklist_rewards.evaluation.bootstrap import Figure
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, choose, plot_curve
 from checklist_rewards.evaluation.cascade_replay import replay as replay_cascade
 from checklist_rewards.evaluation.differences import DifferenceReport, Differences
@@ -134,8 +126,7 @@ def replay(
     target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,
     json: Json = None,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
@@ -158,33 +149,23 @@ def replay(
     ```
     """
     weights = None if judge.weights is None else Path(judge.weights)
-    read = (checklist, weights, store_options.store)
-    file = RowFile(files.rows, files.output, files.summary, read)
-    check_outputs([files.rows, *read], output=files.output, summary=files.summary, json=json)
+    check_outputs(output=files.output, summary=files.summary, json=json)
+    file_format(files.output)
     repeat, precision = repeats.repeat, repeats.precision
     if precision <= 0:
         raise SampleError(f"--precision {precision:g} is not allowed; it must be above 0.")
-    if json is not None and repeat == 1:
-        raise SampleError(f"--json {json} holds the variances of repeated answers; set --repeat to 2 or more.")
     if not judge.asks:
         of_judges = ("judge.engine_args", "concurrency", "budget", "price")
         o.no_effect("on stored answers; set --model to ask a judge", *of_judges, o.StoreOptions)
     if repeat == 1:
-        o.no_effect("without --repeat of 2 or more", "precision", "bootstrap", "seed")
+        o.no_effect("without --repeat of 2 or more", "json", "precision", o.Resampling)
     work = Work.of(o.Preset(), store_options, judge=judge, concurrency=concurrency, dry=dry) if judge.asks else None
     replayed = _replay(work, judge, repeat)
-    texts = ScoredFile(
-        file.path,
-        **keys.columns(
-            checklist,
-            target=target_key,
-            checklist=checklist_key,
-            images=keys.images if judge.asks else "ignore",
-        ),
-        output=file.output,
-    )
+    images = keys.images if judge.asks else "ignore"
+    named = keys.columns(checklist, target=target_key, checklist=checklist_key, images=images)
+    texts = ScoredFile(files.rows, **named, output=files.output)
     if texts.kind == "pairs":
-        raise SampleError(f"{file.path} has pairs; `replay` requires a scored file or a reward log.")
+        raise SampleError(f"{files.rows} has pairs; `replay` requires a scored file or a reward log.")
     stored = _Again(texts, None if weights is None else Weights.load(weights), replayed.scorer)
     reads, prompts = _check(stored, replayed)
     if dry.dry_run:
@@ -198,7 +179,7 @@ def replay(
         work.pipeline.scorer.validate()
     report = RunReport("replay")
     variance = Variance(repeat, by_prompt=prompts) if repeat > 1 else None
-    with write_rows_of(file.path, file.output) as out, bars() as bar:
+    with write_rows_of(files.rows, files.output) as out, bars() as bar:
         progress = bar("reads", reads) if replayed.scorer is not None else None
         rows = iter(stored)
         while chunk := list(islice(rows, CHUNK_ROWS)):
@@ -226,7 +207,7 @@ def replay(
         with bars() as bar:
             result = variance.result(
                 how_repeated(replayed.scorer.judge),
-                Bootstrap(bootstrap, seed, bar("bootstrap draws", None)),
+                resampling.draws(bar),
                 precision,
             )
         show_variance(Console(), result)
@@ -290,7 +271,7 @@ class _Again:
 def _replay(work: Work | None, judge: o.JudgeOptions, repeats: int) -> Replay:
     """What answers and how its answers are aggregated. Raises [`SampleError`] for options without effect."""
     settings = judge.settings
-    aggregation = {field: settings[name] for name, field in FROM_STORED.items() if name in settings}
+    aggregation = judge.aggregation
     calibration = settings.get("calibration")
     if work is None:
         for name in settings:
@@ -349,8 +330,7 @@ def diff(
     compared: Compared,
     json: Json = None,
     input_key: o.InputKey = None,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
 ) -> None:
     r"""Compare two scorings of the same texts: flipped answers, changed scores, and the order within groups.
 
@@ -370,13 +350,13 @@ def diff(
     """
     files = one, other = [compared.one, compared.other]
     output, id_key, target_key = compared.output, compared.id_key, compared.target_key
-    check_outputs(files, output=output, json=json)
+    check_outputs(output=output, json=json)
     if output is not None:
         file_format(output)
     if any(map(is_attack, files)):
         o.no_effect("on files of `attack`", "id_key", "input_key", "target_key")
         with bars() as bar:
-            draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None)) if bootstrap else Bootstrap(0)
+            draws = resampling.draws(bar)
             comparison = compare(read_attack(one), read_attack(other), draws)
         show_comparison(comparison)
         if output is not None:
@@ -404,7 +384,7 @@ def diff(
                 if rows is not None:
                     rows.write(record)
                 advance(1)
-            draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+            draws = resampling.draws(bar)
             report = differences.report((str(one), str(other)), draws)
             if report.rows == 0:
                 raise SampleError(
@@ -535,7 +515,7 @@ def cascade(
     ```
     """
     cheap, strong, id_key, label_key = files.cheap, files.strong, files.id_key, files.label_key
-    check_outputs([cheap, strong, checklist], plot=files.plot, json=json)
+    check_outputs(plot=files.plot, json=json)
     check_plots(files.plot)
     shared = None if checklist is None else read_checklist(checklist)
     scored = [read_scored(path, id_key=id_key, checklist=checklist_key, shared=shared) for path in (cheap, strong)]

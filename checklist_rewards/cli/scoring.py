@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,19 +21,14 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast
 from checklist_rewards.cli.options import brief
-from checklist_rewards.cli.output import (
-    RowFile,
-    RunReport,
-    bars,
-    check_outputs,
-    console,
-)
+from checklist_rewards.cli.output import RunReport, bars, check_outputs, console
 from checklist_rewards.cli.work import RowRun, Work
-from checklist_rewards.datasets.shards import find_shards, first_row
+from checklist_rewards.datasets.shards import Shard, find_shards, first_row
 from checklist_rewards.datasets.tasks import RowWork, Source
-from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
 from checklist_rewards.files.atomic import write_json
-from checklist_rewards.files.rows import FORMATS
+from checklist_rewards.files.rows import FORMATS, read_rows
+from checklist_rewards.judges.weights import Weights
 from checklist_rewards.pipelines import PipelineConfig, load_config, source_from
 from checklist_rewards.pipelines.registry import GENERATORS
 from checklist_rewards.prompts import load_prompt
@@ -110,23 +106,15 @@ def run_on_ray(
     scores: bool = True,
     checklists: Source | Checklist = Source.COLUMN,
 ) -> None:
-    """Process all shards and print the report of all actors.
-
-    Args:
-        command (`str`): the name of the command.
-        work ([`Work`]): config and engines.
-        files, cluster, dry, store: options of the command.
-        columns (`dict`): arguments of [`Columns.of`].
-        scores, checklists: as in [`RowTask`].
-    """
+    """Process all shards and print the report of all actors. `columns` has the arguments of [`Columns.of`]; `scores`
+    and `checklists` are as in [`RowTask`]."""
     [module] = import_extra("checklist_rewards.datasets.ray", extra="ray")
     for name, value in (("--dry-run", dry.dry_run or None), ("--budget", dry.budget)):
         if value is not None:
             raise SampleError(f"{name} counts the calls of one process, so it cannot be combined with --ray; omit it.")
     shards = find_shards(files.rows)
-    check_outputs(
-        [files.rows, *(shard.source for shard in shards)], folders={"--output": files.output}, summary=files.summary
-    )
+    sources = (shard.source for shard in shards)
+    check_outputs(*sources, folders={"--output": files.output}, summary=files.summary)
     if files.output.suffix.lower() in FORMATS:
         raise SampleError(
             f"--output {files.output} looks like a file; --ray writes a folder with one Parquet file per shard, so "
@@ -137,6 +125,9 @@ def run_on_ray(
     task = work.task(Columns.of(first, **columns), scores=scores, checklists=checklists)
     keep = store.store or not store.no_store
     settings = {"actors": cluster.actors, "num_gpus": cluster.num_gpus, "shard_rows": cluster.shard_rows}
+    weights = getattr(work.pipeline.scorer, "weights", None)
+    if weights is not None and checklists is not Source.WRITTEN:
+        check_weights(weights, task.columns, shards, files.rows)
     try:
         with bars() as bar:
             report += module.run_shards(
@@ -158,22 +149,36 @@ def run_on_ray(
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
 
 
-_OF_WRITERS = tuple(name for name in o.WriterKeys.model_fields if name not in o.Keys.model_fields)
-"""Options for columns that only writers read."""
+def check_weights(weights: Weights, columns: Columns, shards: Sequence[Shard], rows: Path) -> None:
+    """[`Weights.check_used`] on the checklists of the shards, which are read until every weight has an item."""
+    for checklist in _checklists(columns, shards):
+        with suppress(ChecklistError):
+            weights.of(checklist)
+        if not weights.unused:
+            return
+    weights.check_used(rows)
+
+
+def _checklists(columns: Columns, shards: Sequence[Shard]) -> Iterator[Checklist]:
+    """The checklists of shards. The run lists the shards and rows that cannot be read."""
+    if columns.shared is not None:
+        yield columns.shared
+        return
+    for shard in shards:
+        with suppress(SampleError):
+            for row in read_rows(shard.source):
+                with suppress(SampleError, ChecklistError):
+                    if (checklist := columns.checklist_of(row.data, row.where)) is not None:
+                        yield checklist
 
 
 def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
     """The store that this process opens: none with --ray, where --store is the folder of the stores of the shards.
-
-    Raises:
-        SampleError: For cluster options without --ray.
-    """
+    Refuses cluster options without --ray."""
     if cluster.ray:
         store.consistent()
         return o.StoreOptions(no_store=True)
-    for name in ("actors", "num_gpus", "shard_rows"):
-        if (value := getattr(cluster, name)) is not None:
-            raise SampleError(f"--{name.replace('_', '-')} {value} requires --ray; omit it.")
+    o.no_effect("without --ray", o.Cluster)
     return store
 
 
@@ -181,7 +186,7 @@ def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
 def generate(
     files: o.Files,
     preset: o.Preset,
-    keys: o.WriterKeys,
+    keys: o.Keys,
     writer: o.Writer,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
@@ -219,7 +224,7 @@ def generate(
         dry=dry,
     )
     if work.config.corpus_level:
-        o.no_effect(f"with {work.config.name}, which writes one checklist from a source", o.WriterKeys)
+        o.no_effect(f"with {work.config.name}, which writes one checklist from a source", o.Keys)
         if cluster.ray:
             raise SampleError(f"{work.config.name} writes a single checklist, which needs no cluster; omit --ray.")
         return _shared(work, writer, files, dry)
@@ -228,11 +233,11 @@ def generate(
     what: dict[str, Any] = {"scores": False, "checklists": Source.WRITTEN}
     if cluster.ray:
         return run_on_ray("generate", work, files, cluster, dry, store_options, columns=named, **what)
-    run = RowRun("generate", work, files, named, store_options.store)
+    run = RowRun("generate", work, files, named)
     rows = RowWork(pipe, run.columns, run.report, **what)
-    total = sum(1 for _ in map(rows.validate, run.file))
+    total = sum(1 for _ in map(rows.validate, run))
     if dry.dry_run:
-        return forecast(work, requests=(run.columns.request_of(row.data, row.where) for row in run.file))
+        return forecast(work, requests=(run.columns.request_of(row.data, row.where) for row in run))
     pipe.check_writers()
     assert work.writer is not None
     work.writer.expect(total)
@@ -246,7 +251,7 @@ def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
     name = work.config.name
     if files.output.suffix.lower() != ".json":
         raise SampleError(f"--output {files.output}: {name} writes a single checklist; choose a .json file.")
-    check_outputs([files.rows], output=files.output, summary=files.summary)
+    check_outputs(output=files.output, summary=files.summary)
     source = source_from(work.config, files.rows)
     if dry.dry_run:
         return forecast(work, source=source)
@@ -307,22 +312,20 @@ def score(
         --input-key instruction --input-key input
     ```
     """
-    command = Work.of(preset, stores_of(cluster, store_options), judge=judge, concurrency=concurrency, dry=dry)
+    store = stores_of(cluster, store_options)
+    command = Work.of(preset, store, judge=judge, concurrency=concurrency, dry=dry, may_need_no_store=True)
     named = keys.columns(checklist, target=target_key, checklist=checklist_key)
     if cluster.ray:
         return run_on_ray("score", command, files, cluster, dry, store_options, columns=named)
-    run = RowRun("score", command, files, named, checklist, store_options.store)
+    run = RowRun("score", command, files, named)
     work = RowWork(command.pipeline, run.columns, run.report, scores=True, checklists=Source.COLUMN)
-    reads, asks = 0, False
-    for found in map(work.validate, run.file):
-        if found is not None:
-            reads += len(found)
-            asks = asks or command.asks(found)
+    for found in map(work.validate, run):
+        run.expect(found)
     if dry.dry_run:
-        return forecast(command, samples=_samples(run.columns, run.file))
-    command.check_judge(asks, files.rows)
+        return forecast(command, samples=_samples(run))
+    command.check_judge(run.asks, files.rows)
     with write_rows_of(files.rows, files.output) as out, bars() as bar:
-        run.write(out, partial(work.process, reads=bar("reads", reads)))
+        run.write(out, partial(work.process, reads=bar("reads", run.reads)))
     run.finish(command.receipt)
 
 
@@ -330,7 +333,7 @@ def score(
 def run(
     files: o.Files,
     preset: o.Preset,
-    keys: o.WriterKeys,
+    keys: o.Keys,
     judge: o.JudgeOptions,
     writer: o.OwnWriter,
     source: Annotated[
@@ -365,14 +368,12 @@ def run(
     ```
     """
     if checklist is not None:
-        o.no_effect("with --checklist, which is used as it is", o.OwnWriter, *_OF_WRITERS)
-    elif source is not None:
-        o.no_effect("with --source, from which one checklist is written", *_OF_WRITERS)
+        o.no_effect("with --checklist, which is used as it is", o.OwnWriter, "source")
     command = Work.of(
         preset,
         stores_of(cluster, store_options),
         writing=writer,
-        writer=writer.engine_beside(judge) if checklist is None else None,
+        writer=(writer.engine_beside(judge) or judge.engine) if checklist is None else None,
         judge=judge,
         concurrency=concurrency,
         dry=dry,
@@ -391,13 +392,13 @@ def run(
                 "give it with --checklist."
             )
         return run_on_ray("run", command, files, cluster, dry, store_options, columns=named, checklists=checklists)
-    this = RowRun("run", command, files, named, checklist, source, store_options.store)
-    file, columns, report = this.file, this.columns, this.report
+    this = RowRun("run", command, files, named)
+    columns, report = this.columns, this.report
     work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
-    total = sum(1 for _ in map(work.validate, file))
+    total = sum(1 for _ in map(work.validate, this))
     if dry.dry_run:
-        requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
-        samples = (columns.sample_of(row.data, row.where, file_checklist) for row in file)
+        requests = (columns.request_of(row.data, row.where) for row in this) if per_row else ()
+        samples = (columns.sample_of(row.data, row.where, file_checklist) for row in this)
         return forecast(command, requests=requests, samples=samples, source=loaded_source)
     command.check_judge(True, None if file_checklist is None else files.rows)
     if file_checklist is None:
@@ -406,7 +407,7 @@ def run(
         from checklist_rewards.pipelines.assembly import TRIED, a_few
 
         step = max(1, -(-total // TRIED))
-        texts = a_few([columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)])
+        texts = a_few([columns.sample_of(row.data, row.where, ()) for row in islice(this, 0, None, step)])
         trial_texts = texts if pipe.tries_texts else []
         checklists = write_shared(pipe, loaded_source, report, trial_texts)
         work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
@@ -418,10 +419,6 @@ def run(
 
 def _source(command: Work, source: Path | None, checklist: Checklist | None) -> Any:
     """The source of a corpus-level pipeline; None for other pipelines and with --checklist."""
-    if source is not None and checklist is not None:
-        raise SampleError(
-            f"--source {source} has no effect with --checklist, which is used as it is; omit one of them."
-        )
     if command.config.corpus_level and checklist is None:
         if source is None:
             raise SampleError(
@@ -436,9 +433,9 @@ def _source(command: Work, source: Path | None, checklist: Checklist | None) -> 
     return None
 
 
-def _samples(columns: Columns, file: RowFile) -> Iterator[Sample]:
+def _samples(run: RowRun) -> Iterator[Sample]:
     """The samples of the rows that have a checklist."""
-    for row in file:
-        checklist = columns.checklist_of(row.data, row.where)
+    for row in run:
+        checklist = run.columns.checklist_of(row.data, row.where)
         if checklist is not None:
-            yield columns.sample_of(row.data, row.where, checklist)
+            yield run.columns.sample_of(row.data, row.where, checklist)

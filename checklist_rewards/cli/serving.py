@@ -49,8 +49,6 @@ class Server(o.Options):
     """Most tokens in waiting rows (an estimate: 4 bytes are a token); further requests get status 429."""
     max_queue: Annotated[int, Ge(1)] | None = None
     """Most waiting rows; no limit by default."""
-    max_body_mb: Annotated[float, Ge(0.001)] = 16
-    """Largest request body in MiB."""
 
 
 @brief("judge", "judge.calibration", "concurrency")
@@ -109,7 +107,6 @@ def serve(
             max_batch=server.max_batch,
             max_queue=server.max_queue,
             max_tokens=server.max_queue_tokens,
-            max_body=int(server.max_body_mb * 2**20),
             token=token,
         )
         console.print(f"Serving rewards of {work.judge_name} at {address}; press Ctrl-C to stop.", soft_wrap=True)
@@ -175,7 +172,7 @@ def ui(
     project = Project.at(app_options.folder)
     if judge.names_no_model and not preset.load().scorer.model:
         judge = judge.named(POCKET)  # the page shows the judge, and the command warns of it
-    engine = writer.engine_beside(judge)
+    engine = writer.engine_beside(judge) or judge.engine
     work = Work.of(preset, store_options, writing=writer, writer=engine, judge=judge, concurrency=concurrency)
     assert work.writer is not None
     chosen = None if store_options.store is None else str(store_options.store.resolve())

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from annotated_types import Ge
@@ -25,12 +25,12 @@ import checklist_rewards
 from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.attacks.report import read_attack
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Resamples, Seed, brief, grouped
+from checklist_rewards.cli.options import Json, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
 from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
 from checklist_rewards.distill.labels import folds_of, read_labels
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, LIBRARIES, Bootstrap, Figure
+from checklist_rewards.evaluation.bootstrap import LIBRARIES, Figure
 from checklist_rewards.files.atomic import check_writable, write_json
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges.labels import Labelled
@@ -73,19 +73,13 @@ class TrainingOptions(o.Options):
     """Training epochs."""
     learning_rate: float = 1.5e-4
     """Peak learning rate."""
-    targets: Annotated[int, Ge(1)] = 4
-    """Texts per step, with all their questions."""
-    layout: Literal["packed", "matched"] = "packed"
-    """packed: encode a text once with all its questions. matched: encode each question with the text, which agrees
-    slightly better with human labels and is several times slower."""
 
 
 @grouped()
 def distill(
     columns: LabelColumns,
     how: TrainingOptions,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
     json: Json = None,
 ) -> None:
     r"""Fine-tune a small encoder into a judge, from human labels or the probabilities of a larger judge.
@@ -112,16 +106,16 @@ def distill(
 
     labels, output, folds, epochs = columns.labels, columns.output, how.folds, how.epochs
     _check_output(output)
-    check_outputs([labels], folders={"--output": output}, json=json)
+    check_outputs(folders={"--output": output}, json=json)
     check_writable(output.resolve().parent, folder=True)  # the finished folder is renamed
-    training = Training(seed=seed, **how.model_dump(include={"epochs", "learning_rate", "targets", "layout"}))
+    training = Training(seed=resampling.seed, epochs=how.epochs, learning_rate=how.learning_rate)
     pairs = read_labels(labels, **columns.model_dump(include={"target_key", "question_key", "label_key", "group_key"}))
     several = folds > 1
     if not several:
         o.no_effect("without --folds of 2 or more", "bootstrap", "group_key")
     if several:
         import_extra(*LIBRARIES, extra="encoder")  # now, not after the training
-        folds_of(pairs, folds, seed)  # raises for labels that cannot be split, before training starts
+        folds_of(pairs, folds, resampling.seed)  # raises for labels that cannot be split, before training starts
     check_installed()
     figures: dict[str, Figure] | None = None
     unread = 0
@@ -130,7 +124,7 @@ def distill(
         return model_card(record, data=labels.name, folds=folds, figures=figures, unread=unread)
 
     with bars() as bar:
-        steps = bar("steps", _steps(pairs, folds if several else 0, training, seed))
+        steps = bar("steps", _steps(pairs, folds if several else 0, training, resampling.seed))
         parts = iter([*(f"fold {fold} of {folds}" for fold in range(1, folds + 1) if several), "all labels"])
 
         def train(some: Sequence[Labelled], path: Path, **options: Any) -> dict[str, Any]:
@@ -142,10 +136,11 @@ def distill(
             return train_encoder(some, path, base=how.base, training=training, progress=progress, **options)
 
         if several:
-            predicted = cross_validate(pairs, folds, train, EncoderBackend, seed, bar("held-out pairs", len(pairs)))
+            predicted = cross_validate(
+                pairs, folds, train, EncoderBackend, resampling.seed, bar("held-out pairs", len(pairs))
+            )
             unread = sum(value is None for value in predicted)
-            draws = bar("bootstrap draws", None)
-            figures = held_out_figures(pairs, predicted, Bootstrap(bootstrap, seed, draws))
+            figures = held_out_figures(pairs, predicted, resampling.draws(bar))
         record = train(pairs, output, card=card)
     console = Console()
     if figures is not None:
@@ -222,7 +217,7 @@ def audit_log(
     ```
     """
     logs, output, about, require = audited.logs, audited.output, audited.about, audited.require
-    check_outputs([*logs, audited.attacks], output=output, json=json)
+    check_outputs(output=output, json=json)
     for name in about or ():
         one_of("--about", name, get_args(About))
     patterns = [] if audited.attacks is None else patterns_of(read_attack(audited.attacks))

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from annotated_types import Ge, Le
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -24,7 +23,7 @@ from rich.table import Table
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.checklists import YES
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Plots, Resamples, Seed, brief, grouped
+from checklist_rewards.cli.options import Json, Plots, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
@@ -46,7 +45,7 @@ from checklist_rewards.evaluation.agreement import (
     units_of_judges,
     verdict,
 )
-from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.calibration import (
     KindReport,
     ThresholdChoice,
@@ -61,7 +60,7 @@ from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.judges import Ask
 from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
-from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeLine, ProbeReport
+from checklist_rewards.judges.probe import ProbeLine, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
 from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scores import Verdict
@@ -135,8 +134,7 @@ class Agreed(o.Options):
 def agree(
     agreed: Agreed,
     labelled: Labelled,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
     json: Json = None,
     plots: Plots = None,
 ) -> None:
@@ -163,13 +161,16 @@ def agree(
     ```
     """
     files, input_key = agreed.files, agreed.input_key
-    check_outputs([*files, labelled.labels], folders={"--plots": plots}, json=json)
+    check_outputs(folders={"--plots": plots}, json=json)
     check_plots(plots)
     if len(files) > 1 and not labelled.named:
         o.no_effect("without --labels or --label-key", "label_range")
     if len(files) == 1 and labelled.labels is None:
         o.no_effect("without --labels", "target_key")
-    scale = _range(agreed.label_range)
+    increasing = "two increasing numbers, worst and best, such as 1,5"
+    low, high = scale = _two("--label-range", agreed.label_range, increasing)
+    if not low < high < float("inf"):
+        raise SampleError(f"--label-range {agreed.label_range!r}: expected {increasing}.")
     labels = replace(labelled.as_labels(), any_scale=scale != (0, 1))
     scored = {str(path): labels.read(path) for path in files}
     alone = scored[str(files[0])] if len(files) < 2 else []
@@ -181,8 +182,11 @@ def agree(
         )
     if len(scored) < len(files):
         raise SampleError(f"each scored file may be given only once, got {', '.join(map(str, files))}.")
+    tests: list[PairedTest] = []
+    rates: dict[str, list[Rate]] = {}
+    apart: list[tuple[str, str]] = []  # files with different texts
     with bars() as bar:
-        intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+        intervals = resampling.draws(bar)
         if against_labels:
             found = {name: labels.of(texts) for name, texts in scored.items()}
             scored = {name: texts for name, (texts, _) in found.items()}
@@ -190,21 +194,14 @@ def agree(
                 _with_labels((name, labels.key), texts, unmatched, scale, input_key, intervals)
                 for name, (texts, unmatched) in found.items()
             ]
-            rates = {name: some for name, texts in scored.items() if (some := _rates(texts, scale))}
-            apart = [
-                (one, other)
-                for (one, rows), (other, others) in combinations(scored.items(), 2)
-                if other_texts(rows, others) is not None
-            ]
-            for one, other in apart if labels.path is not None else ():
-                pairs_of(scored[one], scored[other], (one, other))  # raises: a label is of one text
-            wins = {
-                (one, other): win_rate(rows, others, (one, other))
-                for (one, rows), (other, others) in combinations(scored.items(), 2)
-                if (one, other) in apart
-            }
-            for (one, _), rate in wins.items():
-                rates.setdefault(one, []).append(rate)
+            rates |= {name: some for name, texts in scored.items() if (some := _rates(texts, scale))}
+            for (one, rows), (other, others) in combinations(scored.items(), 2):
+                if other_texts(rows, others) is None:
+                    continue
+                if labels.path is not None:
+                    pairs_of(rows, others, (one, other))  # raises: a label is of one text
+                apart.append((one, other))
+                rates.setdefault(one, []).append(win_rate(rows, others, (one, other)))
             tests = [
                 compare_judges((one.one, other.one), units, others, intervals)
                 for (one, units), (other, others) in combinations(compared, 2)
@@ -214,7 +211,6 @@ def agree(
             compared = [
                 _with_each_other(one, other, input_key, intervals) for one, other in combinations(scored.items(), 2)
             ]
-            tests, rates, apart = [], {}, []
         raters = compare_raters(list(scored.values()), intervals) if len(scored) > 1 and not apart else {}
     _show(compared, tests, raters, len(scored))
     for name, of_file in rates.items():
@@ -227,7 +223,11 @@ def agree(
         write_json(
             json,
             {
-                "bootstrap": {"resamples": bootstrap, "seed": seed, "groups": labelled.group_key or "rows"},
+                "bootstrap": {
+                    "resamples": resampling.bootstrap,
+                    "seed": resampling.seed,
+                    "groups": labelled.group_key or "rows",
+                },
                 "comparisons": [comparison.model_dump() for comparison, _ in compared],
                 "tests": [test.model_dump() for test in tests],
                 "judges_among_each_other": {kind: section.model_dump() for kind, section in raters.items()},
@@ -296,14 +296,12 @@ def _with_each_other(
     return found, units
 
 
-def _range(text: str) -> tuple[float, float]:
+def _two(option: str, text: str, expected: str) -> tuple[float, float]:
     try:
-        low, high = (float(part) for part in text.split(","))
+        first, second = map(float, text.split(","))
     except ValueError:
-        low = high = 0.0
-    if not low < high < float("inf"):
-        raise SampleError(f"--label-range {text!r}: expected two increasing numbers, worst and best, such as 1,5.")
-    return low, high
+        raise SampleError(f"{option} {text!r}: expected {expected}.") from None
+    return first, second
 
 
 def _scaled(target: Target, rows: Sequence[ScoredText], low: float, high: float) -> Target:
@@ -459,8 +457,7 @@ def calibrate(
     labelled: Labelled,
     keys: o.Keys,
     judge: o.JudgeOptions,
-    bootstrap: Resamples = DEFAULT_RESAMPLES,
-    seed: Seed = 0,
+    resampling: o.Resampling = o.Resampling(),  # noqa: B008
     json: Json = None,
     plots: Plots = None,
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
@@ -480,7 +477,7 @@ def calibrate(
     ```
     """
     rows, output, fit_threshold = fitting.rows, fitting.output, fitting.fit_threshold
-    check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
+    check_outputs(folders={"--plots": plots}, output=output, json=json)
     check_plots(plots)
     if fit_threshold != "cost":
         o.no_effect("without --fit-threshold cost", "costs")
@@ -488,7 +485,8 @@ def calibrate(
         o.no_effect("without --labels", "target_key")
     if not fitting.contextual:
         o.no_effect("without --contextual, which needs the judge", o.JudgeOptions, o.Keys, o.StoreOptions)
-    threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(fitting.costs))
+    costs = _two("--costs", fitting.costs, "two numbers, the cost of a wrong yes and of a wrong no, such as 5,1")
+    threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *costs)
     labels = labelled.as_labels()
     scored = labels.read(rows)
     texts, _ = labels.of(scored)
@@ -497,7 +495,7 @@ def calibrate(
         empty = _empty_targets(scored, reads.judge, keys, judge, store_options)
         reads = labelled_reads(texts, empty)
     with bars() as bar:
-        intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+        intervals = resampling.draws(bar)
         calibration, reports = fit_calibration(reads, method=fitting.method, threshold=threshold, bootstrap=intervals)
     calibration.save(output)
     stdout = Console()
@@ -522,16 +520,6 @@ def calibrate(
             plot_reliability(plots / f"reliability_{name}.png", curves, f"{report.kind} items, held out")
     if json is not None:
         write_json(json, _record(calibration, reports, reads.left_out))
-
-
-def _costs(text: str) -> tuple[float, float]:
-    try:
-        false_yes, false_no = (float(part) for part in text.split(","))
-    except ValueError:
-        raise SampleError(
-            f"--costs {text!r}: expected two numbers, the cost of a wrong yes and of a wrong no, such as 5,1."
-        ) from None
-    return false_yes, false_no
 
 
 def _empty_targets(
@@ -607,19 +595,9 @@ _HIDDEN = "unknown: the model is on a server"
 _NO_PROMPT = "not applicable: an encoder has no prompt"
 
 
-class Probed(o.Options):
-    """What a judge must reach."""
-
-    heading = o.JUDGE
-
-    margin: Annotated[float, Ge(-1), Le(1)] = DEFAULT_MARGIN
-    """Smallest difference between the mean P(yes) of yes items and of no items."""
-
-
 @brief("judge.prompt", "threshold", "json")
 def probe(
     judge: o.ProbeOptions,
-    probed: Probed,
     json: Json = None,
 ) -> None:
     """Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.
@@ -636,8 +614,8 @@ def probe(
     checklist-rewards probe --model org/judge --base-url http://localhost:8000/v1
     ```
     """
-    check_outputs([], json=json)
-    report = ask(judge.engine, margin=probed.margin, **judge.settings)
+    check_outputs(json=json)
+    report = ask(judge.engine, **judge.settings)
     out = Console()
     out.print(_items(report))
     out.print(_facts(report))

@@ -18,11 +18,11 @@ for requests that fail and are sent again.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -48,17 +48,16 @@ from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer
 from checklist_rewards.backends.trees import branches_of, floor_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.output import RowFile, RunReport
+from checklist_rewards.cli.output import RunReport, check_outputs
 from checklist_rewards.datasets.tasks import RowTask
-from checklist_rewards.errors import ConfigError, SampleError
-from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.files.rows import CHUNK_ROWS, Row, RowWriter
+from checklist_rewards.errors import ConfigError, SampleError, StoreError
+from checklist_rewards.files.rows import CHUNK_ROWS, Row, RowWriter, file_format, read_rows_for
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import EncoderJudge, Judge, Member
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.rows import CONTEXT, HISTORY, Columns
+from checklist_rewards.rows import CONTEXT, HISTORY, PROMPT, REFERENCE, Columns
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -72,15 +71,16 @@ _UNANSWERED = Unanswered(Reason.BACKEND_ERROR, "dry run")  # a reason that the s
 
 
 class Counter(Backend):
-    """A backend that counts the requests to an engine and leaves them unanswered. The engine is never loaded."""
+    """A backend that counts the requests to an engine for one purpose and leaves them unanswered: a line of the table.
+    The engine is never loaded."""
 
     chunk_reads = 4096
     continues = True
     limit = None
     """Unknown: conversations are counted as for a judge that reads them whole, which takes the most tokens."""
 
-    def __init__(self, engine: Engine):
-        self.engine, self.name = engine, engine.backend_name
+    def __init__(self, purpose: str, engine: Engine):
+        self.purpose, self.engine, self.name = purpose, engine, engine.backend_name
         self.calls = self.prompt_tokens = self.reply_tokens = self.floor_tokens = 0
 
     @property
@@ -110,9 +110,16 @@ class Counter(Backend):
 
     @cached_property
     def bounds(self) -> Bounds:
-        """Counts the tokens of requests."""
-        requests = 2 if _may_ask_twice(self.engine) else 1
+        """Counts the tokens of requests. On an OpenAI-compatible server, a read may take a second one."""
+        requests = 2 if isinstance(self.engine.backend, str) and _backend_of(self.engine) == OPENAI else 1
         return Bounds(self.engine.model, local_tokenizer(self.engine.model), requests=requests)
+
+    def cost(self, prices: Prices) -> float | None:
+        """Upper bound in US dollars; None if the model has no price."""
+        if self.engine.model not in prices:
+            return None
+        per_prompt, per_reply = prices[self.engine.model]
+        return (self.prompt_tokens * per_prompt + self.reply_tokens * per_reply) / 1e6
 
     @override
     def stand_in(self, max_tokens: int, place: int) -> str:
@@ -142,61 +149,23 @@ class Counter(Backend):
         self.reply_tokens += sum(tokens.completion for tokens in calls)
 
 
-@dataclass(frozen=True)
-class Line:
-    """The requests to one engine for one purpose: a line of the table."""
-
-    purpose: str
-    counter: Counter
-
-    @property
-    def model(self) -> str:
-        """The name of the model."""
-        return self.counter.engine.model
-
-    def cost(self, prices: Prices) -> float | None:
-        """Upper bound in US dollars; None if the model has no price."""
-        if self.model not in prices:
-            return None
-        per_prompt, per_reply = prices[self.model]
-        return (self.counter.prompt_tokens * per_prompt + self.counter.reply_tokens * per_reply) / 1e6
-
-
-def _may_ask_twice(engine: Engine) -> bool:
-    """Whether a read may take a second request, as on an OpenAI-compatible server."""
-    named = isinstance(engine.backend, str)
-    return named and choose_backend(engine.model, str(engine.backend), engine.base_url) == OPENAI
-
-
 def prices_from(options: Sequence[str] | None) -> Prices:
-    """US dollars per million prompt and reply tokens by model, from "MODEL=IN,OUT" or files that map models to pairs.
-
-    Raises:
-        SampleError: For a price that is not two numbers from 0 up.
-        ConfigError: For a file that is not a mapping.
-    """
+    """US dollars per million prompt and reply tokens by model, from "MODEL=IN,OUT". Raises [`SampleError`] for a price
+    that is not two numbers from 0 up."""
     prices: dict[str, tuple[float, float]] = {}
     for text in options or ():
-        model, equals, numbers = text.rpartition("=")
-        pairs = {model: numbers.split(",")} if equals else read_value(read_text(Path(text)), Path(text))
-        if not isinstance(pairs, Mapping):
-            raise ConfigError(f"{text}: expected a mapping of models to [in, out], got {json.dumps(pairs):.60}.")
-        for name, pair in pairs.items():
-            prices[str(name)] = _pair(pair, f"--price {text}")
+        model, _, pair = text.rpartition("=")
+        try:
+            per_prompt, per_reply = map(float, pair.split(","))
+        except ValueError:
+            raise SampleError(
+                f"--price {text}: expected two prices, as in org/model=0.15,0.6 (US dollars per million prompt and "
+                "reply tokens)."
+            ) from None
+        if not model or not (0 <= per_prompt < float("inf") and 0 <= per_reply < float("inf")):
+            raise SampleError(f"--price {text}: expected MODEL=IN,OUT, with prices of at least 0.")
+        prices[model] = per_prompt, per_reply
     return prices
-
-
-def _pair(value: object, where: str) -> tuple[float, float]:
-    try:
-        per_prompt, per_reply = map(float, value)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        raise SampleError(
-            f"{where}: expected two prices, as in org/model=0.15,0.6 (US dollars per million prompt and reply "
-            f"tokens), got {value!r:.60}."
-        ) from None
-    if not (0 <= per_prompt < float("inf") and 0 <= per_reply < float("inf")):
-        raise SampleError(f"{where}: prices must be at least 0, got {value!r:.60}.")
-    return per_prompt, per_reply
 
 
 @dataclass(frozen=True)
@@ -208,6 +177,8 @@ class Work:
     writer: Engine | None
     """None for a command that writes no checklists."""
     store: Store | None
+    unusable: StoreError | None = None
+    """Why there is no store, which a command refuses only if it asks a judge."""
     concurrency: int | None = None
     budget: Budget | None = None
     prices: Prices = field(default_factory=dict)
@@ -215,8 +186,8 @@ class Work:
     dry_run: bool = False
     bill: Bill = field(default_factory=Bill)
     """Cost of writing. The cost of judging is in the scorer's receipt."""
-    lines: list[Line] = field(default_factory=list)
-    """The lines of a dry run's table, one per engine."""
+    lines: list[Counter] = field(default_factory=list)
+    """The lines of a dry run's table."""
 
     @classmethod
     def of(
@@ -229,8 +200,10 @@ class Work:
         judge: o.JudgeOptions | None = None,
         concurrency: int | None = None,
         dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+        may_need_no_store: bool = False,
     ) -> Work:
-        """The preset, overridden by the user's options. Raises a [`ChecklistRewardsError`] for unusable options."""
+        """The preset, overridden by the user's options. Raises a [`ChecklistRewardsError`] for unusable options; with
+        `may_need_no_store`, [`Work.check_judge`] raises that of the store."""
         config = preset.load()
         changes: dict[str, object] = {}
         if writing is not None:
@@ -243,11 +216,11 @@ class Work:
         except ConfigError as error:  # without the names of parts, which are those of a config file
             message = re.sub(r"^options: ((scorer|generator): )?", "", str(error))
             raise ConfigError(message) from None
-        if config.scorer.judge is not None:
-            _refuse_with_jury(config.scorer.judge, concurrency)
+        if config.scorer.judge is not None and concurrency is not None:
+            raise SampleError(
+                f"--concurrency requires --model: it has no effect on the judges in {config.scorer.judge}; omit it."
+            )
         judging, writer = _named_by(config, judge, writing, writer)
-        if dry.dry_run:
-            _refuse_remote(judging)
         for engine in (judging, writer):
             if concurrency is not None and engine is not None and not _served(engine):
                 raise SampleError(
@@ -256,8 +229,14 @@ class Work:
                 )
         prices = prices_from(dry.price)
         budget = Budget(dry.budget, prices) if dry.budget is not None and not dry.dry_run else None
-        store = store_options.open(writes=not dry.dry_run)
-        return cls(config, judging, writer, store, concurrency, budget, prices, dry.dry_run)
+        store, unusable = None, None
+        try:
+            store = store_options.open(writes=not dry.dry_run)
+        except StoreError as error:
+            if dry.dry_run or not may_need_no_store:
+                raise
+            unusable = error
+        return cls(config, judging, writer, store, unusable, concurrency, budget, prices, dry.dry_run)
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -303,16 +282,22 @@ class Work:
         weights = getattr(self.pipeline.scorer, "weights", None)
         if weights is not None and rows is not None:
             weights.check_used(rows)
+        if asks and self.unusable is not None:
+            raise self.unusable
         if asks:
             self.pipeline.scorer.validate()
 
     def engine(self, purpose: str, engine: Engine) -> Engine:
         """An engine as the command uses it: within its limits, and with a bill unless it judges. In a dry run, a
         counter."""
+        if self.dry_run and engine.backend == REMOTE:
+            raise SampleError(
+                f"--dry-run counts the requests of this process, but with the backend remote the server at "
+                f"{engine.base_url} runs the judge; omit --dry-run, or use another backend."
+            )
         if self.dry_run:
-            _refuse_remote(engine)
-            self.lines.append(Line(purpose, Counter(engine)))
-            return self.lines[-1].counter.counted
+            self.lines.append(Counter(purpose, engine))
+            return self.lines[-1].counted
         if purpose == SCORES:
             return self._limited(engine)
         return self._limited(engine).within(bill=self.bill)
@@ -344,10 +329,10 @@ class Work:
         if self.budget is not None and self.budget.overshoot:
             report.extra["US dollars over the budget"] = self.budget.overshoot
 
-    def writer_keys(self, keys: o.WriterKeys) -> dict[str, str | None]:
-        """The fields that the writer's prompt uses, each with the column named by the user."""
-        named = {name: getattr(keys, f"{name}_key") for name in CONTEXT if name != HISTORY}
-        return {name: key for name, key in named.items() if name in self.pipeline.shown or key is not None}
+    def writer_keys(self, keys: o.Keys) -> dict[str, str | None]:
+        """The fields that the writer's prompt uses, with the column that the user named for the reference."""
+        fields: dict[str, str | None] = {name: None for name in CONTEXT if name in self.pipeline.shown - {HISTORY}}
+        return fields if keys.reference_key is None else fields | {REFERENCE: keys.reference_key}
 
     def _jury(self) -> Judge | Member | None:
         """The judges of a --judge file, each limited by --budget or, in a dry run, replaced by a counter.
@@ -367,36 +352,73 @@ class Work:
 
 
 class RowRun:
-    """A command that reads rows, adds columns to them, writes them, and prints a summary.
+    """A command that reads rows, adds columns to them, writes them, and prints a summary. Rows are read twice: once to
+    validate them and once to process them.
 
     Args:
         command (`str`): The name of the command.
         work ([`Work`]): Pipeline, engines and store.
         files ([`Files`]): The files of rows and the summary.
         named (mapping): Arguments of [`Columns.of`].
-        *others (`Path`, *optional*): Other files that the command reads.
+        card (`Path`, *optional*): Output file of a dataset card.
 
     Raises:
         SampleError: If a file cannot be read or written, or if there are no rows. Nothing was done at that point.
     """
 
-    def __init__(self, command: str, work: Work, files: o.Files, named: Mapping[str, Any], *others: Path | None):
+    def __init__(self, command: str, work: Work, files: o.Files, named: Mapping[str, Any], card: Path | None = None):
         self.report, self.work, self.files = RunReport(command), work, files
-        self.file = RowFile(files.rows, files.output, files.summary, others)
-        self.columns = self.file.columns(**named)
+        check_outputs(output=files.output, summary=files.summary, card=card)
+        file_format(files.output)
+        first = next(iter(self), None)
+        if first is None:
+            raise SampleError(f"{files.rows} has no rows.")
+        self.columns = Columns.of(first, **named)
+        self.reads, self.asks = 0, False
+        """Reads of the checklists seen so far, and whether the judge is asked about any of their items."""
+
+    def expect(self, checklist: Checklist | None, texts: int = 1) -> None:
+        """Count the reads of a checklist about a number of texts."""
+        if checklist is not None:
+            self.reads += texts * len(checklist)
+            self.asks = self.asks or self.work.asks(checklist)
+
+    def __iter__(self) -> Iterator[Row]:
+        return read_rows_for(self.files.rows, self.files.output)
 
     def write(
         self, out: RowWriter, process: Callable[[list[Row]], Iterable[Mapping[str, Any]]], size: int = CHUNK_ROWS
     ) -> None:
         """Process the rows in lists of up to `size`, and write the results."""
-        for chunk in self.file.chunks(size):
+        for chunk in self.chunks(size):
             for row in process(chunk):
                 out.write(row)
+
+    def chunks(self, size: int) -> Iterator[list[Row]]:
+        """The rows in lists of up to `size`."""
+        rows = iter(self)
+        while chunk := list(islice(rows, size)):
+            yield chunk
 
     def finish(self, receipt: Receipt | None) -> NoReturn:
         """Print the summary, write it if the user named a file, and exit: with 1 if anything is missing."""
         self.work.account(self.report)
         raise typer.Exit(self.report.finish(self.files.output, receipt, self.files.summary))
+
+
+def require_input(columns: Columns, row: Row) -> None:
+    """Refuse a file without a column of inputs."""
+    if not columns.inputs:
+        columns.get(row.data, PROMPT, "--input-key", row.where)
+
+
+def asked(columns: Columns, row: Row) -> Any:
+    """The prompt of a row for a policy, with its images. Raises [`SampleError`] for a blank one."""
+    require_input(columns, row)
+    prompt = columns.asked_of(row.data, row.where)
+    if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
+        raise SampleError(f"{row.where}: the input is empty; a model needs a prompt.")
+    return prompt
 
 
 def _named_by(
@@ -416,21 +438,10 @@ def _named_by(
     return (judging if judge is not None or writer is None else writer), writer
 
 
-def _refuse_with_jury(judges: str, concurrency: int | None) -> None:
-    """Refuse an option that has no effect on the judges of a --judge file."""
-    if concurrency is not None:
-        raise SampleError(f"--concurrency requires --model: it has no effect on the judges in {judges}; omit it.")
-
-
-def _refuse_remote(engine: Engine) -> None:
-    """Refuse a dry run with a reward server."""
-    if engine.backend == REMOTE:
-        raise SampleError(
-            f"--dry-run counts the requests of this process, but with the backend remote the server at "
-            f"{engine.base_url} runs the judge; omit --dry-run, or use another backend."
-        )
-
-
 def _served(engine: Engine) -> bool:
+    return engine.backend == REMOTE or _backend_of(engine) in SERVED
+
+
+def _backend_of(engine: Engine) -> str:
     assert isinstance(engine.backend, str)
-    return engine.backend == REMOTE or choose_backend(engine.model, engine.backend, engine.base_url) in SERVED
+    return choose_backend(engine.model, engine.backend, engine.base_url)

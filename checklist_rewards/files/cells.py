@@ -79,15 +79,7 @@ def at(value: Any, key: str) -> Any:
         return None
     if key in value:
         return value[key]
-    if "." not in key:
-        return None
-    outer, dot, inner = key.partition(".")
-    while dot:
-        if outer in value:
-            return at(value[outer], inner)
-        head, dot, inner = inner.partition(".")
-        outer = f"{outer}.{head}"
-    return None
+    return next((at(value[outer], inner) for outer, inner in _divided(key) if outer in value), None)
 
 
 def without(row: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -96,15 +88,18 @@ def without(row: Mapping[str, Any], key: str) -> dict[str, Any]:
     if key in copy:
         del copy[key]
         return copy
-    outer, dot, inner = key.partition(".")
-    while dot:
+    for outer, inner in _divided(key):
         if outer in copy:
-            left = without(found, inner) if isinstance(found := decoded(copy[outer]), Mapping) else None
-            copy.pop(outer)
+            found = decoded(copy.pop(outer))
+            left = without(found, inner) if isinstance(found, Mapping) else None
             return copy | ({outer: left} if left else {})
-        head, dot, inner = inner.partition(".")
-        outer = f"{outer}.{head}"
     return copy
+
+
+def _divided(key: str) -> Iterator[tuple[str, str]]:
+    """The column and the key inside it that a dotted key may mean, the shortest column first."""
+    for dot in re.finditer(r"\.", key):
+        yield key[: dot.start()], key[dot.end() :]
 
 
 def places(value: Mapping[str, Any], prefix: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:

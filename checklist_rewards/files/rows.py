@@ -87,14 +87,6 @@ class RowWriter(Protocol):
         """Append a row. Rows may have different keys."""
         ...
 
-    def finish(self) -> None:
-        """Complete the file after the last row."""
-        ...
-
-    def close(self) -> None:
-        """Close all files."""
-        ...
-
 
 def file_format(path: str | Path) -> str:
     """The extension of `path`, in lower case.
@@ -176,33 +168,21 @@ def read_rows_for(path: str | Path, output: str | Path) -> Iterator[Row]:
     """
     rows, parquet = read_rows(path), file_format(output) == ".parquet"
     if input_format(path) in (".parquet", FOLDER):
-        return rows if parquet else _checked(rows, _as_json, "drop the column, or write a .parquet file")
-    return _checked(rows, _as_column, "rename or drop the column, or write a .jsonl file") if parquet else rows
+        return rows if parquet else _checked(rows, as_json, "drop the column, or write a .parquet file")
+    return _checked(rows, check_depth, "rename or drop the column, or write a .jsonl file") if parquet else rows
 
 
-def _as_column(data: Mapping[str, Any]) -> None:
-    check_names(data)
-    for name, value in data.items():
-        try:
-            check_depth(value)
-        except SampleError as error:
-            raise SampleError(f"{name!r}: {error}") from None
-
-
-def _as_json(data: Mapping[str, Any]) -> None:
-    for name, value in data.items():
-        try:
-            as_json(value)
-        except SampleError as error:
-            raise SampleError(f"{name!r}: {error}") from None
-
-
-def _checked(rows: Iterator[Row], check: Callable[[Mapping[str, Any]], None], advice: str) -> Iterator[Row]:
+def _checked(rows: Iterator[Row], check: Callable[[Any], object], advice: str) -> Iterator[Row]:
     for row in rows:
+        place = ""
         try:
-            check(row.data)
+            if check is check_depth:  # columns of Parquet
+                check_names(row.data)
+            for name, value in row.data.items():
+                place = f"{name!r}: "
+                check(value)
         except SampleError as error:
-            raise SampleError(f"{row.where}, {str(error).rstrip('.')} ({advice}).") from None
+            raise SampleError(f"{row.where}, {place}{str(error).rstrip('.')} ({advice}).") from None
         yield row
 
 
@@ -221,7 +201,7 @@ def write_rows(path: str | Path, format: str | None = None) -> Iterator[RowWrite
         SampleError: Immediately, if the extension is unknown or the folder is not writable.
     """
     path = Path(path)
-    writers: dict[str, Callable[[Path], RowWriter]]
+    writers: dict[str, type[_JsonlWriter | _CsvWriter | _ParquetWriter]]
     writers = {".jsonl": _JsonlWriter, ".csv": _CsvWriter, ".parquet": _ParquetWriter}
     writer_class = writers[format or file_format(path)]
     with atomic_path(path) as temporary:
@@ -430,7 +410,8 @@ class _CsvWriter(Spool):
                 writer.writerow(columns)
             for row in self:
                 cells = row | _plain_score(row.get(SCORE_COLUMN))
-                writer.writerow([_csv_cell(cells.get(name)) for name in columns])
+                values = (cells.get(name) for name in columns)
+                writer.writerow([csv_text(cell) if isinstance(cell, str) else as_text(cell) for cell in values])
 
 
 def _plain_score(score: Any) -> dict[str, Any]:
@@ -444,10 +425,6 @@ def _plain_score(score: Any) -> dict[str, Any]:
         return {}
     items = {f"{_PLAIN}item/{item['question']}": item["answer"] for item in score.get("items", ())}
     return {f"{_PLAIN}primary_score": score["primary_score"]} | items
-
-
-def _csv_cell(value: Any) -> str:
-    return csv_text(value) if isinstance(value, str) else as_text(value)
 
 
 class _ParquetWriter(ArrowSpool):

@@ -1,9 +1,9 @@
-"""Temporary storage of rows on disk while the types of their columns are inferred.
+"""Temporary storage of rows on disk until the types of their columns are known.
 
 Parquet and Arrow require the columns and their types before the first row. In a stream of rows they are known only at
 the end: a `quality` that is null in the first thousand rows may be a number in the next, and an item may have a new
-field. So rows are written to an unnamed temporary file while types are inferred and unified batch by batch. Then they
-are read again with the final types. Only one batch is in memory at a time.
+field. So rows are written to an unnamed temporary file, which is read once for the types, which are inferred and
+unified batch by batch, and once for the rows. Only one batch is in memory at a time.
 
 Null, integer and decimal columns are unified; structs get the fields of all their rows. A column whose values have no
 common type (lists and strings), that would become a struct with hundreds of fields (a mapping keyed by id), or whose
@@ -17,6 +17,7 @@ import logging
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ class Spool:
 
 
 class ArrowSpool(Spool):
-    """A spool that infers the Arrow type of every column while rows are written.
+    """A spool whose rows become Arrow batches.
 
     Args:
         folder (`str` or `Path`): The folder of the temporary file.
@@ -87,35 +88,47 @@ class ArrowSpool(Spool):
         cell: Callable[[Any], str] = as_cell,
     ):
         super().__init__(folder)
-        self._cell = cell
-        self._known = dict(types or {})
-        self._inferred: dict[str, pa.DataType] = {}
-        self._as_text: set[str] = set()
-        self._promoted: set[str] = set()
-        """Columns with a leaf whose type changed between batches. Earlier values may not fit the new type."""
-        self._batch: list[dict[str, Any]] = []
-        self._batch_bytes = 0
+        self._known, self._cell = dict(types or {}), cell
 
     def write(self, row: Mapping[str, Any]) -> int:
         """Append a row. Returns its size in bytes. Raises [`SampleError`] for a column name that is not valid in
         Arrow."""
         check_names(row)
-        size = super().write(row)
-        self._batch.append(dict(row))
-        self._batch_bytes += size
-        if _full(self._batch, self._batch_bytes):
-            self._infer()
-        return size
+        return super().write(row)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
-        """The columns and types of all rows written so far."""
+        """The columns and their types, which fit all rows. It is made when it is first used, after the last row."""
         import pyarrow as pa
 
-        self._infer()
-        self._check_promoted()
-        types = self._inferred | dict.fromkeys(self._as_text, pa.string()) | self._known
-        marked = {name: JSON_TEXT if name in self._as_text else None for name in self.columns}
+        inferred = dict.fromkeys((name for name in self.columns if name not in self._known), pa.null())
+        promoted: set[str] = set()
+        as_text: set[str] = set()
+
+        def write_as_text(name: str, error: Exception) -> None:
+            logger.warning("column %r is written as JSON text: its values have no type in Arrow (%s).", name, error)
+            as_text.add(name)
+
+        for rows in self._batches_of_rows():
+            for name in (name for name in self.columns if name in inferred and name not in as_text):
+                try:
+                    seen = pa.array([row.get(name) for row in rows]).type
+                    unified = _unified(inferred[name], seen)
+                except _misfits() as error:
+                    write_as_text(name, error)
+                else:
+                    if any(type != unified and not pa.types.is_null(type) for type in (inferred[name], seen)):
+                        promoted.add(name)
+                    inferred[name] = unified
+        # Values of earlier batches may not fit a type that was unified with a later one: 2**53 + 1 is not a float.
+        for rows in self._batches_of_rows() if promoted - as_text else ():
+            for name in sorted(promoted - as_text):
+                try:
+                    _array([row.get(name) for row in rows], inferred[name])
+                except _misfits() as error:
+                    write_as_text(name, error)
+        types = inferred | dict.fromkeys(as_text, pa.string()) | self._known
+        marked = {name: JSON_TEXT if name in as_text else None for name in self.columns}
         return pa.schema([pa.field(name, types[name], metadata=marked[name]) for name in self.columns])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -131,49 +144,21 @@ class ArrowSpool(Spool):
             arrays = []
             for field in schema:
                 values = [row.get(field.name) for row in rows]
-                if field.name in self._as_text:
+                if field.metadata == JSON_TEXT:
                     values = [None if value is None else self._cell(value) for value in values]
                 try:
                     arrays.append(_array(values, field.type))
-                except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+                except _misfits() as error:
                     where = f"column {field.name!r} of type {field.type}"
                     raise SampleError(f"{where}: a value does not fit ({error}).") from error
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _infer(self) -> None:
-        import pyarrow as pa
 
-        batch, self._batch, self._batch_bytes = self._batch, [], 0
-        for name in dict.fromkeys(name for row in batch for name in row):
-            if name in self._as_text or name in self._known:
-                continue
-            try:
-                before = self._inferred.get(name, pa.null())
-                seen = pa.array([row.get(name) for row in batch]).type
-                unified = _unified(before, seen)
-            except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
-                self._write_as_text(name, error)
-            else:
-                self._inferred[name] = unified
-                if _changes(before, unified) or _changes(seen, unified):
-                    self._promoted.add(name)
+def _misfits() -> tuple[type[Exception], ...]:
+    """The errors of values that have no common type, or do not fit one."""
+    import pyarrow as pa
 
-    def _check_promoted(self) -> None:
-        """Write the columns as text whose values do not all fit the final type: 2**53 + 1 is not a float."""
-        import pyarrow as pa
-
-        self._promoted -= self._as_text
-        for rows in self._batches_of_rows() if self._promoted else ():
-            for name in sorted(self._promoted - self._as_text):
-                try:
-                    _array([row.get(name) for row in rows], self._inferred[name])
-                except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
-                    self._write_as_text(name, error)
-        self._promoted.clear()
-
-    def _write_as_text(self, name: str, error: Exception) -> None:
-        logger.warning("column %r is written as JSON text: its values have no type in Arrow (%s).", name, error)
-        self._as_text.add(name)
+    return pa.ArrowException, ArithmeticError, TypeError, ValueError
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -222,19 +207,6 @@ def _fields(type: pa.DataType) -> int:
     if type.num_fields == 0:
         raise ValueError("an empty mapping")
     return sum(_fields(type.field(index).type) for index in range(type.num_fields))
-
-
-def _changes(type: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a leaf of `type` has a different type in `other`. Null has no values that could not fit."""
-    import pyarrow as pa
-
-    if pa.types.is_null(type) or type == other:
-        return False
-    if isinstance(type, pa.StructType) and isinstance(other, pa.StructType):
-        return any(_changes(field.type, other.field(field.name).type) for field in type)
-    if hasattr(type, "value_type") and hasattr(other, "value_type"):
-        return _changes(type.value_type, other.value_type)
-    return True
 
 
 def _full(batch: Sequence[Any], size: int) -> bool:

@@ -28,7 +28,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from checklist_rewards.checklists import Key
 from checklist_rewards.checklists import key_of as key_of  # the key of what is stored, for callers
@@ -37,7 +37,6 @@ from checklist_rewards.files.atomic import check_writable
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 _ERRORS = (OSError, sqlite3.Error)
 _MAX_VARIABLES = 500
 _COMPRESS_FROM = 512
@@ -113,24 +112,18 @@ class Store:
     def __reduce__(self) -> tuple[Callable[..., Store], tuple[Path]]:
         return partial(type(self), writes=self._may_write), (self.path,)
 
-    @overload
-    def get(self, keys: Sequence[Key]) -> dict[Key, str]: ...
-
-    @overload
-    def get(self, keys: Sequence[Key], decode: Callable[[Key, str], T]) -> dict[Key, T]: ...
-
     def get(self, keys: Sequence[Key], decode: Callable[[Key, str], Any] = lambda _, text: text) -> dict[Key, Any]:
         """Look up keys.
 
         Args:
             keys (sequence of [`Key`]):
                 Any number, in any order.
-            decode (`Callable[[Key, str], T]`, *optional*):
+            decode (`Callable[[Key, str], Any]`, *optional*):
                 Converts the stored text of a key to a value. If it raises, the entry is deleted from the store, so
                 that the next answer replaces it. Defaults to returning the text.
 
         Returns:
-            `dict[Key, T]`: The values of the keys that the store contains.
+            `dict[Key, Any]`: The values of the keys that the store contains.
         """
         rows: list[tuple[Key, Any]] = []
         if self._reads and self._exists:

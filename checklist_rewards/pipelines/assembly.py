@@ -29,7 +29,6 @@ from typing import Any
 from checklist_rewards.backends import Backend, Engine, Progress
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.servers import joined as joined_addresses
-from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
 from checklist_rewards.files.store import Store, open_store
@@ -43,18 +42,16 @@ from checklist_rewards.pipelines.config import (
     RefinerConfig,
     ScorerPart,
     WriterConfig,
-    entry_of,
     source_from,
 )
 from checklist_rewards.refiners import CheckAdmission, UnitTester
 from checklist_rewards.refiners.base import refine_all
-from checklist_rewards.rows import CONTEXT, FIELDS, Sample
+from checklist_rewards.rows import CONTEXT, FIELDS, Candidate, Sample
 from checklist_rewards.scorer import ChecklistScorer, Scorer
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.version import __version__
 
 TRIED = 20
-_READER = CompletionReader()
 
 
 def _sample(row: Mapping[str, Any], where: str) -> Sample | None:
@@ -73,7 +70,7 @@ def a_few(samples: Sequence[Sample]) -> list[Sample]:
 def samples_of(request: Request, checklist: Any) -> list[Sample]:
     """The answers of the responses in a request, as samples for refiners that test a checklist on texts."""
     texts = (*request.candidates, request.chosen, request.rejected)
-    targets = [_READER.read(text) for text in texts if text is not None]
+    targets = [Candidate(text).target for text in texts if text is not None]
     distinct = {target.text: target.state for target in targets if target.has_answer}
     return [
         Sample(checklist, text, request.input, request.reference, request.history, state=state)
@@ -455,10 +452,11 @@ def assemble(
             has no generator and no refiners.
         judge ([`Engine`]): the engine that judges.
         store ([`Store`], *optional*): where replies and reads are stored.
-        candidate_engine (callable, *optional*): resolves candidate models by name.
+        candidate_engine (callable, *optional*): resolves candidate models by name. Without it, they use the backend of
+            the generator.
         jury ([`Judge`], *optional*): the judge of the config's file of judges, if it was already loaded.
     """
-    scorer = _part(config.scorer, judge, store, None, **({} if jury is None else {"judge": jury}))
+    scorer = build(config.scorer, judge, store, **({} if jury is None else {"judge": jury}))
     if writer is None:
         return Pipeline(config, None, (), scorer)
     if config.generator.shape == "checked" and CheckAdmission.name not in [
@@ -469,44 +467,25 @@ def assemble(
             "to remove checks that disagree with the judge.",
             CheckAdmission.name,
         )
-    refiners = build_refiners(config.refiners, writer, store, scorer)
-    generator = build_generator(config.generator, writer, store, scorer, candidate_engine)
+    refiners = [build(refiner, writer, store, scorer) for refiner in config.refiners]
+    others: dict[str, Any] = {}
+    if config.generator.candidate_models is not None and candidate_engine is not None:
+        others = {"candidate_models": tuple(map(candidate_engine, config.generator.candidate_models))}
+    generator = build(config.generator, writer, store, scorer, **others)
     if isinstance(generator, DirectGenerator) and has_own_prompt(config):
         generator.source = f"{config.name}/{__version__}"
     return Pipeline(config, generator, refiners, scorer)
 
 
-def build_generator(
-    config: WriterConfig,
-    engine: Engine,
-    store: Store | None,
-    scorer: Any,
-    candidate_engine: Callable[[str], Engine] | None = None,
-) -> Any:
-    """Build the generator of a config; no model is loaded.
-
-    `candidate_engine` resolves candidate models by name. Without it, they use the same backend as the generator.
-    """
-    if config.candidate_models is None or candidate_engine is None:
-        return _part(config, engine, store, scorer)
-    return _part(config, engine, store, scorer, candidate_models=tuple(map(candidate_engine, config.candidate_models)))
-
-
-def build_refiners(
-    configs: Sequence[RefinerConfig], engine: Engine, store: Store | None, scorer: Any
-) -> tuple[Any, ...]:
-    """Build the refiners of a config. Refiners that test a checklist on texts use the scorer of the pipeline."""
-    return tuple(_part(config, engine, store, scorer) for config in configs)
-
-
-def _part(
+def build(
     config: WriterConfig | RefinerConfig | ScorerPart,
     engine: Engine,
     store: Store | None,
-    scorer: Any,
+    scorer: Any = None,
     **others: Any,
 ) -> Any:
-    entry = entry_of(config)
+    """Build a part of a pipeline; no model is loaded. Refiners that test a checklist on texts use the `scorer`."""
+    entry = config.entry
     arguments = {
         # User-registered parts expect a model name; an engine with more than that has to be passed as an object.
         "model": engine.model if engine.is_plain else engine,

@@ -1,19 +1,4 @@
-"""The built-in pipelines, ten of them with the defaults of their papers, and the registration of further ones.
-
-| name | generator input | scoring |
-|---|---|---|
-| `tick` | the input | one call for all questions, pass rate |
-| `rocketeval` | input and reference | P(yes) per question, their mean |
-| `rlcf_direct` | input and reference | a grade per question, weighted by importance |
-| `rlcf_candidate` | input, reference and candidates | as rlcf_direct |
-| `rlcf_candidates_only` | input and candidates | as rlcf_direct |
-| `openrubrics_pairwise` | input, a chosen and a rejected response | one call, pass rate |
-| `openrubrics_listwise` | input and ranked responses | one call, pass rate |
-| `checkeval` | dimensions, for a whole corpus | one call, pass rate |
-| `interacteval` | think-aloud protocols of people and models, for a corpus | one call, pass rate |
-| `feedback` | observations, for a corpus | one call, pass rate |
-| `english` | the input, by rules and a small packaged model | code checks, and P(yes) per question, their mean |
-"""
+"""The built-in pipelines, ten of them with the defaults of their papers, and the registration of further ones."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
@@ -45,22 +45,12 @@ from checklist_rewards.prompts import prompt_file
 from checklist_rewards.validation import unknown
 from checklist_rewards.writer import WriterSampling
 
-SHAPES = ("questions", "weighted", "categorized", "checked")
-
-
-def shape_named(name: str) -> type[BaseModel]:
-    """The shape with this name. Raises [`ConfigError`] that lists the known names."""
-    from checklist_rewards.generators import shapes  # with the other generators, half of the time to start a command
-
-    if name not in SHAPES:
-        raise ConfigError(unknown("shape", name, list(SHAPES)))
-    known: tuple[type[BaseModel], ...] = (
-        shapes.Questions,
-        shapes.WeightedQuestions,
-        shapes.CategorizedQuestions,
-        shapes.CheckedQuestions,
-    )
-    return dict(zip(SHAPES, known, strict=True))[name]
+_SHAPES = {
+    "questions": "Questions",
+    "weighted": "WeightedQuestions",
+    "categorized": "CategorizedQuestions",
+    "checked": "CheckedQuestions",
+}
 
 
 def source_from(config: PipelineConfig, value: Any) -> BaseModel:
@@ -87,6 +77,8 @@ _OF_A_MODE = [name for name in JudgeConfig.model_fields if name not in (*ENGINE_
 class _Part(Config):
     """Base of writer, refiner and scorer configs: a registered name and settings."""
 
+    registry: ClassVar[Registry]
+
     kind: str
     options: dict[str, JsonValue] = {}
     """Further settings for registered parts with other parameters."""
@@ -96,9 +88,30 @@ class _Part(Config):
     def _as_given(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         return check(value)  # 1 is 1.0 in a pipeline: keys of the store are made from it
 
+    @property
+    def entry(self) -> Entry:
+        """The registered part. Raises [`ConfigError`] if its name is unknown."""
+        return self.registry.get(self.kind)
+
     @model_validator(mode="after")
     def _can_be_made(self) -> Self:
-        _try(self)
+        """Validate the settings by creating the part (built-in parts only), which loads no model."""
+        entry, what, settings = self.entry, self.registry.what, self.settings()
+        misplaced = [name for name in self.options if name in type(self).model_fields or name in SURROUNDINGS]
+        if misplaced:
+            raise ConfigError(f"options: {misplaced[0]!r} is not an option of a {what}; set it outside `options`.")
+        entry.check_settings(settings, what)
+        if not entry.built_in:
+            return self
+        required: dict[str, Any] = {"store": False}
+        if "judge" not in settings:  # an arbitrary model; it is not loaded. The backend requires no extra
+            required |= {"model": "pocket", "backend": "openai"}
+        try:
+            entry.factory(**{name: value for name, value in required.items() if entry.takes(name)}, **settings)
+        except TypeError as error:
+            raise ConfigError(f"{what} {self.kind!r} cannot be created with {settings!r:.200} ({error}).") from None
+        except ChecklistRewardsError as error:
+            raise ConfigError(str(error)) from None
         return self
 
     def settings(self) -> dict[str, Any]:
@@ -116,6 +129,8 @@ def _existing(prompt: str, info: ValidationInfo) -> str:
 
 class WriterConfig(WriterSampling, _Part):
     """Settings of the writer: the generator of a pipeline, its model and how it is sampled."""
+
+    registry = GENERATORS
 
     kind: str = "direct"
     model: str | None = None
@@ -156,18 +171,24 @@ class WriterConfig(WriterSampling, _Part):
     @field_validator("shape")
     @classmethod
     def _shape(cls, shape: str | None) -> str | None:
-        if shape is not None:
-            shape_named(shape)
+        if shape is not None and shape not in _SHAPES:
+            raise ConfigError(unknown("shape", shape, list(_SHAPES)))
         return shape
 
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of the generator; `shape` is the pydantic class instead of its name."""
         settings = super().settings()
-        return settings if self.shape is None else settings | {"shape": shape_named(self.shape)}
+        if self.shape is None:
+            return settings
+        from checklist_rewards.generators import shapes  # with all generators, half of the time to start a command
+
+        return settings | {"shape": getattr(shapes, _SHAPES[self.shape])}
 
 
 class RefinerConfig(_Part):
     """Settings of one refiner. A config may contain only the name instead of a mapping."""
+
+    registry = REFINERS
 
     @model_validator(mode="before")
     @classmethod
@@ -177,6 +198,8 @@ class RefinerConfig(_Part):
 
 class ScorerPart(_Part, ScorerConfig):
     """Settings of the scorer, as [`ScorerConfig`]. null stands for the default."""
+
+    registry = SCORERS
 
     kind: str = "checklist"
     judge: str | None = None
@@ -282,33 +305,6 @@ class PipelineConfig(BaseModel):
             if prompts := part.get("prompts"):
                 part["prompts"] = {stage: _beside(prompt, folder) for stage, prompt in prompts.items()}
         write_value(value, path)
-
-
-def entry_of(part: _Part) -> Entry:
-    """The registered part of a config. Raises [`ConfigError`] if its name is unknown."""
-    registries: dict[type, Registry] = {WriterConfig: GENERATORS, RefinerConfig: REFINERS, ScorerPart: SCORERS}
-    return registries[type(part)].get(part.kind)
-
-
-def _try(part: _Part) -> None:
-    """Validate settings by creating the part (built-in parts only), which loads no model."""
-    entry = entry_of(part)
-    what = {WriterConfig: "generator", RefinerConfig: "refiner", ScorerPart: "scorer"}[type(part)]
-    settings = part.settings()
-    misplaced = [name for name in part.options if name in type(part).model_fields or name in SURROUNDINGS]
-    if misplaced:
-        raise ConfigError(f"options: {misplaced[0]!r} is not an option of a {what}; set it outside `options`.")
-    entry.check_settings(settings, what)
-    if entry.built_in:
-        try:
-            required: dict[str, Any] = {"store": False}
-            if "judge" not in settings:  # an arbitrary model; it is not loaded. The backend requires no extra
-                required |= {"model": "pocket", "backend": "openai"}
-            entry.factory(**{name: value for name, value in required.items() if entry.takes(name)}, **settings)
-        except TypeError as error:
-            raise ConfigError(f"{what} {part.kind!r} cannot be created with {settings!r:.200} ({error}).") from None
-        except ChecklistRewardsError as error:
-            raise ConfigError(str(error)) from None
 
 
 def _beside(file: str, folder: Path) -> str:

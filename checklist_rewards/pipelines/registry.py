@@ -20,10 +20,11 @@ accident. The module of a built-in part is imported when the part is used.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -47,7 +48,7 @@ class Entry:
     registered: Callable[..., Any] | str
     """The class or function; of a built-in part its place, `module:name`."""
     built_in: bool
-    of_source: type[BaseModel] | str | None = None
+    of_source: type[BaseModel] | str | None
 
     @cached_property
     def factory(self) -> Callable[..., Any]:
@@ -89,21 +90,30 @@ class Registry:
     """A registry of one kind of part.
 
     Args:
-        what (`str`): the kind, for error messages, such as "refiner".
+        what (`str`): The kind, for error messages, such as "refiner".
+        sources (mapping): Places of the source classes of built-in corpus-level generators, by name.
+        **built_in (`str`): Places of the built-in parts.
     """
 
-    def __init__(self, what: str):
+    def __init__(self, what: str, sources: Mapping[str, str] = MappingProxyType({}), **built_in: str):
         self.what = what
-        self._entries: dict[str, Entry] = {}
+        self._entries = {name: Entry(name, place, True, sources.get(name)) for name, place in built_in.items()}
 
     def register(
-        self,
-        name: str,
-        *,
-        source: type[BaseModel] | None = None,
-        replace: bool = False,
+        self, name: str, *, source: type[BaseModel] | None = None, replace: bool = False
     ) -> Callable[[Factory], Factory]:
-        """A decorator that registers a class or function as `name`. Raises [`ConfigError`] if the name is taken."""
+        """A decorator that registers a class or function.
+
+        Args:
+            name (`str`): The name in configs.
+            source (pydantic model class, *optional*): The source of a corpus-level generator; source files are
+                validated with it. Without one, a generator writes one checklist per input.
+            replace (`bool`, *optional*, defaults to `False`): Whether to replace an existing registration of this
+                name.
+
+        Raises:
+            ConfigError: If the name is taken.
+        """
         existing = self._entries.get(name)
         if existing is not None and (existing.built_in or not replace):
             hint = "a built-in name; choose another" if existing.built_in else "taken; pass replace=True to replace it"
@@ -114,10 +124,6 @@ class Registry:
             return factory
 
         return register
-
-    def build_in(self, name: str, place: str, source: str | None = None) -> None:
-        """Register the part of this package at `place`."""
-        self._entries[name] = Entry(name, place, True, source)
 
     def get(self, name: str) -> Entry:
         """The part with this name. Raises [`ConfigError`] that lists the known names."""
@@ -135,56 +141,32 @@ class Registry:
         return list(self._entries)
 
 
-GENERATORS, REFINERS, SCORERS = Registry("generator"), Registry("refiner"), Registry("scorer")
-
-
-def register_generator(
-    name: str, *, source: type[BaseModel] | None = None, replace: bool = False
-) -> Callable[[Factory], Factory]:
-    """Register a generator.
-
-    Args:
-        name (`str`): the name in configs.
-        source (pydantic model class, *optional*): the source of a corpus-level generator; source files are validated
-            with it. Without one, the generator writes one checklist per input.
-        replace (`bool`, *optional*, defaults to `False`): whether to replace an existing registration of this name.
-    """
-    return GENERATORS.register(name, source=source, replace=replace)
-
-
-def register_refiner(name: str, *, replace: bool = False) -> Callable[[Factory], Factory]:
-    """Register a refiner; see [`register_generator`]."""
-    return REFINERS.register(name, replace=replace)
-
-
-def register_scorer(name: str, *, replace: bool = False) -> Callable[[Factory], Factory]:
-    """Register a scorer with the methods of [`ChecklistScorer`]; see [`register_generator`]."""
-    return SCORERS.register(name, replace=replace)
-
-
-__all__ = ["GENERATORS", "REFINERS", "SCORERS"]
-
-
 def _imported(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(f"checklist_rewards.{module}"), name)
 
 
-for _name, _place, _source in (
-    ("direct", "direct:DirectGenerator", None),
-    ("contrastive", "contrastive:ContrastiveGenerator", None),
-    ("constraints", "constraints:ConstraintsGenerator", None),
-    ("inductive", "inductive:InductiveGenerator", "generators:Feedback"),
-    ("deductive", "deductive:DeductiveGenerator", "generators:Dimensions"),
-    ("interactive", "interactive:InteractiveGenerator", "generators:ThinkAloud"),
-):
-    GENERATORS.build_in(_name, f"generators.{_place}", _source)
-for _name, _place in (
-    ("deduplicator", "Deduplicator"),
-    ("tagger", "Tagger"),
-    ("unit_tester", "UnitTester"),
-    ("selector", "Selector"),
-    ("check_admission", "CheckAdmission"),
-):
-    REFINERS.build_in(_name, f"refiners:{_place}")
-SCORERS.build_in("checklist", "scorer:ChecklistScorer")
+GENERATORS = Registry(
+    "generator",
+    {
+        "inductive": "generators:Feedback",
+        "deductive": "generators:Dimensions",
+        "interactive": "generators:ThinkAloud",
+    },
+    direct="generators.direct:DirectGenerator",
+    contrastive="generators.contrastive:ContrastiveGenerator",
+    constraints="generators.constraints:ConstraintsGenerator",
+    inductive="generators.inductive:InductiveGenerator",
+    deductive="generators.deductive:DeductiveGenerator",
+    interactive="generators.interactive:InteractiveGenerator",
+)
+REFINERS = Registry(
+    "refiner",
+    deduplicator="refiners:Deduplicator",
+    tagger="refiners:Tagger",
+    unit_tester="refiners:UnitTester",
+    selector="refiners:Selector",
+    check_admission="refiners:CheckAdmission",
+)
+SCORERS = Registry("scorer", checklist="scorer:ChecklistScorer")
+register_generator, register_refiner, register_scorer = GENERATORS.register, REFINERS.register, SCORERS.register

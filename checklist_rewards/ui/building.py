@@ -30,7 +30,7 @@ from checklist_rewards.pipelines import (
     list_pipelines,
     load_config,
 )
-from checklist_rewards.pipelines.assembly import build_generator, build_refiners
+from checklist_rewards.pipelines.assembly import build
 from checklist_rewards.pipelines.registry import GENERATORS, Entry
 from checklist_rewards.refiners.base import Report
 from checklist_rewards.rows import SENT
@@ -198,7 +198,7 @@ class Building:
         checklist = Checklist.parse(body.get("checklist"))
         judging = self.judging
         scorer = judging.pipeline(body.get("judge") or {}).scorer
-        [refiner] = build_refiners((config,), judging.writer_named(body.get("writer")), judging.store, scorer)
+        refiner = build(config, judging.writer_named(body.get("writer")), judging.store, scorer)
         refined = refiner.refine(checklist, _samples(body, checklist))
         return {"items": items_of(refined), **_compared(checklist, refined, getattr(refiner, "report", None))}
 
@@ -264,7 +264,7 @@ class Building:
         placed["options"] = {**config.generator.options, **placed["options"]}
         config = config.replace({"generator": placed}, "settings")
         judging, engine = self.judging, self.judging.writer_named(body.get("writer"))
-        return build_generator(config.generator, engine, judging.store, judging.pipeline({}).scorer)
+        return build(config.generator, engine, judging.store, judging.pipeline({}).scorer)
 
 
 def _steps(entry: Entry) -> bool:

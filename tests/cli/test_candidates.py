@@ -353,15 +353,6 @@ def test_rows_are_refined_with_their_own_checklist_or_one_that_is_written(run, m
     assert (summary["score_of_the_first"], summary["score_of_the_best"]) == pytest.approx((0.1, 0.9))
 
 
-def test_a_second_run_asks_for_nothing_and_writes_the_same(run, model):
-    write_jsonl("rows.jsonl", {"prompt": "Draw."})
-    run("refine rows.jsonl -o one.jsonl --store store.sqlite")
-    asked = len(model.sampled), len(model.asked)
-    run("refine rows.jsonl -o two.jsonl --store store.sqlite")
-    assert (len(model.sampled), len(model.asked)) == asked
-    assert Path("one.jsonl").read_text() == Path("two.jsonl").read_text()
-
-
 def test_rounds_and_method(run, model):
     write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS})
     assert refined(run, 1)[0]["refined_stopped"] == "rounds"

@@ -3,7 +3,6 @@
 import pytest
 
 from checklist_rewards.pipelines import GENERATORS, REFINERS, list_pipelines
-from checklist_rewards.prompts import prompts_dir
 
 SECTIONS = ["pipelines", "generators", "refiners", "scorers", "backends", "checks", "prompts"]
 
@@ -34,11 +33,3 @@ def test_one_section(run, section, line):
     shown = run(f"list {section}").stdout
     assert shown.startswith(f"{section}:") and line in shown
     assert sum(not text.startswith(" ") for text in shown.splitlines()) == 1
-
-
-def test_every_packaged_prompt_is_listed(run):
-    assert len(run("list prompts").stdout.splitlines()) == 1 + len(list(prompts_dir().glob("*/*.md")))
-
-
-def test_an_unknown_section(run):
-    run("list things", refused="things")

@@ -69,6 +69,26 @@ def test_the_list_of_commands_says_what_each_command_says():
         assert commands[name].rich_help_panel == entry.heading
 
 
+INTERRUPTED = """
+import sys
+
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "checklist_rewards.cli.commands":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+from checklist_rewards.cli import main
+assert "checklist_rewards.scorer" not in sys.modules, "it takes half a second to import"
+main()
+"""
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_one_sentence():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "Interrupted: the command had not begun.\n")
+
+
 STARTS = """
 import sys
 from contextlib import suppress

@@ -9,8 +9,8 @@ import typer
 from checklist_rewards.cli import app
 from checklist_rewards.cli.commands import _ENTRIES
 
+OF_A_POLICY = "--policy.base-url --policy.engine-args"
 SAMPLING = "--n --policy.temperature --policy.max-tokens --policy.seed"
-OF_A_WRITER = "--context-key --candidates-key --chosen-key --rejected-key"
 JUDGE = "--model --base-url --backend --mode --threshold --judge.prompt --judge.votes"
 STORE = "--store --no-store"
 KEYS = "--input-key --reference-key --history-key"
@@ -21,18 +21,19 @@ WRITER = (
 )
 CASES = [
     ("rerank missing.jsonl -o out.jsonl", SAMPLING, "--policy.model org/policy"),
-    ("rerank missing.jsonl -o out.jsonl --policy.model org/policy", "--candidates-key", None),
-    ("inspect missing.jsonl", f"{SAMPLING} --prompts", "--policy.model org/policy"),
+    ("rerank missing.jsonl -o out.jsonl --policy.model org/policy", "--candidates-key --gold-key", None),
+    ("inspect missing.jsonl", f"{SAMPLING} --prompts --scored", "--policy.model org/policy"),
     ("inspect missing.jsonl", f"{JUDGE} --judge --scale {STORE}", "--meta"),
     ("inspect missing.jsonl", f"{JUDGE} {STORE}", "--paraphrases 2"),
-    ("inspect missing.jsonl --meta", "--paraphrase-rows", "--paraphrases 2"),
     ("attack missing.jsonl -o out.json", "--target-key", "--responses other.jsonl"),
-    ("attack -o out.json", f"--checklist-key {KEYS}", None),
+    ("attack -o out.json", f"--checklist --checklist-key {KEYS}", None),
     ("attack -o out.json --responses other.jsonl", "--checklist-key", None),
-    ("run missing.jsonl -o out.jsonl --checklist list.json", f"{WRITER} {OF_A_WRITER}", None),
-    ("run missing.jsonl -o out.jsonl --pipeline checkeval --source s.json", OF_A_WRITER, None),
-    ("run missing.jsonl -o out.jsonl", "--writer.base-url", "--writer.model org/writer"),
-    ("generate source.json -o out.json --pipeline checkeval", f"{KEYS} {OF_A_WRITER}", None),
+    ("run missing.jsonl -o out.jsonl --checklist list.json", f"{WRITER} --source", None),
+    ("run missing.jsonl -o out.jsonl", "--writer.base-url --writer.engine-args", "--writer.model org/writer"),
+    ("refine missing.jsonl -o out.jsonl", OF_A_POLICY, "--policy.model org/policy"),
+    ("inspect missing.jsonl", OF_A_POLICY, "--policy.model org/policy"),
+    ("score missing.jsonl -o out.jsonl", "--actors --num-gpus --shard-rows", None),
+    ("generate source.json -o out.json --pipeline checkeval", KEYS, None),
     ("calibrate missing.jsonl -o out.json", "--costs", "--fit-threshold cost"),
     ("calibrate missing.jsonl -o out.json --fit-threshold f1", "--costs", None),
     ("calibrate missing.jsonl -o out.json", f"{JUDGE} --judge --scale {STORE} {KEYS}", "--contextual"),
@@ -40,9 +41,10 @@ CASES = [
     ("agree missing.jsonl", "--target-key", "--labels other.jsonl"),
     ("calibrate missing.jsonl -o out.json", "--target-key", "--labels other.jsonl"),
     ("fit missing.jsonl -o out.json", "--target-key", "--pairs other.jsonl"),
+    ("fit missing.jsonl -o out.json --pairs other.jsonl", "--label-key --labels", None),
     ("report missing.jsonl", "--group-key --checklist --checklist-key", "--label-key human"),
     ("replay missing.jsonl -o out.jsonl", f"--engine-args --concurrency --budget --price {STORE}", "--model pocket"),
-    ("replay missing.jsonl -o out.jsonl --model pocket", "--precision --bootstrap --seed", "--repeat 2"),
+    ("replay missing.jsonl -o out.jsonl --model pocket", "--precision --bootstrap --seed --json", "--repeat 2"),
     ("pairs missing.jsonl -o out.jsonl", "--engine-args", "--model pocket"),
     ("improve list.json --data missing.jsonl -o out.json", f"--threshold {STORE} --max-reads", "--model pocket"),
     ("improve list.json --data missing.jsonl -o out.json --pairs other.jsonl", "--label-key", None),
@@ -58,6 +60,7 @@ VALUES = {
 }
 VALUES |= {"--bootstrap": "20", "--base-url": URL, "--writer.base-url": URL, "--writer.shape": "questions"}
 VALUES |= {"--engine-args": LOADING, "--writer.engine-args": LOADING, "--price": "pocket=1,1", "--refiner": "tagger"}
+VALUES |= {"--policy.base-url": URL, "--policy.engine-args": LOADING}
 VALUES |= {"--policy.temperature": "0.5", "--writer.temperature": "0.5"}
 FLAGS = ("--no-store", "--writer.constraints")
 

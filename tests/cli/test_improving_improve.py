@@ -151,11 +151,3 @@ def test_nothing_is_written_if_nothing_can_be_learned(run):
     scored_file("scored.jsonl", *rows)
     words = "nothing can be learned from 120 labels"
     run("fit scored.jsonl --label-key noise -o w.json --bootstrap 40", refused=words)
-
-
-def test_score_takes_the_weights(run, engine):
-    engine(lambda prefix, tail: 0.9 if "red" in tail else 0.2)
-    Path("w.yaml").write_text("'Is it red?': 3\n")
-    write_jsonl("rows.jsonl", {"prompt": "Write.", "target": "a text", "checklist": CHECKLIST[:2]})
-    run("score rows.jsonl -o out.jsonl --weights w.yaml --no-store")
-    assert read_jsonl("out.jsonl")[0]["checklist_score"]["expected_score"] == pytest.approx((3 * 0.9 + 0.2) / 4)

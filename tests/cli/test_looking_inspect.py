@@ -121,7 +121,8 @@ def test_only_the_rows_with_paraphrases_are_read_for_them(run, scored, engine, m
             yield row
 
     monkeypatch.setattr("checklist_rewards.evaluation.scored.read_rows", counted)
-    record, _ = figures(run, "scored.jsonl --paraphrases 1 --paraphrase-rows 2 --no-store")
+    monkeypatch.setattr("checklist_rewards.cli.looking._PARAPHRASED", 2)
+    record, _ = figures(run, "scored.jsonl --paraphrases 1 --no-store")
     assert read == [1, *range(1, 7), 1, 2] and [item["repeats"] for item in record["items"]] == [2, 2]
 
 

@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 import pytest
-import yaml
 from typer.main import get_command
 
 from checklist_rewards import ChecklistScorer, pipeline
@@ -13,8 +12,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.cli import app
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import JudgeOptions, OwnWriter
-from checklist_rewards.judges.settings import JudgeConfig, Mode, load_jury
-from checklist_rewards.rewards.configured import configured_reward
+from checklist_rewards.judges.settings import JudgeConfig, Mode
 from checklist_rewards.scores import Aggregation
 from tests.jsonl import write_jsonl
 
@@ -102,18 +100,6 @@ def test_the_backend_of_a_second_model_is_the_judges_if_that_can_write(judge):
     options = OwnWriter(given={"writer.model": "pocket"})
     engine = options.engine_beside(JudgeOptions(given={"judge.backend": judge}))
     assert engine.backend == ("transformers" if judge == "transformers" else "auto")
-
-
-def test_settings_stand_in_files_of_judges_and_of_rewards(tmp_path):
-    judges, reward = tmp_path / "judges.yaml", tmp_path / "reward.yaml"
-    settings = {"tensor_parallel_size": 2, "quantization": "fp8"}
-    asked = {"model": "pocket", "backend": "vllm", "engine_args": settings}
-    judges.write_text(yaml.safe_dump({"panel": {}, "judges": ["pocket", asked]}))
-    reward.write_text(yaml.safe_dump(asked))
-    expected = Engine("pocket", "vllm", None, settings)
-    assert load_jury(judges, store=False).judges[1].engine == expected
-    assert load_jury(judges, store=False, limited=lambda engine: engine).judges[1].engine == expected
-    assert configured_reward(str(reward)).scorer.judge.engine == expected
 
 
 def test_a_pipeline_has_settings_for_its_judge_and_for_its_writer():

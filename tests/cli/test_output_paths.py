@@ -58,11 +58,11 @@ def test_an_output_over_another_file_is_refused(run, files, no_engine, monkeypat
 def test_a_link_to_an_input_is_the_input(files):
     Path("link.jsonl").symlink_to("scored.jsonl")
     with pytest.raises(SampleError, match="--output link.jsonl is an input file"):
-        check_outputs([Path("scored.jsonl")], output=Path("link.jsonl"))
+        check_outputs(Path("scored.jsonl"), output=Path("link.jsonl"))
 
 
 def test_only_reward_logs_have_ranks(files):
-    check_outputs([Path("scored.jsonl"), None], output=Path("scored.rank1.jsonl"), json=None)
+    check_outputs(Path("scored.jsonl"), output=Path("scored.rank1.jsonl"), json=None)
     for name in ("rewards.ranked.jsonl", "rewards.rank.jsonl", "rewards.rank10.jsonl", "rewards.rank2.bak.jsonl"):
         write_jsonl(name, {})
     names = [path.name for path in other_ranks(Path("rewards.jsonl"))]
@@ -70,7 +70,7 @@ def test_only_reward_logs_have_ranks(files):
 
 
 def test_a_folder_that_is_missing_is_told(files, caplog):
-    check_outputs([], folders={"--plots": Path("plots")}, output=Path("here.jsonl"), json=Path("new/deep/x.json"))
+    check_outputs(folders={"--plots": Path("plots")}, output=Path("here.jsonl"), json=Path("new/deep/x.json"))
     assert caplog.messages == ["--json new/deep/x.json: the folder new/deep does not exist and will be created."]
 
 
@@ -162,7 +162,7 @@ def test_no_output_replaces_the_file_that_is_read(run, rows, no_engine, command,
 
 def test_a_device_is_not_replaced():
     with pytest.raises(SampleError, match="--output /dev/null: cannot be written, it is a device or a pipe"):
-        check_outputs([], output=Path("/dev/null"))
+        check_outputs(output=Path("/dev/null"))
 
 
 WRITTEN = {

@@ -118,10 +118,10 @@ def test_options_and_a_file_beat_the_pipeline(run, scripted):
     Path("mine.md").write_text("Mine: {input} {context}")
     Path("judge.md").write_text("Judged: {target} {question}")
     Path("mine.yaml").write_text("name: mine\ngenerator: {prompt: mine.md}\nscorer: {metric: pass, threshold: 0.2}\n")
-    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x", "text": "of the sea"})
+    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x", "context": "of the sea"})
     options = "--writer.prompt mine.md --judge.prompt judge.md --writer.temperature 0.2 --metric pass --threshold 0.2"
     for given in (f"--pipeline rocketeval {options}", "--config mine.yaml"):
-        run(f"run rows.jsonl -o out.jsonl --context-key text --writer.model pocket --no-store {given}")
+        run(f"run rows.jsonl -o out.jsonl --writer.model pocket --no-store {given}")
         [row] = read_jsonl("out.jsonl")
         assert fake.prompts[-1].startswith("Mine: ") and "of the sea" in fake.prompts[-1]
         assert row["checklist_source"].startswith("mine/") and row["checklist_score"]["primary_score"] == 1.0

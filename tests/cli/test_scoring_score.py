@@ -7,6 +7,10 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample, Score
 from checklist_rewards.backends import Reply
+from checklist_rewards.cli.scoring import check_weights
+from checklist_rewards.datasets.shards import find_shards
+from checklist_rewards.judges.weights import Weights
+from checklist_rewards.rows import Columns
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.rewards.integrations.test_queue import knows
@@ -179,6 +183,20 @@ def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_o
     assert "--weights: no item of rows.jsonl has the id, question or category 'tone'." in caplog.messages
 
 
+def test_weights_of_no_item_in_any_shard_are_refused_before_a_cluster_starts(run, caplog):
+    pytest.importorskip("ray")
+    Path("rows").mkdir()
+    write_jsonl("rows/a.jsonl", {"target": "hm", "checklist": None}, {"target": "hm", "checklist": ["Is it?"]})
+    Path("rows/b.jsonl").write_text('{"target": "hm", "checklist": 7}\n{"target": "hm", "checklist": ["Is that?"]}\n{')
+    Path("weights.json").write_text('{"Is itt?": 2}')
+    words = "no item of rows has the id, question or category 'Is itt?'"
+    run("score rows -o out --ray --model pocket --weights weights.json", refused=words)
+    used, unused = Weights({"Is that?": 2, "Is it?": 1}), Weights({"Is that?": 2, "tone": 1})
+    for weights in (used, unused):
+        check_weights(weights, Columns(()), find_shards("rows"), Path("rows"))
+    assert caplog.messages == ["--weights: no item of rows has the id, question or category 'tone'."]
+
+
 def test_the_checklist_and_the_judge_of_all_rows_are_options(run, engine):
     fake = engine(by_word)
     Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))
@@ -222,16 +240,6 @@ def test_memory_is_bounded_by_chunks_of_rows(run, engine):
     run("score rows.jsonl -o out.jsonl --no-store")
     assert [len(groups) for groups in fake.calls] == [4096, 88]
     assert [row["target"] for row in read_jsonl("out.jsonl")] == [f"text {number}" for number in range(4184)]
-
-
-def test_a_second_run_asks_nothing_and_replaces_the_output(run, engine):
-    fake = engine(by_word)
-    write_jsonl("rows.jsonl", *ROWS)
-    for _ in range(2):
-        run("score rows.jsonl -o out.jsonl --store s.sqlite --summary sum.json")
-    assert len(fake.asked) == 4  # nothing is asked about the empty target
-    receipt = json.loads(Path("sum.json").read_text())["receipt"]
-    assert (receipt["asked"], receipt["stored"]) == (0, 4)
 
 
 def test_an_interruption_writes_nothing_and_keeps_what_was_paid(run, engine):
@@ -293,22 +301,6 @@ def test_a_checklist_that_is_replaced_is_warned_of(run, no_engine, caplog, monke
     assert caplog.messages.count(said) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("every", [25, pytest.param(1, marks=pytest.mark.study)], ids=["20 rows", "all rows"])
-def test_infobench_goes_through(every, run, pocket, data_dir):
-    source = data_dir / "infobench" / "infobench_en_gpt4out_gpt4judge.jsonl"
-    rows = sorted(read_jsonl(source), key=lambda row: len(row["input"]), reverse=True)[::every]
-    questions = sum(len(row["decomposed_questions"]) for row in rows)
-    write_jsonl("rows.jsonl", *rows)
-    keys = "--checklist-key decomposed_questions --target-key output --input-key instruction --input-key input"
-    run(f"score rows.jsonl -o out.jsonl --backend transformers --no-store --summary sum.json {keys}", code=1)
-    summary, out = json.loads(Path("sum.json").read_text()), read_jsonl("out.jsonl")
-    assert (summary["rows"], summary["reads"], len(out)) == (len(rows), questions, len(rows))
-    assert [row["id"] for row in out] == [row["id"] for row in rows]
-    assert summary["unanswered"]["too_long"] > 0
-    assert sum(row["checklist_score"]["total"] for row in out) == questions
-
-
 SHORT = {"question": "Does the response have exactly 2 sentences?", "check": '{"type": "sentences", "exactly": 2}'}
 CODE = {"question": "Does the code run?", "check": '{"type": "code"}'}
 
@@ -321,21 +313,14 @@ def lines():
     return [item for row in read_jsonl("out.jsonl") for item in row["checklist_score"]["items"]]
 
 
-def test_checks_are_answered_without_a_model(run, no_engine):
+def test_a_store_that_cannot_be_written_is_refused_only_if_a_judge_is_asked(run, no_engine):
+    command = "score rows.jsonl -o out.jsonl --store rows.jsonl/s.sqlite"
     rows([SHORT])
-    run("score rows.jsonl -o out.jsonl")
-    [line] = lines()
-    assert (line["answer"], line["judge"], line["method"], line["confidence"]) == ("yes", "code", "check", None)
-
-
-def test_the_mean_of_check_and_judge(run):
-    rows([SHORT], [SHORT | {"check": '{"type": "sentences", "exactly": 3}'}])
-    run("score rows.jsonl -o out.jsonl --checks mean")
-    yes, no = lines()
-    assert yes["probabilities"]["yes"] - no["probabilities"]["yes"] == pytest.approx(
-        0.5
-    )  # the judge said the same to both
-    assert yes["judge"] == "code+pocket"
+    run(command)
+    assert [line["answer"] for line in lines()] == ["yes"]
+    Path("out.jsonl").unlink()
+    rows([SHORT], ["Is it short?"])
+    run(command, refused="the store rows.jsonl/s.sqlite cannot be opened")
 
 
 def test_code_runs_only_where_it_is_allowed(run, no_engine):
@@ -394,12 +379,6 @@ def test_thresholds_and_metrics_are_the_commands_own(ask, no_engine):
     write_jsonl("rows.jsonl", *SAID[:2])
     ask("score rows.jsonl -o s.jsonl --metric pass --threshold 0.05")
     assert [row["checklist_score"]["primary_score"] for row in read_jsonl("s.jsonl")] == [1.0, 1.0]
-
-
-def test_candidates_are_ranked_by_the_server(ask, no_engine):
-    write_jsonl("c.jsonl", {"prompt": "Say.", "candidates": ["blue", "red"], "checklist": ["Is red?"]})
-    ask("rerank c.jsonl -o ranked.jsonl")
-    assert read_jsonl("ranked.jsonl")[0]["checklist_best"] == ["red"]
 
 
 @pytest.mark.parametrize(

@@ -92,14 +92,6 @@ def test_pictures_are_drawn_on_request(run):
         assert Path("plots", name).read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("command", ["agree", "cascade", "probe"])
-def test_figures_have_one_option_and_no_second_name(run, command):
-    """`-o` is the file that a command makes, `--summary` the totals of its rows."""
-    assert "--json" in run(f"{command} --help").stdout
-    for option in ("-o", "--output", "--summary"):
-        run(f"{command} scored.jsonl {option} figures.json", refused="No such option")
-
-
 def test_rates_are_corrected_if_only_some_rows_have_labels(run):
     labels = [[n % 3 > 0, n % 2 == 0] if n < 40 else None for n in range(120)]
     said = ({"said": [0.9 if n % 3 else 0.6, 0.2], "labels": labels[n]} for n in range(120))

@@ -1,19 +1,15 @@
 """Pipelines at work: what is asked, what is written, what is scored, and what one failure costs."""
 
-import json
-
 import pytest
 
-from checklist_rewards import Checklist
 from checklist_rewards.backends import Reply, Sampling, engine
 from checklist_rewards.datasets.tasks import Totals
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
-from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Dimensions, Request
-from checklist_rewards.pipelines import ConfigError, PipelineConfig, pipeline
+from checklist_rewards.pipelines import ConfigError, pipeline
 from checklist_rewards.pipelines.assembly import a_few, samples_of
 from checklist_rewards.pipelines.builtin import UNIVERSAL
-from checklist_rewards.rows import Columns, Sample, fields_of
+from checklist_rewards.rows import Sample, fields_of
 from tests.generators.fakes import Replies
 from tests.pipelines.fakes import Scripted
 from tests.test_images import PILLOWS
@@ -32,14 +28,6 @@ def piped(name="tick", rule=lambda text: LIST, last=0.25, **settings):
 
 def written(*questions, **fields):
     return {"questions": [{"question": question, **fields} for question in questions]}
-
-
-def test_tick_on_the_pocket_model(pocket):
-    settings = {"backend": "transformers", "store": False, "generator": {"temperature": 0.0}, "scorer": ITEMS}
-    pipe = pipeline("tick", model="pocket", **settings)
-    result = pipe('Write a note. Mention the word "bakto". End with a question mark.', target="The bakto is old.")
-    assert 2 <= len(result.checklist) <= 8 and result.checklist.source.startswith("tick/")
-    assert result.score.primary_metric == "pass" and result.score.answered == len(result.checklist)
 
 
 def test_rlcf_has_weights_the_universal_item_and_grades():
@@ -144,12 +132,6 @@ def test_a_misspelt_argument_is_refused():
         piped()[0]("Write.", target="x", refrence="y")
 
 
-def test_a_broken_stage_is_an_error_that_names_it():
-    pipe, _ = piped("checkeval", lambda text: "I would rather not.")
-    with pytest.raises(GenerationError, match="seed"):
-        pipe.run_batch([ROW], source=FLUENCY)
-
-
 def test_an_unusable_reply_costs_its_row():
     pipe, _ = piped(rule=lambda text: "no" if "poem" in text else LIST, scorer=ITEMS)
     good, bad, bare = pipe.run_batch([ROW, {"input": "Write a poem.", "target": "x"}, {"input": "Write a note!"}])
@@ -222,33 +204,10 @@ def test_another_engine_for_the_generator():
     assert len(writer.prompts) == 1 and not writer.reads and len(judge.reads) == 2 and not judge.prompts
 
 
-def test_a_second_run_asks_nothing(tmp_path):
-    for asked in (1, 0):
-        pipe, fake = piped(store=Store(tmp_path / "s"), scorer=ITEMS)
-        pipe.run_batch([ROW])
-        assert len(fake.prompts) == asked and len(fake.reads) == 2 * asked
-
-
-def test_a_config_file_is_a_pipeline(tmp_path):
-    (tmp_path / "w.md").write_text("Questions about {input}")
-    path = tmp_path / "mine.yaml"
-    path.write_text("name: mine\ngenerator: {prompt: w.md, min_items: 1}\nscorer: {metric: pass}\n")
-    pipe, fake = piped(path, lambda text: "1. Is it short?")
-    result = pipe(**ROW)
-    assert fake.prompts[0].startswith("Questions about") and result.checklist.source.startswith("w/")
-    assert result.score.primary_metric == "pass"
-
-
 def test_models_that_are_not_there_are_refused_without_loading():
     pipe = pipeline("tick", model="./none", backend="transformers", store=False)
     with pytest.raises(ChecklistRewardsError, match="./none"):
         pipe.run_batch([ROW])
-
-
-def test_json_of_a_shared_checklist_is_taken_as_it_is():
-    pipe, _ = piped(PipelineConfig())
-    [result] = pipe.run_batch([{"target": "x"}], checklist=json.dumps({"items": [{"question": "a?"}]}))
-    assert result.checklist == Checklist.parse(["a?"]) and result.score.total == 1
 
 
 @pytest.mark.parametrize(("refiners", "warned"), [([], True), (["check_admission"], False)])
@@ -269,15 +228,6 @@ def test_texts_of_a_row_are_not_cut_and_of_messages_the_answer_is_used():
     message = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
     found = fields_of({"reference": [message], "chosen": None, "context": ""}, "row 1")
     assert found == {"reference": "4", "chosen": None, "context": None}
-
-
-def test_the_answer_in_a_target_is_scored():
-    row = {"input": "Open with <think>.", "target": "<think>2 + 2</think>4", "reference": "<think>2</think>4"}
-    sample = Columns.of(row, reference="reference").sample_of(row, "row 1", ["Is it?"])
-    assert sample == Sample(["Is it?"], "4", "Open with <think>.", "<think>2</think>4")
-    for target, state in (("<think>2", "cut_in_thought"), ("", "empty")):
-        row = {"target": target}
-        assert Columns.of(row).sample_of(row, "row 1", ()).target_state == state
 
 
 def test_refiners_test_checklists_on_answers():
