@@ -60,11 +60,9 @@ class Scorer(Protocol):
 
     def validate(self) -> None:
         """Check settings and models without loading an engine."""
-        ...
 
     def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
         """Score every sample, in order."""
-        ...
 
 
 class ChecklistScorer:
@@ -132,9 +130,7 @@ class ChecklistScorer:
 
     def validate(self) -> None:
         """Refuse a judge that cannot work, before the first read and without loading it."""
-        if self.calibration is not None:
-            self.calibration.check_judge(self.judge.name)
-        self.judge.validate()
+        Member(self.judge, self.calibration).validate()
 
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge answers any item of a checklist. Without such items, no model is needed."""
@@ -326,17 +322,8 @@ class ChecklistScorer:
         return [as_declared(verdict, read.item) for verdict, read in zip(verdicts, asks, strict=True)]
 
     def checked(self, sample: Sample, seconds: float = math.inf) -> Sample:
-        """Run the code checks of a sample now, in this thread. A later [`score_batch`] does not run them again.
-
-        Args:
-            sample ([`Sample`]):
-                One target.
-            seconds (`float`, *optional*):
-                Time after which no further check is started; the remaining ones are unanswered.
-
-        Returns:
-            [`Sample`]: The sample with `checked`.
-        """
+        """Run the code checks of a sample now, in this thread: a later [`score_batch`] does not run those of the
+        returned sample again. After `seconds`, no further check is started; the remaining ones are unanswered."""
         checklist = Checklist.parse(sample.checklist, "sample")
         whole = [item for item in checklist.items if item.scope is None]
         checks = {item.check: item for item in whole if item.check is not None and self.checking.answers(item)}

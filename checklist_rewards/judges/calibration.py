@@ -121,19 +121,9 @@ class Calibration(BaseModel):
         return self.maps[YES_NO].threshold if YES_NO in self.maps else None
 
     def apply(self, item: ChecklistItem, verdict: Verdict, empty: Verdict | None = None) -> Verdict:
-        """Calibrate a verdict. Verdicts without probabilities and unanswered verdicts are returned unchanged.
-
-        Args:
-            item ([`ChecklistItem`]):
-                Item of a kind that has a map.
-            verdict ([`Verdict`]):
-                Verdict of the judge of this calibration.
-            empty ([`Verdict`], *optional*):
-                The judge's verdict on the item about an empty target; required if `contextual`.
-
-        Returns:
-            [`Verdict`]: The calibrated verdict; unanswered("uncalibrated") if the empty target has no probabilities.
-        """
+        """Calibrate a verdict of the judge on an item. Without probabilities or unanswered, it is returned unchanged.
+        `empty` is the judge's verdict on the item about an empty target, required if `contextual`: if it has no
+        probabilities, the outcome is unanswered("uncalibrated")."""
         raw = verdict.probabilities
         if raw is None or verdict.unanswered is not None or not read_alike(verdict.method, self.read_by):
             return verdict
@@ -209,16 +199,8 @@ def read_alike(method: str | None, read_by: str | None) -> bool:
 def calibrated_probabilities(
     map: CalibrationMap, raw: Mapping[str, float], bias: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """Calibrated probabilities of the same labels, summing to 1.
-
-    Args:
-        map ([`CalibrationMap`]):
-            Map to apply. For labels other than yes and no it must be a temperature map.
-        raw (mapping of `str` to `float`):
-            Label probabilities of the judge.
-        bias (mapping of `str` to `float`, *optional*):
-            Label probabilities for the empty target.
-    """
+    """Calibrated probabilities of the labels of `raw`, which sum to 1. `bias` has the probabilities for the empty
+    target. For labels other than yes and no, the map must be a temperature map."""
     logs = scores_of(raw, bias)
     if set(logs) == {YES, NO}:
         yes = map.probability(logs[YES] - logs[NO])
@@ -307,3 +289,15 @@ class Member(NamedTuple):
     def of(cls, judge: Judge | Member) -> Member:
         """A judge as a member."""
         return judge if isinstance(judge, Member) else cls(judge)
+
+    def validate(self) -> None:
+        """Refuse a judge that cannot work, or that has the calibration of another one, without loading it."""
+        if self.calibration is not None:
+            self.calibration.check_judge(self.judge.name)
+        self.judge.validate()
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """As [`Judge.check_item`]; an item of a kind that has no map is refused too."""
+        self.judge.check_item(item, where)
+        if self.calibration is not None:
+            self.calibration.check_item(item, where)

@@ -67,13 +67,9 @@ def check_and_ask(
 ) -> list[Verdict]:
     """The verdict of every read, in order: items with a code check from their check, all others from the judge.
 
-    Equal checks of the same text run once. Checks that run code run while the judge answers.
-
-    Args:
-        asks (sequence of [`Ask`]): The reads.
-        settings ([`CheckSettings`]): Which items their checks answer.
-        ask (callable): Asks the judge. It gets items without their checks, and reports its own progress.
-        progress (callable, *optional*): Called with the number of reads that a check alone has answered.
+    Equal checks of the same text run once. Checks that run code run while the judge answers, which gets items without
+    their checks and reports its own progress. `progress` is called with the number of reads that a check alone has
+    answered.
     """
     by_code = [index for index, read in enumerate(asks) if settings.answers(read.item)]
     by_judge = [index for index, read in enumerate(asks) if settings.asks(read.item)]

@@ -49,21 +49,8 @@ _ENDS = r"(?:[.,;:!](?!\d)|[\n—–]|\Z)"
 
 
 def in_order(item: ChecklistItem, target: str, judge: str, *, lettered: bool = False) -> tuple[str, ...]:
-    """The labels of an item in the order shown to a judge; see the module docstring.
-
-    Args:
-        item ([`ChecklistItem`]):
-            Item to answer.
-        target (`str`):
-            Text under judgement.
-        judge (`str`):
-            Name of the judge.
-        lettered (`bool`, *optional*, defaults to `False`):
-            Whether the judge answers with the letter in front of a label.
-
-    Returns:
-        `tuple[str, ...]`: All labels of the item.
-    """
+    """All labels of an item in the order shown to a judge with this name; see the module docstring. `lettered`: the
+    judge answers with the letter in front of a label."""
     labels = tuple(item.values)
     grades = all(label.isdecimal() for label, value in item.values.items() if value is not None)
     if item.options is None or _single(labels) or (grades and not lettered):
@@ -206,20 +193,8 @@ class FewShot:
     def question(
         self, item: ChecklistItem, target: str, question: str, *, words: Mapping[str, str] | None, reason_first: bool
     ) -> str:
-        """The question, preceded by the examples of the item.
-
-        Args:
-            item ([`ChecklistItem`]):
-                Item to answer.
-            target (`str`):
-                Text under judgement.
-            question (`str`):
-                Question with its possible answers, as this judge receives it.
-            words (mapping, *optional*):
-                Answer of the judge for each label; None to use the labels.
-            reason_first (`bool`):
-                Whether the judge gives its reason before its answer.
-        """
+        """The question with its possible answers, preceded by the examples of the item. `words` are the answers of
+        the judge for the labels, if they differ; `reason_first`: the judge gives its reason before its answer."""
         examples = self.chosen(item, target)
         if not examples:
             return question

@@ -29,7 +29,7 @@ from checklist_rewards.backends.embedding import (
     similarities_of,
 )
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner
+from checklist_rewards.refiners.base import Note, Report, ReportingRefiner
 from checklist_rewards.scorer import Sample
 from checklist_rewards.validation import finite, fraction, np, whole_number
 
@@ -94,11 +94,11 @@ class Selector(ReportingRefiner):
         """Check that the embedder is available. Raises [`ModelError`]."""
         check_embedder(self.embedder)
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         cosines = similarities_of(self.embedder, [checklist.items for checklist in checklists])
         return [self._refinement(c.items, of_items) for c, of_items in zip(checklists, cosines, strict=True)]
 
-    def _refinement(self, items: Sequence[ChecklistItem], cosines: np.ndarray) -> Outcome:
+    def _refinement(self, items: Sequence[ChecklistItem], cosines: np.ndarray) -> Report:
         near = near_duplicates(items, cosines)
         selected = self._search(items, cosines, near)
         kept = [items[index] for index in selected]
@@ -107,7 +107,7 @@ class Selector(ReportingRefiner):
             for index, item in enumerate(items)
             if index not in selected
         ]
-        return Outcome(kept, dropped)
+        return Report(self.name, kept, dropped)
 
     def _search(self, items: Sequence[ChecklistItem], cosines: np.ndarray, near: np.ndarray) -> tuple[int, ...]:
         blocks = [_bits(row) for row in near]

@@ -16,7 +16,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, transient_failure
+from checklist_rewards.refiners.base import Note, Report, ReportingRefiner, transient_failure
 from checklist_rewards.scorer import Sample
 from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
@@ -66,13 +66,13 @@ class Tagger(ReportingRefiner):
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
         self.writer.validate()
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         listed = "\n".join(f"- {name}: {definition}" for name, definition in self.qualities.items())
         prompts = [self.prompt.messages(item=i.question, qualities=listed) for c in checklists for i in c.items]
         replies = iter(self.writer.ask(prompts, self.shape))
         return [self._refinement(checklist, [next(replies) for _ in checklist.items]) for checklist in checklists]
 
-    def _refinement(self, checklist: Checklist, replies: Sequence[BaseModel | GenerationError]) -> Outcome:
+    def _refinement(self, checklist: Checklist, replies: Sequence[BaseModel | GenerationError]) -> Report:
         kept: list[ChecklistItem] = []
         dropped: list[Note] = []
         unclear: list[Note] = []
@@ -88,7 +88,7 @@ class Tagger(ReportingRefiner):
                 dropped.append(Note(item, f"it is not {' or '.join(lacking)}{because}"))
             else:
                 kept.append(item)
-        return Outcome(kept, dropped, unclear, self.model, transient_failure(replies))
+        return Report(self.name, kept, dropped, unclear, self.model, transient_failure(replies))
 
 
 def _checked(qualities: Mapping[str, str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from checklist_rewards.errors import GenerationError
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.refiners.base import (
     Note,
-    Outcome,
+    Report,
     ReportingRefiner,
     check_samples,
     transient_failure,
@@ -100,7 +100,7 @@ class UnitTester(ReportingRefiner):
         self.writer.validate()
         self.scorer.validate()
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         tried = [
             check_samples(self.name, some, checklist) for checklist, some in zip(checklists, samples, strict=True)
         ]
@@ -112,7 +112,7 @@ class UnitTester(ReportingRefiner):
         self._rewrite_and_judge([trial for of_checklist in trials for trial in of_checklist])
         return [self._refinement(some, len(texts)) for some, texts in zip(trials, tried, strict=True)]
 
-    def _refinement(self, trials: Sequence[_Trial], samples: int) -> Outcome:
+    def _refinement(self, trials: Sequence[_Trial], samples: int) -> Report:
         kept: list[ChecklistItem] = []
         dropped: list[Note] = []
         unclear: list[Note] = []
@@ -125,7 +125,7 @@ class UnitTester(ReportingRefiner):
                 continue
             kept.append(trial.item)
         lost = transient_failure(reply for trial in trials for reply in trial.lost)
-        return Outcome(kept, dropped, unclear, self.model, lost)
+        return Report(self.name, kept, dropped, unclear, self.model, lost)
 
     def _trials(self, checklist: Checklist, samples: Sequence[Sample], scores: Sequence[Score]) -> list[_Trial]:
         trials = []
