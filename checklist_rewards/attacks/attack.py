@@ -187,7 +187,7 @@ class _Reader:
 
     def __post_init__(self) -> None:
         engines = max(1, len(self.scorer.judge.engines))
-        self.reads_of = [engines * sum(map(self.scorer.checking.asks, row.checklist.items)) for row in self.rows]
+        self.reads_of = [engines * sum(map(self.scorer.config.by_judge, row.checklist.items)) for row in self.rows]
 
     def sample(self, row: int, text: str) -> Sample:
         of = self.rows[row]
@@ -336,7 +336,7 @@ class _Attacker:
         item = next(item for item in self.rows[row].checklist.items if item.id == id)
         if item.check is None or item.scope is not None:
             return None
-        verdict = run_check(item, text, self.rows[row].input, self.reader.scorer.checking.allow_code)
+        verdict = run_check(item, text, self.rows[row].input, self.reader.scorer.config.allow_code)
         return None if verdict.answer is None else (verdict.answer == YES) == (item.weight >= 0)
 
 

@@ -105,8 +105,11 @@ class Judge(ABC):
         if self.engine is not None:
             _ = self.engine.identity
 
-    def check_item(self, item: ChecklistItem, where: str) -> None:  # noqa: B027
-        """Raise a [`ChecklistError`], starting with `where`, for an item that this judge cannot answer."""
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Raise a [`ChecklistError`] for an item that this judge cannot answer, starting with `where`, or that its
+        examples contradict."""
+        if self.examples is not None:
+            self.examples.check(item)
 
     def check_images(self, images: Sequence[Image], what: str) -> None:
         """Refuse images that the engine of this judge cannot take, as [`Engine.check_images`]."""

@@ -41,7 +41,7 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, ConfigError, ModelError, SampleError
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.documents import read_text
-from checklist_rewards.judges.base import Ask, Judge
+from checklist_rewards.judges.base import Answers, Ask, Judge
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_sentence
@@ -131,12 +131,12 @@ class Calibration(BaseModel):
         if self.contextual:
             bias = None if empty is None else empty.probabilities
             if bias is None:
-                why = "no read of it" if empty is None else empty.unanswered
+                lost = None if empty is None else empty.unanswered
+                why = f"the empty target has no probabilities ({'no read of it' if empty is None else lost})"
+                if lost is not None and lost.transient_reason is not None:
+                    why = Unanswered(lost.transient_reason, why)  # so that it can be retried
                 return replace(
-                    verdict,
-                    probabilities=None,
-                    unanswered=Unanswered(Reason.UNCALIBRATED, f"the empty target has no probabilities ({why})"),
-                    uncalibrated=raw,
+                    verdict, probabilities=None, unanswered=Unanswered(Reason.UNCALIBRATED, why), uncalibrated=raw
                 )
         calibrated = calibrated_probabilities(self.maps[kind_of(item)], raw, bias)
         return replace(verdict, probabilities=calibrated, uncalibrated=raw)
@@ -157,15 +157,14 @@ class Calibration(BaseModel):
                 f"it has {', '.join(self.maps)}."
             )
 
-    def calibrated(
-        self, asks: Sequence[Ask], verdicts: Sequence[Verdict], empties: Sequence[Verdict] | None
-    ) -> list[Verdict]:
-        """Calibrate the verdicts of reads, in order. `empties` are those of [`empty_targets`], if `contextual`."""
-        if empties is None:
-            return [self.apply(read.item, verdict) for read, verdict in zip(asks, verdicts, strict=True)]
+    def calibrated(self, asks: Sequence[Ask], verdicts: Sequence[Verdict], ask: Answers) -> list[Verdict]:
+        """Calibrate the verdicts of reads, in order. If `contextual`, `ask` answers the same reads about an empty
+        target."""
+        empties: Sequence[Verdict | None] = [None] * len(asks)
+        if self.contextual:
+            empties = ask([replace(read, target=EMPTY) for read in asks])
         return [
-            _with_cause(self.apply(read.item, verdict, empty), empty)
-            for read, verdict, empty in zip(asks, verdicts, empties, strict=True)
+            self.apply(read.item, verdict, empty) for read, verdict, empty in zip(asks, verdicts, empties, strict=True)
         ]
 
     def save(self, path: str | Path) -> None:
@@ -261,22 +260,6 @@ def _between(knots: Sequence[tuple[float, float]], odds: float) -> float:
 
 
 EMPTY = ""
-
-
-def _with_cause(verdict: Verdict, empty: Verdict) -> Verdict:
-    """The verdict, with the reason of a transient failure of the empty-target read, so that it can be retried."""
-    why = verdict.unanswered
-    if why is None or why.reason != Reason.UNCALIBRATED or empty.unanswered is None:
-        return verdict
-    cause = empty.unanswered.transient_reason
-    if cause is None:
-        return verdict
-    return replace(verdict, unanswered=Unanswered(why.reason, Unanswered(cause, why.detail)))
-
-
-def empty_targets(asks: Sequence[Ask]) -> list[Ask]:
-    """The same reads about an empty target."""
-    return [replace(read, target=EMPTY) for read in asks]
 
 
 class Member(NamedTuple):

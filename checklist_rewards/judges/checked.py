@@ -22,7 +22,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from checklist_rewards.backends import Progress
@@ -36,6 +36,7 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 
 if TYPE_CHECKING:
     from checklist_rewards.checks import Check
+    from checklist_rewards.judges.settings import ScorerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -46,24 +47,8 @@ CODE = "code"
 _MISSED = Verdict(unanswered=MISSED, judge=CODE, method="check")
 
 
-@dataclass(frozen=True)
-class CheckSettings:
-    """How items with a code check are answered; see [`ScorerConfig`]."""
-
-    checks: Checks = "only"
-    allow_code: AllowCode = False
-
-    def answers(self, item: ChecklistItem) -> bool:
-        """Whether the item is answered by its check, alone or with the judge."""
-        return item.check is not None and self.checks != "judge"
-
-    def asks(self, item: ChecklistItem) -> bool:
-        """Whether the judge answers the item, alone or with its check."""
-        return not self.answers(item) or self.checks == "mean"
-
-
 def check_and_ask(
-    asks: Sequence[Ask], settings: CheckSettings, ask: Answers, progress: Progress | None = None
+    asks: Sequence[Ask], config: ScorerConfig, ask: Answers, progress: Progress | None = None
 ) -> list[Verdict]:
     """The verdict of every read, in order: items with a code check from their check, all others from the judge.
 
@@ -71,21 +56,21 @@ def check_and_ask(
     their checks and reports its own progress. `progress` is called with the number of reads that a check alone has
     answered.
     """
-    by_code = [index for index, read in enumerate(asks) if settings.answers(read.item)]
-    by_judge = [index for index, read in enumerate(asks) if settings.asks(read.item)]
+    by_code = [index for index, read in enumerate(asks) if config.by_check(read.item)]
+    by_judge = [index for index, read in enumerate(asks) if config.by_judge(read.item)]
     verdicts: dict[int, Verdict] = {}
     by_key: dict[tuple[str | None, ...], list[int]] = {}
     for index in by_code:
         read = asks[index]
         by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
-    with _running([asks[index] for index, *_ in by_key.values()], settings.allow_code) as codes:
+    with _running([asks[index] for index, *_ in by_key.values()], config.allow_code) as codes:
         if by_judge:
             asked = [replace(asks[index], item=without_check(asks[index].item)) for index in by_judge]
             verdicts = dict(zip(by_judge, ask(asked), strict=True))
         for indices, code in zip(by_key.values(), codes, strict=True):
             for index in indices:
                 verdicts[index] = _mean(code, verdicts[index]) if index in verdicts else code
-            if progress is not None and settings.checks == "only":
+            if progress is not None and config.checks == "only":
                 progress(len(indices))
     return [verdicts[index] for index in range(len(asks))]
 

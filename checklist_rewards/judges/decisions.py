@@ -20,7 +20,7 @@ from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.logprob import Labels, LogprobJudge
-from checklist_rewards.judges.questions import check_askable, in_order, when_to_abstain
+from checklist_rewards.judges.questions import in_order, when_to_abstain
 from checklist_rewards.prompts import PromptTemplate
 
 DEFAULT_PROMPT = "judges/decision"
@@ -36,11 +36,8 @@ class DecisionsJudge(LogprobJudge):
     default_prompt = DEFAULT_PROMPT
     _labels_apart = False  # each question names its own labels to the server, so all of a target fit one request
     _questions_alone = True  # it has the text around a question, too
+    _most_options = None
     _method = "decision"
-
-    @override
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_askable(item, where)
 
     @override
     def _questions(self, asks: Sequence[Ask]) -> list[tuple[str, Labels]]:

@@ -45,7 +45,7 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem, Key, frame, key
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Ask, Judge
-from checklist_rewards.judges.questions import FewShot, check_askable, question_for_reads
+from checklist_rewards.judges.questions import FewShot, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -173,6 +173,8 @@ class LogprobJudge(Judge):
     """Whether the reads of one call of the engine have the same labels, which are passed to it."""
     _questions_alone = False
     """Whether the engine gets a question as it is, without the end of the prompt."""
+    _most_options: int | None = ONE_TOKEN_STEPS
+    """Most options of an item; None for any number."""
     _method: Method | None = None
     """How probabilities are read, if the engine's answers do not tell."""
 
@@ -203,11 +205,11 @@ class LogprobJudge(Judge):
 
     @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_askable(item, where)
-        if item.options is not None and len(item.options) > ONE_TOKEN_STEPS:
+        most = self._most_options
+        if item.options is not None and most is not None and len(item.options) > most:
             raise ChecklistError(
                 f"{where}, item {item.id} ({item.question!r}): {len(item.options)} options are too many for a "
-                f"one-token read, which allows {ONE_TOKEN_STEPS}; set use_logprobs=False for any number."
+                f"one-token read, which allows {most}; set use_logprobs=False for any number."
             )
         if self.examples is not None:
             self.examples.check(item)
@@ -217,8 +219,7 @@ class LogprobJudge(Judge):
         """As [`Judge.answer`]. Equal reads are computed once; stored reads are reused."""
         rendered = self._render(asks)
         verdicts, asked, spent = self._answered(rendered, progress)
-        found = [(verdicts[asked.key], read.item) for asked, read in zip(rendered, asks, strict=True)]
-        in_order = [verdict if item.options is None else as_declared(verdict, item) for verdict, item in found]
+        in_order = [as_declared(verdicts[read.key], ask.item) for read, ask in zip(rendered, asks, strict=True)]
         return in_order, replace(
             spent,
             reads=len(asks),
@@ -424,7 +425,6 @@ class EncoderJudge(LogprobJudge):
 
     @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_askable(item, where)
         if item.options is not None:
             raise ChecklistError(
                 f"{where}, item {item.id} ({item.question!r}): it has options, but an encoder only answers yes or no."

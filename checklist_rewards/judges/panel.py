@@ -72,7 +72,7 @@ from checklist_rewards.judges.base import (
     missed_quorum,
     quorate,
 )
-from checklist_rewards.judges.calibration import Member, empty_targets
+from checklist_rewards.judges.calibration import Member
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -120,28 +120,28 @@ class JudgeGroup(Judge):
 
 def answers_of(
     member: Member, asks: Sequence[Ask], progress: Progress | None = None
-) -> tuple[list[Verdict] | NoServerError, Receipt]:
-    """The calibrated verdicts of one judge of a group, or the error if its server is unreachable; and the cost."""
+) -> tuple[list[Verdict], Receipt, NoServerError | None]:
+    """The calibrated verdicts of one judge of a group, their cost, and the error if its server is unreachable: then
+    all verdicts are unanswered."""
     judge, calibration = member
+    spent: list[Receipt] = []
+
+    def ask(asked: Sequence[Ask], progress: Progress | None = None) -> list[Verdict]:
+        verdicts, receipt = judge.answer(asked, progress)
+        spent.append(receipt)
+        return verdicts
+
     try:
-        verdicts, receipt = judge.answer(asks, progress)
+        verdicts = ask(asks, progress)
         if calibration is not None:
-            empties = None
-            if calibration.contextual:
-                empties, more = judge.answer(empty_targets(asks))
-                receipt += more
-            verdicts = calibration.calibrated(asks, verdicts, empties)
-        return verdicts, receipt
+            verdicts = calibration.calibrated(asks, verdicts, ask)
+        return verdicts, sum(spent, Receipt()), None
     except NoServerError as error:
         logger.warning("continuing without the judge %s: %s", judge.name, error)
         if progress is not None:
             progress(len(asks))
-        return error, Receipt()
-
-
-def unreachable(judge: Judge, error: NoServerError) -> Verdict:
-    """The unanswered verdict of a judge whose server is unreachable."""
-    return Verdict(unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)), judge=judge.name)
+        lost = Verdict(unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)), judge=judge.name)
+        return [lost] * len(asks), Receipt(), error
 
 
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
@@ -203,13 +203,10 @@ class PanelJudge(JudgeGroup):
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         shared = None if progress is None else SharedProgress(progress, len(self.judges))
         answers = [answers_of(member, asks, shared) for member in self._members]
-        errors = [found for found, _ in answers if isinstance(found, NoServerError)]
-        if errors and not quorate(self.weights, [isinstance(found, list) for found, _ in answers], self.quorum):
+        errors = [error for *_, error in answers if error is not None]
+        if errors and not quorate(self.weights, [error is None for *_, error in answers], self.quorum):
             raise errors[0]
-        votes = [
-            [unreachable(member.judge, found)] * len(asks) if isinstance(found, NoServerError) else found
-            for member, (found, _) in zip(self._members, answers, strict=True)
-        ]
+        votes = [found for found, *_ in answers]
         verdicts = [
             combine(
                 ask.item,
@@ -222,7 +219,7 @@ class PanelJudge(JudgeGroup):
             )
             for ask, of_ask in zip(asks, zip(*votes, strict=True), strict=True)
         ]
-        return verdicts, sum((receipt for _, receipt in answers), Receipt())
+        return verdicts, sum((receipt for _, receipt, _ in answers), Receipt())
 
 
 def _weights(weights: Sequence[float] | None, judges: int) -> list[float]:
@@ -374,16 +371,14 @@ class CascadeJudge(JudgeGroup):
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         verdicts: list[list[Verdict]] = [[] for _ in asks]
         open_reads = list(range(len(asks)))
-        unreachable_errors: list[NoServerError] = []
+        errors: list[NoServerError] = []
         receipt = Receipt()
         for stage, member in enumerate(self._members):
             if not open_reads:
                 break
-            answers, spent = answers_of(member, [asks[i] for i in open_reads])
+            answers, spent, error = answers_of(member, [asks[i] for i in open_reads])
             receipt += spent
-            if isinstance(answers, NoServerError):
-                unreachable_errors.append(answers)
-                answers = [unreachable(member.judge, answers)] * len(open_reads)
+            errors += [] if error is None else [error]
             for index, verdict in zip(open_reads, answers, strict=True):
                 verdicts[index].append(verdict)
             before = len(open_reads)
@@ -391,8 +386,8 @@ class CascadeJudge(JudgeGroup):
                 open_reads = [index for index in open_reads if not self.sure(verdicts[index][-1])]
             else:
                 open_reads = []
-            if len(unreachable_errors) == len(self.judges):
-                raise unreachable_errors[0]
+            if len(errors) == len(self.judges):
+                raise errors[0]
             if progress is not None:
                 progress(before - len(open_reads))
         return [self._final(votes) for votes in verdicts], receipt

@@ -81,14 +81,6 @@ def question_for_reads(item: ChecklistItem, target: str, judge: str) -> tuple[st
     return f"{item.question}\n\nPossible answers:\n{lines}{when_to_abstain(item)}", label_of_letter
 
 
-def check_askable(item: ChecklistItem, where: str) -> None:
-    """Raise [`ChecklistError`], starting with `where`, for an item with a code check, which no model answers."""
-    if item.check is not None:
-        raise ChecklistError(
-            f"{where}, item {item.id} ({item.question!r}): it has a code check, but this judge only asks a model."
-        )
-
-
 def leading_label(reply: str, item: ChecklistItem) -> str | None:
     """The label at the start of a free-text reply, ignoring thinking; None if the reply starts with no label.
 

@@ -116,11 +116,6 @@ class RemoteJudge(Judge):
     def load(self) -> None:
         self.server.served()
 
-    def takes_messages(self, threshold: float) -> bool:
-        """Whether the server answers items with a scope from the messages of a row as this process would with a
-        threshold. Raises [`ModelError`] as [`answer`] does."""
-        return self.server.messages_threshold() == threshold
-
     @override
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`].

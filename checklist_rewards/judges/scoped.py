@@ -392,9 +392,9 @@ class ScopedReads:
 
     @cached_property
     def _takes_messages(self) -> bool:
-        """Whether the judge, a reward server, splits and combines reads as this process would."""
+        """Whether the judge, a reward server, answers items with a scope from messages as this process would."""
         judge = self._judge
-        return self._plain and isinstance(judge, RemoteJudge) and judge.takes_messages(self._threshold)
+        return self._plain and isinstance(judge, RemoteJudge) and judge.server.messages_threshold() == self._threshold
 
     def add(self, read: Ask, messages: Sequence[Message] = (), run: RunCheck | None = None) -> None:
         """Add the reads of an item about the whole target. `messages` are those of the target; without any, it is one

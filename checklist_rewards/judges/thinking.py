@@ -23,10 +23,10 @@ the mean. If fewer than half of the thoughts have one, the item is unanswered("q
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from typing_extensions import override
@@ -167,12 +167,12 @@ class ThinkingJudge(LogprobJudge):
         if (missed := missed_quorum(votes, voters="thoughts")) is not None:
             return Verdict(unanswered=missed, judge=self.name, votes=tuple(votes))
         given = [vote.probabilities for vote in answered if vote.probabilities is not None]
-        mean = {label: _mean([probabilities[label] for probabilities in given]) for label in given[0]}
+        mean = {label: fmean([probabilities[label] for probabilities in given]) for label in given[0]}
         best = max(mean, key=mean.__getitem__)
         masses = [vote.mass for vote in answered if vote.mass is not None]
         return Verdict(
             mean,
-            mass=_mean(masses) if masses else None,
+            mass=fmean(masses) if masses else None,
             reasoning=max(answered, key=lambda vote: vote.probabilities[best]).reasoning,  # type: ignore[index]
             judge=self.name,
             method=answered[0].method,
@@ -197,7 +197,3 @@ def _together(asks: Sequence[Ask], put: Sequence[tuple[str, Labels]]) -> list[tu
         for place in places:
             together[place] = text, put[place][1]
     return together
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -57,7 +57,6 @@ from checklist_rewards.judges.base import Ask, Judge, by_sample, counted, missed
 from checklist_rewards.judges.labels import named
 from checklist_rewards.judges.questions import (
     FewShot,
-    check_askable,
     in_order,
     leading_label,
     question_for_words,
@@ -156,10 +155,6 @@ class BatchJudge(Judge):
         self.reasoning = reasoning
         self.sampling: Sampling = Sampling(max_tokens or DEFAULT_MAX_TOKENS, temperature or 0.0)
         self.store = store
-
-    @override
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_askable(item, where)
 
     @override
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
@@ -535,12 +530,6 @@ class ReasonedJudge(Judge):
         self.sampling: Sampling = Sampling(max_tokens, temperature, n=votes)
         self.examples = examples
         self.store = store
-
-    @override
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_askable(item, where)
-        if self.examples is not None:
-            self.examples.check(item)
 
     @override
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:

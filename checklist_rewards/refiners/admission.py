@@ -42,6 +42,7 @@ class CheckAdmission(ReportingRefiner):
     """
 
     name = "check_admission"
+    scorer: ChecklistScorer
 
     def __init__(
         self,
@@ -58,10 +59,6 @@ class CheckAdmission(ReportingRefiner):
         self.threshold, self.allow_code = threshold, allow_code
         self.model = Engine.of(model).model if scorer is None else scorer.judge.name
         self.scorer = scorer or ChecklistScorer(model, backend=backend, base_url=base_url, store=store)
-
-    def validate(self) -> None:
-        """Check that the judge is usable, without loading it. Raises [`ModelError`]."""
-        self.scorer.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         invalid = [{item.id: self._invalid(item) for item in c.items if item.check is not None} for c in checklists]

@@ -16,11 +16,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
+from checklist_rewards.backends.embedding import Embedder, check_embedder
 from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.scorer import Sample
+from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.version import __version__
+from checklist_rewards.writer import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +100,10 @@ class ReportingRefiner:
     name: ClassVar[str]
     unassessed: ClassVar[str] = "stay unchanged"
     """What happens to items that could not be assessed."""
+    embedder: Embedder | None = None
+    writer: Writer | None = None
+    scorer: ChecklistScorer | None = None
+    """What the refiner compares questions, writes and judges with, if it does."""
     reports: Sequence[Report] = ()
     """Reports of the last call, one per checklist."""
 
@@ -140,8 +146,12 @@ class ReportingRefiner:
         return [self._refined(checklist, report) for checklist, report in zip(parsed, self.reports, strict=True)]
 
     def validate(self) -> None:
-        """Check settings and models before any call. Raises a [`ChecklistRewardsError`]."""
-        raise NotImplementedError
+        """Check that embedder, writer and judge can be used, without loading them. Raises [`ModelError`]."""
+        if self.embedder is not None:
+            check_embedder(self.embedder)
+        for model in (self.writer, self.scorer):
+            if model is not None:
+                model.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         raise NotImplementedError

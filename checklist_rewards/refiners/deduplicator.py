@@ -24,7 +24,6 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.embedding import (
     NEAR,
     Embedder,
-    check_embedder,
     choose_embedder,
     comparable,
     similarities_of,
@@ -67,6 +66,7 @@ class Deduplicator(ReportingRefiner):
     """
 
     name = "deduplicator"
+    embedder: Embedder
     writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 512, "max_attempts": 3}
     unassessed = "stand for their group, which was merged without the model"
 
@@ -85,12 +85,6 @@ class Deduplicator(ReportingRefiner):
         self.writer = None if model is None else writer_of(self, model, settings)
         self.model = None if self.writer is None else self.writer.engine.model
         self.prompt = prompt_with(prompt, ("questions",))
-
-    def validate(self) -> None:
-        """Check that model and embedder are available, without loading them. Raises [`ModelError`]."""
-        check_embedder(self.embedder)
-        if self.writer is not None:
-            self.writer.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         lists = [checklist.items for checklist in checklists]

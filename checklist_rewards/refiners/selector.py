@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 from checklist_rewards.backends.embedding import (
     Embedder,
-    check_embedder,
     choose_embedder,
     near_duplicates,
     similarities_of,
@@ -72,6 +71,7 @@ class Selector(ReportingRefiner):
     """
 
     name = "selector"
+    embedder: Embedder
 
     def __init__(
         self,
@@ -89,10 +89,6 @@ class Selector(ReportingRefiner):
         self.max_items, self.beam_width = max_items, beam_width
         self.size_penalty, self.alpha = size_penalty, alpha
         self.embedder = choose_embedder(embedder)
-
-    def validate(self) -> None:
-        """Check that the embedder is available. Raises [`ModelError`]."""
-        check_embedder(self.embedder)
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         cosines = similarities_of(self.embedder, [checklist.items for checklist in checklists])

@@ -46,6 +46,7 @@ class Tagger(ReportingRefiner):
     """
 
     name = "tagger"
+    writer: Writer
     writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 512, "max_attempts": 3}
 
     def __init__(
@@ -61,10 +62,6 @@ class Tagger(ReportingRefiner):
         self.model = self.writer.engine.model
         self.shape = _shape(self.qualities)
         self.prompt = prompt_with(prompt, ("item", "qualities"))
-
-    def validate(self) -> None:
-        """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        self.writer.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         listed = "\n".join(f"- {name}: {definition}" for name, definition in self.qualities.items())

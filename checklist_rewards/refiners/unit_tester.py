@@ -75,6 +75,8 @@ class UnitTester(ReportingRefiner):
     """
 
     name = "unit_tester"
+    writer: Writer
+    scorer: ChecklistScorer
     writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 2048, "max_attempts": 3}
 
     def __init__(
@@ -94,11 +96,6 @@ class UnitTester(ReportingRefiner):
         self.model = self.writer.engine.model
         self.prompt = prompt_with(prompt, ("response", "item", "answer"))
         self.scorer = scorer or ChecklistScorer(self.writer.engine, store=self.writer.store)
-
-    def validate(self) -> None:
-        """Check that model and judge are usable, without loading them. Raises [`ModelError`]."""
-        self.writer.validate()
-        self.scorer.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         tried = [

@@ -626,11 +626,8 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
             f"the score has the items {[line.id for line in score.items]!r:.80}, but the checklist has "
             f"{[item.id for item in checklist.items]!r:.80}; pass the checklist that was scored."
         )
-    if any(
-        line.weight != item.weight or (line.value is not None and line.soft is None)
-        for item, line in zip(checklist.items, score.items, strict=True)
-    ):
-        score = rescore(checklist, score)  # other weights, or a file from before weights and soft values were recorded
+    if any(line.weight != item.weight for item, line in zip(checklist.items, score.items, strict=True)):
+        score = rescore(checklist, score)
     return [line.credit(soft=answers == "soft") for line in score.items]
 
 
@@ -655,9 +652,6 @@ def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | 
 
 
 def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: Abstention, hard: float) -> float:
-    if item.options is None:
-        scale = probabilities[YES] + probabilities[NO]
-        return min(1.0, max(0.0, probabilities[YES] / scale)) if scale > 0 else hard
     weighed = [(p, _value(item, label, abstention)) for label, p in probabilities.items()]
     known = [(p, v) for p, v in weighed if v is not None]
     scale = math.fsum(p for p, _ in known)

@@ -17,11 +17,11 @@ class Replies(Script):
 
     def __init__(self, rule: Callable[[str, Sampling], str | Reply], breaks_at: Sequence[int] = (), identity="fake"):
         super().__init__(rule, identity)
-        self.breaks_at = breaks_at
+        self.reply, self.breaks_at = rule, breaks_at
         self.sampled: list[tuple[list[str], Sampling]] = []
 
     def said(self, messages: Messages, sampling: Sampling) -> str | Reply:
-        said = self.script(messages[-1]["content"], sampling)
+        said = self.reply(messages[-1]["content"], sampling)
         return said if isinstance(said, Reply) else Reply(said, "stop")
 
     def generate(

@@ -90,14 +90,14 @@ class Script(FakeBackend):
     ) -> list[list[Reply]]:
         self.prompts += prompts
         self.samplings.append(sampling)
-        said = [self.said(messages, sampling) for messages in prompts]
-        for entry in said:
+        said = (self.said(messages, sampling) for messages in prompts)
+        replies = []
+        for place, entry in enumerate(said if callable(self.script) else list(said)):
             if isinstance(entry, BackendError):
                 raise entry
-        replies = [self._replies(entry, sampling.n) for entry in said]
-        for place, group in enumerate(replies):
+            replies.append(self._replies(entry, sampling.n))
             if arrived is not None:
-                arrived(place, group)
+                arrived(place, replies[-1])
         return replies
 
     @staticmethod
