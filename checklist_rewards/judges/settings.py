@@ -134,7 +134,7 @@ class JudgeConfig(Config):
     """Calibration file of this judge, written by `checklist-rewards calibrate`. It maps the judge's probabilities to
     calibrated ones."""
 
-    @field_validator(*FILE_SETTINGS)
+    @field_validator(*FILE_SETTINGS, "judge", "weights", check_fields=False)  # the last two are of a scorer
     @classmethod
     def _in_its_folder(cls, value: Any, info: ValidationInfo) -> Any:
         return in_folder(value, info)
@@ -314,11 +314,6 @@ class ScorerConfig(JudgeConfig):
     `{"dollars": ..., "prices": {model: (in, out)}}`. Each process has its own."""
     store: Unchecked[bool | str | Path | Store] = True
     """Where reads are kept; False for nowhere."""
-
-    @field_validator("judge", "weights")
-    @classmethod
-    def _also_in_its_folder(cls, value: Any, info: ValidationInfo) -> Any:
-        return in_folder(value, info)
 
     @field_validator("scale")
     @classmethod

@@ -162,11 +162,9 @@ class BatchJudge(Judge):
         bill = Bill()
         engine = self.engine.within(bill=bill)
         sheets = _sheets(asks, self.max_questions)
-        pending = [(sheet, list(range(len(sheet.reads)))) for sheet in sheets]
-        prompts = self._ask(pending, engine, _in_reads(pending, progress))
+        prompts = self._ask(sheets, engine, _in_reads(sheets, progress))
         for _ in range(_ROUNDS - 1):
-            pending = [(sheet, sheet.open) for sheet, _ in pending if sheet.open]
-            self._ask(pending, engine, None)
+            self._ask([sheet for sheet in sheets if sheet.open], engine, None)
         verdicts = [self._verdicts(sheet) for sheet in sheets]
         placed = {
             place: verdict
@@ -214,12 +212,11 @@ class BatchJudge(Judge):
         """The key of the reason before each answer."""
         return JUSTIFICATION if self.graded else REASONING if self.reasoning else None
 
-    def _ask(
-        self, pending: Sequence[tuple[_Sheet, Sequence[int]]], engine: Engine, progress: Progress | None
-    ) -> list[Messages]:
-        """Ask some questions of each sheet, record the outcomes, and return the prompts."""
-        items = [[sheet.reads[index].item for index in indices] for sheet, indices in pending]
-        prompts = [self._messages(sheet.reads[0], some) for (sheet, _), some in zip(pending, items, strict=True)]
+    def _ask(self, sheets: Sequence[_Sheet], engine: Engine, progress: Progress | None) -> list[Messages]:
+        """Ask the open questions of each sheet, record the outcomes, and return the prompts."""
+        asked = [sheet.open for sheet in sheets]
+        items = [[sheet.reads[i].item for i in indices] for sheet, indices in zip(sheets, asked, strict=True)]
+        prompts = [self._messages(sheet.reads[0], some) for sheet, some in zip(sheets, items, strict=True)]
         outcomes = ask_judge(
             engine,
             prompts,
@@ -229,7 +226,7 @@ class BatchJudge(Judge):
             store=self.store,
             progress=progress,
         )
-        for (sheet, indices), (outcome,) in zip(pending, outcomes, strict=True):
+        for sheet, indices, (outcome,) in zip(sheets, asked, outcomes, strict=True):
             sheet.take(indices, outcome)
         return prompts
 
@@ -403,13 +400,11 @@ def _sheets(asks: Sequence[Ask], most: int | None) -> list[_Sheet]:
     return sheets
 
 
-def _in_reads(
-    pending: Sequence[tuple[_Sheet, Sequence[int]]], progress: Progress | None
-) -> Callable[[int], None] | None:
+def _in_reads(sheets: Sequence[_Sheet], progress: Progress | None) -> Callable[[int], None] | None:
     """A progress callback that converts calls of the engine to reads."""
     if progress is None:
         return None
-    sizes = iter([len(indices) for _, indices in pending])
+    sizes = iter([len(sheet.reads) for sheet in sheets])
     return lambda calls: progress(sum(next(sizes) for _ in range(calls)))
 
 
