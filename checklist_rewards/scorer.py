@@ -31,6 +31,8 @@ from checklist_rewards.judges.base import Answers, Ask, Progress
 from checklist_rewards.judges.calibration import Member
 from checklist_rewards.judges.checked import (
     CODE,
+    by_check,
+    by_judge,
     check_and_ask,
     run_check,
     usable_check,
@@ -131,15 +133,15 @@ class ChecklistScorer:
 
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge answers any item of a checklist. Without such items, no model is needed."""
-        return any(map(self.config.by_judge, checklist.items))
+        return any(by_judge(item, self.config.checks) for item in checklist.items)
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that neither a check nor the judge can answer. Raises [`ChecklistError`] that begins with
         `where`."""
         if item.check is not None:
-            if self.config.by_check(item):
+            if by_check(item, self.config.checks):
                 usable_check(item, where, self.config.allow_code)
-            if not self.config.by_judge(item):
+            if not by_judge(item, self.config.checks):
                 return
             item = without_check(item)
         self.judge.check_item(variant_of(item, self._variant) if self._variant else item, where)
@@ -271,18 +273,19 @@ class ChecklistScorer:
         if not reads:
             return []
         # Each step is left out where nothing needs it: calibration, code checks, items about single messages.
+        checks, allow_code = self.config.checks, self.config.allow_code
         ask = self._asked if self.calibration is None else self._calibrated
         answer: Answers = partial(ask, progress=progress, retries=retries)
         if any([read.item.check is not None for read in reads]):
-            answer = partial(check_and_ask, config=self.config, ask=answer, progress=progress)
+            answer = partial(check_and_ask, checks=checks, allow_code=allow_code, ask=answer, progress=progress)
         if any([read.item.scope is not None for read in reads]):
             from checklist_rewards.judges.scoped import ScopedReads
 
             plain = self.calibration is None and not self._variant
             scoped = ScopedReads(len(samples), self.aggregation.threshold, self.judge, plain)
             for read in reads:
-                by_code = read.item.scope is not None and self.config.by_check(read.item)
-                run = partial(run_check, allow_code=self.config.allow_code) if by_code else None
+                by_code = read.item.scope is not None and by_check(read.item, checks)
+                run = partial(run_check, allow_code=allow_code) if by_code else None
                 scoped.add(read, samples[read.sample].messages, run)
             return scoped.answered(answer)
         return answer(reads)
@@ -322,7 +325,7 @@ class ChecklistScorer:
         returned sample again. After `seconds`, no further check is started; the remaining ones are unanswered."""
         checklist = Checklist.parse(sample.checklist, "sample")
         whole = [item for item in checklist.items if item.scope is None]
-        checks = {item.check: item for item in whole if item.check is not None and self.config.by_check(item)}
+        checks = {item.check or "": item for item in whole if by_check(item, self.config.checks)}
         if not checks or not self._is_judged(sample.target_state):
             return sample
         over = time.monotonic() + seconds

@@ -51,7 +51,7 @@ from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.images import shown
 from checklist_rewards.judges import Progress
-from checklist_rewards.judges.checked import run_check
+from checklist_rewards.judges.checked import by_judge, run_check
 from checklist_rewards.rows import Pool
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import EQUAL, NO_ANSWER_STATES, Score
@@ -187,7 +187,8 @@ class _Reader:
 
     def __post_init__(self) -> None:
         engines = max(1, len(self.scorer.judge.engines))
-        self.reads_of = [engines * sum(map(self.scorer.config.by_judge, row.checklist.items)) for row in self.rows]
+        checks = self.scorer.config.checks
+        self.reads_of = [engines * sum(by_judge(item, checks) for item in row.checklist.items) for row in self.rows]
 
     def sample(self, row: int, text: str) -> Sample:
         of = self.rows[row]

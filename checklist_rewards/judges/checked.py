@@ -36,7 +36,6 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 
 if TYPE_CHECKING:
     from checklist_rewards.checks import Check
-    from checklist_rewards.judges.settings import ScorerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +46,18 @@ CODE = "code"
 _MISSED = Verdict(unanswered=MISSED, judge=CODE, method="check")
 
 
+def by_check(item: ChecklistItem, checks: Checks) -> bool:
+    """Whether an item is answered by its code check, alone or with the judge."""
+    return item.check is not None and checks != "judge"
+
+
+def by_judge(item: ChecklistItem, checks: Checks) -> bool:
+    """Whether the judge answers an item, alone or with its check."""
+    return not by_check(item, checks) or checks == "mean"
+
+
 def check_and_ask(
-    asks: Sequence[Ask], config: ScorerConfig, ask: Answers, progress: Progress | None = None
+    asks: Sequence[Ask], checks: Checks, allow_code: AllowCode, ask: Answers, progress: Progress | None = None
 ) -> list[Verdict]:
     """The verdict of every read, in order: items with a code check from their check, all others from the judge.
 
@@ -56,21 +65,21 @@ def check_and_ask(
     their checks and reports its own progress. `progress` is called with the number of reads that a check alone has
     answered.
     """
-    by_code = [index for index, read in enumerate(asks) if config.by_check(read.item)]
-    by_judge = [index for index, read in enumerate(asks) if config.by_judge(read.item)]
+    checked = [index for index, read in enumerate(asks) if by_check(read.item, checks)]
+    judged = [index for index, read in enumerate(asks) if by_judge(read.item, checks)]
     verdicts: dict[int, Verdict] = {}
     by_key: dict[tuple[str | None, ...], list[int]] = {}
-    for index in by_code:
+    for index in checked:
         read = asks[index]
         by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
-    with _running([asks[index] for index, *_ in by_key.values()], config.allow_code) as codes:
-        if by_judge:
-            asked = [replace(asks[index], item=without_check(asks[index].item)) for index in by_judge]
-            verdicts = dict(zip(by_judge, ask(asked), strict=True))
+    with _running([asks[index] for index, *_ in by_key.values()], allow_code) as codes:
+        if judged:
+            asked = [replace(asks[index], item=without_check(asks[index].item)) for index in judged]
+            verdicts = dict(zip(judged, ask(asked), strict=True))
         for indices, code in zip(by_key.values(), codes, strict=True):
             for index in indices:
                 verdicts[index] = _mean(code, verdicts[index]) if index in verdicts else code
-            if progress is not None and config.checks == "only":
+            if progress is not None and checks == "only":
                 progress(len(indices))
     return [verdicts[index] for index in range(len(asks))]
 

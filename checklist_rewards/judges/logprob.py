@@ -29,9 +29,9 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache
 from itertools import chain, groupby
-from operator import add, itemgetter
+from operator import itemgetter
 from pathlib import Path
 
 from typing_extensions import override
@@ -258,7 +258,7 @@ class LogprobJudge(Judge):
                     self.store.put((key, _dumped(answer)) for key, answer in fresh.items() if is_kept(answer))
                 if progress is not None:
                     progress(len(fresh))
-        spent = reduce(add, costs) if costs else Receipt()
+        spent = sum(costs, Receipt())
         judge = self.engine.name
         verdicts = {key: self._verdict(answer, distinct[key].labels, judge) for key, answer in answers.items()}
         used = spent.prompt_tokens, spent.completion_tokens

@@ -59,11 +59,10 @@ def in_order(item: ChecklistItem, target: str, judge: str, *, lettered: bool = F
     return tuple(sorted(labels, key=lambda label: content_hash(seed, label)))
 
 
-def question_for_words(item: ChecklistItem, labels: Sequence[str] | None = None) -> str:
+def question_for_words(item: ChecklistItem, labels: Sequence[str]) -> str:
     """The question for a judge that writes text, with the possible answers in the order of `labels`."""
     if item.options is None:
         return item.question
-    labels = tuple(item.values) if labels is None else labels
     # A comma inside a label would make a comma-separated list ambiguous.
     answers = "".join(f"\n- {label}" for label in labels) if "," in "".join(labels) else f" {', '.join(labels)}"
     return f"{item.question}\n\nPossible answers:{answers}{when_to_abstain(item)}"

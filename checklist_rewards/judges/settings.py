@@ -45,7 +45,6 @@ from checklist_rewards.backends import DECISIONS, Backend, Engine
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.models import REFERENCE, UNNAMED
 from checklist_rewards.backends.servers import joined
-from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.config import Config, Object, Unchecked, refuse_any
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
 from checklist_rewards.files.documents import in_folder, load, read_text, read_value
@@ -321,14 +320,6 @@ class ScorerConfig(JudgeConfig):
         if scale is not None:
             ordinal_scale(scale)
         return scale
-
-    def by_check(self, item: ChecklistItem) -> bool:
-        """Whether an item is answered by its code check, alone or with the judge."""
-        return item.check is not None and self.checks != "judge"
-
-    def by_judge(self, item: ChecklistItem) -> bool:
-        """Whether the judge answers an item, alone or with its check."""
-        return not self.by_check(item) or self.checks == "mean"
 
     @property
     def aggregation(self) -> Aggregation:

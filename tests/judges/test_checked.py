@@ -16,7 +16,6 @@ from checklist_rewards.checks.sandbox import guests
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges import Ask, LogprobJudge, Receipt
 from checklist_rewards.judges.checked import check_and_ask
-from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
@@ -150,7 +149,7 @@ def test_hostile_code_is_answered_no():
 
 def test_code_that_was_not_allowed_is_not_run_even_unasked(monkeypatch):
     monkeypatch.setattr("checklist_rewards.checks.programs.run_code", lambda *_, **__: pytest.fail("it ran"))
-    [verdict] = check_and_ask([Ask(ChecklistItem(**CODE), "x = 1")], ScorerConfig(), lambda reads: [])
+    [verdict] = check_and_ask([Ask(ChecklistItem(**CODE), "x = 1")], "only", False, lambda reads: [])
     assert verdict.unanswered.startswith("check_error: not checked, item") and "runs code" in verdict.unanswered
 
 
