@@ -227,11 +227,6 @@ def test_a_budget_limits_thoughts_and_reads():
     assert reasons(1.0) == [None, None] and reasons(0.0) == ["budget", "budget"]
 
 
-def test_a_repeat_writes_other_thoughts_if_they_are_sampled():
-    sampled = ThinkingJudge(always("0.9", "0.8"), votes=2)
-    assert ChecklistScorer(judge=sampled).repeated(1).judge.sampling.seed != sampled.sampling.seed
-
-
 @pytest.mark.parametrize("per", ["item", "target"])
 def test_progress_counts_reads(per):
     seen = []

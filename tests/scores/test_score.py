@@ -132,16 +132,6 @@ def test_options_are_worth_their_values_and_softly_their_expectation():
     assert score.expected_score == pytest.approx(0.02 + 0.3 + 0.3)
 
 
-def test_the_normalized_score_of_an_item_does_not_depend_on_the_other_items():
-    how = ChecklistItem(question="How?", options=options(full=1, half=0.5, none=0))
-    checklist = Checklist(items=(how, ChecklistItem(question="b?")))
-    by_word, by_check, read = Verdict(answer="half"), Verdict(answer="yes", method="check"), p(1.0)
-    for other in (by_check, read):
-        assert score_checklist(checklist, [by_word, other]).normalized_score == 0.75
-    lost = score_checklist(checklist, [by_word, LOST], Aggregation(primary_metric="normalized"))
-    assert (lost.normalized_score, lost.lower, lost.upper) == (0.5, 0.25, 0.75)
-
-
 def test_a_judge_that_answers_with_an_unknown_label_is_an_error_not_a_no():
     with pytest.raises(ValueError, match="judge answered 'maybe' for item .* expected one of"):
         score_checklist(weights(1), [Verdict(answer="maybe")])
