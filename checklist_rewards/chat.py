@@ -137,18 +137,14 @@ _HEADERS = re.compile(
 
 
 def prompt_text(prompt: Any, grammar: Grammar = GRAMMAR, *, images: Images = "show") -> tuple[str | None, str | None]:
-    """Extract the input and the history from a prompt.
+    """Extract the input and the history from a prompt; None where there is none.
 
     Args:
         prompt (`str` or list of messages): A value of the `prompt` column. A string that a chat template has rendered
-            is split into its messages.
+            is split into its messages. Turns after the last user message follow it in the input.
         grammar ([`Grammar`], *optional*): How the policy marks its thoughts in earlier assistant messages.
         images (`str`, *optional*, defaults to `"show"`): What to do with images: `"show"` puts their marks into the
             texts, as long as the caller holds them ([`with_images`]); `"ignore"` leaves them out.
-
-    Returns:
-        `tuple`: The input, or None if the prompt has no user message; and the history, or None if it is empty. Turns
-        after the last user message follow it in the input, as "role: text" paragraphs.
 
     Raises:
         SampleError: If the prompt is neither a string nor a list of messages, or if a message has an unknown role or
@@ -172,14 +168,11 @@ def history_text(messages: Sequence[Mapping[str, Any]], grammar: Grammar = GRAMM
 
 
 def without_end_tokens(text: str, token: re.Pattern[str] = CONTROL_AT_END) -> str:
-    """A text, decoded with its special tokens, without those at its end. A `</s>` that closes an HTML tag is text.
+    """A text, decoded with its special tokens, without those at its end that `token` matches. A `</s>` that closes an
+    HTML tag is text.
 
         >>> without_end_tokens("Rain falls.</s>"), without_end_tokens("<s>Rain</s>")
         ('Rain falls.', '<s>Rain</s>')
-
-    Args:
-        text (`str`): The text.
-        token (`re.Pattern`, *optional*): Matches an end token at the end of a text; by default, any control token.
     """
     end, struck = len(text), None
     while True:
@@ -481,9 +474,7 @@ class CompletionReader:
             prompts (sequence, *optional*): Their prompts, to find out whether they open a thought.
             ids (sequence of token ids, *optional*): The completions as the policy wrote them.
             limit (`int`, *optional*): Most tokens of a completion. One of this length without an end token was cut.
-            tools (`bool`, *optional*, defaults to `False`): Whether the policy can call tools.
-            opened (`bool`, *optional*): Whether unparsed completions begin inside a thought. Found out from the
-                prompts by default.
+            tools, opened: As in [`read`], of all completions.
 
         Raises:
             SampleError: If a completion is neither a string nor a list of messages, or if decoding has dropped the
@@ -529,10 +520,9 @@ class CompletionReader:
         cut: bool = False,
         tools: bool = False,
     ) -> Target:
-        """Read one completion.
+        """Read one completion, as a trainer passes it to a reward function.
 
         Args:
-            completion (`str` or list of messages): As a trainer passes it to a reward function.
             raw (`str`, *optional*): The completion decoded with special tokens. It is read instead of the text.
             opened (`bool`, *optional*): Whether the prompt has opened the thought; None if that is not known.
             cut (`bool`, *optional*, defaults to `False`): Whether the completion reached its length limit.

@@ -26,20 +26,17 @@ _SHOWN_DIGITS = 16
 
 
 def described(value: Any, *, paths: bool = True, describe: Callable[[Any], Any] | None = None) -> Any:
-    """Convert a prompt, or a part of it, to JSON-compatible values.
+    """Convert a prompt, or a part of it, to JSON-compatible values. Equal content gives equal values in every process.
 
     Args:
         value:
-            Prompt to describe. Strings, numbers, mappings and sequences are kept. Any other object becomes a short
-            text: its type, its size if known, and the first 64 bits of the SHA-256 of its content. Objects that cannot
-            be pickled are described by their type only. An image that the judge sees becomes its hash and its path.
+            Strings, numbers, mappings and sequences are kept. Any other object becomes a short text: its type, its
+            size if known, and the first 64 bits of the SHA-256 of its content; its type only, if it cannot be pickled.
+            An image that the judge sees becomes its hash and its path.
         paths (`bool`, *optional*, defaults to `True`):
             Whether to describe images with their paths, which may differ for equal images.
         describe (`Callable`, *optional*):
             Describes an image that the judge sees, or another object. Defaults to the above.
-
-    Returns:
-        A value that `json.dumps` accepts. Equal content gives equal values in every process.
 
     Raises:
         SampleError: Without `paths`, for a PIL image that cannot be decoded.
@@ -79,17 +76,9 @@ def content_key(value: Any) -> str:
 
 
 def prompt_identity(prompt: Any, images: Iterable[Any] = ()) -> Any:
-    """What a prompt is compared by: without images the prompt itself, which may be of any type.
-
-    Args:
-        prompt:
-            A string, chat messages, or several of them.
-        images (iterable, *optional*):
-            The images of its row in their order: an [`Image`], one in a log, or the value of a cell. They are not
-            read: a cell is compared by its content, which may be a path.
-
-    Returns:
-        The prompt, or with images a `str` of the [`content_key`] of the prompt and the keys of the images.
+    """What a prompt, a string or chat messages, is compared by: without images the prompt itself, which may be of any
+    type; with the images of its row a `str` of the [`content_key`] of the prompt and the keys of the images. An image
+    is an [`Image`], one in a log, or the value of a cell, which is compared by its content and not read.
     """
     keys = [image_key(image) for image in images]
     return " ".join([content_key(prompt), *keys]) if keys else prompt

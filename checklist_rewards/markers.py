@@ -195,14 +195,9 @@ class Grammar:
         )
 
     def parse(self, text: str, opened: Section | bool | None = None, *, calls: bool = False) -> Parsed:
-        """Split one turn of a model into its parts.
-
-        Args:
-            text (`str`): The turn, with its markers.
-            opened (`Section` or `bool`, *optional*): Whether the prompt has opened the thought, and by which section.
-                None if that is not known: a closing marker without an opening one then shows it.
-            calls (`bool`, *optional*, defaults to `False`): Whether the policy has tools.
-        """
+        """Split one turn of a model, with its markers, into its parts. `opened` says whether the prompt has opened the
+        thought, and by which section; if it is None (not known), a closing marker without an opening one shows it.
+        `calls` says whether the policy has tools."""
         begun = self._begun(text, opened)
         outside: list[str] = []
         answers: list[str] = []

@@ -65,15 +65,18 @@ def speaker(message: Mapping[str, Any]) -> str | None:
 
 def speakers(value: Any) -> list[str | None]:
     """Who each message of a conversation is from; empty for another value."""
-    messages = chat_messages(value)
-    known = isinstance(messages, list | tuple) and all(isinstance(message, Mapping) for message in messages)
-    return [speaker(message) for message in messages] if known else []
+    return list(map(speaker, chat_messages(value))) if is_chat(value) else []
+
+
+def is_chat(value: Any) -> bool:
+    """Whether a value is a list of mappings, as chat messages are."""
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(m, Mapping) for m in value)
 
 
 def chat_messages(value: Any) -> Any:
     """Messages as trainers and policies take them: those of ShareGPT (`from`, `value`) with a role and content, and
     the user and the assistant by these names. Other values are unchanged."""
-    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(m, Mapping) for m in value):
+    if not is_chat(value):
         return value
     messages = [_with_role(message) for message in value]
     return [{**m, "role": who} if (who := speaker(m)) in ("user", "assistant") else dict(m) for m in messages]
@@ -172,16 +175,13 @@ def with_images(
     that these came from.
 
     Args:
-        value: A prompt or a completion.
         given (sequence, *optional*): The images of the row, as [`image_of`] accepts them.
-        what (`str`, *optional*): What the error calls the messages.
-        folder (`str` or `Path`, *optional*): As in [`image_of`].
-        read (callable, *optional*): Reads an image, with the arguments of [`image_of`].
-
+        what (`str`, *optional*): What the error calls the messages, which are a prompt or a completion.
+        folder, read (*optional*): As in [`image_of`], and the function to read an image with.
     Raises:
         SampleError: If an image cannot be read, or if there are more or fewer parts without one than given images.
     """
-    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(m, Mapping) for m in value):
+    if not is_chat(value):
         return value
     parts = [part for message in value for part in _image_parts(message)]
     if not parts and not given:
@@ -211,8 +211,7 @@ def with_images(
 
 def has_its_images(value: Any) -> bool:
     """Whether a prompt has image parts, each with its image. The images of other prompts are in a column."""
-    messages = value if isinstance(value, list | tuple) else ()
-    parts = [part for message in messages if isinstance(message, Mapping) for part in _image_parts(message)]
+    parts = [part for message in value for part in _image_parts(message)] if is_chat(value) else []
     return bool(parts) and all(any(_is_given(part.get(key)) for key in _IMAGE_KEYS) for part in parts)
 
 
@@ -223,7 +222,7 @@ def with_places(value: Any, given: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
     """
     if isinstance(value, str):
         return PLACE * len(given) + value, list(given)
-    if not isinstance(value, Sequence) or not all(isinstance(m, Mapping) for m in value):
+    if not is_chat(value):
         return value, list(given)
     in_order, found = iter(given), []
     for part in (part for message in value for part in _image_parts(message)):
@@ -245,7 +244,7 @@ def _with_parts(messages: Sequence[Any], made: Callable[[Mapping[str, Any]], Any
     """Chat messages with what `made` returns in place of each image part, in order."""
     return [
         {**m, "content": [made(p) if isinstance(p, Mapping) and _is_image(p) else p for p in m["content"]]}
-        if isinstance(m, Mapping) and any(_image_parts(m))
+        if any(_image_parts(m))
         else m
         for m in messages
     ]
@@ -301,9 +300,7 @@ def _in_front(messages: Sequence[Mapping[str, Any]], images: Sequence[Image], wh
 
 def images_of(messages: Any) -> list[Image]:
     """The images of messages from [`with_images`], in order. None of other values."""
-    if not isinstance(messages, Sequence) or isinstance(messages, str):
-        return []
-    found = [part.get("image") for m in messages if isinstance(m, Mapping) for part in _image_parts(m)]
+    found = [part.get("image") for message in messages for part in _image_parts(message)] if is_chat(messages) else []
     return [image for image in found if isinstance(image, Image)]
 
 
@@ -335,9 +332,7 @@ def conversation(value: Any, what: str, images: Images = "show") -> list[Mapping
 
 def with_moved(messages: Any, move: Callable[[Any], Any]) -> Any:
     """Chat messages with what `move` makes of the image of each image part. Other values are unchanged."""
-    if not isinstance(messages, Sequence) or isinstance(messages, str):
-        return messages
-    if not any(isinstance(message, Mapping) and any(_image_parts(message)) for message in messages):
+    if not is_chat(messages) or not any(any(_image_parts(message)) for message in messages):
         return messages
 
     def moved(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -349,7 +344,7 @@ def with_moved(messages: Any, move: Callable[[Any], Any]) -> Any:
 
 def without_images(messages: Any) -> Any:
     """Chat messages without their image parts, but with the texts of these. Other values are unchanged."""
-    if not isinstance(messages, list | tuple) or not all(isinstance(message, Mapping) for message in messages):
+    if not is_chat(messages):
         return messages
     return _with_parts(messages, lambda part: {"type": "text", "text": part.get("text") or ""})
 

@@ -178,12 +178,7 @@ def _fill(template: str, fields: Fields) -> str:
 
 
 def parse_prompt(text: str, kind: Kind, name: str = "prompt") -> PromptTemplate:
-    """Parse and validate a template.
-
-    Args:
-        text (`str`): The content of the prompt file.
-        kind (`str`): "judge", "batch", "generator" or "stage".
-        name (`str`, *optional*, defaults to `"prompt"`): The name to use in errors, such as the path.
+    """Parse and validate the content of a prompt file. `name` is the name to use in errors, such as the path.
 
     Raises:
         PromptError: With `name` and line, for an unknown or missing placeholder, a placeholder in the system part,
@@ -283,23 +278,15 @@ def prompt_file(prompt: str | Path) -> Path:
 
 
 def lint_prompt(path: Path, kind: Kind | None = None) -> PromptTemplate:
-    """Parse and validate a prompt file.
-
-    Args:
-        path (`Path`): The file.
-        kind (`str`, *optional*): "judge", "batch", "generator" or "stage". Inferred from the placeholders by default:
-            judge with `{target}` and `{question}`, batch with `{target}` and `{checklist}`, generator with `{input}`,
-            otherwise stage.
-
-    Raises:
-        PromptError: If the prompt is invalid. The message names file and line.
-    """
+    """Parse and validate a prompt file. Its kind is by default inferred from the placeholders. Raises [`PromptError`],
+    with file and line, if the prompt is invalid."""
     text = _text(path)
     return parse_prompt(text, kind or kind_of_prompt(text), str(path))
 
 
 def kind_of_prompt(text: str) -> Kind:
-    """The kind of a prompt, by its placeholders; see [`lint_prompt`]."""
+    """The kind of a prompt by its placeholders: judge with `{target}` and `{question}`, batch with `{target}` and
+    `{checklist}`, generator with `{input}`, otherwise stage."""
     fields = set(_PLACEHOLDER.findall(text))
     if "question" in fields and "target" in fields:
         return "judge"

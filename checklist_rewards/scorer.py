@@ -28,10 +28,11 @@ from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import has_images, images_in
 from checklist_rewards.judges.base import Answers, Ask, Progress
-from checklist_rewards.judges.calibration import Member, empty_targets
+from checklist_rewards.judges.calibration import Member
 from checklist_rewards.judges.checked import (
     CODE,
-    CheckSettings,
+    by_check,
+    by_judge,
     check_and_ask,
     run_check,
     usable_check,
@@ -60,11 +61,9 @@ class Scorer(Protocol):
 
     def validate(self) -> None:
         """Check settings and models without loading an engine."""
-        ...
 
     def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
         """Score every sample, in order."""
-        ...
 
 
 class ChecklistScorer:
@@ -88,7 +87,6 @@ class ChecklistScorer:
         else:
             model = ScorerConfig(model=model, **settings)
         self.config = config = model
-        self.checking = CheckSettings(config.checks, config.allow_code)
         self.scale = None if config.scale is None else ordinal_scale(config.scale)
         self.weights = None if config.weights is None else Weights.load(config.weights)
         self.aggregation = config.aggregation
@@ -106,8 +104,7 @@ class ChecklistScorer:
     def identity(self) -> str:
         """Hash of everything on which verdicts depend: the judge, its calibration and the steps of this scorer. No
         model is loaded."""
-        checking = self.checking
-        steps = checking.checks, checking.allow_code, self.scale, self.aggregation.threshold
+        steps = self.config.checks, self.config.allow_code, self.scale, self.aggregation.threshold
         return judge_identity(Member(self.judge, self.calibration), *steps)
 
     @property
@@ -132,21 +129,19 @@ class ChecklistScorer:
 
     def validate(self) -> None:
         """Refuse a judge that cannot work, before the first read and without loading it."""
-        if self.calibration is not None:
-            self.calibration.check_judge(self.judge.name)
-        self.judge.validate()
+        Member(self.judge, self.calibration).validate()
 
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge answers any item of a checklist. Without such items, no model is needed."""
-        return any(map(self.checking.asks, checklist.items))
+        return any(by_judge(item, self.config.checks) for item in checklist.items)
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that neither a check nor the judge can answer. Raises [`ChecklistError`] that begins with
         `where`."""
         if item.check is not None:
-            if self.checking.answers(item):
-                usable_check(item, where, self.checking.allow_code)
-            if not self.checking.asks(item):
+            if by_check(item, self.config.checks):
+                usable_check(item, where, self.config.allow_code)
+            if not by_judge(item, self.config.checks):
                 return
             item = without_check(item)
         self.judge.check_item(variant_of(item, self._variant) if self._variant else item, where)
@@ -278,18 +273,19 @@ class ChecklistScorer:
         if not reads:
             return []
         # Each step is left out where nothing needs it: calibration, code checks, items about single messages.
+        checks, allow_code = self.config.checks, self.config.allow_code
         ask = self._asked if self.calibration is None else self._calibrated
         answer: Answers = partial(ask, progress=progress, retries=retries)
         if any([read.item.check is not None for read in reads]):
-            answer = partial(check_and_ask, settings=self.checking, ask=answer, progress=progress)
+            answer = partial(check_and_ask, checks=checks, allow_code=allow_code, ask=answer, progress=progress)
         if any([read.item.scope is not None for read in reads]):
             from checklist_rewards.judges.scoped import ScopedReads
 
             plain = self.calibration is None and not self._variant
             scoped = ScopedReads(len(samples), self.aggregation.threshold, self.judge, plain)
             for read in reads:
-                by_code = read.item.scope is not None and self.checking.answers(read.item)
-                run = partial(run_check, allow_code=self.checking.allow_code) if by_code else None
+                by_code = read.item.scope is not None and by_check(read.item, checks)
+                run = partial(run_check, allow_code=allow_code) if by_code else None
                 scoped.add(read, samples[read.sample].messages, run)
             return scoped.answered(answer)
         return answer(reads)
@@ -298,8 +294,7 @@ class ChecklistScorer:
         """The calibrated verdicts of the judge on reads, in order."""
         assert self.calibration is not None
         verdicts = self._asked(asks, progress, retries)
-        empties = self._asked(empty_targets(asks), None, retries) if self.calibration.contextual else None
-        return self.calibration.calibrated(asks, verdicts, empties)
+        return self.calibration.calibrated(asks, verdicts, partial(self._asked, progress=None, retries=retries))
 
     def _asked(self, asks: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
         """The judge's own verdicts on reads, in order. Reads that failed are repeated."""
@@ -326,20 +321,11 @@ class ChecklistScorer:
         return [as_declared(verdict, read.item) for verdict, read in zip(verdicts, asks, strict=True)]
 
     def checked(self, sample: Sample, seconds: float = math.inf) -> Sample:
-        """Run the code checks of a sample now, in this thread. A later [`score_batch`] does not run them again.
-
-        Args:
-            sample ([`Sample`]):
-                One target.
-            seconds (`float`, *optional*):
-                Time after which no further check is started; the remaining ones are unanswered.
-
-        Returns:
-            [`Sample`]: The sample with `checked`.
-        """
+        """Run the code checks of a sample now, in this thread: a later [`score_batch`] does not run those of the
+        returned sample again. After `seconds`, no further check is started; the remaining ones are unanswered."""
         checklist = Checklist.parse(sample.checklist, "sample")
         whole = [item for item in checklist.items if item.scope is None]
-        checks = {item.check: item for item in whole if item.check is not None and self.checking.answers(item)}
+        checks = {item.check or "": item for item in whole if by_check(item, self.config.checks)}
         if not checks or not self._is_judged(sample.target_state):
             return sample
         over = time.monotonic() + seconds
@@ -349,7 +335,7 @@ class ChecklistScorer:
             method="check",
         )
         verdicts = {
-            check: run_check(item, sample.target, sample.input, self.checking.allow_code)
+            check: run_check(item, sample.target, sample.input, self.config.allow_code)
             if time.monotonic() < over
             else late
             for check, item in checks.items()

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from checklist_rewards.backends import Engine, Messages, Progress, Sampling
@@ -39,7 +40,7 @@ from checklist_rewards.images import Image
 from checklist_rewards.messages import images_of, with_images
 from checklist_rewards.prompts import load_prompt
 from checklist_rewards.scorer import Sample, Scorer
-from checklist_rewards.scores import Score, TargetState
+from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState
 from checklist_rewards.scores.feedback import feedback_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of, whole_number
@@ -92,7 +93,7 @@ class Round:
     @property
     def has_answer(self) -> bool:
         """Whether the reply has an answer."""
-        return Target(self.text, self.state).has_answer
+        return self.state not in NO_ANSWER_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,8 @@ def refine_batch(
     works = [_start(task, f"task {number}", generator) for number, task in enumerate(tasks, start=1)]
     scorer.validate()
     _write_checklists(works, generator)
-    _answer(works, [work.messages for work in works], engine, replace(sampling, n=1), store, progress)
+    sample = partial(_sampled, engine, store, progress)
+    _answer(sample(works, [work.messages for work in works], replace(sampling, n=1)))
     for number in range(rounds + 1):
         of_round = replace(sampling, n=1, seed=sampling.seed + number + 1)
         _judge([work for work in works if work.stopped is None], scorer)
@@ -204,11 +206,16 @@ def refine_batch(
                 work.stopped = PASSED if score.answered == score.total else NO_FEEDBACK
         active = [work for work in active if work.stopped is None]
         if method == "critique":
-            _critique([work for work in active if work.rounds[-1].has_answer], engine, of_round, store, progress)
+            critiqued = [work for work in active if work.rounds[-1].has_answer]
+            prompt = load_prompt(_CRITIQUE, "stage")
+            for work, critique in sample(critiqued, [prompt.messages(**work.fields) for work in critiqued], of_round):
+                work.feedback = critique.text
+                if not critique.has_answer:
+                    work.stopped = Unanswered(Reason.NO_REPLY, f"the critique has no answer ({critique.state})")
             active = [work for work in active if work.stopped is None]
         prompt = load_prompt(_PROMPTS[method], "stage")
         prompts = [prompt.messages(**work.fields, feedback=work.feedback) for work in active]
-        _answer(active, prompts, engine, of_round, store, progress)
+        _answer(sample(active, prompts, of_round))
     return [Refinement(tuple(work.rounds), work.checklist, work.stopped or ROUNDS) for work in works]
 
 
@@ -240,39 +247,26 @@ def _write_checklists(works: Sequence[_TaskState], generator: Generator | None) 
             work.checklist = checklist
 
 
-def _answer(
-    works: Sequence[_TaskState],
-    prompts: Sequence[Messages],
+def _sampled(
     engine: Engine,
-    sampling: Sampling,
     store: Store | None,
     progress: Progress | None,
-) -> None:
-    """Sample a reply to each prompt and add it as a round."""
-    for work, (reply,) in zip(works, sample_replies(engine, prompts, sampling, store, progress), strict=True):
-        if reply.text is None:
-            work.stopped = Unanswered(Reason.NO_REPLY, str(reply.unanswered))
-        else:
-            target = target_of(reply)
-            work.rounds.append(Round(target.text, None, work.feedback, target.state))
-
-
-def _critique(
-    works: Sequence[_TaskState], engine: Engine, sampling: Sampling, store: Store | None, progress: Progress | None
-) -> None:
-    """Sample a critique of each answer as feedback. A task without one stops."""
-    if not works:
-        return
-    prompt = load_prompt(_CRITIQUE, "stage")
-    replies = sample_replies(engine, [prompt.messages(**work.fields) for work in works], sampling, store, progress)
+    works: Sequence[_TaskState],
+    prompts: Sequence[Messages],
+    sampling: Sampling,
+) -> list[tuple[_TaskState, Target]]:
+    """The replies to the prompts of tasks. A task without one stops."""
+    replies = sample_replies(engine, prompts, sampling, store, progress) if works else []
     for work, (reply,) in zip(works, replies, strict=True):
         if reply.text is None:
             work.stopped = Unanswered(Reason.NO_REPLY, str(reply.unanswered))
-            continue
-        critique = target_of(reply)
-        work.feedback = critique.text
-        if not critique.has_answer:
-            work.stopped = Unanswered(Reason.NO_REPLY, f"the critique has no answer ({critique.state})")
+    return [(work, target_of(one)) for work, (one,) in zip(works, replies, strict=True) if one.text is not None]
+
+
+def _answer(replies: Sequence[tuple[_TaskState, Target]]) -> None:
+    """Add each reply as a round of its task."""
+    for work, target in replies:
+        work.rounds.append(Round(target.text, None, work.feedback, target.state))
 
 
 def _judge(works: Sequence[_TaskState], scorer: Scorer) -> None:

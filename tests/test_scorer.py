@@ -205,22 +205,11 @@ def test_rocketevals_prompt_shows_the_history_and_is_read_in_one_token():
 
 
 def test_a_missing_model_is_refused_before_anything_is_loaded(tmp_path):
-    with pytest.raises(ModelError, match="model not found: './gone'"):
-        ChecklistScorer("./gone", store=False).validate()
+    for name in ("./gone", "/gone", "a/b/c", "nonsense"):
+        with pytest.raises(ModelError, match=f"model not found: '{name}'"):
+            ChecklistScorer(name, store=False).validate()
     with pytest.raises(ModelError, match="has no config.json"):
         ChecklistScorer(str(tmp_path), store=False).validate()
-
-
-def test_a_failed_read_is_no_score_and_no_neighbours_loss():
-    backend = FakeBackend(knows, fails=lambda prefix, tail: "blue" in prefix, chunk_reads=1)
-    lost, fine = scorer_on(backend).score_batch([Sample(["Is red?"], "blue"), Sample(["Is red?"], "red")])
-    assert lost.primary_score is None and (lost.lower, lost.upper) == (0.0, 1.0)
-    assert fine.primary_score == pytest.approx(0.9)
-
-
-def test_a_score_survives_json():
-    score = scorer_on(metric="pass", threshold=0.95).score(["Is red?"], target="red")
-    assert score.primary_score == 0.0 and type(score).model_validate_json(score.model_dump_json()) == score
 
 
 def test_plain_questions_are_put_on_a_scale():

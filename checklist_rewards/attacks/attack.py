@@ -50,7 +50,7 @@ from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.images import shown
 from checklist_rewards.judges import Progress
-from checklist_rewards.judges.checked import run_check
+from checklist_rewards.judges.checked import by_judge, run_check
 from checklist_rewards.rows import Pool
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import EQUAL, NO_ANSWER_STATES, ItemScore, Score
@@ -188,7 +188,8 @@ class _Attacker:
 
     def __post_init__(self) -> None:
         engines = max(1, len(self.scorer.judge.engines))
-        self.reads_of = [engines * sum(map(self.scorer.checking.asks, row.checklist.items)) for row in self.rows]
+        checks = self.scorer.config.checks
+        self.reads_of = [engines * sum(by_judge(item, checks) for item in row.checklist.items) for row in self.rows]
         self.cases = [
             [_Case(place, reason, text) for reason, text in bad.items()]
             for place, bad in enumerate(bad_responses(self.rows))
@@ -326,7 +327,7 @@ class _Attacker:
         item = next(item for item in self.rows[row].checklist.items if item.id == id)
         if item.check is None or item.scope is not None:
             return None
-        verdict = run_check(item, text, self.rows[row].input, self.scorer.checking.allow_code)
+        verdict = run_check(item, text, self.rows[row].input, self.scorer.config.allow_code)
         return None if verdict.answer is None else (verdict.answer == YES) == (item.weight >= 0)
 
 

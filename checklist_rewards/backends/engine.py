@@ -275,10 +275,15 @@ class Engine:
 
     @classmethod
     def of(
-        cls, model: str | Engine, backend: str | Backend = "auto", base_url: str | Sequence[str] | None = None
+        cls,
+        model: str | Engine | Backend,
+        backend: str | Backend = "auto",
+        base_url: str | Sequence[str] | None = None,
     ) -> Engine:
-        """`model` itself if it is an engine, otherwise an engine with these settings."""
-        return model if isinstance(model, Engine) else cls(model, backend, joined(base_url))
+        """`model` itself if it is an engine, the engine of a backend object, otherwise one with these settings."""
+        if isinstance(model, Engine):
+            return model
+        return cls(backend=model) if isinstance(model, Backend) else cls(model, backend, joined(base_url))
 
     @classmethod
     def of_model(cls, model: Any, tokenizer: Any = None, *, adapter: str | None = None, **settings: Any) -> Engine:

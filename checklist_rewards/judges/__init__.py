@@ -10,17 +10,15 @@ from checklist_rewards.judges.base import Ask, Judge, Progress
 from checklist_rewards.judges.calibration import Member
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import EncoderJudge, LogprobJudge
+from checklist_rewards.judges.panel import CascadeJudge, PanelJudge
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.judges.remote import RemoteJudge
 
 if TYPE_CHECKING:
-    from checklist_rewards.judges.panel import CascadeJudge, PanelJudge
     from checklist_rewards.judges.thinking import ThinkingJudge
     from checklist_rewards.judges.written import BatchJudge, QualityJudge, ReasonedJudge
 
-_LATE = {"CascadeJudge": "panel", "PanelJudge": "panel", "ThinkingJudge": "thinking"} | dict.fromkeys(
-    ("BatchJudge", "QualityJudge", "ReasonedJudge"), "written"
-)
+_LATE = {"BatchJudge": "written", "QualityJudge": "written", "ReasonedJudge": "written", "ThinkingJudge": "thinking"}
 
 __all__ = [
     "BatchJudge",

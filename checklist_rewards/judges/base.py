@@ -63,30 +63,13 @@ ThinkingPer = Literal["item", "target"]
 
 
 def counted(keys: Sequence[Key], asked: Sequence[bool], verdicts: Sequence[Sequence[Verdict]]) -> Receipt:
-    """The number of reads of a call, without tokens.
-
-    Args:
-        keys (sequence of keys):
-            Key of each request. Requests with the same key are counted once.
-        asked (sequence of `bool`):
-            Whether a request was sent to the engine instead of answered from the store.
-        verdicts (sequence of sequences of [`Verdict`]):
-            The verdicts of each request, one per read.
-    """
-    reads = deduplicated = stored = fresh = unanswered = 0
-    seen: set[Key] = set()
-    for key, is_asked, group in zip(keys, asked, verdicts, strict=True):
-        reads += len(group)
-        if key in seen:
-            deduplicated += len(group)
-            continue
-        seen.add(key)
-        if is_asked:
-            fresh += len(group)
-        else:
-            stored += len(group)
-        unanswered += sum(verdict.unanswered is not None for verdict in group)
-    return Receipt(reads, deduplicated, stored, fresh, unanswered)
+    """The number of reads of a call, without tokens: from the key of each request, whether it was sent to the engine
+    instead of answered from the store, and its verdicts, one per read. Requests with the same key are counted once."""
+    distinct = dict(zip(keys, zip(asked, verdicts, strict=True), strict=True)).values()
+    reads, known = sum(map(len, verdicts)), sum(len(group) for _, group in distinct)
+    fresh = sum(len(group) for is_asked, group in distinct if is_asked)
+    unanswered = sum(verdict.unanswered is not None for _, group in distinct for verdict in group)
+    return Receipt(reads, reads - known, known - fresh, fresh, unanswered)
 
 
 class Judge(ABC):
@@ -122,8 +105,11 @@ class Judge(ABC):
         if self.engine is not None:
             _ = self.engine.identity
 
-    def check_item(self, item: ChecklistItem, where: str) -> None:  # noqa: B027
-        """Raise a [`ChecklistError`], starting with `where`, for an item that this judge cannot answer."""
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Raise a [`ChecklistError`] for an item that this judge cannot answer, starting with `where`, or that its
+        examples contradict."""
+        if self.examples is not None:
+            self.examples.check(item)
 
     def check_images(self, images: Sequence[Image], what: str) -> None:
         """Refuse images that the engine of this judge cannot take, as [`Engine.check_images`]."""

@@ -41,7 +41,7 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, ConfigError, ModelError, SampleError
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.documents import read_text
-from checklist_rewards.judges.base import Ask, Judge
+from checklist_rewards.judges.base import Answers, Ask, Judge
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_sentence
@@ -121,19 +121,9 @@ class Calibration(BaseModel):
         return self.maps[YES_NO].threshold if YES_NO in self.maps else None
 
     def apply(self, item: ChecklistItem, verdict: Verdict, empty: Verdict | None = None) -> Verdict:
-        """Calibrate a verdict. Verdicts without probabilities and unanswered verdicts are returned unchanged.
-
-        Args:
-            item ([`ChecklistItem`]):
-                Item of a kind that has a map.
-            verdict ([`Verdict`]):
-                Verdict of the judge of this calibration.
-            empty ([`Verdict`], *optional*):
-                The judge's verdict on the item about an empty target; required if `contextual`.
-
-        Returns:
-            [`Verdict`]: The calibrated verdict; unanswered("uncalibrated") if the empty target has no probabilities.
-        """
+        """Calibrate a verdict of the judge on an item. Without probabilities or unanswered, it is returned unchanged.
+        `empty` is the judge's verdict on the item about an empty target, required if `contextual`: if it has no
+        probabilities, the outcome is unanswered("uncalibrated")."""
         raw = verdict.probabilities
         if raw is None or verdict.unanswered is not None or not read_alike(verdict.method, self.read_by):
             return verdict
@@ -141,12 +131,12 @@ class Calibration(BaseModel):
         if self.contextual:
             bias = None if empty is None else empty.probabilities
             if bias is None:
-                why = "no read of it" if empty is None else empty.unanswered
+                lost = None if empty is None else empty.unanswered
+                why = f"the empty target has no probabilities ({'no read of it' if empty is None else lost})"
+                if lost is not None and lost.transient_reason is not None:
+                    why = Unanswered(lost.transient_reason, why)  # so that it can be retried
                 return replace(
-                    verdict,
-                    probabilities=None,
-                    unanswered=Unanswered(Reason.UNCALIBRATED, f"the empty target has no probabilities ({why})"),
-                    uncalibrated=raw,
+                    verdict, probabilities=None, unanswered=Unanswered(Reason.UNCALIBRATED, why), uncalibrated=raw
                 )
         calibrated = calibrated_probabilities(self.maps[kind_of(item)], raw, bias)
         return replace(verdict, probabilities=calibrated, uncalibrated=raw)
@@ -167,15 +157,14 @@ class Calibration(BaseModel):
                 f"it has {', '.join(self.maps)}."
             )
 
-    def calibrated(
-        self, asks: Sequence[Ask], verdicts: Sequence[Verdict], empties: Sequence[Verdict] | None
-    ) -> list[Verdict]:
-        """Calibrate the verdicts of reads, in order. `empties` are those of [`empty_targets`], if `contextual`."""
-        if empties is None:
-            return [self.apply(read.item, verdict) for read, verdict in zip(asks, verdicts, strict=True)]
+    def calibrated(self, asks: Sequence[Ask], verdicts: Sequence[Verdict], ask: Answers) -> list[Verdict]:
+        """Calibrate the verdicts of reads, in order. If `contextual`, `ask` answers the same reads about an empty
+        target."""
+        empties: Sequence[Verdict | None] = [None] * len(asks)
+        if self.contextual:
+            empties = ask([replace(read, target=EMPTY) for read in asks])
         return [
-            _with_cause(self.apply(read.item, verdict, empty), empty)
-            for read, verdict, empty in zip(asks, verdicts, empties, strict=True)
+            self.apply(read.item, verdict, empty) for read, verdict, empty in zip(asks, verdicts, empties, strict=True)
         ]
 
     def save(self, path: str | Path) -> None:
@@ -209,16 +198,8 @@ def read_alike(method: str | None, read_by: str | None) -> bool:
 def calibrated_probabilities(
     map: CalibrationMap, raw: Mapping[str, float], bias: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """Calibrated probabilities of the same labels, summing to 1.
-
-    Args:
-        map ([`CalibrationMap`]):
-            Map to apply. For labels other than yes and no it must be a temperature map.
-        raw (mapping of `str` to `float`):
-            Label probabilities of the judge.
-        bias (mapping of `str` to `float`, *optional*):
-            Label probabilities for the empty target.
-    """
+    """Calibrated probabilities of the labels of `raw`, which sum to 1. `bias` has the probabilities for the empty
+    target. For labels other than yes and no, the map must be a temperature map."""
     logs = scores_of(raw, bias)
     if set(logs) == {YES, NO}:
         yes = map.probability(logs[YES] - logs[NO])
@@ -281,22 +262,6 @@ def _between(knots: Sequence[tuple[float, float]], odds: float) -> float:
 EMPTY = ""
 
 
-def _with_cause(verdict: Verdict, empty: Verdict) -> Verdict:
-    """The verdict, with the reason of a transient failure of the empty-target read, so that it can be retried."""
-    why = verdict.unanswered
-    if why is None or why.reason != Reason.UNCALIBRATED or empty.unanswered is None:
-        return verdict
-    cause = empty.unanswered.transient_reason
-    if cause is None:
-        return verdict
-    return replace(verdict, unanswered=Unanswered(why.reason, Unanswered(cause, why.detail)))
-
-
-def empty_targets(asks: Sequence[Ask]) -> list[Ask]:
-    """The same reads about an empty target."""
-    return [replace(read, target=EMPTY) for read in asks]
-
-
 class Member(NamedTuple):
     """A judge with a calibration of its verdicts: what a panel, a cascade or a scorer takes in place of a judge."""
 
@@ -307,3 +272,15 @@ class Member(NamedTuple):
     def of(cls, judge: Judge | Member) -> Member:
         """A judge as a member."""
         return judge if isinstance(judge, Member) else cls(judge)
+
+    def validate(self) -> None:
+        """Refuse a judge that cannot work, or that has the calibration of another one, without loading it."""
+        if self.calibration is not None:
+            self.calibration.check_judge(self.judge.name)
+        self.judge.validate()
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """As [`Judge.check_item`]; an item of a kind that has no map is refused too."""
+        self.judge.check_item(item, where)
+        if self.calibration is not None:
+            self.calibration.check_item(item, where)

@@ -22,7 +22,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from checklist_rewards.backends import Progress
@@ -46,50 +46,40 @@ CODE = "code"
 _MISSED = Verdict(unanswered=MISSED, judge=CODE, method="check")
 
 
-@dataclass(frozen=True)
-class CheckSettings:
-    """How items with a code check are answered; see [`ScorerConfig`]."""
+def by_check(item: ChecklistItem, checks: Checks) -> bool:
+    """Whether an item is answered by its code check, alone or with the judge."""
+    return item.check is not None and checks != "judge"
 
-    checks: Checks = "only"
-    allow_code: AllowCode = False
 
-    def answers(self, item: ChecklistItem) -> bool:
-        """Whether the item is answered by its check, alone or with the judge."""
-        return item.check is not None and self.checks != "judge"
-
-    def asks(self, item: ChecklistItem) -> bool:
-        """Whether the judge answers the item, alone or with its check."""
-        return not self.answers(item) or self.checks == "mean"
+def by_judge(item: ChecklistItem, checks: Checks) -> bool:
+    """Whether the judge answers an item, alone or with its check."""
+    return not by_check(item, checks) or checks == "mean"
 
 
 def check_and_ask(
-    asks: Sequence[Ask], settings: CheckSettings, ask: Answers, progress: Progress | None = None
+    asks: Sequence[Ask], checks: Checks, allow_code: AllowCode, ask: Answers, progress: Progress | None = None
 ) -> list[Verdict]:
     """The verdict of every read, in order: items with a code check from their check, all others from the judge.
 
-    Equal checks of the same text run once. Checks that run code run while the judge answers.
-
-    Args:
-        asks (sequence of [`Ask`]): The reads.
-        settings ([`CheckSettings`]): Which items their checks answer.
-        ask (callable): Asks the judge. It gets items without their checks, and reports its own progress.
-        progress (callable, *optional*): Called with the number of reads that a check alone has answered.
+    Equal checks of the same text run once. Checks that run code run while the judge answers, which gets items without
+    their checks and reports its own progress. `progress` is called with the number of reads that a check alone has
+    answered.
     """
-    by_code = [index for index, read in enumerate(asks) if settings.answers(read.item)]
-    by_judge = [index for index, read in enumerate(asks) if settings.asks(read.item)]
+    checked = [index for index, read in enumerate(asks) if by_check(read.item, checks)]
+    judged = [index for index, read in enumerate(asks) if by_judge(read.item, checks)]
     verdicts: dict[int, Verdict] = {}
     by_key: dict[tuple[str | None, ...], list[int]] = {}
-    for index in by_code:
+    for index in checked:
         read = asks[index]
         by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
-    with _running([asks[index] for index, *_ in by_key.values()], settings.allow_code) as codes:
-        if by_judge:
-            asked = [replace(asks[index], item=without_check(asks[index].item)) for index in by_judge]
-            verdicts = dict(zip(by_judge, ask(asked), strict=True))
+    with _running([asks[index] for index, *_ in by_key.values()], allow_code) as codes:
+        if judged:
+            asked = [replace(asks[index], item=without_check(asks[index].item)) for index in judged]
+            verdicts = dict(zip(judged, ask(asked), strict=True))
         for indices, code in zip(by_key.values(), codes, strict=True):
             for index in indices:
                 verdicts[index] = _mean(code, verdicts[index]) if index in verdicts else code
-            if progress is not None and settings.checks == "only":
+            if progress is not None and checks == "only":
                 progress(len(indices))
     return [verdicts[index] for index in range(len(asks))]
 

@@ -12,17 +12,15 @@ not apply.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from typing_extensions import override
 
-from checklist_rewards.backends import DECISIONS, Backend, Engine, ReadGroup
+from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
-from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Ask
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, Labels, LogprobJudge
-from checklist_rewards.judges.questions import check_askable, in_order, when_to_abstain
+from checklist_rewards.judges.logprob import Labels, LogprobJudge
+from checklist_rewards.judges.questions import in_order, when_to_abstain
 from checklist_rewards.prompts import PromptTemplate
 
 DEFAULT_PROMPT = "judges/decision"
@@ -32,42 +30,14 @@ _FORMAT = "decision-read-1"
 
 
 class DecisionsJudge(LogprobJudge):
-    """Answers items through a Decisions API.
+    """Answers items through a Decisions API; takes the arguments of [`LogprobJudge`] except `examples`. `mass_floor`
+    applies if the server reports the label mass."""
 
-    Args:
-        model (`str` or [`Engine`]):
-            Name of the model on the server, or an engine.
-        backend (`str` or [`Backend`], *optional*, defaults to `"decisions"`):
-            Engine.
-        base_url (`str`, *optional*):
-            URL of the server.
-        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/decision"`):
-            Judge prompt.
-        mass_floor (`float`, *optional*, defaults to `0.5`):
-            Lowest label mass for a read to count as answered, in [0, 1], if the server reports the label mass.
-        store ([`Store`], *optional*):
-            Store for the answers.
-    """
-
+    default_prompt = DEFAULT_PROMPT
     _labels_apart = False  # each question names its own labels to the server, so all of a target fit one request
     _questions_alone = True  # it has the text around a question, too
+    _most_options = None
     _method = "decision"
-
-    def __init__(
-        self,
-        model: str | Engine,
-        *,
-        backend: str | Backend = DECISIONS,
-        base_url: str | None = None,
-        prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
-        mass_floor: float = DEFAULT_MASS_FLOOR,
-        store: Store | None = None,
-    ):
-        super().__init__(model, backend=backend, base_url=base_url, prompt=prompt, mass_floor=mass_floor, store=store)
-
-    @override
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_askable(item, where)
 
     @override
     def _questions(self, asks: Sequence[Ask]) -> list[tuple[str, Labels]]:
@@ -81,18 +51,7 @@ class DecisionsJudge(LogprobJudge):
 
 
 def question_of(item: ChecklistItem, target: str, judge: str, prompt: PromptTemplate) -> DecisionQuestion:
-    """The question to send for an item.
-
-    Args:
-        item ([`ChecklistItem`]):
-            Item to answer.
-        target (`str`):
-            Text under judgement.
-        judge (`str`):
-            Name of the judge.
-        prompt ([`PromptTemplate`]):
-            Judge prompt.
-    """
+    """The question about `target` to send for an item. The order of its choices depends on the name of the judge."""
     instructions = prompt.tail(item.question + when_to_abstain(item)).strip()
     if item.options is None:
         return DecisionQuestion("predicate", instructions)

@@ -21,15 +21,10 @@ _WITHOUT_EFFECT = frozenset({"store", "budget"})
 
 
 def judge_identity(judge: Any, *settings: Any) -> str:
-    """Hash of everything on which the verdicts of a judge depend: models, prompts and settings, and those of its inner
-    judges. No model is loaded, and what a judge keeps once it is used (cached properties) does not count. Of a prompt
-    and of examples, the texts count, not their paths, so a judge that is installed elsewhere keeps its identity. A
-    judge of another author is known by its class and name.
-
-    Args:
-        judge ([`Judge`]): The judge.
-        *settings: What else the verdicts depend on.
-    """
+    """Hash of everything on which the verdicts of a judge depend: models, prompts and settings, those of its inner
+    judges, and the given settings. No model is loaded, and what a judge keeps once it is used (cached properties) does
+    not count. Of a prompt and of examples, the texts count, not their paths, so a judge that is installed elsewhere
+    keeps its identity. A judge of another author is known by its class and name."""
     return key_of("judge-1", json.dumps(_content_of([judge, *settings]), sort_keys=True)).hex()
 
 
@@ -47,12 +42,12 @@ def _content_of(value: Any) -> Any:
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return {str(name): _content_of(part) for name, part in value.items()}
-    if (
-        isinstance(value, Member) and value.calibration is not None
-    ):  # as the judge that once applied it, so that the hash stays
-        return ["CalibratedJudge", {"inner": _content_of(value.judge), "calibration": _content_of(value.calibration)}]
     if isinstance(value, Member):
-        return _content_of(value.judge)
+        inner = _content_of(value.judge)
+        if value.calibration is None:
+            return inner
+        # As the judge that once applied it, so that the hash stays.
+        return ["CalibratedJudge", {"inner": inner, "calibration": _content_of(value.calibration)}]
     if isinstance(value, list | tuple):
         return [_content_of(part) for part in value]
     if isinstance(value, set | frozenset):
@@ -62,15 +57,11 @@ def _content_of(value: Any) -> Any:
         name = getattr(value, "__qualname__", getattr(value, "name", ""))
         return [kind.__qualname__, name if isinstance(name, str) else ""]
     names = (
-        [one.name for one in fields(value) if one.compare]
-        if hasattr(kind, "__dataclass_fields__")
-        else list(vars(value))
+        [one.name for one in fields(value) if one.compare] if hasattr(kind, "__dataclass_fields__") else vars(value)
     )
-    shown = [
-        name
-        for name in names
-        if not (
-            name.startswith("_") or name in _WITHOUT_EFFECT or isinstance(getattr(kind, name, None), cached_property)
-        )
-    ]
-    return [kind.__qualname__, {name: _content_of(getattr(value, name)) for name in shown}]
+    content = {}
+    for name in names:
+        is_computed = name.startswith("_") or isinstance(getattr(kind, name, None), cached_property)
+        if not is_computed and name not in _WITHOUT_EFFECT:
+            content[name] = _content_of(getattr(value, name))
+    return [kind.__qualname__, content]

@@ -51,17 +51,11 @@ class LabelCell:
 def read_column(
     cells: Sequence[LabelCell], key: str, *, soft: bool = False, any_scale: bool = False
 ) -> list[list[Label] | float | None]:
-    """The labels of a column.
+    """The labels of a column named `key`: for each cell a list with the label of each item, a `float` for the whole
+    text, or None without a label.
 
-    Args:
-        cells (sequence of [`LabelCell`]): the column.
-        key (`str`): its name, for error messages.
-        soft (`bool`, *optional*, defaults to `False`): a yes/no item may have a number between 0 and 1 as its label.
-        any_scale (`bool`, *optional*, defaults to `False`): the user named the scale of the numbers, so that 0.5 and 4
-            may be on it.
-
-    Returns:
-        For each cell a list with the label of each item, or a `float` for the whole text, or None without a label.
+    With `soft`, a yes/no item may have a number between 0 and 1 as its label. With `any_scale`, the user named the
+    scale of the numbers, so that 0.5 and 4 may be on it.
 
     Raises:
         SampleError: For a label that is not valid, or of another kind or on another scale than others of the column.
@@ -137,15 +131,10 @@ def read_labelled(
     A row is one label, with the columns `target` (or `completion`), `question` (or `item`, an id), `label` and
     optionally `reason`; or a text with several labels, with the columns `target`, `checklist`, `labels` (one per item,
     null for none, or a mapping by item id) and optionally `reasons` in the same form. Both may have `prompt` (or
-    `input`), `reference` and `group`.
+    `input`), `reference` and `group`. The `..._key` arguments name other columns.
 
-    Args:
-        path (`str` or `Path`): the file.
-        target_key, question_key, label_key, group_key (`str`, *optional*): the columns. `target_key` defaults to
-            `target` or `completion`, `group_key` to `group`, which rows may lack.
-        soft (`bool`, *optional*, defaults to `False`): the labels are P(yes), numbers from 0 to 1; items with options
-            have none, and the yes/no answers of a scored row without a `label` are its labels. The text is read with
-            its `input` and `reference`, not with its `prompt`.
+    With `soft`, the labels are P(yes), numbers from 0 to 1; items with options have none, and the yes/no answers of a
+    scored row without a `label` are its labels. The text is read with its `input` and `reference`, not its `prompt`.
 
     Raises:
         SampleError, ChecklistError: For an invalid row, with the file and row number, and for a row with an image,

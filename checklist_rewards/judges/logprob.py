@@ -1,13 +1,11 @@
 """Judges that read labels as the next token, or with an encoder: what is asked, in which order, and what it means.
 
-Identical reads are computed once. Reads are grouped by prefix and groups are sorted by prefix, so that completions of
-one input, which share rules and instruction, are adjacent in any batch and their common prefix stays in the engine's
-cache. A group is never split between two chunks, and the completions of one input only if they do not fit into one.
-[`Pace`] limits chunks so that answers are stored every few seconds.
-
 The [`LogprobJudge`] answers an item by the probabilities of its labels as the next token. Reads are rendered to text,
-looked up in the store by key, planned and sent to the engine in chunks. Each
-chunk is stored before the next one is sent, so an interrupted run loses only a few seconds of work.
+looked up in the store by key, and sent to the engine in chunks. Identical reads are computed once. Reads are grouped
+by prefix and groups are sorted by prefix, so that completions of one input, which share rules and instruction, are
+adjacent in any batch and their common prefix stays in the engine's cache. A group is never split between two chunks,
+and the completions of one input only if they do not fit into one. Each chunk is stored before the next one is sent,
+and [`Pace`] limits chunks, so an interrupted run loses only a few seconds of work.
 
 The labels are yes and no, or the options of an item (`questions.py`). Their probabilities come from the softmax over
 the full vocabulary, each summed over all surface forms of the label. Their sum is the *label mass*. If it is below
@@ -18,13 +16,9 @@ likely tokens, which is what most servers return) or "word" (the server returned
 as text). The method is stored with the answer, because the same server may later be read in another way, for example
 when its tokenizer is installed.
 
-With the [`EncoderJudge`], a cross-encoder answers every item with P(yes). The model is written by `checklist-rewards
+With the [`EncoderJudge`], a cross-encoder answers every item with P(yes). It is written by `checklist-rewards
 distill`, or is any cross-encoder with one output. It has no prompt: it sees the target and the question, and the input
-and the reference if it was trained with them, but not the history. Otherwise it works like the one-token judge: equal
-reads are computed once, stored reads are reused, the items of a target go to the engine together, and a failed read is
-unanswered.
-
-A local encoder folder is recognized by its `config.json`, so `ChecklistScorer("runs/judge")` is enough.
+and the reference if it was trained with them, but not the history. Otherwise it works like the one-token judge.
 """
 
 from __future__ import annotations
@@ -35,9 +29,9 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache
 from itertools import chain, groupby
-from operator import add, itemgetter
+from operator import itemgetter
 from pathlib import Path
 
 from typing_extensions import override
@@ -46,12 +40,12 @@ from checklist_rewards.backends import Answer, Backend, Engine, Progress, is_kep
 from checklist_rewards.backends.base import MISSED, ReadGroup, Written, not_logprobs, time_left
 from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.encoder_rows import context_of, context_texts
-from checklist_rewards.backends.models import UNNAMED, config_of
+from checklist_rewards.backends.models import config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem, Key, frame, key_of, key_of_frames
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Ask, Judge
-from checklist_rewards.judges.questions import FewShot, check_askable, question_for_reads
+from checklist_rewards.judges.questions import FewShot, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -124,18 +118,11 @@ class Pace:
 def chunks(
     groups: Sequence[Sequence[Read]], chunk_reads: int, pace: Pace | None = None
 ) -> Iterator[list[Sequence[Read]]]:
-    """Split groups into chunks of at most `chunk_reads` reads; a larger group is a chunk of its own.
+    """Split the groups of [`group_by_prefix`] into chunks of at most `chunk_reads` reads, or of as many as `pace`
+    allows when a group is added; a larger group is a chunk of its own.
 
     Adjacent groups with the same start, such as the completions of one prompt, stay in one chunk if they fit into one,
     because an engine computes their start once per chunk.
-
-    Args:
-        groups (sequence of sequences of [`Read`]):
-            Groups to split, as [`group_by_prefix`] returns them.
-        chunk_reads (`int`):
-            Limit of the engine.
-        pace ([`Pace`], *optional*):
-            Lower limit, evaluated before each group is added.
     """
     chunk: list[Sequence[Read]] = []
     size = 0
@@ -170,43 +157,38 @@ class LogprobJudge(Judge):
     """Answers items with exact label probabilities.
 
     Args:
-        model (`str` or [`Engine`], *optional*):
-            `"pocket"`, a local folder, a Hub id, the model name on a server, or an engine.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`):
-            Name of a backend, or a backend object.
-        base_url (`str`, *optional*):
-            URL of an OpenAI-compatible server.
-        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/item"`):
-            Judge prompt. With the default, items with options use the prompt `"judges/options"`.
-        mass_floor (`float`, *optional*, defaults to `0.5`):
-            Lowest label mass for a read to count as answered, in [0, 1].
-        examples ([`FewShot`], *optional*):
-            Few-shot examples.
+        model (`str`, [`Engine`] or [`Backend`]):
+            `"pocket"`, a local folder, a Hub id, an engine, or a backend object.
+        prompt, mass_floor, examples (*optional*):
+            As in [`JudgeConfig`]. The prompt defaults to `"judges/item"`, and of items with options to
+            `"judges/options"`.
         store ([`Store`], *optional*):
             Store for the answers.
     """
 
+    default_prompt = DEFAULT_PROMPT
     _reason_first = False
     """Whether examples show their reason before the answer."""
     _labels_apart = True
     """Whether the reads of one call of the engine have the same labels, which are passed to it."""
     _questions_alone = False
     """Whether the engine gets a question as it is, without the end of the prompt."""
+    _most_options: int | None = ONE_TOKEN_STEPS
+    """Most options of an item; None for any number."""
     _method: Method | None = None
     """How probabilities are read, if the engine's answers do not tell."""
 
     def __init__(
         self,
-        model: str | Engine = UNNAMED,
+        model: str | Engine | Backend,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
-        prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
+        prompt: str | Path | PromptTemplate | None = None,
         mass_floor: float = DEFAULT_MASS_FLOOR,
         examples: FewShot | None = None,
         store: Store | None = None,
     ):
-        self.engine: Engine = Engine.of(model, backend, base_url)
+        self.engine: Engine = Engine.of(model)
+        prompt = self.default_prompt if prompt is None else prompt
         self.prompt: PromptTemplate = load_prompt(prompt, "judge")
         self.options_prompt: PromptTemplate = (
             load_prompt(OPTIONS_PROMPT, "judge") if prompt == DEFAULT_PROMPT else self.prompt
@@ -223,11 +205,11 @@ class LogprobJudge(Judge):
 
     @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_askable(item, where)
-        if item.options is not None and len(item.options) > ONE_TOKEN_STEPS:
+        most = self._most_options
+        if item.options is not None and most is not None and len(item.options) > most:
             raise ChecklistError(
                 f"{where}, item {item.id} ({item.question!r}): {len(item.options)} options are too many for a "
-                f"one-token read, which allows {ONE_TOKEN_STEPS}; set use_logprobs=False for any number."
+                f"one-token read, which allows {most}; set use_logprobs=False for any number."
             )
         if self.examples is not None:
             self.examples.check(item)
@@ -237,8 +219,7 @@ class LogprobJudge(Judge):
         """As [`Judge.answer`]. Equal reads are computed once; stored reads are reused."""
         rendered = self._render(asks)
         verdicts, asked, spent = self._answered(rendered, progress)
-        found = [(verdicts[asked.key], read.item) for asked, read in zip(rendered, asks, strict=True)]
-        in_order = [verdict if item.options is None else as_declared(verdict, item) for verdict, item in found]
+        in_order = [as_declared(verdicts[read.key], ask.item) for read, ask in zip(rendered, asks, strict=True)]
         return in_order, replace(
             spent,
             reads=len(asks),
@@ -277,7 +258,7 @@ class LogprobJudge(Judge):
                     self.store.put((key, _dumped(answer)) for key, answer in fresh.items() if is_kept(answer))
                 if progress is not None:
                     progress(len(fresh))
-        spent = reduce(add, costs) if costs else Receipt()
+        spent = sum(costs, Receipt())
         judge = self.engine.name
         verdicts = {key: self._verdict(answer, distinct[key].labels, judge) for key, answer in answers.items()}
         used = spent.prompt_tokens, spent.completion_tokens
@@ -421,18 +402,17 @@ class EncoderJudge(LogprobJudge):
     """Answers yes/no items with a cross-encoder.
 
     Args:
-        model (`str` or [`Engine`]):
-            Local folder or Hub id. The sentence-transformers package is not required.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`):
-            Engine. Set to `"encoder"` for a Hub id, which is not recognized as an encoder by its name.
+        model (`str`, [`Engine`] or [`Backend`]):
+            Local folder or Hub id, an engine, or a backend object. A Hub id, which is not recognized as an encoder by
+            its name, requires `Engine(model, "encoder")`. The sentence-transformers package is not required.
         store ([`Store`], *optional*):
             Store for the answers.
     """
 
     _questions_alone = True
 
-    def __init__(self, model: str | Engine, *, backend: str | Backend = "auto", store: Store | None = None):
-        super().__init__(model, backend=backend, store=store)
+    def __init__(self, model: str | Engine | Backend, *, store: Store | None = None):
+        super().__init__(model, store=store)
 
     @cached_property
     def context(self) -> tuple[str, ...]:
@@ -445,7 +425,6 @@ class EncoderJudge(LogprobJudge):
 
     @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_askable(item, where)
         if item.options is not None:
             raise ChecklistError(
                 f"{where}, item {item.id} ({item.question!r}): it has options, but an encoder only answers yes or no."

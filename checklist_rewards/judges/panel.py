@@ -55,7 +55,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 from typing_extensions import override
@@ -72,7 +72,7 @@ from checklist_rewards.judges.base import (
     missed_quorum,
     quorate,
 )
-from checklist_rewards.judges.calibration import Member, empty_targets
+from checklist_rewards.judges.calibration import Member
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -106,17 +106,13 @@ class JudgeGroup(Judge):
 
     @override
     def validate(self) -> None:
-        for judge, calibration in self._members:
-            if calibration is not None:
-                calibration.check_judge(judge.name)
-            judge.validate()
+        for member in self._members:
+            member.validate()
 
     @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        for judge, calibration in self._members:
-            judge.check_item(item, where)
-            if calibration is not None:
-                calibration.check_item(item, where)
+        for member in self._members:
+            member.check_item(item, where)
 
     def _names(self) -> list[str]:
         return [member.judge.name for member in self._members]
@@ -124,28 +120,28 @@ class JudgeGroup(Judge):
 
 def answers_of(
     member: Member, asks: Sequence[Ask], progress: Progress | None = None
-) -> tuple[list[Verdict] | NoServerError, Receipt]:
-    """The calibrated verdicts of one judge of a group, or the error if its server is unreachable; and the cost."""
+) -> tuple[list[Verdict], Receipt, NoServerError | None]:
+    """The calibrated verdicts of one judge of a group, their cost, and the error if its server is unreachable: then
+    all verdicts are unanswered."""
     judge, calibration = member
+    spent: list[Receipt] = []
+
+    def ask(asked: Sequence[Ask], progress: Progress | None = None) -> list[Verdict]:
+        verdicts, receipt = judge.answer(asked, progress)
+        spent.append(receipt)
+        return verdicts
+
     try:
-        verdicts, receipt = judge.answer(asks, progress)
+        verdicts = ask(asks, progress)
         if calibration is not None:
-            empties = None
-            if calibration.contextual:
-                empties, more = judge.answer(empty_targets(asks))
-                receipt += more
-            verdicts = calibration.calibrated(asks, verdicts, empties)
-        return verdicts, receipt
+            verdicts = calibration.calibrated(asks, verdicts, ask)
+        return verdicts, sum(spent, Receipt()), None
     except NoServerError as error:
         logger.warning("continuing without the judge %s: %s", judge.name, error)
         if progress is not None:
             progress(len(asks))
-        return error, Receipt()
-
-
-def unreachable(judge: Judge, error: NoServerError) -> Verdict:
-    """The unanswered verdict of a judge whose server is unreachable."""
-    return Verdict(unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)), judge=judge.name)
+        lost = Verdict(unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)), judge=judge.name)
+        return [lost] * len(asks), Receipt(), error
 
 
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
@@ -171,10 +167,6 @@ class PanelConfig(Config):
     threshold: Share = DEFAULT_THRESHOLD
     """Lowest P(yes) at which a judge's hard answer is yes."""
 
-    def build(self, judges: Sequence[Judge | Member]) -> PanelJudge:
-        """A panel of these judges."""
-        return PanelJudge(judges, rule=self.rule, weights=self.weights, quorum=self.quorum, threshold=self.threshold)
-
 
 class PanelJudge(JudgeGroup):
     """Several judges used as one judge.
@@ -182,28 +174,19 @@ class PanelJudge(JudgeGroup):
     Args:
         judges (sequence of [`Judge`] or [`Member`]):
             Two or more judges. They are called one after the other, each with all reads.
-        rule, weights, quorum, threshold:
-            The fields of [`PanelConfig`].
+        **settings:
+            The fields of [`PanelConfig`]: `rule`, `weights`, `quorum`, `threshold`.
 
     Raises:
         SampleError: For invalid settings.
     """
 
-    def __init__(
-        self,
-        judges: Sequence[Judge | Member],
-        *,
-        rule: Rule = "mean",
-        weights: Sequence[float] | None = None,
-        quorum: float = DEFAULT_QUORUM,
-        threshold: float = DEFAULT_THRESHOLD,
-    ):
+    def __init__(self, judges: Sequence[Judge | Member], **settings: Any):
         super().__init__(judges, "panel")
-        settings = PanelConfig(rule=rule, weights=weights, quorum=quorum, threshold=threshold)
-        self.rule: Rule = settings.rule
-        self.weights = _weights(weights, len(judges))
-        self.quorum = settings.quorum
-        self.threshold = settings.threshold
+        config = PanelConfig(**settings)
+        self.rule: Rule = config.rule
+        self.weights = _weights(config.weights, len(judges))
+        self.quorum, self.threshold = config.quorum, config.threshold
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -220,26 +203,23 @@ class PanelJudge(JudgeGroup):
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         shared = None if progress is None else SharedProgress(progress, len(self.judges))
         answers = [answers_of(member, asks, shared) for member in self._members]
-        errors = [found for found, _ in answers if isinstance(found, NoServerError)]
-        if errors and not quorate(self.weights, [isinstance(found, list) for found, _ in answers], self.quorum):
+        errors = [error for *_, error in answers if error is not None]
+        if errors and not quorate(self.weights, [error is None for *_, error in answers], self.quorum):
             raise errors[0]
-        votes = [
-            [unreachable(member.judge, found)] * len(asks) if isinstance(found, NoServerError) else found
-            for member, (found, _) in zip(self._members, answers, strict=True)
+        votes = [found for found, *_ in answers]
+        verdicts = [
+            combine(
+                ask.item,
+                of_ask,
+                rule=self.rule,
+                weights=self.weights,
+                quorum=self.quorum,
+                threshold=self.threshold,
+                judge=self.name,
+            )
+            for ask, of_ask in zip(asks, zip(*votes, strict=True), strict=True)
         ]
-        verdicts = [self._outcome(read.item, [each[index] for each in votes]) for index, read in enumerate(asks)]
-        return verdicts, sum((receipt for _, receipt in answers), Receipt())
-
-    def _outcome(self, item: ChecklistItem, votes: Sequence[Verdict]) -> Verdict:
-        return combine(
-            item,
-            votes,
-            rule=self.rule,
-            weights=self.weights,
-            quorum=self.quorum,
-            threshold=self.threshold,
-            judge=self.name,
-        )
+        return verdicts, sum((receipt for _, receipt, _ in answers), Receipt())
 
 
 def _weights(weights: Sequence[float] | None, judges: int) -> list[float]:
@@ -261,21 +241,8 @@ def combine(
     threshold: float = DEFAULT_THRESHOLD,
     judge: str | None = None,
 ) -> Verdict:
-    """Combine several verdicts on one item; see the module docstring for the rules.
-
-    Args:
-        item ([`ChecklistItem`]):
-            Item that was answered. The sign of its weight decides ties.
-        votes (sequence of [`Verdict`]):
-            One verdict per judge.
-        rule, weights, quorum, threshold:
-            As in [`PanelJudge`].
-        judge (`str`, *optional*):
-            Name of the panel in the verdict.
-
-    Returns:
-        [`Verdict`]: The combined verdict, with all votes.
-    """
+    """Combine the verdicts of several judges on one item into one with all votes; see the module docstring for the
+    rules. The sign of the item's weight decides ties. `judge` is the name of the panel in the verdict."""
     weights = [1.0] * len(votes) if weights is None else weights
     judge = f"panel of {len(votes)}" if judge is None else judge
     all_votes = tuple(votes)
@@ -376,10 +343,6 @@ class CascadeConfig(Config):
     mass: Share = 0.0
     """Lowest label mass of a sure verdict, in [0, 1]."""
 
-    def build(self, judges: Sequence[Judge | Member]) -> CascadeJudge:
-        """A cascade of these judges."""
-        return CascadeJudge(judges, margin=self.margin, mass=self.mass)
-
 
 class CascadeJudge(JudgeGroup):
     """Judges in order of price, used as one judge.
@@ -387,17 +350,17 @@ class CascadeJudge(JudgeGroup):
     Args:
         judges (sequence of [`Judge`] or [`Member`]):
             Two or more judges, the cheapest first.
-        margin, mass:
-            The fields of [`CascadeConfig`].
+        **settings:
+            The fields of [`CascadeConfig`]: `margin`, `mass`.
 
     Raises:
         SampleError: For invalid settings.
     """
 
-    def __init__(self, judges: Sequence[Judge | Member], *, margin: float = 0.5, mass: float = 0.0):
+    def __init__(self, judges: Sequence[Judge | Member], **settings: Any):
         super().__init__(judges, "cascade")
-        settings = CascadeConfig(margin=margin, mass=mass)
-        self.margin, self.mass = settings.margin, settings.mass
+        config = CascadeConfig(**settings)
+        self.margin, self.mass = config.margin, config.mass
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -408,16 +371,14 @@ class CascadeJudge(JudgeGroup):
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         verdicts: list[list[Verdict]] = [[] for _ in asks]
         open_reads = list(range(len(asks)))
-        unreachable_errors: list[NoServerError] = []
+        errors: list[NoServerError] = []
         receipt = Receipt()
         for stage, member in enumerate(self._members):
             if not open_reads:
                 break
-            answers, spent = answers_of(member, [asks[i] for i in open_reads])
+            answers, spent, error = answers_of(member, [asks[i] for i in open_reads])
             receipt += spent
-            if isinstance(answers, NoServerError):
-                unreachable_errors.append(answers)
-                answers = [unreachable(member.judge, answers)] * len(open_reads)
+            errors += [] if error is None else [error]
             for index, verdict in zip(open_reads, answers, strict=True):
                 verdicts[index].append(verdict)
             before = len(open_reads)
@@ -425,8 +386,8 @@ class CascadeJudge(JudgeGroup):
                 open_reads = [index for index in open_reads if not self.sure(verdicts[index][-1])]
             else:
                 open_reads = []
-            if len(unreachable_errors) == len(self.judges):
-                raise unreachable_errors[0]
+            if len(errors) == len(self.judges):
+                raise errors[0]
             if progress is not None:
                 progress(before - len(open_reads))
         return [self._final(votes) for votes in verdicts], receipt

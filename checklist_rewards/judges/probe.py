@@ -29,7 +29,7 @@ from checklist_rewards.backends import Backend, Engine, ReadGroup, Reply, Sampli
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.packaged import OF_CONTENT
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.errors import BackendError
 from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS
 from checklist_rewards.judges.settings import JudgeConfig
@@ -235,12 +235,6 @@ class ProbeReport:
             "that write (batch, quality, capture_reasoning, samples) get no text; start vLLM without "
             "--reasoning-parser or, for a judge that thinks, allow more max_tokens than its thoughts are long"
         )
-
-    def require(self) -> ProbeReport:
-        """Return this report, or raise [`ModelError`] with the refusal."""
-        if self.refusal is not None:
-            raise ModelError(self.refusal)
-        return self
 
     def _mean(self, holds: bool) -> float | None:
         values = [line.value for line in self.lines if line.item.holds is holds and line.value is not None]

@@ -49,21 +49,8 @@ _ENDS = r"(?:[.,;:!](?!\d)|[\n—–]|\Z)"
 
 
 def in_order(item: ChecklistItem, target: str, judge: str, *, lettered: bool = False) -> tuple[str, ...]:
-    """The labels of an item in the order shown to a judge; see the module docstring.
-
-    Args:
-        item ([`ChecklistItem`]):
-            Item to answer.
-        target (`str`):
-            Text under judgement.
-        judge (`str`):
-            Name of the judge.
-        lettered (`bool`, *optional*, defaults to `False`):
-            Whether the judge answers with the letter in front of a label.
-
-    Returns:
-        `tuple[str, ...]`: All labels of the item.
-    """
+    """All labels of an item in the order shown to a judge with this name; see the module docstring. `lettered`: the
+    judge answers with the letter in front of a label."""
     labels = tuple(item.values)
     grades = all(label.isdecimal() for label, value in item.values.items() if value is not None)
     if item.options is None or _single(labels) or (grades and not lettered):
@@ -72,11 +59,10 @@ def in_order(item: ChecklistItem, target: str, judge: str, *, lettered: bool = F
     return tuple(sorted(labels, key=lambda label: content_hash(seed, label)))
 
 
-def question_for_words(item: ChecklistItem, labels: Sequence[str] | None = None) -> str:
+def question_for_words(item: ChecklistItem, labels: Sequence[str]) -> str:
     """The question for a judge that writes text, with the possible answers in the order of `labels`."""
     if item.options is None:
         return item.question
-    labels = tuple(item.values) if labels is None else labels
     # A comma inside a label would make a comma-separated list ambiguous.
     answers = "".join(f"\n- {label}" for label in labels) if "," in "".join(labels) else f" {', '.join(labels)}"
     return f"{item.question}\n\nPossible answers:{answers}{when_to_abstain(item)}"
@@ -92,14 +78,6 @@ def question_for_reads(item: ChecklistItem, target: str, judge: str) -> tuple[st
     label_of_letter = dict(zip(ascii_uppercase, labels, strict=False))
     lines = "\n".join(f"{letter}. {label}" for letter, label in label_of_letter.items())
     return f"{item.question}\n\nPossible answers:\n{lines}{when_to_abstain(item)}", label_of_letter
-
-
-def check_askable(item: ChecklistItem, where: str) -> None:
-    """Raise [`ChecklistError`], starting with `where`, for an item with a code check, which no model answers."""
-    if item.check is not None:
-        raise ChecklistError(
-            f"{where}, item {item.id} ({item.question!r}): it has a code check, but this judge only asks a model."
-        )
 
 
 def leading_label(reply: str, item: ChecklistItem) -> str | None:
@@ -206,20 +184,8 @@ class FewShot:
     def question(
         self, item: ChecklistItem, target: str, question: str, *, words: Mapping[str, str] | None, reason_first: bool
     ) -> str:
-        """The question, preceded by the examples of the item.
-
-        Args:
-            item ([`ChecklistItem`]):
-                Item to answer.
-            target (`str`):
-                Text under judgement.
-            question (`str`):
-                Question with its possible answers, as this judge receives it.
-            words (mapping, *optional*):
-                Answer of the judge for each label; None to use the labels.
-            reason_first (`bool`):
-                Whether the judge gives its reason before its answer.
-        """
+        """The question with its possible answers, preceded by the examples of the item. `words` are the answers of
+        the judge for the labels, if they differ; `reason_first`: the judge gives its reason before its answer."""
         examples = self.chosen(item, target)
         if not examples:
             return question

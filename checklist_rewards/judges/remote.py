@@ -84,7 +84,6 @@ class ServedJudge(NamedTuple):
 Outcome = Score | Unanswered
 """The score of a row, or the reason why it has none."""
 Received = Callable[[int, Sequence[Outcome]], None]
-"""Called with the place of the first row of a response, and its outcomes."""
 
 
 class RemoteJudge(Judge):
@@ -117,11 +116,6 @@ class RemoteJudge(Judge):
     def load(self) -> None:
         self.server.served()
 
-    def takes_messages(self, threshold: float) -> bool:
-        """Whether the server answers items with a scope from the messages of a row as this process would with a
-        threshold. Raises [`ModelError`] as [`answer`] does."""
-        return self.server.messages_threshold() == threshold
-
     @override
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`].
@@ -135,28 +129,24 @@ class RemoteJudge(Judge):
         places = by_sample(asks)
         bodies = [_row([asks[place] for place in row]) for row in places]
         keys = [_key(body, served.identity) for body in bodies]
-        verdicts: list[Verdict | None] = [None] * len(asks)
+        verdicts: dict[int, Verdict] = {}
         started, calls = time.perf_counter(), 0
 
         def answer(number: int, outcome: Outcome) -> list[Verdict]:
-            row = places[number]
-            found = self._verdicts([asks[place].item for place in row], outcome)
-            for place, verdict in zip(row, found, strict=True):
-                verdicts[place] = verdict
+            found = self._verdicts([asks[place].item for place in places[number]], outcome)
+            verdicts.update(zip(places[number], found, strict=True))
             return found
 
         stored: dict[Key, Score] = {}
         if self.store is not None:
             stored = self.store.get(list(dict.fromkeys(keys)), lambda _, text: Score.model_validate_json(text))
-        missing = []
         for number, key in enumerate(keys):
             if key in stored:
                 answer(number, stored[key])
-            else:
-                missing.append(number)
-        asked = sum(len(places[number]) for number in missing)
-        if progress is not None and asked < len(asks):
-            progress(len(asks) - asked)
+        missing = [number for number, key in enumerate(keys) if key not in stored]
+        asked = len(asks) - len(verdicts)
+        if progress is not None and verdicts:
+            progress(len(verdicts))
         for start in range(0, len(missing), _WAVE):
             wave = missing[start : start + _WAVE]
 
@@ -166,12 +156,15 @@ class RemoteJudge(Judge):
                     (number, outcome, answer(number, outcome))
                     for number, outcome in zip(numbers, outcomes, strict=True)
                 ]
-                self._keep([(keys[number], outcome) for number, outcome, given in found if _is_lasting(given)])
+                if self.store is not None:
+                    lasting = [(number, outcome) for number, outcome, given in found if _is_lasting(given)]
+                    scores = [(keys[n], outcome) for n, outcome in lasting if isinstance(outcome, Score)]
+                    self.store.put((key, score.model_dump_json()) for key, score in scores)
                 if progress is not None:
                     progress(sum(len(given) for _, _, given in found))
 
             calls += self.server.score([bodies[number] for number in wave], received)[1]
-        answered = [verdict for verdict in verdicts if verdict is not None]
+        answered = [verdicts[place] for place in range(len(asks))]
         return answered, Receipt(
             reads=len(asks),
             stored=len(asks) - asked,
@@ -190,27 +183,23 @@ class RemoteJudge(Judge):
             )
         return served
 
-    def _keep(self, scored: Sequence[tuple[Key, Outcome]]) -> None:
-        if self.store is not None and scored:
-            self.store.put((key, outcome.model_dump_json()) for key, outcome in scored if isinstance(outcome, Score))
-
     def _verdicts(self, items: Sequence[ChecklistItem], outcome: Outcome) -> list[Verdict]:
+        invalid = Verdict(unanswered=Unanswered(Reason.ERROR_BODY), judge=self.name)
         if isinstance(outcome, str):
             return [Verdict(unanswered=outcome, judge=self.name)] * len(items)
         if [line.id for line in outcome.items] != [item.id for item in items]:
-            return [Verdict(unanswered=Unanswered(Reason.ERROR_BODY), judge=self.name)] * len(items)
+            return [invalid] * len(items)
         grade = None if outcome.quality is None else int(outcome.quality)
         verdicts = [replace(line.verdict(), quality=grade) for line in outcome.items]
-        return [self._usable(item, verdict) for item, verdict in zip(items, verdicts, strict=True)]
+        return [v if _fits(item, v) else invalid for item, v in zip(items, verdicts, strict=True)]
 
-    def _usable(self, item: ChecklistItem, verdict: Verdict) -> Verdict:
-        """The verdict, or an unanswered one if its labels are not those of the item."""
-        if verdict.unanswered is None:
-            try:
-                answer_of(item, verdict)
-            except ValueError:
-                return Verdict(unanswered=Unanswered(Reason.ERROR_BODY), judge=self.name)
-        return verdict
+
+def _fits(item: ChecklistItem, verdict: Verdict) -> bool:
+    """Whether a verdict is unanswered or has the labels of the item."""
+    try:
+        return verdict.unanswered is not None or bool(answer_of(item, verdict))
+    except ValueError:
+        return False
 
 
 class RewardServer:
@@ -310,18 +299,14 @@ class RewardServer:
     def score(
         self, rows: Sequence[Mapping[str, Any]], received: Received = lambda first, outcomes: None
     ) -> tuple[list[Outcome], int]:
-        """Score rows.
+        """The score of each row, or the reason for its absence, and the number of requests.
 
         Args:
             rows (sequence of mappings):
                 With `checklist` and `target`, and optionally `input`, `reference`, `history`, `messages`, `images`
                 (each an [`Image`] or a data URL) and `as_is` (true for a target whose thought is removed already).
-            received (`Callable[[int, Sequence[Score | Unanswered]], None]`, *optional*):
-                Called in this thread with the outcomes of each response when it arrives.
-
-        Returns:
-            `tuple[list[Score | Unanswered], int]`: A score or the reason for its absence per row, in order; and the
-            number of requests.
+            received (callable, *optional*):
+                Called in this thread with each response when it arrives: the place of its first row, and its outcomes.
 
         Raises:
             ModelError: If the server does not accept the token, if it is not a reward server, or if its judge is not

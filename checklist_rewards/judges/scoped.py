@@ -184,6 +184,7 @@ class _Conversation:
     """Characters of the longest text that was not too long."""
     fails: int = _ANY
     """Characters of the shortest text that was too long."""
+    _starts: dict[tuple[bool, int], list[int | None]] = field(default_factory=dict)
 
     def measure(self, ruler: Ruler, always: bool = False) -> None:
         """Measure the messages, once; not if no limit is known, or if the text is far below it, unless `always`."""
@@ -206,10 +207,6 @@ class _Conversation:
     def totals(self) -> list[int]:
         """Measured size of the transcript up to each message."""
         return list(accumulate(self.sizes))
-
-    @cached_property
-    def _starts(self) -> dict[tuple[bool, int], list[int | None]]:
-        return {}
 
     def start(self, at: int, room: int) -> int | None:
         """The first message of the window of a size that ends with a message; None if that is longer by itself."""
@@ -253,6 +250,14 @@ class _Part:
         return self.about.lengths[self.at] - (self.about.lengths[self.start - 1] if self.start else 0)
 
     @property
+    def size(self) -> float:
+        """Measured size of the transcript up to the message, with its context. Minus infinity of a window, of a part
+        of a message, and if it is not measured."""
+        about = self.about
+        measured = bool(about.sizes) and not self.start and self.span is None
+        return about.totals[self.at] + about.context if measured else -math.inf
+
+    @property
     def _message(self) -> str:
         message = self.about.told[self.at]
         return message.text if len(self.about.told) == 1 else message.shown
@@ -270,11 +275,8 @@ class _Part:
 
 
 def windows(sizes: Sequence[int], room: int) -> list[int | None]:
-    """The first message of the window in which each message is the last; None for one that is too long by itself.
-
-    Args:
-        sizes (sequence of `int`): Sizes of the messages.
-        room (`int`): Largest sum of a window.
+    """The first message of the window in which each message, of these sizes, is the last; None for one that is larger
+    than `room` by itself.
 
         >>> windows([4, 4, 4, 4, 20, 4], 10)
         [0, 0, 2, 2, None, 5]
@@ -300,15 +302,8 @@ def windows(sizes: Sequence[int], room: int) -> list[int | None]:
 
 
 def pieces(text: str, room: int, measure: Sizes) -> list[Span]:
-    """Parts of a text that together contain all of it, and overlap. A part ends after a sentence, else after a word.
-
-    Args:
-        text (`str`): A text.
-        room (`int`): Largest size of a part.
-        measure (callable): The sizes of texts.
-
-    Returns:
-        `list[tuple[int, int]]`: First and last character (excluded) of each part, in order.
+    """First and last character (excluded) of parts of at most `room`, by `measure`, that together contain all of a
+    text, and overlap. A part ends after a sentence, else after a word.
 
         >>> pieces("One two. Three four. Five six.", 20, lambda texts: list(map(len, texts)))
         [(0, 20), (15, 30)]
@@ -383,12 +378,12 @@ class ScopedReads:
         samples (`int`): Number of samples of the call. Reads about a message get higher numbers, equal for the items
             about one text, so that a judge may answer them together.
         threshold (`float`): Lowest P(yes) that counts as yes.
-        judge ([`Judge`], *optional*): The judge, for the length of its context.
+        judge ([`Judge`]): The judge, for the length of its context.
         plain (`bool`): Whether its verdicts are used as they are. A reward server then gets the messages, and answers
             items with a scope itself.
     """
 
-    def __init__(self, samples: int, threshold: float, judge: Judge | None = None, plain: bool = True):
+    def __init__(self, samples: int, threshold: float, judge: Judge, plain: bool):
         self._threshold, self._judge, self._plain = threshold, judge, plain
         self._number = samples
         self._asked: list[_Asked] = []
@@ -397,18 +392,13 @@ class ScopedReads:
 
     @cached_property
     def _takes_messages(self) -> bool:
-        """Whether the judge, a reward server, splits and combines reads as this process would."""
+        """Whether the judge, a reward server, answers items with a scope from messages as this process would."""
         judge = self._judge
-        return self._plain and isinstance(judge, RemoteJudge) and judge.takes_messages(self._threshold)
+        return self._plain and isinstance(judge, RemoteJudge) and judge.server.messages_threshold() == self._threshold
 
     def add(self, read: Ask, messages: Sequence[Message] = (), run: RunCheck | None = None) -> None:
-        """Add the reads of an item.
-
-        Args:
-            read ([`Ask`]): The item about the whole target.
-            messages (sequence of [`Message`]): The messages of the target; if empty, the target is one message.
-            run (callable, *optional*): Runs the item's check, if it is answered by one.
-        """
+        """Add the reads of an item about the whole target. `messages` are those of the target; without any, it is one
+        message. `run` runs the item's check, if it is answered by one."""
         item = read.item
         if item.scope is None:
             self._asked.append(_Asked(read))
@@ -434,11 +424,7 @@ class ScopedReads:
         self._asked.append(asked)
 
     def answered(self, ask: Answers) -> list[Verdict]:
-        """One verdict per item, in order.
-
-        Args:
-            ask (callable): Answers reads. It is called again for the parts of texts that were too long.
-        """
+        """One verdict per item, in order. `ask` is called again for the parts of texts that were too long."""
         while pending := self._next():
             verdicts = ask([self._read(asked, part) for asked, part in pending])
             for (asked, part), verdict in zip(pending, verdicts, strict=True):
@@ -465,32 +451,22 @@ class ScopedReads:
             pending += [(asked, part) for parts in asked.messages for part in parts if part.verdict is None]
         # Where only the server can tell whether a text fits, one text of a conversation shows it for others: first the
         # longest one, then the one in the middle of those that are still uncertain.
-        uncertain: dict[_Conversation, list[int]] = {}
-        for asked, part in pending:
-            if asked.may_split and part is not None and self._is_uncertain(part):
-                uncertain.setdefault(part.about, []).append(part.characters)
+        uncertain = [p for asked, p in pending if asked.may_split and p is not None and self._is_uncertain(p)]
+        lengths: dict[_Conversation, list[int]] = {}
+        for part in uncertain:
+            lengths.setdefault(part.about, []).append(part.characters)
         probes = {
-            about: max(lengths) if about.fails == _ANY else sorted(lengths)[len(lengths) // 2]
-            for about, lengths in uncertain.items()
+            about: max(own) if about.fails == _ANY else sorted(own)[len(own) // 2] for about, own in lengths.items()
         }
-        return [
-            (asked, part)
-            for asked, part in pending
-            if not asked.may_split
-            or part is None
-            or not self._is_uncertain(part)
-            or part.characters == probes[part.about]
-        ]
+        waiting = {part for part in uncertain if part.characters != probes[part.about]}
+        return [(asked, part) for asked, part in pending if part not in waiting]
 
     def _is_uncertain(self, part: _Part) -> bool:
-        about, ruler = part.about, self._ruler
-        if part.characters <= about.fits:
+        if part.characters <= part.about.fits:
             return False
-        if ruler.limit is None:
+        if self._ruler.limit is None:
             return part.characters > _LONG
-        if ruler.exact or not about.sizes or part.start or part.span is not None:
-            return False
-        return about.totals[part.at] + about.context > about.room
+        return not self._ruler.exact and part.size > part.about.room
 
     def _measure(self) -> None:
         """Measure the conversations that may be too long."""
@@ -521,12 +497,9 @@ class ScopedReads:
         return [part]
 
     def _is_surely_too_long(self, part: _Part) -> bool:
-        about = part.about
-        if not self._ruler.exact and part.characters >= about.fails:
+        if not self._ruler.exact and part.characters >= part.about.fails:
             return True
-        if not about.sizes or part.start or part.span is not None:
-            return False
-        return about.totals[part.at] + about.context > self._ruler.whole
+        return part.size > self._ruler.whole
 
     def _read(self, asked: _Asked, part: _Part | None) -> Ask:
         if part is None:
@@ -582,14 +555,8 @@ def _name(part: _Part, message: str) -> str:
 
 
 def combine(item: ChecklistItem, verdicts: Sequence[Verdict], threshold: float, names: Sequence[str] = ()) -> Verdict:
-    """The verdict of an item with a scope from those about its messages; see the module docstring.
-
-    Args:
-        item ([`ChecklistItem`]): The item.
-        verdicts (sequence of [`Verdict`]): One per message, or per part of a message.
-        threshold (`float`): Lowest P(yes) that counts as yes.
-        names (sequence of `str`, *optional*): What each verdict is about, for `reasoning`.
-    """
+    """The verdict of an item with a scope from those about its messages, or parts of messages; see the module
+    docstring. `names`, for `reasoning`, are what each verdict is about."""
     if item.scope == "final":
         if not verdicts:
             return Verdict(unanswered=Unanswered(Reason.NO_ANSWER, "no final message"))

@@ -52,8 +52,8 @@ from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge, ThinkingPer
 from checklist_rewards.judges.calibration import Calibration, Member, read_alike
 from checklist_rewards.judges.checked import AllowCode, Checks
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
-from checklist_rewards.judges.panel import CascadeConfig, PanelConfig
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, EncoderJudge, LogprobJudge
+from checklist_rewards.judges.panel import CascadeConfig, CascadeJudge, PanelConfig, PanelJudge
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
 from checklist_rewards.judges.weights import Weights
@@ -133,7 +133,7 @@ class JudgeConfig(Config):
     """Calibration file of this judge, written by `checklist-rewards calibrate`. It maps the judge's probabilities to
     calibrated ones."""
 
-    @field_validator(*FILE_SETTINGS)
+    @field_validator(*FILE_SETTINGS, "judge", "weights", check_fields=False)  # the last two are of a scorer
     @classmethod
     def _in_its_folder(cls, value: Any, info: ValidationInfo) -> Any:
         return in_folder(value, info)
@@ -183,72 +183,61 @@ class JudgeConfig(Config):
             budget ([`Budget`] or mapping, *optional*):
                 What may be spent; see [`ChecklistScorer`].
         """
-        _ = self.loaded_calibration  # refuses a file that is none
-        return self._built(open_store(store), budget)
-
-    def _built(self, store: Store | None, budget: Budget | Mapping[str, Any] | None) -> Judge:
-        asked = self.asked
-        limited = {} if budget is None else {"budget": budget}
+        asked, calibration, kept_in = self.asked, self.loaded_calibration, open_store(store)
+        given = self.changed(*_WHO)
         if self.is_remote:
-            refuse_any(
-                self.changed(*_WHO) | limited, "with a reward server; set it when starting `checklist-rewards serve`"
-            )
+            limited = {} if budget is None else {"budget": budget}
+            refuse_any(given | limited, "with a reward server; set it when starting `checklist-rewards serve`")
             named = asked.model if self.model != UNNAMED else UNNAMED
-            return RemoteJudge(self._server(asked), model=named, store=store)
+            return RemoteJudge(self._server(asked), model=named, store=kept_in)
+        if given.get("use_logprobs") is True:
+            del given["use_logprobs"]
         if asked.is_encoder:
-            given = self.changed(*_WHO) | limited
-            if given.get("use_logprobs") is True:
-                del given["use_logprobs"]
+            given |= {} if budget is None else {"budget": budget}
             refuse_any(given, f"with the cross-encoder {asked.model}, which has no prompt and writes nothing")
-            return EncoderJudge(asked, store=store)
-        if asked.backend_name == DECISIONS:
-            return self._decisions(asked, store, budget)
-        is_reference = asked.model == REFERENCE and asked.backend == "auto" and asked.base_url is None
-        if is_reference:
+            return EncoderJudge(asked, store=kept_in)
+        use_logprobs = self._use_logprobs()
+        if decides := asked.backend_name == DECISIONS:
+            given = {name: value for name, value in given.items() if name not in ("prompt", "mass_floor")}
+            refuse_any(given, "with backend='decisions': a server answers each question by itself and writes no text")
+        else:
+            _agree(self, use_logprobs)
+        if asked.model == REFERENCE and asked.backend == "auto" and asked.base_url is None:
             from checklist_rewards.backends.reference import ReferenceBackend
 
+            if not use_logprobs:
+                raise SampleError(
+                    "model='reference' reads the probabilities of labels and writes no replies: use mode='item' "
+                    "without capture_reasoning, votes, temperature and max_tokens, or thinking=..."
+                )
             asked = Engine(REFERENCE, ReferenceBackend(**asked.settings))
-        use_logprobs = self.use_logprobs
-        if use_logprobs is None:
-            writes = self.capture_reasoning or self.votes != 1 or not (self.temperature is self.max_tokens is None)
-            use_logprobs = self.thinking is not None or (self.mode == "item" and not writes)
-        _agree(self, use_logprobs)
-        if is_reference and not use_logprobs:
-            raise SampleError(
-                "model='reference' reads the probabilities of labels and writes no replies: use mode='item' without "
-                "capture_reasoning, votes, temperature and max_tokens, or thinking=..."
-            )
-        few_shot = _few_shot(self.mode, self.examples, self.shots, self.example_reasons)
-        if self.loaded_calibration is not None:
-            read_by = "thought" if self.thinking is not None else "logprobs" if use_logprobs else "votes"
-            _readable(self.loaded_calibration, self.mode, read_by)
+        few_shot = self._few_shot()
+        if calibration is not None:
+            read_by = "logprobs" if use_logprobs else "votes"
+            _readable(calibration, self.mode, "decision" if decides else "thought" if self.thinking else read_by)
         if budget is not None:
             asked = Budget.of(budget).limited(asked)
-        prompt = self.prompt
-        if self.thinking is not None:
-            from checklist_rewards.judges.thinking import THINKING_PROMPT, ThinkingJudge
+        reads: dict[str, Any] = {"prompt": self.prompt, "mass_floor": self.mass_floor, "store": kept_in}
+        if decides:
+            from checklist_rewards.judges.decisions import DecisionsJudge
 
+            return DecisionsJudge(asked, **reads)
+        if self.thinking is not None:
+            from checklist_rewards.judges.thinking import ThinkingJudge
+
+            drawn: dict[str, Any] = {"votes": self.votes, "temperature": self.temperature}
             return ThinkingJudge(
-                asked,
-                thinking=self.thinking,
-                per=self.thinking_per,
-                votes=self.votes,
-                temperature=self.temperature,
-                prompt=THINKING_PROMPT if prompt is None else prompt,
-                mass_floor=self.mass_floor,
-                examples=few_shot,
-                store=store,
+                asked, thinking=self.thinking, per=self.thinking_per, examples=few_shot, **drawn, **reads
             )
         if use_logprobs:
-            asked_by = DEFAULT_PROMPT if prompt is None else prompt
-            return LogprobJudge(asked, prompt=asked_by, mass_floor=self.mass_floor, examples=few_shot, store=store)
+            return LogprobJudge(asked, examples=few_shot, **reads)
         from checklist_rewards.judges.written import BatchJudge, QualityJudge, ReasonedJudge
 
         written: dict[str, Any] = {
-            "prompt": prompt,
+            "prompt": self.prompt,
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
-            "store": store,
+            "store": kept_in,
         }
         if self.mode == "quality":
             return QualityJudge(asked, **written)
@@ -256,20 +245,26 @@ class JudgeConfig(Config):
             return BatchJudge(asked, reasoning=self.capture_reasoning, **written)
         return ReasonedJudge(asked, reasoning=self.capture_reasoning, votes=self.votes, examples=few_shot, **written)
 
-    def _decisions(self, asked: Engine, store: Store | None, budget: Budget | Mapping[str, Any] | None) -> Judge:
-        given = self.changed(*_WHO, "prompt", "mass_floor")
-        if given.get("use_logprobs") is True:
-            del given["use_logprobs"]
-        refuse_any(given, "with backend='decisions': a server answers each question by itself and writes no text")
-        if self.loaded_calibration is not None:
-            _readable(self.loaded_calibration, self.mode, "decision")
-        if budget is not None:
-            asked = Budget.of(budget).limited(asked)
-        from checklist_rewards.judges.decisions import DEFAULT_PROMPT as DECISION_PROMPT
-        from checklist_rewards.judges.decisions import DecisionsJudge
+    def _use_logprobs(self) -> bool:
+        """Whether answers are read as probabilities, if the settings do not say it."""
+        if self.use_logprobs is not None:
+            return self.use_logprobs
+        writes = self.capture_reasoning or self.votes != 1 or not (self.temperature is self.max_tokens is None)
+        return self.thinking is not None or (self.mode == "item" and not writes)
 
-        prompt = DECISION_PROMPT if self.prompt is None else self.prompt
-        return DecisionsJudge(asked, prompt=prompt, mass_floor=self.mass_floor, store=store)
+    def _few_shot(self) -> FewShot | None:
+        """The examples to show; None for none. Raises a [`ChecklistRewardsError`] for what cannot be shown."""
+        examples, shots = self.examples, self.shots
+        of_a_file = [f"shots={shots}"] * (shots is not None) + ["example_reasons=True"] * self.example_reasons
+        if examples is not None and self.mode != "item":
+            raise SampleError(
+                f"examples need mode='item', where every question is put by itself; mode is {self.mode!r}."
+            )
+        if of_a_file and not isinstance(examples, str | Path):
+            raise SampleError(f"{of_a_file[0]} requires examples=<file>.")
+        if examples is None or isinstance(examples, FewShot):
+            return examples
+        return FewShot.load(examples, DEFAULT_SHOTS if shots is None else shots, self.example_reasons)
 
     def _server(self, asked: Engine) -> RewardServer:
         if isinstance(asked.backend, RewardServer):
@@ -318,11 +313,6 @@ class ScorerConfig(JudgeConfig):
     `{"dollars": ..., "prices": {model: (in, out)}}`. Each process has its own."""
     store: Unchecked[bool | str | Path | Store] = True
     """Where reads are kept; False for nowhere."""
-
-    @field_validator("judge", "weights")
-    @classmethod
-    def _also_in_its_folder(cls, value: Any, info: ValidationInfo) -> Any:
-        return in_folder(value, info)
 
     @field_validator("scale")
     @classmethod
@@ -436,20 +426,6 @@ def _agree(settings: JudgeConfig, use_logprobs: bool) -> None:
                 raise SampleError(f"{name} requires use_logprobs=False: a one-token read produces no text.")
 
 
-def _few_shot(
-    mode: str, examples: str | Path | FewShot | None, shots: int | None, example_reasons: bool
-) -> FewShot | None:
-    """The examples to show; None for none. Raises a [`ChecklistRewardsError`] for what cannot be shown."""
-    of_a_file = [f"shots={shots}"] * (shots is not None) + ["example_reasons=True"] * example_reasons
-    if examples is not None and mode != "item":
-        raise SampleError(f"examples need mode='item', where every question is put by itself; mode is {mode!r}.")
-    if of_a_file and not isinstance(examples, str | Path):
-        raise SampleError(f"{of_a_file[0]} requires examples=<file>.")
-    if examples is None or isinstance(examples, FewShot):
-        return examples
-    return FewShot.load(examples, DEFAULT_SHOTS if shots is None else shots, example_reasons)
-
-
 def _readable(calibration: Calibration, mode: str, read_by: str) -> None:
     """Refuse a calibration of answers that are not read in this way."""
     if mode != "item":
@@ -462,7 +438,6 @@ def _readable(calibration: Calibration, mode: str, read_by: str) -> None:
 
 
 Limited = Callable[[Engine], Engine]
-_FILES = ("judge", "weights", *FILE_SETTINGS)
 
 
 def load_jury(
@@ -491,18 +466,8 @@ def load_jury(
 def parse_jury(
     content: Any, where: str, folder: Path, store: Store | None = None, limited: Limited | None = None
 ) -> Judge | Member:
-    """The judge that the content of a file describes; see [`load_jury`].
-
-    Args:
-        content (`Any`): The content, a mapping.
-        where (`str`): Name of the file in errors.
-        folder (`Path`): Folder of the files that it names.
-        store ([`Store`], *optional*): Where all judges keep their reads.
-        limited (callable, *optional*): Replaces the engine of each judge.
-
-    Raises:
-        ConfigError: If the content cannot be used.
-    """
+    """The judge that the content of a file describes, as [`load_jury`]. `where` names the file in errors; the files
+    that it names are looked for in `folder`. Raises [`ConfigError`] if the content cannot be used."""
     _refuse_scorer_settings(content, where)
     if isinstance(content, Mapping) and "model" in content:
         return _one(content, where, folder, store, limited)
@@ -516,14 +481,13 @@ def parse_jury(
     place, given = f"{where}, {kind}", {} if content[kind] is None else content[kind]
     if not isinstance(given, Mapping):
         raise ConfigError(f"{place}: expected settings by name, got {given!r:.80}.")
-    shape: type[PanelConfig | CascadeConfig] = PanelConfig if kind == "panel" else CascadeConfig
-    settings = load(given, shape, place)
+    settings = dict(load(given, PanelConfig if kind == "panel" else CascadeConfig, place))
     judges = [
         _one(entry, f"{where}, judge {number}", folder, store, limited)
         for number, entry in enumerate(content["judges"], start=1)
     ]
     with _at(place):
-        return settings.build(judges)
+        return PanelJudge(judges, **settings) if kind == "panel" else CascadeJudge(judges, **settings)
 
 
 def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge | Member:

@@ -23,40 +23,27 @@ the mean. If fewer than half of the thoughts have one, the item is unanswered("q
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import NamedTuple, get_args
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from typing_extensions import override
 
 from checklist_rewards.backends import Backend, Engine, Progress, Reply, Sampling
 from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.backends.budget import Bill, Receipt
-from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.replies import sample_replies
 from checklist_rewards.checklists import Key, key_of
-from checklist_rewards.errors import SampleError
-from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Ask, ThinkingPer, by_sample, counted, missed_quorum
-from checklist_rewards.judges.logprob import (
-    DEFAULT_MASS_FLOOR,
-    Labels,
-    LogprobJudge,
-    Read,
-    as_declared,
-)
-from checklist_rewards.judges.questions import FewShot, question_for_reads
+from checklist_rewards.judges.logprob import Labels, LogprobJudge, Read, as_declared
+from checklist_rewards.judges.questions import question_for_reads
 from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
 from checklist_rewards.markers import END_THINK, THINK
-from checklist_rewards.prompts import PromptTemplate, chat_messages
+from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.validation import one_of, whole_number
-
-THINKING_PROMPT = "judges/thinking"
 
 _FIRST = {
     "item": "Do not answer yet. First say in a few short sentences which words of the response decide the question.",
@@ -77,63 +64,37 @@ class ThinkingJudge(LogprobJudge):
     """Answers items with exact label probabilities after a thought.
 
     Args:
-        model, backend, base_url:
-            Judge model, as in [`Engine`]. The engine must be able to continue a reply: transformers, vLLM, or a vLLM
-            server whose tokenizer can be loaded here.
+        model (`str`, [`Engine`] or [`Backend`]):
+            Judge model. The engine must be able to continue a reply: transformers, vLLM, or a vLLM server whose
+            tokenizer can be loaded here.
         thinking (`int`, *optional*, defaults to `256`):
             Maximum number of tokens of a thought.
-        per (`str`, *optional*, defaults to `"item"`):
-            `"item"`: one thought per question. `"target"`: one for all questions about a target; see the module
-            docstring.
-        votes (`int`, *optional*, defaults to `1`):
-            Number of thoughts over which P(label) is averaged.
-        temperature (`float`, *optional*):
-            Sampling temperature of the thoughts. Defaults to 0 for one thought and to 0.7 for several.
-        seed (`int`, *optional*, defaults to `0`):
-            Random seed of the sampling.
-        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/thinking"`):
-            Judge prompt. The request to think first is appended automatically.
-        mass_floor, examples, store:
-            As in [`LogprobJudge`]. The store keeps the thoughts and the reads after them.
+        per, votes, temperature (*optional*):
+            `thinking_per`, `votes` and `temperature` of [`JudgeConfig`].
+        **options:
+            The other arguments of [`LogprobJudge`]. The request to think first is appended to the prompt, which
+            defaults to `"judges/thinking"`. The store keeps the thoughts and the reads after them.
     """
 
+    default_prompt = "judges/thinking"
     _reason_first = True
 
     def __init__(
         self,
-        model: str | Engine = UNNAMED,
+        model: str | Engine | Backend,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         thinking: int = 256,
         per: ThinkingPer = "item",
         votes: int = 1,
         temperature: float | None = None,
-        seed: int = 0,
-        prompt: str | Path | PromptTemplate = THINKING_PROMPT,
-        mass_floor: float = DEFAULT_MASS_FLOOR,
-        examples: FewShot | None = None,
-        store: Store | None = None,
+        **options: Any,
     ):
-        super().__init__(
-            model,
-            backend=backend,
-            base_url=base_url,
-            prompt=prompt,
-            mass_floor=mass_floor,
-            examples=examples,
-            store=store,
-        )
-        one_of("per", per, get_args(ThinkingPer))
-        whole_number("thinking", thinking)
-        whole_number("votes", votes)
-        if votes > 1 and temperature == 0:
-            raise SampleError(f"votes={votes} needs a temperature above 0: at 0 all thoughts are the same.")
+        super().__init__(model, **options)
         self.options_prompt = self.prompt
         self.per = per
         if temperature is None:
             temperature = DEFAULT_TEMPERATURE if votes > 1 else 0.0
-        self.sampling: Sampling = Sampling(thinking, temperature, n=votes, seed=seed)
+        self.sampling: Sampling = Sampling(thinking, temperature, n=votes)
 
     @override
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
@@ -206,12 +167,12 @@ class ThinkingJudge(LogprobJudge):
         if (missed := missed_quorum(votes, voters="thoughts")) is not None:
             return Verdict(unanswered=missed, judge=self.name, votes=tuple(votes))
         given = [vote.probabilities for vote in answered if vote.probabilities is not None]
-        mean = {label: _mean([probabilities[label] for probabilities in given]) for label in given[0]}
+        mean = {label: fmean([probabilities[label] for probabilities in given]) for label in given[0]}
         best = max(mean, key=mean.__getitem__)
         masses = [vote.mass for vote in answered if vote.mass is not None]
         return Verdict(
             mean,
-            mass=_mean(masses) if masses else None,
+            mass=fmean(masses) if masses else None,
             reasoning=max(answered, key=lambda vote: vote.probabilities[best]).reasoning,  # type: ignore[index]
             judge=self.name,
             method=answered[0].method,
@@ -236,7 +197,3 @@ def _together(asks: Sequence[Ask], put: Sequence[tuple[str, Labels]]) -> list[tu
         for place in places:
             together[place] = text, put[place][1]
     return together
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -29,21 +29,12 @@ MOST_REPEATS = WORDINGS + 1
 
 
 def variant_of(item: ChecklistItem, number: int) -> ChecklistItem:
-    """The item asked in another way.
+    """The item asked in another way: the same `id`, weight, values and labels, and another question. An item with a
+    code check is returned unchanged.
 
-    Args:
-        item ([`ChecklistItem`]):
-            Any item. An item with a code check is returned unchanged.
-        number (`int`):
-            From 0, the item itself, to 7. Odd numbers also change the order of the labels: no before yes, or the
-            options in reverse order. (Options that are shown with letters are in a random order that depends on the
-            question, so they change place with every wording.)
-
-    Returns:
-        [`ChecklistItem`]: The same `id`, weight, values and labels; another question.
-
-    Raises:
-        SampleError: For any other number.
+    `number` is from 0, the item itself, to 7; any other raises [`SampleError`]. Odd numbers also change the order of
+    the labels: no before yes, or the options in reverse order. (Options that are shown with letters are in a random
+    order that depends on the question, so they change place with every wording.)
     """
     if number not in range(MOST_REPEATS):
         raise SampleError(f"variant {number!r} of a question does not exist; allowed: 0 to {MOST_REPEATS - 1}.")

@@ -1,28 +1,18 @@
 """Judges that write their answers: one item with its reason, a whole checklist, or a grade of the text.
 
-If a reply cannot be parsed, the model receives the complaint and can revise its reply. If no reply is usable, or the
-engine gave none, the outcome is [`Lost`] with the reason. With several samples per prompt, each is parsed on its own
-and none is revised: the usable ones vote.
+If a reply cannot be parsed, the model receives the complaint and can revise its reply, up to three replies in all. If
+no reply is usable, or the engine gave none, the outcome is [`Unreadable`] with the reason: "unparsable", "cut_off" if
+the reply reached its token limit, or that of the engine. With several samples per prompt, each is parsed on its own
+and none is revised.
 
-The [`ReasonedJudge`] makes one call per item, answered in words, optionally with reasoning. With `reasoning`, the
-judge writes its reasoning before the answer, as JSON, so that the answer can follow from it. Otherwise it replies with
-the label only. There are no probabilities, unless several replies vote.
-
-With `votes=k`, every item is sampled k times and the most frequent label is the answer (maj@k as in TICK,
-arXiv:2410.03608 section 3.2). The fraction of replies with a label is its probability, so soft scores average over the
-samples, as in RLCF. A reply that cannot be parsed has no vote and is kept among the votes, as in a panel (`panel.py`).
-If fewer than half of the replies have a vote, the item is unanswered("quorum"). Among equally frequent labels, the one
-nearest to the mean of the votes wins, and of two equally near ones (yes and no) the one that is worse for the target.
-If one of them is an abstention, the item is unanswered("tie") and the probabilities are kept.
-
-A single reply that cannot be parsed, or that holds two different answers, is requested again up to two times with the
-complaint. Then the item is unanswered("unparsable"), or unanswered("cut_off") if the reply reached its token limit.
-
-The [`QualityJudge`] answers every question with a short justification, then grades from 1 to 5.
-
-It extends the batch judge. The grade depends on all answers, so a reply with a missing answer or without a grade is
-requested again as a whole. If no reply is complete, the valid part of the last one counts: its answers become verdicts
-and its grade the `quality` of the score; the rest is unanswered or None.
+The [`ReasonedJudge`] makes one call per item. With `reasoning`, the judge writes its reasoning before the answer, as
+JSON, so that the answer can follow from it. Otherwise it replies with the label only. With `votes=k`, every item is
+sampled k times and the most frequent label is the answer (maj@k as in TICK, arXiv:2410.03608 section 3.2). The
+fraction of replies with a label is its probability, so soft scores average over the samples, as in RLCF. A reply that
+cannot be parsed has no vote and is kept among the votes, as in a panel (`panel.py`). If fewer than half of the replies
+have a vote, the item is unanswered("quorum"). Among equally frequent labels, the one nearest to the mean of the votes
+wins, and of two equally near ones (yes and no) the one that is worse for the target. If one of them is an abstention,
+the item is unanswered("tie") and the probabilities are kept.
 
 The [`BatchJudge`] answers a whole checklist in one call. The questions of a target are numbered 1 to n in one prompt;
 the reply is JSON with one answer per number. Answers are matched to questions by number only, so the numbers are
@@ -34,11 +24,14 @@ validated first:
   not a label ("N/A" for an item without abstention) are asked again in a call of their own, numbered from 1.
 
 Questions still without an answer are unanswered("missing") or unanswered("unparsable"). A reply that cannot be parsed
-affects only its own questions.
+affects only its own questions. One call per checklist is cheaper than one per item, but the questions influence each
+other, and changing one word of a question changes the prompt of all. Models miscount long lists, so a checklist of
+more than [`MAX_QUESTIONS`] is divided into calls of about equal length.
 
-One call per checklist is cheaper than one per item, but the questions influence each other, and changing one word of a
-question changes the prompt of all. Models miscount long lists, so a checklist of more than [`MAX_QUESTIONS`] is
-divided into calls of about equal length.
+The [`QualityJudge`] is a batch judge that justifies every answer and then grades from 1 to 5. The grade depends on all
+answers, so a reply with a missing answer or without a grade is requested again as a whole. If no reply is complete,
+the valid part of the last one counts: its answers become verdicts and its grade the `quality` of the score; the rest
+is unanswered or None.
 """
 
 from __future__ import annotations
@@ -56,7 +49,6 @@ from typing_extensions import override
 
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.budget import Bill, Receipt, prompt_key
-from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.replies import NoReply, extract_json, json_values, sample_values, with_complaint
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
@@ -65,7 +57,6 @@ from checklist_rewards.judges.base import Ask, Judge, by_sample, counted, missed
 from checklist_rewards.judges.labels import named
 from checklist_rewards.judges.questions import (
     FewShot,
-    check_askable,
     in_order,
     leading_label,
     question_for_words,
@@ -74,10 +65,10 @@ from checklist_rewards.prompts import PromptTemplate, chat_messages, load_prompt
 from checklist_rewards.scores import BEST_QUALITY, LEAST_QUALITY, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
-BATCH_PROMPT = "judges/batch"
+BATCH_PROMPT, QUALITY_PROMPT = "judges/batch", "judges/quality"
 _MISSING = Unanswered(Reason.MISSING)
 _TWO_WAYS = "it is answered twice, in two ways"
-REASONING = "reasoning"
+REASONING, JUSTIFICATION, GRADE = "reasoning", "justification", "grade"
 DEFAULT_MAX_TOKENS = 4096
 MAX_QUESTIONS = 25
 """Most questions of a call. Models lose count in longer lists, and a lost reply costs the answers of a whole call."""
@@ -87,6 +78,29 @@ _LIST_FORM = (
     "There are {count} questions, numbered from 1. Reply with a JSON object only, with one entry per question under "
     "its own number, in order:\n{example}"
 )
+_GRADE_FORM = (
+    "There are {count} questions, numbered from 1. Reply with a JSON object only: first one entry per question under "
+    "its own number, in order, with a justification of one or two sentences before the answer; then your "
+    f"grade from {LEAST_QUALITY} to {BEST_QUALITY}:\n{{example}}"
+)
+
+
+class Unreadable(GenerationError):
+    """A reply that cannot be used, and the outcome of a prompt without a usable reply.
+
+    Args:
+        complaint (`str`):
+            What is wrong, as a sentence without full stop. It is sent to the model.
+        partial (*optional*):
+            The usable part of the reply.
+        unanswered ([`Unanswered`], *optional*):
+            Why the read is unanswered.
+    """
+
+    def __init__(self, complaint: str, partial: Any = None, unanswered: Unanswered | None = None):
+        super().__init__(complaint)
+        self.partial = partial
+        self.unanswered = unanswered or Unanswered(Reason.UNPARSABLE, complaint)
 
 
 @dataclass(slots=True)
@@ -110,48 +124,37 @@ class BatchJudge(Judge):
     """Answers the checklist of a target in one call.
 
     Args:
-        model, backend, base_url:
-            Judge model, as in [`Engine`].
-        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/batch"`):
-            Prompt with `{checklist}`. The reply format is appended automatically.
+        model (`str`, [`Engine`] or [`Backend`]):
+            Judge model.
+        prompt, temperature, max_tokens (*optional*):
+            As in [`JudgeConfig`]; by default `"judges/batch"`, 0 and 4096. The reply format is appended to the prompt.
         reasoning (`bool`, *optional*, defaults to `False`):
             Whether to request a short reason before every answer.
-        temperature (`float`, *optional*, defaults to `0.0`):
-            Sampling temperature.
-        max_tokens (`int`, *optional*, defaults to `4096`):
-            Maximum number of tokens per reply.
-        seed (`int`, *optional*, defaults to `0`):
-            Random seed of the sampling.
         store ([`Store`], *optional*):
             Store for the replies.
     """
 
     default_prompt = BATCH_PROMPT
     max_questions: int | None = MAX_QUESTIONS
+    graded = False
+    """Whether the judge also justifies every answer and grades the target."""
 
     def __init__(
         self,
-        model: str | Engine = UNNAMED,
+        model: str | Engine | Backend,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         prompt: str | Path | PromptTemplate | None = None,
         reasoning: bool = False,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        seed: int = 0,
         store: Store | None = None,
     ):
-        self.engine: Engine = Engine.of(model, backend, base_url)
+        self.engine: Engine = Engine.of(model)
         self.name = self.engine.model
         self.prompt: PromptTemplate = load_prompt(self.default_prompt if prompt is None else prompt, "batch")
         self.reasoning = reasoning
-        self.sampling: Sampling = Sampling(max_tokens or DEFAULT_MAX_TOKENS, temperature or 0.0, seed=seed)
+        self.sampling: Sampling = Sampling(max_tokens or DEFAULT_MAX_TOKENS, temperature or 0.0)
         self.store = store
-
-    @override
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_askable(item, where)
 
     @override
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
@@ -159,11 +162,9 @@ class BatchJudge(Judge):
         bill = Bill()
         engine = self.engine.within(bill=bill)
         sheets = _sheets(asks, self.max_questions)
-        pending = [(sheet, list(range(len(sheet.reads)))) for sheet in sheets]
-        prompts = self._ask(pending, engine, _in_reads(pending, progress))
+        prompts = self._ask(sheets, engine, _in_reads(sheets, progress))
         for _ in range(_ROUNDS - 1):
-            pending = [(sheet, sheet.open) for sheet, _ in pending if sheet.open]
-            self._ask(pending, engine, None)
+            self._ask([sheet for sheet in sheets if sheet.open], engine, None)
         verdicts = [self._verdicts(sheet) for sheet in sheets]
         placed = {
             place: verdict
@@ -174,26 +175,48 @@ class BatchJudge(Judge):
 
     def form(self, items: Sequence[ChecklistItem]) -> str:
         """The part of the prompt that describes the reply format."""
-        entry = {"index": 1, **({REASONING: "..."} if self.reasoning else {}), "answer": "yes or no"}
-        return _LIST_FORM.format(count=len(items), example=json.dumps({"answers": [entry]})[:-2] + ", ...]}")
+        entry = json.dumps({"index": 1, **({self._reason: "..."} if self._reason else {}), "answer": "yes or no"})
+        grade = f', "{GRADE}": {LEAST_QUALITY} to {BEST_QUALITY}' if self.graded else ""
+        form = _GRADE_FORM if self.graded else _LIST_FORM
+        return form.format(count=len(items), example=f'{{"answers": [{entry}, ...]{grade}}}')
 
     def schema(self, items: Sequence[ChecklistItem]) -> str:
         """The JSON schema of a reply about these items."""
-        return json.dumps(object_schema({"answers": answers_schema(items, REASONING if self.reasoning else None)}))
+        entry: dict[str, Any] = {"index": {"type": "integer"}}
+        if self._reason is not None:
+            entry[self._reason] = {"type": "string"}
+        labels = list(dict.fromkeys(label for item in items for label in item.values))
+        entries = object_schema({**entry, "answer": {"type": "string", "enum": labels}})
+        grades = list(range(LEAST_QUALITY, BEST_QUALITY + 1))
+        grade = {GRADE: {"type": "integer", "enum": grades}} if self.graded else {}
+        return json.dumps(object_schema({"answers": {"type": "array", "items": entries}, **grade}))
 
     def read(self, reply: str, items: Sequence[ChecklistItem]) -> Answers:
-        """Parse a reply about these items. Raises [`Unreadable`] if it has no usable answer."""
-        answers = _without_contradiction(reply, partial(read_answers, items=items))
-        if not answers.labels:
-            raise Unreadable("it answers none of the questions by one of their possible answers", answers)
+        """Parse a reply about these items. Raises [`Unreadable`] if it has no usable answer, or, of a judge that
+        grades, if an answer or the grade is missing."""
+        answers = _without_contradiction(reply, partial(read_answers, items=items, reason=self._reason))
+        if not self.graded:
+            answers.grade = None
+            if not answers.labels:
+                raise Unreadable("it answers none of the questions by one of their possible answers", answers)
+            return answers
+        missing = [number for number in range(1, len(items) + 1) if number - 1 not in answers.labels]
+        if missing:
+            raise Unreadable(f"the questions {missing} have no answer that is possible", answers)
+        if answers.grade is None:
+            raise Unreadable(f'"{GRADE}" must be a whole number from {LEAST_QUALITY} to {BEST_QUALITY}', answers)
         return answers
 
-    def _ask(
-        self, pending: Sequence[tuple[_Sheet, Sequence[int]]], engine: Engine, progress: Progress | None
-    ) -> list[Messages]:
-        """Ask some questions of each sheet, record the outcomes, and return the prompts."""
-        items = [[sheet.reads[index].item for index in indices] for sheet, indices in pending]
-        prompts = [self._messages(sheet.reads[0], some) for (sheet, _), some in zip(pending, items, strict=True)]
+    @property
+    def _reason(self) -> str | None:
+        """The key of the reason before each answer."""
+        return JUSTIFICATION if self.graded else REASONING if self.reasoning else None
+
+    def _ask(self, sheets: Sequence[_Sheet], engine: Engine, progress: Progress | None) -> list[Messages]:
+        """Ask the open questions of each sheet, record the outcomes, and return the prompts."""
+        asked = [sheet.open for sheet in sheets]
+        items = [[sheet.reads[i].item for i in indices] for sheet, indices in zip(sheets, asked, strict=True)]
+        prompts = [self._messages(sheet.reads[0], some) for sheet, some in zip(sheets, items, strict=True)]
         outcomes = ask_judge(
             engine,
             prompts,
@@ -203,47 +226,38 @@ class BatchJudge(Judge):
             store=self.store,
             progress=progress,
         )
-        for (sheet, indices), (outcome,) in zip(pending, outcomes, strict=True):
+        for sheet, indices, (outcome,) in zip(sheets, asked, outcomes, strict=True):
             sheet.take(indices, outcome)
         return prompts
 
     def _messages(self, about: Ask, items: Sequence[ChecklistItem]) -> Messages:
-        user = self.prompt.render(
-            **about.texts,
-            checklist=numbered(items, [in_order(item, about.target, self.name) for item in items]),
-        )
+        questions = [question_for_words(item, in_order(item, about.target, self.name)) for item in items]
+        lines = [question.replace("\n\n", "\n").strip() for question in questions]
+        listed = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+        user = self.prompt.render(**about.texts, checklist=listed)
         return chat_messages(self.prompt.system, f"{user}\n\n{self.form(items)}")
 
     def _verdicts(self, sheet: _Sheet) -> list[Verdict]:
-        out = []
+        answers, out = sheet.answers, []
         for index in range(len(sheet.reads)):
-            label, reasoning = sheet.answers.labels.get(index), sheet.answers.reasoning.get(index)
+            label, reasoning = answers.labels.get(index), answers.reasoning.get(index)
             lost = None if label is not None else sheet.lost.get(index, _MISSING)
-            out.append(Verdict(None, label, None, lost, reasoning, self.name, "reply", sheet.answers.grade))
+            out.append(Verdict(None, label, None, lost, reasoning, self.name, "reply", answers.grade))
         return out
 
 
-def numbered(items: Sequence[ChecklistItem], labels: Sequence[Sequence[str]] | None = None) -> str:
-    """The questions as a list numbered from 1, with the possible answers of items that have options.
+class QualityJudge(BatchJudge):
+    """Answers the checklist of a target and grades it, in one call.
 
-    Args:
-        items (sequence of [`ChecklistItem`]):
-            Items to list.
-        labels (sequence of sequences of `str`, *optional*):
-            Labels of each item in the order to show; by default the order of the item.
+    Takes the arguments of [`BatchJudge`] except `reasoning`, which is always on.
     """
-    orders = [tuple(item.values) for item in items] if labels is None else labels
-    texts = (question_for_words(item, o).replace("\n\n", "\n") for item, o in zip(items, orders, strict=True))
-    return "\n".join(f"{number}. {text.strip()}" for number, text in enumerate(texts, start=1))
 
+    default_prompt = QUALITY_PROMPT
+    max_questions = None  # the grade depends on all answers
+    graded = True
 
-def answers_schema(items: Sequence[ChecklistItem], reason: str | None) -> dict[str, Any]:
-    """JSON schema of the list of answers. `reason` is the key of the reason before each answer, or None."""
-    labels = list(dict.fromkeys(label for item in items for label in item.values))
-    entry: dict[str, Any] = {"index": {"type": "integer"}}
-    if reason is not None:
-        entry[reason] = {"type": "string"}
-    return {"type": "array", "items": object_schema({**entry, "answer": {"type": "string", "enum": labels}})}
+    def __init__(self, model: str | Engine | Backend, **options: Any):
+        super().__init__(model, reasoning=True, **options)
 
 
 def json_of(reply: str) -> Any:
@@ -275,20 +289,10 @@ def _without_contradiction(reply: str, read: Callable[[Any], Answers]) -> Answer
     return answers
 
 
-def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str = REASONING) -> Answers:
-    """The answers in a JSON reply, matched to questions by number; see the module docstring.
-
-    Args:
-        value:
-            JSON value of the reply.
-        items (sequence of [`ChecklistItem`]):
-            Items in the order of their numbers.
-        reason (`str`, *optional*, defaults to `"reasoning"`):
-            Key of the reason before each answer.
-
-    Raises:
-        Unreadable: If the reply is misnumbered or has no list of answers.
-    """
+def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str | None = REASONING) -> Answers:
+    """The answers and the grade in a JSON reply about these items, matched to questions by number; see the module
+    docstring. `reason` is the key of the reason before each answer. Raises [`Unreadable`] if the reply is misnumbered
+    or has no list of answers."""
     entries = value.get("answers") if isinstance(value, Mapping) else value
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
         raise Unreadable('there is no list of "answers"')
@@ -297,6 +301,7 @@ def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str = REASO
         raise Unreadable('an entry has no "index", or one that is no whole number')
     _check_numbers([index for index in indices if index is not None], len(items))
     answers, conflicting = Answers(), set()
+    answers.grade = _grade(value.get(GRADE)) if isinstance(value, Mapping) else None
     for index, entry in zip(indices, entries, strict=True):
         assert index is not None
         place = index - 1
@@ -308,7 +313,7 @@ def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str = REASO
             continue
         if answers.labels.setdefault(place, label) != label:
             conflicting.add(place)
-        if isinstance(reasoning := entry.get(reason), str):
+        if reason is not None and isinstance(reasoning := entry.get(reason), str):
             answers.reasoning.setdefault(place, reasoning)
     for place in conflicting | answers.refused.keys() & answers.labels.keys():
         answers.refuse(place, _TWO_WAYS)
@@ -332,6 +337,11 @@ def _index(value: Any) -> int | None:
     if isinstance(value, str) and value.strip().isdecimal():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _grade(value: Any) -> int | None:
+    grade = _index(int(value) if isinstance(value, float) and value.is_integer() else value)
+    return grade if grade is not None and LEAST_QUALITY <= grade <= BEST_QUALITY else None
 
 
 def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -360,21 +370,22 @@ class _Sheet:
         """Indices of the questions to ask again."""
         return [] if self.given_up else [i for i in range(len(self.reads)) if i not in self.answers.labels]
 
-    def take(self, indices: Sequence[int], outcome: Answers | Lost) -> None:
+    def take(self, indices: Sequence[int], outcome: Answers | Unreadable) -> None:
         """Record the outcome of a call about the questions `indices`."""
-        answers = outcome.partial if isinstance(outcome, Lost) else outcome
-        # A lost reply has already been repeated. Only questions missing in a usable reply are asked again.
-        self.given_up = isinstance(outcome, Lost)
+        # An unreadable reply has already been repeated. Only questions missing in a usable one are asked again.
+        self.given_up = isinstance(outcome, Unreadable)
+        answers = outcome.partial if isinstance(outcome, Unreadable) else outcome
+        answers = Answers() if answers is None else answers
         for index, place in enumerate(indices):
-            if answers is not None and index in answers.labels:
+            if index in answers.labels:
                 self.answers.labels[place] = answers.labels[index]
                 if index in answers.reasoning:
                     self.answers.reasoning[place] = answers.reasoning[index]
-            elif answers is not None and index in answers.refused:
+            elif index in answers.refused:
                 self.lost[place] = Unanswered(Reason.UNPARSABLE, answers.refused[index])
             else:
-                self.lost[place] = outcome.unanswered if isinstance(outcome, Lost) else _MISSING
-        if answers is not None and self.answers.grade is None:
+                self.lost[place] = outcome.unanswered if isinstance(outcome, Unreadable) else _MISSING
+        if self.answers.grade is None:
             self.answers.grade = answers.grade
 
 
@@ -389,13 +400,11 @@ def _sheets(asks: Sequence[Ask], most: int | None) -> list[_Sheet]:
     return sheets
 
 
-def _in_reads(
-    pending: Sequence[tuple[_Sheet, Sequence[int]]], progress: Progress | None
-) -> Callable[[int], None] | None:
+def _in_reads(sheets: Sequence[_Sheet], progress: Progress | None) -> Callable[[int], None] | None:
     """A progress callback that converts calls of the engine to reads."""
     if progress is None:
         return None
-    sizes = iter([len(indices) for _, indices in pending])
+    sizes = iter([len(sheet.reads) for sheet in sheets])
     return lambda calls: progress(sum(next(sizes) for _ in range(calls)))
 
 
@@ -408,38 +417,6 @@ Value = TypeVar("Value")
 _SHOWN = 160
 
 
-class Unreadable(ValueError):
-    """Raised by a parser for an unusable reply.
-
-    Args:
-        complaint (`str`):
-            What is wrong, as a sentence without full stop. It is sent to the model.
-        partial (*optional*):
-            The usable part of the reply.
-    """
-
-    def __init__(self, complaint: str, partial: Any = None):
-        super().__init__(complaint)
-        self.partial = partial
-
-
-class Lost(GenerationError):
-    """The outcome of a prompt without a usable reply.
-
-    Args:
-        unanswered ([`Unanswered`]):
-            Why the read is unanswered.
-        partial (*optional*):
-            The usable part of the last reply.
-        complaint (`str`, *optional*):
-            What is wrong with the reply, to send to the model.
-    """
-
-    def __init__(self, unanswered: Unanswered, partial: Any = None, complaint: str = ""):
-        super().__init__(complaint)
-        self.unanswered, self.partial = unanswered, partial
-
-
 def ask_judge(
     engine: Engine,
     prompts: Sequence[Messages],
@@ -449,21 +426,11 @@ def ask_judge(
     *,
     store: Store | None = None,
     progress: Progress | None = None,
-) -> list[list[Value | Lost]]:
+) -> list[list[Value | Unreadable]]:
     """Ask an engine, and repeat the prompts whose reply cannot be parsed, up to three replies in all.
 
-    Args:
-        engine ([`Engine`]):
-            The engine. Prompts with the same schema are sent together.
-        prompts, sampling, store, progress:
-            As in [`sample_values`].
-        readers (sequence of callables, one per prompt):
-            Called with the text of a reply. Returns its value, or raises [`Unreadable`].
-        schemas (sequence of `str` or None, one per prompt):
-            JSON schema of a reply.
-
-    Returns:
-        `list[list[Value | Lost]]`: `sampling.n` outcomes per prompt, in order.
+    Each prompt has a reader, which returns the value of a reply's text or raises [`Unreadable`], and the JSON schema
+    of its reply, if any. Prompts with the same schema are sent together. Returns `sampling.n` outcomes per prompt.
     """
 
     def parse(place: int, reply: Reply) -> Value:
@@ -473,31 +440,30 @@ def ask_judge(
         except Unreadable as error:
             if reply.finish_reason == "length":
                 complaint = f"the reply is longer than max_tokens={sampling.max_tokens}"
-                raise Lost(Unanswered(Reason.CUT_OFF, complaint), error.partial, complaint) from None
-            got = f", got {text[:_SHOWN]!r}" if error.partial is None else ""
-            raise Lost(Unanswered(Reason.UNPARSABLE, f"{error}{got}"), error.partial, str(error)) from None
+                raise Unreadable(complaint, error.partial, Unanswered(Reason.CUT_OFF, complaint)) from None
+            if error.partial is None:
+                error.unanswered = Unanswered(Reason.UNPARSABLE, f"{error}, got {text[:_SHOWN]!r}")
+            raise
 
     by_schema: dict[str | None, list[int]] = {}
     for index, schema in enumerate(schemas):
         by_schema.setdefault(schema, []).append(index)
-    outcomes: dict[int, list[Value | Lost]] = {}
+    outcomes: dict[int, list[Value | Unreadable]] = {}
     for schema, alike in by_schema.items():
         some, own = [prompts[index] for index in alike], replace(sampling, schema=schema)
         groups = sample_values(engine, some, parse, own, store=store, retry=_retry, progress=progress)
         for index, group in zip(alike, groups, strict=True):
-            outcomes[index] = [_lost(each) if isinstance(each, GenerationError) else each for each in group]
+            outcomes[index] = [_without_reply(each) if isinstance(each, NoReply) else each for each in group]  # type: ignore[misc]
     return [outcomes[index] for index in range(len(prompts))]
 
 
-def _lost(error: GenerationError) -> Lost:
-    if isinstance(error, Lost):
-        return error
-    assert isinstance(error, NoReply)
-    if isinstance(error.first, Lost):  # the first reply was unusable and the second request failed: report both
-        first = error.first.unanswered
-        both = Unanswered(first.reason, f"{first.detail}; asked again: {error.unanswered}")
-        return Lost(both, error.first.partial)
-    return Lost(error.unanswered)
+def _without_reply(error: NoReply) -> Unreadable:
+    """The outcome of a prompt to which the engine gave no reply, at once or when it was asked again."""
+    first = error.first
+    if not isinstance(first, Unreadable):
+        return Unreadable(str(error), None, error.unanswered)
+    both = Unanswered(first.unanswered.reason, f"{first.unanswered.detail}; asked again: {error.unanswered}")
+    return Unreadable(str(error), first.partial, both)
 
 
 def _retry(messages: Messages, reply: str, complaint: str) -> Messages:
@@ -516,51 +482,36 @@ _FORM = (
     '{{"reasoning": "...", "answer": "..."}}'
 )
 
-LabelAndReasoning = tuple[str, str | None]
-
 
 class ReasonedJudge(Judge):
     """Answers items in words, with one call per item.
 
     Args:
-        model, backend, base_url:
-            Judge model, as in [`Engine`].
-        prompt (`str`, `Path` or [`PromptTemplate`], *optional*):
-            Judge prompt. The reply format is appended automatically. Defaults to `"judges/reasoned"`; without
-            reasoning to `"judges/item"`, and `"judges/options"` for items with options.
+        model (`str`, [`Engine`] or [`Backend`]):
+            Judge model.
         reasoning (`bool`, *optional*, defaults to `True`):
             Whether the judge writes its reasoning before the answer.
-        votes (`int`, *optional*, defaults to `1`):
-            Number of replies per item, combined by majority vote.
-        temperature (`float`, *optional*):
-            Sampling temperature. Defaults to 0 for one vote and to 0.7 for several.
-        max_tokens (`int`, *optional*):
-            Maximum number of tokens per reply. Defaults to 1024 with reasoning and to 64 without. Thinking models need
-            more.
-        seed (`int`, *optional*, defaults to `0`):
-            Random seed of the sampling.
-        examples ([`FewShot`], *optional*):
-            Few-shot examples.
+        prompt, votes, temperature, max_tokens, examples (*optional*):
+            As in [`JudgeConfig`]. The reply format is appended to the prompt, which defaults to `"judges/reasoned"`;
+            without reasoning to `"judges/item"`, and `"judges/options"` for items with options. `max_tokens` defaults
+            to 1024 with reasoning and to 64 without. Thinking models need more.
         store ([`Store`], *optional*):
             Store for the replies.
     """
 
     def __init__(
         self,
-        model: str | Engine = UNNAMED,
+        model: str | Engine | Backend,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         prompt: str | Path | PromptTemplate | None = None,
         reasoning: bool = True,
         votes: int = 1,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        seed: int = 0,
         examples: FewShot | None = None,
         store: Store | None = None,
     ):
-        self.engine: Engine = Engine.of(model, backend, base_url)
+        self.engine: Engine = Engine.of(model)
         self.name = self.engine.model
         default = REASONED_PROMPT if reasoning else WORD_PROMPT
         self.prompt: PromptTemplate = load_prompt(default if prompt is None else prompt, "judge")
@@ -571,15 +522,9 @@ class ReasonedJudge(Judge):
             temperature = DEFAULT_TEMPERATURE if votes > 1 else 0.0
         if max_tokens is None:
             max_tokens = _REASONED_TOKENS if reasoning else _WORD_TOKENS
-        self.sampling: Sampling = Sampling(max_tokens, temperature, n=votes, seed=seed)
+        self.sampling: Sampling = Sampling(max_tokens, temperature, n=votes)
         self.examples = examples
         self.store = store
-
-    @override
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        check_askable(item, where)
-        if self.examples is not None:
-            self.examples.check(item)
 
     @override
     def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
@@ -592,7 +537,7 @@ class ReasonedJudge(Judge):
         outcomes = ask_judge(
             engine,
             prompts,
-            [partial(read_reply, item=read.item) for read in asks],
+            [partial(read_reply, item=read.item, judge=self.name) for read in asks],
             [_schema(read.item) if self.reasoning else None for read in asks],
             self.sampling,
             store=self.store,
@@ -617,39 +562,42 @@ class ReasonedJudge(Judge):
             user += "\n\n" + _FORM.format(labels=_alternatives(labels))
         return chat_messages(prompt.system, user)
 
-    def _verdict(self, outcomes: Sequence[LabelAndReasoning | Lost], item: ChecklistItem) -> Verdict:
-        answered = [outcome for outcome in outcomes if not isinstance(outcome, Lost)]
+    def _verdict(self, outcomes: Sequence[Verdict | Unreadable], item: ChecklistItem) -> Verdict:
+        votes = [
+            Verdict(unanswered=each.unanswered, judge=self.name) if isinstance(each, Unreadable) else each
+            for each in outcomes
+        ]
+        if len(votes) == 1:
+            return votes[0]
+        answered = [vote for vote in votes if vote.unanswered is None]
         if not answered:
-            reasons = Counter(outcome.unanswered for outcome in outcomes if isinstance(outcome, Lost))
+            reasons = Counter(vote.unanswered for vote in votes)
             return Verdict(unanswered=reasons.most_common(1)[0][0], judge=self.name)
-        if len(outcomes) == 1:
-            [(label, reasoning)] = answered
-            return Verdict(answer=label, reasoning=reasoning, judge=self.name, method="reply")
-        votes = tuple(
-            Verdict(unanswered=outcome.unanswered, judge=self.name)
-            if isinstance(outcome, Lost)
-            else Verdict(answer=outcome[0], reasoning=outcome[1], judge=self.name, method="reply")
-            for outcome in outcomes
-        )
         missed = missed_quorum(votes, voters="replies")
-        verdict = Verdict(unanswered=missed, judge=self.name) if missed else vote(answered, item, self.name)
-        return replace(verdict, votes=votes)
+        verdict = Verdict(unanswered=missed, judge=self.name) if missed else _majority(answered, item, self.name)
+        return replace(verdict, votes=tuple(votes))
 
 
-def vote(answered: Sequence[LabelAndReasoning], item: ChecklistItem, judge: str | None = None) -> Verdict:
-    """The majority verdict of one or more replies; see the module docstring for ties."""
-    counts = Counter(label for label, _ in answered)
+def _majority(answered: Sequence[Verdict], item: ChecklistItem, judge: str) -> Verdict:
+    """The majority verdict of several replies; see the module docstring for ties."""
+    counts = Counter(vote.answer for vote in answered)
     shares = {label: counts[label] / len(answered) for label in item.values}
     most = max(counts.values())
-    winner = _first([label for label in item.values if counts[label] == most], counts, item)
-    if winner is None:
-        tied = ", ".join(f"{label} {count}" for label, count in counts.most_common())
-        return Verdict(shares, unanswered=Unanswered(Reason.TIE, tied), judge=judge, method="votes")
-    reasoning = next(reasoning for label, reasoning in answered if label == winner)
+    tied = [label for label in item.values if counts[label] == most]
+    values = {label: value for label, value in item.values.items() if value is not None}
+    if len(tied) > 1 and not values.keys() >= set(tied):
+        said = ", ".join(f"{label} {count}" for label, count in counts.most_common())
+        return Verdict(shares, unanswered=Unanswered(Reason.TIE, said), judge=judge, method="votes")
+    winner = tied[0]
+    if len(tied) > 1:
+        sign = 1 if item.weight >= 0 else -1
+        mean = sum(value * counts[label] for label, value in values.items()) / sum(counts[label] for label in values)
+        winner = min(tied, key=lambda label: (round(abs(values[label] - mean), 9), sign * values[label]))
+    reasoning = next(vote.reasoning for vote in answered if vote.answer == winner)
     return Verdict(shares, winner, reasoning=reasoning, judge=judge, method="votes")
 
 
-def read_reasoned(reply: str, item: ChecklistItem) -> LabelAndReasoning:
+def read_reasoned(reply: str, item: ChecklistItem, judge: str) -> Verdict:
     """Parse `{"reasoning": ..., "answer": ...}`. Raises [`Unreadable`] for any other reply."""
     value = json_of(reply)
     if not isinstance(value, dict) or "answer" not in value:
@@ -660,28 +608,17 @@ def read_reasoned(reply: str, item: ChecklistItem) -> LabelAndReasoning:
     if {named(other.get("answer"), item) for other in _objects(reply)} - {label, None}:
         raise Unreadable("it holds two different answers")
     reasoning = value.get("reasoning")
-    return label, reasoning if isinstance(reasoning, str) else None
+    return Verdict(
+        answer=label, reasoning=reasoning if isinstance(reasoning, str) else None, judge=judge, method="reply"
+    )
 
 
-def read_word(reply: str, item: ChecklistItem) -> LabelAndReasoning:
+def read_word(reply: str, item: ChecklistItem, judge: str) -> Verdict:
     """Parse a reply that starts with a label. Raises [`Unreadable`] for any other reply."""
     label = leading_label(reply, item)
     if label is None:
         raise Unreadable(f"the reply must be {_alternatives(tuple(item.values))}")
-    return label, None
-
-
-def _first(tied: Sequence[str], counts: Counter[str], item: ChecklistItem) -> str | None:
-    """The winner among labels with equally many votes; None if one of them is an abstention."""
-    if len(tied) == 1:
-        return tied[0]
-    values = {label: value for label, value in item.values.items() if value is not None}
-    if not all(label in values for label in tied):
-        return None
-    sign = 1 if item.weight >= 0 else -1
-    votes = sum(count for label, count in counts.items() if label in values)
-    mean = sum(values[label] * count for label, count in counts.items() if label in values) / votes
-    return min(tied, key=lambda label: (round(abs(values[label] - mean), 9), sign * values[label]))
+    return Verdict(answer=label, judge=judge, method="reply")
 
 
 def _alternatives(answers: Sequence[str]) -> str:
@@ -695,59 +632,3 @@ def _alternatives(answers: Sequence[str]) -> str:
 def _schema(item: ChecklistItem) -> str:
     answer = {"type": "string", "enum": list(item.values)}
     return json.dumps(object_schema({REASONING: {"type": "string"}, "answer": answer}))  # the reasoning comes first
-
-
-QUALITY_PROMPT = "judges/quality"
-JUSTIFICATION, GRADE = "justification", "grade"
-_GRADES = tuple(range(LEAST_QUALITY, BEST_QUALITY + 1))
-_GRADE_FORM = (
-    "There are {count} questions, numbered from 1. Reply with a JSON object only: first one entry per question under "
-    "its own number, in order, with a justification of one or two sentences before the answer; then your "
-    "grade from {least} to {best}:\n{example}"
-)
-
-
-class QualityJudge(BatchJudge):
-    """Answers the checklist of a target and grades it, in one call.
-
-    Takes the arguments of [`BatchJudge`] except `reasoning`, which is always on.
-    """
-
-    default_prompt = QUALITY_PROMPT
-
-    max_questions = None  # the grade depends on all answers
-
-    def __init__(self, model: str | Engine = UNNAMED, **options: Any):
-        super().__init__(model, reasoning=True, **options)
-
-    def form(self, items: Sequence[ChecklistItem]) -> str:
-        """The part of the prompt that describes the reply format."""
-        entry = json.dumps({"index": 1, JUSTIFICATION: "...", "answer": "yes or no"})
-        example = f'{{"answers": [{entry}, ...], "{GRADE}": {LEAST_QUALITY} to {BEST_QUALITY}}}'
-        return _GRADE_FORM.format(count=len(items), least=LEAST_QUALITY, best=BEST_QUALITY, example=example)
-
-    def schema(self, items: Sequence[ChecklistItem]) -> str:
-        """The JSON schema of a reply about these items."""
-        answers = answers_schema(items, JUSTIFICATION)
-        return json.dumps(object_schema({"answers": answers, GRADE: {"type": "integer", "enum": list(_GRADES)}}))
-
-    def read(self, reply: str, items: Sequence[ChecklistItem]) -> Answers:
-        """Parse a reply about these items. Raises [`Unreadable`] if an answer or the grade is missing."""
-
-        def of(value: Any) -> Answers:
-            answers = read_answers(value, items, JUSTIFICATION)
-            answers.grade = _grade(value.get(GRADE)) if isinstance(value, dict) else None
-            return answers
-
-        answers = _without_contradiction(reply, of)
-        missing = [number for number in range(1, len(items) + 1) if number - 1 not in answers.labels]
-        if missing:
-            raise Unreadable(f"the questions {missing} have no answer that is possible", answers)
-        if answers.grade is None:
-            raise Unreadable(f'"{GRADE}" must be a whole number from {LEAST_QUALITY} to {BEST_QUALITY}', answers)
-        return answers
-
-
-def _grade(value: Any) -> int | None:
-    grade = _index(int(value) if isinstance(value, float) and value.is_integer() else value)
-    return grade if grade in _GRADES else None

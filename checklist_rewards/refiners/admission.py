@@ -19,7 +19,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.checked import AllowCode, run_check, usable_check
-from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, check_samples
+from checklist_rewards.refiners.base import Note, Report, ReportingRefiner, check_samples
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.validation import fraction
@@ -42,6 +42,7 @@ class CheckAdmission(ReportingRefiner):
     """
 
     name = "check_admission"
+    scorer: ChecklistScorer
 
     def __init__(
         self,
@@ -59,48 +60,44 @@ class CheckAdmission(ReportingRefiner):
         self.model = Engine.of(model).model if scorer is None else scorer.judge.name
         self.scorer = scorer or ChecklistScorer(model, backend=backend, base_url=base_url, store=store)
 
-    def validate(self) -> None:
-        """Check that the judge is usable, without loading it. Raises [`ModelError`]."""
-        self.scorer.validate()
-
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
-        reasons = [{item.id: self._invalid(item) for item in c.items if item.check is not None} for c in checklists]
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
+        invalid = [{item.id: self._invalid(item) for item in c.items if item.check is not None} for c in checklists]
         tried = [
-            [item for item in checklist.items if of_item.get(item.id, "no check") is None]
-            for checklist, of_item in zip(checklists, reasons, strict=True)
+            [item for item in checklist.items if reasons.get(item.id, "no check") is None]
+            for checklist, reasons in zip(checklists, invalid, strict=True)
         ]
         requests = [_questions_only(self.name, items, some) for items, some in zip(tried, samples, strict=True)]
         every = [sample for some in requests for sample in some]
         scores = iter(self.scorer.score_batch(every) if every else [])
-        answered = [[next(scores) for _ in some] for some in requests]
-        return [
-            self._refinement(checklist, of_item, items, self._agreement(items, some, of_checklist))
-            for checklist, of_item, items, some, of_checklist in zip(
-                checklists, reasons, tried, requests, answered, strict=True
-            )
-        ]
+        scored = [[(sample, next(scores)) for sample in some] for some in requests]
+        return [self._refinement(*each) for each in zip(checklists, invalid, tried, scored, strict=True)]
 
     def _refinement(
         self,
         checklist: Checklist,
         reasons: dict[str, str | None],
         tried: Sequence[ChecklistItem],
-        agreements: Sequence[tuple[int, int]],
-    ) -> Outcome:
+        scored: Sequence[tuple[Sample, Score]],
+    ) -> Report:
         """Demoted items are listed twice: as dropped with their check, and as kept without it."""
         unclear: list[Note] = []
-        for item, (agreed, compared) in zip(tried, agreements, strict=True):
-            if not compared:
+        for index, item in enumerate(tried):
+            agree = []  # on each text that both answered
+            for sample, score in scored:
+                by_check = run_check(item, sample.target, sample.input, self.allow_code).answer
+                by_judge = score.items[index].answer
+                agree += [by_check == by_judge] if by_check and by_judge else []
+            if not agree:
                 reasons[item.id] = "no text was answered by both its check and the judge"
                 unclear.append(Note(demoted(item), reasons[item.id] or ""))
-            elif agreed < self.threshold * compared:
+            elif sum(agree) < self.threshold * len(agree):
                 reasons[item.id] = (
-                    f"its check and the judge agree on {agreed} of {compared} texts (required: "
+                    f"its check and the judge agree on {sum(agree)} of {len(agree)} texts (required: "
                     f"{self.threshold:.0%}); the judge answers it from now on"
                 )
         kept = [demoted(item) if reasons.get(item.id) else item for item in checklist.items]
         dropped = [Note(item, reasons[item.id] or "") for item in checklist.items if reasons.get(item.id)]
-        return Outcome(kept, dropped, unclear, self.model if tried else None)
+        return Report(self.name, kept, dropped, unclear, self.model if tried else None)
 
     def _invalid(self, item: ChecklistItem) -> str | None:
         """Why a check is invalid or not allowed; None if it can be tried."""
@@ -109,18 +106,6 @@ class CheckAdmission(ReportingRefiner):
         except ChecklistError as error:
             return str(error)
         return None
-
-    def _agreement(
-        self, items: Sequence[ChecklistItem], samples: Sequence[Sample], scores: Sequence[Score]
-    ) -> list[tuple[int, int]]:
-        """Per item, the number of texts on which both agree, and the number that both answered."""
-        counts = []
-        for index, item in enumerate(items):
-            verdicts = [run_check(item, sample.target, sample.input, self.allow_code) for sample in samples]
-            judged = [score.items[index].answer for score in scores]
-            both = [(v.answer, answer) for v, answer in zip(verdicts, judged, strict=True) if v.answer and answer]
-            counts.append((sum(code == answer for code, answer in both), len(both)))
-        return counts
 
 
 def _questions_only(refiner: str, items: Sequence[ChecklistItem], samples: Sequence[Sample]) -> list[Sample]:

@@ -16,11 +16,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
+from checklist_rewards.backends.embedding import Embedder, check_embedder
 from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.scorer import Sample
+from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.version import __version__
+from checklist_rewards.writer import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -38,28 +40,19 @@ class Report:
     """Result of refining one checklist, item by item."""
 
     refiner: str
-    kept: tuple[ChecklistItem, ...]
-    """The items of the refined checklist, in its order."""
-    dropped: tuple[Note, ...] = ()
-    """Items that were removed or merged into another item."""
-    unclear: tuple[Note, ...] = ()
-    """Items that were kept because they could not be assessed."""
-
-    def __str__(self) -> str:
-        return f"{self.refiner}: {len(self.kept)} kept ({len(self.unclear)} unclear), {len(self.dropped)} dropped"
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a refiner decided about the items of one checklist."""
-
     kept: Sequence[ChecklistItem]
+    """The items of the refined checklist, in its order."""
     dropped: Sequence[Note] = ()
+    """Items that were removed or merged into another item."""
     unclear: Sequence[Note] = ()
+    """Items that were kept because they could not be assessed."""
     model: str | None = None
     """The model that was used, if any."""
     failed: NoReply | None = None
     """The first reply that is missing for a transient reason."""
+
+    def __str__(self) -> str:
+        return f"{self.refiner}: {len(self.kept)} kept ({len(self.unclear)} unclear), {len(self.dropped)} dropped"
 
 
 class Refiner(Protocol):
@@ -70,17 +63,9 @@ class Refiner(Protocol):
         ...
 
     def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
-        """Refine one checklist.
-
-        Args:
-            checklist ([`Checklist`]): the checklist to refine.
-            samples (sequence of [`Sample`], *optional*): targets for refiners that test items on texts. The checklists
-                of the samples are ignored.
-
-        Raises:
-            ChecklistError: If no item is left.
-            NoReply: If a reply is missing for a transient reason.
-        """
+        """Refine one checklist. `samples` are targets for refiners that test items on texts; their checklists are
+        ignored. Raises [`ChecklistError`] if no item is left, and [`NoReply`] if a reply is missing for a transient
+        reason."""
         ...
 
 
@@ -115,6 +100,10 @@ class ReportingRefiner:
     name: ClassVar[str]
     unassessed: ClassVar[str] = "stay unchanged"
     """What happens to items that could not be assessed."""
+    embedder: Embedder | None = None
+    writer: Writer | None = None
+    scorer: ChecklistScorer | None = None
+    """What the refiner compares questions, writes and judges with, if it does."""
     reports: Sequence[Report] = ()
     """Reports of the last call, one per checklist."""
 
@@ -124,19 +113,14 @@ class ReportingRefiner:
         return self.reports[-1] if self.reports else None
 
     def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
-        """Refine one checklist with [`refine_batch`]. Raises [`ChecklistError`] if no item is left, and [`NoReply`] if
-        a reply is missing for a transient reason."""
+        """As [`Refiner.refine`]."""
         [refined] = self.refine_batch([checklist], [samples])
         if not isinstance(refined, Checklist):
             raise refined
         return refined
 
     def refine_batch(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]] = ()) -> list[Refined]:
-        """Refine checklists together.
-
-        Args:
-            checklists (sequence of [`Checklist`]): the checklists to refine.
-            samples (sequence of sequences of [`Sample`], *optional*): per checklist, targets to test its items on.
+        """Refine checklists together, each with samples (targets to test its items on).
 
         Returns:
             A [`Checklist`] per input in the same order. In its place, a [`ChecklistError`] if no item is left, or a
@@ -149,41 +133,41 @@ class ReportingRefiner:
         self.reports = ()
         parsed = [Checklist.parse(checklist) for checklist in checklists]
         self.validate()
-        outcomes = self._refine(parsed, samples or [()] * len(parsed))
-        self.reports = [
-            Report(self.name, tuple(outcome.kept), tuple(outcome.dropped), tuple(outcome.unclear))
-            for outcome in outcomes
-        ]
-        for note in (note for outcome in outcomes for note in outcome.dropped):
+        self.reports = self._refine(parsed, samples or [()] * len(parsed))
+        for note in (note for report in self.reports for note in report.dropped):
             logger.info("%s: dropped %r, because %s", self.name, note.item.question, note.reason)
-        unclear = [note for outcome in outcomes if outcome.failed is None for note in outcome.unclear]
+        unclear = [note for report in self.reports if report.failed is None for note in report.unclear]
         if unclear:
             logger.warning(
                 "%s: %d of %d items could not be assessed and %s; the first: %r, because %s",
                 *(self.name, len(unclear), sum(map(len, parsed)), self.unassessed),
                 *(unclear[0].item.question, unclear[0].reason),
             )
-        return [self._refined(checklist, outcome) for checklist, outcome in zip(parsed, outcomes, strict=True)]
+        return [self._refined(checklist, report) for checklist, report in zip(parsed, self.reports, strict=True)]
 
     def validate(self) -> None:
-        """Check settings and models before any call. Raises a [`ChecklistRewardsError`]."""
+        """Check that embedder, writer and judge can be used, without loading them. Raises [`ModelError`]."""
+        if self.embedder is not None:
+            check_embedder(self.embedder)
+        for model in (self.writer, self.scorer):
+            if model is not None:
+                model.validate()
+
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         raise NotImplementedError
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
-        raise NotImplementedError
-
-    def _refined(self, checklist: Checklist, outcome: Outcome) -> Refined:
-        if outcome.failed is not None:
-            return NoReply(outcome.failed.unanswered, missing=f"{self.name} could not refine the checklist")
-        if not outcome.kept:
-            first = outcome.dropped[0].reason
+    def _refined(self, checklist: Checklist, report: Report) -> Refined:
+        if report.failed is not None:
+            return NoReply(report.failed.unanswered, missing=f"{self.name} could not refine the checklist")
+        if not report.kept:
+            first = report.dropped[0].reason
             return ChecklistError(
                 f"{self.name}: no item is left of {len(checklist)}; the first was dropped because {first}."
             )
         fields = {
-            "items": list(outcome.kept),
+            "items": list(report.kept),
             "source": _joined(checklist.source, f"{self.name}/{__version__}"),
-            "model": _joined(checklist.model, outcome.model),
+            "model": _joined(checklist.model, report.model),
         }
         return Checklist.parse(fields, f"{self.name}: the refined checklist")
 

@@ -12,7 +12,8 @@ the same sign), the most frequent category and all `sources`, and is required if
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import ClassVar, Unpack
@@ -23,7 +24,6 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.embedding import (
     NEAR,
     Embedder,
-    check_embedder,
     choose_embedder,
     comparable,
     similarities_of,
@@ -31,7 +31,7 @@ from checklist_rewards.backends.embedding import (
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, transient_failure
+from checklist_rewards.refiners.base import Note, Report, ReportingRefiner, transient_failure
 from checklist_rewards.scorer import Sample
 from checklist_rewards.validation import fraction, np
 from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
@@ -66,6 +66,7 @@ class Deduplicator(ReportingRefiner):
     """
 
     name = "deduplicator"
+    embedder: Embedder
     writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 512, "max_attempts": 3}
     unassessed = "stand for their group, which was merged without the model"
 
@@ -85,27 +86,28 @@ class Deduplicator(ReportingRefiner):
         self.model = None if self.writer is None else self.writer.engine.model
         self.prompt = prompt_with(prompt, ("questions",))
 
-    def validate(self) -> None:
-        """Check that model and embedder are available, without loading them. Raises [`ModelError`]."""
-        check_embedder(self.embedder)
-        if self.writer is not None:
-            self.writer.validate()
-
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         lists = [checklist.items for checklist in checklists]
         cosines = similarities_of(self.embedder, lists)
         groups = [_groups(items, own, self.threshold) for items, own in zip(lists, cosines, strict=True)]
-        worded = [
-            [group for group in of_list if len(_by_text(group, items)) > 1]
-            for items, of_list in zip(lists, groups, strict=True)
+        asked = [
+            (place, group) for place, own in enumerate(groups) for group in own if self._asks(group, lists[place])
         ]
-        replies = self._merge([(g, items) for items, some in zip(lists, worded, strict=True) for g in some])
-        outcomes = []
-        for items, own, of_list, some in zip(lists, cosines, groups, worded, strict=True):
-            merges = _distinct([next(replies) for _ in some] if self.writer is not None else [])
-            answers = dict(zip((group[0] for group in some), merges, strict=False))
-            outcomes.append(self._refinement(items, own, of_list, answers))
-        return outcomes
+        replies = self._merge([(group, lists[place]) for place, group in asked])
+        answers: list[dict[int, Merged | GenerationError]] = [{} for _ in lists]
+        taken: list[set[str]] = [set() for _ in lists]
+        for (place, group), reply in zip(asked, replies, strict=True):
+            if isinstance(reply, Merged) and reply.same:
+                if _folded(reply.question) in taken[place]:
+                    reply = GenerationError(f"another group received the same question: {reply.question!r:.80}.")
+                else:
+                    taken[place].add(_folded(reply.question))
+            answers[place][group[0]] = reply
+        return [self._refinement(*each) for each in zip(lists, cosines, groups, answers, strict=True)]
+
+    def _asks(self, group: Sequence[int], items: Sequence[ChecklistItem]) -> bool:
+        """Whether the model words the question of a group."""
+        return self.writer is not None and len(_by_text(group, items)) > 1
 
     def _refinement(
         self,
@@ -113,11 +115,14 @@ class Deduplicator(ReportingRefiner):
         cosines: np.ndarray,
         groups: Sequence[list[int]],
         answers: Mapping[int, Merged | GenerationError],
-    ) -> Outcome:
+    ) -> Report:
         kept: dict[int, ChecklistItem] = {}
         dropped: dict[int, Note] = {}
         unclear: list[Note] = []
-        for group in _split_by_replies(groups, answers, items):
+        # Questions that differ according to the model all stay, once each.
+        told_apart = {first for first, answer in answers.items() if isinstance(answer, Merged) and not answer.same}
+        split = [_by_text(group, items) if group[0] in told_apart else [group] for group in groups]
+        for group in chain.from_iterable(split):
             if len(group) == 1:
                 kept[group[0]] = items[group[0]]
                 continue
@@ -135,7 +140,8 @@ class Deduplicator(ReportingRefiner):
             dropped.update(
                 (index, Note(items[index], reason)) for index in group if index != middle or merged.id != central.id
             )
-        return Outcome(
+        return Report(
+            self.name,
             [kept[index] for index in sorted(kept)],
             [dropped[index] for index in sorted(dropped)],
             unclear,
@@ -145,10 +151,10 @@ class Deduplicator(ReportingRefiner):
 
     def _merge(
         self, groups: Sequence[tuple[Sequence[int], Sequence[ChecklistItem]]]
-    ) -> Iterator[Merged | GenerationError]:
+    ) -> Sequence[Merged | GenerationError]:
         """The model's reply for each group, with the groups of all checklists in one call."""
         if self.writer is None or not groups:
-            return iter(())
+            return ()
         taken = [
             {_folded(item.question) for index, item in enumerate(items) if index not in group}
             for group, items in groups
@@ -167,7 +173,7 @@ class Deduplicator(ReportingRefiner):
             self.prompt.messages(questions="\n".join(f"- {_line(items[index].question)}" for index in group))
             for group, items in groups
         ]
-        return iter(self.writer.ask(prompts, Merged, complaint))
+        return self.writer.ask(prompts, Merged, complaint)
 
 
 def _groups(items: Sequence[ChecklistItem], cosines: np.ndarray, threshold: float) -> list[list[int]]:
@@ -204,32 +210,6 @@ def _merged(group: Sequence[ChecklistItem], central: ChecklistItem, question: st
         "sources": tuple(sorted({source for item in group for source in item.sources})),
     }
     return ChecklistItem.model_validate(central.model_dump() | changes)
-
-
-def _distinct(replies: Sequence[Merged | GenerationError]) -> list[Merged | GenerationError]:
-    """The replies, with an error in place of a question that an earlier group already received."""
-    taken: set[str] = set()
-    checked: list[Merged | GenerationError] = []
-    for reply in replies:
-        if isinstance(reply, Merged) and reply.same:
-            if _folded(reply.question) in taken:
-                reply = GenerationError(f"another group received the same question: {reply.question!r:.80}.")
-            else:
-                taken.add(_folded(reply.question))
-        checked.append(reply)
-    return checked
-
-
-def _split_by_replies(
-    groups: Sequence[list[int]], answers: Mapping[int, Merged | GenerationError], items: Sequence[ChecklistItem]
-) -> Iterator[list[int]]:
-    """The groups; those whose questions differ according to the model are split into distinct questions."""
-    for group in groups:
-        answer = answers.get(group[0])
-        if isinstance(answer, Merged) and not answer.same:
-            yield from _by_text(group, items)
-        else:
-            yield group
 
 
 def _by_text(group: Sequence[int], items: Sequence[ChecklistItem]) -> list[list[int]]:

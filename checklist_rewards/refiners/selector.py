@@ -23,13 +23,12 @@ from dataclasses import dataclass
 
 from checklist_rewards.backends.embedding import (
     Embedder,
-    check_embedder,
     choose_embedder,
     near_duplicates,
     similarities_of,
 )
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner
+from checklist_rewards.refiners.base import Note, Report, ReportingRefiner
 from checklist_rewards.scorer import Sample
 from checklist_rewards.validation import finite, fraction, np, whole_number
 
@@ -72,6 +71,7 @@ class Selector(ReportingRefiner):
     """
 
     name = "selector"
+    embedder: Embedder
 
     def __init__(
         self,
@@ -90,15 +90,11 @@ class Selector(ReportingRefiner):
         self.size_penalty, self.alpha = size_penalty, alpha
         self.embedder = choose_embedder(embedder)
 
-    def validate(self) -> None:
-        """Check that the embedder is available. Raises [`ModelError`]."""
-        check_embedder(self.embedder)
-
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         cosines = similarities_of(self.embedder, [checklist.items for checklist in checklists])
         return [self._refinement(c.items, of_items) for c, of_items in zip(checklists, cosines, strict=True)]
 
-    def _refinement(self, items: Sequence[ChecklistItem], cosines: np.ndarray) -> Outcome:
+    def _refinement(self, items: Sequence[ChecklistItem], cosines: np.ndarray) -> Report:
         near = near_duplicates(items, cosines)
         selected = self._search(items, cosines, near)
         kept = [items[index] for index in selected]
@@ -107,7 +103,7 @@ class Selector(ReportingRefiner):
             for index, item in enumerate(items)
             if index not in selected
         ]
-        return Outcome(kept, dropped)
+        return Report(self.name, kept, dropped)
 
     def _search(self, items: Sequence[ChecklistItem], cosines: np.ndarray, near: np.ndarray) -> tuple[int, ...]:
         blocks = [_bits(row) for row in near]

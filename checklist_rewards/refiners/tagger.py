@@ -16,7 +16,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, transient_failure
+from checklist_rewards.refiners.base import Note, Report, ReportingRefiner, transient_failure
 from checklist_rewards.scorer import Sample
 from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
@@ -46,6 +46,7 @@ class Tagger(ReportingRefiner):
     """
 
     name = "tagger"
+    writer: Writer
     writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 512, "max_attempts": 3}
 
     def __init__(
@@ -62,17 +63,13 @@ class Tagger(ReportingRefiner):
         self.shape = _shape(self.qualities)
         self.prompt = prompt_with(prompt, ("item", "qualities"))
 
-    def validate(self) -> None:
-        """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        self.writer.validate()
-
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         listed = "\n".join(f"- {name}: {definition}" for name, definition in self.qualities.items())
         prompts = [self.prompt.messages(item=i.question, qualities=listed) for c in checklists for i in c.items]
         replies = iter(self.writer.ask(prompts, self.shape))
         return [self._refinement(checklist, [next(replies) for _ in checklist.items]) for checklist in checklists]
 
-    def _refinement(self, checklist: Checklist, replies: Sequence[BaseModel | GenerationError]) -> Outcome:
+    def _refinement(self, checklist: Checklist, replies: Sequence[BaseModel | GenerationError]) -> Report:
         kept: list[ChecklistItem] = []
         dropped: list[Note] = []
         unclear: list[Note] = []
@@ -88,7 +85,7 @@ class Tagger(ReportingRefiner):
                 dropped.append(Note(item, f"it is not {' or '.join(lacking)}{because}"))
             else:
                 kept.append(item)
-        return Outcome(kept, dropped, unclear, self.model, transient_failure(replies))
+        return Report(self.name, kept, dropped, unclear, self.model, transient_failure(replies))
 
 
 def _checked(qualities: Mapping[str, str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from checklist_rewards.errors import GenerationError
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.refiners.base import (
     Note,
-    Outcome,
+    Report,
     ReportingRefiner,
     check_samples,
     transient_failure,
@@ -75,6 +75,8 @@ class UnitTester(ReportingRefiner):
     """
 
     name = "unit_tester"
+    writer: Writer
+    scorer: ChecklistScorer
     writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 2048, "max_attempts": 3}
 
     def __init__(
@@ -95,12 +97,7 @@ class UnitTester(ReportingRefiner):
         self.prompt = prompt_with(prompt, ("response", "item", "answer"))
         self.scorer = scorer or ChecklistScorer(self.writer.engine, store=self.writer.store)
 
-    def validate(self) -> None:
-        """Check that model and judge are usable, without loading them. Raises [`ModelError`]."""
-        self.writer.validate()
-        self.scorer.validate()
-
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Report]:
         tried = [
             check_samples(self.name, some, checklist) for checklist, some in zip(checklists, samples, strict=True)
         ]
@@ -112,7 +109,7 @@ class UnitTester(ReportingRefiner):
         self._rewrite_and_judge([trial for of_checklist in trials for trial in of_checklist])
         return [self._refinement(some, len(texts)) for some, texts in zip(trials, tried, strict=True)]
 
-    def _refinement(self, trials: Sequence[_Trial], samples: int) -> Outcome:
+    def _refinement(self, trials: Sequence[_Trial], samples: int) -> Report:
         kept: list[ChecklistItem] = []
         dropped: list[Note] = []
         unclear: list[Note] = []
@@ -125,7 +122,7 @@ class UnitTester(ReportingRefiner):
                 continue
             kept.append(trial.item)
         lost = transient_failure(reply for trial in trials for reply in trial.lost)
-        return Outcome(kept, dropped, unclear, self.model, lost)
+        return Report(self.name, kept, dropped, unclear, self.model, lost)
 
     def _trials(self, checklist: Checklist, samples: Sequence[Sample], scores: Sequence[Score]) -> list[_Trial]:
         trials = []

@@ -6,15 +6,13 @@ package.
 """
 
 from checklist_rewards.markers import NO_ANSWER_STATES, TargetState
-from checklist_rewards.scores.reasons import Reason, Unanswered, is_transient
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.score import (
     ABSTENTIONS,
     BEST_QUALITY,
     DEFAULT_THRESHOLD,
     EQUAL,
     LEAST_QUALITY,
-    NO_ANSWER,
-    PARTIAL_CREDIT,
     PASS_CREDIT,
     PRIMARY_METRICS,
     Abstention,
@@ -28,14 +26,12 @@ from checklist_rewards.scores.score import (
     Verdict,
     Vote,
     answer_of,
-    credit_of,
     item_credits,
     item_keys,
     level,
     ratio,
     rescore,
     score_checklist,
-    vote_of,
 )
 
 __all__ = [
@@ -44,9 +40,7 @@ __all__ = [
     "DEFAULT_THRESHOLD",
     "EQUAL",
     "LEAST_QUALITY",
-    "NO_ANSWER",
     "NO_ANSWER_STATES",
-    "PARTIAL_CREDIT",
     "PASS_CREDIT",
     "PRIMARY_METRICS",
     "Abstention",
@@ -63,13 +57,10 @@ __all__ = [
     "Verdict",
     "Vote",
     "answer_of",
-    "credit_of",
-    "is_transient",
     "item_credits",
     "item_keys",
     "level",
     "ratio",
     "rescore",
     "score_checklist",
-    "vote_of",
 ]

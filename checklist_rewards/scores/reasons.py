@@ -16,106 +16,58 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class Reason(StrEnum):
-    """The reasons of the judges, engines and commands of this package."""
+    """The reasons of the judges, engines and commands of this package, with what each means for the user of a command
+    and what to do."""
 
-    TOO_LONG = "too_long"
-    """The prompt does not fit the model's context. Prompts are never truncated."""
-    OFF_LABEL = "off_label"
-    """The label mass is below the mass floor, or the answer is not one of the labels."""
-    BACKEND_ERROR = "backend_error"
-    """The engine or the connection to the server failed."""
-    BUDGET = "budget"
-    """The call does not fit the budget of the run."""
-    TIMEOUT = "timeout"
-    """The server did not respond in time."""
-    DEADLINE = "deadline"
-    """The time for all reads of a call was over; see the argument `deadline` of [`ChecklistReward`]."""
-    NOT_JSON = "not_json"
-    """The server's response has status 200, but is not JSON."""
-    ERROR_BODY = "error_body"
-    """The server's response has status 200, but contains an error, or does not match the request."""
-    EMPTY_CHOICES = "empty_choices"
-    """The server's response has no choices."""
-    NULL_CONTENT = "null_content"
-    """The server's choice has no text."""
-    CUT_OFF = "cut_off"
-    """The reply reached its token limit before an answer."""
-    REFUSED = "refused"
-    """The server rejected the content, or the model declined to reply."""
-    NOT_FINITE = "not_finite"
-    """An encoder computed NaN or an infinite number."""
-    TIE = "tie"
-    """As many samples of a reasoned judge abstain as answer."""
-    MISSING = "missing"
-    """The reply of a batch judge does not answer this question."""
-    UNPARSABLE = "unparsable"
-    """The judge's reply cannot be parsed."""
-    QUORUM = "quorum"
-    """Too few judges of a panel, or of several replies of one judge, have an answer."""
-    NO_MAJORITY = "no_majority"
-    """No answer has more than half of a panel's votes."""
-    DISAGREEMENT = "disagreement"
-    """The judges of a unanimous panel gave different answers."""
-    CHECK_ERROR = "check_error"
-    """The code check failed on the text."""
-    UNCALIBRATED = "uncalibrated"
-    """A contextual calibration requires a read of an empty target, which has no probabilities."""
-    NOT_READ = "not_read"
-    """A stored score does not contain the item; see [`rescore`]."""
-    NOT_NEEDED = "not_needed"
-    """The score was fixed before the item was read (the former `decide_early`). No failure."""
-    NOT_SHARED = "not_shared"
-    """Only one of two compared candidates has an answer to the item; see `preferences.py`."""
-    NO_ANSWER = "no_answer"
-    """The target has no answer: it is empty, cut in its thought, or ends with a tool call. The judge is not asked."""
-    NO_CHECKLIST = "no_checklist"
-    """The row or task has no checklist."""
-    NO_REPLY = "no_reply"
-    """The model that writes or rewrites texts gave no reply."""
-    NOT_GENERATED = "not_generated"
-    """The generator gave no checklist."""
-    INVALID_ROW = "invalid_row"
-    """The row cannot be scored, for example because its target is not a text."""
-    ROW_FAILED = "row_failed"
-    """The row raised an error, or ended the process, each time it was processed."""
-    SHARD_FAILED = "shard_failed"
-    """A file of a run over shards could not be finished."""
+    advice: str
+
+    def __new__(cls, value: str, advice: str) -> Self:
+        """A member with its advice."""
+        self = str.__new__(cls, value)
+        self._value_, self.advice = value, advice
+        return self
+
+    TOO_LONG = "too_long", "the prompt is longer than the model's context"
+    OFF_LABEL = (
+        "off_label",
+        "the judge's most likely reply is not one of the labels (see --judge.mass-floor and `probe`)",
+    )
+    BACKEND_ERROR = "backend_error", "the engine failed; rerun the command to retry"
+    BUDGET = "budget", "the --budget is spent; rerun the command with a larger budget to continue"
+    TIMEOUT = "timeout", "the request timed out; rerun the command to retry"
+    DEADLINE = "deadline", "the time for all reads of a step was over (see the reward's deadline)"
+    NOT_JSON = "not_json", "the server's response is not JSON; rerun the command to retry"
+    ERROR_BODY = "error_body", "the server's response contains an error; rerun the command to retry"
+    EMPTY_CHOICES = "empty_choices", "the server's response contains no reply; rerun the command to retry"
+    NULL_CONTENT = "null_content", "the server's reply has no text"
+    CUT_OFF = "cut_off", "the reply reached its token limit before an answer; allow more tokens"
+    REFUSED = "refused", "the server or the model refused to answer"
+    NOT_FINITE = "not_finite", "the encoder computed NaN or an infinite number; check its weights and its dtype"
+    TIE = "tie", "as many samples abstain as answer"
+    MISSING = "missing", "the judge's reply does not answer this question, even after a second request"
+    UNPARSABLE = "unparsable", "the judge's reply cannot be parsed, even after a second request"
+    QUORUM = "quorum", "too few judges of the panel, or too few of several replies, answered"
+    NO_MAJORITY = "no_majority", "no answer has more than half of the panel's votes"
+    DISAGREEMENT = "disagreement", "the panel is not unanimous"
+    CHECK_ERROR = "check_error", "the code check failed on this text"
+    UNCALIBRATED = "uncalibrated", "the calibration requires a read of an empty target, which was not answered"
+    NOT_READ = "not_read", "the stored score does not contain this item; score the text again"
+    NOT_NEEDED = "not_needed", "the score was fixed before this item was read (the former --decide-early)"
+    NOT_SHARED = "not_shared", "only one of the two candidates has an answer to this item"
+    NO_ANSWER = (
+        "no_answer",
+        "the text has no answer (empty, cut in its thought, or ends with a tool call); see --no-answer",
+    )
+    NO_CHECKLIST = "no_checklist", "the row's checklist is null"
+    NO_REPLY = "no_reply", "the policy gave no reply"
+    NOT_GENERATED = "not_generated", "no checklist could be parsed from the writer's replies"
+    INVALID_ROW = "invalid_row", "the row is not valid; correct it in its shard and rerun the command"
+    ROW_FAILED = "row_failed", "processing the row fails each time"
+    SHARD_FAILED = "shard_failed", "the shard could not be finished; rerun the command to retry"
 
 
-ADVICE: Mapping[str, str] = {
-    Reason.TOO_LONG: "the prompt is longer than the model's context",
-    Reason.OFF_LABEL: "the judge's most likely reply is not one of the labels (see --judge.mass-floor and `probe`)",
-    Reason.BACKEND_ERROR: "the engine failed; rerun the command to retry",
-    Reason.BUDGET: "the --budget is spent; rerun the command with a larger budget to continue",
-    Reason.TIMEOUT: "the request timed out; rerun the command to retry",
-    Reason.DEADLINE: "the time for all reads of a step was over (see the reward's deadline)",
-    Reason.NOT_JSON: "the server's response is not JSON; rerun the command to retry",
-    Reason.ERROR_BODY: "the server's response contains an error; rerun the command to retry",
-    Reason.EMPTY_CHOICES: "the server's response contains no reply; rerun the command to retry",
-    Reason.NULL_CONTENT: "the server's reply has no text",
-    Reason.CUT_OFF: "the reply reached its token limit before an answer; allow more tokens",
-    Reason.REFUSED: "the server or the model refused to answer",
-    Reason.NOT_FINITE: "the encoder computed NaN or an infinite number; check its weights and its dtype",
-    Reason.TIE: "as many samples abstain as answer",
-    Reason.MISSING: "the judge's reply does not answer this question, even after a second request",
-    Reason.UNPARSABLE: "the judge's reply cannot be parsed, even after a second request",
-    Reason.QUORUM: "too few judges of the panel, or too few of several replies, answered",
-    Reason.NO_MAJORITY: "no answer has more than half of the panel's votes",
-    Reason.DISAGREEMENT: "the panel is not unanimous",
-    Reason.CHECK_ERROR: "the code check failed on this text",
-    Reason.UNCALIBRATED: "the calibration requires a read of an empty target, which was not answered",
-    Reason.NOT_READ: "the stored score does not contain this item; score the text again",
-    Reason.NOT_NEEDED: "the score was fixed before this item was read (the former --decide-early)",
-    Reason.NOT_SHARED: "only one of the two candidates has an answer to this item",
-    Reason.NO_ANSWER: "the text has no answer (empty, cut in its thought, or ends with a tool call); see --no-answer",
-    Reason.NO_CHECKLIST: "the row's checklist is null",
-    Reason.NO_REPLY: "the policy gave no reply",
-    Reason.NOT_GENERATED: "no checklist could be parsed from the writer's replies",
-    Reason.INVALID_ROW: "the row is not valid; correct it in its shard and rerun the command",
-    Reason.ROW_FAILED: "processing the row fails each time",
-    Reason.SHARD_FAILED: "the shard could not be finished; rerun the command to retry",
-}
-"""What each reason means for the user of a command, and what to do."""
+ADVICE: Mapping[str, str] = {reason: reason.advice for reason in Reason}
+"""The advice of each reason."""
 
 TRANSIENT = frozenset(
     {
@@ -174,7 +126,7 @@ class Unanswered(str):
         "quorum: timeout: ..."). None if a retry gives the same result."""
         if self.reason in _COMPOSED:
             return Unanswered(self.detail).transient_reason
-        return Reason(self.reason) if self.reason in TRANSIENT else None
+        return self.reason if isinstance(self.reason, Reason) and self.reason in TRANSIENT else None
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:

@@ -19,7 +19,7 @@ questions too, next to explicit options for yes and no.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 from typing import Any
 
@@ -54,48 +54,34 @@ def ordinal_scale(steps: int) -> tuple[Option, ...]:
 
 
 def on_scale(checklist: Any, scale: Sequence[Option]) -> Checklist:
-    """Put all plain questions of a checklist on a scale.
+    """Put all plain questions of a checklist, or of any value that [`Checklist.parse`] accepts, on a scale.
 
     Items with options of their own, a code check or a scope are left unchanged. The others get a new id, because the
     id depends on the possible answers. They keep their weights, categories and gates.
-
-    Args:
-        checklist: A [`Checklist`], or any value that [`Checklist.parse`] accepts.
-        scale (sequence of [`Option`]): The options, for example `ordinal_scale(10)`.
-
-    Returns:
-        [`Checklist`]: The new checklist.
     """
-    checklist = Checklist.parse(checklist)
-    items = tuple(
-        item
-        if item.options is not None or item.check is not None or item.scope is not None
-        else ChecklistItem(**item.model_dump(exclude={"id", "options"}), options=tuple(scale))
-        for item in checklist.items
-    )
-    return Checklist(items=items, source=checklist.source, model=checklist.model)
+    return _with_options(checklist, lambda item: tuple(scale) if item.options is None else None)
 
 
 def with_abstention(checklist: Any) -> Checklist:
-    """Add the answer "cannot_assess" to every question that has no abstention yet.
+    """Add the answer "cannot_assess" to every question of a checklist, or of any value that [`Checklist.parse`]
+    accepts, that has no abstention yet.
 
     The scorer's threshold still applies to a yes/no question, unless abstaining is the most probable answer. Items
     with a code check or a scope are left unchanged. Changed items get a new id, as in [`on_scale`].
-
-    Args:
-        checklist: A [`Checklist`], or any value that [`Checklist.parse`] accepts.
-
-    Returns:
-        [`Checklist`]: The new checklist.
     """
-    checklist = Checklist.parse(checklist)
-    items = tuple(
-        item
-        if item.check is not None or item.scope is not None or None in item.values.values()
-        else ChecklistItem(
-            **item.model_dump(exclude={"id", "options"}),
-            options=(*(item.options or _YES_NO), Option(label=CANNOT_ASSESS, na=True)),
-        )
-        for item in checklist.items
+    abstention = Option(label=CANNOT_ASSESS, na=True)
+    return _with_options(
+        checklist,
+        lambda item: None if None in item.values.values() else (*(item.options or _YES_NO), abstention),
     )
-    return Checklist(items=items, source=checklist.source, model=checklist.model)
+
+
+def _with_options(checklist: Any, options_of: Callable[[ChecklistItem], tuple[Option, ...] | None]) -> Checklist:
+    """The checklist with other options for the items that a judge answers as a whole, where there are others."""
+    checklist = Checklist.parse(checklist)
+    items = []
+    for item in checklist.items:
+        options = options_of(item) if item.check is None and item.scope is None else None
+        others = item.model_dump(exclude={"id", "options"})
+        items.append(item if options is None else ChecklistItem(**others, options=options))
+    return Checklist(items=tuple(items), source=checklist.source, model=checklist.model)

@@ -25,8 +25,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import mul
 from statistics import pstdev
-from typing import Annotated, Literal, NamedTuple, Protocol, get_args
+from typing import Annotated, Any, Literal, Protocol, get_args
 
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
@@ -62,14 +63,11 @@ def _distribution(probabilities: dict[str, float]) -> dict[str, float]:
     return probabilities
 
 
+# Numbers and probabilities of a score; they are tested when a file is read.
 Fraction = Annotated[float, _number("a number from 0 to 1", -ROUNDING, 1 + ROUNDING)]
-"""A number from 0 to 1; tested when a file is read."""
 Finite = Annotated[float, _number("a finite number")]
-"""A finite number; tested when a file is read."""
 AtMostOne = Annotated[float, _number("a number up to 1", most=1 + ROUNDING)]
-"""A finite number up to 1; tested when a file is read."""
 Probabilities = Annotated[dict[str, Fraction], AfterValidator(_distribution)]
-"""P(label) of each label, summing to 1; tested when a file is read."""
 
 
 @dataclass(slots=True)
@@ -151,23 +149,25 @@ class Vote:
     method: Method | None = None
     uncalibrated: Probabilities | None = None
 
-    def verdict(self) -> Verdict:
-        """Convert the vote back to a verdict."""
-        return _verdict_of(self)
+
+def _kept(verdict: Verdict) -> dict[str, Any]:
+    """What a vote and an item score keep of a verdict as it is."""
+    raw, uncalibrated = verdict.probabilities, verdict.uncalibrated
+    return {
+        "probabilities": None if raw is None else dict(raw),
+        "mass": verdict.mass,
+        "unanswered": verdict.unanswered,
+        "reasoning": verdict.reasoning,
+        "judge": verdict.judge,
+        "method": verdict.method,
+        "uncalibrated": None if uncalibrated is None else dict(uncalibrated),
+    }
 
 
 def vote_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_THRESHOLD) -> Vote:
     """Convert a verdict to a vote."""
-    return Vote(
-        judge=verdict.judge,
-        answer=None if verdict.unanswered is not None else answer_of(item, verdict, threshold),
-        probabilities=None if verdict.probabilities is None else dict(verdict.probabilities),
-        mass=verdict.mass,
-        unanswered=verdict.unanswered,
-        reasoning=verdict.reasoning,
-        method=verdict.method,
-        uncalibrated=None if verdict.uncalibrated is None else dict(verdict.uncalibrated),
-    )
+    answer = None if verdict.unanswered is not None else answer_of(item, verdict, threshold)
+    return Vote(answer=answer, **_kept(verdict))
 
 
 PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "net", "quality"]
@@ -186,28 +186,18 @@ LEAST_QUALITY, BEST_QUALITY = 1, 5
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregation:
-    """The settings with which verdicts are aggregated; see [`score_checklist`]. Weights and gates belong to the
-    checklist.
+    """The settings with which verdicts are aggregated; see [`score_checklist`]. [`ScorerConfig`] describes each field,
+    and calls `primary_metric` metric. Weights and gates belong to the checklist.
 
     Raises:
         SampleError: For a value that is not allowed.
     """
 
     primary_metric: PrimaryMetric = "expected"
-    """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, `net` (as `weighted`, but not
-    clipped: below 0 where penalties outweigh what is earned), or `quality` (the grade of mode `quality`, as
-    (grade - 1) / 4)."""
     threshold: float = DEFAULT_THRESHOLD
-    """Lowest P(yes), from 0 to 1, that counts as yes."""
     min_answered: float = 0.5
-    """Fraction of the item weight that must be answered, from 0 to 1; below it the score is None."""
     abstention: Abstention = "skip"
-    """How to score an item answered cannot_assess. `skip`: the item does not count. `zero`: value 0. `partial`: value
-    0.5, for a penalty 0. `fail`: the lowest value of its options, for a penalty the highest."""
     no_answer: NoAnswer = "lowest"
-    """How to score a target without an answer: an empty text, a thought that was cut, a tool call as the last turn.
-    `lowest`: the lowest score that the checklist allows. `unscored`: no score. Neither asks the judge or runs a check.
-    `judge`: it is judged like any other text."""
 
     def __post_init__(self) -> None:
         one_of("primary_metric", self.primary_metric, PRIMARY_METRICS)
@@ -215,16 +205,6 @@ class Aggregation:
         fraction("min_answered", self.min_answered)
         one_of("abstention", self.abstention, ABSTENTIONS)
         one_of("no_answer", self.no_answer, NO_ANSWER)
-
-
-class _Counted(NamedTuple):
-    """What of one item enters the aggregates."""
-
-    weight: float
-    value: float
-    soft: float
-    required: bool
-    passed: bool
 
 
 @dataclass(slots=True)
@@ -297,9 +277,14 @@ class ItemScore:
         value = self.soft if soft and self.soft is not None else self.value
         return None if value is None else credit_of(self.weight or 0.0, value)
 
+    def with_credit(self, credit: float) -> ItemScore:
+        """The item as if its answer had earned this credit."""
+        value = credit_of(self.weight or 0.0, credit)
+        return replace(self, value=value, soft=value, passed=credit >= PASS_CREDIT)
+
     def verdict(self) -> Verdict:
         """Convert back to a verdict, to score it again."""
-        return _verdict_of(self, tuple(vote.verdict() for vote in self.votes or ()))
+        return _verdict_of(self, tuple(map(_verdict_of, self.votes or ())))
 
 
 def _verdict_of(of: Vote | ItemScore, votes: tuple[Verdict, ...] = ()) -> Verdict:
@@ -375,19 +360,9 @@ class Score(BaseModel):
         quality: float | None = None,
         state: TargetState = "answered",
     ) -> Score:
-        """Aggregate item scores that have their weights.
-
-        Args:
-            items (sequence of [`ItemScore`]):
-                One per item of the checklist, in its order.
-            aggregation ([`Aggregation`]):
-                The rules. The items' values already follow its threshold and abstention.
-            quality (`float`, *optional*):
-                Grade from 1 to 5 of the whole target.
-            state (`str`, *optional*, defaults to `"answered"`):
-                What the policy made of its turn.
-        """
-        counted = [_counted(line, line.value, line.soft) for line in items if line.value is not None]
+        """Aggregate item scores that have their weights, in the order of the checklist; their values already follow
+        the rules of the aggregation. See [`score_checklist`] for `quality` and `state`."""
+        counted = [line for line in items if line.value is not None]
         missing = [line for line in items if line.unanswered is not None]
         lowest = bool(missing) and all(line.value is not None for line in missing)  # the target has no answer
         if lowest:
@@ -406,7 +381,7 @@ class Score(BaseModel):
         if missing or gated is None:
             bounds = []
             for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY)):
-                full = counted + [_counted(line, credit_of(line.weight or 0.0, credit)) for line in missing]
+                full = counted + [line.with_credit(credit) for line in missing]
                 bound = _metrics(full, only_penalties, grade if quality is None else quality)
                 bounds.append(_gated(bound[metric], full))
             lower, upper = bounds
@@ -434,7 +409,7 @@ class Score(BaseModel):
             weighted_score=metrics["weighted"],
             expected_score=metrics["expected"],
             normalized_score=metrics["normalized"],
-            raw_score=math.fsum([one.weight * one.value for one in counted]) if counted else None,
+            raw_score=math.fsum([(one.weight or 0.0) * (one.value or 0.0) for one in counted]) if counted else None,
             quality=quality,
             state=state,
             answered=0 if lowest else len(items) - len(missing),
@@ -536,34 +511,28 @@ def ratio(numerator: float, denominator: float) -> float | None:
 _EARNED_LESS_PENALTIES = ("weighted", "expected", "net")
 
 
-def _counted(line: ItemScore, value: float, soft: float | None = None) -> _Counted:
-    """An item with this value, and its soft value if it has another one."""
-    weight = line.weight or 0.0
-    passed = credit_of(weight, value) >= PASS_CREDIT
-    return _Counted(weight, value, value if soft is None else soft, line.required, passed)
-
-
-def _metrics(counted: Sequence[_Counted], only_penalties: bool, quality: float | None) -> dict[str, float | None]:
-    passed = sum([one.passed for one in counted])
-    soft_credit = math.fsum([credit_of(one.weight, one.soft) for one in counted])
+def _metrics(counted: Sequence[ItemScore], only_penalties: bool, quality: float | None) -> dict[str, float | None]:
+    weights = [line.weight or 0.0 for line in counted]
+    values = [line.value or 0.0 for line in counted]
+    softs = [value if line.soft is None else line.soft for line, value in zip(counted, values, strict=True)]
     # The scale depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
     # positive items are all unanswered would be scored as penalties only, and get 1.
-    scale = math.fsum([abs(one.weight) for one in counted if only_penalties or one.weight > 0])
+    scale = math.fsum([abs(weight) for weight in weights if only_penalties or weight > 0])
     net = soft = None
     if scale:
-        net = min(1.0, math.fsum([one.weight * one.value for one in counted]) / scale + only_penalties)
-        soft = min(1.0, math.fsum([one.weight * one.soft for one in counted]) / scale + only_penalties)
+        net = min(1.0, math.fsum(map(mul, weights, values)) / scale + only_penalties)
+        soft = min(1.0, math.fsum(map(mul, weights, softs)) / scale + only_penalties)
     return {
-        "pass": ratio(passed, len(counted)),
+        "pass": ratio(sum([bool(line.passed) for line in counted]), len(counted)),
         "weighted": None if net is None else min(1.0, max(0.0, net)),
         "expected": None if soft is None else min(1.0, max(0.0, soft)),
         "net": net,
-        "normalized": ratio(soft_credit, len(counted)),
+        "normalized": ratio(math.fsum(map(credit_of, weights, softs)), len(counted)),
         "quality": None if quality is None else (quality - LEAST_QUALITY) / (BEST_QUALITY - LEAST_QUALITY),
     }
 
 
-def _gated(metric: float | None, counted: Sequence[_Counted]) -> float | None:
+def _gated(metric: float | None, counted: Sequence[ItemScore]) -> float | None:
     """A metric, which is at most 0 if a required item failed."""
     failed = any([one.required and not one.passed for one in counted])
     return min(0.0, metric) if failed and metric is not None else metric
@@ -637,20 +606,16 @@ def rescore(checklist: Checklist, score: Score, aggregation: Aggregation | None 
 
 
 def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") -> list[float | None]:
-    """Credit of every item, in [0, 1].
+    """Credit of every item of the checklist that was scored, in its order and by its weights, in [0, 1].
 
     Args:
-        checklist ([`Checklist`]):
-            Checklist of the score. Its weights apply.
-        score ([`Score`]):
-            Score of one target.
         answers (`str`, *optional*, defaults to `"soft"`):
             `"soft"`: v is the sum over labels of P(label) x value, if the judge returned probabilities. `"hard"`: v is
             the value of the answer.
 
     Returns:
-        `list[float | None]`: One credit per item, in the order of the checklist; None for an item that is unanswered
-        or, with `abstention="skip"`, answered by an abstention.
+        `list[float | None]`: None for an item that is unanswered or, with `abstention="skip"`, answered by an
+        abstention.
 
     Raises:
         SampleError: If the score belongs to another checklist.
@@ -661,11 +626,8 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
             f"the score has the items {[line.id for line in score.items]!r:.80}, but the checklist has "
             f"{[item.id for item in checklist.items]!r:.80}; pass the checklist that was scored."
         )
-    if any(
-        line.weight != item.weight or (line.value is not None and line.soft is None)
-        for item, line in zip(checklist.items, score.items, strict=True)
-    ):
-        score = rescore(checklist, score)  # other weights, or a file from before weights and soft values were recorded
+    if any(line.weight != item.weight for item, line in zip(checklist.items, score.items, strict=True)):
+        score = rescore(checklist, score)
     return [line.credit(soft=answers == "soft") for line in score.items]
 
 
@@ -690,9 +652,6 @@ def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | 
 
 
 def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: Abstention, hard: float) -> float:
-    if item.options is None:
-        scale = probabilities[YES] + probabilities[NO]
-        return min(1.0, max(0.0, probabilities[YES] / scale)) if scale > 0 else hard
     weighed = [(p, _value(item, label, abstention)) for label, p in probabilities.items()]
     known = [(p, v) for p, v in weighed if v is not None]
     scale = math.fsum(p for p, _ in known)
@@ -700,7 +659,7 @@ def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: A
 
 
 def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:
-    probabilities = None if verdict.probabilities is None else dict(verdict.probabilities)
+    probabilities = verdict.probabilities
     votes = tuple([vote_of(item, vote, rules.threshold) for vote in verdict.votes]) if verdict.votes else None
     answer = value = soft = passed = agreement = rating = None
     if verdict.unanswered is None:
@@ -724,16 +683,10 @@ def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScor
         required=item.required,
         passed=passed,
         level=rating,
-        mass=verdict.mass,
-        probabilities=probabilities,
-        unanswered=verdict.unanswered,
-        reasoning=verdict.reasoning,
-        judge=verdict.judge,
-        method=verdict.method,
         category=item.category,
         votes=votes,
         agreement=agreement,
-        uncalibrated=None if verdict.uncalibrated is None else dict(verdict.uncalibrated),
+        **_kept(verdict),
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from checklist_rewards.scores.score import EQUAL, Score, ratio
 
@@ -83,14 +83,8 @@ class PassRate:
         self.counted_fourths += counted**4
 
     def __iadd__(self, other: PassRate) -> PassRate:
-        self.passed += other.passed
-        self.counted += other.counted
-        self.rate_sum += other.rate_sum
-        self.rated += other.rated
-        self.passed_squares += other.passed_squares
-        self.products += other.products
-        self.counted_squares += other.counted_squares
-        self.counted_fourths += other.counted_fourths
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
         return self
 
 

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Answer, ReadGroup, Sampling, pocket_dir
+from checklist_rewards.backends import Answer, Engine, ReadGroup, Sampling, pocket_dir
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.wire import label_of
 from checklist_rewards.files.store import Store
@@ -162,7 +162,7 @@ def test_logits_that_an_earlier_version_stored_are_read_again(tmp_path):
     ChecklistScorer("m", backend=FakeBackend(lambda p, t: 0.5), store=store).score(question, "Hi.")
     [key] = [row[0] for row in store._connection().execute("SELECT key FROM answers")]
     store._write("UPDATE answers SET value = ? WHERE key = ?", [('{"logprobs": [4.0, 1.0]}', key)])
-    judge = LogprobJudge("m", backend=(backend := FakeBackend(lambda p, t: 0.5)), store=store)
+    judge = LogprobJudge(Engine("m", backend := FakeBackend(lambda p, t: 0.5)), store=store)
     assert ChecklistScorer(judge=judge).score(question, "Hi.").items[0].soft == pytest.approx(0.5)
     assert len(backend.asked) == 1
 

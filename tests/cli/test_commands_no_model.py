@@ -58,7 +58,7 @@ IN_PYTHON = {
     "check": lambda: ChecklistScorer(store=False).validate(),
     "rerank": lambda: rerank(ChecklistScorer(store=False), ROW["checklist"], ROW["candidates"]),
     "reward": lambda: ChecklistReward(store=False)(["A"], ["Rain falls."], checklist=[ROW["checklist"]]),
-    "judge": lambda: LogprobJudge(store=False).validate(),
+    "judge": lambda: LogprobJudge(Engine()).validate(),
     "probe": lambda: probe(),
     "pipeline": lambda: pipeline("tick", store=False)(input="Write.", target="Rain falls."),
     "pipeline, one of two": lambda: pipeline("tick", scorer_model="pocket", store=False)(input="Write."),

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 
 from checklist_rewards.backends import Arrived, Messages, Reply, Sampling
 from checklist_rewards.errors import BackendError
-from tests.fakes import FakeBackend
+from tests.judges.fakes import Script
 
 
-class Replies(FakeBackend):
-    """Replies `rule(text of the last message, sampling)`; with a rule that gives a [`Reply`], exactly that.
+class Replies(Script):
+    """A [`Script`] by a rule over the text of the last message and the sampling.
 
     Args:
         rule: what is replied.
@@ -16,21 +16,18 @@ class Replies(FakeBackend):
     """
 
     def __init__(self, rule: Callable[[str, Sampling], str | Reply], breaks_at: Sequence[int] = (), identity="fake"):
-        super().__init__(identity=identity)
+        super().__init__(rule, identity)
         self.reply, self.breaks_at = rule, breaks_at
         self.sampled: list[tuple[list[str], Sampling]] = []
+
+    def said(self, messages: Messages, sampling: Sampling) -> str | Reply:
+        said = self.reply(messages[-1]["content"], sampling)
+        return said if isinstance(said, Reply) else Reply(said, "stop")
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        texts = [messages[-1]["content"] for messages in prompts]
-        self.sampled.append((texts, sampling))
+        self.sampled.append(([messages[-1]["content"] for messages in prompts], sampling))
         if len(self.sampled) in self.breaks_at:
             raise BackendError("the engine broke")
-        replies = []
-        for place, text in enumerate(texts):
-            found = self.reply(text, sampling)
-            replies.append([found if isinstance(found, Reply) else Reply(found, "stop")] * sampling.n)
-            if arrived is not None:
-                arrived(place, replies[-1])
-        return replies
+        return super().generate(prompts, sampling, arrived)

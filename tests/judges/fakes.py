@@ -75,22 +75,30 @@ class Script(FakeBackend):
             Where an entry is an exception, the call that holds the prompt breaks with it.
     """
 
-    def __init__(self, script: Sequence[Said | BackendError] | Callable[[Messages], Said], identity: str = "fake"):
+    def __init__(self, script: Sequence[Said | BackendError] | Callable[..., Said], identity: str = "fake"):
         super().__init__(identity=identity)
         self.script = script if callable(script) else list(script)
         self.prompts: list[Messages] = []
         self.samplings: list[Sampling] = []
+
+    def said(self, messages: Messages, sampling: Sampling) -> Said | BackendError:
+        """What is replied to a prompt."""
+        return self.script(messages) if callable(self.script) else self.script.pop(0)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         self.prompts += prompts
         self.samplings.append(sampling)
-        said = [self.script(messages) if callable(self.script) else self.script.pop(0) for messages in prompts]
-        for entry in said:
+        said = (self.said(messages, sampling) for messages in prompts)
+        replies = []
+        for place, entry in enumerate(said if callable(self.script) else list(said)):
             if isinstance(entry, BackendError):
                 raise entry
-        return [self._replies(entry, sampling.n) for entry in said]
+            replies.append(self._replies(entry, sampling.n))
+            if arrived is not None:
+                arrived(place, replies[-1])
+        return replies
 
     @staticmethod
     def _replies(said: Said, n: int) -> list[Reply]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import is_transient
+from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
 from checklist_rewards.files.store import Store
@@ -109,12 +109,6 @@ def test_no_map_turns_an_order_around_and_all_give_probabilities(map, one, other
     assert all(0 <= p <= 1 for p in low.values()) and sum(low.values()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("p", [0.0, 1.0])
-def test_certainty_stays_finite(p):
-    for map in (HOT, CalibrationMap(method="platt", slope=40, intercept=9, reads=1)):
-        assert 0 <= p_yes(map, p, empty=0.5) <= 1
-
-
 def test_only_probabilities_change_and_the_raw_ones_are_kept_through_scoring_again():
     done = calibration().apply(RED, yes(0.9))
     assert done.probabilities["yes"] == pytest.approx(0.75)
@@ -205,7 +199,7 @@ def says(prefix: str, tail: str) -> float:
 
 
 def fake() -> LogprobJudge:
-    return LogprobJudge("fake", backend=FakeBackend(says))
+    return LogprobJudge(Engine("fake", FakeBackend(says)))
 
 
 def scorer(engine=None, **options) -> ChecklistScorer:
@@ -217,12 +211,6 @@ def verdict_of(judge: Judge, calibration: Calibration, **settings) -> Verdict:
     scorer = ChecklistScorer(judge=Member(judge, calibration))
     [score] = scorer.score_batch([Sample([RED.question], "a rose")], **settings)
     return score.items[0].verdict()
-
-
-def test_a_scorer_answers_with_calibrated_probabilities():
-    score = scorer(calibration=calibration()).score(["Is it red?"], "a rose")
-    assert score.expected_score == pytest.approx(0.75)  # odds 9, temperature 2
-    assert score.items[0].uncalibrated == pytest.approx({"yes": 0.9, "no": 0.1}) and score.items[0].mass == 1.0
 
 
 def test_the_fitted_threshold_stands_unless_another_is_given(tmp_path):
@@ -265,7 +253,7 @@ def test_an_item_without_a_map_is_refused_and_a_code_check_needs_none():
 
 def test_the_empty_target_is_read_once_for_all_targets_of_an_input():
     engine, done = FakeBackend(says), []
-    scorer = ChecklistScorer(judge=Member(LogprobJudge("fake", backend=engine), calibration(SAME, contextual=True)))
+    scorer = ChecklistScorer(judge=Member(LogprobJudge(Engine("fake", engine)), calibration(SAME, contextual=True)))
     samples = [Sample([RED.question], f"rose {n}", "Describe it.") for n in range(3)]
     scores = scorer.score_batch(samples, progress=done.append)
     assert [score.items[0].probabilities["yes"] for score in scores] == [pytest.approx(0.75)] * 3  # odds 9 over odds 3
@@ -302,7 +290,7 @@ def test_another_calibration_asks_nothing_again(tmp_path):
 
 
 def test_a_panel_of_calibrated_judges_keeps_their_raw_probabilities():
-    panel = PanelJudge([LogprobJudge("other", backend=FakeBackend(says)), Member(fake(), calibration())])
+    panel = PanelJudge([LogprobJudge(Engine("other", FakeBackend(says))), Member(fake(), calibration())])
     score = ChecklistScorer(judge=panel).score(["Is it red?"], "a rose")
     assert score.expected_score == pytest.approx((0.9 + 0.75) / 2)
     assert [vote.uncalibrated for vote in score.items[0].votes] == [None, pytest.approx({"yes": 0.9, "no": 0.1})]

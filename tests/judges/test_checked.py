@@ -10,14 +10,13 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.base import deadline
-from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import CHECKS, Check, register_check
 from checklist_rewards.checks.sandbox import guests
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges import Ask, LogprobJudge, Receipt
-from checklist_rewards.judges.checked import CheckSettings, check_and_ask
+from checklist_rewards.judges.checked import check_and_ask
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores import rescore
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
@@ -67,7 +66,7 @@ def test_the_mean_of_both_is_the_probability():
     words = scorer_on(Script(lambda messages: "No"), checks="mean", use_logprobs=False)
     [line] = words.score([SHORT], "a").items
     assert (line.confidence, line.answer) == (0.5, "no")
-    judge = LogprobJudge(backend=FakeBackend(lambda prefix, tail: 0.2))
+    judge = LogprobJudge(FakeBackend(lambda prefix, tail: 0.2))
     [line] = ChecklistScorer(judge=judge, checks="mean").score([SHORT], "a").items
     assert line.confidence == pytest.approx(0.6)
 
@@ -150,7 +149,7 @@ def test_hostile_code_is_answered_no():
 
 def test_code_that_was_not_allowed_is_not_run_even_unasked(monkeypatch):
     monkeypatch.setattr("checklist_rewards.checks.programs.run_code", lambda *_, **__: pytest.fail("it ran"))
-    [verdict] = check_and_ask([Ask(ChecklistItem(**CODE), "x = 1")], CheckSettings(), lambda reads: [])
+    [verdict] = check_and_ask([Ask(ChecklistItem(**CODE), "x = 1")], "only", False, lambda reads: [])
     assert verdict.unanswered.startswith("check_error: not checked, item") and "runs code" in verdict.unanswered
 
 
@@ -227,29 +226,3 @@ def test_a_deadline_ends_the_wait_for_code(slow):
     assert scorer.score([SHORT], "a").items[0].answer == "yes"
     with deadline(1e-9):  # no check runs after it
         assert scorer_on().score([SHORT], "a").items[0].unanswered == "deadline"
-
-
-def test_a_penalty_and_a_gate_by_code():
-    rude = {"question": "Does it say shut up?", "weight": -1, "check": '{"type": "keywords", "words": ["shut up"]}'}
-    required = SHORT | {"required": True}
-    score = scorer_on(p=1.0).score([rude, KIND], "Shut up.")
-    assert (score.raw_score, score.weighted_score) == (0.0, 0.0)
-    assert scorer_on(p=1.0).score([required, KIND], "a b c d").primary_score == 0.0
-
-
-@pytest.mark.parametrize("mode", ["batch", "quality"])
-def test_the_judges_of_whole_checklists_are_asked_what_is_left(mode):
-    def reply(messages):
-        text = " ".join(message["content"] for message in messages)
-        assert "Is it kind?" in text and "Is it short?" not in text
-        return json.dumps({"answers": [{"index": 1, "answer": "no"}], "grade": 3})
-
-    scorer = scorer_on(Script(reply), mode=mode, metric="pass")
-    short = scorer.score([KIND, SHORT], "a b c").items[1]
-    assert (short.answer, short.judge) == ("yes", "code")
-
-
-def test_a_stored_score_is_scored_again_without_checks_or_engine():
-    checklist = Checklist.parse([SHORT, KIND])
-    score = scorer_on(p=0.7, checks="mean").score(checklist, "a")
-    assert rescore(checklist, type(score).model_validate_json(score.model_dump_json())) == score

@@ -177,7 +177,7 @@ def test_other_precisions_are_refused(dtype):
 
 def test_an_engine_that_breaks_leaves_reads_unanswered_and_out_of_the_store(folder, tmp_path, monkeypatch):
     engine = EncoderBackend(folder)
-    judge = EncoderJudge(folder, backend=engine, store=Store(tmp_path / "store.sqlite"))
+    judge = EncoderJudge(Engine(folder, engine), store=Store(tmp_path / "store.sqlite"))
     monkeypatch.setattr(engine.model, "forward", None)
     monkeypatch.setattr(engine.model.base_model, "forward", _out_of_memory)
     [verdict] = answers(judge, asked("red"))
@@ -195,7 +195,7 @@ def test_weights_that_give_no_number_give_no_answer(folder):
     engine = EncoderBackend(folder)
     with torch.no_grad():
         engine.model.classifier.bias.fill_(float("nan"))
-    [verdict] = answers(EncoderJudge(folder, backend=engine), asked("red"))
+    [verdict] = answers(EncoderJudge(Engine(folder, engine)), asked("red"))
     assert verdict.unanswered == "not_finite"
 
 
@@ -318,7 +318,7 @@ def test_the_folder_tells_what_it_was_trained_with(judge, engine):
     assert record["context"] == {"input": 200, "reference": 200} and record["pairs"] == 200 + 360
     with open(f"{folder}/config.json") as file:
         assert json.load(file)["checklist_context"] == ["input", "reference"]
-    assert EncoderJudge(folder).context == EncoderJudge("any name", backend=engine).context == ("input", "reference")
+    assert EncoderJudge(folder).context == EncoderJudge(Engine("any name", engine)).context == ("input", "reference")
     limited = Budget(1.0, {folder: (0, 0)}).limited(Engine(folder))
     assert EncoderJudge(limited).context == ("input", "reference")
     reads = [Ask(IT, TARGET, "lamp", word) for word in ("red", "blue")]

@@ -181,15 +181,6 @@ def test_votes_and_agreement_are_in_the_score_and_survive_a_rescore():
     assert (alone.votes, alone.agreement) == (None, None)
 
 
-def test_progress_counts_each_read_once():
-    seen: list[int] = []
-    checklist = ["One?", "Two?", "Three?"]
-    scorer = ChecklistScorer(judge=PanelJudge([Voter(sure(1.0)), Voter(sure(1.0))]))
-    scorer.score_batch([Sample(checklist, "text")], progress=seen.append)
-    assert sum(seen) == 3 and min(seen) >= 0
-    assert scorer.receipt.reads == 6  # what was paid for: both judges
-
-
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [

@@ -1,11 +1,13 @@
 """The conformance probe: it passes who knows the twelve answers and refuses, with the reason, who does not."""
 
+import re
+
 import pytest
 from pocket.world import parse_question
 
 from checklist_rewards.backends import Answer, Reply
 from checklist_rewards.backends.tokens import ChatTokenizer
-from checklist_rewards.errors import BackendError, ModelError, SampleError
+from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.probe import CONTENT_ITEMS, PROBE_ITEMS, probe
 from conformance.__main__ import load_cases
 from conformance.adapters import word
@@ -55,7 +57,7 @@ class Speaks(FakeBackend):
 def test_a_judge_that_knows_passes():
     backend = FakeBackend(truth, mass=0.95, replies=["Yes."])
     report = probe("fake", backend=backend)
-    assert report.refusal is None and report.require() is report
+    assert report.refusal is None
     assert report.accuracy == 1.0 and report.margin == pytest.approx(0.8) and report.mass == pytest.approx(0.95)
     assert (report.yes_mean, report.no_mean) == (pytest.approx(0.9), pytest.approx(0.1)) and report.label_first == 12
     assert report.labels is None and report.tail is None and report.thinking is None  # this backend has no tokenizer
@@ -73,8 +75,7 @@ def test_a_judge_of_content_is_asked_about_content(model, items):
 def test_a_judge_that_cannot_separate_is_refused(answer):
     report = judged(answer)
     assert report.margin <= 0
-    with pytest.raises(ModelError, match="cannot tell yes from no: .* at least 0.30"):
-        report.require()
+    assert re.search("cannot tell yes from no: .* at least 0.30", report.refusal)
 
 
 def test_the_margin_is_the_users_choice():

@@ -32,7 +32,7 @@ def examples(yes: int, no: int, question: str = "Is it short?") -> list[Labelled
 def asked(pool: list[Labelled], item: ChecklistItem = SHORT, **settings) -> tuple[str, str]:
     """Prefix and tail of the only read of a one-token judge with these examples."""
     backend = FakeBackend(lambda prefix, tail: 0.9)
-    answers(LogprobJudge(backend=backend, examples=FewShot(pool, **settings) if pool else None), item)
+    answers(LogprobJudge(backend, examples=FewShot(pool, **settings) if pool else None), item)
     [read] = backend.asked
     return read
 
@@ -138,7 +138,7 @@ def test_a_judge_that_reasons_is_shown_the_reason_first_and_none_where_none_is_a
     reply = json.dumps({"reasoning": "so", "answer": "yes"})
     for reasons in (True, False):
         backend = Script([reply])
-        answers(ReasonedJudge(backend=backend, examples=FewShot(pool, reasons=reasons)), SHORT)
+        answers(ReasonedJudge(backend, examples=FewShot(pool, reasons=reasons)), SHORT)
         text = backend.prompts[0][-1]["content"]
         assert ("It is one word." in text) is reasons
         assert in_this_order(text, *["It is one word."] * reasons, "Answer: yes", "Is it short?")
@@ -147,7 +147,7 @@ def test_a_judge_that_reasons_is_shown_the_reason_first_and_none_where_none_is_a
 def test_the_letters_of_the_examples_are_those_of_the_question():
     backend = Lettered(lambda shown: {"A": 1.0})
     pool = [Labelled("Oi.", "Tone?", "rude"), Labelled("Dear all", "Tone?", "kind"), Labelled("…", "Tone?", "N/A")]
-    judge = LogprobJudge(backend=backend, examples=FewShot(pool))
+    judge = LogprobJudge(backend, examples=FewShot(pool))
     verdicts = judge.answer([Ask(TONE, f"target {number}") for number in range(20)])[0]
     assert len({max(v.probabilities, key=v.probabilities.get) for v in verdicts}) == 3
     for _, tail in backend.asked:
@@ -175,7 +175,7 @@ def test_another_example_is_another_read_for_its_item_alone(tmp_path):
     store, reads = Store(tmp_path / "s"), [Ask(SHORT, "Hi."), Ask(RED, "Hi.")]
     for pool, asked in ((examples(1, 1), 2), (examples(1, 1), 0), (examples(2, 1), 1)):
         backend = FakeBackend()
-        LogprobJudge(backend=backend, examples=FewShot(pool), store=store).answer(reads)
+        LogprobJudge(backend, examples=FewShot(pool), store=store).answer(reads)
         assert len(backend.asked) == asked
 
 

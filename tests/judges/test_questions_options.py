@@ -8,9 +8,9 @@ from statistics import fmean
 import pytest
 
 from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Sample
-from checklist_rewards.errors import SampleError
+from checklist_rewards.backends import Engine
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Ask, BatchJudge, LogprobJudge, ReasonedJudge
+from checklist_rewards.judges import Ask, LogprobJudge, ReasonedJudge
 from checklist_rewards.judges.questions import in_order, leading_label, named
 from checklist_rewards.scores import Verdict, answer_of
 from checklist_rewards.scores.scales import ordinal_scale, with_abstention
@@ -49,13 +49,6 @@ def test_so_does_a_judge_that_writes_and_always_names_what_stands_first(settings
     assert fmean(score.primary_score for score in scores) == pytest.approx(0.475, abs=4 * 0.0113)
 
 
-def test_a_judge_that_knows_is_not_disturbed_by_the_order():
-    knows = Lettered(lambda shown: {letter: float(label == "fair") for letter, label in shown.items()})
-    scores = scored(knows, TARGETS[:50])
-    assert {score.items[0].answer for score in scores} == {"fair"}
-    assert all(score.expected_score == pytest.approx(0.4) for score in scores)
-
-
 def test_the_order_depends_on_question_target_and_judge_and_on_nothing_else():
     orders = {in_order(CLEAR, target, "judge", lettered=True) for target in TARGETS}
     assert len(orders) == math.factorial(4)  # every order comes up
@@ -86,18 +79,9 @@ def test_grades_keep_their_order_unless_they_are_read_by_letters():
     assert len(orders(mixed, lettered=True)) > 500  # as letters
 
 
-def test_the_order_is_part_of_the_question_and_the_prefix_stays_shared():
-    backend = Lettered(lambda shown: {"A": 1.0})
-    other = ChecklistItem(question="How new is it?", options=CLEAR.options)
-    judge = LogprobJudge(backend=backend)
-    judge.answer([Ask(item, "Hi.") for item in (CLEAR, other)])
-    assert len({prefix for prefix, _ in backend.asked}) == 1
-    assert all("murky" in tail for _, tail in backend.asked)
-
-
 def test_another_order_is_another_read_and_another_value_is_not(tmp_path):
     def asked(backend, item, targets):
-        judge = LogprobJudge("one", backend=backend, store=Store(tmp_path / "s"))
+        judge = LogprobJudge(Engine("one", backend), store=Store(tmp_path / "s"))
         return judge.answer([Ask(item, target) for target in targets])[0]
 
     first = Lettered(lambda shown: {letter: 0.7 if label == "lucid" else 0.1 for letter, label in shown.items()})
@@ -115,7 +99,7 @@ def test_another_order_is_another_read_and_another_value_is_not(tmp_path):
 
 def test_a_judge_that_writes_is_shown_the_same_order_and_answers_by_the_label():
     backend = Script([json.dumps({"reasoning": "so", "answer": "clear"})] * 40)
-    verdicts = ReasonedJudge(backend=backend).answer([Ask(CLEAR, target) for target in TARGETS[:40]])[0]
+    verdicts = ReasonedJudge(backend).answer([Ask(CLEAR, target) for target in TARGETS[:40]])[0]
     assert {verdict.answer for verdict in verdicts} == {"clear"}
     shown = []
     for target, messages in zip(TARGETS, backend.prompts, strict=False):
@@ -128,21 +112,10 @@ def test_a_judge_that_writes_is_shown_the_same_order_and_answers_by_the_label():
     assert len(backend.samplings) == 1  # one schema for all orders
 
 
-def test_a_judge_of_whole_checklists_is_shown_it_too():
-    backend = Script([json.dumps({"answers": [{"index": 1, "answer": "lucid"}]})] * 40)
-    verdicts = BatchJudge(backend=backend).answer(
-        [Ask(CLEAR, target, sample=number) for number, target in enumerate(TARGETS[:40])]
-    )[0]
-    assert {verdict.answer for verdict in verdicts} == {"lucid"}
-    for target, messages in zip(TARGETS, backend.prompts, strict=False):
-        shown = ", ".join(in_order(CLEAR, target, "pocket"))
-        assert f"1. How clear is it?\nPossible answers: {shown}" in messages[-1]["content"]
-
-
 def test_labels_with_commas_are_listed_line_by_line():
     item = ChecklistItem(question="q?", options=options(**{"yes, all of it": 1, "no": 0}))
     backend = Script([json.dumps({"reasoning": "so", "answer": "yes, all of it"})])
-    assert answers(ReasonedJudge(backend=backend), item)[0].answer == "yes, all of it"
+    assert answers(ReasonedJudge(backend), item)[0].answer == "yes, all of it"
     assert "\n- yes, all of it" in backend.prompts[0][-1]["content"]
 
 
@@ -228,25 +201,6 @@ def test_an_abstention_counts_by_its_strategy_in_every_mode(mode, abstention, po
         assert score.primary_score == pytest.approx(expected, abs=1e-9)
         assert score.answered == 2 and score.answered_weight == 1.0  # an abstention is an answer
         assert score.lower == score.upper == score.primary_score
-
-
-@pytest.mark.parametrize(
-    ("settings", "reply"),
-    [
-        ({"capture_reasoning": True}, {"reasoning": "so", "answer": "cannot assess"}),
-        ({"mode": "batch"}, {"answers": [{"index": 1, "answer": "cannot assess"}]}),
-    ],
-)
-def test_where_an_item_allows_none_an_abstention_is_no_answer(settings, reply):
-    backend = Script(lambda messages: json.dumps(reply))
-    score = ChecklistScorer(backend=backend, store=False, abstention="fail", **settings).score([PLAIN], "Hi.")
-    assert score.items[0].unanswered.startswith("unparsable") and score.primary_score is None
-
-
-def test_an_unknown_abstention_strategy_is_refused():
-    message = "abstention='forgive' is not known; allowed: 'skip', 'zero', 'partial', 'fa"
-    with pytest.raises(SampleError, match=message):
-        ChecklistScorer(abstention="forgive", store=False)
 
 
 # --- which label the words of a judge name, without guessing ---------------------------------------------------------

@@ -149,7 +149,7 @@ def test_words_reasons_grades_and_votes_come_through():
         assert found == scorer.score_batch([sample]) and found[0].primary_score is not None
         assert found[0].items[0].reasoning and found[0].items[0].answer == "yes"
 
-    judges = [LogprobJudge(name, backend=FakeBackend(lambda *_, p=p: p)) for name, p in (("one", 0.9), ("two", 0.2))]
+    judges = [LogprobJudge(Engine(name, FakeBackend(lambda *_, p=p: p))) for name, p in (("one", 0.9), ("two", 0.2))]
     panel = ChecklistScorer(judge=PanelJudge(judges, rule="majority"))
     sample = Sample(["Is red?", {"question": "Is rude?", "weight": -1}], "red")
     with serving(panel) as address:

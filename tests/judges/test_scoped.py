@@ -269,7 +269,7 @@ def test_reads_that_fit_are_those_of_a_judge_with_a_longer_context(tmp_path):
 
 def test_a_panel_reads_what_its_smallest_context_takes():
     small, large = Small(), Small(10**6)
-    panel = PanelJudge([LogprobJudge(backend=small), LogprobJudge(backend=large)], quorum=1)
+    panel = PanelJudge([LogprobJudge(small), LogprobJudge(large)], quorum=1)
     line = ChecklistScorer(judge=panel).score_batch([sample(conversation(12, needle=8), "any_turn")])[0].items[0]
     assert line.answer == "yes" and [vote.unanswered for vote in line.votes] == [None, None]
 

@@ -57,7 +57,7 @@ def p_yes(verdicts):
 def test_a_thought_is_written_and_the_label_is_read_after_it():
     thoughts = {"Is it short?": "Two letters: 0.9", "Is it polite?": "It greets: 0.2"}
     engine = Thinks(lambda messages: next(t for q, t in thoughts.items() if q in messages[-1]["content"]))
-    (short, polite, again), spent = ThinkingJudge(backend=engine, thinking=32).answer([*TWO, TWO[0]])
+    (short, polite, again), spent = ThinkingJudge(engine, thinking=32).answer([*TWO, TWO[0]])
     assert short.probabilities == {"yes": pytest.approx(0.9), "no": pytest.approx(0.1)} and again == short
     assert (short.reasoning, short.method, short.mass) == ("Two letters: 0.9", "thought", pytest.approx(1))
     assert (polite.probabilities["yes"], polite.votes) == (pytest.approx(0.2), ())
@@ -78,9 +78,9 @@ def test_thoughts_and_reads_are_stored_and_only_what_is_missing_is_asked(tmp_pat
 
     store = Store(tmp_path / "s")
     with pytest.raises(KeyboardInterrupt):
-        ThinkingJudge(backend=Dies(lambda messages: "0.9"), store=store).answer(TWO)
+        ThinkingJudge(Dies(lambda messages: "0.9"), store=store).answer(TWO)
     silent = Thinks([])
-    judge = ThinkingJudge(backend=silent, store=store)
+    judge = ThinkingJudge(silent, store=store)
     before, spent = judge.answer(TWO)  # the thoughts were stored without their reads
     assert p_yes(before) == [pytest.approx(0.9)] * 2
     assert silent.prompts == [] and (spent.stored, spent.asked) == (0, 2)
@@ -89,11 +89,11 @@ def test_thoughts_and_reads_are_stored_and_only_what_is_missing_is_asked(tmp_pat
     assert verdicts == before and silent.prompts == silent.groups == []
     assert (spent.stored, spent.asked, spent.calls) == (2, 0, 0)
     fresh = always("0.1")
-    kind = answers(ThinkingJudge(backend=fresh, store=store), SHORT, POLITE, ChecklistItem(question="Is it kind?"))
+    kind = answers(ThinkingJudge(fresh, store=store), SHORT, POLITE, ChecklistItem(question="Is it kind?"))
     assert kind[:2] == before and len(fresh.prompts) == 1
     for settings in ({"thinking": 8}, {"thinking": 16}, {"thinking": 8, "per": "target"}, {"votes": 2}):
         other = always("0.9")
-        answers(ThinkingJudge(backend=other, store=store, **settings), SHORT)
+        answers(ThinkingJudge(other, store=store, **settings), SHORT)
         assert len(other.prompts) == 1, settings
 
 
@@ -101,7 +101,7 @@ def test_thoughts_and_reads_are_stored_and_only_what_is_missing_is_asked(tmp_pat
 def test_one_thought_per_target_sees_all_its_items_and_each_is_put_again(numbered):
     engine = Thinks(lambda messages: "0.7" if "Hi." in messages[-1]["content"] else "0.3")
     reads = [*TWO, *(replace(ask, target="Ho.", sample=int(numbered)) for ask in TWO[::-1])]
-    verdicts, spent = ThinkingJudge(backend=engine, per="target").answer(reads)
+    verdicts, spent = ThinkingJudge(engine, per="target").answer(reads)
     assert p_yes(verdicts) == [pytest.approx(p) for p in (0.7, 0.7, 0.3, 0.3)]
     of_hi, of_ho = (messages[-1]["content"] for messages in engine.prompts)
     assert "1. Is it short?\n\n2. Is it polite?" in of_hi and "1. Is it polite?\n\n2. Is it short?" in of_ho
@@ -120,13 +120,13 @@ def test_the_letters_of_each_item_are_its_own_after_one_thought():
 
     scale = options(rude=0, neutral=0.5, polite=1)
     items = [ChecklistItem(question=f"How polite is line {number}?", options=scale) for number in range(8)]
-    verdicts = answers(ThinkingJudge(backend=Polite(lambda messages: "Well."), per="target"), *items)
+    verdicts = answers(ThinkingJudge(Polite(lambda messages: "Well."), per="target"), *items)
     assert all(max(v.probabilities, key=v.probabilities.__getitem__) == "polite" for v in verdicts)
 
 
 def test_several_thoughts_are_averaged_and_each_is_kept():
     engine = always("sure 0.9", "less so 0.5", "no 0.1")
-    judge = ThinkingJudge(backend=engine, votes=3)
+    judge = ThinkingJudge(engine, votes=3)
     [verdict] = answers(judge, SHORT)
     assert verdict.probabilities["yes"] == pytest.approx(0.5) and p_yes(verdict.votes) == pytest.approx(
         [0.9, 0.5, 0.1]
@@ -139,9 +139,7 @@ def test_several_thoughts_are_averaged_and_each_is_kept():
     assert ChecklistScorer(judge=judge, threshold=0.4).score([SHORT.question], target="Hi.").items[0].answer == "yes"
 
     engine = always("one 0.9", "two 0.7")
-    assert p_yes(answers(ThinkingJudge(backend=engine, votes=2, per="target"), SHORT, POLITE)) == pytest.approx(
-        [0.8] * 2
-    )
+    assert p_yes(answers(ThinkingJudge(engine, votes=2, per="target"), SHORT, POLITE)) == pytest.approx([0.8] * 2)
     assert [len(group.written) for group in engine.groups] == [2, 2]  # a group per thought
     assert all(len({written.thought for written in group.written}) == 1 for group in engine.groups)
 
@@ -159,7 +157,7 @@ LOST = Reply(None, unanswered="timeout")
     ],
 )
 def test_what_is_missing_has_no_part_in_the_mean(thoughts, outcome, reasons):
-    judge = ThinkingJudge(backend=Thinks([thoughts]), votes=len(thoughts))
+    judge = ThinkingJudge(Thinks([thoughts]), votes=len(thoughts))
     [item] = ChecklistScorer(judge=judge).score([SHORT.question], target="Hi.").items
     assert [vote.unanswered for vote in item.votes] == reasons
     if isinstance(outcome, str):
@@ -172,14 +170,14 @@ def test_what_is_missing_has_no_part_in_the_mean(thoughts, outcome, reasons):
 def test_a_thought_that_is_missing_makes_the_read_unanswered_with_the_reason(tmp_path):
     store = Store(tmp_path / "s")
     engine = Thinks([LOST, "0.9"])
-    (lost, answered), spent = ThinkingJudge(backend=engine, store=store).answer(TWO)
+    (lost, answered), spent = ThinkingJudge(engine, store=store).answer(TWO)
     assert (lost.unanswered, lost.probabilities) == ("timeout", None)
     assert answered.unanswered is None and spent.unanswered == 1 and len(engine.groups) == 1
-    healed = answers(ThinkingJudge(backend=Thinks(["0.9"]), store=store), SHORT, POLITE)
+    healed = answers(ThinkingJudge(Thinks(["0.9"]), store=store), SHORT, POLITE)
     assert [verdict.unanswered for verdict in healed] == [None, None]
-    [broken] = answers(ThinkingJudge(backend=Thinks([BackendError("the engine broke")])), SHORT)
+    [broken] = answers(ThinkingJudge(Thinks([BackendError("the engine broke")])), SHORT)
     assert broken.unanswered == "backend_error: the engine broke"
-    [off] = answers(ThinkingJudge(backend=always("aside")), SHORT)
+    [off] = answers(ThinkingJudge(always("aside")), SHORT)
     assert (off.unanswered, off.mass, off.reasoning) == ("off_label", pytest.approx(0.15), "aside")
 
 
@@ -199,22 +197,22 @@ def test_a_thought_that_is_missing_makes_the_read_unanswered_with_the_reason(tmp
 )
 def test_what_the_thought_of_a_reply_is(tmp_path, reply, thought, shown):
     store, engine = Store(tmp_path / "s"), Thinks([reply])
-    [written] = answers(ThinkingJudge(backend=engine, thinking=9, store=store), SHORT)
+    [written] = answers(ThinkingJudge(engine, thinking=9, store=store), SHORT)
     assert [written.thought for group in engine.groups for written in group.written] == [thought]
     assert written.reasoning == shown and written.unanswered is None
-    assert answers(ThinkingJudge(backend=Thinks([]), thinking=9, store=store), SHORT) == [written]
+    assert answers(ThinkingJudge(Thinks([]), thinking=9, store=store), SHORT) == [written]
 
 
 def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
     colour = ChecklistItem(question="Which colour?", options=options(red=1.0, **{"dark blue": 0.5}))
     engine = always("0.75")
-    [verdict] = ThinkingJudge(backend=engine).answer([Ask(colour, "Red.")])[0]
+    [verdict] = ThinkingJudge(engine).answer([Ask(colour, "Red.")])[0]
     assert list(verdict.probabilities) == ["red", "dark blue"] and engine.labels == ("A", "B")
     assert sorted(verdict.probabilities.values()) == pytest.approx([0.25, 0.75])
     shots = FewShot([Labelled("Hello!", SHORT.question, "yes", reason="One word.")], reasons=True)
     for per in ("item", "target"):
         engine = always("0.75")
-        answers(ThinkingJudge(backend=engine, examples=shots, per=per), SHORT)
+        answers(ThinkingJudge(engine, examples=shots, per=per), SHORT)
         [group] = engine.groups
         assert group.tails[0].count("Hello!") == 1 and "Hello!" not in group.written[0].question
         assert group.tails[0].index("One word.") < group.tails[0].index("Answer: yes")  # as the judge answers
@@ -222,22 +220,17 @@ def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
 
 def test_a_budget_limits_thoughts_and_reads():
     def reasons(dollars):
-        model = replace(ThinkingJudge(backend=always("0.9")).engine, model="m")
+        model = replace(ThinkingJudge(always("0.9")).engine, model="m")
         judge = JudgeConfig(model=model, thinking=8).build(store=False, budget=Budget(dollars, {"m": (1.0, 1.0)}))
         return [verdict.unanswered and verdict.unanswered.reason for verdict in judge.answer(TWO)[0]]
 
     assert reasons(1.0) == [None, None] and reasons(0.0) == ["budget", "budget"]
 
 
-def test_a_repeat_writes_other_thoughts_if_they_are_sampled():
-    sampled = ThinkingJudge(backend=always("0.9", "0.8"), votes=2)
-    assert ChecklistScorer(judge=sampled).repeated(1).judge.sampling.seed != sampled.sampling.seed
-
-
 @pytest.mark.parametrize("per", ["item", "target"])
 def test_progress_counts_reads(per):
     seen = []
-    ThinkingJudge(backend=always("0.9"), per=per).answer([*TWO, TWO[0]], seen.append)
+    ThinkingJudge(always("0.9"), per=per).answer([*TWO, TWO[0]], seen.append)
     assert sum(seen) == 3 and min(seen) > 0
 
 
@@ -249,7 +242,7 @@ def test_settings_and_files_make_the_judge_and_change_nothing_without_thinking(t
     assert type(JudgeConfig().build(store=False)) is LogprobJudge
     (tmp_path / "judge.md").write_text("{target}\n{question}\nYes or no?")
     engine = always("0.9")
-    answers(ThinkingJudge(backend=engine, prompt=tmp_path / "judge.md"), SHORT)
+    answers(ThinkingJudge(engine, prompt=tmp_path / "judge.md"), SHORT)
     assert "Yes or no?\n\nDo not answer yet." in engine.prompts[0][-1]["content"]
     (tmp_path / "judges.yaml").write_text(
         "panel:\njudges: [pocket, {model: pocket, thinking: 8, thinking_per: target}]"
@@ -286,20 +279,10 @@ def test_settings_that_contradict_thinking_are_refused(settings, message):
         JudgeConfig(**({"thinking": 8} | settings)).build(store=False)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [({"per": "word"}, "per='word'"), ({"thinking": 0}, "thinking"), ({"votes": 0}, "votes")]
-    + [({"votes": 2, "temperature": 0.0}, "temperature above 0")],
-)
-def test_a_judge_checks_its_settings(settings, message):
-    with pytest.raises(SampleError, match=message):
-        ThinkingJudge(backend=Thinks([]), **settings)
-
-
 def test_an_engine_that_cannot_continue_a_reply_is_refused_before_any_thought():
     engine = Script(lambda messages: "0.9")
     with pytest.raises(ModelError, match="requires an engine that can continue a reply exactly"):
-        ThinkingJudge(backend=engine).answer(TWO)
+        ThinkingJudge(engine).answer(TWO)
     assert engine.prompts == []
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Score
-from checklist_rewards.backends import Reply
+from checklist_rewards.backends import Engine, Reply
 from checklist_rewards.errors import BackendError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Ask, ReasonedJudge
@@ -21,7 +21,7 @@ def reasoned(answer: str, reasoning: str = "Two words.") -> str:
 
 def test_the_reason_comes_first_and_is_kept():
     backend = Script([reasoned("yes"), f"Here you are:\n```json\n{reasoned('No')}\n```"])
-    verdicts = answers(ReasonedJudge(backend=backend), SHORT, POLITE)
+    verdicts = answers(ReasonedJudge(backend), SHORT, POLITE)
     assert [(v.answer, v.reasoning, v.method) for v in verdicts] == [(a, "Two words.", "reply") for a in ("yes", "no")]
     assert verdicts[0].probabilities is None
     [sampling] = backend.samplings
@@ -34,7 +34,7 @@ def test_the_reason_comes_first_and_is_kept():
 
 def test_items_with_options_are_told_their_answers_and_may_abstain():
     backend = Script([reasoned("kind"), reasoned("cannot assess")])
-    verdicts = ReasonedJudge(backend=backend).answer([Ask(TONE, "Hi."), Ask(TONE, "Ho.")])[0]
+    verdicts = ReasonedJudge(backend).answer([Ask(TONE, "Hi."), Ask(TONE, "Ho.")])[0]
     assert [verdict.answer for verdict in verdicts] == ["kind", "cannot_assess"]
     assert f"Possible answers: {', '.join(in_order(TONE, 'Hi.', 'pocket'))}" in backend.prompts[0][-1]["content"]
     assert json.loads(backend.samplings[0].schema)["properties"]["answer"]["enum"] == list(TONE.values)
@@ -42,7 +42,7 @@ def test_items_with_options_are_told_their_answers_and_may_abstain():
 
 def test_words_only_take_the_label_that_the_reply_begins_with():
     backend = Script(["Yes.", "No. It never says yes.", "kind"])
-    verdicts = answers(ReasonedJudge(backend=backend, reasoning=False), SHORT, POLITE, TONE)
+    verdicts = answers(ReasonedJudge(backend, reasoning=False), SHORT, POLITE, TONE)
     assert [(v.answer, v.reasoning) for v in verdicts] == [("yes", None), ("no", None), ("kind", None)]
     assert [sampling.schema for sampling in backend.samplings] == [None]
     assert "Answer yes or no." in backend.prompts[0][-1]["content"]
@@ -51,7 +51,7 @@ def test_words_only_take_the_label_that_the_reply_begins_with():
 
 def test_a_reply_that_cannot_be_read_is_asked_for_again_with_what_is_wrong():
     backend = Script([reasoned("maybe"), "It is short.", reasoned("yes")])
-    assert answers(ReasonedJudge(backend=backend), SHORT)[0].answer == "yes"
+    assert answers(ReasonedJudge(backend), SHORT)[0].answer == "yes"
     first, second, third = backend.prompts
     assert second[: len(first)] == first and second[-2] == {"role": "assistant", "content": reasoned("maybe")}
     assert '"answer" must be "yes" or "no"' in second[-1]["content"]
@@ -72,7 +72,7 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_with_what_is_wrong():
 )
 def test_what_never_can_be_read_is_unanswered_with_the_reason_and_spoils_no_neighbour(reply, reason, tries):
     backend = Script(lambda messages: reasoned("yes") if "polite" in messages[1]["content"] else reply)
-    lost, fine = answers(ReasonedJudge(backend=backend), SHORT, POLITE)
+    lost, fine = answers(ReasonedJudge(backend), SHORT, POLITE)
     assert lost.answer is None and lost.unanswered.startswith(reason)
     assert fine.answer == "yes" and len(backend.prompts) == tries + 1
 
@@ -91,22 +91,22 @@ QUOTED = f"The form is {json.dumps({'reasoning': '...', 'answer': 'yes or no'})}
     ids=["whole", "the form quoted", "two objects", "one key twice"],
 )
 def test_a_reply_has_one_verdict_or_none(reply, answer):
-    [verdict] = answers(ReasonedJudge(backend=Script([reply] * 3)), SHORT)
+    [verdict] = answers(ReasonedJudge(Script([reply] * 3)), SHORT)
     assert verdict.answer == answer and (answer or verdict.unanswered.startswith("unparsable"))
     backend = Script([reply, reasoned("yes")])
-    assert answers(ReasonedJudge(backend=backend), SHORT)[0].answer == (answer or "yes")
+    assert answers(ReasonedJudge(backend), SHORT)[0].answer == (answer or "yes")
     assert len(backend.prompts) == (1 if answer else 2)
 
 
 def test_a_broken_engine_leaves_its_chunk_unanswered_and_unstored(tmp_path):
     broken = "backend_error: the engine broke"
     store = Store(tmp_path / "s")
-    [verdict] = answers(ReasonedJudge(backend=Script([BackendError("the engine broke")]), store=store), SHORT)
+    [verdict] = answers(ReasonedJudge(Script([BackendError("the engine broke")]), store=store), SHORT)
     assert verdict.unanswered == broken
-    [verdict], spent = ReasonedJudge(backend=Script([reasoned("yes")]), store=store).answer([Ask(SHORT, "Hi.")])
+    [verdict], spent = ReasonedJudge(Script([reasoned("yes")]), store=store).answer([Ask(SHORT, "Hi.")])
     assert verdict.answer == "yes" and (spent.asked, spent.stored) == (1, 0)
     # On the second try, it does not hide why there was one.
-    [verdict] = answers(ReasonedJudge(backend=Script(["what?", BackendError("the engine broke")])), SHORT)
+    [verdict] = answers(ReasonedJudge(Script(["what?", BackendError("the engine broke")])), SHORT)
     assert verdict.unanswered.startswith("unparsable: there is no JSON")
     assert verdict.unanswered.endswith(f"; asked again: {broken}")
 
@@ -115,13 +115,13 @@ def test_equal_reads_are_asked_once_and_stored_replies_cost_nothing(tmp_path):
     store = Store(tmp_path / "s")
     reads = [Ask(SHORT, "Hi."), Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")]
     seen: list[int] = []
-    judge = ReasonedJudge("judge-1", backend=Script([reasoned("yes"), reasoned("no")]), store=store)
+    judge = ReasonedJudge(Engine("judge-1", Script([reasoned("yes"), reasoned("no")])), store=store)
     before, r = judge.answer(reads, seen.append)
     assert [verdict.answer for verdict in before] == ["yes", "yes", "no"] and sum(seen) == 3 and min(seen) > 0
     assert (r.reads, r.deduplicated, r.stored, r.asked, r.unanswered) == (3, 1, 0, 2, 0)
     assert (r.calls, r.prompt_tokens, r.completion_tokens) == (2, 200, 20)
     assert r.cost({"judge-1": (1.0, 10.0)}) == pytest.approx((200 + 20 * 10) / 1e6)
-    verdicts, r = ReasonedJudge("judge-1", backend=Script([]), store=store).answer(reads)
+    verdicts, r = ReasonedJudge(Engine("judge-1", Script([])), store=store).answer(reads)
     assert verdicts == before
     assert (r.stored, r.asked, r.calls, r.prompt_tokens, r.engine_seconds) == (2, 0, 0, 0, 0.0)
 
@@ -131,7 +131,7 @@ def test_equal_reads_are_asked_once_and_stored_replies_cost_nothing(tmp_path):
 
 def votes(item: ChecklistItem, *said: str | Reply):
     backend = Script([[a if isinstance(a, Reply) else reasoned(a, f"because {a}") for a in said]])
-    [verdict] = answers(ReasonedJudge(backend=backend, votes=len(said)), item)
+    [verdict] = answers(ReasonedJudge(backend, votes=len(said)), item)
     assert backend.samplings[0].temperature == 0.7 and len(backend.prompts) == 1
     return verdict
 
@@ -268,11 +268,3 @@ def test_a_grade_without_all_answers_is_asked_for_again_as_a_whole():
     misnumbered = graded(5, "yes", "no").replace('"index": 1', '"index": 0')
     score, _ = scored(*[misnumbered] * 3)
     assert score.quality is score.primary_score is None and score.unanswered == {"unparsable": 2}
-
-
-def test_another_metric_may_be_primary_and_the_grade_survives_storing_and_rescoring():
-    score, _ = scored(graded(4, "yes", "no"), metric="weighted")
-    assert (score.primary_score, score.quality) == (0.25, 4)
-    stored = Score.model_validate_json(score.model_dump_json())
-    again = rescore(Checklist.parse(QUESTIONS), stored, Aggregation(primary_metric="quality"))
-    assert (again.quality, again.primary_score) == (4, 0.75)

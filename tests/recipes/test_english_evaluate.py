@@ -43,7 +43,7 @@ def test_the_judges_that_are_trained_are_evaluated(data_dir, tmp_path, monkeypat
     monkeypatch.setattr(
         evaluate.Evaluation,
         "judge",
-        lambda self, name: LogprobJudge(backend=backend) if name in ("base", "adapter-not-semeval") else None,
+        lambda self, name: LogprobJudge(backend) if name in ("base", "adapter-not-semeval") else None,
     )
     arguments = ["--output", str(tmp_path), "--reads", "30", "--untrained", "--data", str(data_dir)]
     found = evaluate.main([*arguments, "--resamples", "20"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, __version__
 from checklist_rewards.backends import Reply
-from checklist_rewards.errors import PromptError, SampleError
+from checklist_rewards.errors import SampleError
 from checklist_rewards.refiners import Deduplicator
 from tests.generators.fakes import Replies
 from tests.refiners.vectors import at_angles, questions
@@ -136,12 +136,6 @@ def test_a_reward_and_a_penalty_are_never_merged():
 def test_a_threshold_is_a_share(threshold):
     with pytest.raises(SampleError, match="threshold=.* must be a number from 0 to 1"):
         Deduplicator(threshold=threshold)
-
-
-def test_a_prompt_must_have_its_placeholder(tmp_path):
-    (tmp_path / "p.md").write_text("# User\nMerge {these}.")
-    with pytest.raises(PromptError, match=r"unknown placeholder {these}; allowed: {questions}"):
-        Deduplicator("fake", prompt=tmp_path / "p.md", store=False)
 
 
 @runs(max_examples=60, deadline=None)

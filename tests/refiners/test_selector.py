@@ -22,7 +22,7 @@ def test_distinct_questions_all_stay_if_there_is_room():
     refined = selector.refine(Checklist.parse({"items": QUESTIONS, "source": "tick/1", "model": "writer"}))
     assert questions(refined) == QUESTIONS
     assert (refined.source, refined.model) == (f"tick/1+selector/{__version__}", "writer")
-    assert selector.report.dropped == ()
+    assert not selector.report.dropped
 
 
 @pytest.mark.parametrize("observed", [False, True])
@@ -35,13 +35,6 @@ def test_near_duplicates_are_left_out_also_with_observations_of_their_own(observ
     assert len(kept) == 3 and {"Does it name a city?", "Is it polite?"} < set(kept)
     [short] = set(kept) - {"Does it name a city?", "Is it polite?"}
     assert [note.reason for note in selector.report.dropped] == [f"it repeats {short!r}"] * 29
-
-
-def test_the_greater_the_penalty_the_fewer_the_items():
-    angles = {q: 37 * i for i, q in enumerate(QUESTIONS)}
-    got = sizes(at_angles(angles), Checklist.parse(QUESTIONS))
-    assert got == sorted(got, reverse=True)
-    assert got[0] > got[-2] >= got[-1] == 1 and len(set(got)) >= 3
 
 
 def test_coverage_counts_the_observations_behind_the_items():
@@ -83,11 +76,6 @@ def test_a_gate_is_never_left_out():
         assert QUESTIONS[6] in questions(refined) and len(refined) <= 2
     gates = Checklist.parse([{"question": question, "required": True} for question in QUESTIONS])
     assert len(Selector(2, embedder=orthogonal(QUESTIONS)).refine(gates)) == 8
-
-
-def test_one_item_is_its_own_selection():
-    checklist = Checklist.parse(["Is it so?"])
-    assert Selector(embedder=orthogonal(["Is it so?"])).refine(checklist).items == checklist.items
 
 
 @pytest.mark.parametrize(

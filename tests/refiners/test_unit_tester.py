@@ -54,7 +54,7 @@ def test_items_stay_that_a_broken_text_is_seen_to_fail():
     assert (refined.source, refined.model) == (f"unit_tester/{__version__}", "fake")
     (note,) = refiner.report.dropped
     assert note.reason.startswith("only 0 of 2 texts rewritten to fail it were judged to fail it (at least 70%")
-    assert refiner.report.unclear == ()
+    assert not refiner.report.unclear
     # All samples on all items in one call, all rewrites in one, all rewritten texts in one.
     assert [sum(len(group.tails) for group in call) for call in backend.calls] == [9, 6]
     assert [len(prompts) for prompts, _ in backend.sampled] == [6]
@@ -143,7 +143,7 @@ def test_rewrites_and_reads_that_are_missing_for_now_leave_the_checklist_unrefin
 def test_an_item_without_weight_can_be_tested_too():
     refiner, _ = tries()
     checklist = Checklist.parse([{"question": "Is there an A?", "weight": 0}, "Is there a C?"])
-    assert len(refiner.refine(checklist, on("AC"))) == 2 and refiner.report.unclear == ()
+    assert len(refiner.refine(checklist, on("AC"))) == 2 and not refiner.report.unclear
 
 
 def test_the_judge_may_be_another_scorer():
@@ -163,7 +163,7 @@ def test_the_pocket_judge_enforces_what_it_can_see(scorer):
     samples = on("My 3 keno like this red tisa.", "the old lamo is red.")
     # One of the two passes each; the rewritten text has no digit, but is in lower case as before.
     assert questions(refiner.refine(Checklist.parse([digit, case]), samples)) == [digit]
-    assert refiner.report.unclear == () and refiner.report.dropped[0].item.question == case
+    assert not refiner.report.unclear and refiner.report.dropped[0].item.question == case
 
 
 def test_what_can_be_refused_is_refused_before_any_call(tmp_path):

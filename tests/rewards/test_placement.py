@@ -58,11 +58,11 @@ def test_where_the_engine_of_a_judge_is(pocket):
         assert in_process(ChecklistReward(**HERE, mode=mode).scorer.judge) == "pocket"
         assert in_process(ChecklistReward(**SERVED, mode=mode).scorer.judge) is None
     assert in_process(ChecklistReward(**HERE, **BUDGET).scorer.judge) == "pocket"
-    served = LogprobJudge("judge", base_url=SERVED["base_url"], store=None)
-    here = LogprobJudge("pocket", backend="transformers", store=None)
+    served = LogprobJudge(Engine("judge", base_url=SERVED["base_url"]), store=None)
+    here = LogprobJudge(Engine("pocket", "transformers"), store=None)
     assert in_process(PanelJudge([served, Member(here)])) == "pocket"
-    assert in_process(LogprobJudge("judge", backend=pocket)) == "judge", "a backend object says whether it runs here"
-    assert in_process(LogprobJudge("judge", backend=FakeBackend())) is None
+    assert in_process(LogprobJudge(Engine("judge", pocket))) == "judge", "a backend object says whether it runs here"
+    assert in_process(LogprobJudge(Engine("judge", FakeBackend()))) is None
 
 
 def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypatch):
@@ -116,7 +116,7 @@ class Napping(Backend):
 def test_a_reward_prepares_only_judges_that_sleep_or_are_objects(monkeypatch):
     sleeping = Engine("pocket", "transformers", settings={"enable_sleep_mode": True})
     assert placement.is_placed(PanelJudge([LogprobJudge("pocket"), LogprobJudge(sleeping)]))
-    assert placement.is_placed(LogprobJudge("judge", backend=FakeBackend()))
+    assert placement.is_placed(LogprobJudge(Engine("judge", FakeBackend())))
     reward = ChecklistReward(**HERE)
     assert not placement.is_placed(reward.scorer.judge)
     monkeypatch.setattr("checklist_rewards.rewards.reward.within", None)  # it is not called
@@ -127,7 +127,7 @@ def test_sleep_mode_works_behind_a_budget_and_when_another_engine_cannot_be_load
     (tmp_path / "config.json").write_text("{}")
     sleeper = Napping()
     broken = Engine(str(tmp_path), "transformers", settings={"enable_sleep_mode": True})
-    judge = PanelJudge([LogprobJudge("a", backend=sleeper), LogprobJudge(broken)])
+    judge = PanelJudge([LogprobJudge(Engine("a", sleeper)), LogprobJudge(broken)])
     with pytest.raises(ModelError, match="unknown engine setting"), placement.keep_awake(judge):
         pass
     assert sleeper.events == ["wakes", "sleeps"] and not sleeper.up

@@ -66,22 +66,6 @@ def test_every_aggregate_of_a_plain_checklist():
     assert (score.quality, score.required_passed) == (None, None)
 
 
-def test_a_penalty_takes_from_the_score_and_passes_when_it_is_not_earned():
-    score = scored("4 -1", 1, 0.75)
-    assert score.weighted_score == pytest.approx((4 - 1) / 4)
-    assert score.expected_score == pytest.approx((4 - 0.75) / 4)
-    assert score.normalized_score == pytest.approx((1 + 0.25) / 2)
-    assert [item.passed for item in score.items] == [True, False]
-
-
-def test_unanswered_items_leave_numerator_and_denominator():
-    score = scored("1 1 2", 1, None, 0, primary_metric="weighted")
-    assert score.weighted_score == pytest.approx(1 / 3)
-    assert (score.pass_rate, score.answered_weight, score.lower, score.upper) == (0.5, 0.75, 0.25, 0.5)
-    assert score.items[1].answer is None and score.items[1].unanswered == "backend_error: gone"
-    assert score.unanswered == {"backend_error": 1}
-
-
 def test_too_little_answered_is_none_never_zero():
     assert scored("1 1 1", 1, None, None).primary_score is None
     assert scored("1 1 1", 1, None, None, min_answered=0.3).primary_score == 1.0
@@ -146,23 +130,6 @@ def test_options_are_worth_their_values_and_softly_their_expectation():
     assert (item.answer, item.value, item.passed, item.confidence, item.level) == ("fair", 0.5, True, 0.6, None)
     assert score.weighted_score == 0.5
     assert score.expected_score == pytest.approx(0.02 + 0.3 + 0.3)
-
-
-def test_answers_in_words_have_no_probabilities_and_normalized_is_the_pass_rate():
-    said = [Verdict(answer="yes"), Verdict(answer="no")]
-    score = score_checklist(weights(1, 1), said, Aggregation(primary_metric="normalized"))
-    assert score.primary_score == score.pass_rate == score.expected_score == 0.5
-    assert score.items[0].confidence is None
-
-
-def test_the_normalized_score_of_an_item_does_not_depend_on_the_other_items():
-    how = ChecklistItem(question="How?", options=options(full=1, half=0.5, none=0))
-    checklist = Checklist(items=(how, ChecklistItem(question="b?")))
-    by_word, by_check, read = Verdict(answer="half"), Verdict(answer="yes", method="check"), p(1.0)
-    for other in (by_check, read):
-        assert score_checklist(checklist, [by_word, other]).normalized_score == 0.75
-    lost = score_checklist(checklist, [by_word, LOST], Aggregation(primary_metric="normalized"))
-    assert (lost.normalized_score, lost.lower, lost.upper) == (0.5, 0.25, 0.75)
 
 
 def test_a_judge_that_answers_with_an_unknown_label_is_an_error_not_a_no():

@@ -10,9 +10,6 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Reply
-from checklist_rewards.errors import SampleError
-from checklist_rewards.judges import ReasonedJudge
-from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
 from checklist_rewards.scores.scales import with_abstention
 from tests.judges.fakes import Script, options
@@ -207,30 +204,3 @@ def test_trap_a_reply_without_content_is_no_verdict_for_either_sign(mode, reason
     assert score.items[3].value is None and score.items[3].unanswered == reason
     assert score.primary_score is None and (score.lower, score.upper) == (pytest.approx(1 / 3), 1.0)
     assert score.answered_weight == pytest.approx(15 / 25)
-
-
-def test_trap_an_outage_is_not_scored_as_a_bad_answer():
-    # There: failure and abstention share one policy, so FAIL turns an outage into zeros.
-    for strategy in STRATEGIES:
-        score = scored((1, "lost"), (1, "lost"), abstention=strategy)
-        assert score.primary_score is None and (score.lower, score.upper) == (0.0, 1.0)
-
-
-def test_trap_unknown_names_are_refused_instead_of_falling_back():
-    judges = [ReasonedJudge(name, backend=Script([])) for name in ("one", "two")]
-    for name, refused in (
-        ("metric", lambda: ChecklistScorer(store=False, metric="bogus")),
-        ("abstention", lambda: ChecklistScorer(store=False, abstention="bogus")),
-        ("rule", lambda: PanelJudge(judges, rule="bogus")),
-    ):
-        with pytest.raises(SampleError, match=f"{name}='bogus' is not known; allowed: "):
-            refused()
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [({"weight": float("nan")}, "finite"), ({"wieght": 2}, "unknown key"), ({"question": "  "}, "blank")],
-)
-def test_trap_a_weight_that_is_no_number_and_an_unknown_key_are_refused(row, words):
-    with pytest.raises(ValueError, match=words):
-        Checklist.parse([{"question": "q?", **row}])

@@ -63,11 +63,6 @@ def test_rows_without_a_score_are_in_no_rate(lost):
     assert (check["passed"], check["counted"]) == (2, 4)
 
 
-def test_two_rows_at_0_and_two_without_a_score():
-    batch = BatchScore([score_of((False, False, False))] * 2 + [score_of((True, True, True), lost=True)] * 2)
-    assert (batch.macro, batch.micro, batch.tally.unscored) == (0.0, 0.0, 2)
-
-
 def test_a_trainer_logs_no_pass_rate_of_a_completion_without_a_score():
     lost, sample = score_of((True, True, True), lost=True), Sample(CHECKLIST, "Hi")
     metrics = completion_metrics(sample, lost, None, ("form", "tone"))
