@@ -7,10 +7,8 @@ a plain forward pass of the model per prompt. The table in `docs/compatibility.m
 
 import functools
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,11 +17,11 @@ from transformers import AutoModelForImageTextToText, ProcessorMixin
 from checklist_rewards.backends import Answer, ReadGroup, Sampling
 from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.tokens import load_chat_tokenizer
-from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.vision import Eyes, Views, load_processor
 from checklist_rewards.images import image_of, parts
 from checklist_rewards.validation import missing
 from tests.backends.answers import LABELS
+from tests.backends.architectures import farthest, label_logprobs, made_once
 from tests.backends.vision_architectures import VISION, build, drawing
 from tests.conftest import REPO
 
@@ -41,12 +39,6 @@ GROUPS = [
 ]
 
 
-@functools.cache
-def _folder() -> tempfile.TemporaryDirectory:
-    """A folder of this process, not of that which has forked it."""
-    return tempfile.TemporaryDirectory(prefix="checklist-rewards-vision-")
-
-
 PROMPTS = [
     [{"role": "user", "content": f"What is {image.mark}this? " + "Say it . " * count}]
     for image, count in ((RED, 1), (BLUE, 4), (TALL, 2))
@@ -57,14 +49,7 @@ AVAILABLE = [
 ]
 
 
-@functools.cache
-def folder_of(name: str) -> str:
-    return build(name, Path(_folder().name) / name.replace(" ", "_").replace("/", "_"))
-
-
-@functools.cache
-def engine_of(name: str) -> TransformersBackend:
-    return TransformersBackend(folder_of(name))
+folder_of, engine_of = made_once(build)
 
 
 def whole(processor, group: ReadGroup, tail: str):
@@ -94,19 +79,14 @@ def alone(name: str, adapter: str | None) -> list[torch.Tensor]:
     if adapter is not None:
         model.load_adapter(adapter)
     forms = engine_of(name).tokens.label_groups(LABELS)
-    found = []
-    for group in GROUPS:
-        for tail in group.tails:
-            with torch.inference_mode():
-                last = model(**whole(processor, group, tail)).logits[0, -1].log_softmax(-1)
-            found.append(torch.stack([last[list(form)].logsumexp(-1) for form in forms]))
-    return found
+    prompts = [whole(processor, group, tail) for group in GROUPS for tail in group.tails]
+    with torch.inference_mode():
+        return [label_logprobs(model(**prompt).logits, forms) for prompt in prompts]
 
 
 def distance(name: str, answers: Sequence[Answer], adapter: str | None = None) -> float:
     """The largest difference of a read's log-probabilities from those of the model itself."""
-    read = [torch.tensor(answer.logprobs) for answer in answers]
-    return max((ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name, adapter), strict=True))
+    return farthest(answers, alone(name, adapter))
 
 
 @pytest.mark.parametrize("name", AVAILABLE)

@@ -159,15 +159,16 @@ def test_replies_are_told_as_they_arrive_and_an_interruption_leaves_nothing_in_t
 
 
 @with_engine
-def test_replies_that_are_not_written_when_no_time_is_left_are_given_up(vllm_pocket, monkeypatch):
+def test_what_is_not_done_when_no_time_is_left_is_given_up(vllm_pocket, world_reads, monkeypatch):
     now = SimpleNamespace(seconds=0.0, monotonic=lambda: now.seconds)
     monkeypatch.setattr(base, "time", now)
     prompts = [user(text) for text in ("Say hello.", *(["Write a long story."] * 3))]
     sampling = Sampling(max_tokens=64, temperature=1.0, seed=5)
     with deadline(30):
         replies = vllm_pocket.generate(prompts, sampling, lambda place, reply: setattr(now, "seconds", 31))
+        answers, _ = vllm_pocket.read(world_reads, LABELS)
     reasons = [reply.unanswered for (reply,) in replies]
-    assert set(reasons) == {None, "deadline"}
+    assert set(reasons) == {None, "deadline"} and {answer.unanswered for answer in answers} == {"deadline"}
     assert not vllm_pocket.llm.llm_engine.has_unfinished_requests()
     assert all(reply.unanswered is None for (reply,) in vllm_pocket.generate(prompts, sampling))
 
@@ -360,7 +361,7 @@ def sleeper(vllm_pocket, monkeypatch):
     asleep takes no requests.
     """
     calls = []
-    for name in ("sleep", "wake_up", "generate"):
+    for name in ("sleep", "wake_up", "enqueue"):
         inner = getattr(vllm_pocket.llm, name)
 
         def told(*args, name=name, inner=inner, **options):
@@ -383,13 +384,13 @@ def sleeper(vllm_pocket, monkeypatch):
 def test_an_engine_that_sleeps_wakes_for_a_call_and_gives_the_same_answers(sleeper, pocket, world_reads):
     engine, calls = sleeper
     assert largest_difference(engine.read(world_reads, LABELS)[0], pocket.read(world_reads, LABELS)[0]) < 1e-3
-    assert calls == ["wake_up", "generate", "sleep"]
+    assert calls == ["wake_up", "enqueue", "sleep"]
     calls.clear()
     with engine.stay_awake():
         for _ in range(2):
             engine.read(world_reads[:1], LABELS)
         assert not engine.llm.llm_engine.is_sleeping()
-    assert calls == ["wake_up", "generate", "generate", "sleep"] and engine.llm.llm_engine.is_sleeping()
+    assert calls == ["wake_up", "enqueue", "enqueue", "sleep"] and engine.llm.llm_engine.is_sleeping()
 
 
 @with_engine
@@ -405,7 +406,7 @@ def test_an_engine_that_does_not_wake_leaves_its_reads_unanswered(sleeper, monke
         batch = dict(prompts=["A"], completions=["x"], checklist=[["Does it mention x?"]])
         assert reward(**batch) == [None]
     (value,) = reward(**batch)
-    assert 0 <= value <= 1 and calls == ["wake_up", "generate", "sleep"]
+    assert 0 <= value <= 1 and calls == ["wake_up", "enqueue", "sleep"]
 
 
 @with_engine
@@ -425,18 +426,8 @@ def test_a_sleeping_judge_is_awake_for_the_reward_only(sleeper, tmp_path, monkey
     monkeypatch.setattr(GRPOTrainer, "_generate", watched)
     trainer = train(ChecklistReward(ChecklistScorer(backend=engine, store=False)), tmp_path)
     assert trainer.state.global_step == 2
-    assert calls == ["policy", "wake_up", "generate", "sleep"] * 2
+    assert calls == ["policy", "wake_up", "enqueue", "sleep"] * 2
     assert engine.llm.llm_engine.is_sleeping()
-
-
-@with_engine
-def test_sleep_mode_on_a_platform_without_it_is_refused_in_vllms_words(vllm_installed):
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        pytest.skip("this platform has a sleep mode")
-    with pytest.raises(ModelError, match="Sleep mode is not supported on current platform"):
-        VLLMBackend("pocket", enable_sleep_mode=True)
 
 
 @pytest.mark.vllm
