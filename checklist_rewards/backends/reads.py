@@ -62,8 +62,7 @@ def read_prompts(
             f"vocabulary, and at most {MAX_LABEL_TOKENS} are possible."
         )
     tokenized = tokens.groups(groups) if tokenized is None else tokenized
-    lost = [over_limit if group.refused is None else Answer(None, group.refused) for group in tokenized]
-    reads = [answer for answer, group in zip(lost, tokenized, strict=True) for _ in group.tails]
+    reads = [answer for group in tokenized for answer in group.unread(over_limit)]
     branches = branches_of(tokenized, limit)
     answers, computed = ask(branches, ids) if branches else ([], 0)
     places = [place for _, tails in branches for _, place in tails]

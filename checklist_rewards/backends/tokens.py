@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-from checklist_rewards.backends.base import Messages, ReadGroup, Sampling
+from checklist_rewards.backends.base import Answer, Messages, ReadGroup, Sampling
 from checklist_rewards.backends.models import POCKET, from_hub, pocket_dir
 from checklist_rewards.backends.packaged import PACKAGED, packaged_folder
 from checklist_rewards.backends.templates import NO_FORMAT, QUOTED_END, ChatTemplate, Frame
@@ -166,6 +166,10 @@ class TokenGroup(NamedTuple):
     refused: Unanswered | None = None
     """Why the group cannot be read. It then has no tokens."""
 
+    def unread(self, otherwise: Answer) -> list[Answer]:
+        """The answers where its reads are not made: the reason, if it is refused."""
+        return [otherwise if self.refused is None else Answer(None, self.refused)] * len(self.tails)
+
 
 class _Text(NamedTuple):
     """A text and the spans of its data."""
@@ -255,7 +259,10 @@ class ChatTokenizer:
         if end is not None and text.count(END_THINK) > list(ids).count(end):
             parts: list[list[int]] = [[]]
             for token in ids:
-                parts = [*parts, []] if token == end else [*parts[:-1], [*parts[-1], token]]
+                if token == end:
+                    parts.append([])
+                else:
+                    parts[-1].append(token)
             text = END_THINK.join(self._decoded(part).replace(END_THINK, QUOTED_END) for part in parts)
         return self.template.reply(text)
 

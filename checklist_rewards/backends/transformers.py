@@ -289,8 +289,7 @@ class TransformersBackend(Backend):
         if views is not None:
             of_images, more = self._read_images(pictured, views, forms)
             found, usage = found | of_images, Usage.total([usage, more])
-        lost = [_TOO_LONG if group.refused is None else Answer(None, group.refused) for group in tokenized]
-        unread = [answer for answer, group in zip(lost, tokenized, strict=True) for _ in group.tails]
+        unread = [answer for group in tokenized for answer in group.unread(_TOO_LONG)]
         return [found.get(place, answer) for place, answer in enumerate(unread)], usage
 
     @cached_property

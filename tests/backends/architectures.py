@@ -7,6 +7,7 @@ model's own initialisation: with the usual ones all attention is nearly uniform,
 from __future__ import annotations
 
 import functools
+import os
 import re
 import tempfile
 from collections.abc import Callable, Sequence
@@ -22,7 +23,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from checklist_rewards.backends import Answer
 from checklist_rewards.backends.models import pocket_dir
 from checklist_rewards.backends.transformers import TransformersBackend
+from tests.conftest import REPO
 
+DOCUMENT = REPO / "docs" / "compatibility.md"
 WINDOW = 16
 _SIZE: dict[str, Any] = {
     "hidden_size": 64,
@@ -172,6 +175,19 @@ def made_once(build: Callable[[str, Path], str]) -> tuple[Callable[[str], str], 
         return TransformersBackend(folder_of(name))
 
     return folder_of, engine_of
+
+
+def check_table(mark: str, table_of: Callable[[str], str]) -> None:
+    """The table of this name in the documentation is what `table_of` makes of it. If asked for, it is written."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    start, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->\n"
+    before, _, rest = text.partition(start)
+    shown, _, after = rest.partition(end)
+    table = table_of(shown)
+    if os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"):
+        DOCUMENT.write_text(before + start + table + end + after, encoding="utf-8")
+    else:
+        assert shown == table
 
 
 def label_logprobs(logits: torch.Tensor, forms: Sequence[tuple[int, ...]]) -> torch.Tensor:

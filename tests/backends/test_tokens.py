@@ -12,7 +12,6 @@ from transformers import PreTrainedTokenizerFast
 from checklist_rewards.backends import ReadGroup, pocket_dir
 from checklist_rewards.backends.templates import ChatTemplate, Frame
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
-from checklist_rewards.backends.trees import branches_of
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import load_prompt
@@ -231,12 +230,6 @@ def test_a_label_is_every_token_that_reads_as_it():
 def test_labels_that_are_no_tokens_of_their_own_are_refused(words, labels, error):
     with pytest.raises(ModelError, match=error):
         word_tokenizer(words).label_groups(labels)
-
-
-def test_a_read_must_leave_room_for_its_answer():
-    group = TokenGroup([1] * 10, [[2] * 5, [2] * 6])
-    for limit, places in ((15, []), (16, [0]), (17, [0, 1])):
-        assert [place for _, tails in branches_of([group], limit) for _, place in tails] == places
 
 
 def test_a_reply_is_decoded_without_the_warning_of_transformers(caplog):

@@ -7,7 +7,6 @@ with `CHECKLIST_REWARDS_WRITE_DOCS=1 pytest tests/backends/test_transformers_arc
 
 import functools
 import math
-import os
 
 import pytest
 import torch
@@ -17,8 +16,15 @@ from checklist_rewards.backends import ReadGroup, Sampling
 from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.transformers import TransformersBackend
 from tests.backends.answers import LABELS, user
-from tests.backends.architectures import ARCHITECTURES, build, farthest, in_autocast, label_logprobs, made_once
-from tests.conftest import REPO
+from tests.backends.architectures import (
+    ARCHITECTURES,
+    build,
+    check_table,
+    farthest,
+    in_autocast,
+    label_logprobs,
+    made_once,
+)
 
 TAILS = ("Is it short?", "Is it long? Really?", "Is it red?", "Does it tell a story with many words in it? " * 2)
 GROUPS = [
@@ -33,7 +39,6 @@ SEPARATE = {"Bloom (ALiBi)", "Doge", "Qwen3-Next", "Qwen3.5", "Mamba 2", "Falcon
 ONE_OF_A_KIND = ("Llama", "Mistral, sliding", "Doge", "Gemma 2", "Phi-3, LongRoPE", "gpt-oss", "DeepSeek-V3")
 ONE_OF_A_KIND += ("Llama 4", "GPT-2", "Bloom (ALiBi)", "Qwen3.5", "Falcon-H1", "RecurrentGemma")
 _BLOCKS = {"recurrent": "linear_attention", "attention": "sliding_attention"}  # those of RecurrentGemma before 5.24
-DOCUMENT = REPO / "docs" / "compatibility.md"
 
 
 folder_of, engine_of = made_once(build)
@@ -124,10 +129,4 @@ def test_the_table_in_the_documentation_is_this_suites():
         alike.setdefault((shown, "packed" if engine.packs else "separate prompts"), []).append(name)
     rows = [f"| {shown} | {reads} | {'; '.join(names)} |" for (shown, reads), names in alike.items()]
     table = "\n".join(["| attention | reads | architectures |", "|---|---|---|", *rows, ""])
-    text = DOCUMENT.read_text(encoding="utf-8")
-    start, end = "<!-- architectures -->\n", "<!-- end of architectures -->\n"
-    before, _, rest = text.partition(start)
-    if os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"):
-        DOCUMENT.write_text(before + start + table + end + rest.partition(end)[2], encoding="utf-8")
-    else:
-        assert rest.partition(end)[0] == table
+    check_table("architectures", lambda _: table)

@@ -6,7 +6,6 @@ a plain forward pass of the model per prompt. The table in `docs/compatibility.m
 """
 
 import functools
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,11 +20,9 @@ from checklist_rewards.backends.vision import Eyes, Views, load_processor
 from checklist_rewards.images import image_of, parts
 from checklist_rewards.validation import missing
 from tests.backends.answers import LABELS
-from tests.backends.architectures import farthest, label_logprobs, made_once
+from tests.backends.architectures import check_table, farthest, label_logprobs, made_once
 from tests.backends.vision_architectures import VISION, build, drawing
-from tests.conftest import REPO
 
-DOCUMENT = REPO / "docs" / "compatibility.md"
 RED, BLUE, TALL = (image_of(drawing("red")), image_of(drawing("blue")), image_of(drawing("green", (56, 140))))
 TAILS = ("Is it short?", "Is it long? Really?", "Does it tell a story with many words in it? " * 2)
 INPUT = f"Look at this {RED.mark} and say what it is. "
@@ -153,16 +150,11 @@ def test_the_table_in_the_documentation_is_this_suites():
         shared = "separate prompts" if usage.separate else "shared"
         tokens = f"{usage.prompt_tokens:,} | {usage.computed_tokens:,} | {usage.floor_tokens:,}"
         rows[name] = f"| {name} | {shared} | < {difference} | {tokens} |"
-    text = DOCUMENT.read_text(encoding="utf-8")
-    start, end = "<!-- vision architectures -->\n", "<!-- end of vision architectures -->\n"
-    before, _, rest = text.partition(start)
-    shown = [line for line in rest.partition(end)[0].splitlines() if line.startswith("| ")][1:]
-    of_others = {line.split("|")[1].strip(): line for line in shown}
-    if os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"):  # rows that need other packages stay
-        rows = {name: (of_others | rows)[name] for name in VISION if name in of_others | rows}
-        head = ["| architecture | prefix with images | difference | tokens of all prompts | computed | floor |"]
-        table = "\n".join([*head, "|---|---|---|---|---|---|", *rows.values(), ""])
-        DOCUMENT.write_text(before + start + table + end + rest.partition(end)[2], encoding="utf-8")
-    else:
-        always = {name: row for name, row in rows.items() if not VISION[name].needs}
-        assert {name: of_others.get(name) for name in always} == always
+
+    def table_of(shown: str) -> str:
+        lines = [line for line in shown.splitlines() if line.startswith("| ")][1:]
+        found = {line.split("|")[1].strip(): line for line in lines} | rows  # those that need other packages stay
+        head = "| architecture | prefix with images | difference | tokens of all prompts | computed | floor |"
+        return "\n".join([head, "|---|---|---|---|---|---|", *(found[name] for name in VISION if name in found), ""])
+
+    check_table("vision architectures", table_of)

@@ -1,11 +1,8 @@
-"""The vLLM engine: the transformers engine's answers, each prefix computed once, no engine left behind."""
+"""The vLLM engine: the answers of the transformers engine, and each prefix computed once."""
 
 import json
 import logging
 import multiprocessing
-import os
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -23,7 +20,6 @@ from tests import zygote
 from tests.backends.answers import LABELS, largest_difference, turned, user
 from tests.backends.warning import warns
 from tests.conftest import HANG
-from tests.waiting import printed, until
 
 BLOCK = 32
 
@@ -188,29 +184,6 @@ def test_one_engine_serves_everybody_and_leaves_the_environment_alone(vllm_load)
     assert changed == set()
 
 
-ORPHAN = """
-import multiprocessing, signal, subprocess, sys, time
-
-def engine(pids):
-    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    pids.send(worker.pid)
-    time.sleep(600)
-
-if __name__ == "__main__":
-    from checklist_rewards.backends.vllm import _kill_after_us
-
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` ignores it, and so would its children
-    context = multiprocessing.get_context("fork")  # vLLM's own starts as slowly as this program
-    receives, sends = context.Pipe(duplex=False)
-    child = context.Process(target=engine, args=(sends,))
-    child.start()
-    worker = receives.recv()
-    guard = _kill_after_us([child])
-    print(child.pid, worker, flush=True)
-    time.sleep(600)
-"""
-
-
 @pytest.mark.parametrize(("level", "generations"), [(None, 0), ("ERROR", 2), ("critical", 0)])
 def test_the_engines_processes_omit_the_warning_about_triton_and_no_other(
     level, generations, monkeypatch, capfd, caplog
@@ -248,25 +221,6 @@ def test_two_engines_load_one_after_the_other(monkeypatch):
         with pytest.raises(ModelError, match="not here"):
             VLLMBackend("pocket")
     assert taken == [True, True] and not vllm_backend._loading.locked()
-
-
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
-def test_the_engine_and_its_workers_do_not_outlive_a_parent_that_is_killed(tmp_path, sent):
-    (tmp_path / "script.py").write_text(ORPHAN)
-    with zygote.Program([tmp_path / "script.py"], output=subprocess.PIPE) as parent:
-        processes = [int(pid) for pid in printed(parent, r"^(\d+) (\d+)$").groups()]
-        for pid in processes:
-            os.kill(pid, 0)
-        parent.send_signal(sent)
-    until(lambda: all(map(is_gone, processes)))
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "Z"  # dead; its new parent has not noticed yet
-    except FileNotFoundError:
-        return True
 
 
 def test_a_script_without_a_main_guard_is_told_what_to_do(monkeypatch):
@@ -407,27 +361,6 @@ def test_an_engine_that_does_not_wake_leaves_its_reads_unanswered(sleeper, monke
         assert reward(**batch) == [None]
     (value,) = reward(**batch)
     assert 0 <= value <= 1 and calls == ["wake_up", "enqueue", "sleep"]
-
-
-@with_engine
-def test_a_sleeping_judge_is_awake_for_the_reward_only(sleeper, tmp_path, monkeypatch):
-    from trl import GRPOTrainer
-
-    from tests.rewards.test_trl_trainers import train
-
-    engine, calls = sleeper
-    samples = GRPOTrainer._generate
-
-    def watched(self, prompts):
-        calls.append("policy")
-        assert engine.llm.llm_engine.is_sleeping()
-        return samples(self, prompts)
-
-    monkeypatch.setattr(GRPOTrainer, "_generate", watched)
-    trainer = train(ChecklistReward(ChecklistScorer(backend=engine, store=False)), tmp_path)
-    assert trainer.state.global_step == 2
-    assert calls == ["policy", "wake_up", "enqueue", "sleep"] * 2
-    assert engine.llm.llm_engine.is_sleeping()
 
 
 @pytest.mark.vllm
