@@ -111,6 +111,10 @@ class Inputs(NamedTuple):
     """Further arguments: the pixels of the images in the rows, and the kinds of their tokens."""
 
 
+Logits = Callable[[Inputs], torch.Tensor]
+"""Computes next-token logits in single precision, shape (reads, vocabulary)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layers:
     """The kinds of attention layers in a model."""
@@ -249,10 +253,10 @@ def plain_inputs(rows: Sequence[TreeRow[Any]], device: torch.device) -> Inputs:
     return Inputs(ids.to(device), None, None, answers)
 
 
-def packs_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
+def packs_exactly(model: Any, layers: Layers, logits: Logits, device: torch.device) -> bool:
     """Check on a few arbitrary tokens whether trees of prompts give the same result as separate prompts, for which the
-    model makes its own masks. `logits` computes next-token logits from [`Inputs`], in single precision, shape (reads,
-    vocabulary). Windows and chunks are narrowed during the check, so that the prompts are longer than them."""
+    model makes its own masks. Windows and chunks are narrowed during the check, so that the prompts are longer than
+    them."""
 
     def packed() -> torch.Tensor:
         return logits(tree_inputs(list(tree_rows(_branches(model), 2**31)), layers, model, device))
@@ -261,7 +265,7 @@ def packs_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.T
         return alike(model, device, packed, lambda: arbitrary_logits(model, logits, device))
 
 
-def padding_is_exact(model: Any, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
+def padding_is_exact(model: Any, logits: Logits, device: torch.device) -> bool:
     """Whether prompts of different lengths, padded on the right, give the same results together as alone. Arguments as
     in [`packs_exactly`]."""
     rules, one, other, _ = _arbitrary(model)
@@ -270,7 +274,7 @@ def padding_is_exact(model: Any, logits: Callable[[Inputs], torch.Tensor], devic
         return alike(model, device, lambda: logits(plain_inputs(rows, device)), lambda: _alone(rows, logits, device))
 
 
-def keeps_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
+def keeps_exactly(model: Any, layers: Layers, logits: Logits, device: torch.device) -> bool:
     """As [`packs_exactly`], for rows below prefixes that are kept: one row below a prefix that continues another, and
     two rows of different lengths below one."""
     rules, one, other, tails = _arbitrary(model)
@@ -292,7 +296,7 @@ def keeps_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.T
         return alike(model, device, below, lambda: arbitrary_logits(model, logits, device))
 
 
-def arbitrary_logits(model: Any, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> torch.Tensor:
+def arbitrary_logits(model: Any, logits: Logits, device: torch.device) -> torch.Tensor:
     """Logits of prompts of arbitrary tokens, each computed alone and with the model's own masks."""
     return _alone(tree_rows(_branches(model), 0), logits, device)
 
@@ -332,9 +336,7 @@ def _branches(model: Any) -> list[Branch[int]]:
     return [(rules + one, tails), (rules + other, tails[1:])]
 
 
-def _alone(
-    rows: Iterable[TreeRow[Any]], logits: Callable[[Inputs], torch.Tensor], device: torch.device
-) -> torch.Tensor:
+def _alone(rows: Iterable[TreeRow[Any]], logits: Logits, device: torch.device) -> torch.Tensor:
     return torch.cat([logits(plain_inputs([row], device)) for row in rows])
 
 

@@ -37,10 +37,10 @@ from checklist_rewards.backends.base import Answer, Arrived, Messages, ReadGroup
 from checklist_rewards.backends.inputs import Past, base_of
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir, vision_class
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
-from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
-from checklist_rewards.backends.transformers import TransformersBackend, placed
+from checklist_rewards.backends.tokens import ChatTokenizer, Forms, chat_tokenizer, load_chat_tokenizer
+from checklist_rewards.backends.transformers import Found, TransformersBackend, placed
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, TreeRow, tree_rows
-from checklist_rewards.backends.vision import load_processor
+from checklist_rewards.backends.vision import Views, load_processor
 from checklist_rewards.errors import ChecklistRewardsError, ModelError
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
@@ -252,10 +252,10 @@ class LiveBackend(TransformersBackend):
             pass
 
     def _answered(
-        self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]], past: Past | None = None
-    ) -> tuple[dict[int, Answer], int]:
+        self, rows: Sequence[TreeRow[Any]], forms: Forms, past: Past | None = None, views: Views | None = None
+    ) -> tuple[Found, int]:
         if self._gathered is None:
-            return super()._answered(rows, forms, past)
+            return super()._answered(rows, forms, past, views)
         answers = self._round("rows", (rows, tuple(forms)))
         assert answers is not None
         return placed(rows, answers), sum(len(row.ids) for row in rows)

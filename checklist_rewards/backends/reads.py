@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from checklist_rewards.backends.base import Answer, ReadGroup, Usage, not_logprobs
-from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup
+from checklist_rewards.backends.tokens import ChatTokenizer, Forms, TokenGroup
 from checklist_rewards.backends.trees import Branch, branches_of, floor_tokens
 from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -75,7 +75,7 @@ def read_prompts(
     return reads, Usage(prompt_tokens, computed, floor)
 
 
-def _answer(answer: TokenAnswer, forms: Sequence[tuple[int, ...]]) -> Answer:
+def _answer(answer: TokenAnswer, forms: Forms) -> Answer:
     if isinstance(answer, str):
         return Answer(None, answer)
     values = [[answer[token] for token in group] for group in forms]

@@ -158,6 +158,10 @@ _CHECKED_BEFORE = 200
 _MOST_SEAMS = 4096
 
 
+Forms = Sequence[tuple[int, ...]]
+"""The token ids of the surface forms of each label."""
+
+
 class TokenGroup(NamedTuple):
     """A [`ReadGroup`] as token ids: the prompt of read i is `prefix + tails[i]`."""
 
@@ -276,7 +280,7 @@ class ChatTokenizer:
             self._spellings = self.encoder.spellings()
         return self._spellings.get(label.lower(), ())
 
-    def label_groups(self, labels: Sequence[str]) -> list[tuple[int, ...]]:
+    def label_groups(self, labels: Sequence[str]) -> Forms:
         """The token ids of all surface forms of each label. Raises [`ModelError`] with the label and the tokens if a
         label has no single-token form, or if two labels share one."""
         groups = [self.label_ids(label) for label in labels]

@@ -94,7 +94,7 @@ from checklist_rewards.backends.models import (
     text_class,
     vision_class,
 )
-from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, Forms, load_chat_tokenizer
 from checklist_rewards.backends.trees import (
     CPU,
     GPU,
@@ -154,6 +154,8 @@ _TOKENIZER_SETTINGS = ("cache_dir", "gguf_file", "local_files_only", "revision",
 
 R = TypeVar("R")
 T = TypeVar("T")
+Found = dict[int, Answer]
+"""Answers by the places of their reads."""
 _TOO_LONG = Answer(None, Unanswered(Reason.TOO_LONG))
 
 
@@ -309,9 +311,7 @@ class TransformersBackend(Backend):
             )
         return Eyes(self.tokens, processor, base_of(self.model).config)
 
-    def _read_images(
-        self, fitting: Sequence[Branch[int]], views: Views, forms: Sequence[tuple[int, ...]]
-    ) -> tuple[dict[int, Answer], Usage]:
+    def _read_images(self, fitting: Sequence[Branch[int]], views: Views, forms: Forms) -> tuple[Found, Usage]:
         """Read prompts with images, below their beginning up to the last image, which is kept. Gives the answers by
         their places."""
         heads: dict[tuple[int, ...], list[Branch[int]]] = {}
@@ -319,7 +319,7 @@ class TransformersBackend(Backend):
             end = 1 + max(place for place, token in enumerate(prefix) if token < 0)
             heads.setdefault(tuple(prefix[:end]), []).append((prefix[end:], tails))
         computed = separate = 0
-        found: dict[int, Answer] = {}
+        found: Found = {}
         alone: list[Branch[int]] = []
         for head, branches in heads.items():
             whole: list[Branch[int]] = [([*head, *rest], tails) for rest, tails in branches]
@@ -333,32 +333,12 @@ class TransformersBackend(Backend):
                 if self._shares_images is False:
                     separate += sum(len(tails) for _, tails in branches)
         cached = len(found)
-        rows = list(tree_rows(alone, 0))
-        found |= placed(rows, self._read_alone([row.ids for row in rows], views, forms))
-        computed += sum(len(row.ids) for row in rows)
+        rows = sorted(tree_rows(alone, 0), key=lambda row: (views.alike(row.ids), self._kind(row), -len(row.ids)))
+        answered, more = self._answered(rows, forms, views=views)
+        found |= answered
+        computed += more
         prompt_tokens, floor = floor_tokens(fitting)
         return found, Usage(prompt_tokens, computed, floor, separate, cached)
-
-    def _read_alone(
-        self, prompts: Sequence[list[int]], views: Views, forms: Sequence[tuple[int, ...]]
-    ) -> list[list[Answer]]:
-        """Read prompts with images as they are, padded to batches. One answer for each."""
-
-        def answer(batch: Sequence[list[int]]) -> list[list[Answer]]:
-            with self.in_turn(), self._positions():
-                logprobs = _labels_of(self._logits(views.inputs(batch, self.device, self.model.dtype)), forms)
-            return [[Answer(tuple(row))] for row in logprobs.tolist()]
-
-        def alike(prompt: list[int]) -> tuple[Any, ...]:
-            return views.alike(prompt), self._long(len(prompt)), 0 if self.pads else len(prompt)
-
-        def lost(prompt: list[int]) -> list[Answer]:
-            return [Answer(None, _no_memory(f"a prompt of {len(prompt)} tokens"))]
-
-        order = sorted(range(len(prompts)), key=lambda place: (alike(prompts[place]), -len(prompts[place])))
-        batches = self._batches([prompts[place] for place in order], len, self._costs.batch, alike)
-        answers = chain.from_iterable(_in_memory(batch, answer, lost) for batch in batches)
-        return [read for _, read in sorted(zip(order, answers, strict=True))]
 
     def _shares(self, head: Sequence[int], branches: Sequence[Branch[int]], views: Views) -> bool:
         """Whether prompts can be read below a beginning with images that is kept. Tried once, on the first prompts for
@@ -415,15 +395,13 @@ class TransformersBackend(Backend):
             for module, delta in zip(places, before, strict=True):
                 module.rope_deltas = delta
 
-    def _read_texts(
-        self, fitting: Sequence[Branch[int]], forms: Sequence[tuple[int, ...]]
-    ) -> tuple[dict[int, Answer], Usage]:
+    def _read_texts(self, fitting: Sequence[Branch[int]], forms: Forms) -> tuple[Found, Usage]:
         branches, costs = self._by_length(fitting), self._costs
         below: list[Kept[int]] = []
         if self.packs and self.keeps:
             plan = keep_prefixes(branches[False], costs)
             branches[False], below = plan.branches, plan.below
-        found: dict[int, Answer] = {}
+        found: Found = {}
         computed = sum(self._read_below(kept, None, forms, found, branches[False]) for kept in below)
         cached = len(found)
         room, worth = (self.max_batch_tokens, costs.saves) if self.packs else (0, None)
@@ -438,8 +416,8 @@ class TransformersBackend(Backend):
         self,
         kept: Kept[int],
         above: Past | None,
-        forms: Sequence[tuple[int, ...]],
-        found: dict[int, Answer],
+        forms: Forms,
+        found: Found,
         lost: list[Branch[int]],
         views: Views | None = None,
     ) -> int:
@@ -469,15 +447,16 @@ class TransformersBackend(Backend):
         return len(kept.ids) + computed + sum(self._read_below(more, past, forms, found, lost) for more in kept.below)
 
     def _answered(
-        self, rows: Sequence[TreeRow[int]], forms: Sequence[tuple[int, ...]], past: Past | None = None
-    ) -> tuple[dict[int, Answer], int]:
-        """The reads of rows by their places, and the number of tokens computed for them."""
+        self, rows: Sequence[TreeRow[int]], forms: Forms, past: Past | None = None, views: Views | None = None
+    ) -> tuple[Found, int]:
+        """The reads of rows by their places, and the number of tokens computed for them. With `views`, each row is a
+        whole prompt with images."""
         computed, before = 0, 0 if past is None else past.length
 
         def answer(batch: Sequence[TreeRow[int]]) -> list[list[Answer]]:
             nonlocal computed
             with self.in_turn():
-                logprobs = iter(self._label_logprobs(batch, forms, past).tolist())
+                logprobs = iter(self._label_logprobs(batch, forms, past, views).tolist())
             computed += sum(len(row.ids) for row in batch)
             return [[Answer(tuple(next(logprobs))) for _ in row.values] for row in batch]
 
@@ -486,7 +465,10 @@ class TransformersBackend(Backend):
                 return [read for half in row.halves() for read in _in_memory([half], answer, lost)[0]]
             return [Answer(None, _no_memory(f"a row of {before + len(row.ids)} tokens"))]
 
-        batches = self._batches(rows, lambda row: before + len(row.ids), self._costs.batch, self._kind)
+        def alike(row: TreeRow[int]) -> tuple[Any, ...]:
+            return self._kind(row), () if views is None else views.alike(row.ids)
+
+        batches = self._batches(rows, lambda row: before + len(row.ids), self._costs.batch, alike)
         return placed(rows, [reads for batch in batches for reads in _in_memory(batch, answer, lost)]), computed
 
     @property
@@ -594,7 +576,7 @@ class TransformersBackend(Backend):
             yield batch
 
     def _label_logprobs(
-        self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]], past: Past | None = None
+        self, rows: Sequence[TreeRow[Any]], forms: Forms, past: Past | None = None, views: Views | None = None
     ) -> torch.Tensor:
         """ln P(label) for every prompt of every row, in row order: shape (reads, labels)."""
         # A single prompt per row needs no mask, whose size grows with the square of the row. Only such rows may be
@@ -602,6 +584,10 @@ class TransformersBackend(Backend):
         if past is not None or any(len(row.values) > 1 for row in rows):
             assert self.layers is not None
             inputs = tree_inputs(rows, self.layers, self.model, self.device, past)
+        elif views is not None:
+            inputs = views.inputs([row.ids for row in rows], self.device, self.model.dtype)
+            with self._positions():
+                return _labels_of(self._logits(inputs), forms)
         else:
             inputs = plain_inputs(rows, self.device)
         return _labels_of(self._logits(inputs), forms)
@@ -689,7 +675,7 @@ class TransformersBackend(Backend):
         return Reply(text, "length" if end is None else "stop", prompt_tokens=prompt_tokens, completion_tokens=used)
 
 
-def _labels_of(logits: torch.Tensor, forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
+def _labels_of(logits: torch.Tensor, forms: Forms) -> torch.Tensor:
     """ln P(label) of each label, from logits over the vocabulary."""
     logprobs = logits - logits.logsumexp(-1, keepdim=True)
     return torch.stack([logprobs[:, list(group)].logsumexp(-1) for group in forms], dim=-1).cpu()
@@ -710,7 +696,7 @@ def _in_memory(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], lo
     return [*_in_memory(batch[:middle], compute, lost), *_in_memory(batch[middle:], compute, lost)]
 
 
-def placed(rows: Sequence[TreeRow[int]], reads: Sequence[Sequence[Answer]]) -> dict[int, Answer]:
+def placed(rows: Sequence[TreeRow[int]], reads: Sequence[Sequence[Answer]]) -> Found:
     """The reads of each row by their places."""
     places = chain.from_iterable(row.values for row in rows)
     return dict(zip(places, chain.from_iterable(reads), strict=True))

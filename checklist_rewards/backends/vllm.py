@@ -58,7 +58,7 @@ from checklist_rewards.backends.models import (
     warn_about_copies,
 )
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
-from checklist_rewards.backends.tokens import load_chat_tokenizer
+from checklist_rewards.backends.tokens import Ids, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch
 from checklist_rewards.backends.vision import Eyes, ImageError, Views, load_processor
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
@@ -66,6 +66,9 @@ from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
+
+Done = Callable[[int, Any], None]
+"""Called with the index and the output of each prompt."""
 
 # One-token reads are many short prompts: many sequences and many tokens per step use a GPU fully.
 _GPU = {"max_num_seqs": 1024, "max_num_batched_tokens": 16384}
@@ -228,7 +231,7 @@ class VLLMBackend(Backend):
         views = Views(self.eyes) if any(group.sees for group in groups) else None
         tokenized = self.tokens.groups(groups) if views is None else self.eyes.send(groups, views)
 
-        def ask(branches: list[Branch[int]], ids: list[int]) -> tuple[list[TokenAnswer], int]:
+        def ask(branches: list[Branch[int]], ids: Ids) -> tuple[list[TokenAnswer], int]:
             return self._ask([[*prefix, *tail] for prefix, tails in branches for tail, _ in tails], ids, views)
 
         return read_prompts(self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized)
@@ -252,7 +255,7 @@ class VLLMBackend(Backend):
         seen = any(has_images(message["content"]) for messages in prompts for message in messages)
         views = Views(self.eyes) if seen else None
         replies = [[Reply(None, unanswered=MISSED)] * sampling.n for _ in prompts]  # until they are done
-        ids: dict[int, list[int]] = {}
+        ids: dict[int, Ids] = {}
         for index, messages in enumerate(prompts):
             try:
                 prompt = self.tokens.prompt(messages) if views is None else self.eyes.send_prompt(messages, views)
@@ -280,9 +283,7 @@ class VLLMBackend(Backend):
             self._sample(list(ids.values()), sampling, done, views)
         return replies
 
-    def _sample(
-        self, prompts: list[list[int]], sampling: Sampling, done: Callable[[int, Any], None], views: Views | None
-    ) -> None:
+    def _sample(self, prompts: list[Ids], sampling: Sampling, done: Done, views: Views | None) -> None:
         """Sample replies. A schema that vLLM does not support is not enforced."""
         schema = None if sampling.schema in self._refused_schemas else sampling.schema
         if schema is None:
@@ -316,9 +317,7 @@ class VLLMBackend(Backend):
             logger.warning("vLLM cannot enforce the JSON schema of the replies: %s", why)
             self._refused_schemas.add(schema)
 
-    def _params(
-        self, prompts: list[list[int]], sampling: Sampling, schema: str | None, views: Views | None
-    ) -> list[Any]:
+    def _params(self, prompts: list[Ids], sampling: Sampling, schema: str | None, views: Views | None) -> list[Any]:
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -335,9 +334,7 @@ class VLLMBackend(Backend):
             for prompt in prompts
         ]
 
-    def _ask(
-        self, prompts: list[list[int]], ids: list[int], views: Views | None = None
-    ) -> tuple[list[TokenAnswer], int]:
+    def _ask(self, prompts: list[Ids], ids: Ids, views: Views | None = None) -> tuple[list[TokenAnswer], int]:
         from vllm import SamplingParams
 
         params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=ids, detokenize=False)
@@ -362,9 +359,7 @@ class VLLMBackend(Backend):
 
         return LoRARequest("adapter", 1, self._adapter)
 
-    def _stream(
-        self, prompts: list[list[int]], params: list[Any], done: Callable[[int, Any], None], views: Views | None = None
-    ) -> None:
+    def _stream(self, prompts: list[Ids], params: list[Any], done: Done, views: Views | None = None) -> None:
         """Call `done` with the index and output of each prompt as soon as it is finished. The output is an error for a
         prompt with images that vLLM refuses. `done` is not called for prompts that are not finished in time."""
         waves = list(_waves(prompts, params, self._most_at_once))
@@ -381,9 +376,7 @@ class VLLMBackend(Backend):
                 else:
                     waves[:0] = [wave[: len(wave) // 2], wave[len(wave) // 2 :]]
 
-    def _stream_at_once(
-        self, requests: list[Any], params: list[Any], places: Sequence[int], done: Callable[[int, Any], None]
-    ) -> None:
+    def _stream_at_once(self, requests: list[Any], params: list[Any], places: Sequence[int], done: Done) -> None:
         with self.stay_awake(), self._lock:
             try:
                 self._wake()
@@ -418,7 +411,7 @@ class VLLMBackend(Backend):
         return Reply(text, sample.finish_reason, prompt_tokens=prompt_tokens, completion_tokens=len(tokens))
 
 
-def _requests(prompts: Sequence[list[int]], views: Views | None) -> list[Any]:
+def _requests(prompts: Sequence[Ids], views: Views | None) -> list[Any]:
     """Prompts as vLLM takes them: ids with one placeholder per image, and the pixels, of which there is one object for
     all prompts. The hash of the pixels is the key of vLLM's cache of processed images, so it computes none itself."""
     from vllm import TokensPrompt

@@ -196,7 +196,7 @@ def test_no_read_is_lost_where_memory_is_short(method, monkeypatch):
     full = [True]
 
     def short(*arguments):
-        if full:
+        if full and (method != "_label_logprobs" or arguments[2] is not None):  # not for whole prompts
             raise torch.OutOfMemoryError("CUDA out of memory")
         return compute(engine, *arguments)
 
