@@ -1,8 +1,8 @@
 """Images in prompts and responses: one value per image, and the mark that stands for it in a text.
 
-Texts are passed through this package as strings: prompts are built from them, store keys are their hashes, equal texts
-are read once, completions of one prompt share their beginning. An image therefore stands in a text as its *mark*, at
-the place where it stood in the messages. A mark contains the hash of the pixels, so all of this holds for images too:
+Prompts are built from strings, store keys are their hashes, equal texts are read once. An image therefore stands in a
+text as its *mark*, at the place where it stood in the messages. A mark contains the hash of the pixels, so all of this
+holds for images too:
 
     >>> from PIL import Image as Pillow
     >>> red = image_of(Pillow.new("RGB", (8, 8), "red"))
@@ -15,14 +15,14 @@ the place where it stood in the messages. A mark contains the hash of the pixels
     'What is this? [image]'
 
 An engine that sees splits its prompts at the marks ([`parts`]) and gets the pixels by their hash. They are in memory
-as long as an [`Image`] with this hash exists: a sample holds those of its texts, and the mark of an image that is not
-in memory is an error. A mark is made of two noncharacters of Unicode and the hash; [`clean`] replaces these characters
-in texts from outside, so no text can contain an image that its message did not have.
+as long as an [`Image`] with this hash exists: a sample holds those of its texts. A mark is made of two noncharacters
+of Unicode and the hash; [`clean`] replaces these characters in texts from outside, so no text can contain an image
+that its message did not have.
 
 Pixels are compared as the processors of models see them: rotated as the file says, in RGB, without transparency. Of a
-file with several frames, the first one is the image; of a PIL image, the frame that it shows. A PIL image is copied:
-changing it later changes no sample. An image that is only an address on the web is never fetched here; its hash is
-that of the address, and only a server can look at it.
+file with several frames, the first one is the image; of a PIL image, the frame that it shows. A PIL image is copied.
+An image that is only an address on the web is never fetched here; its hash is that of the address, and only a server
+can look at it.
 
 Files are decoded by Pillow, and only in the formats of `FORMATS`: Pillow starts other programs for some of the others.
 The size of an image is read from its header and bounded before it is decoded.
@@ -198,8 +198,7 @@ def image_of(
 
     Args:
         value: A PIL image, the bytes of an image file, a path, an array of shape (height, width, 3) of bytes, a cell
-            of `datasets.Image` ({"bytes", "path"}), an `image_url` part's {"url"}, a data URL, an http(s) address, or
-            an [`Image`].
+            of `datasets.Image`, an `image_url` part's {"url"}, a data URL, an http(s) address, or an [`Image`].
         where (`str`, *optional*): What the error calls it.
         folder (`str` or `Path`, *optional*): Where relative paths begin; by default, in the working folder. None if
             paths and addresses are refused, such as those of a client of a server.

@@ -28,59 +28,33 @@ ARGUMENT = "apple"
 
 @dataclass(frozen=True)
 class Family:
-    """A chat format.
+    """A chat format."""
 
-    Args:
-        name: Name of the family; of a template file in TRL, if it ships one.
-        template: Jinja text.
-        end: Token that ends an answer.
-        special: Tokens that `skip_special_tokens=True` drops, without `end`.
-        added: Added tokens that decoding keeps.
-        bos: Token at the beginning of a prompt.
-        eos: The tokenizer's `eos_token`; `end` by default.
-        opens, closes: Text around a thought.
-        answer_opens, answer_closes: Text around an answer, if it has markers.
-        opened: Whether the generation prompt contains `opens`.
-        opened_after_tool: Whether the generation prompt after a tool result contains it; as `opened` by default.
-        answer_opened: Whether the generation prompt contains `answer_opens`.
-        kwargs: `chat_template_kwargs` with which a model thinks.
-        off: `chat_template_kwargs` with which it does not.
-        call: Syntax of a tool call: name and arguments to text. None where TRL cannot parse calls.
-        call_ends: Token that ends a turn with a call; `end` by default.
-        preamble: Text around a sentence before a call; None if the format does not allow one.
-        odd_call: A call that models write and TRL's response template does not recognise.
-        variants: Other ways to write a thought and the answer "It is 42.".
-        blocks: Whether the template takes content as typed blocks only.
-        system: Whether the template accepts a system message.
-        declares: Whether the tokenizer always has the `response_template`.
-        response_template: How `parse_response` parses a reply: "trl" for the one of `add_response_schema`.
-    """
-
-    name: str
+    name: str  # of a template file in TRL, if it ships one
     template: str
-    end: str
-    special: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    bos: str | None = None
-    eos: str | None = None
+    end: str  # token that ends an answer
+    special: tuple[str, ...] = ()  # tokens that `skip_special_tokens=True` drops, without `end`
+    added: tuple[str, ...] = ()  # tokens that decoding keeps
+    bos: str | None = None  # token at the beginning of a prompt
+    eos: str | None = None  # the tokenizer's `eos_token`; `end` by default
     opens: str = "<think>\n"
     closes: str = "\n</think>\n\n"
     answer_opens: str = ""
     answer_closes: str = ""
-    opened: bool = False
-    opened_after_tool: bool | None = None
-    answer_opened: bool = False
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    off: Mapping[str, Any] | None = None
-    call: Callable[[str, Arguments], str] | None = None
-    call_ends: str | None = None
-    preamble: tuple[str, str] | None = ("", "\n")
-    odd_call: str | None = None
-    variants: tuple[str, ...] = ()
-    blocks: bool = False
-    system: bool = True
-    declares: bool = False
-    response_template: Mapping[str, Any] | str | None = None
+    opened: bool = False  # whether the generation prompt contains `opens`
+    opened_after_tool: bool | None = None  # the same after a tool result; as `opened` by default
+    answer_opened: bool = False  # whether the generation prompt contains `answer_opens`
+    kwargs: Mapping[str, Any] = field(default_factory=dict)  # `chat_template_kwargs` with which a model thinks
+    off: Mapping[str, Any] | None = None  # those with which it does not
+    call: Callable[[str, Arguments], str] | None = None  # text of a tool call; None where TRL cannot parse calls
+    call_ends: str | None = None  # token that ends a turn with a call; `end` by default
+    preamble: tuple[str, str] | None = ("", "\n")  # text around a sentence before a call; None if none is allowed
+    odd_call: str | None = None  # a call that models write and TRL's response template does not recognise
+    variants: tuple[str, ...] = ()  # other ways to write a thought and the answer "It is 42."
+    blocks: bool = False  # whether the template takes content as typed blocks only
+    system: bool = True  # whether the template accepts a system message
+    declares: bool = False  # whether the tokenizer always has the `response_template`
+    response_template: Mapping[str, Any] | str | None = None  # "trl" for the one of `add_response_schema`
 
     @property
     def tag(self) -> str:
@@ -127,8 +101,11 @@ class Family:
         self, name: str, arguments: Arguments, *, preamble: str = "", thought: str = "", after_tool: bool = False
     ) -> str:
         """A turn that ends with a tool call, after an optional thought and an optional sentence."""
-        before = self._before(thought, True, after_tool) + self._preamble(preamble)
-        return before + self._call(name, arguments) + (self.call_ends or self.end)
+        assert self.call is not None, f"{self.name} has no tool calls"
+        before = self._before(thought, True, after_tool)
+        if preamble and self.preamble:
+            before += self.preamble[0] + preamble + self.preamble[1]
+        return before + self.call(name, arguments) + (self.call_ends or self.end)
 
     def _opened(self, rendered: bool, after_tool: bool) -> bool:
         return rendered and (self.opens_again if after_tool else self.opened)
@@ -141,21 +118,10 @@ class Family:
         opens = "" if rendered and self.answer_opened else self.answer_opens
         return opens + answer + self.answer_closes + self.end
 
-    def _preamble(self, sentence: str) -> str:
-        return self.preamble[0] + sentence + self.preamble[1] if sentence and self.preamble else ""
-
-    def _call(self, name: str, arguments: Arguments) -> str:
-        assert self.call is not None, f"{self.name} has no tool calls"
-        return self.call(name, arguments)
-
 
 def tokenizer(family: Family, *, parses: bool = False):
-    """A byte-level tokenizer with the tokens and the chat template of a family.
-
-    Args:
-        family: The family.
-        parses: Whether to set the family's `response_template`.
-    """
+    """A byte-level tokenizer with the tokens, the chat template and, if it `parses`, the response template of a
+    family."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

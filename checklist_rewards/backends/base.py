@@ -2,8 +2,7 @@
 
 A [`Backend`] has two methods. `generate` samples replies to chat messages. `read` answers reads (one item about one
 target): each [`ReadGroup`] is a prompt prefix with the question tails that share it, and the engine returns the
-log-probability of each label as the next token of every tail. Engines share the computation of a prefix in different
-ways; the [`Usage`] reports the cost in tokens.
+log-probability of each label as the next token of every tail.
 
 A prompt that does not fit the context is unanswered with the reason "too_long"; prompts are never truncated. If an
 engine fails, it raises [`BackendError`].
@@ -15,11 +14,9 @@ A [`deadline`] is the time that is left for the reads of a call:
     >>> 0 < seconds <= 30 and time_left() is None
     True
 
-It belongs to the context of a call ([`contextvars`]): threads that `asyncio.to_thread` starts, and requests in
-the background loop of a served judge, have that of their caller. When it has passed, requests to servers are cancelled
-and their connections closed, and nothing more is sent. An engine in the process cannot be interrupted; it finishes its
-chunk or batch and gets no further one. Reads without an answer are unanswered with the reason "deadline" and are not
-stored, so a later call repeats them.
+It belongs to the context of a call ([`contextvars`]), with the threads and requests that the call starts. When it has
+passed, requests to servers and in vLLM are cancelled and nothing more is sent; transformers finishes its chunk. Reads
+without an answer are unanswered with the reason "deadline" and are not stored, so a later call repeats them.
 """
 
 from __future__ import annotations
@@ -98,8 +95,8 @@ class ReadGroup:
     """Name and text of the input and the reference, for an encoder, whose prefix is the target alone. Prompts contain
     them in the prefix."""
     written: tuple[Written, ...] = ()
-    """The start of the assistant's reply in each read, one per tail; empty if the label is its first token. Only
-    engines with `continues` accept it ([`check_continues`])."""
+    """The start of the assistant's reply in each read, one per tail; empty if the label is its first token. Requires
+    an engine with `continues`."""
     start: bytes | None = None
     """Equal keys mean an equal beginning of the prefix, such as that of all completions of one prompt. None if groups
     share nothing."""
@@ -215,15 +212,8 @@ _SUM_ROUNDING = 0.05
 
 
 def not_logprobs(values: Sequence[float], *, distinct: bool = True) -> Unanswered | None:
-    """The reason if numbers cannot be log-probabilities; None if they can.
-
-    One above 0 (but for rounding) or NaN cannot. A server that is set to return logits returns such numbers.
-
-    Args:
-        values (sequence of `float`): The numbers.
-        distinct (`bool`, *optional*, defaults to `True`): Whether they are of distinct tokens, so that their
-            probabilities add up to 1 at most.
-    """
+    """The reason if numbers cannot be log-probabilities, such as the logits that a server may be set to return; None
+    if they can. Those of `distinct` tokens must add up to a probability of 1 at most, but for rounding."""
     wrong = None
     if not all([value <= _ROUNDING for value in values]):  # False for NaN; a list, because this runs for every read
         wrong = next(value for value in values if not value <= _ROUNDING)
@@ -248,18 +238,8 @@ def check_continues(backend: Backend) -> None:
 
 
 def reply_seed(seed: int, prompt: Messages | Sequence[int], index: int = 0) -> int:
-    """Derive the seed of one reply from the run's seed, the prompt and the index of the reply.
-
-    The seed does not depend on the other prompts, so an interrupted run can be resumed at any point.
-
-    Args:
-        seed (`int`): [`Sampling.seed`].
-        prompt (chat messages or token ids): The prompt.
-        index (`int`, *optional*, defaults to `0`): Index of the reply among several replies to the prompt.
-
-    Returns:
-        `int`: The seed, in [0, 2**31).
-    """
+    """Derive the seed of one reply, in [0, 2**31), from the run's seed, the prompt (messages or token ids) and the
+    index of the reply. It does not depend on the other prompts, so an interrupted run can be resumed at any point."""
     digest = blake2b(json.dumps([seed, list(prompt), index]).encode(), digest_size=4)
     return int.from_bytes(digest.digest(), "big") >> 1
 
@@ -325,8 +305,7 @@ class Backend:
         other prompts.
 
         Args:
-            prompts (sequence of chat messages): Any number of prompts, each a list of {"role", "content"}. The engine
-                splits them into batches.
+            prompts (sequence of chat messages): Any number of prompts. The engine splits them into batches.
             sampling ([`Sampling`]): The sampling parameters.
             arrived (callable, *optional*): Called in this thread with the index and the replies of each prompt as soon
                 as they are complete, in any order. An engine that returns all replies at once may not call it.

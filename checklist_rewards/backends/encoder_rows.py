@@ -11,10 +11,8 @@ positions, also if the other one is missing:
 Tokens of a segment that also occur in the target have the second token type. A row without context is the same for
 every model.
 
-In packed rows, the windows of a long target overlap by half. Nothing that is computed in one window can be used in
-another: every layer of a bidirectional encoder depends on all tokens of the row, so only the embeddings, a lookup, are
-the same. An overlap of a quarter takes a quarter less time, but its AUC was lower in all four measurements, by 0.001
-to 0.009 (docs/studies/english_models.md).
+In packed rows, the windows of a long target overlap by half. An overlap of a quarter takes a quarter less time, but
+its AUC was lower in all four measurements, by 0.001 to 0.009 (docs/studies/english_models.md).
 
 Targets and questions are data: the string `[SEP]` inside a text is tokenized as text (`tokens.py`). The special
 tokens around them in a row, such as `[CLS]` and `[SEP]`, come from the tokenizer.
@@ -79,11 +77,7 @@ class EncoderRow(NamedTuple):
 
 
 class EncoderTexts:
-    """Tokenizes the texts of a cross-encoder.
-
-    Args:
-        tokenizer (`PreTrainedTokenizerBase`): The tokenizer of the model.
-    """
+    """Tokenizes the texts of a cross-encoder."""
 
     def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer
@@ -132,15 +126,9 @@ class EncoderTexts:
 def rows_of(
     texts: EncoderTexts, model: Any, groups: Sequence[ReadGroup], *, window: int = WINDOW
 ) -> tuple[list[EncoderRow], int]:
-    """Create the input rows for targets and their questions. Questions of more than 128 tokens are skipped.
-
-    Args:
-        texts ([`EncoderTexts`]): Tokenizes the texts for the model.
-        model: The cross-encoder; determines the layout of the rows and which context they have.
-        groups (sequence of [`ReadGroup`]): The texts. The prefix of a group is the target, the tails are the
-            questions.
-        window (`int`, *optional*, defaults to `256`): Maximum number of tokens of a target per row. Limited by the
-            model's number of positions.
+    """Create the input rows for targets (the prefixes of groups) and their questions (the tails), in the layout and
+    with the context of the model. Questions of more than 128 tokens are skipped. A row has at most `window` tokens of
+    a target, limited by the model's number of positions.
 
     Returns:
         `tuple[list[EncoderRow], int]`: The rows, in which the place of a question is its number among those of all
@@ -217,11 +205,8 @@ def layout_of(model: Any) -> str:
 
 
 def context_of(config: Any) -> tuple[str, ...]:
-    """What a model reads besides target and question: "input", "reference", both or nothing.
-
-    Args:
-        config (`PreTrainedConfig` or mapping): The configuration, or the content of its `config.json`.
-    """
+    """What a model reads besides target and question, by its configuration or the content of its `config.json`:
+    "input", "reference", both or nothing."""
     names = config.get(CONTEXT) if isinstance(config, Mapping) else getattr(config, CONTEXT, None)
     return tuple(name for name in CONTEXT_AT if name in (names or ()))
 

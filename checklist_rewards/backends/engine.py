@@ -5,8 +5,6 @@ a judge or generator with an engine asks the Hub once, however often it is calle
 backend.
 
     >>> Engine("org/judge", settings={"tensor_parallel_size": 2, "revision": "v2"}).load()  # doctest: +SKIP
-
-Chooses, identifies and builds engines. An engine is built once per process and shared between callers.
 """
 
 from __future__ import annotations
@@ -150,17 +148,8 @@ def load_backend(
     change. Callers that have the earlier backend keep it.
 
     Args:
-        model (`str`):
-            "pocket", a folder, a Hub id, or with `base_url` the name of the model on the server.
-        backend (`str`, *optional*, defaults to `"auto"`):
-            `auto`, `transformers`, `vllm`, `openai`, `decisions` or `encoder`.
-        base_url (`str` or sequence of `str`, *optional*):
-            An OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or "openai" or "openrouter".
-            Several addresses are replicas of one server.
-        settings (mapping, *optional*):
-            Engine arguments; see [`Engine`].
-        identity (`str`, *optional*):
-            The identity that the backend must have, from [`engine_identity`].
+        model, backend, base_url, settings: As in [`Engine`].
+        identity (`str`, *optional*): The identity that the backend must have, from [`engine_identity`].
 
     Raises:
         ModelError: If the model or the engine does not exist, if the engine does not accept an argument, or if the
@@ -239,8 +228,8 @@ class Engine:
         backend (`str` or [`Backend`], *optional*, defaults to `"auto"`):
             Name of an engine, or a backend object, which is then used instead of loading `model`.
         base_url (`str` or sequence of `str`, *optional*):
-            An OpenAI-compatible server, or the addresses of its replicas. Kept as one string, in which commas separate
-            the addresses.
+            An OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or "openai" or "openrouter".
+            Several addresses, also in one string with commas, are its replicas.
         settings (mapping, *optional*):
             Engine arguments under the engine's own names: those of `vllm.LLM`, of `from_pretrained` in transformers
             (and `max_batch_tokens`), or of a server (`concurrency`, `timeout` ...). `adapter` is the folder of a LoRA
@@ -381,16 +370,9 @@ class Engine:
         return self._known["sees"]
 
     def check_images(self, images: Iterable[Image], what: str, role: str = "model") -> None:
-        """Refuse images that the engine cannot take. Nothing is loaded.
-
-        Args:
-            images (iterable of [`Image`]): The images.
-            what (`str`): What has them, such as "rows.jsonl, line 3: the input"; the error begins with it.
-            role (`str`, *optional*, defaults to `"model"`): What the error calls the engine.
-
-        Raises:
-            SampleError: If the engine reads text only, or runs in this process and an image is an address.
-        """
+        """Refuse images that the engine cannot take, without loading it. Raises [`SampleError`] if it reads text only,
+        or runs in this process and an image is an address. The error begins with what has the images, such as
+        "rows.jsonl, line 3: the input", and calls the engine by its role."""
         for image in images:
             if not self.sees:
                 raise SampleError(f"{what} has an image, but the {role} {self.name!r} reads text only; {SEEING}.")

@@ -6,8 +6,6 @@ Layers with a sliding window or with chunks get their own mask, because the wind
 columns of the row. (A 4-D mask replaces the model's own mask, so a single mask for all layers would disable the
 windows.)
 
-A prefix that is kept for the rows below it ([`Past`]) is their cache of keys and values.
-
 Whether this is exact for a model is tried when it is loaded, in the precision in which it computes: that of its
 weights, of autocast, of quantized layers, or of the products of matrices on its device ([`Precision`]). Flash
 attention, flex attention and kernels from the Hub take no masks of ours, so a model that uses them reads with sdpa or
@@ -18,7 +16,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from checklist_rewards.backends.trees import TreeRow, tree_rows
+from checklist_rewards.backends.trees import Branch, TreeRow, tree_rows
 
 logger = logging.getLogger(__name__)
 
@@ -38,18 +37,12 @@ _FINEST = 1e-4
 """Rounding steps below this one count as this: in single precision, errors add up to more than a step."""
 _NARROW = 8
 _CHECKED_TOKENS = 32
+_CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of memory", re.I)
 
 
 class Past:
-    """Keys and values of a kept prefix, of all layers.
-
-    Args:
-        cache (`Cache`): A cache in which a forward pass has put the tokens of one prompt.
-        shift (`int`, *optional*, defaults to `0`): What the positions of later tokens differ by from their number.
-
-    Raises:
-        TypeError: If a layer of the cache does not keep all tokens.
-    """
+    """Keys and values of a kept prefix, of all layers: a cache in which a forward pass has put the tokens of one
+    prompt. Raises `TypeError` if a layer of the cache does not keep all tokens."""
 
     def __init__(self, cache: Any, shift: int = 0):
         self.shift = shift
@@ -118,29 +111,25 @@ class Inputs(NamedTuple):
     """Further arguments: the pixels of the images in the rows, and the kinds of their tokens."""
 
 
+Logits = Callable[[Inputs], torch.Tensor]
+"""Computes next-token logits in single precision, shape (reads, vocabulary)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The kinds of attention layers in a model.
-
-    Args:
-        kinds (`tuple[str, ...]`): Any of "full_attention", "sliding_attention" and "chunked_attention".
-        keyed (`bool`): Whether the model accepts a mapping from kinds to masks. Otherwise all layers share one mask.
-        dtype (`torch.dtype`): The precision in which they compute, and of their masks.
-    """
+    """The kinds of attention layers in a model."""
 
     kinds: tuple[str, ...]
+    """Any of "full_attention", "sliding_attention" and "chunked_attention"."""
     keyed: bool
+    """Whether the model accepts a mapping from kinds to masks. Otherwise all layers share one mask."""
     dtype: torch.dtype
+    """The precision in which they compute, and of their masks."""
 
     @classmethod
     def of(cls, model: Any, attention: str | None = None, dtype: torch.dtype | None = None) -> Layers | None:
-        """The layers of a causal language model, or None if its reads cannot be packed.
-
-        Args:
-            model: The causal language model.
-            attention (`str`, *optional*): The attention implementation to read with. Defaults to the model's own.
-            dtype (`torch.dtype`, *optional*): The precision in which it computes. Defaults to that of its weights.
-        """
+        """The layers of a causal language model that reads with this attention implementation and precision (its own
+        by default), or None if its reads cannot be packed."""
         config = model.config.get_text_config()
         if getattr(model, "_is_stateful", False) or (attention or attention_of(model)) not in _MASKED:
             return None
@@ -198,15 +187,8 @@ _ATTENTION = "_attn_implementation_internal"
 def tree_inputs(
     rows: Sequence[TreeRow[Any]], layers: Layers, model: Any, device: torch.device, past: Past | None = None
 ) -> Inputs:
-    """Create the inputs for a batch of rows of several prompts.
-
-    Args:
-        rows (sequence of [`TreeRow`]): The rows.
-        layers ([`Layers`]): The layers of the model.
-        model: The causal language model. Its configuration defines the widths of windows and chunks.
-        device (`torch.device`): The device of the tensors; masks are computed there.
-        past ([`Past`], *optional*): The tokens with which all prompts start, if they are kept.
-    """
+    """Create the inputs for a batch of rows of several prompts. The configuration of the model defines the widths of
+    windows and chunks. `past` are the tokens with which all prompts start, if they are kept."""
     kept = 0 if past is None else past.length
     shape = len(rows), max(len(row.ids) for row in rows)
     padding = max(len(row.starts) for row in rows)  # one more segment, so that no softmax row is empty
@@ -249,16 +231,9 @@ def prefix_inputs(
 def attention_masks(
     visible: torch.Tensor, positions: torch.Tensor, layers: Layers, model: Any, keys: torch.Tensor | None = None
 ) -> torch.Tensor | dict[str, torch.Tensor]:
-    """The additive masks of [`Inputs`] for rows in which each token sees the tokens `visible` to it.
-
-    Args:
-        visible (`torch.Tensor`): Booleans of shape (rows, width, keys).
-        positions (`torch.Tensor`): Position of each token, shape (rows, width).
-        layers ([`Layers`]): The layers of the model.
-        model: The causal language model.
-        keys (`torch.Tensor`, *optional*): Position of each token that may be seen, shape (rows, keys). Defaults to
-            `positions`.
-    """
+    """The additive masks of [`Inputs`] for rows in which each token sees the tokens `visible` to it: booleans of shape
+    (rows, width, keys). `positions` are those of each token, shape (rows, width), and `keys` those of each token that
+    may be seen, shape (rows, keys); by default the same."""
     config = model.config.get_text_config()
     keys = positions if keys is None else keys
     masks: dict[str, torch.Tensor] = {}
@@ -278,57 +253,28 @@ def plain_inputs(rows: Sequence[TreeRow[Any]], device: torch.device) -> Inputs:
     return Inputs(ids.to(device), None, None, answers)
 
 
-def packs_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
-    """Check on a few arbitrary tokens whether trees of prompts give the same result as separate prompts.
-
-    The reference uses the model's own masks. Windows and chunks are narrowed during the check, so that the prompts are
-    longer than them.
-
-    Args:
-        model: The causal language model.
-        layers ([`Layers`]): The layers of the model.
-        logits (callable): Computes next-token logits from [`Inputs`], in single precision, shape (reads, vocabulary).
-        device (`torch.device`): The device of the model's inputs.
-    """
-    rules, one, other, tails = _arbitrary(model)
+def packs_exactly(model: Any, layers: Layers, logits: Logits, device: torch.device) -> bool:
+    """Check on a few arbitrary tokens whether trees of prompts give the same result as separate prompts, for which the
+    model makes its own masks. Windows and chunks are narrowed during the check, so that the prompts are longer than
+    them."""
 
     def packed() -> torch.Tensor:
-        branches = [(rules + one, tails), (rules + other, tails[1:])]
-        return logits(tree_inputs(list(tree_rows(branches, 2**31)), layers, model, device))
+        return logits(tree_inputs(list(tree_rows(_branches(model), 2**31)), layers, model, device))
 
-    return _is_exact(model, packed, logits, device)
+    with _narrowed(model):
+        return alike(model, device, packed, lambda: arbitrary_logits(model, logits, device))
 
 
-def padding_is_exact(model: Any, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
+def padding_is_exact(model: Any, logits: Logits, device: torch.device) -> bool:
     """Whether prompts of different lengths, padded on the right, give the same results together as alone. Arguments as
     in [`packs_exactly`]."""
     rules, one, other, _ = _arbitrary(model)
-    rows = [_plain_row(ids) for ids in (rules + other, one)]
-    with _narrowed(model), Precision.of(model) as precision:
-        alone = torch.cat([logits(plain_inputs([row], device)) for row in rows])
-        return agree(logits(plain_inputs(rows, device)), alone, precision.rounding(device))
+    rows = list(tree_rows([(ids, [((), None)]) for ids in (rules + other, one)], 0))
+    with _narrowed(model):
+        return alike(model, device, lambda: logits(plain_inputs(rows, device)), lambda: _alone(rows, logits, device))
 
 
-def attends_alike(
-    model: Any, logits: Callable[[Inputs, str], torch.Tensor], attention: str, device: torch.device
-) -> bool:
-    """Whether an attention implementation gives the results of the model's own. Arguments as in [`packs_exactly`], but
-    `logits` is called with the implementation too."""
-    rules, one, other, tails = _arbitrary(model)
-    rows = [_plain_row(rules + target + tail) for target in (one, other) for tail, _ in tails]
-    with Precision.of(model) as precision:
-        try:
-            own, ours = (
-                torch.cat([logits(plain_inputs([row], device), name) for row in rows])
-                for name in (attention_of(model), attention)
-            )
-        except Exception as error:  # kernels raise different errors for devices and precisions they do not support
-            logger.info("%s does not compute with %s: %s", type(model).__name__, attention, error)
-            return False
-    return agree(ours, own, precision.rounding(device))
-
-
-def keeps_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
+def keeps_exactly(model: Any, layers: Layers, logits: Logits, device: torch.device) -> bool:
     """As [`packs_exactly`], for rows below prefixes that are kept: one row below a prefix that continues another, and
     two rows of different lengths below one."""
     rules, one, other, tails = _arbitrary(model)
@@ -346,38 +292,52 @@ def keeps_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.T
         twice = logits(tree_inputs(rows, layers, model, device, first))
         return torch.cat([some, twice[1:]])
 
-    return _is_exact(model, below, logits, device)
+    with _narrowed(model):
+        return alike(model, device, below, lambda: arbitrary_logits(model, logits, device))
 
 
-_Tails = list[tuple[list[int], int]]
+def arbitrary_logits(model: Any, logits: Logits, device: torch.device) -> torch.Tensor:
+    """Logits of prompts of arbitrary tokens, each computed alone and with the model's own masks."""
+    return _alone(tree_rows(_branches(model), 0), logits, device)
 
 
-def _arbitrary(model: Any) -> tuple[list[int], list[int], list[int], _Tails]:
+def alike(
+    model: Any, device: torch.device, ours: Callable[[], torch.Tensor], reference: Callable[[], torch.Tensor]
+) -> bool:
+    """Whether two ways to compute the logits of the same prompts [`agree`], in the precision in which the model
+    computes. False if the model does not support the first."""
+    with Precision.of(model) as precision:
+        expected = reference()
+        try:
+            found = ours()
+        except Exception as error:  # architectures and kernels raise different errors for what they do not support
+            if is_out_of_memory(error):
+                raise
+            logger.info("%s does not support masks, caches or kernels: %s", type(base_of(model)).__name__, error)
+            return False
+        return agree(found, expected, precision.rounding(device))
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a pass has failed for lack of memory."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or _CPU_OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def _arbitrary(model: Any) -> tuple[list[int], list[int], list[int], list[tuple[list[int], int]]]:
     """Rules, two targets, and questions, of arbitrary tokens."""
     size = model.get_input_embeddings().num_embeddings
     ids = [(17 * k + 11) % size for k in range(64)]
     return ids[:14], ids[14:24], ids[24:36], [(ids[36:42], 0), (ids[42:53], 1), (ids[53:60], 2)]
 
 
-def _plain_row(ids: Sequence[int]) -> TreeRow[Any]:
-    return next(tree_rows([(ids, [([], None)])], 0))
-
-
-def _is_exact(
-    model: Any, shared: Callable[[], torch.Tensor], logits: Callable[[Inputs], torch.Tensor], device: torch.device
-) -> bool:
+def _branches(model: Any) -> list[Branch[int]]:
+    """The arbitrary tokens as prompts: all questions about one target, and two about the other."""
     rules, one, other, tails = _arbitrary(model)
-    rows = [
-        _plain_row(rules + target + tail) for target, some in ((one, tails), (other, tails[1:])) for tail, _ in some
-    ]
-    with _narrowed(model), Precision.of(model) as precision:
-        plain = torch.cat([logits(plain_inputs([row], device)) for row in rows])
-        try:
-            ours = shared()
-        except Exception as error:  # architectures raise different errors for masks and caches they do not support
-            logger.info("%s does not support custom masks or caches: %s", type(model).__name__, error)
-            return False
-    return agree(ours, plain, precision.rounding(device))
+    return [(rules + one, tails), (rules + other, tails[1:])]
+
+
+def _alone(rows: Iterable[TreeRow[Any]], logits: Logits, device: torch.device) -> torch.Tensor:
+    return torch.cat([logits(plain_inputs([row], device)) for row in rows])
 
 
 class Precision:
@@ -425,12 +385,8 @@ def agree(logits: torch.Tensor, reference: torch.Tensor, rounding: float) -> boo
 
     27 tiny models and two whole ones are within 0.8 steps in bf16 and fp16, except for one pass in which a token got
     other experts; with masks, windows or positions that are wrong they differ by 1.1 to 390. In low precision, one
-    prompt in four may differ by more, because rounding may choose other experts.
-
-    Args:
-        logits (`torch.Tensor`): Logits of shape (prompts, vocabulary).
-        reference (`torch.Tensor`): The logits to compare with, of the same shape.
-        rounding (`float`): The rounding step of the precision in which both were computed.
+    prompt in four may differ by more, because rounding may choose other experts. Both have the shape (prompts,
+    vocabulary); `rounding` is the step of the precision in which they were computed.
     """
     ours, theirs = logits.float().log_softmax(-1), reference.float().log_softmax(-1)
     largest, likely = reference.float().topk(min(_CHECKED_TOKENS, reference.shape[-1]), dim=-1)

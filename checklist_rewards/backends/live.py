@@ -4,20 +4,17 @@
     >>> reward = ChecklistReward(model=engine)  # doctest: +SKIP
 
 A read leaves the model as it was ([`frozen`]): no gradient is kept, and training modes, adapters and the state of all
-random generators are those before the read, also after an error. Layers are in evaluation mode during a read, so there
-is no dropout and no gradient checkpointing. Adapters are switched off, unless one is named: the base weights answer.
-The precision is that of the model, and autocast is that of its own forward pass, if a trainer has given it one.
+random generators are those before the read, also after an error. Layers are in evaluation mode during a read. Adapters
+are switched off, unless one is named: the base weights answer. The precision is that of the model's own forward pass.
 
 The identity of the model, under which its reads are stored, is that of the folder or Hub model that it was loaded
 from, in the precision in which it computes, if the weights and the tokenizer in memory are those of the files. So a
 later run with the same base and precision, in any engine of the package, needs no second read. Otherwise (merged
-adapters, trained weights, quantization, a class without the vision of its files) it is a hash of the weights in memory
-([`weights_hash`]).
+adapters, trained weights, quantization) it is a hash of the weights in memory ([`weights_hash`]).
 
 Where a forward pass is collective, because each rank holds a part of the weights (FSDP, ZeRO-3), all ranks must make
-the same number of passes. There, no prefix is kept: rows are self-contained, the ranks put those of their reads
-together and share them evenly, and a rank without a row reads a short row whose result is dropped
-([`LiveBackend.together`]).
+the same number of passes. There, no prefix is kept, the ranks put the rows of their reads together and share them
+evenly, and a rank without a row reads a short row whose result is dropped ([`LiveBackend.together`]).
 """
 
 from __future__ import annotations
@@ -40,10 +37,10 @@ from checklist_rewards.backends.base import Answer, Arrived, Messages, ReadGroup
 from checklist_rewards.backends.inputs import Past, base_of
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir, vision_class
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
-from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
-from checklist_rewards.backends.transformers import TransformersBackend, placed
+from checklist_rewards.backends.tokens import ChatTokenizer, Forms, chat_tokenizer, load_chat_tokenizer
+from checklist_rewards.backends.transformers import Found, TransformersBackend, placed
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, TreeRow, tree_rows
-from checklist_rewards.backends.vision import load_processor
+from checklist_rewards.backends.vision import Views, load_processor
 from checklist_rewards.errors import ChecklistRewardsError, ModelError
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
@@ -64,14 +61,9 @@ message."""
 
 @contextmanager
 def frozen(model: Any, adapter: str | None = None) -> Iterator[None]:
-    """Context manager in which a model answers with frozen weights, and after which it is as before.
-
-    Args:
-        model (`PreTrainedModel` or `PeftModel`): The model.
-        adapter (`str`, *optional*): Name of the adapter to read with. By default, all adapters are off.
-    """
-    modules = list(model.modules())
-    training = [module for module in modules if module.training]
+    """Context manager in which a model answers with frozen weights, and after which it is as before. All adapters are
+    off but the one that is named, if one is."""
+    training = [module for module in model.modules() if module.training]
     trained = [(weight, weight.requires_grad) for weight in model.parameters()]
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())  # inference tensors in a model's caches would stop a later backward pass
@@ -83,29 +75,13 @@ def frozen(model: Any, adapter: str | None = None) -> Iterator[None]:
             stack.callback(model.set_adapter, active)
             model.set_adapter(adapter)
         elif hasattr(model, "disable_adapter"):
-            layers = [module for module in modules if getattr(module, "disable_adapters", None) is False]
-            if layers:  # PEFT's own context manager walks over all modules five times, to look at their state
-                stack.enter_context(_off(layers))
-            else:  # adapters that are not layers, such as prompts
-                stack.enter_context(model.disable_adapter())
+            stack.enter_context(model.disable_adapter())
         elif getattr(model, "_hf_peft_config_loaded", False):
             stack.callback(model.enable_adapters)
             model.disable_adapters()
         yield
         if torch.is_autocast_enabled(next(model.parameters()).device.type):
             torch.clear_autocast_cache()  # copies of weights that were made without gradients
-
-
-@contextmanager
-def _off(layers: Sequence[Any]) -> Iterator[None]:
-    """Context manager in which these adapter layers of PEFT give what their base layers give."""
-    try:
-        for layer in layers:
-            layer.enable_adapters(False)
-        yield
-    finally:
-        for layer in layers:
-            layer.enable_adapters(True)
 
 
 def _restore(training: Sequence[Any], trained: Sequence[tuple[Any, bool]]) -> None:
@@ -276,10 +252,10 @@ class LiveBackend(TransformersBackend):
             pass
 
     def _answered(
-        self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]], past: Past | None = None
-    ) -> tuple[dict[int, Answer], int]:
+        self, rows: Sequence[TreeRow[Any]], forms: Forms, past: Past | None = None, views: Views | None = None
+    ) -> tuple[Found, int]:
         if self._gathered is None:
-            return super()._answered(rows, forms, past)
+            return super()._answered(rows, forms, past, views)
         answers = self._round("rows", (rows, tuple(forms)))
         assert answers is not None
         return placed(rows, answers), sum(len(row.ids) for row in rows)
@@ -320,9 +296,7 @@ class LiveBackend(TransformersBackend):
                 logprobs = iter(self._label_logprobs([job[2] for job in batch], batch[0][3]).tolist())
                 for rank, place, row, _ in batch:
                     found[rank, place] = [tuple(next(logprobs)) for _ in row.values]
-        merged: dict[tuple[int, int], list[tuple[float, ...]]] = {}
-        for theirs in self._gathered(found):
-            merged.update(theirs)
+        merged = {place: logprobs for theirs in self._gathered(found) for place, logprobs in theirs.items()}
         count = len(asked[0]) if kind == "rows" else 0
         return [[Answer(logprobs) for logprobs in merged[mine, place]] for place in range(count)]
 
@@ -409,15 +383,9 @@ def _memory_identity(model: Any, tokens: ChatTokenizer, weights: str, precision:
 
 
 def weights_hash(model: Any, adapter: str | None = None) -> str:
-    """A hash of the weights in memory: shapes, precisions, sums and up to 4,096 values of each.
-
-    If the ranks hold parts of the weights that cannot be put together here (FSDP 1, ZeRO-3), of their names, and of
-    the name of the model.
-
-    Args:
-        model (`PreTrainedModel` or `PeftModel`): The model.
-        adapter (`str`, *optional*): Name of an adapter whose weights count. By default, none do.
-    """
+    """A hash of the weights in memory, and of those of a named adapter: shapes, precisions, sums and up to 4,096
+    values of each. If the ranks hold parts of the weights that cannot be put together here (FSDP 1, ZeRO-3), a hash of
+    their names and of the name of the model."""
     configs = getattr(model, "peft_config", None) or {}
     digest = hashlib.sha256(repr(getattr(model.config, "quantization_config", None)).encode())
     for name, weight in sorted(model.named_parameters()):

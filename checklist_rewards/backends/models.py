@@ -3,12 +3,10 @@
 The commit of a Hub model is looked up once per process, and engines load that commit. So reads stored under a commit
 come from it, even if the model is updated on the Hub during the run.
 
-In a training process, a judge is loaded complete on every rank ([`load_whole`]): trainers configure `from_pretrained`
-to shard models. With DeepSpeed ZeRO-3, it splits every model among the ranks. With FSDP and
-`FSDP_CPU_RAM_EFFICIENT_LOADING`, it fills all ranks but the first with zeros and relies on FSDP to send the weights
-later. The trainer never wraps the judge, so the judge would keep the empty or zero weights.
-
-Without a network, models are loaded from the local cache at once ([`from_hub`]).
+In a training process, a judge is loaded complete on every rank ([`load_whole`]). Trainers configure `from_pretrained`
+to shard models: with DeepSpeed ZeRO-3, it splits every model among the ranks; with FSDP and
+`FSDP_CPU_RAM_EFFICIENT_LOADING`, it fills all ranks but the first with zeros. The trainer never wraps the judge, so
+the judge would keep the empty or zero weights.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +34,7 @@ from checklist_rewards.backends.packaged import (
     warn_of,
 )
 from checklist_rewards.errors import ModelError
+from checklist_rewards.validation import unknown
 
 logger = logging.getLogger(__name__)
 
@@ -79,19 +78,9 @@ def pocket_dir() -> Path:
 
 
 def resolve_model(model: str | Path, revision: str | None = None) -> str:
-    """Resolve the name of a model to a local folder or a Hub id, without loading the model.
-
-    Args:
-        model (`str` or `Path`): "pocket", a packaged model (see `packaged.py`), a local folder with a
-            `config.json`, or a Hub id ("org/name").
-        revision (`str`, *optional*): A branch, tag or commit of a Hub model.
-
-    Returns:
-        `str`: The absolute path of a folder, or the Hub id.
-
-    Raises:
-        ModelError: If the path does not exist, or if the Hub id is neither on the Hub nor in its local cache.
-    """
+    """Resolve the name of a model ("pocket", a packaged model, a local folder with a `config.json`, or a Hub id) to
+    the absolute path of a folder, or a Hub id, without loading the model. Raises [`ModelError`] if the path does not
+    exist, or if the Hub id, at this revision, is neither on the Hub nor in its local cache."""
     if str(model) == POCKET:
         warn_of(POCKET)
         return str(pocket_dir())
@@ -181,17 +170,9 @@ def model_identity(model: str | Path, settings: Mapping[str, Any] | None = None)
 
     For a Hub model it depends on the commit. For a local folder it depends on the content of the files, including
     those of `subfolder` and, with `trust_remote_code`, the Python files; of a weight file above 64 MB, only the size,
-    the modification time, and the first and last MB are hashed, which is fast. For a packaged model it depends on the
-    packages, so the model is not prepared for it.
-
-    Args:
-        model (`str` or `Path`): The model, as in [`resolve_model`].
-        settings (mapping, *optional*): The engine settings. `revision` determines the commit, and an `adapter` is
-            hashed by content, as is a local `tokenizer`. All other settings are included unless they affect only
-            speed or memory.
-
-    Raises:
-        ModelError: If the model or the adapter does not exist.
+    the modification time, and the first and last MB are hashed. For a packaged model it depends on the packages. Of
+    the engine settings, an `adapter` and a local `tokenizer` are hashed by content, and all others are included unless
+    they affect only speed or memory. Raises [`ModelError`] if the model or the adapter does not exist.
     """
     settings = dict(settings or {})
     revision, adapter = settings.pop("revision", None), settings.pop("adapter", None)
@@ -264,10 +245,8 @@ def _hash_of(files: Sequence[Path], folder: Path) -> str:
 
 
 def served_identity(model: str, addresses: Sequence[str]) -> str:
-    """The identity of a served model: its name and the server's address, since nothing else is known about it.
-
-    With several addresses, it is the name only: replicas can be added, moved and removed without a new read.
-    """
+    """The identity of a served model: its name and the server's address. With several addresses, it is the name only:
+    replicas can be added, moved and removed without a new read."""
     return f"{model}@{addresses[0].rstrip('/') if len(addresses) == 1 else 'replicas'}"
 
 
@@ -315,12 +294,9 @@ _SILENCE = 60
 @contextmanager
 def from_hub(model: str) -> Iterator[str]:
     """Context manager for loading a model that may be a Hub id. It gives the reason why nothing can be downloaded; ""
-    if the Hub responds, or if `model` is a folder.
-
-    If the Hub does not respond, files come from the local cache only, as with `HF_HUB_OFFLINE=1`, also in processes
-    that are started inside. Otherwise huggingface_hub would repeat every request for half a minute, even those for the
-    optional files that a model in the cache does not have.
-    """
+    if the Hub responds, or if `model` is a folder. If the Hub does not respond, files come from the local cache only,
+    as with `HF_HUB_OFFLINE=1`, also in processes that are started inside. Otherwise huggingface_hub would repeat every
+    request for half a minute."""
     from huggingface_hub import constants
 
     if Path(model).is_dir() or constants.HF_HUB_OFFLINE:
@@ -362,6 +338,13 @@ def _warn_once(reason: str) -> None:
     logger.warning("%s. Models are loaded from the local cache.", reason)
 
 
+def check_settings(engine: str, settings: Iterable[str], allowed: Sequence[str]) -> None:
+    """Raise [`ModelError`] for a setting that an engine does not have."""
+    for name in settings:
+        if name not in allowed:
+            raise ModelError(unknown(f"engine setting of {engine}", name, allowed))
+
+
 def pinned(path: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Engine settings in which `revision` is the commit used by [`model_identity`], for a Hub model."""
     if Path(path).is_dir():
@@ -370,13 +353,8 @@ def pinned(path: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_whole(kind: Any, path: str, **options: Any) -> Any:
-    """Call `kind.from_pretrained(path, **options)` with all weights on this rank, even if the trainer shards models.
-
-    Args:
-        kind: A class of transformers with `from_pretrained`, such as `AutoModelForCausalLM`.
-        path (`str`): A folder or a Hub id.
-        **options: Arguments of `from_pretrained`.
-    """
+    """Call `kind.from_pretrained(path, **options)` with all weights on this rank, even if the trainer shards
+    models."""
     warn_about_copies()
     with _unsharded(), from_hub(path), progress_on_terminals():
         return kind.from_pretrained(path, **options)
@@ -442,10 +420,8 @@ def _unsharded() -> Iterator[None]:
 
 class TritonFilter(logging.Filter):
     """Drops one warning of vLLM, which applies to GPUs, in this process and in every process that receives a copy.
-
-    vLLM logs it while it is imported, before it reads its logging settings. The filter stands here because a process
-    that receives it imports its module, and that of the engine imports torch.
-    """
+    vLLM logs it while it is imported, before it reads its logging settings. A process that receives the filter imports
+    its module, which therefore does not import torch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -70,15 +70,8 @@ def warn_of(name: str) -> None:
 
 
 def packaged_dir(name: str) -> str:
-    """The folder of a packaged model, which is created at the first call.
-
-    Args:
-        name (`str`): One of [`PACKAGED`].
-
-    Raises:
-        ModelError: If packages are missing; the message names the commands that install them. Or if the folder
-            cannot be written.
-    """
+    """The folder of a packaged model, which is created at the first call. Raises [`ModelError`] if packages are
+    missing, with the commands that install them, or if the folder cannot be written."""
     folder = packaged_folder(name)
     if not (folder / "config.json").is_file():
         from filelock import FileLock
@@ -113,7 +106,7 @@ def adapter_of(name: str) -> Path:
 
 def english_encoder() -> Path:
     """The folder with the weights, the configuration and the card of `english-encoder`."""
-    return Path(__file__).resolve().parent.parent / "english_encoder"
+    return adapter_of(ENGLISH_ENCODER)
 
 
 def minilm_weights() -> Path:
@@ -141,19 +134,13 @@ def progress_on_terminals() -> Iterator[None]:
 
 
 def _build(name: str, folder: Path) -> None:
-    with progress_on_terminals(), _errors_only():
-        (_build_encoder if name == ENGLISH_ENCODER else _build_smollm2)(name, folder)
-
-
-@contextmanager
-def _errors_only() -> Iterator[None]:
-    """Without the warnings of transformers, such as the report of a quantized file, while weights are converted."""
     from transformers.utils import logging as messages
 
     level = messages.get_verbosity()
-    messages.set_verbosity(max(level, messages.ERROR))
+    messages.set_verbosity(max(level, messages.ERROR))  # without warnings, such as the report of a quantized file
     try:
-        yield
+        with progress_on_terminals():
+            (_build_encoder if name == ENGLISH_ENCODER else _build_smollm2)(name, folder)
     finally:
         messages.set_verbosity(level)
 
@@ -203,12 +190,9 @@ def _build_smollm2(name: str, folder: Path) -> None:
 
 @contextmanager
 def _parsed_once() -> Iterator[None]:
-    """Parse a GGUF file once, and make its table of tensor names once.
-
-    transformers parses it anew for the configuration, the weights and the tokenizer, which takes ten seconds each, and
-    makes the table anew for each part of the model. The progress bar of the conversion becomes one of transformers,
-    which can be hidden.
-    """
+    """Parse a GGUF file once, and make its table of tensor names once. transformers parses it three times, which takes
+    ten seconds each, and makes the table for each part of the model. The progress bar of the conversion becomes one of
+    transformers, which can be hidden."""
     gguf: Any = import_module("gguf")
     conversion: Any = import_module("transformers.modeling_gguf_pytorch_utils")
     reader, names, bar = gguf.GGUFReader, gguf.get_tensor_name_map, conversion.tqdm

@@ -1,6 +1,5 @@
 """Reads as complete prompts, for engines that have a prefix cache.
 
-Such an engine accepts prompts as token ids and returns the log-probabilities of given tokens as the next token.
 [`read_prompts`] assembles the prompts, skips those that do not fit the context, and sums the probabilities of all
 surface forms of each label. Prompts that start with the same tokens are adjacent, so the engine finds these in its
 cache.
@@ -13,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from checklist_rewards.backends.base import Answer, ReadGroup, Usage, not_logprobs
-from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup
+from checklist_rewards.backends.tokens import ChatTokenizer, Forms, TokenGroup
 from checklist_rewards.backends.trees import Branch, branches_of, floor_tokens
 from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -43,9 +42,7 @@ def read_prompts(
     """Implement `Backend.read` with a function that sends prompts to an engine.
 
     Args:
-        tokens ([`ChatTokenizer`]): The tokenizer of the model.
-        groups (sequence of [`ReadGroup`]): The prompts.
-        labels (sequence of `str`): The labels.
+        tokens, groups, labels: The tokenizer of the model, and the arguments of [`Backend.read`].
         ask (callable): Sends prompts to the engine.
         limit (`int`): The context length of the engine in tokens. A prompt must leave room for one token.
         over_limit ([`Answer`], *optional*, defaults to "too_long"): The result for prompts that exceed the limit.
@@ -65,20 +62,20 @@ def read_prompts(
             f"vocabulary, and at most {MAX_LABEL_TOKENS} are possible."
         )
     tokenized = tokens.groups(groups) if tokenized is None else tokenized
-    reads = [over_limit] * sum(len(group.tails) for group in tokenized)
+    reads = [answer for group in tokenized for answer in group.unread(over_limit)]
     branches = branches_of(tokenized, limit)
     answers, computed = ask(branches, ids) if branches else ([], 0)
     places = [place for _, tails in branches for _, place in tails]
     for place, answer in zip(places, answers, strict=True):
         reads[place] = _answer(answer, forms)
-    lost = {place for place, answer in zip(places, answers, strict=True) if isinstance(answer, str)}
+    failed = {place for place, answer in zip(places, answers, strict=True) if isinstance(answer, str)}
     prompt_tokens, floor = floor_tokens(
-        (prefix, [tail for tail in tails if tail[1] not in lost] if lost else tails) for prefix, tails in branches
+        (prefix, [tail for tail in tails if tail[1] not in failed] if failed else tails) for prefix, tails in branches
     )
     return reads, Usage(prompt_tokens, computed, floor)
 
 
-def _answer(answer: TokenAnswer, forms: Sequence[tuple[int, ...]]) -> Answer:
+def _answer(answer: TokenAnswer, forms: Forms) -> Answer:
     if isinstance(answer, str):
         return Answer(None, answer)
     values = [[answer[token] for token in group] for group in forms]

@@ -11,11 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from checklist_rewards.backends.base import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
-from checklist_rewards.backends.models import NO_TRAINER, REFERENCE
+from checklist_rewards.backends.models import NO_TRAINER, REFERENCE, check_settings
 from checklist_rewards.errors import ModelError
-from checklist_rewards.validation import unknown
-
-_SETTINGS = ("max_batch_tokens",)
 
 
 class ReferenceBackend(Backend):
@@ -34,9 +31,7 @@ class ReferenceBackend(Backend):
     continues = True
 
     def __init__(self, **settings: Any):
-        for name in settings:
-            if name not in _SETTINGS:
-                raise ModelError(unknown("engine setting of model='reference'", name, _SETTINGS))
+        check_settings("model='reference'", settings, ("max_batch_tokens",))
         self.settings = settings
         self.bound: Any = None
         """The engine of the reference, a [`LiveBackend`]; None before the first call of the reward."""

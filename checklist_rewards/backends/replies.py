@@ -1,26 +1,16 @@
 """Replies of a model: sampled, with the store as a cache, and parsed as values of a given schema.
 
 The key of a stored reply contains everything on which it depends: the model's identity, the messages, and the sampling
-parameters including the seed. Identical prompts are sampled once. The [`Engine`] is loaded only if a reply is missing,
-so a run whose replies are all stored needs no engine.
+parameters including the seed. With temperature 0, the seed, `top_p` and `n` have no effect and are not part of the
+key. Identical prompts are sampled once. The [`Engine`] is loaded only if a reply is missing.
 
 All missing prompts are sent to the engine in one call, which keeps it fully used until the last prompt. Replies are
-stored while they arrive, every `STORE_SECONDS`, so a killed run loses only the most recent ones. A reply does not
-depend on the other prompts in the call ([`Backend.generate`]), so an interrupted run that is resumed gives the same
-texts as an uninterrupted one. A stored reply is never replaced. With temperature 0, the seed, `top_p` and `n` have no
-effect and are not part of the key.
+stored while they arrive, every `STORE_SECONDS`. A stored reply is never replaced. If the engine fails, the missing
+replies are unanswered with the reason "backend_error: ..." and are not stored, so a rerun samples them again.
 
-If the engine fails, the missing replies are unanswered with the reason "backend_error: ..." and are not stored, so a
-rerun samples them again.
-
-[`sample_values`] is the loop that all writers and judges use. If a reply is invalid, the prompt is sent again, usually
-extended with the reply and the error; attempt k uses `seed + k`. After `attempts` invalid replies, the result of the
-prompt is the last error; other prompts are not affected. A prompt that the engine did not answer is not repeated: it
-gives a [`NoReply`], which is not stored, so a rerun repeats it.
-
-[`ask`] requests values of a pydantic class. The request contains the JSON schema, which some engines can enforce; for
-the others, the prompt must describe the format. Replies are parsed tolerantly (`extract_json` accepts code fences,
-prose around the JSON, thinking, and trailing commas) and validated strictly.
+[`sample_values`] repeats prompts with invalid replies, for all writers and judges. [`ask`] requests values of a
+pydantic class. The request contains the JSON schema, which some engines can enforce; for the others, the prompt must
+describe the format. Replies are parsed tolerantly and validated strictly.
 
     >>> class Answer(BaseModel):
     ...     answer: Literal["yes", "no"]
@@ -35,7 +25,8 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
@@ -73,9 +64,7 @@ def sample_replies(
     engine.
 
     Args:
-        engine ([`Engine`]): The model that replies.
-        prompts (sequence of chat messages): The prompts, each a list of {"role", "content"}.
-        sampling ([`Sampling`]): The sampling parameters.
+        engine, prompts, sampling: As in [`Backend.generate`].
         store ([`Store`], *optional*): The store of replies.
         progress (callable, *optional*): Called while replies arrive, with the number of prompts answered since the
             last call.
@@ -106,13 +95,13 @@ def sample_replies(
         progress(sum(counts[key] for key in replies))
     missing = [key for key in distinct if key not in replies]
     if missing:
-        with _StoreWriter(store) as writer:
+        with _storing(store) as keep:
 
             def arrived(place: int, new: list[Reply]) -> None:
                 key = missing[place]
                 if key not in replies:
                     replies[key] = new
-                    writer.add(key, new)
+                    keep(key, new)
                     if progress is not None:
                         progress(counts[key])
 
@@ -184,40 +173,40 @@ def _key_parts(message: Mapping[str, Any]) -> tuple[str, ...]:
     return parts if not others else (*parts, "fields", json.dumps(others, sort_keys=True, default=str))
 
 
-class _StoreWriter:
-    """Writes replies to the store every few seconds, and the rest when the block ends, also after an error."""
+@contextmanager
+def _storing(store: Store | None) -> Iterator[Callable[[Key, Sequence[Reply]], None]]:
+    """Context manager that gives a function to store the replies to one prompt, unless a retry may give a different
+    result for one of them. They are written every few seconds, and the rest at the end, also after an error."""
+    waiting: list[tuple[Key, str]] = []
+    written = time.monotonic()
 
-    def __init__(self, store: Store | None):
-        self.store = store
-        self._waiting: list[tuple[Key, str]] = []
-        self._written = time.monotonic()
+    def write() -> None:
+        nonlocal written
+        if store is not None and waiting:
+            store.put(waiting)
+        waiting.clear()
+        written = time.monotonic()
 
-    def __enter__(self) -> _StoreWriter:
-        return self
+    def add(key: Key, replies: Sequence[Reply]) -> None:
+        if store is not None and all(map(is_kept, replies)):
+            waiting.append((key, _dumped(replies)))
+            if time.monotonic() - written >= STORE_SECONDS:
+                write()
 
-    def __exit__(self, *_: object) -> None:
-        self._write()
-
-    def add(self, key: Key, replies: Sequence[Reply]) -> None:
-        """Store the replies to one prompt, unless a retry may give a different result for one of them."""
-        if self.store is not None and all(map(is_kept, replies)):
-            self._waiting.append((key, _dumped(replies)))
-            if time.monotonic() - self._written >= STORE_SECONDS:
-                self._write()
-
-    def _write(self) -> None:
-        if self.store is not None and self._waiting:
-            self.store.put(self._waiting)
-        self._waiting, self._written = [], time.monotonic()
+    try:
+        yield add
+    finally:
+        write()
 
 
 def _dumped(replies: Sequence[Reply]) -> str:
-    return json.dumps([_fields(reply) for reply in replies])
-
-
-def _fields(reply: Reply) -> list[str | int | None]:
-    fields = [reply.text, reply.finish_reason, reply.unanswered, reply.prompt_tokens, reply.completion_tokens]
-    return fields if reply.thought is None else [*fields, reply.thought]
+    return json.dumps(
+        [
+            [reply.text, reply.finish_reason, reply.unanswered, reply.prompt_tokens, reply.completion_tokens]
+            + ([] if reply.thought is None else [reply.thought])
+            for reply in replies
+        ]
+    )
 
 
 def _loaded(text: str) -> list[Reply]:
@@ -227,9 +216,8 @@ def _loaded(text: str) -> list[Reply]:
         match fields:
             case [str() | None, str() | None, str() | None, int(), int()]:
                 replies.append(Reply(*fields))
-            case [*others, str(thought)] if len(others) == 5:
-                [reply] = _loaded(json.dumps([others]))
-                replies.append(replace(reply, thought=thought))
+            case [str() | None, str() | None, str() | None, int(), int(), str(thought)]:
+                replies.append(replace(Reply(*fields[:5]), thought=thought))
             case _:
                 raise ValueError(f"not a reply: {fields!r:.60}")
     return replies
@@ -302,16 +290,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class NoReply(GenerationError):
-    """The engine gave no reply.
-
-    Args:
-        unanswered ([`Unanswered`]):
-            Why, as in [`Reply`].
-        first (`GenerationError`, *optional*):
-            The error of the previous reply, if this prompt was repeated.
-        missing (`str`, *optional*, defaults to `"the model gave no reply"`):
-            What is missing, for the message.
-    """
+    """The engine gave no reply, for the reason `unanswered`. `first` is the error of the previous reply, if this
+    prompt was repeated, and `missing` what is missing, for the message."""
 
     def __init__(
         self,
@@ -342,15 +322,14 @@ def sample_values(
     retry: Retry | None = None,
     progress: Progress | None = None,
 ) -> list[list[Value | GenerationError]]:
-    """Sample replies, parse them, and repeat the prompts whose reply is invalid.
+    """Sample replies, parse them, and repeat the prompts whose reply is invalid. A prompt that the engine did not
+    answer is not repeated, and its [`NoReply`] is not stored.
 
     Args:
-        engine ([`Engine`]): The model that replies.
-        prompts (sequence of chat messages): The prompts.
+        engine, prompts, store: As in [`sample_replies`].
         parse (callable): Called with the index of a prompt and its reply. Returns the value, or raises
             [`GenerationError`] with what is wrong with the reply.
         sampling ([`Sampling`]): The sampling parameters. Attempt k uses `seed + k`.
-        store ([`Store`], *optional*): The store of replies.
         attempts (`int`, *optional*, defaults to `3`): Maximum number of replies per prompt. With `sampling.n > 1`
             there is only one attempt.
         retry (callable, *optional*): Called with the messages, the invalid reply and the error. Returns the messages
@@ -402,14 +381,9 @@ def ask(
     check: Check | None = None,
     progress: Progress | None = None,
 ) -> list[Model | GenerationError]:
-    """Ask a model for a value of the class `shape` for every prompt.
-
-    Args:
-        engine, prompts, store, attempts, progress: As in [`sample_values`].
-        shape (pydantic model class): The class of the values.
-        sampling ([`Sampling`], *optional*): The sampling parameters; `n` and `schema` are set by this function.
-        check (callable, *optional*): Called with the index of the prompt and the value. Returns what is wrong with the
-            value, or None.
+    """Ask a model for a value of the class `shape` for every prompt, as in [`sample_values`]; `n` and `schema` of the
+    sampling parameters are set here. `check` is called with the index of the prompt and the value, and returns what is
+    wrong with the value, or None.
 
     Returns:
         `list`: One value per prompt, in order; or a [`GenerationError`] for a prompt without a valid reply.

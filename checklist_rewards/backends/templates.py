@@ -99,11 +99,7 @@ NO_FORMAT = ThoughtFormat("", "\n\n", _CUE)
 
 
 class ChatTemplate:
-    """The chat template of a tokenizer. Without one, messages become plain paragraphs.
-
-    Args:
-        tokenizer (`PreTrainedTokenizerBase`): The tokenizer.
-    """
+    """The chat template of a tokenizer. Without one, messages become plain paragraphs."""
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
@@ -113,15 +109,8 @@ class ChatTemplate:
         """Whether special tokens separate thinking and answer, as in gpt-oss."""
 
     def frame(self, system: str | None, *, think: bool = False) -> Frame:
-        """Compute the text around a user message.
-
-        Args:
-            system (`str`, *optional*): The system message.
-            think (`bool`, *optional*, defaults to `False`): Whether the model may think before it answers.
-
-        Raises:
-            ModelError: If the template drops the message.
-        """
+        """The text around a user message, after a system message if there is one. `think` is whether the model may
+        think before it answers. Raises [`ModelError`] if the template drops the message."""
         rules = [_message("system", system)] if system is not None else []
         text = self._render([*rules, _USER], think)
         for mark, strips in ((_padded(_MARK), False), (_MARK, True)):
@@ -132,8 +121,7 @@ class ChatTemplate:
 
     @cached_property
     def thoughts(self) -> ThoughtFormat:
-        """How a thought is opened and closed. The template renders an answer with a thought; what stands between the
-        generation prompt and the thought opens it, and what stands between thought and answer closes it."""
+        """How a thought is opened and closed, by an answer with a thought that the template renders."""
         foot = self.frame(None, think=True).foot
         before, closing = self._around_thought
         if closing and before.startswith(foot):
@@ -159,12 +147,8 @@ class ChatTemplate:
     def conversation(
         self, messages: Messages, *, think: bool = True, pictured: Callable[[str], str] | None = None
     ) -> tuple[str, list[tuple[int, int]]]:
-        """Render a whole conversation up to where the model's reply starts.
-
-        Args:
-            messages (chat messages): The messages. With `pictured`, their contents may have images.
-            think (`bool`, *optional*, defaults to `True`): Whether the model may think before it answers.
-            pictured (callable, *optional*): Gives a text of the template with the tokens of its images.
+        """Render a whole conversation up to where the model's reply starts. With `pictured`, messages may have images:
+        it gives a text of the template with the tokens of its images.
 
         Returns:
             `tuple[str, list[tuple[int, int]]]`: The text, and the span of each message's content in it; with images,
@@ -205,14 +189,8 @@ class ChatTemplate:
         return text + (rest if pictured is None else pictured(rest)), spans
 
     def pictured_frame(self, system: str | None, before: str, think: bool, pictured: Callable[[str], str]) -> Frame:
-        """Compute the text around what follows the last image of a user message.
-
-        Args:
-            system (`str`, *optional*): The system message.
-            before (`str`): The message up to its last image.
-            think (`bool`): Whether the model may think before it answers.
-            pictured (callable): As in [`conversation`].
-        """
+        """As [`frame`], around what follows the last image of a user message. `before` is the message up to there;
+        `pictured` is as in [`conversation`]."""
         messages = [_message("system", system)] if system else []
         text, spans = self.conversation(
             [*messages, _message("user", before + _padded(_MARK))], think=think, pictured=pictured
@@ -221,11 +199,8 @@ class ChatTemplate:
         return Frame(text[:start], self.frame(system, think=think).foot, text[start:end] == _MARK, tuple(data))
 
     def reply(self, text: str) -> str:
-        """Convert a model's output to text in which thinking is in a `<think>` block.
-
-        Args:
-            text (`str`): The decoded output, with special tokens if the [`CompletionReader`] needs them.
-        """
+        """Convert a model's decoded output, with special tokens if the [`CompletionReader`] needs them, to text in
+        which thinking is in a `<think>` block."""
         if text.lstrip().startswith(THINK) or (self._opened is not None and self._opened.close == END_THINK):
             return self.opened(self.reader.without_special_tokens(text))
         parsed = self.reader.grammar.parse(text, self._opened)
@@ -328,12 +303,8 @@ class ChatTemplate:
         return not keeps(_USER) and keeps(_in_blocks(_USER))
 
     def _before_answer(self, foot: str, rules: list[Message]) -> str:
-        """What stands between a user message and an answer without a thought.
-
-        Args:
-            foot (`str`): What the template writes after the user message, with thinking switched off.
-            rules (`list`): The system message, if there is one.
-        """
+        """What stands between a user message and an answer without a thought, from the foot that the template writes
+        with thinking switched off, and the system message if there is one."""
         if not self._source():
             return foot
         if self.marks_channels and foot.endswith(_ASSISTANT):
@@ -379,12 +350,9 @@ class ChatTemplate:
     @cached_property
     def _empty_thought(self) -> str:
         """An empty thought that a read adds if the model writes thoughts and its template has no switch for them;
-        usually nothing.
-
-        A model writes thoughts if its template asks for them, or if its name says so and the template renders them. A
-        template that renders thoughts may also belong to a model that writes none, whose reads an empty thought would
-        spoil; so there a warning recommends the setting `thinking`, and nothing is added.
-        """
+        usually nothing. A model writes thoughts if its template asks for them, or if its name says so and the template
+        renders them. Otherwise a template that renders thoughts may belong to a model that writes none, whose reads an
+        empty thought would spoil; so there a warning recommends the setting `thinking`, and nothing is added."""
         on = {name: True for name, value in _SWITCHES.items() if value is False}
         prompts = {self._tried([_RULES, _USER], **variables) for variables in ({}, self._switches, on)}
         if self._has_soft_switch or len(prompts) > 1:

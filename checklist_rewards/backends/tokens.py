@@ -6,36 +6,18 @@ that is followed by a word. The words between the seam and the question are part
 have in common are moved back to the prefix. The first prompt of each kind is compared with the same prompt tokenized
 whole. If they differ, all prompts of that kind are tokenized whole, and their common tokens are the prefix.
 
-The user's message is data: strings of control tokens inside it are tokenized as text ([`TextEncoder`]). So is a
-thought of the model that precedes the label. Reads that share a thought have it in their common prefix.
+The user's message is data, and so is a thought that precedes the label. A tokenizer converts `<|im_end|>` to a control
+token wherever it occurs, so a text to be judged could end its turn and continue as the model. In data, [`TextEncoder`]
+splits strings of control tokens after their first character, and tokenizes the parts separately: the model sees the
+text, but no control token. Control tokens are the tokenizer's special tokens, added tokens that the chat template
+uses, and added tokens of the form `<|...|>`.
 
 Labels are looked up in the vocabulary: every entry that decodes to the label ("Yes", " yes", "YES") is one of its
 surface forms.
 
-A [`TextEncoder`] tokenizes text that contains untrusted data. A tokenizer converts `<|im_end|>` to a control token
-wherever it occurs, so a text to be judged could end its turn and continue as the model. Here, strings of control
-tokens inside data are split after their first character, and the parts are tokenized separately: the model sees the
-text, but no control token. All other text is tokenized in one call, as the tokenizer itself would do.
-
-Control tokens are the tokenizer's special tokens, added tokens that the chat template uses, and added tokens of the
-form `<|...|>`. Fine-tuned models often have `<|im_start|>`, `<think>` or `<tool_call>` as ordinary added tokens.
-
-The tokenizer is not modified, so it can be shared between threads. Calls of tokenizers without a Rust backend are
-serialized.
-
-[`MistralChatTokenizer`] is for models whose tokenizer comes from mistral-common (a folder with `tekken.json` and no
-`tokenizer.json`). mistral-common builds the whole prompt. It has no template text to split, and it never creates a
-control token inside a message. The prompts of a group are therefore tokenized whole, and the tokens that they have in
-common are the prefix. A thought before a label is plain text: mistral-common has no way to continue a reply.
-
 [`Bounds`] are upper bounds for the number of tokens of a request before it is sent, used by budgets and dry runs. With
 the model's tokenizer, prompts are counted exactly. Without it, the bound is one token per byte of the text plus
 `TEMPLATE_TOKENS` for the chat template and `IMAGE_TOKENS` for each image; English text takes about a quarter of that.
-A template that adds more than `TEMPLATE_TOKENS` (a long system prompt of its own) may exceed the bound for very short
-prompts.
-
-A label read from a server may take a second request: if the server returns no log-probabilities or none of the labels,
-it is requested to write the label.
 """
 
 from __future__ import annotations
@@ -51,7 +33,7 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-from checklist_rewards.backends.base import Messages, ReadGroup, Sampling
+from checklist_rewards.backends.base import Answer, Messages, ReadGroup, Sampling
 from checklist_rewards.backends.models import POCKET, from_hub, pocket_dir
 from checklist_rewards.backends.packaged import PACKAGED, packaged_folder
 from checklist_rewards.backends.templates import NO_FORMAT, QUOTED_END, ChatTemplate, Frame
@@ -59,6 +41,7 @@ from checklist_rewards.errors import ModelError
 from checklist_rewards.images import images_in
 from checklist_rewards.markers import END_THINK
 from checklist_rewards.prompts import chat_messages
+from checklist_rewards.scores.reasons import Unanswered
 
 _SHAPE = re.compile(r"<[|｜].+[|｜]>")
 # Texts after which a tokenizer continues as in the middle of a line. The first that does not merge with the next
@@ -70,11 +53,8 @@ Span = tuple[int, int]
 
 
 class TextEncoder:
-    """Tokenizes texts whose data may contain strings of control tokens.
-
-    Args:
-        tokenizer (`PreTrainedTokenizerBase`): The tokenizer. Padding and truncation are disabled.
-    """
+    """Tokenizes texts whose data may contain strings of control tokens. Padding and truncation of the tokenizer are
+    disabled. Calls of tokenizers without a Rust backend are serialized."""
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
@@ -98,13 +78,8 @@ class TextEncoder:
             return [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
 
     def data(self, texts: Sequence[str], spans: Sequence[Sequence[Span]] | None = None) -> list[Ids]:
-        """Ids of each text, without control tokens inside its data.
-
-        Args:
-            texts (sequence of `str`): The texts.
-            spans (sequence of sequences of `(int, int)`, *optional*): Start and end of the data in each text, in
-                order. Defaults to the whole of each text.
-        """
+        """Ids of each text, without control tokens inside its data. `spans` are start and end of the data in each
+        text, in order; by default the whole of each text."""
         if spans is None:
             spans = [[(0, len(text))] for text in texts]
         cuts = [self._cuts(text, data) for text, data in zip(texts, spans, strict=True)]
@@ -183,11 +158,21 @@ _CHECKED_BEFORE = 200
 _MOST_SEAMS = 4096
 
 
+Forms = Sequence[tuple[int, ...]]
+"""The token ids of the surface forms of each label."""
+
+
 class TokenGroup(NamedTuple):
     """A [`ReadGroup`] as token ids: the prompt of read i is `prefix + tails[i]`."""
 
     prefix: list[int]
     tails: list[list[int]]
+    refused: Unanswered | None = None
+    """Why the group cannot be read. It then has no tokens."""
+
+    def unread(self, otherwise: Answer) -> list[Answer]:
+        """The answers where its reads are not made: the reason, if it is refused."""
+        return [otherwise if self.refused is None else Answer(None, self.refused)] * len(self.tails)
 
 
 class _Text(NamedTuple):
@@ -220,12 +205,8 @@ class _Parts(NamedTuple):
 
 
 class ChatTokenizer:
-    """A Hugging Face tokenizer with its chat template, for prompts whose user message is data. Safe to share between
-    threads.
-
-    Args:
-        tokenizer (`PreTrainedTokenizerBase`): A tokenizer with or without a chat template.
-    """
+    """A Hugging Face tokenizer, with or without a chat template, for prompts whose user message is data. Safe to share
+    between threads."""
 
     def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer
@@ -293,7 +274,10 @@ class ChatTokenizer:
         if end is not None and text.count(END_THINK) > list(ids).count(end):
             parts: list[list[int]] = [[]]
             for token in ids:
-                parts = [*parts, []] if token == end else [*parts[:-1], [*parts[-1], token]]
+                if token == end:
+                    parts.append([])
+                else:
+                    parts[-1].append(token)
             text = END_THINK.join(self._decoded(part).replace(END_THINK, QUOTED_END) for part in parts)
         return self.template.reply(text)
 
@@ -307,13 +291,9 @@ class ChatTokenizer:
             self._spellings = self.encoder.spellings()
         return self._spellings.get(label.lower(), ())
 
-    def label_groups(self, labels: Sequence[str]) -> list[tuple[int, ...]]:
-        """The token ids of all surface forms of each label.
-
-        Raises:
-            ModelError: If a label has no single-token form, or if two labels share one. The message names the label
-                and the tokens.
-        """
+    def label_groups(self, labels: Sequence[str]) -> Forms:
+        """The token ids of all surface forms of each label. Raises [`ModelError`] with the label and the tokens if a
+        label has no single-token form, or if two labels share one."""
         groups = [self.label_ids(label) for label in labels]
         for label, ids in zip(labels, groups, strict=True):
             if not ids:
@@ -417,11 +397,9 @@ def _common(sequences: Sequence[Ids]) -> int:
 
 
 class MistralChatTokenizer(ChatTokenizer):
-    """A [`ChatTokenizer`] for tokenizers of mistral-common.
-
-    Args:
-        tokenizer (`MistralCommonBackend`): The tokenizer.
-    """
+    """A [`ChatTokenizer`] for tokenizers of mistral-common (a folder with `tekken.json` and no `tokenizer.json`),
+    which build the whole prompt and never create a control token inside a message. Prompts are tokenized whole. A
+    thought before a label is plain text: mistral-common cannot continue a reply."""
 
     @override
     def groups(self, groups: Sequence[ReadGroup]) -> list[TokenGroup]:
@@ -441,15 +419,8 @@ class MistralChatTokenizer(ChatTokenizer):
 
 
 def load_chat_tokenizer(path: str, **settings: Any) -> ChatTokenizer:
-    """Load the tokenizer of a model.
-
-    Args:
-        path (`str`): A folder or a Hub id.
-        **settings: Arguments of `AutoTokenizer.from_pretrained`, such as `revision`.
-
-    Raises:
-        ImportError: If transformers, or jinja2 for its chat templates, is not installed.
-    """
+    """Load the tokenizer of a folder or a Hub id, with settings of `AutoTokenizer.from_pretrained`. Raises
+    `ImportError` if transformers, or jinja2 for its chat templates, is not installed."""
     import jinja2  # noqa: F401
     from transformers import AutoTokenizer
 
@@ -494,14 +465,9 @@ def thinks(model: str) -> bool:
 
 
 class Bounds:
-    """Upper bounds for the tokens of requests to a model.
-
-    Args:
-        model (`str`): The name of the model.
-        tokens ([`ChatTokenizer`], *optional*): The tokenizer of the model, if available.
-        requests (`int`, *optional*, defaults to `1`): Maximum number of requests per label read: 2 if a second one may
-            be needed to get the label as a word.
-    """
+    """Upper bounds for the tokens of requests to a model, by its name and its tokenizer, if available. `requests` is
+    the maximum number per label read: 2 if the server may return no log-probabilities of the labels and be requested
+    to write the label."""
 
     def __init__(self, model: str, tokens: ChatTokenizer | None = None, *, requests: int = 1):
         self.tokens, self.requests = tokens, requests

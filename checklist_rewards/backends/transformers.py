@@ -4,44 +4,39 @@ Reads are packed into rows that contain shared tokens once (`trees.py`): the rul
 and each target of its questions. Rows are padded to a batch. The output head runs only at the answer positions. If
 such rows would not be exact for a model, every prompt is read separately; `Usage.separate` counts these reads.
 
-A longer row shares more, but attention is computed over all pairs of its tokens, also where the mask hides them. So
-what several targets start with (rules and input) is computed once and kept as a cache of keys and values for the rows
+What several targets start with (rules and input) is computed once and kept as a cache of keys and values for the rows
 below it, where the estimated cost is lower (`trees.py`); `Usage.cached` counts these reads. Otherwise, and for
 models that fail [`keeps_exactly`], targets continue a row only while the tokens that this saves cost more than the
-pairs that it adds.
+attention that it adds.
 
 Batches are limited by `max_batch_tokens` (including padding and the kept tokens that each row sees), and the tokens
 that are kept at the same time by half of it, so memory does not grow with the number of reads. A batch that does not
 fit into memory is halved, and so is a row. The prompts of a prefix that does not fit are read in rows. A single prompt
 that does not fit is unanswered.
 
-Sampling has a separate random generator for each row. `generate` of transformers samples a whole batch with one global
-generator, so a reply depends on the other prompts in the batch. [`RowSampler`] adds noise from a generator per row
-instead (the Gumbel-max trick: the argmax of logits / temperature + Gumbel noise is a sample from the softmax), and
-`generate` takes the argmax. Up to floating-point noise, a reply therefore depends only on its prompt and its seed.
+`generate` of transformers samples a whole batch with one global generator, so a reply would depend on the other
+prompts in the batch. [`RowSampler`] adds noise from a generator per row instead (the Gumbel-max trick: the argmax of
+logits / temperature + Gumbel noise is a sample from the softmax), and `generate` takes the argmax.
 
 A model that sees is loaded with its vision-language class, which also reads texts, if its processor can be loaded. In
 groups with images (`vision.py`), the prompt up to its last image is computed once for all prompts that start with it,
-in the model's own forward pass with its pixels, and kept for the rows of the rest. One such prefix is kept at a time,
-whatever its length, because a prompt needs the memory for it in any case. The first is compared with plain passes over
-whole prompts. If they differ, or nothing can be kept, each prompt with images is computed by itself. So is a prompt
-that shares its last image with no other prompt.
+in the model's own forward pass with its pixels, and kept for the rows of the rest. The first such prefix is compared
+with plain passes over whole prompts. If they differ, or nothing can be kept, each prompt with images is computed by
+itself. So is a prompt that shares its last image with no other prompt.
 
 Models with recurrent layers (Mamba, linear attention) pass a state from token to token and cannot be packed. For these
 models, and for those that fail [`packs_exactly`], each prompt is read separately. Separate prompts are padded on the
-right and need no custom mask, because a causal model does not attend to later tokens. This is checked once per model
-([`padding_is_exact`]). Rows of a model that fails have the same length in a batch.
+right and need no custom mask. Rows of a model that fails [`padding_is_exact`] have the same length in a batch.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -72,14 +67,15 @@ from checklist_rewards.backends.inputs import (
     Layers,
     Past,
     Precision,
-    agree,
+    alike,
+    arbitrary_logits,
     attending,
-    attends_alike,
     attention_choices,
     attention_configs,
     attention_of,
     base_of,
     cache_argument,
+    is_out_of_memory,
     keeps_exactly,
     packs_exactly,
     padding_is_exact,
@@ -89,6 +85,7 @@ from checklist_rewards.backends.inputs import (
     tree_inputs,
 )
 from checklist_rewards.backends.models import (
+    check_settings,
     config_of,
     load_adapted,
     model_identity,
@@ -97,7 +94,7 @@ from checklist_rewards.backends.models import (
     text_class,
     vision_class,
 )
-from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, Forms, load_chat_tokenizer
 from checklist_rewards.backends.trees import (
     CPU,
     GPU,
@@ -111,29 +108,15 @@ from checklist_rewards.backends.trees import (
     keep_prefixes,
     tree_rows,
 )
-from checklist_rewards.backends.vision import (
-    Eyes,
-    ImageError,
-    Views,
-    apart,
-    load_processor,
-    tokenized_apart,
-    with_refused,
-)
+from checklist_rewards.backends.vision import Eyes, ImageError, Views, load_processor
 from checklist_rewards.errors import BackendError, ModelError, first_line
 from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.validation import unknown
 
 
 class RowSampler(LogitsProcessor):
-    """Converts greedy decoding to sampling. Pass it in `logits_processor` with `do_sample=False`.
-
-    Args:
-        seeds (sequence of `int`): One seed per row, in [0, 2**63).
-        sampling ([`Sampling`]): The temperature (greater than 0) and top_p.
-        device (`torch.device`): The device of the model.
-    """
+    """Converts greedy decoding to sampling, with one seed per row, in [0, 2**63), and the temperature (greater than 0)
+    and top_p of [`Sampling`]. Pass it in `logits_processor` with `do_sample=False`."""
 
     def __init__(self, seeds: Sequence[int], sampling: Sampling, device: torch.device):
         self.temperature, self.top_p = sampling.temperature, sampling.top_p
@@ -168,10 +151,11 @@ _SETTINGS = (
 _TOKENIZER_SETTINGS = ("cache_dir", "gguf_file", "local_files_only", "revision", "subfolder", "token") + (
     "trust_remote_code",
 )
-_CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of memory", re.I)
 
 R = TypeVar("R")
 T = TypeVar("T")
+Found = dict[int, Answer]
+"""Answers by the places of their reads."""
 _TOO_LONG = Answer(None, Unanswered(Reason.TOO_LONG))
 
 
@@ -194,7 +178,8 @@ class TransformersBackend(Backend):
     chunk_reads = 512
     in_process = True
     continues = True
-    _loaded_processor: Any = None
+    _processor: Callable[[], Any]
+    """Loads the model's processor at the first call."""
     _no_processor: ModelError | None = None
     """Why the class for text alone was loaded, if it was for want of a processor."""
     sharded = False
@@ -203,30 +188,29 @@ class TransformersBackend(Backend):
     def __init__(
         self, model: str, *, max_batch_tokens: int = MAX_BATCH_TOKENS, adapter: str | None = None, **settings: Any
     ):
-        for name in settings:
-            if name not in _SETTINGS:
-                allowed = ("max_batch_tokens", "adapter", *_SETTINGS)
-                raise ModelError(unknown("engine setting of transformers", name, allowed))
+        check_settings("transformers", settings, ("max_batch_tokens", "adapter", *_SETTINGS))
         self.identity = model_identity(model, settings if adapter is None else {**settings, "adapter": adapter})
         path = resolve_model(model, settings.get("revision"))
         settings = pinned(path, settings)
         self._lock = threading.Lock()  # trainers may score from several threads
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        of_tokenizer = {name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
+        self._processor = cache(partial(load_processor, path, **of_tokenizer))
         try:
-            tokens = load_chat_tokenizer(
-                path, **{name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
-            )
+            tokens = load_chat_tokenizer(path, **of_tokenizer)
             dtype = torch.float32 if device.type == "cpu" else "auto"
-
             model_type = config_of(model, settings.get("revision")).get("model_type")
             vision, text = vision_class(model_type), text_class(model_type)
             self._model_type, self.sees = model_type, vision is not None
-            self._processor_source = path, {name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
             kinds: list[Any] = [AutoModelForCausalLM]
             if self.sees and text is None:
                 kinds = [AutoModelForImageTextToText]
-            elif self.sees and text != vision and "gguf_file" not in settings and self._has_processor():
-                kinds = [AutoModelForImageTextToText, AutoModelForCausalLM]  # the second for adapters of text alone
+            elif self.sees and text != vision and "gguf_file" not in settings:
+                try:
+                    self._processor()
+                    kinds = [AutoModelForImageTextToText, AutoModelForCausalLM]  # the second for adapters of text only
+                except ModelError as error:
+                    self._no_processor = error
             loaded = load_adapted(kinds, path, adapter, {"dtype": dtype, **settings})
             if "device_map" not in settings and "quantization_config" not in settings:
                 loaded.to(device)
@@ -268,35 +252,20 @@ class TransformersBackend(Backend):
                 own,
             )
 
-    def _processor(self) -> Any:
-        if self._loaded_processor is None:
-            path, settings = self._processor_source
-            self._loaded_processor = load_processor(path, **settings)
-        return self._loaded_processor
-
-    def _has_processor(self) -> bool:
-        try:
-            return self._processor() is not None
-        except ModelError as error:
-            logger.info("images cannot be read: %s", error)
-            self._no_processor = error
-            return False
-
     def _attends_alike(self, attention: str, own: str) -> bool:
         """Whether the model may read with an attention implementation that is not its own."""
         if attention == own or own == "sdpa":  # with soft-capping, the model's sdpa is wrong
             return True
 
-        def logits(inputs: Inputs, name: str) -> torch.Tensor:
+        def logits(name: str) -> torch.Tensor:
             self.attention = name
-            return self._logits(inputs)
+            return arbitrary_logits(self.model, self._logits, self.device)
 
-        return attends_alike(self.model, logits, attention, self.device)
+        return alike(self.model, self.device, lambda: logits(attention), lambda: logits(own))
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """Context manager for a pass: with the engine's attention, and without the graphs of `torch.compile`, which
-        hooks and other masks would make it compile again."""
+        """Context manager for a pass: with the engine's attention, and without the graphs of `torch.compile`."""
         with ExitStack() as stack:
             stack.enter_context(attending(self._configs, self.attention))
             if self._compiled:
@@ -311,34 +280,24 @@ class TransformersBackend(Backend):
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
-        if not any(group.sees for group in groups):
-            return self._read_texts(groups, labels)
-        spent: list[Usage] = []
-
-        def texts(some: Sequence[ReadGroup]) -> list[list[Answer]]:
-            answers, usage = self._read_texts(some, labels)
-            spent.append(usage)
-            left = iter(answers)
-            return [[next(left) for _ in group.tails] for group in some]
-
-        def pictured(some: Sequence[ReadGroup]) -> list[list[Answer]]:
-            views = Views(self.eyes, self.max_batch_tokens)
-            found = tokenized_apart(some, partial(self.eyes.groups, views=views))
-            tokenized = [tokens for tokens in found if not isinstance(tokens, Unanswered)]
-            answers, usage = self._read_images(tokenized, views, self.eyes.tokens.label_groups(labels))
-            spent.append(usage)
-            return with_refused(some, found, answers)
-
-        answers = apart(groups, texts, pictured)
-        return list(chain.from_iterable(answers)), Usage.total(spent)
+        forms = self.tokens.label_groups(labels)
+        views = Views(self.eyes, self.max_batch_tokens) if any(group.sees for group in groups) else None
+        tokenized = self.tokens.groups(groups) if views is None else self.eyes.groups(groups, views)
+        texts: list[Branch[int]] = []
+        pictured: list[Branch[int]] = []
+        for branch in branches_of(tokenized, self.limit):
+            (texts if views is None or views.sight(branch[0]) is None else pictured).append(branch)
+        found, usage = self._read_texts(texts, forms)
+        if views is not None:
+            of_images, more = self._read_images(pictured, views, forms)
+            found, usage = found | of_images, Usage.total([usage, more])
+        unread = [answer for group in tokenized for answer in group.unread(_TOO_LONG)]
+        return [found.get(place, answer) for place, answer in enumerate(unread)], usage
 
     @cached_property
     def eyes(self) -> Eyes:
-        """Tokenizes prompts with images.
-
-        Raises:
-            ModelError: If the model does not see, or its processor cannot be loaded.
-        """
+        """Tokenizes prompts with images. Raises [`ModelError`] if the model does not see, or its processor cannot be
+        loaded."""
         name = type(base_of(self.model)).__name__
         if not self.sees:
             raise ModelError(f"{name} takes no images.")
@@ -352,17 +311,15 @@ class TransformersBackend(Backend):
             )
         return Eyes(self.tokens, processor, base_of(self.model).config)
 
-    def _read_images(
-        self, tokenized: Sequence[TokenGroup], views: Views, forms: Sequence[tuple[int, ...]]
-    ) -> tuple[list[Answer], Usage]:
-        """Read groups with images. Prompts are below their beginning up to the last image, which is kept."""
+    def _read_images(self, fitting: Sequence[Branch[int]], views: Views, forms: Forms) -> tuple[Found, Usage]:
+        """Read prompts with images, below their beginning up to the last image, which is kept. Gives the answers by
+        their places."""
         heads: dict[tuple[int, ...], list[Branch[int]]] = {}
-        fitting = branches_of(tokenized, self.limit)
         for prefix, tails in fitting:
             end = 1 + max(place for place, token in enumerate(prefix) if token < 0)
             heads.setdefault(tuple(prefix[:end]), []).append((prefix[end:], tails))
         computed = separate = 0
-        found: dict[int, Answer] = {}
+        found: Found = {}
         alone: list[Branch[int]] = []
         for head, branches in heads.items():
             whole: list[Branch[int]] = [([*head, *rest], tails) for rest, tails in branches]
@@ -376,36 +333,12 @@ class TransformersBackend(Backend):
                 if self._shares_images is False:
                     separate += sum(len(tails) for _, tails in branches)
         cached = len(found)
-        rows = [next(tree_rows([(start, [tail])], 0)) for start, tails in alone for tail in tails]
-        found |= placed(rows, self._read_alone([row.ids for row in rows], views, forms))
-        computed += sum(len(row.ids) for row in rows)
+        rows = sorted(tree_rows(alone, 0), key=lambda row: (views.alike(row.ids), self._kind(row), -len(row.ids)))
+        answered, more = self._answered(rows, forms, views=views)
+        found |= answered
+        computed += more
         prompt_tokens, floor = floor_tokens(fitting)
-        reads = [found.get(place, _TOO_LONG) for place in range(sum(len(group.tails) for group in tokenized))]
-        return reads, Usage(prompt_tokens, computed, floor, separate, cached)
-
-    def _read_alone(
-        self, prompts: Sequence[list[int]], views: Views, forms: Sequence[tuple[int, ...]]
-    ) -> list[list[Answer]]:
-        """Read prompts with images as they are, padded to batches. One answer for each."""
-
-        def answer(batch: Sequence[list[int]]) -> list[list[Answer]]:
-            with self.in_turn(), self._positions():
-                logprobs = _labels_of(self._logits(self._image_inputs(batch, views)), forms)
-            return [[Answer(tuple(row))] for row in logprobs.tolist()]
-
-        def alike(prompt: list[int]) -> tuple[Any, ...]:
-            return views.alike(prompt), self._long(len(prompt)), 0 if self.pads else len(prompt)
-
-        def lost(prompt: list[int]) -> list[Answer]:
-            return [Answer(None, _no_memory(f"a prompt of {len(prompt)} tokens"))]
-
-        order = sorted(range(len(prompts)), key=lambda place: (alike(prompts[place]), -len(prompts[place])))
-        batches = self._batches([prompts[place] for place in order], len, self._costs.batch, alike)
-        answers = chain.from_iterable(_in_memory(batch, answer, lost) for batch in batches)
-        return [read for _, read in sorted(zip(order, answers, strict=True))]
-
-    def _image_inputs(self, prompts: Sequence[Sequence[int]], views: Views) -> Inputs:
-        return views.inputs(prompts, self.device, self.model.dtype)
+        return found, Usage(prompt_tokens, computed, floor, separate, cached)
 
     def _shares(self, head: Sequence[int], branches: Sequence[Branch[int]], views: Views) -> bool:
         """Whether prompts can be read below a beginning with images that is kept. Tried once, on the first prompts for
@@ -427,24 +360,24 @@ class TransformersBackend(Backend):
 
     def _agrees(self, head: Sequence[int], branches: Sequence[Branch[int]], views: Views) -> bool:
         rest, tails = max(branches, key=lambda branch: len(branch[0]))
-        assert self.layers is not None
-        with self.in_turn(), self._positions(), Precision.of(self.model) as precision:
-            plain = torch.cat(
-                [self._logits(self._image_inputs([[*head, *rest, *tail]], views)) for tail, _ in tails[:2]]
+
+        def below() -> torch.Tensor:
+            assert self.layers is not None
+            rows = list(tree_rows([(rest, tails[:2])], 2**31))
+            return self._logits(tree_inputs(rows, self.layers, self.model, self.device, self._head(head, views)))
+
+        def alone() -> torch.Tensor:
+            prompts = [[*head, *rest, *tail] for tail, _ in tails[:2]]
+            return torch.cat(
+                [self._logits(views.inputs([prompt], self.device, self.model.dtype)) for prompt in prompts]
             )
-            try:
-                rows = list(tree_rows([(rest, tails[:2])], 2**31))
-                below = tree_inputs(rows, self.layers, self.model, self.device, self._head(head, views))
-                return agree(self._logits(below), plain, precision.rounding(self.device))
-            except Exception as error:  # as in `packs_exactly`
-                if _is_out_of_memory(error):
-                    raise
-                logger.info("%s does not support kept images: %s", type(base_of(self.model)).__name__, error)
-                return False
+
+        with self.in_turn(), self._positions():
+            return alike(self.model, self.device, below, alone)
 
     def _head(self, ids: Sequence[int], views: Views) -> Past:
         """The beginning of some prompts up to their last image, computed in a pass of its own."""
-        inputs = self._image_inputs([ids], views)._replace(past=Past.empty())
+        inputs = views.inputs([ids], self.device, self.model.dtype)._replace(past=Past.empty())
         with self._positions() as places:
             self._logits(inputs)
             deltas = [module.rope_deltas for module in places if module.rope_deltas is not None]
@@ -452,8 +385,8 @@ class TransformersBackend(Backend):
 
     @contextmanager
     def _positions(self) -> Iterator[list[Any]]:
-        """Context manager for passes with images: the modules that remember by how much the positions of the last
-        prompt differ from the number of its tokens (mrope). Afterwards they are as before."""
+        """Context manager for passes with images, which gives the modules that remember the shift of the last prompt's
+        positions (mrope). Afterwards they are as before."""
         places = [module for module in self.model.modules() if "rope_deltas" in vars(module)]
         before = [module.rope_deltas for module in places]
         try:
@@ -462,34 +395,29 @@ class TransformersBackend(Backend):
             for module, delta in zip(places, before, strict=True):
                 module.rope_deltas = delta
 
-    def _read_texts(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
-        forms = self.tokens.label_groups(labels)
-        tokenized = self.tokens.groups(groups)
-        fitting = branches_of(tokenized, self.limit)
+    def _read_texts(self, fitting: Sequence[Branch[int]], forms: Forms) -> tuple[Found, Usage]:
         branches, costs = self._by_length(fitting), self._costs
         below: list[Kept[int]] = []
         if self.packs and self.keeps:
             plan = keep_prefixes(branches[False], costs)
             branches[False], below = plan.branches, plan.below
-        found: dict[int, Answer] = {}
+        found: Found = {}
         computed = sum(self._read_below(kept, None, forms, found, branches[False]) for kept in below)
         cached = len(found)
         room, worth = (self.max_batch_tokens, costs.saves) if self.packs else (0, None)
         rows = [row for some in branches.values() for row in tree_rows(some, room, worth)]
         rows.sort(key=lambda row: (self._kind(row), -len(row.ids)))  # longest first to minimize padding
         answered, more = self._answered(rows, forms)
-        found |= answered
-        reads = [found.get(place, _TOO_LONG) for place in range(sum(len(group.tails) for group in tokenized))]
         separate = 0 if self.packs else sum(len(row.values) for row in rows)
         prompt_tokens, floor = floor_tokens(fitting)
-        return reads, Usage(prompt_tokens, computed + more, floor, separate, cached)
+        return found | answered, Usage(prompt_tokens, computed + more, floor, separate, cached)
 
     def _read_below(
         self,
         kept: Kept[int],
         above: Past | None,
-        forms: Sequence[tuple[int, ...]],
-        found: dict[int, Answer],
+        forms: Forms,
+        found: Found,
         lost: list[Branch[int]],
         views: Views | None = None,
     ) -> int:
@@ -519,15 +447,16 @@ class TransformersBackend(Backend):
         return len(kept.ids) + computed + sum(self._read_below(more, past, forms, found, lost) for more in kept.below)
 
     def _answered(
-        self, rows: Sequence[TreeRow[int]], forms: Sequence[tuple[int, ...]], past: Past | None = None
-    ) -> tuple[dict[int, Answer], int]:
-        """The reads of rows by their places, and the number of tokens computed for them."""
+        self, rows: Sequence[TreeRow[int]], forms: Forms, past: Past | None = None, views: Views | None = None
+    ) -> tuple[Found, int]:
+        """The reads of rows by their places, and the number of tokens computed for them. With `views`, each row is a
+        whole prompt with images."""
         computed, before = 0, 0 if past is None else past.length
 
         def answer(batch: Sequence[TreeRow[int]]) -> list[list[Answer]]:
             nonlocal computed
             with self.in_turn():
-                logprobs = iter(self._label_logprobs(batch, forms, past).tolist())
+                logprobs = iter(self._label_logprobs(batch, forms, past, views).tolist())
             computed += sum(len(row.ids) for row in batch)
             return [[Answer(tuple(next(logprobs))) for _ in row.values] for row in batch]
 
@@ -536,7 +465,10 @@ class TransformersBackend(Backend):
                 return [read for half in row.halves() for read in _in_memory([half], answer, lost)[0]]
             return [Answer(None, _no_memory(f"a row of {before + len(row.ids)} tokens"))]
 
-        batches = self._batches(rows, lambda row: before + len(row.ids), self._costs.batch, self._kind)
+        def alike(row: TreeRow[int]) -> tuple[Any, ...]:
+            return self._kind(row), () if views is None else views.alike(row.ids)
+
+        batches = self._batches(rows, lambda row: before + len(row.ids), self._costs.batch, alike)
         return placed(rows, [reads for batch in batches for reads in _in_memory(batch, answer, lost)]), computed
 
     @property
@@ -618,12 +550,15 @@ class TransformersBackend(Backend):
         """Whether padding on the left does not affect the next token. Recurrent layers may treat padding as text."""
         size = self.model.get_input_embeddings().num_embeddings
         prompts = [[(17 * k + 11) % size for k in range(length)] for length in (9, 24)]
-        with self.in_turn(), Precision.of(self.model) as precision:
-            together = self._generated(prompts, max_new_tokens=1, output_logits=True).logits[0]
-            separate = torch.cat(
-                [self._generated([prompt], max_new_tokens=1, output_logits=True).logits[0] for prompt in prompts]
-            )
-            return agree(together, separate, precision.rounding(self.device))
+
+        def logits(some: Sequence[list[int]]) -> torch.Tensor:
+            return self._generated(some, max_new_tokens=1, output_logits=True).logits[0]
+
+        def alone() -> torch.Tensor:
+            return torch.cat([logits([prompt]) for prompt in prompts])
+
+        with self.in_turn():
+            return alike(self.model, self.device, lambda: logits(prompts), alone)
 
     @staticmethod
     def _batches(
@@ -641,7 +576,7 @@ class TransformersBackend(Backend):
             yield batch
 
     def _label_logprobs(
-        self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]], past: Past | None = None
+        self, rows: Sequence[TreeRow[Any]], forms: Forms, past: Past | None = None, views: Views | None = None
     ) -> torch.Tensor:
         """ln P(label) for every prompt of every row, in row order: shape (reads, labels)."""
         # A single prompt per row needs no mask, whose size grows with the square of the row. Only such rows may be
@@ -649,17 +584,17 @@ class TransformersBackend(Backend):
         if past is not None or any(len(row.values) > 1 for row in rows):
             assert self.layers is not None
             inputs = tree_inputs(rows, self.layers, self.model, self.device, past)
+        elif views is not None:
+            inputs = views.inputs([row.ids for row in rows], self.device, self.model.dtype)
+            with self._positions():
+                return _labels_of(self._logits(inputs), forms)
         else:
             inputs = plain_inputs(rows, self.device)
         return _labels_of(self._logits(inputs), forms)
 
     def _logits(self, inputs: Inputs) -> torch.Tensor:
-        """Next-token logits at the answer positions, in single precision: shape (reads, vocabulary).
-
-        A hook selects the hidden states before the output head, so the head runs only at the answer positions, and
-        everything that the model computes after its head (scaling, soft-capping) is still applied.
-        """
-
+        """Next-token logits at the answer positions, in single precision: shape (reads, vocabulary). A hook before the
+        output head selects these positions; what the model computes after its head (scaling, soft-capping) is kept."""
         gathered = False
 
         def gather(_: Any, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -740,7 +675,7 @@ class TransformersBackend(Backend):
         return Reply(text, "length" if end is None else "stop", prompt_tokens=prompt_tokens, completion_tokens=used)
 
 
-def _labels_of(logits: torch.Tensor, forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
+def _labels_of(logits: torch.Tensor, forms: Forms) -> torch.Tensor:
     """ln P(label) of each label, from logits over the vocabulary."""
     logprobs = logits - logits.logsumexp(-1, keepdim=True)
     return torch.stack([logprobs[:, list(group)].logsumexp(-1) for group in forms], dim=-1).cpu()
@@ -748,14 +683,11 @@ def _labels_of(logits: torch.Tensor, forms: Sequence[tuple[int, ...]]) -> torch.
 
 def _in_memory(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], lost: Callable[[T], R]) -> list[R]:
     """Call `compute(batch)`. A batch that does not fit into memory is halved; for a single element that does not fit,
-    `lost` is called.
-
-    Raises [`BackendError`] for all other errors.
-    """
+    `lost` is called. Raises [`BackendError`] for all other errors."""
     try:
         return compute(batch)
     except (RuntimeError, MemoryError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise BackendError(f"the model failed: {first_line(error)}") from error
         torch.cuda.empty_cache()
     if len(batch) == 1:
@@ -764,11 +696,7 @@ def _in_memory(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], lo
     return [*_in_memory(batch[:middle], compute, lost), *_in_memory(batch[middle:], compute, lost)]
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or _CPU_OUT_OF_MEMORY.search(str(error)) is not None
-
-
-def placed(rows: Sequence[TreeRow[int]], reads: Sequence[Sequence[Answer]]) -> dict[int, Answer]:
+def placed(rows: Sequence[TreeRow[int]], reads: Sequence[Sequence[Answer]]) -> Found:
     """The reads of each row by their places."""
     places = chain.from_iterable(row.values for row in rows)
     return dict(zip(places, chain.from_iterable(reads), strict=True))

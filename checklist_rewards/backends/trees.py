@@ -14,14 +14,10 @@ A tree is kept as *segments*: runs of tokens between two places where prompts pa
 
 A row of several prompts computes attention over all pairs of its tokens, also where the tree mask hides them. With 8
 targets of 225 tokens below rules and an input of 600 tokens, that is 2,400 x 2,400 pairs. If the 600 tokens are
-computed first and kept as a cache of keys and values, each target is a row of its own whose tokens attend to 600 + 225
-tokens, and the prefix attends causally to itself: a third of the pairs, with the same tokens computed.
-[`keep_prefixes`] decides by estimated cost which beginnings of prompts are kept. Several may follow each other: the
-rules of a judge, and below them each input. It returns a tree of [`Kept`] with the rows below each of them.
-
-The cost of a pass is estimated in tokens whose matrices take as long ([`Costs`]). The figures depend on the device;
-the model adds its hidden size. `recipes/studies/benchmarks/gpu.py` measures passes on a device and
-fits the figures to them.
+computed first and kept as a cache of keys and values, each target is a row of its own: a third of the pairs, with the
+same tokens computed. [`keep_prefixes`] decides by estimated cost ([`Costs`]) which beginnings of prompts are kept.
+Several may follow each other: the rules of a judge, and below them each input.
+`recipes/studies/benchmarks/gpu.py` measures passes on a device and fits the figures to them.
 """
 
 from __future__ import annotations
@@ -47,8 +43,8 @@ MAX_BATCH_TOKENS = 8192
 
 
 class Costs(NamedTuple):
-    """Estimated cost of forward passes, in tokens whose matrices take as long: of a device for all models, or with
-    [`of`] of one model."""
+    """Estimated cost of forward passes, in tokens whose matrices take as long: of a device, or with [`of`] of a
+    model."""
 
     even: float
     """Attention over a row of this many tokens takes as long as all matrices; of a device, of this many times the
@@ -69,12 +65,7 @@ class Costs(NamedTuple):
     """Most tokens in a row of several targets: the mask of a row grows with the square of its width."""
 
     def of(self, size: int, room: int) -> Costs:
-        """The costs of a model.
-
-        Args:
-            size (`int`): The hidden size of the model.
-            room (`int`): `max_batch_tokens`.
-        """
+        """The costs of a model with this hidden size, and `max_batch_tokens`."""
         return self._replace(even=self.even * size, batch=min(room, self.batch), room=room)
 
     def row(self, width: int, past: int = 0) -> float:
@@ -109,25 +100,18 @@ class Costs(NamedTuple):
 
 
 CPU = Costs(even=4.5, one=32, batch=2048)
-"""Measured on x86 cores in single precision, with one thread.
-
-- `even`: 4.4 with SmolLM2-135M, where attention makes fewer operations per second than matrices.
-- `one`: 40 with the pocket model, 21 with SmolLM2.
-- `skipped`: all pairs are computed at 512 tokens, 0.6 of them at 2,650, with SmolLM2.
-- `copied`: 6 for a prefix of 570 tokens, 8 for 2,170, with the sizes of SmolLM2.
-- `widest`: chosen for memory, not measured: a mask of 4,096 x 4,096 in single precision has 64 MiB.
-- `batch`: larger batches do not fit into the caches and are slower.
+"""Measured on x86 cores in single precision, with one thread and SmolLM2-135M: `even` 4.4; `one` 21, and 40 with the
+pocket model; `skipped`: all pairs at 512 tokens, 0.6 of them at 2,650; `copied` 6 for a prefix of 570 tokens, 8 for
+2,170. Batches larger than `batch` do not fit into the caches and are slower. `widest` was chosen for memory: a mask of
+4,096 x 4,096 in single precision has 64 MiB.
 """
 GPU = CPU._replace(one=2048, batch=2**31)
 """All other devices. Not measured: `even`, `skipped` and `copied` are those of a CPU, and `one` was chosen high, so
 that only long prefixes are kept.
 
-No single `one` can be right for all models. On a GPU, a pass costs the time in which its kernels are launched. This
-time grows with the number of layers and not with their width, and it is worth more tokens the faster a token is: one =
-layers x launch time of a layer / (2 x weights that a token meets / operations per second). With 0.5 ms per layer and
-400 TFLOP/s (assumed), this is 6,700 tokens for Qwen2.5-0.5B and 430 for Qwen2.5-7B. Launching also overlaps with
-computing, so it counts only if a pass is too short to hide it. The constant stays until the launch time is measured:
-`gpu.py` reports it, the figures that fit, and what the planner chooses with them.
+No single `one` is right for all models: the launch of a pass takes time per layer, which is worth more tokens the
+faster a token is. With 0.5 ms per layer and 400 TFLOP/s (assumed), it is 6,700 tokens for Qwen2.5-0.5B and 430 for
+Qwen2.5-7B. `gpu.py` measures it, the figures that fit, and what the planner chooses with them.
 """
 
 
@@ -201,10 +185,10 @@ class TreeRow(NamedTuple, Generic[T]):
 def tree_rows(
     branches: Iterable[Branch[T]], room: int, worth: Callable[[int, int, int], bool] | None = None
 ) -> Iterator[TreeRow[T]]:
-    """Fill rows with prompts, in order; branches with tokens in common should be adjacent.
+    """Fill rows with prompts, in order; branches with tokens in common should be adjacent. Empty prompts are skipped.
 
     Args:
-        branches (iterable of [`Branch`]): The prompts. Empty prompts are skipped.
+        branches (iterable of [`Branch`]): The prompts.
         room (`int`): Most tokens in a row of several prompts. A longer prompt gets a row of its own.
         worth (callable, *optional*): Whether a branch continues a row, of the width of the row, the tokens that it
             would add to the row, and its tokens in a row of its own. Defaults to always.
@@ -236,19 +220,16 @@ def branches_of(groups: Sequence[TokenGroup], limit: int) -> list[Branch[int]]:
     first = [0, *accumulate(len(group.tails) for group in groups)]
     branches: list[Branch[int]] = []
     for number in sorted(range(len(groups)), key=keys.__getitem__):
-        prefix, tails = groups[number]
-        room = limit - len(prefix)
-        if fitting := [(tail, place) for place, tail in enumerate(tails, first[number]) if len(tail) < room]:
-            branches.append((prefix, fitting))
+        group = groups[number]
+        room = limit - len(group.prefix)
+        fitting = [(tail, place) for place, tail in enumerate(group.tails, first[number]) if len(tail) < room]
+        if fitting and group.refused is None:
+            branches.append((group.prefix, fitting))
     return branches
 
 
 def floor_tokens(branches: Iterable[Branch[Any]]) -> tuple[int, int]:
-    """Count the tokens of prompts.
-
-    Returns:
-        `tuple[int, int]`: The tokens of all prompts, each by itself, and those of their tree.
-    """
+    """The number of tokens of all prompts, each by itself, and of their tree."""
     separate, tree = 0, PrefixTree[None]()
     for prefix, tails in branches:
         separate += len(prefix) * len(tails) + sum(len(tail) for tail, _ in tails)
@@ -391,14 +372,9 @@ class Kept(Generic[T]):
 def keep_prefixes(branches: Sequence[Branch[T]], costs: Costs, above: Sequence[int] = ()) -> Kept[T]:
     """Decide which beginnings of prompts are computed once and kept, and which rows are below them.
 
-    Together, the prefixes that are kept at the same time have at most half of `room` tokens.
-
-    Args:
-        branches (sequence of [`Branch`]): The prompts; branches with tokens in common should be adjacent. Empty tails
-            are not allowed.
-        costs ([`Costs`]): The costs, and the room.
-        above (sequence of `int`, *optional*): Tokens with which all prompts start, which are kept at any cost. The
-            branches are without them.
+    Together, the prefixes that are kept at the same time have at most half of `room` tokens. Branches with tokens in
+    common should be adjacent; empty tails are not allowed. The tokens `above`, with which all prompts start, are kept
+    at any cost, and the branches are without them.
     """
     tree = PrefixTree[None]()
     for prefix, _ in branches:

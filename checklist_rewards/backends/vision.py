@@ -5,35 +5,29 @@ tokenized as all data ([`TextEncoder`]). The tokens of an image come from the mo
 writes a placeholder for it, and the processor replaces it by as many tokens as the image has features.
 
 Images of a prompt are processed together, because some processors cut an image into tiles only if it is the only one.
-Equal sets of images are processed once per call ([`Views`]). Pixels are kept for as many image tokens as a pass may
-have; others are made again when a pass needs them.
+Equal sets of images are processed once per call ([`Views`]).
 
 In token ids, each token that stands for a part of an image is a negative number, which belongs to this image of this
 set. So prompts with different images differ in their tokens, and everything that compares prompts by their tokens
 (trees, the floor, batches) holds for images. [`Views.inputs`] puts the model's own token back and adds the pixels.
 
 Each kind of prompt (roles, order of texts and images, how the tokens of an image begin and end) is tried once, with
-fixed words: it is compared with what the processor gives for the whole conversation. If the ids differ, prompts of
-that kind are tokenized by the processor, with control tokens inside the data broken by a zero-width space. If the
+fixed words: it is compared with what the processor gives for the whole conversation. If the ids differ, or if the
 pixels or their numbers depend on the text around an image, the model is refused. A prompt without images is tokenized
 as if there were no processor. So a prompt has the same tokens alone and among others.
-
-A processor that requires torchvision only for videos is loaded without it ([`load_processor`]). If images cannot be
-processed, [`ModelError`] says why.
 """
 
 from __future__ import annotations
 
 import importlib
-import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 
-from checklist_rewards.backends.base import Answer, Message, Messages, ReadGroup
+from checklist_rewards.backends.base import Message, Messages, ReadGroup
 from checklist_rewards.backends.inputs import Inputs
 from checklist_rewards.backends.models import from_hub
 from checklist_rewards.backends.templates import Frame
@@ -43,7 +37,6 @@ from checklist_rewards.backends.tokens import (
     MistralChatTokenizer,
     TokenGroup,
     chat_tokenizer,
-    shared_prefix,
 )
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS
 from checklist_rewards.errors import ModelError, first_line
@@ -52,16 +45,11 @@ from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import missing
 
-logger = logging.getLogger(__name__)
-
 _BETWEEN = "CHECKLIST0IMAGE0END"
 _WORDS = "Look at this."
-_BREAK = "\u200b"
 _EDGE = 8
 _OF_TEXT = ("input_ids", "attention_mask")
 
-
-T = TypeVar("T")
 Pixels = dict[str, torch.Tensor]
 """Arguments of the forward pass, such as `pixel_values`."""
 
@@ -78,10 +66,6 @@ class Sight(NamedTuple):
     """The shape of each argument of the forward pass, without the first axis."""
     texts: tuple[str, ...]
     """What replaces the placeholder of each image."""
-    ids: tuple[Ids, ...]
-    """The tokens of each of these texts."""
-    closed: bool
-    """Whether these texts begin and end with control tokens, so that no token reaches into the text around them."""
     kinds: dict[str, dict[int, int]]
     """Arguments with a number per token, such as `token_type_ids`: the number of each token that has not 0."""
     counts: tuple[int, ...]
@@ -91,13 +75,8 @@ class Sight(NamedTuple):
 
 
 class Views:
-    """The images of one call, each set processed once while its pixels are kept.
-
-    Args:
-        eyes ([`Eyes`]): The processor.
-        room (`int`, *optional*, defaults to `8192`): Most tokens of the images whose pixels are kept; those of the
-            last set are always kept.
-    """
+    """The images of one call, each set processed once while its pixels are kept. Pixels are kept for at most `room`
+    tokens of images, and for the last set; others are made again when a pass needs them."""
 
     def __init__(self, eyes: Eyes, room: int = MAX_BATCH_TOKENS):
         self._eyes, self._room = eyes, room
@@ -154,7 +133,7 @@ class Views:
         self, prompts: Sequence[Sequence[int]], ids: torch.Tensor, device: torch.device, dtype: torch.dtype
     ) -> dict[str, torch.Tensor]:
         """The pixels of the images in some prompts, and the numbers of their tokens."""
-        sights = [sight for prompt in prompts if (sight := self._sight(prompt)) is not None]
+        sights = [sight for prompt in prompts if (sight := self.sight(prompt)) is not None]
         given: dict[str, torch.Tensor] = {}
         if not sights:
             return given
@@ -171,24 +150,17 @@ class Views:
 
     def alike(self, prompt: Sequence[int]) -> tuple[Any, ...]:
         """What prompts of one forward pass have in common: the shapes of their images."""
-        sight = self._sight(prompt)
+        sight = self.sight(prompt)
         return () if sight is None else sight.shapes
 
-    def _sight(self, prompt: Sequence[int]) -> Sight | None:
+    def sight(self, prompt: Sequence[int]) -> Sight | None:
+        """The images of a prompt. None if it has none."""
         return next((self._of_image[-token - 1][0] for token in prompt if token < 0), None)
 
 
 class Eyes:
-    """Tokenizes prompts with images.
-
-    Args:
-        tokens ([`ChatTokenizer`]): The tokenizer for texts.
-        processor (`ProcessorMixin`): The model's processor.
-        config (`PreTrainedConfig`): The model's configuration.
-
-    Raises:
-        ModelError: If the processor has no token for images, or if the tokenizer is that of mistral-common.
-    """
+    """Tokenizes prompts with images, with the model's processor and configuration. Raises [`ModelError`] if the
+    processor has no token for images, or if the tokenizer is that of mistral-common."""
 
     def __init__(self, tokens: ChatTokenizer, processor: Any, config: Any):
         if isinstance(tokens, MistralChatTokenizer):
@@ -214,27 +186,28 @@ class Eyes:
         self.placeholder = str(placeholder)
         """What the chat template writes for an image."""
         tokens.template.image_token = self.placeholder
-        self._agrees: dict[tuple[Any, ...], bool] = {}
+        self._checked: set[tuple[Any, ...]] = set()
 
     def groups(self, groups: Sequence[ReadGroup], views: Views, *, compact: bool = False) -> list[TokenGroup]:
-        """Tokenize groups of reads with images, all of which are in the prefix.
-
-        Args:
-            groups (sequence of [`ReadGroup`]): The groups.
-            views ([`Views`]): The images of the call.
-            compact (`bool`, *optional*, defaults to `False`): Whether to keep the placeholder of each image instead of
-                its tokens, as for an engine that processes images itself.
-        """
-        found: dict[int, TokenGroup] = {}
+        """Tokenize groups of reads, with images in the prefix or without. A group with an image that the processor
+        refuses is refused. `compact` keeps the placeholder of each image instead of its tokens, for an engine that
+        processes images itself."""
+        plain = {number: group for number, group in enumerate(groups) if not group.sees}
+        found = dict(zip(plain, self._without_images.groups(list(plain.values())), strict=True))
         framed: list[tuple[int, ReadGroup, Frame, Sight]] = []
         for number, group in enumerate(groups):
+            if number in plain:
+                continue
             _refuse_in_system(group.system)
             if any(map(has_images, group.tails)):
                 raise ModelError("an image stands in a question; put it into the input or the target.")
-            if not self._splits(chat_messages(group.system, group.prefix), bool(group.written), views):
-                found[number] = shared_prefix(self._whole(group, views, compact))
+            try:
+                sight = views.of(images_in(group.prefix))
+            except ImageError as error:
+                why = Unanswered(Reason.BACKEND_ERROR, str(error))
+                found[number] = TokenGroup([], [[] for _ in group.tails], why)
                 continue
-            sight = views.of(images_in(group.prefix))
+            self._check(chat_messages(group.system, group.prefix), bool(group.written), views)
             before, rest = _after_images(group.prefix)
             frame = self._frame(group.system, before, bool(group.written), compact, views)
             text = ReadGroup(group.system, rest, group.tails, written=group.written)
@@ -251,46 +224,28 @@ class Eyes:
         if not images:
             return self._without_images.prompt(messages)
         sight = views.of(images)
-        if self._splits(messages, True, views):
-            text, spans = self.tokens.template.conversation(messages, pictured=self._pictured(sight, compact))
-            ids = self.tokens.encoder.data([text], [spans])[0]
-        else:
-            ids = self._by_processor(messages, True, compact)
+        self._check(messages, True, views)
+        text, spans = self.tokens.template.conversation(messages, pictured=self._pictured(sight, compact))
+        ids = self.tokens.encoder.data([text], [spans])[0]
         return ids if compact else self._numbered(ids, sight)
 
     def send(self, groups: Sequence[ReadGroup], views: Views) -> list[TokenGroup]:
-        """As [`groups`]; `views` gets what is sent for each prompt. Texts are tokenized once, with placeholders, which
-        the tokens of the images then replace, unless these could be one token with the text around them."""
-        found = []
-        for group, short in zip(groups, self.groups(groups, views, compact=True), strict=True):
+        """As [`groups`]; `views` gets what is sent for each prompt with images."""
+        found = self.groups(groups, views)
+        pictured = [(group, tokens) for group, tokens in zip(groups, found, strict=True) if group.sees]
+        compact = self.groups([group for group, _ in pictured], views, compact=True)
+        for (group, full), short in zip(pictured, compact, strict=True):
             images = images_in(group.prefix)
-            if views.of(images).closed:
-                full = TokenGroup(self._expanded(short.prefix, images, views), short.tails)
-            else:
-                [full] = self.groups([group], views)
             for tail, own in zip(full.tails, short.tails, strict=True):
                 views.sent[tuple(full.prefix + tail)] = short.prefix + own, images
-            found.append(full)
         return found
 
     def send_prompt(self, messages: Messages, views: Views) -> Ids:
-        """As [`prompt`]; `views` gets what is sent for it."""
-        short = self.prompt(messages, views, compact=True)
-        images = images_in(*(message["content"] for message in messages))
-        closed = views.of(images).closed
-        prompt = self._expanded(short, images, views) if closed else self.prompt(messages, views)
-        views.sent[tuple(prompt)] = short, images
+        """As [`prompt`]; `views` gets what is sent for it if it has images."""
+        prompt = self.prompt(messages, views)
+        if images := images_in(*(message["content"] for message in messages)):
+            views.sent[tuple(prompt)] = self.prompt(messages, views, compact=True), images
         return prompt
-
-    def _expanded(self, short: Ids, images: Sequence[Image], views: Views) -> Ids:
-        """Ids with the tokens of each image, as in [`groups`], in place of its placeholder."""
-        sight = views.of(images)
-        placeholder = self.tokens.tokenizer.convert_tokens_to_ids(self.placeholder)
-        if short.count(placeholder) != len(images):
-            raise ModelError(f"the chat template of {type(self.processor).__name__} drops or repeats an image.")
-        left = iter(sight.ids)
-        full = [own for token in short for own in (next(left) if token == placeholder else (token,))]
-        return self._numbered(full, sight)
 
     def processed(self, images: Sequence[Image], first: int) -> tuple[Sight, Pixels]:
         """Images as the processor gives them. Raises [`ImageError`] if it fails."""
@@ -318,13 +273,10 @@ class Eyes:
         texts = tuple(text.split(_BETWEEN))
         if len(texts) != len(images):
             raise ModelError(f"the processor {type(self.processor).__name__} does not keep the places of images.")
-        own = tuple(self.tokens.encoder.whole(texts))
-        counts = tuple(tokens.count(self.image_id) for tokens in own)
-        control = tuple(self.tokens.encoder.control)
-        closed = all(text.startswith(control) and text.endswith(control) for text in texts)
+        counts = tuple(tokens.count(self.image_id) for tokens in self.tokens.encoder.whole(texts))
         pixels = {name: torch.as_tensor(value) for name, value in out.items()}
         shapes = tuple((name, tuple(value.shape[1:])) for name, value in pixels.items())
-        return Sight(tuple(images), shapes, texts, own, closed, kinds, counts, first), pixels
+        return Sight(tuple(images), shapes, texts, kinds, counts, first), pixels
 
     def _frame(self, system: str | None, before: str, think: bool, compact: bool, views: Views) -> Frame:
         key = system, before, think, compact
@@ -353,24 +305,15 @@ class Eyes:
         left = iter(numbers)
         return [next(left) if token == self.image_id else token for token in ids]
 
-    def _whole(self, group: ReadGroup, views: Views, compact: bool) -> list[Ids]:
-        """Ids of every prompt of a group, each tokenized whole by the processor."""
-        if group.written:
-            raise ModelError(
-                f"a thought before a label cannot be combined with images for {type(self.processor).__name__}."
-            )
-        sight = views.of(images_in(group.prefix))
-        prompts = [chat_messages(group.system, group.prefix + tail) for tail in group.tails]
-        return [self._numbered(self._by_processor(prompt, False, compact), sight) for prompt in prompts]
-
-    def _splits(self, messages: Messages, think: bool, views: Views) -> bool:
-        """Whether a prompt with images may be tokenized here: its kind has the ids that the processor gives."""
+    def _check(self, messages: Messages, think: bool, views: Views) -> None:
+        """Raise [`ModelError`] if the processor gives other ids for a prompt with images of this kind, or other
+        pixels."""
         sight = views.of(images_in(*(message["content"] for message in messages)))
         edges = ((text[:_EDGE], text[-_EDGE:]) for text in sight.texts)
         shown = [[isinstance(part, Image) for part in parts(message["content"])] for message in messages]
         roles = tuple(message["role"] for message in messages)
         orders = tuple(tuple(next(edges) if image else None for image in order) for order in shown)
-        if (kind := (think, roles, orders)) not in self._agrees:
+        if (kind := (think, roles, orders)) not in self._checked:
             marks = iter([image.mark for image in sight.images])
             contents = ["".join(next(marks) if image else _WORDS for image in order) or _WORDS for order in shown]
             contents[-1] += _WORDS
@@ -382,10 +325,12 @@ class Eyes:
             ours = self.tokens.encoder.data([text[:end]], [[]])[0]
             theirs = self._processed_whole(alike, think)
             self._refuse_other_pixels(theirs, sight, views.pixels(sight))
-            self._agrees[kind] = ours == theirs["input_ids"][0].tolist()[: len(ours)]
-            if not self._agrees[kind]:
-                logger.info("prompts with images are tokenized by %s.", type(self.processor).__name__)
-        return self._agrees[kind]
+            if ours != theirs["input_ids"][0].tolist()[: len(ours)]:
+                raise ModelError(
+                    f"the prompts of {type(self.processor).__name__} with images cannot be read here: it gives them "
+                    "other tokens than the tokenizer; use another vision-language model, or a server."
+                )
+            self._checked.add(kind)
 
     def _refuse_other_pixels(self, whole: Mapping[str, Any], sight: Sight, pixels: Pixels) -> None:
         """Raise [`ModelError`] if the processor gives something else for images in a conversation than for images
@@ -395,82 +340,26 @@ class Eyes:
         ours = dict(pixels)
         for name, numbers in sight.kinds.items():
             ours[name] = torch.tensor([[numbers.get(token, 0) for token in ids[0].tolist()]])
-        other = [name for name in sorted(given.keys() | ours.keys()) if not _same(given.get(name), ours.get(name))]
+        nothing = torch.empty(0)
+        other = [
+            name
+            for name in sorted(given.keys() | ours.keys())
+            if not torch.equal(given.get(name, nothing), ours.get(name, nothing))
+        ]
         if other:
             raise ModelError(
                 f"the images of {type(self.processor).__name__} cannot be read here: its {other[0]!r} depends on the "
                 "text around an image; use another vision-language model, or a server."
             )
 
-    def _by_processor(self, messages: Messages, think: bool, compact: bool) -> Ids:
-        """Ids of a prompt that the processor tokenizes."""
-        if compact:
-            raise ModelError(
-                f"the prompts of {type(self.processor).__name__} with images can only be read with "
-                "backend='transformers'."
-            )
-        return self._processed_whole(messages, think)["input_ids"][0].tolist()
-
     def _processed_whole(self, messages: Messages, think: bool) -> Mapping[str, Any]:
-        """What the processor gives for a conversation without control tokens inside its data."""
-        data = [{**message, "content": "".join(map(self._broken, parts(message["content"])))} for message in messages]
-        text, _ = self.tokens.template.conversation(data, think=think, pictured=lambda rendered: rendered)
+        """What the processor gives for a conversation."""
+        text, _ = self.tokens.template.conversation(messages, think=think, pictured=lambda rendered: rendered)
         bos = self.tokens.tokenizer.bos_token
         settings = {"add_special_tokens": False} if bos and text.startswith(bos) else {}
         images = images_in(*(message["content"] for message in messages))
         pictures = [[image.pillow for image in images]]
         return self.processor(text=[text], images=pictures, return_tensors="pt", **settings)
-
-    def _broken(self, part: str | Image) -> str:
-        """A part of a message in which no string is a control token."""
-        if isinstance(part, Image):
-            return part.mark
-        for string in self.tokens.encoder.control:
-            part = part.replace(string, string[0] + _BREAK + string[1:])
-        return part
-
-
-def _same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    return one is not None and other is not None and torch.equal(one, other)
-
-
-def apart(
-    groups: Sequence[ReadGroup],
-    texts: Callable[[Sequence[ReadGroup]], Sequence[T]],
-    pictured: Callable[[Sequence[ReadGroup]], Sequence[T]],
-) -> list[T]:
-    """One value per group, in order: of those with images from `pictured`, of the others from `texts`. Each is called
-    with all its groups, if there are any."""
-    found = {
-        sees: iter(values(own) if (own := [group for group in groups if group.sees == sees]) else ())
-        for sees, values in ((True, pictured), (False, texts))
-    }
-    return [next(found[group.sees]) for group in groups]
-
-
-def tokenized_apart(
-    groups: Sequence[ReadGroup], tokenize: Callable[[Sequence[ReadGroup]], list[TokenGroup]]
-) -> list[TokenGroup | Unanswered]:
-    """Tokenize groups with images. A group with an image that the processor refuses has the reason in its place."""
-    try:
-        return [*tokenize(groups)]
-    except ImageError as error:
-        if len(groups) == 1:
-            return [Unanswered(Reason.BACKEND_ERROR, str(error))]
-        half = len(groups) // 2
-        return [*tokenized_apart(groups[:half], tokenize), *tokenized_apart(groups[half:], tokenize)]
-
-
-def with_refused(
-    groups: Sequence[ReadGroup], found: Sequence[TokenGroup | Unanswered], answers: Iterable[Answer]
-) -> list[list[Answer]]:
-    """The answers of each group, one per prompt. Groups of [`tokenized_apart`] that were read have `answers`, in
-    order."""
-    left = iter(answers)
-    return [
-        [Answer(None, tokens) if isinstance(tokens, Unanswered) else next(left) for _ in group.tails]
-        for group, tokens in zip(groups, found, strict=True)
-    ]
 
 
 def image_token_id(config: Any) -> int | None:
@@ -480,15 +369,9 @@ def image_token_id(config: Any) -> int | None:
 
 
 def load_processor(path: str, **settings: Any) -> Any:
-    """Load the processor of a vision-language model.
-
-    Args:
-        path (`str`): A folder or a Hub id.
-        **settings: Arguments of `AutoProcessor.from_pretrained`, such as `revision`.
-
-    Raises:
-        ModelError: If it cannot be loaded.
-    """
+    """Load the processor of a vision-language model from a folder or a Hub id, with settings of
+    `AutoProcessor.from_pretrained`. One that requires torchvision only for videos is loaded without it. Raises
+    [`ModelError`] if it cannot be loaded."""
     from transformers import AutoProcessor
 
     with from_hub(path):

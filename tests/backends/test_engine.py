@@ -8,7 +8,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import AutoModelForCausalLM
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, ReadGroup, load_backend, model_identity, pocket_dir
@@ -17,7 +17,6 @@ from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
 from tests.backends.answers import LABELS
-from tests.encoders import tiny_bert
 from tests.fakes import FakeBackend
 
 GROUPS = [ReadGroup(None, "The cat sat on the mat. ## Question\n\n", ("Is it short?", "Does it mention a cat?"))]
@@ -319,14 +318,3 @@ def test_a_scorer_that_has_loaded_its_model_keeps_it(retrained):
     other = Engine(backend="transformers", **retrained("weights", 1))
     assert not torch.equal(read(other), before)
     assert torch.equal(read(one), before) and one.identity == identity == one.load().identity
-
-
-def test_an_encoder_that_is_saved_into_its_folder_again_is_another_model(tmp_path):
-    base, answers = tiny_bert(tmp_path), []
-    for number in range(2):
-        model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)
-        with torch.no_grad():
-            model.classifier.bias.fill_(number)
-        model.save_pretrained(tmp_path)
-        answers.append(read(Engine(base)))
-    assert not torch.equal(*answers)

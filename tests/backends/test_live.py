@@ -8,7 +8,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
-from checklist_rewards.backends import Engine, ReadGroup, Sampling, model_identity, pocket_dir
+from checklist_rewards.backends import Engine, ReadGroup, Sampling, pocket_dir
 from checklist_rewards.backends.live import LiveBackend, check_frozen, frozen, weights_hash
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.base import Ask
@@ -129,8 +129,7 @@ def test_a_named_adapter_reads_with_that_adapter_and_has_an_identity_of_its_own(
 
 def test_weights_that_are_not_those_of_the_files_have_another_identity():
     merged = policy().merge_and_unload()
-    assert model_identity("pocket") != Engine.of_model(merged).identity
-    assert Engine.of_model(merged).identity == Engine.of_model(copy.deepcopy(merged)).identity
+    assert FILED.identity != Engine.of_model(merged).identity == Engine.of_model(copy.deepcopy(merged)).identity
     changed = copy.deepcopy(merged)
     with torch.no_grad():
         changed.get_output_embeddings().weight[-1, -1] += 0.25
@@ -189,18 +188,6 @@ def test_a_scorer_takes_the_engine_and_a_thought_is_written_with_the_base():
     assert live.score(checklist, "The 24 ronto.").model_dump() == filed.score(checklist, "The 24 ronto.").model_dump()
 
 
-@pytest.mark.parametrize("options", [{}, {"fused": True}], ids=["foreach", "fused"])
-def test_a_model_that_is_trained_itself_is_refused_after_its_first_step(options):
-    model = pocket().train()
-    engine = Engine.of_model(model)
-    answers(engine)
-    ids = torch.arange(20)[None]
-    model(input_ids=ids, labels=ids).loss.backward()
-    torch.optim.AdamW(model.parameters(), lr=1e-4, **options).step()
-    with pytest.raises(ModelError, match="the weights of 'pocket' have changed since this engine was created"):
-        answers(engine)
-
-
 def step(model, names) -> None:
     """A step of training of the weights with one of these in their names."""
     weights = [weight for name, weight in model.named_parameters() if any(part in name for part in names)]
@@ -255,7 +242,7 @@ def test_every_value_of_a_model_without_adapters_is_watched(part, dtype):
     weight = next(weight for name, weight in model.named_parameters() if part in name)
     with torch.no_grad():
         weight.view(-1)[weight.numel() // 3] += 0.25
-    with pytest.raises(ModelError, match="have changed since this engine was created"):
+    with pytest.raises(ModelError, match="the weights of 'pocket' have changed since this engine was created"):
         answers(engine)
 
 
@@ -264,8 +251,7 @@ def test_a_model_in_memory_that_differs_from_its_files_in_one_row_is_another_mod
     model = pocket()
     with torch.no_grad():
         model.get_output_embeddings().weight[row, 3] += 4.0
-    engine = Engine.of_model(model)
-    assert engine.identity != FILED.identity
+    assert Engine.of_model(model).identity != FILED.identity
 
 
 def test_frozen_can_be_entered_twice():

@@ -4,7 +4,7 @@ from PIL import Image
 from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.backends import replies as sampling_module
 from checklist_rewards.backends.replies import sample_replies, target_of
-from checklist_rewards.errors import BackendError, ModelError, SampleError
+from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.files.store import Store
 from tests.backends.answers import user
 from tests.generators.fakes import Replies
@@ -152,11 +152,6 @@ def test_the_first_process_to_store_a_reply_decides_it(store):
         return "ours"
 
     assert texts(sample_replies(Engine(backend=Replies(beaten)), [user("a")], WARM, store)) == [["theirs"]]
-
-
-def test_a_model_that_is_not_there_is_refused():
-    with pytest.raises(ModelError, match="no/such/place"):
-        sample_replies(Engine("/no/such/place"), [user("a")], WARM)
 
 
 def test_the_pocket_model_gives_the_same_samples_in_a_rerun_in_another_store_and_in_any_company(pocket, tmp_path):

@@ -15,7 +15,6 @@ from checklist_rewards.backends.replies import (
     sample_values,
 )
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.files.store import Store
 from tests.backends.answers import user
 from tests.generators.fakes import Replies
 
@@ -141,13 +140,6 @@ def test_several_samples_are_parsed_alone_and_none_is_repeated():
     found = sample_values(Engine("m", backend), prompts("x", "y"), parse, Sampling(temperature=1, n=2))
     assert found[0] == [True, True] and [str(each) for each in found[1]] == ["not yes"] * 2
     assert len(backend.sampled) == 1
-
-
-def test_a_rerun_asks_nothing(tmp_path):
-    rule = lambda text, _: "no" if "cannot" not in text else '{"answer": "no"}'  # noqa: E731
-    for calls in (2, 0):
-        found, sampled = asked(rule, store=Store(tmp_path / "s"))
-        assert found == [Answer(answer="no")] and len(sampled) == calls
 
 
 @pytest.mark.parametrize("text", ["{" * 100_000, "int main() { return f(x); }\n" * 4_000, "\\boxed{" * 20_000])

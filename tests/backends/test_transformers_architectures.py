@@ -7,21 +7,24 @@ with `CHECKLIST_REWARDS_WRITE_DOCS=1 pytest tests/backends/test_transformers_arc
 
 import functools
 import math
-import os
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from checklist_rewards.backends import Answer, ReadGroup, Sampling
+from checklist_rewards.backends import ReadGroup, Sampling
 from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.transformers import TransformersBackend
 from tests.backends.answers import LABELS, user
-from tests.backends.architectures import ARCHITECTURES, build, in_autocast
-from tests.conftest import REPO
+from tests.backends.architectures import (
+    ARCHITECTURES,
+    build,
+    check_table,
+    farthest,
+    in_autocast,
+    label_logprobs,
+    made_once,
+)
 
 TAILS = ("Is it short?", "Is it long? Really?", "Is it red?", "Does it tell a story with many words in it? " * 2)
 GROUPS = [
@@ -36,23 +39,9 @@ SEPARATE = {"Bloom (ALiBi)", "Doge", "Qwen3-Next", "Qwen3.5", "Mamba 2", "Falcon
 ONE_OF_A_KIND = ("Llama", "Mistral, sliding", "Doge", "Gemma 2", "Phi-3, LongRoPE", "gpt-oss", "DeepSeek-V3")
 ONE_OF_A_KIND += ("Llama 4", "GPT-2", "Bloom (ALiBi)", "Qwen3.5", "Falcon-H1", "RecurrentGemma")
 _BLOCKS = {"recurrent": "linear_attention", "attention": "sliding_attention"}  # those of RecurrentGemma before 5.24
-DOCUMENT = REPO / "docs" / "compatibility.md"
 
 
-@functools.cache
-def _folder() -> tempfile.TemporaryDirectory:
-    """A folder of this process, not of that which has forked it."""
-    return tempfile.TemporaryDirectory(prefix="checklist-rewards-architectures-")
-
-
-@functools.cache
-def folder_of(name: str) -> str:
-    return build(name, Path(_folder().name) / name.replace(" ", "_").replace(",", ""))
-
-
-@functools.cache
-def engine_of(name: str) -> TransformersBackend:
-    return TransformersBackend(folder_of(name))
+folder_of, engine_of = made_once(build)
 
 
 @functools.cache
@@ -67,14 +56,7 @@ def alone(name: str) -> list[torch.Tensor]:
     forms = engine.tokens.label_groups(LABELS)
     prompts = [group.prefix + tail for group in engine.tokens.groups(GROUPS) for tail in group.tails]
     with torch.inference_mode():
-        last = [model(torch.tensor([prompt])).logits[0, -1].log_softmax(-1) for prompt in prompts]
-    return [torch.stack([row[list(form)].logsumexp(-1) for form in forms]) for row in last]
-
-
-def distance(name: str, answers: Sequence[Answer]) -> float:
-    """The largest difference of a read's log-probabilities from those of the model itself."""
-    read = [torch.tensor(answer.logprobs) for answer in answers]
-    return max((ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name), strict=True))
+        return [label_logprobs(model(torch.tensor([prompt])).logits, forms) for prompt in prompts]
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -82,7 +64,7 @@ def test_reads_are_those_of_a_plain_forward_pass(name):
     engine = engine_of(name)
     engine.device_costs = engine.device_costs._replace(even=math.inf)  # rows of several targets, at any price
     answers, result = engine.read(GROUPS, LABELS)
-    assert distance(name, answers) < 1e-4 and result.cached == 0
+    assert farthest(answers, alone(name)) < 1e-4 and result.cached == 0
     assert engine.packs == (name not in SEPARATE)
     assert result.separate == (0 if engine.packs else len(answers))
     if name == "Phi-3, LongRoPE":  # short and long prompts in rows of their own
@@ -97,7 +79,7 @@ def test_reads_below_kept_prefixes_are_those_of_a_plain_forward_pass(name, monke
     costs = engine.device_costs._replace(even=4.5, one=-1e9)  # keep every beginning of prompts, at any price
     monkeypatch.setattr(engine, "device_costs", costs)
     answers, result = engine.read(GROUPS, LABELS)
-    assert distance(name, answers) < 1e-4
+    assert farthest(answers, alone(name)) < 1e-4
     assert engine.keeps == engine.packs
     if name == "Phi-3, LongRoPE":  # prompts beyond its boundary are not below a prefix
         assert 0 < result.cached < len(answers)
@@ -147,10 +129,4 @@ def test_the_table_in_the_documentation_is_this_suites():
         alike.setdefault((shown, "packed" if engine.packs else "separate prompts"), []).append(name)
     rows = [f"| {shown} | {reads} | {'; '.join(names)} |" for (shown, reads), names in alike.items()]
     table = "\n".join(["| attention | reads | architectures |", "|---|---|---|", *rows, ""])
-    text = DOCUMENT.read_text(encoding="utf-8")
-    start, end = "<!-- architectures -->\n", "<!-- end of architectures -->\n"
-    before, _, rest = text.partition(start)
-    if os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"):
-        DOCUMENT.write_text(before + start + table + end + rest.partition(end)[2], encoding="utf-8")
-    else:
-        assert rest.partition(end)[0] == table
+    check_table("architectures", lambda _: table)

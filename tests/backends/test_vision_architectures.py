@@ -6,11 +6,8 @@ a plain forward pass of the model per prompt. The table in `docs/compatibility.m
 """
 
 import functools
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,15 +16,13 @@ from transformers import AutoModelForImageTextToText, ProcessorMixin
 from checklist_rewards.backends import Answer, ReadGroup, Sampling
 from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.tokens import load_chat_tokenizer
-from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.vision import Eyes, Views, load_processor
 from checklist_rewards.images import image_of, parts
 from checklist_rewards.validation import missing
 from tests.backends.answers import LABELS
+from tests.backends.architectures import check_table, farthest, label_logprobs, made_once
 from tests.backends.vision_architectures import VISION, build, drawing
-from tests.conftest import REPO
 
-DOCUMENT = REPO / "docs" / "compatibility.md"
 RED, BLUE, TALL = (image_of(drawing("red")), image_of(drawing("blue")), image_of(drawing("green", (56, 140))))
 TAILS = ("Is it short?", "Is it long? Really?", "Does it tell a story with many words in it? " * 2)
 INPUT = f"Look at this {RED.mark} and say what it is. "
@@ -41,12 +36,6 @@ GROUPS = [
 ]
 
 
-@functools.cache
-def _folder() -> tempfile.TemporaryDirectory:
-    """A folder of this process, not of that which has forked it."""
-    return tempfile.TemporaryDirectory(prefix="checklist-rewards-vision-")
-
-
 PROMPTS = [
     [{"role": "user", "content": f"What is {image.mark}this? " + "Say it . " * count}]
     for image, count in ((RED, 1), (BLUE, 4), (TALL, 2))
@@ -57,14 +46,7 @@ AVAILABLE = [
 ]
 
 
-@functools.cache
-def folder_of(name: str) -> str:
-    return build(name, Path(_folder().name) / name.replace(" ", "_").replace("/", "_"))
-
-
-@functools.cache
-def engine_of(name: str) -> TransformersBackend:
-    return TransformersBackend(folder_of(name))
+folder_of, engine_of = made_once(build)
 
 
 def whole(processor, group: ReadGroup, tail: str):
@@ -94,19 +76,14 @@ def alone(name: str, adapter: str | None) -> list[torch.Tensor]:
     if adapter is not None:
         model.load_adapter(adapter)
     forms = engine_of(name).tokens.label_groups(LABELS)
-    found = []
-    for group in GROUPS:
-        for tail in group.tails:
-            with torch.inference_mode():
-                last = model(**whole(processor, group, tail)).logits[0, -1].log_softmax(-1)
-            found.append(torch.stack([last[list(form)].logsumexp(-1) for form in forms]))
-    return found
+    prompts = [whole(processor, group, tail) for group in GROUPS for tail in group.tails]
+    with torch.inference_mode():
+        return [label_logprobs(model(**prompt).logits, forms) for prompt in prompts]
 
 
 def distance(name: str, answers: Sequence[Answer], adapter: str | None = None) -> float:
     """The largest difference of a read's log-probabilities from those of the model itself."""
-    read = [torch.tensor(answer.logprobs) for answer in answers]
-    return max((ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name, adapter), strict=True))
+    return farthest(answers, alone(name, adapter))
 
 
 @pytest.mark.parametrize("name", AVAILABLE)
@@ -173,16 +150,11 @@ def test_the_table_in_the_documentation_is_this_suites():
         shared = "separate prompts" if usage.separate else "shared"
         tokens = f"{usage.prompt_tokens:,} | {usage.computed_tokens:,} | {usage.floor_tokens:,}"
         rows[name] = f"| {name} | {shared} | < {difference} | {tokens} |"
-    text = DOCUMENT.read_text(encoding="utf-8")
-    start, end = "<!-- vision architectures -->\n", "<!-- end of vision architectures -->\n"
-    before, _, rest = text.partition(start)
-    shown = [line for line in rest.partition(end)[0].splitlines() if line.startswith("| ")][1:]
-    of_others = {line.split("|")[1].strip(): line for line in shown}
-    if os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"):  # rows that need other packages stay
-        rows = {name: (of_others | rows)[name] for name in VISION if name in of_others | rows}
-        head = ["| architecture | prefix with images | difference | tokens of all prompts | computed | floor |"]
-        table = "\n".join([*head, "|---|---|---|---|---|---|", *rows.values(), ""])
-        DOCUMENT.write_text(before + start + table + end + rest.partition(end)[2], encoding="utf-8")
-    else:
-        always = {name: row for name, row in rows.items() if not VISION[name].needs}
-        assert {name: of_others.get(name) for name in always} == always
+
+    def table_of(shown: str) -> str:
+        lines = [line for line in shown.splitlines() if line.startswith("| ")][1:]
+        found = {line.split("|")[1].strip(): line for line in lines} | rows  # those that need other packages stay
+        head = "| architecture | prefix with images | difference | tokens of all prompts | computed | floor |"
+        return "\n".join([head, "|---|---|---|---|---|---|", *(found[name] for name in VISION if name in found), ""])
+
+    check_table("vision architectures", table_of)

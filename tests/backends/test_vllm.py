@@ -1,11 +1,8 @@
-"""The vLLM engine: the transformers engine's answers, each prefix computed once, no engine left behind."""
+"""The vLLM engine: the answers of the transformers engine, and each prefix computed once."""
 
 import json
 import logging
 import multiprocessing
-import os
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -23,7 +20,6 @@ from tests import zygote
 from tests.backends.answers import LABELS, largest_difference, turned, user
 from tests.backends.warning import warns
 from tests.conftest import HANG
-from tests.waiting import printed, until
 
 BLOCK = 32
 
@@ -159,15 +155,16 @@ def test_replies_are_told_as_they_arrive_and_an_interruption_leaves_nothing_in_t
 
 
 @with_engine
-def test_replies_that_are_not_written_when_no_time_is_left_are_given_up(vllm_pocket, monkeypatch):
+def test_what_is_not_done_when_no_time_is_left_is_given_up(vllm_pocket, world_reads, monkeypatch):
     now = SimpleNamespace(seconds=0.0, monotonic=lambda: now.seconds)
     monkeypatch.setattr(base, "time", now)
     prompts = [user(text) for text in ("Say hello.", *(["Write a long story."] * 3))]
     sampling = Sampling(max_tokens=64, temperature=1.0, seed=5)
     with deadline(30):
         replies = vllm_pocket.generate(prompts, sampling, lambda place, reply: setattr(now, "seconds", 31))
+        answers, _ = vllm_pocket.read(world_reads, LABELS)
     reasons = [reply.unanswered for (reply,) in replies]
-    assert set(reasons) == {None, "deadline"}
+    assert set(reasons) == {None, "deadline"} and {answer.unanswered for answer in answers} == {"deadline"}
     assert not vllm_pocket.llm.llm_engine.has_unfinished_requests()
     assert all(reply.unanswered is None for (reply,) in vllm_pocket.generate(prompts, sampling))
 
@@ -185,29 +182,6 @@ def test_one_engine_serves_everybody_and_leaves_the_environment_alone(vllm_load)
     backend, changed = vllm_load
     assert load_backend("pocket", "vllm") is backend
     assert changed == set()
-
-
-ORPHAN = """
-import multiprocessing, signal, subprocess, sys, time
-
-def engine(pids):
-    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    pids.send(worker.pid)
-    time.sleep(600)
-
-if __name__ == "__main__":
-    from checklist_rewards.backends.vllm import _kill_after_us
-
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` ignores it, and so would its children
-    context = multiprocessing.get_context("fork")  # vLLM's own starts as slowly as this program
-    receives, sends = context.Pipe(duplex=False)
-    child = context.Process(target=engine, args=(sends,))
-    child.start()
-    worker = receives.recv()
-    guard = _kill_after_us([child])
-    print(child.pid, worker, flush=True)
-    time.sleep(600)
-"""
 
 
 @pytest.mark.parametrize(("level", "generations"), [(None, 0), ("ERROR", 2), ("critical", 0)])
@@ -247,25 +221,6 @@ def test_two_engines_load_one_after_the_other(monkeypatch):
         with pytest.raises(ModelError, match="not here"):
             VLLMBackend("pocket")
     assert taken == [True, True] and not vllm_backend._loading.locked()
-
-
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
-def test_the_engine_and_its_workers_do_not_outlive_a_parent_that_is_killed(tmp_path, sent):
-    (tmp_path / "script.py").write_text(ORPHAN)
-    with zygote.Program([tmp_path / "script.py"], output=subprocess.PIPE) as parent:
-        processes = [int(pid) for pid in printed(parent, r"^(\d+) (\d+)$").groups()]
-        for pid in processes:
-            os.kill(pid, 0)
-        parent.send_signal(sent)
-    until(lambda: all(map(is_gone, processes)))
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "Z"  # dead; its new parent has not noticed yet
-    except FileNotFoundError:
-        return True
 
 
 def test_a_script_without_a_main_guard_is_told_what_to_do(monkeypatch):
@@ -360,7 +315,7 @@ def sleeper(vllm_pocket, monkeypatch):
     asleep takes no requests.
     """
     calls = []
-    for name in ("sleep", "wake_up", "generate"):
+    for name in ("sleep", "wake_up", "enqueue"):
         inner = getattr(vllm_pocket.llm, name)
 
         def told(*args, name=name, inner=inner, **options):
@@ -383,13 +338,13 @@ def sleeper(vllm_pocket, monkeypatch):
 def test_an_engine_that_sleeps_wakes_for_a_call_and_gives_the_same_answers(sleeper, pocket, world_reads):
     engine, calls = sleeper
     assert largest_difference(engine.read(world_reads, LABELS)[0], pocket.read(world_reads, LABELS)[0]) < 1e-3
-    assert calls == ["wake_up", "generate", "sleep"]
+    assert calls == ["wake_up", "enqueue", "sleep"]
     calls.clear()
     with engine.stay_awake():
         for _ in range(2):
             engine.read(world_reads[:1], LABELS)
         assert not engine.llm.llm_engine.is_sleeping()
-    assert calls == ["wake_up", "generate", "generate", "sleep"] and engine.llm.llm_engine.is_sleeping()
+    assert calls == ["wake_up", "enqueue", "enqueue", "sleep"] and engine.llm.llm_engine.is_sleeping()
 
 
 @with_engine
@@ -405,38 +360,7 @@ def test_an_engine_that_does_not_wake_leaves_its_reads_unanswered(sleeper, monke
         batch = dict(prompts=["A"], completions=["x"], checklist=[["Does it mention x?"]])
         assert reward(**batch) == [None]
     (value,) = reward(**batch)
-    assert 0 <= value <= 1 and calls == ["wake_up", "generate", "sleep"]
-
-
-@with_engine
-def test_a_sleeping_judge_is_awake_for_the_reward_only(sleeper, tmp_path, monkeypatch):
-    from trl import GRPOTrainer
-
-    from tests.rewards.test_trl_trainers import train
-
-    engine, calls = sleeper
-    samples = GRPOTrainer._generate
-
-    def watched(self, prompts):
-        calls.append("policy")
-        assert engine.llm.llm_engine.is_sleeping()
-        return samples(self, prompts)
-
-    monkeypatch.setattr(GRPOTrainer, "_generate", watched)
-    trainer = train(ChecklistReward(ChecklistScorer(backend=engine, store=False)), tmp_path)
-    assert trainer.state.global_step == 2
-    assert calls == ["policy", "wake_up", "generate", "sleep"] * 2
-    assert engine.llm.llm_engine.is_sleeping()
-
-
-@with_engine
-def test_sleep_mode_on_a_platform_without_it_is_refused_in_vllms_words(vllm_installed):
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        pytest.skip("this platform has a sleep mode")
-    with pytest.raises(ModelError, match="Sleep mode is not supported on current platform"):
-        VLLMBackend("pocket", enable_sleep_mode=True)
+    assert 0 <= value <= 1 and calls == ["wake_up", "enqueue", "sleep"]
 
 
 @pytest.mark.vllm

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
 from PIL import Image as Pillow
 from PIL import ImageDraw
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
 from checklist_rewards.backends.models import pocket_dir
+from tests.backends.architectures import saved
 
 WINDOW = 16
 _TEXT: dict[str, Any] = {
@@ -50,34 +50,20 @@ _GEMMA = (
 
 @dataclass(frozen=True)
 class Vision:
-    """An architecture.
-
-    Args:
-        config: Name of the configuration.
-        text, vision: Settings of its parts.
-        settings: Settings of its own.
-        processor: Name of the processor's class.
-        pixels: The image processor's file.
-        template: Chat template.
-        special: Special tokens by the attribute of the tokenizer, or by a name of their own.
-        ids: Settings of the configuration that are ids, by token.
-        arguments: Settings of the processor.
-        shares: Whether reads share the prompt up to the image.
-        needs: Modules without which transformers does not have the processor.
-    """
+    """An architecture: its configuration, with the settings of its parts and its own, and its processor."""
 
     config: str
     text: Mapping[str, Any]
     vision: Mapping[str, Any]
     processor: str
-    pixels: Mapping[str, Any]
+    pixels: Mapping[str, Any]  # the image processor's file
     template: str
-    special: Mapping[str, str]
-    ids: Mapping[str, str]
+    special: Mapping[str, str]  # tokens by the attribute of the tokenizer, or by a name of their own
+    ids: Mapping[str, str]  # settings of the configuration that are ids, by token
     settings: Mapping[str, Any] = field(default_factory=dict)
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    shares: bool = True
-    needs: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the processor
+    shares: bool = True  # whether reads share the prompt up to the image
+    needs: tuple[str, ...] = ()  # modules without which transformers does not have the processor
 
 
 _QWEN_VISION = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64}
@@ -343,14 +329,7 @@ def build(name: str, folder: Path) -> str:
     ends = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     text = {**_TEXT, "vocab_size": len(tokenizer), **ends, **of.text}
     config = getattr(transformers, of.config)(text_config=text, vision_config=dict(of.vision), **ids, **of.settings)
-    torch.manual_seed(0)
-    model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(3.0)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    saved(AutoModelForImageTextToText, config, tokenizer, folder)
     (folder / "preprocessor_config.json").write_text(json.dumps({"processor_class": of.processor, **of.pixels}))
     (folder / "processor_config.json").write_text(json.dumps({"processor_class": of.processor, **of.arguments}))
     return str(folder)

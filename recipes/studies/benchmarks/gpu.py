@@ -265,7 +265,8 @@ class Shape(TransformersBackend):
 
     def read(self, groups: Any, labels: Any) -> Any:
         """As the engine reads texts, of groups that are token ids."""
-        return self._read_texts(groups, labels)
+        found, usage = self._read_texts(branches_of(groups, self.limit), self.tokens.label_groups(labels))
+        return [found[place] for place in sorted(found)], usage
 
 
 def random_model(shape: dict[str, Any], device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Any:
