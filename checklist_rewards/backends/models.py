@@ -22,8 +22,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import override
-
 from checklist_rewards.backends.packaged import (
     ENGLISH_ENCODER,
     PACKAGED,
@@ -416,20 +414,3 @@ def _unsharded() -> Iterator[None]:
             deepspeed.set_hf_deepspeed_config(config)
         if efficient is not None:
             os.environ[_FSDP_LOADING] = efficient
-
-
-class TritonFilter(logging.Filter):
-    """Drops one warning of vLLM, which applies to GPUs, in this process and in every process that receives a copy.
-    vLLM logs it while it is imported, before it reads its logging settings. A process that receives the filter imports
-    its module, which therefore does not import torch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        logging.getLogger("vllm.triton_utils.importing").addFilter(self)
-
-    @override
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith("Triton is installed, but doesn't include CPU backend")
-
-    def __reduce__(self) -> tuple[type[TritonFilter], tuple[()]]:
-        return TritonFilter, ()  # a copy is created, and so added to the logger, in the receiving process

@@ -48,7 +48,6 @@ from checklist_rewards.backends.base import (
     reply_seed,
 )
 from checklist_rewards.backends.models import (
-    TritonFilter,
     adapter_dir,
     from_hub,
     model_identity,
@@ -78,9 +77,8 @@ _CPU_KV_CACHE_BYTES = 2**30
 
 # Environment variables of the engine's processes, unless the user has set them. vLLM logs to stdout, which would mix
 # with the output of this package.
-_LEVEL = "VLLM_LOGGING_LEVEL"
 _QUIET = {
-    _LEVEL: "ERROR",
+    "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "PYTHONWARNINGS": "ignore",
@@ -160,7 +158,7 @@ class VLLMBackend(Backend):
         _refuse_while_importing()
         _warn_about_sharing()
         try:
-            with _loading, _ended_unless_loaded() as children, _without_triton_warning():
+            with _loading, _ended_unless_loaded() as children:
                 self.llm = _load(path, engine)
                 if self._adapter is not None:  # now, not at the first call, when the files may have changed
                     self.llm.llm_engine.add_lora(self._lora())
@@ -528,22 +526,6 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             elif os.environ.get(name) != before[name]:
                 os.environ[name] = before[name]
-
-
-@contextmanager
-def _without_triton_warning() -> Iterator[None]:
-    """Apply [`TritonFilter`] here and in the processes that vLLM starts, unless vLLM's level shows warnings."""
-    if os.environ.get(_LEVEL, _QUIET[_LEVEL]).upper() not in ("ERROR", "CRITICAL"):
-        yield
-        return
-    # A process that is spawned receives the configuration of its parent before it imports what it runs.
-    inherited: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
-    inherited[TritonFilter.__name__] = quiet = TritonFilter()
-    try:
-        yield
-    finally:
-        del inherited[TritonFilter.__name__]
-        logging.getLogger("vllm.triton_utils.importing").removeFilter(quiet)
 
 
 @contextmanager

@@ -13,12 +13,11 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, Sampling, base, choose_backend, load_backend
 from checklist_rewards.backends import vllm as vllm_backend
 from checklist_rewards.backends.base import Written, deadline
-from checklist_rewards.backends.vllm import VLLMBackend, _load, _waves, _without_triton_warning
+from checklist_rewards.backends.vllm import VLLMBackend, _load, _waves
 from checklist_rewards.errors import ModelError
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests import zygote
 from tests.backends.answers import LABELS, largest_difference, turned, user
-from tests.backends.warning import warns
 from tests.conftest import HANG
 
 BLOCK = 32
@@ -182,30 +181,6 @@ def test_one_engine_serves_everybody_and_leaves_the_environment_alone(vllm_load)
     backend, changed = vllm_load
     assert load_backend("pocket", "vllm") is backend
     assert changed == set()
-
-
-@pytest.mark.parametrize(("level", "generations"), [(None, 0), ("ERROR", 2), ("critical", 0)])
-def test_the_engines_processes_omit_the_warning_about_triton_and_no_other(
-    level, generations, monkeypatch, capfd, caplog
-):
-    """ERROR is what TRL sets when it is imported."""
-    monkeypatch.delenv("VLLM_LOGGING_LEVEL", raising=False)
-    if level is not None:
-        monkeypatch.setenv("VLLM_LOGGING_LEVEL", level)
-    with _without_triton_warning():
-        warns(generations)
-    lines = capfd.readouterr().err.splitlines()
-    assert [line for line in lines if "warning" in line or "Triton" in line] == [
-        f"{generation}: another warning" for generation in reversed(range(generations))
-    ]
-    assert caplog.messages == [f"{generations}: another warning"]
-    assert not logging.getLogger("vllm.triton_utils.importing").filters
-
-
-def test_a_level_of_vllm_that_shows_warnings_shows_that_about_triton(monkeypatch):
-    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "WARNING")
-    with _without_triton_warning():
-        assert not logging.getLogger("vllm.triton_utils.importing").filters
 
 
 def test_two_engines_load_one_after_the_other(monkeypatch):

@@ -235,11 +235,9 @@ def test_the_first_command_of_a_user_ends(runs, smollm2):
     models.mkdir(parents=True)
     (models / Path(smollm2).name).symlink_to(smollm2)
     environment = runs.environment | {"VLLM_CACHE_ROOT": f"{os.environ['XDG_CACHE_HOME']}/vllm"}
-    environment["VLLM_LOGGING_LEVEL"] = "ERROR"  # as TRL sets it when it is imported
     # One row on a CPU would be written with transformers. vLLM warms up with 4096 tokens by default.
     options = "--pipeline english --backend vllm --engine-args max_num_batched_tokens=1024"
     command = [sys.executable, *f"{CLI} generate prompts.jsonl -o out.jsonl {options}".split()]
     done = subprocess.run(command, cwd=runs.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG)
     assert done.returncode == 0 and "preparing the model 'english-writer'" in done.stderr, done.stderr
-    assert "Triton" not in done.stderr, done.stderr
     until(lambda: not runs.left(), seconds=30)
