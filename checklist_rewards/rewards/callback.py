@@ -58,8 +58,9 @@ class ChecklistEvalCallback(TrainerCallback):
             checklist.
         every (`int`): Number of steps between two evaluations. The first one is before the first step.
         name (`str`, *optional*, defaults to `"checklist_eval"`): Prefix of the logged metrics.
-        column (`str`, *optional*, defaults to `"checklist"`): Column of the checklists. It must not be None in any
-        row. reference_column (`str`, *optional*): Column of reference texts for the win rate. They are judged like the
+        column (`str`, *optional*, defaults to `"checklist"`): Column of the checklists, which every row must
+            have.
+        reference_column (`str`, *optional*): Column of reference texts for the win rate. They are judged like the
             answers. A prompt counts 1 if the answer's score is higher than that of its reference, and 0.5 if they are
             equal.
         generation ([`~transformers.GenerationConfig`], *optional*): Generation settings. Defaults to greedy decoding

@@ -13,8 +13,7 @@ A trainer treats None as "no reward" only if this is its only reward, or if ever
 `RLOOTrainer` and `AsyncGRPOTrainer` always sum. If the whole group gets None, all siblings get the same 0, which the
 group's mean removes: only the other rewards decide. This is done in every trainer that is known to sum rewards, and on
 request (`AsyncGRPOTrainer` cannot be detected). `SDPOTrainer` counts None as 0 even for a single reward, so there it
-is done too. A group may be spread over several ranks, so failed groups are
-gathered.
+is done too. A group may be spread over several ranks, so failed groups are gathered.
 
 The scale cannot be corrected. If a trainer divides by the standard deviation of the whole batch (`normalize_then_sum`,
 `scale_rewards="batch"`, `normalize_advantages`), it is that of the rewards that exist: all advantages of a batch may

@@ -210,6 +210,8 @@ def _bytes(text: str) -> int:
 _OF_JUDGE = (ModelError, BackendError, ConfigError, StoreError)
 _KNOWN = Sample(Checklist.parse(["Is the response in English?"]), "The sky is blue.")
 _DATA_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_TRUSTED_SECONDS = 1.0
+"""How long the judge counts as working after it has scored a row. The rows of one batch fail within this time."""
 
 
 class BlamingScorer:
@@ -218,6 +220,7 @@ class BlamingScorer:
 
     def __init__(self, scorer: ChecklistScorer):
         self.scorer = scorer
+        self._worked = float("-inf")
         self._is_broken = False
 
     def score_batch(self, samples: Sequence[Sample]) -> list[Score]:
@@ -227,6 +230,8 @@ class BlamingScorer:
         except (ChecklistRewardsError, UnicodeError):
             raise
         except _DATA_ERRORS as error:
+            if time.monotonic() < self._worked + _TRUSTED_SECONDS:
+                raise
             try:
                 self.scorer.score_batch([_KNOWN])
             except Exception:
@@ -235,6 +240,11 @@ class BlamingScorer:
                     logger.exception("the judge of the reward server is broken: %s", reason)
                 self._is_broken = True
                 raise BackendError(reason) from error
+            self._has_worked()
             raise
-        self._is_broken = False
+        self._has_worked()
         return scores
+
+    def _has_worked(self) -> None:
+        self._worked = time.monotonic()
+        self._is_broken = False

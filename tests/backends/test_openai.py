@@ -1,5 +1,6 @@
 """Reads of a served judge: in lists or in chats, what a broken answer costs, what is computed, and who is refused."""
 
+import asyncio
 import logging
 import os
 import re
@@ -12,7 +13,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Answer, ReadGroup, Sampling, engine_identity, is_kept, pocket_dir
 from checklist_rewards.backends.base import Written
 from checklist_rewards.backends.openai import OpenAIBackend, client
-from checklist_rewards.backends.openai.served import Counts, counts_in
+from checklist_rewards.backends.openai.served import Counts, PrefixCache, counts_in
 from checklist_rewards.backends.openai.wire import answer_of, in_words
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
@@ -303,3 +304,21 @@ def test_receipts_add_up_to_unknown_where_one_part_is_unknown():
     known, unknown = Receipt(computed_tokens=5, floor_tokens=5), Receipt(computed_tokens=None)
     assert (known + unknown).computed_tokens is None and (known + known).computed_tokens == 10
     assert (known - unknown).computed_tokens is None
+
+
+def test_counters_that_calls_miss_at_the_same_time_are_not_requested_for_ever():
+    class Silent:
+        is_whole, requests = True, 0
+
+        async def texts(self, path):
+            self.requests += 1
+            await asyncio.sleep(0)
+            return [None]
+
+    async def calls(cache):
+        await asyncio.gather(*(cache.counts() for _ in range(4)))
+        return await cache.counts()
+
+    connection = Silent()
+    assert asyncio.run(calls(PrefixCache(connection, {"max_model_len": 1}))) is None
+    assert connection.requests == 4

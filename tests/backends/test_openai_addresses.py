@@ -120,6 +120,7 @@ async def start():
     context.load_cert_chain(sys.argv[1], sys.argv[2])
     return await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
 
+run(Connection("http://127.0.0.1:9/v1", "EMPTY", Settings(attempts=1)).post("/chat", {}))  # which has certificates
 os.environ.update(pair.split("=", 1) for pair in sys.argv[3:])
 port = run(start()).sockets[0].getsockname()[1]
 print(run(Connection(f"https://127.0.0.1:{port}/v1", "EMPTY", Settings(attempts=1)).post("/chat", {})))
@@ -140,14 +141,14 @@ def certificate(tmp_path_factory):
     return names
 
 
-@pytest.mark.parametrize("trusted", ["before the start", "after the import", "certifi", ""])
+@pytest.mark.parametrize("trusted", ["before the start", "after a request", "certifi", ""])
 def test_certificates_are_those_of_the_environment_of_the_system_or_of_certifi(
     monkeypatch, tmp_path, certificate, trusted
 ):
     arguments: list[str] = []
     if trusted == "before the start":
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-    elif trusted == "after the import":
+    elif trusted == "after a request":
         arguments = [f"SSL_CERT_FILE={certificate[0]}"]
     elif trusted == "certifi":  # of a Python that finds no other ones
         (tmp_path / "certifi.py").write_text(f"def where(): return {str(certificate[0])!r}")

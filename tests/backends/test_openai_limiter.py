@@ -450,11 +450,15 @@ def test_a_server_that_is_down_gets_probes_only_and_then_all_requests_go_on():
 
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("patience", [10.0, 120.0])
-def test_a_server_that_does_not_return_is_given_up_once_for_all_requests_when_the_patience_ends(replicas, patience):
+def test_a_server_that_does_not_return_is_given_up_once_for_all_requests_when_the_patience_ends(
+    replicas, patience, caplog
+):
     outcomes, attempts = sent_by([[("503", 10**6)]] * replicas, 64, failures=4, patience=patience)
     said = f"the server at .* is down \\(no response for {patience:g} s; last failure: backend_error: status 503\\)"
     gone = [outcome for outcome in outcomes if re.search(said, str(outcome.unanswered))]
     assert len(gone) == 64 and patience <= max(time for time, _ in attempts) < patience + 1
+    silent = [int(seconds) for seconds in re.findall(r"is down .*: no response for (\d+) s", caplog.text)]
+    assert [seconds for seconds in silent if seconds] == ([] if patience < 30 else [30, 61, 91])
 
 
 @pytest.mark.parametrize("patience", [10.0, 120.0])

@@ -20,6 +20,13 @@ def test_prompts_arrive_whole_whether_they_share_a_prefix_or_have_none():
     assert (body["model"], body["max_tokens"], body["logprob_token_ids"]) == ("org/\ud800", 1, [7, 8])
 
 
+def test_a_model_without_yes_and_no_is_tested_with_the_labels_of_the_first_read(broken_server):
+    judge = connect(broken_server)
+    judge.tokens._spellings = {"good": (5,), "bad": (6,)}
+    assert [read.exact for read in judge.read(ONE, ["good", "bad"])[0]] == [True]
+    assert broken_server.asked[0]["prompt"] == [[5]] and broken_server.asked[0]["logprob_token_ids"] == [5, 6]
+
+
 def test_a_prefix_without_questions_is_one_read(broken_server):
     reads, _ = connect(broken_server).read([ReadGroup(None, "Hello there."), *ONE], LABELS)
     assert [read.unanswered for read in reads] == [None, None]

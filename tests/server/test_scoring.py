@@ -305,6 +305,17 @@ def test_a_row_on_which_a_working_judge_fails_is_the_clients():
         assert number(client, "failed_batches_total") == 0
 
 
+def test_the_judge_is_not_tested_for_each_part_of_a_batch_in_which_a_row_fails(monkeypatch):
+    scorer, tested = Broken("bad"), []
+    monkeypatch.setattr(scoring, "_TRUSTED_SECONDS", HANG)
+    judged = scorer.score_batch
+    scorer.score_batch = lambda samples: tested.extend(s for s in samples if s is scoring._KNOWN) or judged(samples)
+    with served(scorer) as client:
+        answer = client.post("/score", json=rows(*["red"] * 15, "bad"))
+        assert [score is None for score in answer.json()["scores"]] == [False] * 15 + [True]
+    assert len(tested) == 1
+
+
 @pytest.mark.parametrize("token", ["", " \t"])
 def test_a_blank_token_is_refused(scorer, token):
     with pytest.raises(SampleError, match="the token is blank"):

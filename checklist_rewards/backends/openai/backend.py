@@ -180,7 +180,8 @@ class OpenAIBackend(Backend):
         if any(group.sees for group in groups):
             return self._read_with_images(groups, labels)
         if self.tokens is not None and self._supports_lists is not False:
-            supports = run(self._probe_lists(self.tokens))
+            ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
+            supports = run(self._probe_lists(ids))
             if isinstance(supports, Failure):
                 return [Answer(None, supports.unanswered)] * sum(len(group.tails) for group in groups), Usage()
             if supports:
@@ -218,7 +219,8 @@ class OpenAIBackend(Backend):
         """
         if self.tokens is None:
             return False
-        return run(self._probe_lists(self.tokens)) is not False
+        ids = sorted({*self.tokens.label_ids("yes"), *self.tokens.label_ids("no")})
+        return run(self._probe_lists(ids)) is not False
 
     @property
     def requests_per_read(self) -> int:  # type: ignore[override]
@@ -276,10 +278,9 @@ class OpenAIBackend(Backend):
             )
             return None
 
-    async def _probe_lists(self, tokens: ChatTokenizer) -> bool | Failure:
+    async def _probe_lists(self, ids: list[int]) -> bool | Failure:
         """Whether the server supports lists of prompts; tested once, with a prompt of one token."""
         if self._supports_lists is None:
-            ids = sorted({*tokens.label_ids("yes"), *tokens.label_ids("no")})
             prompts = wire.listed([((), [(ids[:1], None)])])
             response = await self.connection.post("/completions", wire.list_body(self.model, prompts, ids))
             if isinstance(response, Failure) and not response.bad_request:

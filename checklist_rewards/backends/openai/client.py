@@ -176,7 +176,8 @@ without it."""
 _TEXT_SECONDS = 2.0
 _CHECK_SECONDS = 5.0
 _SILENT_SECONDS = 30.0
-"""How long a request waits while no other one has a response either, before a warning."""
+"""How long requests wait without any response before a warning, and between two warnings about a server that is down.
+"""
 _LOOK_SECONDS = 0.25
 """How often a request that waits for a server which is down looks whether it is back."""
 _KEPT_SECONDS = 5.0
@@ -195,8 +196,15 @@ class _Session:
     replicas: Replicas
     locks: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     pid: int = field(default_factory=os.getpid)
+    in_flight: int = 0
+    seconds: float = 0.0
+    """How long the latest request waits for its response."""
+    silence: asyncio.TimerHandle | None = None
+    """Runs while requests are in flight, and reports that none has a response."""
     heard: float = -math.inf
-    """When a server last responded, by the loop's clock."""
+    reported: float = -math.inf
+    """When a server last responded, or the first request in flight was sent, and when a warning last reported that
+    none responds, by the loop's clock."""
 
 
 class _Request(NamedTuple):
@@ -415,7 +423,6 @@ class Connection:
     def _record(self, session: _Session, sent: Sent, outcome: dict[str, Any] | Failure, now: float) -> bool:
         """Record the outcome of a request for its replica. Returns whether the replica is set aside."""
         replicas, has_others = session.replicas, len(self.addresses) > 1
-        was_down = replicas.down_since is not None
         is_odd = isinstance(outcome, Failure) and outcome.fatal and has_others
         aside = False
         if is_odd and not sent.probe:  # it may serve another model, which is set aside once another replica answers
@@ -429,12 +436,8 @@ class Connection:
                 tolerated=0 if is_certain else self.settings.failures - 1,
                 reason=str(outcome.unanswered) if outcome.down else None,
             )
-            if replicas.down_since is not None and not was_down:
-                logger.warning(
-                    "the server at %s is down (%s). Requests fail when there is no response for %g s (engine setting "
-                    "`patience`).",
-                    *(self.address, replicas.last, self.settings.patience),
-                )
+            if replicas.down_since is not None:
+                self._warn_of_outage(session, now, now - replicas.down_since)
         else:
             replicas.answered(sent)
             # Only a probe shows that a replica works again: meanwhile it may have answered other requests.
@@ -468,7 +471,11 @@ class Connection:
             headers[self._deadline_header] = str(round((seconds if left is None else min(seconds, left)) * 1000))
         url = self.addresses[place] + request.path
         session, loop = self._current(), asyncio.get_running_loop()
-        silence = loop.call_later(_SILENT_SECONDS, self._warn_of_silence, session, place, seconds)
+        if session.silence is None:
+            session.heard = loop.time()
+            session.silence = loop.call_later(_SILENT_SECONDS, self._warn_of_silence, session)
+        session.in_flight += 1
+        session.seconds = seconds
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._answer(place, url, headers, request.content)
@@ -477,7 +484,10 @@ class Connection:
         except _OF_THE_NETWORK as error:
             return no_connection(error)
         finally:
-            silence.cancel()
+            session.in_flight -= 1
+            if not session.in_flight and session.silence is not None:
+                session.silence.cancel()
+                session.silence = None
         session.heard = loop.time()
         return answer_of(*answer, request.key)
 
@@ -502,7 +512,9 @@ class Connection:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._session))
             settings = self.settings
             http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_SECONDS, ssl=_certificates()),
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=_KEPT_SECONDS, ssl=_certificates(*map(os.environ.get, _SSL))
+                ),
                 timeout=aiohttp.ClientTimeout(total=None),  # each attempt has its own
                 cookie_jar=aiohttp.CookieJar(unsafe=True),  # also of addresses without a name
             )
@@ -530,15 +542,33 @@ class Connection:
             self._warned.add(kind)
             logger.warning(message, *values)
 
-    def _warn_of_silence(self, session: _Session, place: int, seconds: float) -> None:
-        """Log that a request waits and that no other one had a response since."""
-        if asyncio.get_running_loop().time() - session.heard >= _SILENT_SECONDS:
-            self._warn_once(
-                f"{place} silence",
+    def _warn_of_outage(self, session: _Session, now: float, silent: float) -> None:
+        """Log that a server is down, when this is noticed and every 30 s."""
+        if silent == 0 or now - session.reported >= _SILENT_SECONDS:
+            session.reported = now
+            logger.warning(
+                "the server at %s is down (%s): no response for %.0f s. Requests fail when there is none for %g s "
+                "(engine setting `patience`).",
+                self.address,
+                session.replicas.last,
+                silent,
+                self.settings.patience,
+            )
+
+    def _warn_of_silence(self, session: _Session) -> None:
+        """Log every 30 s that requests are in flight and none had a response since."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - max(session.heard, session.reported) >= _SILENT_SECONDS:
+            session.reported = loop.time()
+            logger.warning(
                 "the server at %s has answered no request for %.0f s; a request waits up to %.0f s (engine setting "
                 "`timeout`).",
-                *(self.addresses[place], _SILENT_SECONDS, seconds),
+                self.address,
+                session.reported - session.heard,
+                session.seconds,
             )
+        due = max(session.heard, session.reported) + _SILENT_SECONDS
+        session.silence = loop.call_at(due, self._warn_of_silence, session)
 
 
 def _proxy(address: str) -> str | None:
@@ -571,8 +601,12 @@ def _is_excepted(host: str, names: str) -> bool:
     return False
 
 
+_SSL = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
+"""Environment variables that determine an SSL context."""
+
+
 @cache
-def _certificates() -> ssl.SSLContext:
+def _certificates(*environment: str | None) -> ssl.SSLContext:
     """The SSL context of all clients, because each takes 20 ms. aiohttp's own ignores variables that are set after its
     import. A Python that finds no certificates, as on macOS, gets those of certifi."""
     context, paths = ssl.create_default_context(), ssl.get_default_verify_paths()

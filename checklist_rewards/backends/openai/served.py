@@ -169,7 +169,7 @@ class PrefixCache:
 
     async def counts(self) -> Counts | None:
         """Read the counters, added up over all replicas. None if a replica has none."""
-        if not self._tries or not self.connection.is_whole:
+        if self._tries <= 0 or not self.connection.is_whole:
             return None
         texts = await self.connection.texts("/metrics")
         counts = [counts_in(text or "") for text in texts]
