@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.version import __version__
@@ -49,5 +50,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # A scorer takes half a second to import and the datasets library another, which not every use needs.
     if name in _MODULES:
-        return getattr(import_module(f"checklist_rewards.{_MODULES[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -782,9 +782,14 @@ def _without_null_labels(item: Any) -> Any:
     own: dict[str, Any] = {}
     for name in ("probabilities", "uncalibrated"):
         entries: Any = item.get(name)
-        pairs = entries.items() if isinstance(entries, Mapping) else entries
-        if pairs and all(isinstance(pair, tuple) for pair in pairs):  # one of Arrow's maps is read as a list of pairs
+        if isinstance(entries, Mapping) or _is_map(entries):
+            pairs = entries.items() if isinstance(entries, Mapping) else entries
             own[name] = {label: p for label, p in pairs if p is not None} or None
     votes = item.get("votes")
     cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
     return {**item, **own} | cleaned
+
+
+def _is_map(value: Any) -> bool:
+    """Whether a value is one of Arrow's maps, which are read as lists of pairs."""
+    return isinstance(value, list) and bool(value) and all(isinstance(pair, tuple) for pair in value)

@@ -56,6 +56,22 @@ print(json.dumps(failed))
 """
 
 
+PUBLIC = """
+import sys
+import checklist_rewards
+
+assert "checklist_rewards.scorer" not in sys.modules
+assert {*checklist_rewards.__all__} <= {*dir(checklist_rewards)}
+assert checklist_rewards.errors.SampleError.__name__ == "SampleError"
+assert not hasattr(checklist_rewards, "no_such_module")
+assert checklist_rewards.Sample is checklist_rewards.scorer.Sample
+"""
+
+
+def test_a_bare_import_has_the_public_names_and_the_modules():
+    subprocess.run([sys.executable, "-c", PUBLIC], cwd=REPO, check=True, timeout=120)
+
+
 def hide(monkeypatch, *names: str) -> None:
     for name in names:
         monkeypatch.setitem(sys.modules, name, None)

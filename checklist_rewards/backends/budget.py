@@ -27,11 +27,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self, TypeVar
 
 from checklist_rewards.backends.base import (
     Answer,
     Arrived,
+    Backend,
     Messages,
     ReadGroup,
     Reply,
@@ -43,9 +44,6 @@ from checklist_rewards.backends.tokens import Bounds, Tokens
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.scores.reasons import Reason, Unanswered
-
-if TYPE_CHECKING:
-    from checklist_rewards.backends.engine import Engine
 
 REMOTE = "remote"
 """The name of a reward server in place of an engine."""
@@ -188,6 +186,31 @@ _ROUNDING = 1e-9
 """Tolerance for floating-point sums of prices."""
 
 
+class Payer(Protocol):
+    """What a budget uses of an [`Engine`]."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model, which has a price."""
+
+    @property
+    def backend(self) -> str | Backend:
+        """The name of an engine, or a backend."""
+
+    @property
+    def base_url(self) -> str | None:
+        """The address of a server."""
+
+    def load(self) -> Backend:
+        """The backend, which is built at the first call."""
+
+    def within(self, budget: Budget) -> Self:
+        """The engine with a budget."""
+
+
+_Payer = TypeVar("_Payer", bound=Payer)
+
+
 class Budget:
     """A spending limit for this process.
 
@@ -237,7 +260,7 @@ class Budget:
         """US dollars spent beyond the limit."""
         return self.spent - self.dollars if self.spent > self.dollars + _ROUNDING else 0.0
 
-    def limited(self, engine: Engine) -> Engine:
+    def limited(self, engine: _Payer) -> _Payer:
         """The engine, whose calls are limited by this budget. Raises [`SampleError`] for a reward server or a model
         without a price."""
         if engine.backend == REMOTE:
@@ -273,7 +296,7 @@ class Budget:
             self._reserved -= reserved
             self.spent += spent
 
-    def read(self, engine: Engine, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
+    def read(self, engine: Payer, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Answer the reads that fit the budget; the others are unanswered. Without any money left, the engine is not
         loaded."""
         count = sum(len(group.tails) for group in groups)
@@ -300,7 +323,7 @@ class Budget:
         return answers + [refused] * (count - len(answers)), Usage.total(usages)
 
     def generate(
-        self, engine: Engine, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+        self, engine: Payer, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Reply to the prompts that fit the budget; the others are unanswered."""
         bound = None if self.is_spent else _bounds(engine)
@@ -335,14 +358,14 @@ class Budget:
         """Whether nothing is left."""
         return self.spent >= self.dollars
 
-    def _piece(self, engine: Engine, bounds: Sequence[Tokens]) -> _Piece | None:
+    def _piece(self, engine: Payer, bounds: Sequence[Tokens]) -> _Piece | None:
         """The calls, from the first, that fit the budget, with their cost reserved; None if the first does not fit."""
         costs = [self._bound(engine, bound) for bound in bounds]
         fitting = self.reserve(costs)
         return _Piece(bounds[:fitting], math.fsum(costs[:fitting])) if fitting else None
 
     @contextmanager
-    def _paid(self, engine: Engine, piece: _Piece) -> Iterator[None]:
+    def _paid(self, engine: Payer, piece: _Piece) -> Iterator[None]:
         """Settle the reservation of a piece when its call ends, also after an error."""
         try:
             yield
@@ -353,19 +376,19 @@ class Budget:
                 key = engine.model, engine.base_url
                 self._raised[key] = self._raised.get(key, 1.0) * spent / piece.reserved
 
-    def _bound(self, engine: Engine, bound: Tokens) -> float:
+    def _bound(self, engine: Payer, bound: Tokens) -> float:
         """The most that a call may cost."""
         raised = self._raised.get((engine.model, engine.base_url), 1.0)
         return raised * self.cost(engine.model, bound.prompt, bound.completion)
 
-    def _refusal(self, engine: Engine, bounds: Sequence[Tokens]) -> Unanswered:
+    def _refusal(self, engine: Payer, bounds: Sequence[Tokens]) -> Unanswered:
         """Why the first of some calls is unanswered."""
         spent = f"{self.spent:.4g} of {self.dollars:.4g} US dollars are spent"
         more = f", and the next call may cost {self._bound(engine, bounds[0]):.4g}" if bounds else ""
         return Unanswered(Reason.BUDGET, spent + more)
 
 
-def _bounds(engine: Engine) -> Bounds:
+def _bounds(engine: Payer) -> Bounds:
     backend = engine.load()
     return Bounds(engine.model, backend.tokens, requests=backend.requests_per_read)
 

@@ -156,7 +156,7 @@ class Options(BaseModel):
         """
         given = self.settings_of(self.beside)
         if "model" not in given:
-            why = f"without --{self.beside}model (that of the judge has no prefix)"
+            why = f"without --{self.beside}model (options of the judge have no prefix)"
             no_effect(why, f"{self.beside}base_url", f"{self.beside}engine_args")
             return None
         own = judge.engine.backend in ("transformers", "vllm") and "base_url" not in given

@@ -213,7 +213,9 @@ class CorpusWriter:
             if stage not in self.stage_prompts:
                 stages = ", ".join(self.stage_prompts)
                 raise SampleError(f"prompts: the stage {stage!r} is not known; allowed: {stages}.")
-        packaged: dict[str, Prompt] = {stage: f"generators/{self.name}_{stage}" for stage in self.stage_prompts}
+        # The packaged prompts have the name of the class that defines the stages, which a subclass may change.
+        own: Any = next(one for one in type(self).__mro__ if "stage_prompts" in vars(one))
+        packaged: dict[str, Prompt] = {stage: f"generators/{own.name}_{stage}" for stage in self.stage_prompts}
         named = packaged | {stage: prompt for stage, prompt in (prompts or {}).items() if prompt is not None}
         self.prompts = {stage: prompt_with(named[stage], *fields) for stage, fields in self.stage_prompts.items()}
         self.stages: list[Stage] = []

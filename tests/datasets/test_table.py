@@ -95,6 +95,11 @@ def test_a_score_in_a_cell_of_any_file_is_the_score(tmp_path):
         score_from("good", "row 1")
     with pytest.raises(SampleError, match=r"row 1: checklist_score is not a score: primary_score is missing"):
         score_from('{"items": 3}', "row 1")
+    dumped = json.loads(score_checklist(Checklist.parse(["Is it?"]), [p(0.75)]).model_dump_json())
+    item = dumped["items"][0]
+    assert score_from({**dumped, "items": [{**item, "uncalibrated": {}}]}, "row 1").items[0].uncalibrated is None
+    with pytest.raises(SampleError, match=r"row 1: checklist_score is not a score: items.0.probabilities"):
+        score_from({**dumped, "items": [{**item, "probabilities": 0.5}]}, "row 1")
     for text in ("[" * 20_000, "9" * 5000):
         with pytest.raises(SampleError, match="row 1: checklist_score is not valid JSON"):
             score_from(text, "row 1")

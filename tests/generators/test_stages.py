@@ -61,6 +61,14 @@ def writer(name):
     return kind("fake", backend=backend, store=False, **settings), backend, source
 
 
+def test_a_subclass_with_another_name_has_the_same_prompts():
+    class Mine(DeductiveGenerator):
+        name = "mine"
+
+    generator = Mine("fake", backend=Replies(deductive.usual), store=False, **FILTERING)
+    assert generator.generate(deductive.SOURCE).source.startswith("mine/")
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_stages_one_by_one_send_the_requests_of_generate(name):
     generator, whole, source = writer(name)
