@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, Self
 
 import torch
 from annotated_types import Ge
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch.utils.checkpoint import checkpoint
 
 from checklist_rewards.backends.encoder import batches, logits
@@ -85,10 +85,15 @@ class Training(Config):
     """Input layout of a BERT; see `backends/encoder.py`."""
     freeze_embeddings: bool = True
     """Do not train word embeddings."""
-    bf16: bool = Field(default_factory=bf16_is_faster)
-    """Train in mixed precision. Defaults to True where it is faster."""
+    bf16: bool | None = Field(default=None, validate_default=True)
+    """Train in mixed precision. None, the default: where it is faster."""
     seed: Annotated[int, Ge(0)] = 0
     """Seed of the order of the data and of the new head."""
+
+    @field_validator("bf16")
+    @classmethod
+    def _where_faster(cls, bf16: bool | None) -> bool:
+        return bf16_is_faster() if bf16 is None else bf16
 
     @model_validator(mode="after")
     def _above_0(self) -> Self:
@@ -203,7 +208,7 @@ def train_encoder(
             if progress is not None:
                 progress(TrainingStep(state.epoch, loss.recent))
 
-    loss = PackedLoss(encoder, pairs, training.bf16)
+    loss = PackedLoss(encoder, pairs, bool(training.bf16))
     output = Path(output).resolve()  # a link stays, and its target is written
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:

@@ -334,7 +334,8 @@ class Differences:
     def _reads(self, row: ScoredText, cluster: int, shared: Shared, sums: np.ndarray) -> None:
         rows = []
         for key, (first, second) in shared.items():
-            (one, other), (p, q) = map(_answer, (first, second)), map(_p, (first, second))
+            one, other = _answer(first), _answer(second)
+            p, q = _p(first), _p(second)
             shift = None if p is None or q is None else q - p
             rows.append((key, _encodable(first.question), cluster, one, other, shift))
             if one is None or other is None:
@@ -348,9 +349,9 @@ class Differences:
                 _add(sums, reads=1, flips=flipped, **({answers: 1} if answers in _AT else {}))
                 if shift is not None:
                     _add(sums, shifted=1, shift=shift, distance=abs(shift))
-            values = soft_value(first), soft_value(second)
-            if shift is None and None not in values:
-                shift = values[1] - values[0]  # type: ignore[operator]
+            before, after = soft_value(first), soft_value(second)
+            if shift is None and before is not None and after is not None:
+                shift = after - before
             size = float(flipped) if shift is None else abs(shift)
             if size > _NOISE:
                 self._keep(size, row, key, first, second, shift)

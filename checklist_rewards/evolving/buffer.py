@@ -177,8 +177,14 @@ class ChecklistBuffer:
         proposed: bool = False,
     ) -> tuple[PromptItems, PromptItems]:
         """Update the items of a prompt by [`PromptItems.updated`]; returns the items before and after."""
-        before, call, most = self.get(key, base), self.calls if proposed else None, self.max_active
-        after = before.updated(deviations, candidates, max_active=most, min_deviation=self.min_deviation, call=call)
+        before = self.get(key, base)
+        after = before.updated(
+            deviations,
+            candidates,
+            max_active=self.max_active,
+            min_deviation=self.min_deviation,
+            call=self.calls if proposed else None,
+        )
         if after != PromptItems(base.items):
             self._records[key] = after.record(key)
         return before, after

@@ -195,6 +195,8 @@ class _Rows:
     """One score per row, whose rules and state apply."""
     _known: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     """Scores by checklist and part."""
+    _columns: dict[tuple[str, int], np.ndarray | None] = field(default_factory=dict)
+    """Soft values by item and part."""
 
     def start(self, checklist: Checklist) -> None:
         """Read the checklist about all rows, or take the stored answers."""
@@ -230,6 +232,7 @@ class _Rows:
         samples = [replace(self.rows[n].to_judge, checklist=Checklist(items=tuple(some))) for n, some in asked.items()]
         for n, score in zip(asked, self.scorer.score_batch(samples, self.progress), strict=True):
             self.lines[n] |= {line.id: line for line in score.items}
+        self._columns.clear()
         self.reads += count
 
     def scored(self, checklist: Checklist, part: int) -> list[Score]:
@@ -244,16 +247,47 @@ class _Rows:
         """The scores as numbers, and the mean for a row without an answered item."""
         key = _content(checklist), part
         if key not in self._known:
-            numbers = [score.primary_score for score in self.scored(checklist, part)]
-            found = np.array([np.nan if number is None else number for number in numbers])
+            values, weights = self._values(checklist, part), np.array([item.weight for item in checklist.items])
+            if values is None or any(item.required for item in checklist.items):
+                numbers = [score.primary_score for score in self.scored(checklist, part)]
+                found = np.array([np.nan if number is None else number for number in numbers])
+            else:  # the same numbers, a hundred times as fast
+                total = weights[weights > 0].sum()
+                found = values @ weights / total if total > 0 else 1 + values @ weights / np.abs(weights).sum()
+                found = np.clip(found, 0, 1)
             known = np.isfinite(found)
             self._known[key] = np.where(known, found, found[known].mean() if known.any() else 0.0)
         return self._known[key]
 
     def credits(self, checklist: Checklist, part: int) -> np.ndarray:
         """Soft credits of rows and items; NaN where unanswered."""
+        values = self._values(checklist, part)
+        if values is not None:
+            return np.where([item.weight >= 0 for item in checklist.items], values, 1 - values)
         rows = [[line.credit(True) for line in score.items] for score in self.scored(checklist, part)]
         return np.array([[np.nan if credit is None else credit for credit in row] for row in rows])
+
+    def _values(self, checklist: Checklist, part: int) -> np.ndarray | None:
+        """Soft values of rows and items; None if one is unanswered or an abstention, or another metric applies."""
+        columns = []
+        for item in checklist.items:
+            if (item.id, part) not in self._columns:
+                self._columns[item.id, part] = self._column(item, part)
+            columns.append(self._columns[item.id, part])
+        if any(column is None for column in columns):
+            return None
+        return np.array(columns).T
+
+    def _column(self, item: ChecklistItem, part: int) -> np.ndarray | None:
+        found = []
+        for n in self.parts[part].tolist():
+            line = self.lines[n].get(item.id)
+            plain = line is not None and line.answer is not None and item.values.get(line.answer) is not None
+            if self.rules[n].no_answer or self.rules[n].primary_metric != "expected" or not plain:
+                return None
+            assert line is not None
+            found.append(line.value if line.soft is None else line.soft)
+        return np.array(found, float)
 
     def labels(self, part: int) -> np.ndarray:
         """The labels of a part; of preferences, how often a row was chosen minus how often it was rejected."""

@@ -89,14 +89,20 @@ def _of_steps(about: About, evidence: Number, why: str, **fields: Any) -> Callab
 
 
 def _of_completions(
-    about: About, why: str, evidence: Number | None = None, *, answered: bool = False, **fields: Any
+    about: About,
+    why: str,
+    evidence: Number | None = None,
+    *,
+    answered: bool = False,
+    signed: bool = False,
+    **fields: Any,
 ) -> Callable[[_Measured], _Measured]:
     """The signal whose measure is the mean of a number over completions; over those with an answer if `answered`. The
-    number is the evidence too, where it is not 0, unless another one is given."""
+    number is the evidence too, unless another one is given; if the number is not `signed`, 0 is no evidence."""
 
     def registered(function: _Measured) -> _Measured:
         measure, doc = mean_over(function, answered), str(function.__doc__)
-        shown = evidence or (lambda one: function(one) or None)
+        shown = evidence or (function if signed else lambda one: function(one) or None)
         SIGNALS.append(Signal(function.__name__, about, doc, measure, shown, why, **fields))
         return function
 
@@ -147,14 +153,14 @@ def credit(one: Seen, held_out: bool) -> float | None:
     return fmean(known) if known else None
 
 
-@_of_completions("hacking", "credit of rewarded items - credit of held-out items")
+@_of_completions("hacking", "credit of rewarded items - credit of held-out items", signed=True)
 def held_out_gap(one: Seen) -> float | None:
     """Rewarded items improve and held-out items do not: the policy learns the items, not the task."""
     rewarded, held_out = credit(one, False), credit(one, True)
     return None if rewarded is None or held_out is None else rewarded - held_out
 
 
-@_of_completions("hacking", "score of the judge - score of the shadow judge")
+@_of_completions("hacking", "score of the judge - score of the shadow judge", signed=True)
 def shadow_gap(one: Seen) -> float | None:
     """The judge gives more than at the start, and the shadow judge does not agree."""
     return None if one.shadow is None else one.shadow.own - one.shadow.shadow
@@ -452,7 +458,7 @@ def flat_groups(observation: Observation) -> Sums | None:
     return mean_of(float(max(group) - min(group) < _FLAT) for group in _rewards(observation))
 
 
-@_of_completions("training", "reward", size=None)
+@_of_completions("training", "reward", reward, size=None)
 def reward_jump(one: Seen) -> float | None:
     """The mean reward jumps: a change point (CUSUM)."""
     return one.reward

@@ -12,13 +12,13 @@ who see it follow it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import math
 import os
 import random
 import re
+import sys
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -43,6 +43,9 @@ from checklist_rewards.messages import with_places
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.ui.project import Project
 from checklist_rewards.validation import install, missing
+
+if sys.platform != "win32":
+    import fcntl
 
 ANNOTATION = {"file", "row", "item", "label", "spans"}
 """The columns of an annotation."""
@@ -430,7 +433,8 @@ def _append(path: Path, line: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _lock, path.open("ab+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX)
             torn = file.seek(0, os.SEEK_END) and path.read_bytes()[-1:] != b"\n"
             file.write(b"\n" * bool(torn) + line.encode() + b"\n")
             file.flush()

@@ -10,7 +10,6 @@ Pausing ends the process, and resuming starts it again: the answers it has recei
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -45,6 +44,9 @@ from checklist_rewards.ui.code import (
 )
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import OutsideError
+
+if sys.platform != "win32":
+    import fcntl
 
 FOLDER = "jobs"
 COMMAND = (sys.executable, "-P", "-m", "checklist_rewards.cli")  # -P: no module is imported from the project folder
@@ -241,7 +243,8 @@ class Jobs:
             lock = _open(self._run(job.id, "lock"))
             log = _open(self._run(job.id, "log"))
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if sys.platform != "win32":
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -249,7 +252,7 @@ class Jobs:
                     stderr=log,
                     env=environment(),
                     start_new_session=True,
-                    pass_fds=(lock,),
+                    pass_fds=(lock,) if sys.platform != "win32" else (),
                 )
                 os.truncate(lock, 0)
                 os.write(lock, str(process.pid).encode())
@@ -336,6 +339,8 @@ class Jobs:
         process = self._processes.get(id)
         if process is not None and process.poll() is not None:
             del self._processes[id]
+        if sys.platform == "win32":
+            return id in self._processes
         try:
             lock = os.open(self._run(id, "lock"), os.O_RDWR | os.O_NOFOLLOW)
         except OSError:
@@ -359,12 +364,16 @@ class Jobs:
         return process if process > 1 else None
 
     def _stop(self, id: str, process: int) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        numbers = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)]
+        for number in numbers:
             with self._lock:
                 if self._leader(id) != process:
                     return
                 try:
-                    os.killpg(process, number)
+                    if sys.platform == "win32":
+                        os.kill(process, number)
+                    else:
+                        os.killpg(process, number)
                 except OSError:
                     return
             until = time.monotonic() + _GRACE
@@ -377,7 +386,7 @@ class Jobs:
     def _log(self, id: str) -> str:
         """The end of the log."""
         try:
-            log = os.open(self._run(id, "log"), os.O_RDONLY | os.O_NOFOLLOW)
+            log = os.open(self._run(id, "log"), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         except OSError:
             return ""
         with open(log, "rb") as file:
@@ -401,7 +410,7 @@ class Jobs:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def _cell(value: Any) -> str:

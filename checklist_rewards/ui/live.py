@@ -145,10 +145,16 @@ class Live:
         if counts:
             followed.figures.add(record)
         read = record.score.items if record.score is not None and not record.score.no_answer else ()
-        items = [{"question": one.question, "passed": one.passed} for one in read]
-        texts = {"prompt": _short(record.prompt), "completion": _short(record.text)}
-        about = {"step": record.step, **texts, "reward": record.reward, "state": record.state}
-        followed.latest.append({**about, "items": items})
+        followed.latest.append(
+            {
+                "step": record.step,
+                "prompt": _short(record.prompt),
+                "completion": _short(record.text),
+                "reward": record.reward,
+                "state": record.state,
+                "items": [{"question": one.question, "passed": one.passed} for one in read],
+            }
+        )
 
 
 def _identity(path: Path) -> tuple[int, int]:

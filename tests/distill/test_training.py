@@ -7,12 +7,17 @@ import pytest
 import torch
 
 from checklist_rewards.distill import training as training_module
-from checklist_rewards.distill.training import Batches, PackedLoss, Training, train_encoder
+from checklist_rewards.distill.training import Batches, PackedLoss, Training, bf16_is_faster, train_encoder
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.labels import Labelled
 from tests.encoders import compared, mentions, tiny_bert
 
 SHORT = Training(epochs=1, targets=8, bf16=True)
+
+
+def test_mixed_precision_is_a_choice_of_the_machine_unless_it_is_set():
+    assert Training().bf16 == Training(bf16=None).bf16 == bf16_is_faster()
+    assert [Training(bf16=chosen).bf16 for chosen in (True, False)] == [True, False]
 
 
 def test_a_batch_has_whole_targets_and_an_epoch_every_pair_once_in_an_order_of_its_own():

@@ -53,6 +53,15 @@ def test_held_out_gap():
     assert now("held_out_gap", gap, unanswered) == pytest.approx(0.6)
 
 
+def test_a_reward_or_a_gap_of_0_is_evidence_too():
+    """After a fall of the rewards, all of them may be 0."""
+    none = seen(
+        0.0, lines=[line(0.5, id="a"), line(0.5, id="b", held_out=True)], shadow=Shadowed(0.5, 0.5, (0, 0, 0, 0))
+    )
+    for name in ("reward_jump", "held_out_gap", "shadow_gap"):
+        assert [value for _, value in best([none], BY_NAME[name].evidence)] == [0.0]
+
+
 def test_shadow_gap_and_kappa():
     one, other = Shadowed(0.9, 0.4, (2, 2, 0, 1)), Shadowed(0.5, 0.5, (1, 0, 1, 3))
     completions = [seen(shadow=one), seen(shadow=other), seen()]

@@ -88,6 +88,24 @@ def test_an_edit_elsewhere_is_not_overwritten_unless_its_version_is_sent_back(cl
     assert "mine" in (folder / "checklists" / "a.json").read_text()
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["rows.jsonl", "../a.json", "checklists/../rows.json", "checklists/a.sh", "checklists/.a.json", "a.md", None],
+)
+def test_other_files_are_neither_read_nor_written(client, name):
+    assert error_of(opened(client, name)) and error_of(save(client, name, CHECKLIST))
+
+
+def test_a_folder_that_leads_out_of_the_project_is_not_used(client, folder, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.json").write_text(CHECKLIST)
+    (folder / "checklists").symlink_to(outside)
+    assert client.get("/api/library").json()["kinds"]["checklists"] == []
+    assert opened(client, "checklists/a.json").status_code == 403
+    assert save(client, "checklists/b.json", CHECKLIST).status_code == 403 and not (outside / "b.json").exists()
+
+
 def test_texts_are_bounded(client):
     assert "1,048,576 bytes" in save(client, "prompts/a.md", "x" * 2**20 + "y").json()["error"]
     assert "must be a string" in save(client, "prompts/a.md", 3).json()["error"]
