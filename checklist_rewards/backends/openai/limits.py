@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from checklist_rewards.backends.openai.wire import RATE_LIMITED, Failure
 from checklist_rewards.images import images_in, shown
@@ -26,34 +26,52 @@ _PIXELS_PER_TOKEN, _TOKENS_WITHOUT_SIZE = 750, 1000
 
 
 def estimated_tokens(*texts: str) -> int:
-    """Tokens of some messages, in which an image counts by its pixels."""
+    """Tokens of some messages, in which an image counts by its pixels.
+
+    >>> from PIL import Image as Pillow
+    >>> from checklist_rewards.images import image_of
+    >>> red = image_of(Pillow.new("RGB", (750, 100), "red"))
+    >>> estimated_tokens(f"What is {red.mark}?"), estimated_tokens("What is it?")
+    (104, 2)
+    """
     sizes = [image.size for image in images_in(*texts)]
     of_images = [_TOKENS_WITHOUT_SIZE if size is None else size[0] * size[1] // _PIXELS_PER_TOKEN for size in sizes]
     return sum(of_images) + sum(len(shown(text)) for text in texts) // CHARACTERS_PER_TOKEN
 
 
-class Permit(NamedTuple):
-    """The permission to send one request. It ends with [`Limiter.done`]."""
+@dataclass(slots=True, eq=False)
+class Permit:
+    """The permission to send one request, for which the request may have to wait. It ends with [`Limiter.done`]."""
 
     left: float
-    """Seconds that are left to the request."""
+    """Seconds that are left to the request, without the pauses that it waited for."""
+    since: float
+    """Until when its wait is deducted from that, by the loop's clock."""
     pauses: int
     """Number of pauses of the server before it was given."""
 
 
 class Limiter:
-    """Limits the requests to a server, or to all of its replicas: `slots` at the same time, and a number of requests
-    and tokens per minute. They are spaced evenly, so that no minute exceeds it and a run starts without a burst."""
+    """Limits the requests to a server, or to all of its replicas.
+
+    Args:
+        slots (`int`):
+            Maximum number of concurrent requests.
+        requests_per_minute (`float`, *optional*):
+            Maximum number of requests per minute, spaced evenly so that no minute exceeds it and a run does not start
+            with a burst. No limit by default.
+        tokens_per_minute (`float`, *optional*):
+            The same for tokens.
+    """
 
     def __init__(self, slots: int, requests_per_minute: float | None = None, tokens_per_minute: float | None = None):
         self.slots = slots
         self.under_way = 0
         """Number of permits that have not ended."""
         self._window = self._threshold = float(slots)
-        self._waiting: OrderedDict[asyncio.Future[Permit | Failure], float] = OrderedDict()
-        """The requests that wait for a permit, and when their time is over by [`_refusing`]."""
+        self._waiting: OrderedDict[Permit, asyncio.Future[Failure | None]] = OrderedDict()
+        """The permits for which requests wait. None gives one, and a failure refuses it."""
         self._pauses = 0
-        self._refused_for = 0.0
         self._refuses_since: float | None = None
         """When the server refused a request because of its rate, if it has answered none since."""
         self._resumes: asyncio.TimerHandle | None = None
@@ -66,28 +84,40 @@ class Limiter:
         self._turn = asyncio.Lock()
 
     async def admit(self, left: float) -> Permit | Failure:
-        """Wait until a request may be sent that has `left` seconds. Its wait counts only while the server refuses all
-        requests. Returns the permit; or the failure by which the server asked for a longer pause than that."""
+        """Wait until a request may be sent.
+
+        Args:
+            left (`float`):
+                Seconds that are left to the request. The pauses of the server count; the wait for a slot counts only
+                while the server refuses all requests.
+
+        Returns:
+            `Permit` or [`Failure`]: The permit; or the failure by which the server asked for a longer pause than that.
+        """
         loop = asyncio.get_running_loop()
+        permit = Permit(left, loop.time(), self._pauses)
         if self._resumes is not None:
-            if self._refusal is not None and left <= self._resumes.when() - loop.time():
+            permit.left -= self._resumes.when() - permit.since
+            permit.since = self._resumes.when()
+            if permit.left <= 0 and self._refusal is not None:
                 return self._refusal
         elif not self._waiting and self.under_way < int(self._window):
             self.under_way += 1
-            return Permit(left, self._pauses)
-        given: asyncio.Future[Permit | Failure] = loop.create_future()
-        self._waiting[given] = self._refusing() + left
+            return permit
+        given = self._waiting[permit] = loop.create_future()
         try:
-            return await given
+            return await given or permit
         except BaseException:  # cancelled, perhaps just after it was given
-            if self._waiting.pop(given, None) is None and not given.cancelled():
-                if isinstance(permit := given.result(), Permit):
-                    self.done(permit, None)
+            if self._waiting.pop(permit, None) is None and not given.cancelled() and given.result() is None:
+                self.done(permit, None)
             raise
 
     async def spend(self, tokens: int) -> bool:
-        """Wait until the rates allow a request with this many tokens. Returns whether it may be sent: False, and
-        nothing is spent, if the server asks for a pause by then."""
+        """Wait until the rates allow a request with this many tokens.
+
+        Returns:
+            `bool`: Whether it may be sent. False, and nothing is spent, if the server asks for a pause by then.
+        """
         if not self._per_request and not self._per_token:
             return self._resumes is None
         clock = asyncio.get_running_loop().time
@@ -103,9 +133,17 @@ class Limiter:
             return True
 
     def done(self, permit: Permit, outcome: object, resumes: float | None = None) -> None:
-        """Record the end of a request by its outcome: the response, the [`Failure`], or None if it was cancelled.
-        `resumes` is when the server takes requests again, by the loop's clock, if it refused this one because of its
-        rate and said how long."""
+        """Record the end of a request.
+
+        Args:
+            permit ([`Permit`]):
+                The permit of the request.
+            outcome (response, [`Failure`] or None):
+                The outcome; None if the request was cancelled.
+            resumes (`float`, *optional*):
+                When the server takes requests again, by the loop's clock, if it refused this one because of its rate
+                and said how long.
+        """
         self.under_way -= 1
         is_latest = permit.pauses == self._pauses
         if isinstance(outcome, Failure) and outcome.status == RATE_LIMITED:
@@ -118,29 +156,28 @@ class Limiter:
                     self._threshold, self._window = max(1.0, self._window / 2), 1.0
                 self._pause(resumes, outcome)
         elif outcome.is_response if isinstance(outcome, Failure) else outcome is not None:
-            self._refused_for, self._refuses_since = self._refusing(), None
+            self._refuses_since = None
             if is_latest and self._window < self.slots:
                 self._window += 1.0 if self._window < self._threshold else 1 / self._window
                 self._window = min(self._window, float(self.slots))
         self._admit_waiting()
 
-    def _refusing(self) -> float:
-        """Seconds so far in which the server has refused all requests."""
-        if self._refuses_since is None:
-            return self._refused_for
-        return self._refused_for + asyncio.get_running_loop().time() - self._refuses_since
-
     def _pause(self, until: float, refusal: Failure) -> None:
-        """Begin a pause, or extend it. The requests whose time ends within it fail at once."""
+        """Begin a pause, or extend it. It is deducted in advance from what is left to the requests that wait."""
         loop = asyncio.get_running_loop()
-        if until <= (loop.time() if self._resumes is None else self._resumes.when()):
+        self._refusal = refusal
+        begins = loop.time() if self._resumes is None else self._resumes.when()
+        if until <= begins:
             return
         if self._resumes is not None:
             self._resumes.cancel()
         self._resumes = loop.call_at(until, self._resume)
-        for given, ends in list(self._waiting.items()):
-            if ends - self._refusing() <= until - loop.time():
-                del self._waiting[given]
+        for permit, given in list(self._waiting.items()):
+            self._deduct_wait(permit, loop.time())
+            permit.left -= until - begins
+            permit.since = until
+            if permit.left <= 0:
+                del self._waiting[permit]
                 if not given.done():
                     given.set_result(refusal)
 
@@ -150,12 +187,19 @@ class Limiter:
 
     def _admit_waiting(self) -> None:
         while self._waiting and self._resumes is None and self.under_way < int(self._window):
-            given, ends = self._waiting.popitem(last=False)
-            left = ends - self._refusing()
+            permit, given = self._waiting.popitem(last=False)
             if given.done():  # cancelled
                 continue
-            if left <= 0 and self._refusal is not None:
+            self._deduct_wait(permit, asyncio.get_running_loop().time())
+            if permit.left <= 0 and self._refusal is not None:
                 given.set_result(self._refusal)
             else:
                 self.under_way += 1
-                given.set_result(Permit(left, self._pauses))
+                permit.pauses = self._pauses
+                given.set_result(None)
+
+    def _deduct_wait(self, permit: Permit, now: float) -> None:
+        """Deduct the wait for a slot, which counts while the server refuses all requests."""
+        if self._refuses_since is not None:
+            permit.left -= max(0.0, now - max(permit.since, self._refuses_since))
+        permit.since = max(permit.since, now)
