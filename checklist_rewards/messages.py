@@ -178,6 +178,7 @@ def with_images(
         given (sequence, *optional*): The images of the row, as [`image_of`] accepts them.
         what (`str`, *optional*): What the error calls the messages, which are a prompt or a completion.
         folder, read (*optional*): As in [`image_of`], and the function to read an image with.
+
     Raises:
         SampleError: If an image cannot be read, or if there are more or fewer parts without one than given images.
     """

@@ -63,7 +63,8 @@ message."""
 def frozen(model: Any, adapter: str | None = None) -> Iterator[None]:
     """Context manager in which a model answers with frozen weights, and after which it is as before. All adapters are
     off but the one that is named, if one is."""
-    training = [module for module in model.modules() if module.training]
+    modules = list(model.modules())
+    training = [module for module in modules if module.training]
     trained = [(weight, weight.requires_grad) for weight in model.parameters()]
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())  # inference tensors in a model's caches would stop a later backward pass
@@ -75,13 +76,31 @@ def frozen(model: Any, adapter: str | None = None) -> Iterator[None]:
             stack.callback(model.set_adapter, active)
             model.set_adapter(adapter)
         elif hasattr(model, "disable_adapter"):
-            stack.enter_context(model.disable_adapter())
+            layers = [module for module in modules if getattr(module, "disable_adapters", None) is False]
+            if (
+                layers
+            ):  # PEFT's own context manager walks over all modules five times, and then switches all of them on
+                stack.enter_context(_off(layers))
+            else:  # adapters that are not layers, such as prompts
+                stack.enter_context(model.disable_adapter())
         elif getattr(model, "_hf_peft_config_loaded", False):
             stack.callback(model.enable_adapters)
             model.disable_adapters()
         yield
         if torch.is_autocast_enabled(next(model.parameters()).device.type):
             torch.clear_autocast_cache()  # copies of weights that were made without gradients
+
+
+@contextmanager
+def _off(layers: Sequence[Any]) -> Iterator[None]:
+    """Context manager in which these adapter layers of PEFT give what their base layers give."""
+    try:
+        for layer in layers:
+            layer.enable_adapters(False)
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
 
 
 def _restore(training: Sequence[Any], trained: Sequence[tuple[Any, bool]]) -> None:

@@ -194,7 +194,7 @@ class BatchJudge(Judge):
     def read(self, reply: str, items: Sequence[ChecklistItem]) -> Answers:
         """Parse a reply about these items. Raises [`Unreadable`] if it has no usable answer, or, of a judge that
         grades, if an answer or the grade is missing."""
-        answers = _without_contradiction(reply, partial(read_answers, items=items, reason=self._reason))
+        answers = _without_contradiction(reply, partial(read_answers, items=items, reason=self._reason or REASONING))
         if not self.graded:
             answers.grade = None
             if not answers.labels:
@@ -209,7 +209,7 @@ class BatchJudge(Judge):
 
     @property
     def _reason(self) -> str | None:
-        """The key of the reason before each answer."""
+        """The key of the reason that is requested before each answer; None for no reason."""
         return JUSTIFICATION if self.graded else REASONING if self.reasoning else None
 
     def _ask(self, sheets: Sequence[_Sheet], engine: Engine, progress: Progress | None) -> list[Messages]:
@@ -289,7 +289,7 @@ def _without_contradiction(reply: str, read: Callable[[Any], Answers]) -> Answer
     return answers
 
 
-def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str | None = REASONING) -> Answers:
+def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str = REASONING) -> Answers:
     """The answers and the grade in a JSON reply about these items, matched to questions by number; see the module
     docstring. `reason` is the key of the reason before each answer. Raises [`Unreadable`] if the reply is misnumbered
     or has no list of answers."""
@@ -313,7 +313,7 @@ def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str | None 
             continue
         if answers.labels.setdefault(place, label) != label:
             conflicting.add(place)
-        if reason is not None and isinstance(reasoning := entry.get(reason), str):
+        if isinstance(reasoning := entry.get(reason), str):
             answers.reasoning.setdefault(place, reasoning)
     for place in conflicting | answers.refused.keys() & answers.labels.keys():
         answers.refuse(place, _TWO_WAYS)

@@ -626,8 +626,11 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
             f"the score has the items {[line.id for line in score.items]!r:.80}, but the checklist has "
             f"{[item.id for item in checklist.items]!r:.80}; pass the checklist that was scored."
         )
-    if any(line.weight != item.weight for item, line in zip(checklist.items, score.items, strict=True)):
-        score = rescore(checklist, score)
+    if any(
+        line.weight != item.weight or (line.value is not None and line.soft is None)
+        for item, line in zip(checklist.items, score.items, strict=True)
+    ):
+        score = rescore(checklist, score)  # other weights, or a file from before weights and soft values were recorded
     return [line.credit(soft=answers == "soft") for line in score.items]
 
 

@@ -254,6 +254,15 @@ def test_a_model_in_memory_that_differs_from_its_files_in_one_row_is_another_mod
     assert Engine.of_model(model).identity != FILED.identity
 
 
+def test_a_layer_whose_adapter_is_off_stays_off():
+    model = policy()
+    layers = [module for module in model.modules() if hasattr(module, "lora_A")]
+    layers[0].enable_adapters(False)
+    with frozen(model):
+        assert all(layer.disable_adapters for layer in layers)
+    assert [layer.disable_adapters for layer in layers] == [True] + [False] * (len(layers) - 1)
+
+
 def test_frozen_can_be_entered_twice():
     model = policy()
     with frozen(model), frozen(model):

@@ -45,8 +45,8 @@ def test_every_read_has_the_answer_to_its_own_prompt_from_the_replica_of_its_tex
         received = [[prompt for asked in server.asked for prompt in asked["prompt"]] for server in servers]
         alone = [connect(servers[0]).read([group], LABELS)[0] for group in groups]
     assert reads == [*chain.from_iterable(alone)] and len({read.logprobs for read in reads}) == 40
-    for home, (prefix, tails) in zip(homes, judge.tokens.groups(groups), strict=True):
-        assert all(prefix + tail in received[home] for tail in tails)
+    for home, group in zip(homes, judge.tokens.groups(groups), strict=True):
+        assert all(group.prefix + tail in received[home] for tail in group.tails)
 
 
 def by_prompt(asked):

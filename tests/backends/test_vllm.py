@@ -1,8 +1,11 @@
-"""The vLLM engine: the answers of the transformers engine, and each prefix computed once."""
+"""The vLLM engine: the answers of the transformers engine, each prefix computed once, no engine left behind."""
 
 import json
 import logging
 import multiprocessing
+import os
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -19,6 +22,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from tests import zygote
 from tests.backends.answers import LABELS, largest_difference, turned, user
 from tests.conftest import HANG
+from tests.waiting import printed, until
 
 BLOCK = 32
 
@@ -196,6 +200,48 @@ def test_two_engines_load_one_after_the_other(monkeypatch):
         with pytest.raises(ModelError, match="not here"):
             VLLMBackend("pocket")
     assert taken == [True, True] and not vllm_backend._loading.locked()
+
+
+ORPHAN = """
+import multiprocessing, signal, subprocess, sys, time
+
+def engine(pids):
+    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pids.send(worker.pid)
+    time.sleep(600)
+
+if __name__ == "__main__":
+    from checklist_rewards.backends.vllm import _kill_after_us
+
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` ignores it, and so would its children
+    context = multiprocessing.get_context("fork")  # vLLM's own starts as slowly as this program
+    receives, sends = context.Pipe(duplex=False)
+    child = context.Process(target=engine, args=(sends,))
+    child.start()
+    worker = receives.recv()
+    guard = _kill_after_us([child])
+    print(child.pid, worker, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_the_engine_and_its_workers_do_not_outlive_a_parent_that_is_killed(tmp_path, sent):
+    (tmp_path / "script.py").write_text(ORPHAN)
+    with zygote.Program([tmp_path / "script.py"], output=subprocess.PIPE) as parent:
+        processes = [int(pid) for pid in printed(parent, r"^(\d+) (\d+)$").groups()]
+        for pid in processes:
+            os.kill(pid, 0)
+        parent.send_signal(sent)
+    until(lambda: all(map(is_gone, processes)))
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "Z"  # dead; its new parent has not noticed yet
+    except FileNotFoundError:
+        return True
 
 
 def test_a_script_without_a_main_guard_is_told_what_to_do(monkeypatch):

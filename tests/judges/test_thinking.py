@@ -279,6 +279,16 @@ def test_settings_that_contradict_thinking_are_refused(settings, message):
         JudgeConfig(**({"thinking": 8} | settings)).build(store=False)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"per": "word"}, "per='word'"), ({"thinking": 0}, "thinking"), ({"votes": 0}, "votes")]
+    + [({"votes": 2, "temperature": 0.0}, "temperature above 0")],
+)
+def test_a_judge_checks_its_settings(settings, message):
+    with pytest.raises(SampleError, match=message):
+        ThinkingJudge(Thinks([]), **settings)
+
+
 def test_an_engine_that_cannot_continue_a_reply_is_refused_before_any_thought():
     engine = Script(lambda messages: "0.9")
     with pytest.raises(ModelError, match="requires an engine that can continue a reply exactly"):

@@ -140,6 +140,12 @@ def test_na_counts_where_the_item_may_abstain():
     assert f"2. Tone?\nPossible answers: {shown}" in backend.prompts[0][1]["content"]
 
 
+def test_a_reason_that_is_given_unasked_is_kept():
+    entries = [{"index": 1, "reasoning": "Two words.", "answer": "yes"}]
+    judge = BatchJudge(Script([json.dumps({"answers": entries})]))
+    assert answers(judge, ITEMS[0])[0].reasoning == "Two words."
+
+
 @pytest.mark.parametrize("reasoning", [False, True])
 def test_reasons_are_kept_where_they_are_asked_for_and_the_example_of_the_form_is_valid_json(reasoning):
     entry = {"index": 1, "answer": "yes"} | ({"reasoning": "Two words."} if reasoning else {})

@@ -12,7 +12,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards import group_shaping, shaping
 from checklist_rewards.rewards.shaping import Clipped, Earned, FormatGate, GateStep, LengthPenalty, centred
 from checklist_rewards.rows import Sample
-from checklist_rewards.scores import Aggregation, Verdict, item_credits, score_checklist
+from checklist_rewards.scores import Aggregation, Score, Verdict, item_credits, score_checklist
 
 LOST = Verdict(unanswered="backend_error: gone")
 MIXED = Checklist.parse(
@@ -50,6 +50,14 @@ def test_credits_are_soft_or_hard_and_none_where_nothing_was_answered():
     assert item_credits(MIXED, score, "hard") == [1.0, None, 1.0]
     with pytest.raises(SampleError, match="but the checklist has"):
         item_credits(Checklist.parse(["b?"]), score)
+
+
+@pytest.mark.parametrize("missing", ["soft", "weight"])
+def test_a_file_from_before_weights_and_soft_values_gives_the_same_credits(missing):
+    score = score_checklist(MIXED, [p(0.9), p(0.3), p(0.2)])
+    lines = [{name: value for name, value in line.items() if name != missing} for line in score.model_dump()["items"]]
+    older = Score.model_validate({**score.model_dump(), "items": lines})
+    assert item_credits(MIXED, older) == pytest.approx(item_credits(MIXED, score))
 
 
 def test_credits_of_options_count_an_abstention_as_the_score_did():
