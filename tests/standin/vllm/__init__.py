@@ -3,7 +3,7 @@
 As in vLLM, the engine is a process of its own that multiprocessing waits for at exit, and has a worker process, which
 does not notice that the engine was killed. A finalizer stops both. Every label is equally probable.
 
-With `STANDIN_VLLM_WAITS=load` or `generate`, that method does not return. `STANDIN_VLLM_LOG` is the file in which each
+With `STANDIN_VLLM_WAITS=load` or `generate`, loading or a step does not return. `STANDIN_VLLM_LOG` is the file in which each
 engine writes that it is ready.
 """
 
@@ -43,28 +43,32 @@ class LLM:
         self._waiting = []
         _reached("load")
 
-    def generate(self, prompts, params, **_):
-        _reached("generate")
-        even = SimpleNamespace(logprob=-log(len(params.logprob_token_ids)))
-        read = SimpleNamespace(logprobs=[dict.fromkeys(params.logprob_token_ids, even)], finish_reason="length")
-        return [SimpleNamespace(outputs=[read], num_cached_tokens=0) for _ in prompts]
-
     def enqueue(self, prompts, params, **_):
+        for number, own in enumerate(params):
+            outputs = [self._read(own.logprob_token_ids)] if own.logprob_token_ids else [self._reply()] * own.n
+            request = SimpleNamespace(request_id=str(number), finished=True, outputs=outputs, num_cached_tokens=0)
+            self._waiting.append(request)
+        return [f"{number}-0" for number in range(len(prompts))]
+
+    def _read(self, ids):
+        even = SimpleNamespace(logprob=-log(len(ids)))
+        return SimpleNamespace(logprobs=[dict.fromkeys(ids, even)], finish_reason="length")
+
+    def _reply(self):
         from transformers import AutoTokenizer
 
         written = AutoTokenizer.from_pretrained(self.model_config.tokenizer)(REPLY).input_ids
-        reply = SimpleNamespace(token_ids=[*written, 0], finish_reason="stop")
-        for number, own in enumerate(params):
-            self._waiting.append(SimpleNamespace(request_id=str(number), finished=True, outputs=[reply] * own.n))
-        return [f"{number}-0" for number in range(len(prompts))]
+        return SimpleNamespace(token_ids=[*written, 0], finish_reason="stop")
 
     def _step(self):
+        _reached("generate")
         waiting, self._waiting = self._waiting, []
         return waiting
 
 
 class SamplingParams(SimpleNamespace):
-    pass
+    logprob_token_ids = seed = None
+    n = 1
 
 
 class TokensPrompt(SimpleNamespace):
