@@ -3,8 +3,8 @@
 As in vLLM, the engine is a process of its own that multiprocessing waits for at exit, and has a worker process, which
 does not notice that the engine was killed. A finalizer stops both. Every label is equally probable.
 
-With `STANDIN_VLLM_WAITS=load` or `generate`, loading or a step does not return. `STANDIN_VLLM_LOG` is the file in which
-each engine writes that it is ready.
+With `STANDIN_VLLM_WAITS=load` or `generate`, loading or a step does not return. `STANDIN_VLLM_LOG` is the file in
+which each engine writes that it is ready.
 """
 
 import multiprocessing
