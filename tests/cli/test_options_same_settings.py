@@ -17,7 +17,7 @@ from checklist_rewards.cli.work import Work
 from checklist_rewards.config import Config, allowed
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.generators import DirectGenerator
-from checklist_rewards.judges.panel import CascadeConfig, PanelConfig
+from checklist_rewards.judges.panel import CascadeConfig, CascadeJudge, PanelConfig, PanelJudge
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
 from checklist_rewards.pipelines import PipelineConfig, pipeline
 from checklist_rewards.rewards import configured
@@ -132,7 +132,7 @@ def test_settings_are_the_same_from_everywhere(tmp_path, monkeypatch, seed):
 @pytest.mark.parametrize("seed", range(8))
 def test_several_judges_are_the_same_from_everywhere(tmp_path, monkeypatch, seed):
     chance = random.Random(seed)
-    kind, config = (("panel", PanelConfig), ("cascade", CascadeConfig))[seed % 2]
+    kind, config, group_of = (("panel", PanelConfig, PanelJudge), ("cascade", CascadeConfig, CascadeJudge))[seed % 2]
     settings = drawn_of(config, chance, [name for name in config.model_fields if name != "weights"])
     members = [drawn_of(JudgeConfig, chance, ["mass_floor"]), {"capture_reasoning": True, "temperature": 1}]
     judges = [{"model": "pocket", "backend": "transformers", **member} for member in members]
@@ -157,7 +157,7 @@ def test_several_judges_are_the_same_from_everywhere(tmp_path, monkeypatch, seed
         from_the_command_line({"judge": str(file)}),
         judging.pipeline({"judge": "judges/several.yaml"}).scorer,
     ]
-    group = config(**settings).build([JudgeConfig(**judge).build(store=False) for judge in judges])
+    group = group_of([JudgeConfig(**judge).build(store=False) for judge in judges], **settings)
     assert {scorer.identity for scorer in found} == {ChecklistScorer(judge=group, store=False).identity}
 
 

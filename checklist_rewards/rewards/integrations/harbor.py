@@ -26,7 +26,7 @@ from rewardkit import criterion
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.configured import configured
-from checklist_rewards.rewards.integrations.labelled import Turn, rollout
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Turn, rollout
 
 TRAJECTORY = "/logs/agent/trajectory.json"
 """Where Harbor puts the trajectory of its agent."""
@@ -39,6 +39,7 @@ def checklist(
     file: str | None = None,
     trajectory: str = TRAJECTORY,
     prompt: str | None = None,
+    reward: SamplewiseReward | None = None,
 ) -> dict[str, Any]:
     """Score one file of the workspace, or the trajectory.
 
@@ -49,6 +50,7 @@ def checklist(
         trajectory (`str`, *optional*): File of the trajectory that is judged without `file`.
         prompt (`str`, *optional*): What the judge sees as the input. By default, the messages of the trajectory before
             the agent's first one; nothing for a file.
+        reward ([`SamplewiseReward`], *optional*): Reward to use instead of the one configured for the process.
 
     Returns:
         `dict`: `score` in [0, 1], and `reasoning`: each question with its answer.
@@ -57,7 +59,7 @@ def checklist(
         SampleError: If the file cannot be read.
         Unscored: If the judge answered too few items.
     """
-    reward = configured()
+    reward = reward or configured()
     asked: Any = prompt
     try:
         if file is not None:

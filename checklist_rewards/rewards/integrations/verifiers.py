@@ -28,15 +28,22 @@ from verifiers.v1.judge import Judge
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.configured import configured
-from checklist_rewards.rewards.integrations.labelled import Turn, rollout
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Turn, rollout
 
 
 class ChecklistJudge(Judge):
-    """Scores a trace by the checklist of its task. Concurrent calls are batched."""
+    """Scores a trace by the checklist of its task. Concurrent calls are batched.
 
-    def __init__(self, config: Any = None):
+    Args:
+        config (*optional*):
+            Config of the base class; not used.
+        reward ([`SamplewiseReward`], *optional*):
+            Reward to use instead of the one configured for the process.
+    """
+
+    def __init__(self, config: Any = None, reward: SamplewiseReward | None = None):
         super().__init__(config)
-        self.reward = configured()
+        self.reward = reward or configured()
 
     async def score(self, task: Any, trace: Any) -> float:
         """The reward in [0, 1].
