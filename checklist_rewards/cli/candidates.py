@@ -128,7 +128,7 @@ def rerank(
     named = keys.columns(checklist, checklist=checklist_key)
     run = RowRun("rerank", work, files, named)
     columns, report = run.columns, run.report
-    engine = policy.engine_beside(judge)
+    engine = policy.other_engine(judge)
     sampling = Sampling(policy.max_tokens, policy.temperature, n=n, seed=policy.seed)
     total = 0
     for row in run:
@@ -514,7 +514,7 @@ def refine(
     ```
     """
     rounds, method = refined.rounds, refined.method
-    answerer = policy.engine_beside(judge) or judge.engine
+    answerer = policy.other_engine(judge) or judge.engine
     work = Work.of(preset, store_options, writer=answerer, judge=judge, dry=dry)
     engine = work.writer
     assert engine is not None

@@ -131,7 +131,7 @@ def inspect(
         if not analyses.meta and not analyses.paraphrases:
             why = "without --policy.model, --meta and --paraphrases, which need a judge"
             o.no_effect(why, o.JudgeOptions, o.StoreOptions)
-        policy.engine_beside(judge)
+        policy.other_engine(judge)
     embedder = SentenceEmbedder() if analyses.embed else None
     if embedder is not None:
         embedder.validate()
@@ -395,7 +395,7 @@ def _sample(
     found = [(row, columns.checklist_of(row.data, row.where)) for row in data]
     known = [(row, checklist) for row, checklist in found if checklist is not None]
     known = random.Random(0).sample(known, min(sampled.prompts, len(known)))
-    engine = policy.engine_beside(judge)
+    engine = policy.other_engine(judge)
     assert engine is not None
     prompts = []
     for row, checklist in known:

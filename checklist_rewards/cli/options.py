@@ -110,8 +110,8 @@ class Options(BaseModel):
     shown: ClassVar[Sequence[str] | None] = None
     """The options of the group that most users need; None for all."""
     parts: ClassVar[tuple[Part, ...]] = ()
-    beside: ClassVar[str] = ""
-    """What the names of the options of a model other than the judge begin with; see [`Options.engine_beside`]."""
+    other_prefix: ClassVar[str] = ""
+    """Prefix of the options of a model other than the judge; see [`Options.other_engine`]."""
 
     given: dict[str, Any] = {}
     """The values of the parts that the user gave, by name, such as `judge.model`."""
@@ -148,19 +148,19 @@ class Options(BaseModel):
         model, base_url = given.get("model", UNNAMED), given.get("base_url")
         return Engine(model, backend or given.get("backend", "auto"), base_url, settings)
 
-    def engine_beside(self, judge: JudgeOptions) -> Engine | None:
-        """The engine of a model other than the judge, whose options begin with `beside`; None without its name, which
-        its other options require.
+    def other_engine(self, judge: JudgeOptions) -> Engine | None:
+        """The engine of the options that begin with `other_prefix`. None if they name no model; then the other options
+        of this prefix are refused.
 
         Its backend is the judge's if that can write and neither of the two models is on a server.
         """
-        given = self.settings_of(self.beside)
+        given = self.settings_of(self.other_prefix)
         if "model" not in given:
-            why = f"without --{self.beside}model (options of the judge have no prefix)"
-            no_effect(why, f"{self.beside}base_url", f"{self.beside}engine_args")
+            why = f"without --{self.other_prefix}model (options of the judge have no prefix)"
+            no_effect(why, f"{self.other_prefix}base_url", f"{self.other_prefix}engine_args")
             return None
         own = judge.engine.backend in ("transformers", "vllm") and "base_url" not in given
-        return self.engine_of(self.beside, judge.engine.backend if own else "auto")
+        return self.engine_of(self.other_prefix, judge.engine.backend if own else "auto")
 
 
 def _identifier(name: str) -> str:
@@ -632,7 +632,7 @@ class Writer(Writing):
 class OwnWriter(Writing):
     """Writer options for commands that also have a judge, which writes unless another model is named."""
 
-    beside = OF_WRITER
+    other_prefix = OF_WRITER
     shown = ("writer.model", "writer.base_url")
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterConfig, OF_WRITER, WRITER, only=("model",)),
@@ -655,7 +655,7 @@ class Policy(Options):
     """The model that writes candidates or answers."""
 
     heading = POLICY
-    prefix = beside = OF_POLICY
+    prefix = other_prefix = OF_POLICY
     shown = ("policy.model", "policy.base_url")
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterModel, OF_POLICY, POLICY, only=("model", "base_url"), helps={"model": _TEXTS}),

@@ -373,7 +373,7 @@ def run(
         preset,
         stores_of(cluster, store_options),
         writing=writer,
-        writer=(writer.engine_beside(judge) or judge.engine) if checklist is None else None,
+        writer=(writer.other_engine(judge) or judge.engine) if checklist is None else None,
         judge=judge,
         concurrency=concurrency,
         dry=dry,

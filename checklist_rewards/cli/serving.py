@@ -172,7 +172,7 @@ def ui(
     project = Project.at(app_options.folder)
     if judge.names_no_model and not preset.load().scorer.model:
         judge = judge.named(POCKET)  # the page shows the judge, and the command warns of it
-    engine = writer.engine_beside(judge) or judge.engine
+    engine = writer.other_engine(judge) or judge.engine
     work = Work.of(preset, store_options, writing=writer, writer=engine, judge=judge, concurrency=concurrency)
     assert work.writer is not None
     chosen = None if store_options.store is None else str(store_options.store.resolve())

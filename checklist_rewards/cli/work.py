@@ -178,7 +178,7 @@ class Work:
     """None for a command that writes no checklists."""
     store: Store | None
     unusable: StoreError | None = None
-    """Why there is no store, which a command refuses only if it asks a judge."""
+    """Why the store cannot be opened. A command that asks a judge raises it."""
     concurrency: int | None = None
     budget: Budget | None = None
     prices: Prices = field(default_factory=dict)

@@ -634,29 +634,29 @@ class CriteriaReader:
     def _with_lists_of(
         self, row: Mapping[str, Any], criteria: list[tuple[str | None, Any]], where: str
     ) -> list[tuple[str | None, Any]]:
-        """The criteria with the parts that stand beside them, one value per item."""
+        """The criteria with the parts that are in columns of their own, one value per item."""
         mappings: list[Mapping[str, Any]] | None = None
         for part, key in self.keys.items():
-            if part == "question" or (beside := decoded(at(row, key))) is None and part not in self.needed:
+            if part == "question" or (values := decoded(at(row, key))) is None and part not in self.needed:
                 continue
             mappings = mappings or [
                 one if isinstance(one, Mapping) else {self.keys["question"]: one} for _, one in criteria
             ]
             if any(key in one or at(one, key) is not None for one in mappings):
                 continue
-            if len(criteria) == 1 and isinstance(beside, str | int | float):
-                beside = [beside]
-            if not isinstance(beside, list) or len(beside) != len(criteria):
+            if len(criteria) == 1 and isinstance(values, str | int | float):
+                values = [values]
+            if not isinstance(values, list) or len(values) != len(criteria):
                 if part in self.needed:
                     raise ChecklistError(
                         f"{where}: {key!r} must be a key of the items, or a column with a list of {len(criteria)} "
-                        f"values (one per item); got {beside!r:.60}."
+                        f"values (one per item); got {values!r:.60}."
                     )
                 continue
-            beside = [
-                ", ".join(v) if isinstance(v, list) and all(isinstance(t, str) for t in v) else v for v in beside
+            values = [
+                ", ".join(v) if isinstance(v, list) and all(isinstance(t, str) for t in v) else v for v in values
             ]
-            mappings = [{**one, key: value} for one, value in zip(mappings, beside, strict=True)]
+            mappings = [{**one, key: value} for one, value in zip(mappings, values, strict=True)]
         if mappings is None:
             return criteria
         return [(section, one) for (section, _), one in zip(criteria, mappings, strict=True)]

@@ -78,8 +78,8 @@ def inferred(
     rows: Sequence[Mapping[str, Any]], where: str, checklist: str | None, prompt: Sequence[str] | None
 ) -> Format:
     """The format of the first rows of a file that no known format fits, found by the shapes of their values.
-    `checklist` and `prompt` are the keys that the user named. Raises a [`SampleError`] that says what was found if
-    there are no criteria, or several values could be meant."""
+    `checklist` and `prompt` are the keys that the user named. Raises a [`SampleError`] that names what was
+    found if no value, or more than one, could be the criteria."""
     if checklist is None:
         first, (key, shape) = _first_criteria(rows, where)
     else:

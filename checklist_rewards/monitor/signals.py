@@ -98,7 +98,7 @@ def _of_completions(
     **fields: Any,
 ) -> Callable[[_Measured], _Measured]:
     """The signal whose measure is the mean of a number over completions; over those with an answer if `answered`. The
-    number is the evidence too, unless another one is given; if the number is not `signed`, 0 is no evidence."""
+    number is also the evidence by default. If it is not `signed`, a completion with 0 is not shown as evidence."""
 
     def registered(function: _Measured) -> _Measured:
         measure, doc = mean_over(function, answered), str(function.__doc__)

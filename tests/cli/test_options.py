@@ -98,7 +98,7 @@ def test_settings_reach_the_engine_and_the_store_key(run):
 @pytest.mark.parametrize("judge", ["auto", "transformers", "encoder", "decisions", "remote"])
 def test_the_backend_of_a_second_model_is_the_judges_if_that_can_write(judge):
     options = OwnWriter(given={"writer.model": "pocket"})
-    engine = options.engine_beside(JudgeOptions(given={"judge.backend": judge}))
+    engine = options.other_engine(JudgeOptions(given={"judge.backend": judge}))
     assert engine.backend == ("transformers" if judge == "transformers" else "auto")
 
 
