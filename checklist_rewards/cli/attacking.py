@@ -111,7 +111,7 @@ def attack(
             "on the packaged prompts; set CHECKLISTS, a file with prompts", unused, "checklist_key", "checklist"
         )
     shared = None if checklist is None else read_checklist(checklist)
-    work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry)
+    work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry, may_need_no_store=True)
     scorer = work.scorer
     found = default_rows() if rows is None else _rows(rows, keys, checklist_key, shared, scorer)
     if responses is not None:

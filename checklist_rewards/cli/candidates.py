@@ -123,7 +123,7 @@ def rerank(
         o.no_effect("without --policy.model, which samples the candidates", "n", *o.SAMPLING)
     else:
         o.no_effect("with --policy.model, which samples new candidates", "candidates_key", "gold_key")
-    work = Work.of(o.Preset(), store_options, judge=judge)
+    work = Work.of(o.Preset(), store_options, judge=judge, may_need_no_store=policy.model is None)
     scorer = work.scorer
     named = keys.columns(checklist, checklist=checklist_key)
     run = RowRun("rerank", work, files, named)
@@ -314,7 +314,7 @@ def pairs(
     """
     if not judge.asks:
         o.no_effect("without a judge; set --model to score the candidates", "judge.engine_args")
-    work = Work.of(o.Preset(), store_options, judge=judge)
+    work = Work.of(o.Preset(), store_options, judge=judge, may_need_no_store=True)
     scorer = work.scorer
     rule, candidates_key, form = Rule(**paired.given), paired.candidates_key, paired.form
     card = files.output.with_suffix(".md") if paired.card is None else paired.card
