@@ -97,7 +97,7 @@ def fence(name: str, text: str) -> str:
     return fence(name, str(text))
 
 
-def chat_messages(system: str | None, user: str) -> list[dict[str, str]]:
+def prompt_messages(system: str | None, user: str) -> list[dict[str, str]]:
     """A conversation of one user message, after a system message if there is one."""
     opening = [{"role": "system", "content": system}] if system else []
     return [*opening, {"role": "user", "content": user}]
@@ -134,7 +134,7 @@ class PromptTemplate:
 
     def messages(self, **fields: str | int | None) -> list[dict[str, str]]:
         """Render the prompt as chat messages: the system part, if any, and the user message."""
-        return chat_messages(self.system, self.render(**fields))
+        return prompt_messages(self.system, self.render(**fields))
 
     def prefix(self, **fields: str | None) -> str:
         """Render a judge's user message up to the question. The result is the same for every item of a target."""

@@ -40,7 +40,7 @@ from checklist_rewards.backends.templates import NO_FORMAT, QUOTED_END, ChatTemp
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import images_in
 from checklist_rewards.markers import END_THINK
-from checklist_rewards.prompts import chat_messages
+from checklist_rewards.prompts import prompt_messages
 from checklist_rewards.scores.reasons import Unanswered
 
 _SHAPE = re.compile(r"<[|｜].+[|｜]>")
@@ -406,7 +406,7 @@ class MistralChatTokenizer(ChatTokenizer):
         return [shared_prefix(self._prompts(group)) for group in groups]
 
     def _prompts(self, group: ReadGroup) -> list[Ids]:
-        prompts = [self.prompt(chat_messages(group.system, group.prefix + tail)) for tail in group.tails or ("",)]
+        prompts = [self.prompt(prompt_messages(group.system, group.prefix + tail)) for tail in group.tails or ("",)]
         if group.written:
             texts = [NO_FORMAT.around(written)[0] for written in group.written]
             prompts = [prompt + self.encoder.after(text) for prompt, text in zip(prompts, texts, strict=True)]

@@ -41,7 +41,7 @@ from checklist_rewards.backends.tokens import (
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS
 from checklist_rewards.errors import ModelError, first_line
 from checklist_rewards.images import Image, has_images, images_in, parts
-from checklist_rewards.prompts import chat_messages
+from checklist_rewards.prompts import prompt_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import missing
 
@@ -207,7 +207,7 @@ class Eyes:
                 why = Unanswered(Reason.BACKEND_ERROR, str(error))
                 found[number] = TokenGroup([], [[] for _ in group.tails], why)
                 continue
-            self._check(chat_messages(group.system, group.prefix), bool(group.written), views)
+            self._check(prompt_messages(group.system, group.prefix), bool(group.written), views)
             before, rest = _after_images(group.prefix)
             frame = self._frame(group.system, before, bool(group.written), compact, views)
             text = ReadGroup(group.system, rest, group.tails, written=group.written)

@@ -34,7 +34,7 @@ from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS
 from checklist_rewards.judges.settings import JudgeConfig
 from checklist_rewards.markers import END_THINK, THINK
-from checklist_rewards.prompts import PromptTemplate, chat_messages
+from checklist_rewards.prompts import PromptTemplate, prompt_messages
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.scores.reasons import Unanswered
 
@@ -313,7 +313,7 @@ def probe(
 
 def _replies(engine: Backend, prompt: PromptTemplate, items: Sequence[ProbeItem]) -> Sequence[Reply | None]:
     prompts = [
-        chat_messages(prompt.system, prompt.prefix(target=i.target, input=i.input) + prompt.tail(i.question))
+        prompt_messages(prompt.system, prompt.prefix(target=i.target, input=i.input) + prompt.tail(i.question))
         for i in items
     ]
     try:

@@ -42,7 +42,7 @@ from checklist_rewards.judges.logprob import Labels, LogprobJudge, Read, as_decl
 from checklist_rewards.judges.questions import question_for_reads
 from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
 from checklist_rewards.markers import END_THINK, THINK
-from checklist_rewards.prompts import chat_messages
+from checklist_rewards.prompts import prompt_messages
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of, whole_number
@@ -112,7 +112,7 @@ class ThinkingJudge(LogprobJudge):
             again = [question_for_reads(read.item, read.target, self.name)[0] for read in asks]
         rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in self._render(asks)]
         bill = Bill()
-        prompts = [chat_messages(read.about.system, read.about.prefix + read.tail) for read in rendered]
+        prompts = [prompt_messages(read.about.system, read.about.prefix + read.tail) for read in rendered]
         # Before it writes thoughts, an engine is refused if no label can be read after them.
         engine = self.engine.within(bill=bill)
         replies = sample_replies(engine, prompts, self.sampling, self.store, progress, before=check_continues)

@@ -61,7 +61,7 @@ from checklist_rewards.judges.questions import (
     leading_label,
     question_for_words,
 )
-from checklist_rewards.prompts import PromptTemplate, chat_messages, load_prompt
+from checklist_rewards.prompts import PromptTemplate, load_prompt, prompt_messages
 from checklist_rewards.scores import BEST_QUALITY, LEAST_QUALITY, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -235,7 +235,7 @@ class BatchJudge(Judge):
         lines = [question.replace("\n\n", "\n").strip() for question in questions]
         listed = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
         user = self.prompt.render(**about.texts, checklist=listed)
-        return chat_messages(self.prompt.system, f"{user}\n\n{self.form(items)}")
+        return prompt_messages(self.prompt.system, f"{user}\n\n{self.form(items)}")
 
     def _verdicts(self, sheet: _Sheet) -> list[Verdict]:
         answers, out = sheet.answers, []
@@ -560,7 +560,7 @@ class ReasonedJudge(Judge):
         user = prefixes[about] + prompt.tail(question)
         if self.reasoning:
             user += "\n\n" + _FORM.format(labels=_alternatives(labels))
-        return chat_messages(prompt.system, user)
+        return prompt_messages(prompt.system, user)
 
     def _verdict(self, outcomes: Sequence[Verdict | Unreadable], item: ChecklistItem) -> Verdict:
         votes = [

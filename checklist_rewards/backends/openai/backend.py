@@ -74,7 +74,7 @@ from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import has_images, shown
 from checklist_rewards.markers import END_THINK, THINK, Section
-from checklist_rewards.prompts import chat_messages
+from checklist_rewards.prompts import prompt_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
@@ -351,7 +351,7 @@ class OpenAIBackend(Backend):
 
     async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         prompts = [
-            (chat_messages(group.system, group.prefix + tail), key)
+            (prompt_messages(group.system, group.prefix + tail), key)
             for group, key in ((group, prefix_key(group.system, group.prefix)) for group in groups)
             for tail in group.tails
         ]
