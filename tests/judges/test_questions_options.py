@@ -83,20 +83,17 @@ def test_a_judge_that_writes_is_shown_the_same_order_and_answers_by_the_label():
 # --- abstaining ------------------------------------------------------------------------------------------------------
 
 SOURCE = with_abstention([{"question": "Is the source right?", "weight": 2}]).items[0]
-PENALTY = SOURCE.model_copy(update={"weight": -2.0})
-PLAIN = ChecklistItem(question="Is it polite?")
 
 
 def test_with_abstention_every_question_may_be_answered_cannot_assess():
-    checklist = with_abstention(
-        [{"question": "a?", "weight": -3, "required": True}, CLEAR, SOURCE, {"question": "b?", "check": "{}"}]
-    )
+    penalty, checked = {"question": "a?", "weight": -3, "required": True}, {"question": "b?", "check": "{}"}
+    checklist = with_abstention([penalty, CLEAR, SOURCE, checked])
     a, clear, source, coded = checklist.items
     assert a.values == {"yes": 1.0, "no": 0.0, "cannot_assess": None} and (a.weight, a.required) == (-3, True)
     assert list(clear.values) == [*CLEAR.values, "cannot_assess"] and clear.id != CLEAR.id
     assert source == SOURCE and coded.options is None  # it may already; code does not abstain
     assert with_abstention(checklist) == checklist
-    assert (a.yes_no, clear.yes_no, PLAIN.yes_no) == (True, False, True)
+    assert (a.yes_no, clear.yes_no, SHORT.yes_no) == (True, False, True)
 
 
 @pytest.mark.parametrize(
@@ -113,36 +110,6 @@ def test_yes_no_or_cannot_assess_is_read_in_one_token_and_the_threshold_holds(sh
     assert item.answer == answer and item.confidence == pytest.approx(shares[answer])
     assert item.probabilities == pytest.approx(shares)
     assert answer_of(SOURCE, Verdict(shares)) == answer
-
-
-def in_words(messages) -> str:
-    text = messages[-1]["content"]
-    if "numbered from 1" in text:
-        said = [{"index": n, "justification": "so", "answer": answer} for n, answer in ((1, "yes"), (2, "N/A"))]
-        return json.dumps({"answers": said, "grade": 3})
-    return json.dumps({"reasoning": "so", "answer": "N/A" if "cannot_assess" in text else "yes"})
-
-
-ABSTAINS = Lettered(lambda shown: {k: float(v == "cannot_assess") for k, v in shown.items()}, lambda *_: 1.0)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"backend": ABSTAINS},
-        {"backend": Script(in_words), "capture_reasoning": True, "votes": 3},
-        {"backend": Script(in_words), "mode": "batch"},
-        {"backend": Script(in_words), "mode": "quality", "metric": "weighted"},
-    ],
-    ids=["logprobs", "votes", "batch", "quality"],
-)
-def test_an_abstention_is_an_answer_in_every_mode_and_counts_by_its_strategy(settings):
-    scorer = ChecklistScorer(store=False, abstention="partial", **settings)
-    for item, expected in ((SOURCE, 0.75), (PENALTY, 1.0)):  # (2 + 0.5 x 2)/4; (2 - 0)/2
-        score = scorer.score([ChecklistItem(question="Is it polite?", weight=2), item], "Hi.")
-        assert [line.answer for line in score.items] == ["yes", "cannot_assess"]
-        assert score.primary_score == score.lower == score.upper == pytest.approx(expected, abs=1e-9)
-        assert score.answered == 2 and score.answered_weight == 1.0
 
 
 # --- which label the words of a judge name, without guessing ---------------------------------------------------------
