@@ -5,20 +5,12 @@ from typing import Literal
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as runs
 from hypothesis import strategies as st
 
-from checklist_rewards.checks import CHECKS, Check, check_of, describe, example_of, parse_check, register_check
+from checklist_rewards.checks import CHECKS, Check, describe, example_of, parse_check, register_check
 from checklist_rewards.errors import ChecklistError
 from tests.checks.holds import holds
-
-ASKED_FOR = (
-    "words sentences paragraphs bullets sections placeholders keywords keyword_count forbidden letters casing starts "
-    "ends quoted json language title postscript repeats_prompt two_responses regex number code program"
-).split()
-
-
-def test_there_is_a_check_for_everything_that_was_asked_for():
-    assert set(ASKED_FOR) <= set(CHECKS)
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -39,28 +31,20 @@ def test_a_model_is_shown_what_it_may_choose_and_no_code_unless_wanted():
 
 REFUSED = [
     ("nothing", "a code check must be a JSON object with a 'type'; got 'nothing'"),
-    ("[1]", "a code check must be a JSON object with a 'type'; got [1]"),
     ('{"at_least": 1}', "a code check must be a JSON object with a 'type'; got {'at_least': 1}"),
     ("[" * 100_000, "a code check must be a JSON object with a 'type'; got '[[["),
     ('{"type": "word"}', "unknown check type 'word'; the nearest are words, "),
-    ('{"type": 3}', "unknown check type 3; the nearest are "),
     ('{"type": "words"}', "check 'words': one of 'at_least', 'at_most', 'exactly' is required."),
     ('{"type": "words", "min": 1}', "check 'words': unknown field 'min'; allowed: at_least, at_most, exactly."),
     ('{"type": "words", "at_least": "9"}', "check 'words': at_least: Input should be a valid integer, got '9'."),
-    ('{"type": "words", "at_least": true}', "check 'words': at_least: Input should be a valid integer, got True."),
-    ('{"type": "words", "at_least": 1.5}', "check 'words': at_least: Input should be a valid integer, got 1.5."),
     ('{"type": "words", "at_most": -1}', "check 'words': at_most: Input should be greater than or equal to 0, got -1"),
     ('{"type": "words", "at_least": 3, "at_most": 2}', "check 'words': at_least=3 is greater than at_most=2."),
     ('{"type": "words", "exactly": 3, "at_most": 5}', "check 'words': 'exactly' cannot be combined"),
     ('{"type": "sections", "exactly": 3}', "check 'sections': the field 'marker' is missing."),
-    ('{"type": "casing", "casing": "no"}', "check 'casing': casing: Input should be 'upper' or 'lower', got 'no'"),
-    ('{"type": "keywords", "words": []}', "check 'keywords': words: Tuple should have at least 1 item"),
     ('{"type": "keywords", "words": ["a", ""]}', "check 'keywords': words.1: String should have at least 1 character"),
     ('{"type": "regex", "pattern": "("}', "check 'regex': pattern: not a valid regular expression (missing )"),
     ('{"type": "language", "language": "English"}', "check 'language': language: unknown language; allowed"),
-    ('{"type": "number", "value": "4"}', "check 'number': value: Input should be a valid number, got '4'."),
     ('{"type": "number", "value": NaN}', "check 'number': value: Input should be a finite number, got nan."),
-    ('{"type": "code", "seconds": 900}', "check 'code': seconds: Input should be less than or equal to 60, got 900"),
     ('{"type": "all", "checks": [{"type": "wrds"}]}', "check 'all': checks.0: unknown check type 'wrds'"),
     ('{"type": "quoted", "x": 1}', "check 'quoted': unknown field 'x'; allowed: none."),
     (f'{{"type": "words", "at_most": {"9" * 5000}}}', "a code check must be a JSON object with a 'type'; got '{"),
@@ -75,6 +59,7 @@ def test_a_bad_spec_is_refused_with_one_sentence(spec, words):
     assert str(refused.value).startswith(f"rows.jsonl, line 3, item a1: {words}"), str(refused.value)
 
 
+@runs(max_examples=40)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(max_size=8) | st.integers(),
@@ -89,21 +74,6 @@ def test_whatever_stands_in_a_spec_is_a_check_or_is_refused(value, name):
         assert isinstance(parse_check(json.dumps(spec), "here"), Check)
     except ChecklistError as error:
         assert str(error).startswith("here: ") and str(error).endswith(".")
-
-
-@given(st.text(max_size=200), st.sampled_from([n for n in CHECKS if n not in ("code", "program", "language")]))
-def test_every_example_answers_yes_or_no_about_any_text(text, name):
-    assert parse_check(example_of(CHECKS[name]), "here").holds(text, "Say hello.") in (True, False)
-
-
-@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-def test_bounds(count, low, high):
-    text = "word " * count
-    assert holds(text, type="words", at_least=low) is (count >= low)
-    assert holds(text, type="words", at_most=high) is (count <= high)
-    assert holds(text, type="words", exactly=low) is (count == low)
-    if low <= high:
-        assert holds(text, type="words", at_least=low, at_most=high) is (low <= count <= high)
 
 
 def test_a_type_of_ones_own():
@@ -129,32 +99,17 @@ def test_a_type_of_ones_own():
 
 
 def test_what_cannot_be_registered():
-    class Words(Check):
-        summary = "Something else."
-        type: Literal["words"] = "words"
-
-    class Silent(Check):
-        type: Literal["silent"] = "silent"
-
-    class Wrong(Check):
-        summary = "Its example is none."
-        example = {"colour": "red"}
-        type: Literal["wrong"] = "wrong"
-
-    class Nameless(Check):
-        summary = "No name."
-
-    for check, message in (
-        (Words, "the check type 'words' already exists"),
-        (Silent, "Silent: a check needs a summary"),
-        (Wrong, "the example of Wrong: check 'wrong': unknown field 'colour'"),
-        (Nameless, "Nameless: name the check type with a field"),
+    for name, fields, message in (
+        ("words", {"summary": "It."}, "the check type 'words' already exists"),
+        ("silent", {}, "Odd: a check needs a summary"),
+        (
+            "wrong",
+            {"summary": "It.", "example": {"colour": "red"}},
+            "the example of Odd: check 'wrong': unknown field",
+        ),
+        (None, {"summary": "It."}, "Odd: name the check type with a field"),
     ):
+        typed = {"type": name, "__annotations__": {"type": Literal[name]}} if name else {}
         with pytest.raises(ChecklistError, match=message):
-            register_check(check)
+            register_check(type("Odd", (Check,), {"__module__": __name__, **fields, **typed}))
     assert not {"silent", "wrong"} & set(CHECKS)
-
-
-def test_a_check_inside_another_that_runs_code_makes_it_one_that_does():
-    assert check_of({"type": "code"}).runs_code and not check_of({"type": "quoted"}).runs_code
-    assert check_of({"type": "all", "checks": [{"type": "quoted"}, {"type": "code"}]}).runs_code

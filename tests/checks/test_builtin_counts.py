@@ -40,7 +40,6 @@ PARTS = {"type": "paragraphs", "separator": "***"}
 COUNTS = [
     (2, "a\n\nb\n\n\n", {"type": "paragraphs"}),
     (2, "a\n***\nb", PARTS),
-    (2, "***\na\n***\nb\n***", PARTS),
     (4, BULLETS, {"type": "bullets"}),
     (4, BULLETS.replace("\n", "\r\n"), {"type": "bullets"}),
     (7, BULLETS, {"type": "bullets", "loose": True}),  # two of them are rules
@@ -54,7 +53,6 @@ COUNTS = [
 ]
 LETTERS = [
     (4, "Anna, and a", "a"),
-    (0, "no comma", ","),
     (3, "a1b22", "0123456789"),
     (2, "aA", "Aa"),  # named twice, counted once
     (2, "café, cafe\u0301", "é"),  # composed and decomposed

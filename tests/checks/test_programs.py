@@ -1,5 +1,7 @@
 """Code that is run: what the text's own failure is, what no answer is, and what tests can ask."""
 
+import re
+
 import pytest
 
 from checklist_rewards.checks import programs
@@ -25,14 +27,12 @@ FURTHER_IN = "```python\na = '''\n   ```\n'''\n```"
     [
         (ADD, "def add(a, b):\n    return a + b\n"),
         ("```\na = 1\n```\n```js\nlet b\n```\n```py\nc = a\n```", "a = 1\n\nc = a\n"),
-        ("x = 1", "x = 1"),
         (IN_A_LIST, "def f():\n    return 1\n"),
         ("~~~python\na = 1\n~~~\n~~~js\nlet b\n~~~", "a = 1\n"),
         (LONGER, "a = '''\n```\n'''\n"),
         (FURTHER_IN, "a = '''\n   ```\n'''\n"),
         # Blocks without an end.
         ("```python\na = 1\n", "```python\na = 1\n"),
-        ("text\n```", "text\n```"),
         ("```js\nx\n``` \n```py\nb = 2\n```\nmore", "b = 2\n"),
     ],
 )
@@ -64,45 +64,35 @@ def test_the_fences_of_a_hostile_text_are_found_in_linear_time(monkeypatch):
         assert sum(steps) <= len(text), "each character is looked at once"
 
 
-REPORTS = "import os\nfor fd in range(32):\n    try: os.write(fd, b'{\"value\": true}\\n')\n    except OSError: pass\n"
-
-
-def test_a_program_answers():
-    balanced = "def holds(text):\n    return text.count('(') == text.count(')')"
-    assert holds("(a)", type="program", source=balanced) and not holds("(a", type="program", source=balanced)
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [
         ("def holds(text): return 1", "returned 1; it must return True or False"),
         ("def holds(text): return [True]", "returned 'list'"),
+        ("def holds(text):\n    while True: pass", "the program failed (out of time)"),
         ("def holds(text): return text.missing", "the program failed (AttributeError: 'str' object has no attribute"),
         ("def other(text): return True", "the program failed (KeyError: 'holds')"),
-        ("holds = (", "the program failed (SyntaxError"),
         ("def holds(text): return txet > ''", "the program failed (NameError"),
         ("def holds(text, more): return True", "the program failed (TypeError"),
         ("import nltk\ndef holds(text): return True", "the program failed (ModuleNotFoundError"),
         ("import os; os._exit(0)", "the program failed (left early)"),
-        (f"{REPORTS}os._exit(0)", "the program failed"),
     ],
 )
-def test_a_program_that_fails_gives_no_answer(source, words):
-    with pytest.raises(CheckError) as failed:
-        holds("text", type="program", source=source)
-    assert words in str(failed.value)
+def test_a_program_that_fails_on_any_text_gives_no_answer(source, words):
+    with pytest.raises(CheckError, match=re.escape(words)):
+        holds("text", type="program", source=source, seconds=0.1)
 
 
-RAISING = {
-    "an error": ("import json\ndef holds(text): return bool(json.loads(text))", '{"a": 1}', "plain"),
-    "another error": ("import json\ndef holds(text): return json.loads(text)['a'] > 0", '{"a": 1}', "[1]"),
-    "no match": ("import re\ndef holds(text): return re.search(r'\\d+', text).group() > '1'", "7", "none"),
-    "no result": ("def holds(text):\n    if '(' in text:\n        return True", "(", "none"),
-    "only on this text": ("def holds(text): return len(text) < 9 or text.split(':')[1] > ''", "", "to be dropped"),
-}
-
-
-@pytest.mark.parametrize(("source", "right", "wrong"), RAISING.values(), ids=RAISING)
+@pytest.mark.parametrize(
+    ("source", "right", "wrong"),
+    [
+        ("import json\ndef holds(text): return bool(json.loads(text))", '{"a": 1}', "plain"),
+        ("import re\ndef holds(text): return re.search(r'\\d+', text).group() > '1'", "7", "none"),
+        ("def holds(text):\n    if '(' in text:\n        return True", "(", "none"),
+        ("def holds(text): return len(text) < 9 or text.split(':')[1] > ''", "", "to be dropped"),
+    ],
+    ids=["an error", "no match", "no result", "only on this text"],
+)
 def test_a_text_on_which_a_program_raises_fails_the_check_unless_the_checklist_says_otherwise(source, right, wrong):
     assert holds(right, type="program", source=source)
     assert not holds(wrong, type="program", source=source)
@@ -115,26 +105,19 @@ def test_a_text_on_which_a_program_raises_fails_the_check_unless_the_checklist_s
     [
         "import re\ndef holds(text): return bool(re.fullmatch('(a+)+b', text))",
         "def holds(text): return len('x' * (len(text) * 10**7)) > 1",
-        "import json\ndef holds(text): return bool(json.loads(text or '1'))",
     ],
-    ids=["time", "memory", "stack"],
+    ids=["time", "memory"],
 )
 def test_a_text_that_exhausts_a_program_fails_the_check(source):
-    text = "[" * 10**5 if "json" in source else "a" * 40
-    assert not holds(text, type="program", source=source, seconds=0.5, memory_mb=256)
-
-
-def test_a_program_without_end_on_any_text_gives_no_answer():
-    with pytest.raises(CheckError, match="the program failed .out of time"):
-        holds("text", type="program", source="def holds(text):\n    while True: pass", seconds=0.1)
+    assert not holds("a" * 40, type="program", source=source, seconds=0.5, memory_mb=256)
 
 
 def test_time_and_memory_end():
-    assert ran("while True: pass") == Execution(failure="out of time")
     ignoring = "try:\n    while True: pass\nexcept BaseException: pass"
     assert ran(ignoring) == Execution(failure="out of time")
     assert ran("a = []\nwhile True: a.append('x' * 10**6)") == Execution(failure="out of memory")
     assert ran("import time\ntime.sleep(10**6)") == Execution()  # sleeping takes no time
+    assert ran("for _ in range(1000): print('x' * 10**5)", seconds=5) == Execution()  # printing takes no memory
 
 
 WAITS = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"
@@ -150,22 +133,15 @@ def test_waiting_for_ever_is_the_codes_own_failure_and_a_busy_machine_is_not(mon
             ran(WAITS, seconds=0.1)
 
 
-def test_it_may_print_what_it_likes_and_import_the_standard_library():
-    modules = "from collections import namedtuple\nimport dataclasses, datetime, math, re, random, json\n"
-    assert ran(f"{modules}for _ in range(10**3): print('x' * 1000)") == Execution()
-
-
 def test_it_may_write_a_little_in_a_plain_process():
     with unsafe(True):
         assert ran("open('a', 'w').write('x' * 1000)\nassert len(open('a').read()) == 1000") == Execution()
         assert "File too large" in (ran("open('a', 'w').write('x' * 10**6)").failure or "")
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_a_sandbox_that_cannot_start_is_no_answer(monkeypatch, plain):
+def test_a_process_that_cannot_start_is_no_answer(monkeypatch):
     monkeypatch.setattr(guests.sys, "executable", "/nowhere/python")
-    monkeypatch.setattr(guests, "_load", lambda: 1 / 0)
-    with pytest.raises(CheckError, match="could not be started"), unsafe(plain):
+    with pytest.raises(CheckError, match="could not be started"), unsafe(True):
         holds(ADD, type="code")
 
 
@@ -175,60 +151,20 @@ def test_random_numbers_are_the_same_in_every_run():
     assert first == second and first.startswith("0.")
 
 
-MBPP = """
-def similar_elements(a, b):
-    return tuple(set(a) & set(b))
-def is_prime(n):
-    return n > 1 and all(n % i for i in range(2, n))
-def area(r):
-    return 3.1415 * r * r
-"""
-MBPP_TESTS = """
-import math
-assert set(similar_elements((3, 4, 5, 6), (5, 7, 4, 10))) == set((4, 5))
-assert is_prime(13) == True and not is_prime(9)
-assert math.isclose(area(10), 314.15, rel_tol=0.001) and abs(area(1) - 3.14) < 0.1
-cases = [(2, True), (9, False)]
-assert all(is_prime(n) == prime for n, prime in cases)
-"""
-HUMANEVAL = """
-from typing import List
-
-
-def has_close_elements(numbers: List[float], threshold: float) -> bool:
-    return any(abs(a - b) < threshold for i, a in enumerate(numbers) for b in numbers[:i])
-"""
-HUMANEVAL_TESTS = """
-METADATA = {"author": "someone"}
-
-
-def check(candidate):
-    assert candidate([1.0, 2.0, 3.9, 4.0], 0.3) == True
-    for gap in (0.05, 0.01):
-        assert candidate([1.0, 2.0], gap) is False, "gap"
-
-
-check(has_close_elements)
-"""
 STACK = """
 class Stack:
     def __init__(self, *items):
         self.items = list(items)
-
     def push(self, item):
         self.items.append(item)
-
     def pop(self):
         if not self.items:
             raise IndexError("empty")
         return self.items.pop()
-
     def __len__(self):
         return len(self.items)
-
     def __iter__(self):
         return iter(self.items)
-
     def __str__(self):
         return f"Stack({self.items})"
 """
@@ -245,18 +181,13 @@ except IndexError as error:
 """
 FUNCTIONS = """
 import math
-
 LIMIT = 10**40
-
 def order(items):
     items.sort()
-
 def apply(f, x):
     return f(x)
-
 def adder(n):
     return lambda x: x + n
-
 def upto(n):
     yield from range(n)
 """
@@ -268,6 +199,7 @@ assert adder(2)(3) == 5
 assert list(upto(3)) == [0, 1, 2]
 assert LIMIT == 10**40
 assert math.floor(2.5) == 2  # a module that the code imports
+assert set(upto(3)) == {0, 1, 2} and all(adder(n)(1) == n + 1 for n in (0, 1)) and abs(apply(float, 0.25) - 0.2) < 0.1
 """
 VALUES_TESTS = """
 from datetime import date, datetime, timedelta, timezone
@@ -281,31 +213,12 @@ for x in (
 ):  # fmt: skip
     assert same(x) == x and type(same(x)) is type(x), x
 """
-UNITTEST = """
-import unittest
-
-class Test(unittest.TestCase):
-    def test_it(self):
-        self.assertEqual(double(2), 4)
-        with self.assertRaises(TypeError):
-            double()
-
-if __name__ == "__main__":
-    unittest.main()
-"""
 
 
 @pytest.mark.parametrize(
     ("code", "tests"),
-    [
-        (MBPP, MBPP_TESTS),
-        (HUMANEVAL, HUMANEVAL_TESTS),
-        (STACK, STACK_TESTS),
-        (FUNCTIONS, FUNCTIONS_TESTS),
-        ("def same(x): return x", VALUES_TESTS),
-        ("def double(x): return 2 * x", UNITTEST),
-    ],
-    ids=["mbpp", "humaneval", "a class", "functions", "values", "unittest"],
+    [(STACK, STACK_TESTS), (FUNCTIONS, FUNCTIONS_TESTS), ("def same(x): return x", VALUES_TESTS)],
+    ids=["a class", "functions", "values"],
 )
 def test_what_tests_can_ask(code, tests):
     assert ran(code, tests, seconds=2) == Execution()
@@ -321,6 +234,5 @@ def test_what_tests_can_ask(code, tests):
     ],
 )
 def test_tests_that_cannot_be_run_give_no_answer(tests, words):
-    with pytest.raises(CheckError, match="the tests cannot be run") as failed:
+    with pytest.raises(CheckError, match=f"the tests cannot be run .*{words}"):
         holds(ADD, type="code", tests=tests)
-    assert words in str(failed.value)

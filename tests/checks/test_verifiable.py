@@ -146,7 +146,6 @@ def test_all_of_them_are_tested():
     [
         ("first_word:first_word_sent", {}, "the argument 'first_word' is missing"),
         ("copy:copying_multiple", {"prompt_to_repeat": ASK, "N": "two"}, "the argument 'N' must be a whole number"),
-        ("verify_keywords", {}, "the argument 'keyword_list' is missing"),
     ],
 )
 def test_wrong_arguments_are_named(name, arguments, message):

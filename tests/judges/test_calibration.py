@@ -13,7 +13,7 @@ from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Judge, LogprobJudge, Member
+from checklist_rewards.judges import LogprobJudge, Member
 from checklist_rewards.judges.calibration import (
     Calibration,
     CalibrationMap,
@@ -22,15 +22,13 @@ from checklist_rewards.judges.calibration import (
     reliability,
 )
 from checklist_rewards.judges.panel import PanelJudge
-from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.scores import Verdict, rescore, score_checklist
 from tests.fakes import FakeBackend
-from tests.judges.voters import Voter
+from tests.judges.voters import Voter, sure
 
 RED = ChecklistItem(question="Is it red?")
 GRADED = ChecklistItem(question="How?", options=[{"label": label, "value": i / 2} for i, label in enumerate("abc")])
 HOT = CalibrationMap(method="temperature", temperature=2, reads=10, threshold=0.3)
-COLD = CalibrationMap(method="temperature", temperature=0.5, reads=1)
 SAME = CalibrationMap(method="temperature", temperature=1, reads=1)
 MOVED = CalibrationMap(method="platt", slope=1, intercept=math.log(3), reads=1)
 KNOTS = ((-1.0, 0.2), (1.0, 0.6), (3.0, 0.9))
@@ -54,9 +52,6 @@ def p_yes(map: CalibrationMap, p: float, empty: float | None = None) -> float:
     ("map", "p", "empty", "expected"),
     [
         (HOT, 0.9, None, 0.75),  # odds 9 become their square root
-        (COLD, 0.75, None, 0.9),  # odds 3 become 9
-        (COLD, 0.5, None, 0.5),
-        (MOVED, 0.5, None, 0.75),
         (MOVED, 0.25, None, 0.5),
         (SAME, 0.75, 0.75, 0.5),  # it says what it says of nothing
         (SAME, 0.75, 0.25, 0.9),  # odds 3 over odds 1/3
@@ -66,42 +61,30 @@ def test_maps_change_the_log_odds_and_the_empty_target_is_taken_away(map, p, emp
     assert p_yes(map, p, empty) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("odds", "expected"), [(-9, 0.2), (-1, 0.2), (0, 0.4), (1, 0.6), (2, 0.75), (3, 0.9), (9, 0.9)]
-)
+@pytest.mark.parametrize(("odds", "expected"), [(-9, 0.2), (0, 0.4), (1, 0.6), (2, 0.75), (9, 0.9)])
 def test_isotonic_goes_through_its_knots_and_is_flat_beyond(odds, expected):
     assert p_yes(ISOTONIC, 1 / (1 + math.exp(-odds))) == pytest.approx(expected)
-
-
-ROOTS = 0.8 + math.sqrt(0.32) + 0.2
 
 
 @pytest.mark.parametrize(
     ("map", "raw", "empty", "expected"),
     [
-        (HOT, (0.64, 0.32, 0.04), None, (0.8 / ROOTS, math.sqrt(0.32) / ROOTS, 0.2 / ROOTS)),
-        # Zhao et al.: p / p_empty, renormalised.
-        (SAME, (0.6, 0.2, 0.2), (0.2, 0.2, 0.2), (0.6, 0.2, 0.2)),
-        (SAME, (0.6, 0.2, 0.2), (0.6, 0.2, 0.2), (1 / 3, 1 / 3, 1 / 3)),
+        (HOT, (0.64, 0.32, 0.04), None, (0.51096, 0.3613, 0.12774)),  # square roots, renormalised
+        (SAME, (0.6, 0.2, 0.2), (0.6, 0.3, 0.1), (3 / 11, 2 / 11, 6 / 11)),  # Zhao et al.: p / p_empty, renormalised
     ],
 )
 def test_options_are_calibrated_together(map, raw, empty, expected):
     bias = empty and dict(zip("abc", empty, strict=True))
     found = calibrated_probabilities(map, dict(zip("abc", raw, strict=True)), bias)
-    assert tuple(found.values()) == pytest.approx(expected)
+    assert tuple(found.values()) == pytest.approx(expected, abs=1e-4)
 
 
-PROBABILITIES = st.floats(0, 1)
-TEMPERED = st.builds(CalibrationMap, method=st.just("temperature"), temperature=st.floats(0.05, 20), reads=st.just(1))
-SLOPES, INTERCEPTS = st.floats(0.01, 50), st.floats(-20, 20)
-MAPS = st.one_of(
-    TEMPERED,
-    st.builds(CalibrationMap, method=st.just("platt"), slope=SLOPES, intercept=INTERCEPTS, reads=st.just(1)),
-    st.just(ISOTONIC),
+MAPS = st.sampled_from([HOT, MOVED, ISOTONIC]) | st.builds(
+    CalibrationMap, method=st.just("platt"), slope=st.floats(0.01, 50), intercept=st.floats(-20, 20), reads=st.just(1)
 )
 
 
-@given(MAPS, PROBABILITIES, PROBABILITIES, PROBABILITIES)
+@given(MAPS, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
 def test_no_map_turns_an_order_around_and_all_give_probabilities(map, one, other, empty):
     bias = {"yes": empty, "no": 1 - empty}
     low, high = (calibrated_probabilities(map, {"yes": p, "no": 1 - p}, bias) for p in sorted((one, other)))
@@ -123,7 +106,6 @@ def test_only_probabilities_change_and_the_raw_ones_are_kept_through_scoring_aga
 @pytest.mark.parametrize(
     "verdict",
     [
-        Verdict(unanswered="backend_error: gone", judge="fake", method="logprobs"),
         yes(0.9, unanswered="off_label"),
         Verdict(answer="yes", judge="fake", method="word"),
         Verdict({"yes": 2 / 3, "no": 1 / 3}, answer="yes", judge="fake", method="votes"),
@@ -131,6 +113,11 @@ def test_only_probabilities_change_and_the_raw_ones_are_kept_through_scoring_aga
 )
 def test_what_was_not_answered_or_not_read_this_way_stays_as_it_is(verdict):
     assert calibration().apply(RED, verdict) is verdict
+
+
+def test_probabilities_of_a_server_are_calibrated_alike():
+    served = Verdict({"yes": 0.9, "no": 0.1}, judge="fake", method="top_logprobs")
+    assert calibration().apply(RED, served).probabilities["yes"] == pytest.approx(0.75)
 
 
 def test_without_the_empty_target_there_is_no_answer_rather_than_a_biased_one():
@@ -144,17 +131,10 @@ def test_without_the_empty_target_there_is_no_answer_rather_than_a_biased_one():
 
 def test_the_file_gives_back_what_was_saved(tmp_path):
     isotonic = CalibrationMap(method="isotonic", knots=KNOTS, threshold=0.4, reads=30)
-    saved = Calibration(
-        judge="org/judgé",
-        read_by="logprobs",
-        contextual=True,
-        maps={"yes/no": isotonic, "3 options": HOT},
-        figures={"yes/no": {"reads": 30}},
-    )
+    maps, figures = {"yes/no": isotonic, "3 options": HOT}, {"yes/no": {"reads": 30}}
+    saved = Calibration(judge="org/judgé", read_by="logprobs", contextual=True, maps=maps, figures=figures)
     saved.save(tmp_path / "map.json")
     assert Calibration.load(tmp_path / "map.json") == saved
-    (tmp_path / "bom.json").write_text((tmp_path / "map.json").read_text("utf-8"), "utf-8-sig")
-    assert Calibration.load(tmp_path / "bom.json") == saved
     assert saved.threshold == 0.4 and [kind_of(item) for item in (RED, GRADED)] == ["yes/no", "3 options"]
 
 
@@ -162,7 +142,6 @@ def test_the_file_gives_back_what_was_saved(tmp_path):
     ("text", "words"),
     [
         ("{", "Invalid JSON"),
-        ('{"judge": "j", "maps": {}}', "maps: "),
         ('{"judge": "j", "format": "calibration-9", "maps": {}}', "format"),
         ({"method": "platt", "slope": 1}, "a platt map requires intercept"),
         ({"method": "platt", "slope": -1, "intercept": 0}, "slope"),
@@ -175,13 +154,8 @@ def test_a_file_that_is_no_calibration_is_refused(tmp_path, text, words):
     (tmp_path / "map.json").write_text(text)
     with pytest.raises(SampleError, match=rf"map.json is not a calibration file: .*{re.escape(words)}"):
         Calibration.load(tmp_path / "map.json")
-
-
-def test_a_file_that_cannot_be_read_or_written_is_refused(tmp_path):
     with pytest.raises(SampleError, match="nowhere.json: cannot be read"):
         Calibration.load(tmp_path / "nowhere.json")
-    with pytest.raises(SampleError, match="cannot be written, it is a folder"):
-        calibration().save(tmp_path)
 
 
 def test_reliability_in_ten_bins():
@@ -202,15 +176,37 @@ def fake() -> LogprobJudge:
     return LogprobJudge(Engine("fake", FakeBackend(says)))
 
 
-def scorer(engine=None, **options) -> ChecklistScorer:
-    return ChecklistScorer("fake", backend=engine or FakeBackend(says), store=False, **options)
+ROSE = Sample([RED.question], "a rose")
+TWO_OPTIONS = {"question": "How?", "options": [{"label": label, "value": i} for i, label in enumerate("ab")]}
 
 
-def verdict_of(judge: Judge, calibration: Calibration, **settings) -> Verdict:
-    """What a scorer with a judge and its calibration finds about a red rose."""
-    scorer = ChecklistScorer(judge=Member(judge, calibration))
-    [score] = scorer.score_batch([Sample([RED.question], "a rose")], **settings)
-    return score.items[0].verdict()
+def scorer(engine=None, store=False, **options) -> ChecklistScorer:
+    return ChecklistScorer("fake", backend=engine or FakeBackend(says), store=store, **options)
+
+
+def test_another_calibration_asks_nothing_again_and_that_of_another_judge_nothing_at_all(tmp_path):
+    engine, store = FakeBackend(says), Store(tmp_path / "store.sqlite")
+    for each in (None, calibration(), calibration(SAME)):
+        scorer(engine, store=store, calibration=each).score_batch([ROSE])
+    with pytest.raises(ModelError, match="fitted on reads of 'org/other', but the judge is 'fake'"):
+        scorer(engine, calibration=calibration(judge="org/other")).score_batch([ROSE])
+    assert len(engine.asked) == 1
+
+
+def test_a_panel_checks_and_keeps_the_calibrations_of_its_judges():
+    def scored(checklist, **settings):
+        other = LogprobJudge(Engine("other", FakeBackend(says)))
+        scorer = ChecklistScorer(judge=PanelJudge([other, Member(fake(), calibration(**settings))]))
+        return scorer.score(checklist, "a rose"), scorer.receipt
+
+    score, receipt = scored(["Is it red?"])
+    assert score.expected_score == pytest.approx((0.9 + 0.75) / 2) and receipt.asked == 2
+    assert [vote.uncalibrated for vote in score.items[0].votes] == [None, pytest.approx({"yes": 0.9, "no": 0.1})]
+    assert scored(["Is it red?"], contextual=True)[1].asked == 3  # with the empty target
+    with pytest.raises(ModelError, match="fitted on reads of 'org/other', but the judge is 'fake'"):
+        scored(["Is it red?"], judge="org/other")
+    with pytest.raises(ChecklistError, match="no map for 2 options items; it has yes/no"):
+        scored([TWO_OPTIONS])
 
 
 def test_the_fitted_threshold_stands_unless_another_is_given(tmp_path):
@@ -218,13 +214,6 @@ def test_the_fitted_threshold_stands_unless_another_is_given(tmp_path):
     assert scorer(calibration=tmp_path / "map.json").aggregation.threshold == 0.3
     assert scorer(calibration=tmp_path / "map.json", threshold=0.8).aggregation.threshold == 0.8
     assert scorer(calibration=calibration(SAME)).aggregation.threshold == 0.6 == scorer().aggregation.threshold
-
-
-def test_a_calibration_of_another_judge_is_refused_before_anything_is_asked():
-    engine = FakeBackend(says)
-    with pytest.raises(ModelError, match="fitted on reads of 'org/other', but the judge is 'fake'"):
-        scorer(engine, calibration=calibration(judge="org/other")).score(["Is it red?"], "a rose")
-    assert not engine.asked
 
 
 @pytest.mark.parametrize(
@@ -237,15 +226,12 @@ def test_a_calibration_of_another_judge_is_refused_before_anything_is_asked():
 )
 def test_a_calibration_of_answers_read_in_another_way_is_refused(settings, words):
     with pytest.raises(SampleError, match=words):
-        ChecklistScorer(
-            **({"model": "fake"} if "judge" not in settings else {}), calibration=calibration(), **settings
-        )
+        ChecklistScorer(calibration=calibration(), **settings)
 
 
 def test_an_item_without_a_map_is_refused_and_a_code_check_needs_none():
-    graded = {"question": "How?", "options": [{"label": label, "value": i} for i, label in enumerate("ab")]}
     with pytest.raises(ChecklistError, match="no map for 2 options items; it has yes/no"):
-        scorer(calibration=calibration()).score([graded], "a rose")
+        scorer(calibration=calibration()).score([TWO_OPTIONS], "a rose")
     item = {"question": "Is it short?", "check": '{"type": "words", "at_most": 3}'}
     score = scorer(calibration=calibration()).score([item, "Is it red?"], "a rose")
     assert score.items[0].uncalibrated is None and score.items[1].uncalibrated is not None
@@ -260,58 +246,12 @@ def test_the_empty_target_is_read_once_for_all_targets_of_an_input():
     assert len(engine.asked) == 4 and scorer.receipt.asked == 4 and sum(done) == 3  # progress counts no empty targets
 
 
-@pytest.mark.parametrize(
-    ("empty", "transient"), [("timeout", True), ("backend_error: gone", True), ("refused", False)]
-)
+@pytest.mark.parametrize(("empty", "transient"), [("backend_error: gone", True), ("refused", False)])
 def test_what_the_engine_lost_of_the_empty_target_is_asked_for_again(empty, transient):
-    def rule(read):
-        return Verdict({"yes": 0.9, "no": 0.1}, method="logprobs") if read.target else Verdict(unanswered=empty)
-
-    judge = Voter(rule, "fake")
-    verdict = verdict_of(judge, calibration(SAME, contextual=True), retries=1)
+    judge = Voter(lambda read: sure(0.9) if read.target else Verdict(unanswered=empty), "fake")
+    scorer = ChecklistScorer(judge=Member(judge, calibration(SAME, contextual=True)))
+    [line] = scorer.score_batch([ROSE], retries=1)[0].items
     assert len(judge.asked) == (3 if transient else 2)
     reason = f"{empty.partition(':')[0]}: " if transient else ""
-    assert verdict.unanswered == f"uncalibrated: {reason}the empty target has no probabilities ({empty})"
-    assert is_transient(verdict.unanswered) == transient
-
-
-@pytest.mark.parametrize(("method", "p"), [("logprobs", 0.75), ("top_logprobs", 0.75), ("votes", 0.9)])
-def test_a_calibration_holds_for_answers_that_were_read_alike(method, p):
-    judge = Voter(Verdict({"yes": 0.9, "no": 0.1}, "yes", method=method), "fake")
-    verdict = verdict_of(judge, calibration())
-    assert verdict.probabilities["yes"] == pytest.approx(p)
-
-
-def test_another_calibration_asks_nothing_again(tmp_path):
-    engine, store = FakeBackend(says), Store(tmp_path / "store.sqlite")
-    for each in (None, calibration(), calibration(SAME)):
-        ChecklistScorer("fake", backend=engine, store=store, calibration=each).score(["Is it red?"], "a rose")
-    assert len(engine.asked) == 1
-
-
-def test_a_panel_of_calibrated_judges_keeps_their_raw_probabilities():
-    panel = PanelJudge([LogprobJudge(Engine("other", FakeBackend(says))), Member(fake(), calibration())])
-    score = ChecklistScorer(judge=panel).score(["Is it red?"], "a rose")
-    assert score.expected_score == pytest.approx((0.9 + 0.75) / 2)
-    assert [vote.uncalibrated for vote in score.items[0].votes] == [None, pytest.approx({"yes": 0.9, "no": 0.1})]
-
-
-def test_a_panel_checks_the_calibrations_of_its_judges_and_counts_their_empty_targets():
-    def panel(**settings):
-        return PanelJudge([fake(), Member(fake(), calibration(SAME, **settings))])
-
-    with pytest.raises(ModelError, match="fitted on reads of 'org/other', but the judge is 'fake'"):
-        panel(judge="org/other").validate()
-    graded = {"question": "How?", "options": [{"label": label, "value": i} for i, label in enumerate("ab")]}
-    with pytest.raises(ChecklistError, match="no map for 2 options items; it has yes/no"):
-        ChecklistScorer(judge=panel()).score([graded], "a rose")
-    scorer = ChecklistScorer(judge=panel(contextual=True))
-    scorer.score(["Is it red?"], "a rose")
-    assert scorer.receipt.asked == 3
-
-
-def test_a_pipeline_config_has_a_place_for_it(tmp_path):
-    calibration(judge="org/judge").save(tmp_path / "map.json")
-    (tmp_path / "config.yaml").write_text("scorer: {calibration: map.json}\n")
-    config = PipelineConfig.load(tmp_path / "config.yaml")  # whose judge it is not, is not known yet
-    assert config.scorer.settings() == {"calibration": str(tmp_path / "map.json")}
+    assert line.unanswered == f"uncalibrated: {reason}the empty target has no probabilities ({empty})"
+    assert is_transient(line.unanswered) == transient

@@ -1,7 +1,6 @@
 """Code checks in front of a judge: who answers, what is asked, and what a failure is."""
 
 import json
-import logging
 import sys
 import threading
 from typing import ClassVar, Literal
@@ -11,12 +10,11 @@ import pytest
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.base import deadline
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.checks import CHECKS, Check, register_check
+from checklist_rewards.checks import CHECKS, Check
 from checklist_rewards.checks.sandbox import guests
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.judges import Ask, LogprobJudge, Receipt
+from checklist_rewards.judges import Ask, Receipt
 from checklist_rewards.judges.checked import check_and_ask
-from checklist_rewards.rewards.trl import ChecklistReward
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
@@ -46,15 +44,11 @@ def test_a_check_answers_and_the_judge_is_asked_the_rest():
     assert short.answer == "yes" and kind.unanswered.startswith("backend_error")
 
 
-def test_checks_alone_need_no_engine(no_model):
+def test_checks_alone_need_no_engine(monkeypatch):
+    monkeypatch.setattr("checklist_rewards.backends.engine.load_backend", lambda *_: pytest.fail("a model was loaded"))
     scorer = ChecklistScorer("pocket", store=False)
     long, short = scorer.score_batch([Sample([SHORT], "a b c d"), Sample([SHORT], "a")])
     assert (long.primary_score, short.primary_score) == (0.0, 1.0) and scorer.receipt == Receipt()
-
-
-@pytest.fixture
-def no_model(monkeypatch):
-    monkeypatch.setattr("checklist_rewards.backends.engine.load_backend", lambda *_: pytest.fail("a model was loaded"))
 
 
 def test_the_mean_of_both_is_the_probability():
@@ -66,24 +60,12 @@ def test_the_mean_of_both_is_the_probability():
     words = scorer_on(Script(lambda messages: "No"), checks="mean", use_logprobs=False)
     [line] = words.score([SHORT], "a").items
     assert (line.confidence, line.answer) == (0.5, "no")
-    judge = LogprobJudge(FakeBackend(lambda prefix, tail: 0.2))
-    [line] = ChecklistScorer(judge=judge, checks="mean").score([SHORT], "a").items
-    assert line.confidence == pytest.approx(0.6)
-
-
-def test_the_judge_alone_is_asked_as_if_there_were_no_check():
-    backend, plain = FakeBackend(lambda prefix, tail: 0.9), FakeBackend()
-    [line] = scorer_on(backend, checks="judge").score([SHORT], "a b c d").items
-    assert (line.answer, line.method) == ("yes", "logprobs")
-    scorer_on(plain).score([SHORT["question"]], "a b c d")
-    assert backend.asked == plain.asked
 
 
 @pytest.fixture
-def broken():
-    """A type of check that breaks on texts with a question mark."""
+def broken(monkeypatch):
+    """An item whose check breaks on texts with a question mark."""
 
-    @register_check
     class Broken(Check):
         summary = "It breaks."
         type: Literal["broken"] = "broken"
@@ -91,20 +73,16 @@ def broken():
         def holds(self, text, input=None):
             return 1 / (0 if "?" in text else 1) > 0
 
-    yield {"question": "Is it whole?", "check": '{"type": "broken"}'}
-    del CHECKS["broken"]
+    monkeypatch.setitem(CHECKS, "broken", Broken)
+    return {"question": "Is it whole?", "check": '{"type": "broken"}'}
 
 
 def test_a_check_that_breaks_is_no_answer_and_no_neighbours_loss(broken, caplog):
-    scorer = scorer_on()
-    with caplog.at_level(logging.WARNING):
-        lost, fine = scorer.score_batch([Sample([broken, SHORT], "what?"), Sample([broken, SHORT], "fine")])
+    lost, fine = scorer_on().score_batch([Sample([broken, SHORT], "what?"), Sample([broken, SHORT], "fine")])
     whole, short = lost.items
     assert whole.unanswered == "check_error: ZeroDivisionError: division by zero" and whole.value is None
     assert short.answer == "yes" and (lost.lower, lost.upper) == (0.5, 1.0) and lost.answered == 1
     assert fine.primary_score == 1.0 and "broken" in caplog.text
-    reward = ChecklistReward(scorer)
-    assert reward(["p", "p"], ["what?", "fine"], checklist=[[broken], [broken]]) == [None, 1.0]
 
 
 @pytest.mark.parametrize("check_breaks", [True, False])
@@ -139,14 +117,6 @@ def test_code_that_cannot_be_isolated_is_refused_unless_the_user_accepts_a_plain
         scorer_on(allow_code="yes")
 
 
-def test_hostile_code_is_answered_no():
-    item = {"question": "Does it add?", "check": '{"type": "code", "tests": "assert add(2, 3) == 5"}'}
-    forged = "class Any:\n    def __eq__(self, other): return True\ndef add(a, b): return Any()"
-    for text in (forged, "import os\nos._exit(0)", "import os\nos.abort()"):
-        [line] = scorer_on(allow_code=True).score([item], text).items
-        assert (line.answer, line.unanswered) == ("no", None), text
-
-
 def test_code_that_was_not_allowed_is_not_run_even_unasked(monkeypatch):
     monkeypatch.setattr("checklist_rewards.checks.programs.run_code", lambda *_, **__: pytest.fail("it ran"))
     [verdict] = check_and_ask([Ask(ChecklistItem(**CODE), "x = 1")], "only", False, lambda reads: [])
@@ -156,11 +126,9 @@ def test_code_that_was_not_allowed_is_not_run_even_unasked(monkeypatch):
 def test_bad_specs_are_refused_before_anything_is_asked():
     backend = FakeBackend()
     bad = {"id": "b2", "question": "Short?", "check": '{"type": "words", "at_most": "3"}'}
-    with pytest.raises(ChecklistError) as refused:
+    message = r"^sample 2, item b2 \('Short\?'\): check 'words': at_most: Input should be a valid integer, got '3'.$"
+    with pytest.raises(ChecklistError, match=message):
         scorer_on(backend).score_batch([Sample([KIND], "a"), Sample([KIND, bad], "a")])
-    assert str(refused.value) == (
-        "sample 2, item b2 ('Short?'): check 'words': at_most: Input should be a valid integer, got '3'."
-    )
     with_options = SHORT | {"options": [{"label": "yes", "value": 1}, {"label": "no", "value": 0}]}
     with pytest.raises(ChecklistError, match="a check answers yes or no, but the item also has options"):
         scorer_on(backend).score([with_options], "a")
@@ -188,12 +156,10 @@ def test_equal_checks_of_one_text_and_input_are_made_once_and_progress_counts_ev
 class Slow(Check):
     """A check whose `holds` waits until a test lets it go on."""
 
-    executes = True
+    executes, summary, example = True, "Waits.", {}
     type: Literal["slow"] = "slow"
-    summary = "Waits."
-    example = {}
-    go: ClassVar[threading.Event]
     started: ClassVar[threading.Event]
+    go: ClassVar[threading.Event]
 
     def holds(self, text, input=None):
         self.started.set()
@@ -202,8 +168,9 @@ class Slow(Check):
 
 @pytest.fixture
 def slow(monkeypatch):
+    """An item with this check."""
     monkeypatch.setitem(CHECKS, "slow", Slow)
-    Slow.go, Slow.started = threading.Event(), threading.Event()
+    Slow.started, Slow.go = threading.Event(), threading.Event()
     yield {"question": "Does it run?", "check": '{"type": "slow"}'}
     Slow.go.set()
 

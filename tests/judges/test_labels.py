@@ -1,7 +1,7 @@
 """One parser of labels: every form of a label, in every command, by the whole column."""
 
 import json
-from itertools import permutations, product
+from itertools import permutations
 
 import pytest
 
@@ -17,16 +17,15 @@ from checklist_rewards.judges.labels import LabelCell, label_of, read_column
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.ui.report import report_data
 from tests.evaluation.files import scored_file
-from tests.jsonl import read_jsonl, write_jsonl
+from tests.jsonl import write_jsonl
 from tests.judges.fakes import options
 from tests.test_images import PILLOWS, RED, asks_by
 
 PLAIN = ChecklistItem(question="Is it red?")
 GRADED = ChecklistItem(question="How clear?", options=options(poor=0, fine=1))
 RED_AND_BIG = ["Is it red?", "Is it big?"]
-YES = [True, 1, 1.0, "yes", "Yes", "true", "TRUE"]
-NO = [False, 0, 0.0, "no", "No", "false"]
-FORMS = [(value, "yes") for value in YES] + [(value, "no") for value in NO]
+FORMS = [(value, "yes") for value in (True, 1, 1.0, "yes", "Yes", "TRUE")]
+FORMS += [(value, "no") for value in (False, 0, 0.0, "No", "false")]
 
 
 def column(values, items=(), **settings):
@@ -55,7 +54,7 @@ def of_command_line(path):
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
-@pytest.mark.parametrize(("value", "name"), FORMS, ids=repr)
+@pytest.mark.parametrize(("value", "name"), [(True, "yes"), ("No", "no"), (0.0, "no")])
 def test_a_column_says_the_same_to_all_of_its_readers_in_every_format(tmp_path, value, name, ending):
     number = float(name == "yes")
     row = {"id": "1", "prompt": "Go.", "target": "a", "question": "Is it red?", "label": value}
@@ -86,27 +85,17 @@ def test_texts_with_images_are_not_read_as_texts_alone(tmp_path, images):
             read(tmp_path / "l.jsonl")
 
 
-SCALES = {
-    "yes and no": [True, "no", "yes", 1],
-    "fractions": [0.5, 0.25, 1, 0],
-    "stars": [1, 5, 3, 4],
-    "ten points": [7.5, 0.5, 9.25, 3],
-    "standardised": [-1.5, 0.5, 2.25, 0.0],
-}
+SCALES = [[True, "no", "yes", 1], [0.5, 0.25, 1, 0], [1, 5, 3, 4], [7.5, 0.5, 9.25, 3], [-1.5, 0.5, 2.25, 0.0]]
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("empty", [None, ""])
-def test_a_column_on_one_scale_is_read_in_any_order(scale, empty):
-    for order in permutations(SCALES[scale]):
-        found = column([empty, *order])
-        assert found[0] is None and all(isinstance(number, float) for number in found[1:])
+@pytest.mark.parametrize("scale", SCALES, ids=["yes and no", "fractions", "stars", "ten points", "standardised"])
+def test_a_column_on_one_scale_is_read_in_any_order(scale):
+    for order in permutations(scale):
+        found = column([None, "", *order])
+        assert found[:2] == [None, None] and all(isinstance(number, float) for number in found[2:])
 
 
-MIXED = [(low, high) for low, high in product([True, "yes", "no", False, 0.5, 0.01], [2, 3, 5, 4.0, 10])]
-
-
-@pytest.mark.parametrize(("low", "high"), MIXED, ids=repr)
+@pytest.mark.parametrize(("low", "high"), [(True, 2), ("no", 5), (False, 10), (0.5, 3), (0.01, 4.0)])
 def test_a_mixed_column_is_refused_with_row_and_value(tmp_path, low, high):
     for order in ([low, high], [high, low], [1, None, low, high], [high, 1, low]):
         place = order.index(high) + 1
@@ -114,17 +103,12 @@ def test_a_mixed_column_is_refused_with_row_and_value(tmp_path, low, high):
             column(order)
     rows = [{"id": str(n), "target": str(n), "label": value} for n, value in enumerate((low, high))]
     flat = write_jsonl(tmp_path / "q.jsonl", *(row | {"question": "Is it red?"} for row in rows))
-    scored = scored_file(tmp_path / "s.jsonl", *(row | {"checklist": RED_AND_BIG, "said": [0.9, 0.2]} for row in rows))
-    for read in (
-        lambda: read_labels(flat),
-        lambda: of_command_line(flat),
-        lambda: report_data([scored], labels=Labels(key="label"), intervals=Bootstrap(0)),
-    ):
+    for read in (read_labels, of_command_line):
         with pytest.raises(SampleError, match=f"line 2: the label {high:g} in 'label' is not on the scale of"):
-            read()
+            read(flat)
 
 
-@pytest.mark.parametrize("other", [3, 0.5, 1, True, "yes", "fine"])
+@pytest.mark.parametrize("other", [0.5, True, "fine"])
 def test_labels_of_items_and_of_texts_are_not_mixed(other):
     for order in ([["yes", "fine"], other], [other, ["yes", "fine"]]):
         with pytest.raises(SampleError, match=rf"row {order.index(other) + 1}: "):
@@ -145,29 +129,17 @@ def test_fractions_label_items_only_where_labels_may_be_soft():
         column([[1, "fine"], [4, "fine"]], (PLAIN, GRADED), soft=True)
 
 
-def trust(path):
-    return report_data([path], labels=Labels(key="stars"), intervals=Bootstrap(0))["trust"][path.name]
-
-
-def starred(stars, said):
-    return [
+def test_the_report_ranks_by_all_stars_and_has_no_rate_of_them(tmp_path):
+    stars = [1 + n % 5 if n < 40 else None for n in range(60)]
+    said = [0.1 + 0.15 * (n % 5) + n / 1000 for n in range(60)]
+    rows = [
         {"id": str(n), "stars": star, "checklist": ["a?"], "said": [p]}
         for n, (star, p) in enumerate(zip(stars, said, strict=True))
     ]
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_the_report_ranks_by_all_stars_and_drops_none(tmp_path, ending):
-    rows = starred([1, 2, 3, 4, 5, 1, 3, 5], [0.1, 0.2, 0.5, 0.7, 0.9, 0.2, 0.4, 0.8])
-    scored = scored_file(tmp_path / "s_.jsonl", *rows)
-    comparison = trust(written(tmp_path / f"s.{ending}", *read_jsonl(scored)))["comparison"]
-    assert comparison["ranked"] and comparison["targets"]["units"] == len(rows)
+    path = scored_file(tmp_path / "s.jsonl", *rows)
+    found = report_data([path], labels=Labels(key="stars"), intervals=Bootstrap(0))["trust"][path.name]
+    comparison = found["comparison"]
+    assert comparison["ranked"] and comparison["targets"]["units"] == 40
     assert set(comparison["targets"]["figures"]) == {"pearson", "spearman", "kendall"}
     assert comparison["targets"]["figures"]["spearman"]["value"] > 0.9
-
-
-def test_there_is_no_rate_of_labels_on_another_scale(tmp_path):
-    stars = [1 + n % 5 if n < 40 else None for n in range(60)]
-    found = trust(scored_file(tmp_path / "s.jsonl", *starred(stars, [0.1 + 0.02 * (n % 40) for n in range(60)])))
     assert "targets" not in [rate["name"] for rate in found["rates"]]
-    assert found["comparison"]["targets"]["units"] == 40

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import logsigmoid
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, choose_backend, encoder, is_encoder, load_backend
 from checklist_rewards.backends.base import ReadGroup, Sampling
 from checklist_rewards.backends.budget import Budget
@@ -19,10 +19,9 @@ from checklist_rewards.backends.encoder_rows import WINDOW, EncoderTexts, rows_o
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.distill.folds import read_pairs
 from checklist_rewards.distill.training import Training, train_encoder
-from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
+from checklist_rewards.errors import ChecklistError, ModelError, SampleError
 from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.judges import Ask, EncoderJudge
-from checklist_rewards.judges.settings import JudgeConfig
 from tests.encoders import WORDS, compared, mentions, tiny_bert
 from tests.judges.fakes import answers
 
@@ -38,19 +37,18 @@ def layout(request):
     return request.param
 
 
-def trained(place, pairs, epochs, layout="packed"):
+def trained(place, pairs, epochs, **settings):
     """The folder of a judge, trained for a few seconds, and what was recorded of it."""
-    training = Training(
-        epochs=epochs, learning_rate=5e-3, targets=16, layout=layout, freeze_embeddings=False, bf16=False
-    )
-    record = train_encoder(pairs, place / "judge", base=tiny_bert(place / "base"), training=training)
-    return str(place / "judge"), record
+    more = {"learning_rate": 5e-3, "targets": 16, "freeze_embeddings": False, "bf16": False}
+    base = tiny_bert(place / "base", settings.pop("kind", "bert"))
+    training = Training(epochs=epochs, **more, **settings)
+    return str(place / "judge"), train_encoder(pairs, place / "judge", base=base, training=training)
 
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory, layout):
     """A judge of two tasks, of which one has a reference."""
-    return trained(tmp_path_factory.mktemp("encoder"), compared(200) + mentions(60), 8, layout)
+    return trained(tmp_path_factory.mktemp("encoder"), compared(200) + mentions(60), 8, layout=layout)
 
 
 @pytest.fixture(scope="module")
@@ -76,24 +74,15 @@ def p_yes(engine, target, *words):
     return read(engine, ReadGroup(None, target, tuple(asked(word).question for word in words)))
 
 
-def given(target, reference, *questions, input="lamp"):
-    return ReadGroup(None, target, questions or (IT.question,), (("input", input), ("reference", reference)))
-
-
-def test_the_identity_of_a_judge_is_the_same_before_and_after_its_first_use(folder):
-    scorer = ChecklistScorer(folder, store=False)
-    before = scorer.identity
-    scorer.score([asked("cat").question], "red cat dog")
-    assert "context" in vars(scorer.judge) and scorer.identity == before
-
-
 def test_it_has_learned_what_a_text_mentions_and_says_it_of_texts_it_has_not_seen(folder):
-    pairs = mentions(60, seed=1)
-    verdicts = EncoderJudge(folder).answer([Ask(ChecklistItem(question=p.question), p.target) for p in pairs])[0]
+    pairs, judge = mentions(60, seed=1), EncoderJudge(folder)
+    before = judge.engine.identity
+    verdicts = judge.answer([Ask(ChecklistItem(question=p.question), p.target) for p in pairs])[0]
     right = [(v.probabilities["yes"] > 0.5) == (p.label > 0.5) for v, p in zip(verdicts, pairs, strict=True)]
     assert sum(right) / len(right) > 0.95
     assert {verdict.method for verdict in verdicts} == {"logprobs"} and verdicts[0].judge == folder
     assert all(sum(verdict.probabilities.values()) == pytest.approx(1) for verdict in verdicts)
+    assert judge.engine.identity == before
 
 
 def test_a_folder_is_known_for_an_encoder_and_scored_with_like_any_model(folder):
@@ -106,24 +95,18 @@ def test_a_folder_is_known_for_an_encoder_and_scored_with_like_any_model(folder)
     assert score.pass_rate == 0.5
 
 
-def test_packed_each_target_is_read_once_for_all_its_questions(engine, layout):
-    target = ReadGroup(None, TARGET, tuple(asked(word).question for word in WORDS[:4]))
+def test_packed_each_target_is_read_once_and_matched_its_common_tokens_are_marked(engine, layout):
+    target = ReadGroup(None, "red cat", tuple(asked(word).question for word in WORDS[:4]))
     _, cost = engine.read([target], YES_NO)
-    assert cost.floor_tokens == (5 + 2) + 4 * (5 + 2)
+    [row, *_], _ = rows_of(engine.texts, engine.model, [target])
+    assert cost.floor_tokens == (2 + 2) + 4 * (5 + 2)
     if layout == "packed":
-        assert cost.computed_tokens == cost.floor_tokens
-        assert cost.prompt_tokens == 4 * ((5 + 2) + (5 + 2))
+        assert cost.computed_tokens == cost.floor_tokens and row.kinds is None  # marked when the row is computed
+        assert cost.prompt_tokens == 4 * ((2 + 2) + (5 + 2))
     else:  # anew for every question, the two framed together
-        assert cost.computed_tokens == cost.prompt_tokens == 4 * (5 + 5 + 3)
-
-
-def test_the_tokens_that_both_have_are_marked_on_either_side(engine, layout):
-    [row, *_], _ = rows_of(engine.texts, engine.model, [ReadGroup(None, "red cat", ("does it mention red ?",))])
-    if layout == "matched":
+        assert cost.computed_tokens == cost.prompt_tokens == 4 * (2 + 5 + 3)
         tokens = engine.texts.tokenizer.convert_ids_to_tokens(row.target)
         assert [token for token, kind in zip(tokens, row.kinds, strict=True) if kind] == ["red", "red"]
-    else:
-        assert row.kinds is None  # marked when the row is computed, in the questions
 
 
 def test_a_long_target_is_read_in_windows_and_the_most_certain_one_counts(engine, monkeypatch):
@@ -168,39 +151,20 @@ def test_half_precision_gives_nearly_the_same_answers_and_is_another_judge(folde
         assert [verdict.probabilities["yes"] for verdict in found] == pytest.approx(exact, abs=0.05)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float16", None])
-def test_other_precisions_are_refused(dtype):
-    message = f"^dtype={dtype!r} is not supported by an encoder; use 'float32' or 'bfloat16'.$"
-    with pytest.raises(ModelError, match=message):
-        EncoderBackend("any", dtype=dtype)
-
-
 def test_an_engine_that_breaks_leaves_reads_unanswered_and_out_of_the_store(folder, tmp_path, monkeypatch):
+    def out_of_memory(**_):
+        raise RuntimeError("out of memory\nof the second line nobody needs to know")
+
     engine = EncoderBackend(folder)
     judge = EncoderJudge(Engine(folder, engine), store=Store(tmp_path / "store.sqlite"))
     monkeypatch.setattr(engine.model, "forward", None)
-    monkeypatch.setattr(engine.model.base_model, "forward", _out_of_memory)
+    monkeypatch.setattr(engine.model.base_model, "forward", out_of_memory)
     [verdict] = answers(judge, asked("red"))
     assert verdict.unanswered == "backend_error: the encoder failed: out of memory" and verdict.probabilities is None
     assert len(judge.store) == 0
-    with pytest.raises(BackendError, match="out of memory"):
-        engine.read([ReadGroup(None, "red", ("red ?",))], YES_NO)
 
 
-def _out_of_memory(**_):
-    raise RuntimeError("out of memory\nof the second line nobody needs to know")
-
-
-def test_weights_that_give_no_number_give_no_answer(folder):
-    engine = EncoderBackend(folder)
-    with torch.no_grad():
-        engine.model.classifier.bias.fill_(float("nan"))
-    [verdict] = answers(EncoderJudge(Engine(folder, engine)), asked("red"))
-    assert verdict.unanswered == "not_finite"
-
-
-def test_a_window_without_a_number_is_not_hidden_by_one_with(folder, monkeypatch):
-    engine = EncoderBackend(folder)
+def test_a_window_without_a_number_is_not_hidden_by_one_with(folder, engine, monkeypatch):
     real = encoder.logits
 
     def one_broken(model, rows):
@@ -209,28 +173,21 @@ def test_a_window_without_a_number_is_not_hidden_by_one_with(folder, monkeypatch
         return found
 
     monkeypatch.setattr(encoder, "logits", one_broken)
-    [read], _ = engine.read([ReadGroup(None, "cat " * 3 * WINDOW, ("does it mention red ?",))], YES_NO)
-    assert read.unanswered == "not_finite"
+    [verdict] = answers(EncoderJudge(Engine(folder, engine)), asked("red"), target="cat " * 3 * WINDOW)
+    assert verdict.unanswered == "not_finite"
 
 
-def test_an_empty_target_is_read(engine):
-    assert p_yes(engine, "", "red")[0] < -0.7
-
-
-def test_items_that_are_not_answered_by_yes_or_no_are_refused(folder):
+def test_options_prompts_and_other_precisions_are_refused(folder):
     graded = {"question": "how red is it ?", "options": [{"label": "1", "value": 0}, {"label": "2", "value": 1}]}
     message = "sample 1, item .* it has options, but an encoder only answers yes or no"
     with pytest.raises(ChecklistError, match=message):
         ChecklistScorer(folder, store=False).score([graded], target="red")
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [({"mode": "batch"}, "mode='batch'"), ({"prompt": "judges/item"}, "prompt="), ({"votes": 3}, "votes=3")],
-)
-def test_settings_that_say_how_a_model_is_prompted_are_refused(folder, settings, named):
-    with pytest.raises(SampleError, match=named):
-        ChecklistScorer(folder, store=False, **settings)
+    for name, value in {"mode": "batch", "prompt": "judges/item", "votes": 3}.items():
+        with pytest.raises(SampleError, match=f"{name}="):
+            ChecklistScorer(folder, store=False, **{name: value})
+    message = "^dtype='float16' is not supported by an encoder; use 'float32' or 'bfloat16'.$"
+    with pytest.raises(ModelError, match=message):
+        EncoderBackend("any", dtype="float16")
 
 
 def test_it_writes_nothing_and_other_engines_do_not_read_it(folder, engine):
@@ -255,18 +212,11 @@ def test_a_model_that_is_no_judge_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_an_encoder_that_is_no_bert_is_trained_and_read_in_pairs(tmp_path):
-    training = Training(epochs=1, learning_rate=5e-3, targets=16, freeze_embeddings=False, bf16=False)
-    base = tiny_bert(tmp_path / "base", "electra")
-    record = train_encoder(compared(15) + mentions(30), tmp_path / "judge", base=base, training=training)
-    engine = EncoderBackend(str(tmp_path / "judge"))
+    place, record = trained(tmp_path, compared(15) + mentions(30), 1, kind="electra")
     config = json.loads((tmp_path / "judge/config.json").read_text())
     assert not {"checklist_layout", "checklist_context"} & set(config)
     assert record["context"] == {}  # such an encoder reads the target and the question only, and its card says so
-    found = p_yes(engine, TARGET, *WORDS)
-    # Pairs are padded together, which changes no answer.
-    alone = [p_yes(engine, TARGET, word)[0] for word in WORDS]
-    assert found == pytest.approx(alone, abs=1e-4)
-    assert p_yes(engine, "cat dog " * 600 + "red", "red")[0] is not None
+    assert p_yes(EncoderBackend(place), "cat dog " * 600 + "red", "red")[0] is not None
 
 
 @pytest.mark.parametrize("kind", ["packed", "pairs"])
@@ -286,65 +236,41 @@ def test_pairs_are_those_of_the_tokenizer_where_no_text_holds_a_control_string(t
     expected = tokenizer(question, target, return_token_type_ids=True, **cut)
     texts = EncoderTexts(tokenizer)
     pairs = list(texts.pairs(*texts.tokens([question, target]), 32))
-    assert pairs == list(zip(expected["input_ids"], expected["token_type_ids"], strict=True))
-    assert len(pairs) > 2
-
-
-def test_a_budget_does_not_hide_a_cross_encoder():
-    limited = Budget(1.0, {"org/encoder": (0, 0)}).limited(Engine("org/encoder", "encoder"))
-    assert limited.backend_name == "encoder"
-    assert isinstance(JudgeConfig(model=limited).build(store=False), EncoderJudge)
+    assert pairs == list(zip(expected["input_ids"], expected["token_type_ids"], strict=True)) and len(pairs) > 2
 
 
 # --- the reference ---------------------------------------------------------------------------------------------------
 
 
-def accuracy(engine, pairs):
-    found = read_pairs(engine, pairs)
-    return sum((value > 0.5) == (pair.label > 0.5) for pair, value in zip(pairs, found, strict=True)) / len(pairs)
-
-
 def test_one_judge_answers_from_the_reference_and_without_one(engine):
+    def accuracy(pairs):
+        found = read_pairs(engine, pairs)
+        return sum((value > 0.5) == (pair.label > 0.5) for pair, value in zip(pairs, found, strict=True)) / len(pairs)
+
     pairs = compared(200, seed=1)
-    assert accuracy(engine, pairs) > 0.95
+    assert accuracy(pairs) > 0.95
     # Without the reference the question cannot be answered, and the input does not take its place.
-    assert accuracy(engine, [replace(pair, reference=None) for pair in pairs]) < 0.7
-    swapped = [replace(pair, input=pair.reference, reference=pair.input) for pair in pairs]
-    assert accuracy(engine, swapped) < 0.7
+    assert accuracy([replace(pair, reference=None) for pair in pairs]) < 0.7
+    assert accuracy([replace(pair, input=pair.reference, reference=pair.input) for pair in pairs]) < 0.7
 
 
 def test_the_folder_tells_what_it_was_trained_with(judge, engine):
     folder, record = judge
     assert record["context"] == {"input": 200, "reference": 200} and record["pairs"] == 200 + 360
-    with open(f"{folder}/config.json") as file:
-        assert json.load(file)["checklist_context"] == ["input", "reference"]
-    assert EncoderJudge(folder).context == EncoderJudge(Engine("any name", engine)).context == ("input", "reference")
-    limited = Budget(1.0, {folder: (0, 0)}).limited(Engine(folder))
-    assert EncoderJudge(limited).context == ("input", "reference")
-    reads = [Ask(IT, TARGET, "lamp", word) for word in ("red", "blue")]
-    assert EncoderJudge(limited).answer(reads)[0] == EncoderJudge(folder).answer(reads)[0]
+    limited = Budget(1.0, {folder: (0, 0)}).limited(Engine(folder, "encoder"))  # which stays a cross-encoder
+    assert limited.backend_name == "encoder"
+    for known in (folder, Engine("any name", engine), limited):
+        assert EncoderJudge(known).context == ("input", "reference")
 
 
 def test_an_answer_depends_neither_on_other_questions_nor_on_other_rows(engine):
-    questions = [IT.question, *(f"does it mention {word} ?" for word in ("red", "blue", "lamp"))]
-    groups = [
-        given(TARGET, "red", *questions),
-        given(TARGET, "blue", *questions),
-        given("cat dog " * WINDOW, "lamp " * 200, *questions),
-        ReadGroup(None, TARGET, tuple(questions)),
-    ]
+    questions = (IT.question, *(asked(word).question for word in ("red", "blue", "lamp")))
+    groups = [ReadGroup(None, "", questions)]
+    for target, reference in ((TARGET, "red"), (TARGET, "blue"), ("cat dog " * WINDOW, "lamp " * 200)):
+        groups.append(ReadGroup(None, target, questions, (("input", "lamp"), ("reference", reference))))
     together = read(engine, *groups)
     alone = [read(engine, replace(group, tails=(tail,)))[0] for group in groups for tail in group.tails]
     assert together == pytest.approx(alone, abs=1e-4)
-    turned = [replace(group, tails=group.tails[::-1]) for group in groups[::-1]]
-    assert read(engine, *turned)[::-1] == pytest.approx(together, abs=1e-4)
-
-
-def test_every_window_of_a_long_target_is_compared_with_the_reference(engine):
-    filler = "cat dog " * WINDOW
-    groups = [given(target, "red") for target in (filler, "red " + filler, filler + "red")]
-    without, early, late = read(engine, *groups)
-    assert min(early, late) > without
 
 
 def test_the_reference_is_part_of_the_key_of_a_stored_answer(folder, tmp_path):
@@ -357,19 +283,3 @@ def test_the_reference_is_part_of_the_key_of_a_stored_answer(folder, tmp_path):
     again = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
     verdicts, spent = again.answer([*reads, Ask(IT, TARGET, "tree", "red"), Ask(IT, TARGET, None, "red")])
     assert verdicts[:5] == found and (spent.asked, spent.stored) == (2, 3)
-
-
-def test_a_served_row_gives_what_the_call_gives(folder):
-    testclient = pytest.importorskip("fastapi.testclient")
-    pytest.importorskip("httpx")
-    from checklist_rewards.server import build_app
-
-    scorer = ChecklistScorer(folder, store=False)
-    references = ["red", "blue", None]
-    expected = scorer.score_batch([Sample([IT], TARGET, "lamp", reference) for reference in references])
-    rows = [{"checklist": [IT.question], "target": TARGET, "input": "lamp", "reference": word} for word in references]
-    with testclient.TestClient(build_app(scorer)) as client:
-        answer = client.post("/score", json={"samples": rows})
-    served = [score["items"][0]["probabilities"]["yes"] for score in answer.json()["scores"]]
-    assert served == pytest.approx([score.items[0].probabilities["yes"] for score in expected], abs=1e-6)
-    assert served[0] > 0.5 > max(served[1:])

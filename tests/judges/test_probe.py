@@ -1,7 +1,5 @@
 """The conformance probe: it passes who knows the twelve answers and refuses, with the reason, who does not."""
 
-import re
-
 import pytest
 from pocket.world import parse_question
 
@@ -9,9 +7,6 @@ from checklist_rewards.backends import Answer, Reply
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.probe import CONTENT_ITEMS, PROBE_ITEMS, probe
-from conformance.__main__ import load_cases
-from conformance.adapters import word
-from conformance.server import Judge, serving
 from tests.fakes import FakeBackend
 
 
@@ -22,31 +17,18 @@ def truth(prefix: str, tail: str) -> float:
 
 
 @pytest.mark.parametrize("items", [PROBE_ITEMS, CONTENT_ITEMS])
-def test_the_items_are_balanced(items):
+def test_the_items_are_balanced_and_those_about_form_true_by_code(items):
     assert len(items) == 12 and len({item.target for item in items}) == 6
     for key in ("target", "question"):
         for value in {getattr(item, key) for item in items}:
             assert sorted(item.holds for item in items if getattr(item, key) == value) == [False, True]
-
-
-def test_the_items_about_form_are_true_by_code():
-    for item in PROBE_ITEMS:
-        constraint = parse_question(item.question)
-        assert constraint is not None and constraint.question() == item.question
-        assert constraint.holds(item.target) is item.holds
-
-
-def judged(rule=truth, replies=("yes",), mass=1.0, **settings):
-    """What the probe of an engine reports."""
-    return probe("fake", backend=FakeBackend(rule, mass=mass, replies=replies), **settings)
+    assert items is CONTENT_ITEMS or all(parse_question(i.question).holds(i.target) is i.holds for i in items)
 
 
 class Speaks(FakeBackend):
     """Gives one reply to everything, or breaks with an error."""
 
-    def __init__(self, said, rule=truth, **settings):
-        super().__init__(rule, **settings)
-        self.said = said
+    said: Reply | Exception = BackendError("no generation here")
 
     def generate(self, prompts, sampling, arrived=None):
         if isinstance(self.said, Exception):
@@ -71,18 +53,18 @@ def test_a_judge_of_content_is_asked_about_content(model, items):
     assert report.refusal is None and tuple(line.item for line in report.lines) == items
 
 
-@pytest.mark.parametrize("answer", [lambda p, t: 0.99, lambda p, t: 0.01, lambda p, t: 1 - truth(p, t)])
-def test_a_judge_that_cannot_separate_is_refused(answer):
-    report = judged(answer)
-    assert report.margin <= 0
-    assert re.search("cannot tell yes from no: .* at least 0.30", report.refusal)
+def judged(rule=truth, replies=("yes",), mass=1.0, **settings):
+    """What the probe of an engine reports."""
+    return probe("fake", backend=FakeBackend(rule, mass=mass, replies=replies), **settings)
 
 
-def test_the_margin_is_the_users_choice():
-    def hardly(prefix, tail):
-        return 0.55 + 0.1 * (truth(prefix, tail) > 0.5)
-
-    assert judged(hardly).refusal is not None and judged(hardly, margin=0.05).refusal is None
+@pytest.mark.parametrize(
+    ("share", "margin", "refused"), [(0, 0.3, True), (-1, 0.3, True), (0.5, 0.3, False), (0.5, 0.5, True)]
+)
+def test_a_judge_that_cannot_separate_by_the_margin_is_refused(share, margin, refused):
+    report = judged(lambda prefix, tail: 0.5 + share * (truth(prefix, tail) - 0.5), margin=margin)
+    assert report.margin == pytest.approx(0.8 * share)
+    assert bool(report.refusal and f"at least {margin:.2f}" in report.refusal) == refused
 
 
 def test_a_judge_that_says_something_else_is_refused_with_its_mass_and_what_it_says():
@@ -96,35 +78,20 @@ def test_a_judge_that_says_something_else_is_refused_with_its_mass_and_what_it_s
 
 @pytest.mark.parametrize(("finish", "thought"), [("stop", "Yes."), ("length", "Okay, the question is whether")])
 def test_a_reasoning_parser_that_takes_the_replies_is_named(finish, thought):
-    reply = Reply(None, finish, thought=thought)
-    report = probe("fake", backend=Speaks(reply))
+    reads, unsure = Speaks(truth), Speaks(truth, mass=0.01)
+    only_reads = probe("fake", backend=reads)
+    assert only_reads.refusal is only_reads.lines[0].opening is only_reads.advice is None
+    reads.said = unsure.said = Reply(None, finish, thought=thought)
+    report = probe("fake", backend=reads)
     assert report.refusal is None and (report.taken, report.label_first) == (12, 0)
     assert "12 of 12 replies" in report.advice and "--reasoning-parser" in report.advice
-    assert report.advice in probe("fake", backend=Speaks(reply, mass=0.01)).refusal
-    assert judged(replies=["Yes."]).advice is None
-
-
-def test_a_served_judge_behind_a_reasoning_parser_is_found():
-    cases, checklists = load_cases()
-    with serving(Judge(cases, checklists, "word", word)) as port:
-        url = f"http://127.0.0.1:{port}/v1"
-        report = probe("answer_taken_for_thought", backend="openai", base_url=url)
-        sound = probe("reasoning_parsed", backend="openai", base_url=url)
-    assert report.taken == 12 and "--reasoning-parser" in report.refusal  # this judge says yes to everything
-    assert sound.taken == 0 and sound.advice is None
-
-
-def test_a_judge_that_only_reads_is_a_judge():
-    report = probe("fake", backend=Speaks(BackendError("no generation here")))
-    assert report.refusal is None and report.lines[0].opening is None
+    assert report.advice in probe("fake", backend=unsure).refusal
 
 
 def test_an_encoder_is_asked_the_questions_and_writes_nothing():
     class Encoder(Speaks):
         name, writes = "encoder", False
-
-        def __init__(self, rule):
-            super().__init__(AssertionError("an encoder was asked to write"), rule)
+        said = AssertionError("an encoder was asked to write")
 
     backend = Encoder(lambda target, question: 0.9 if (target, question) in holds else 0.1)
     holds = {(item.target, item.question) for item in PROBE_ITEMS if item.holds}
@@ -134,12 +101,8 @@ def test_an_encoder_is_asked_the_questions_and_writes_nothing():
     assert {line.opening for line in report.lines} == {None} and report.tail is None and report.thinking is None
     told = probe("fake", backend=Encoder(lambda target, question: 0.5)).refusal
     assert told.endswith("only what it was trained on: compare it with labels of such questions by `agree`.")
-    for settings, named in (
-        ({"prompt": "judges/item"}, "prompt='judges/item'"),
-        ({"mass_floor": 0.1}, "mass_floor=0.1"),
-    ):
-        with pytest.raises(SampleError, match=f"{named} has no effect with the cross-encoder fake"):
-            probe("fake", backend=backend, **settings)
+    with pytest.raises(SampleError, match="mass_floor=0.1 has no effect with the cross-encoder fake"):
+        probe("fake", backend=backend, mass_floor=0.1)
 
 
 def test_labels_tail_and_thinking_are_read_off_the_tokenizer(pocket):
@@ -155,13 +118,7 @@ def test_labels_tail_and_thinking_are_read_off_the_tokenizer(pocket):
     assert report.thinking == "closed" and report.tail.rstrip().endswith("</think>")
 
 
-def test_the_pocket_judge_passes(pocket):
-    report = probe("pocket", backend="transformers")
-    assert report.refusal is None, report.refusal
-    assert report.accuracy >= 10 / 12 and report.margin > 0.6 and report.mass > 0.9
-
-
-@pytest.mark.parametrize(("right", "refused"), [(12, False), (9, False), (6, True), (0, True)])
+@pytest.mark.parametrize(("right", "refused"), [(9, False), (6, True)])
 def test_a_judge_that_answers_with_words_is_measured_by_them(right, refused):
     class Words(FakeBackend):
         """A server without log-probabilities, which is wrong about all items but the first `right` ones."""

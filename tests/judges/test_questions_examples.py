@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
+from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Ask, LogprobJudge, ReasonedJudge
@@ -31,7 +31,7 @@ def examples(yes: int, no: int, question: str = "Is it short?") -> list[Labelled
 
 def asked(pool: list[Labelled], item: ChecklistItem = SHORT, **settings) -> tuple[str, str]:
     """Prefix and tail of the only read of a one-token judge with these examples."""
-    backend = FakeBackend(lambda prefix, tail: 0.9)
+    backend = FakeBackend()
     answers(LogprobJudge(backend, examples=FewShot(pool, **settings) if pool else None), item)
     [read] = backend.asked
     return read
@@ -51,7 +51,6 @@ def labels(few_shot: FewShot, target: str = "Hi.", item: ChecklistItem = SHORT) 
         (50, 1, 4, {"yes": 3, "no": 1}),
         (50, 0, 4, {"yes": 4}),
         (2, 1, 8, {"yes": 2, "no": 1}),
-        (9, 9, 6, {"yes": 3, "no": 3}),
     ],
 )
 def test_verdicts_are_balanced_as_far_as_there_are_examples(yes, no, shots, counts):
@@ -67,22 +66,15 @@ def test_an_odd_place_is_not_always_of_the_same_verdict_nor_is_the_last():
     assert min(more["yes"], more["no"]) > 15 and min(last["yes"], last["no"]) > 15
 
 
-def test_an_item_has_one_set_whatever_is_judged_and_in_whatever_order_examples_come():
-    pool = examples(20, 20)
-    few_shot = FewShot([*pool, *pool])  # equal examples count once
+def test_an_item_has_one_set_of_its_own_examples_whatever_is_judged_and_in_whatever_order_they_come():
+    pool = [*examples(20, 20), *examples(3, 3, RED.question), Labelled("by id", "", "no", item=SHORT.id)]
+    few_shot = FewShot([*pool, *pool], shots=50)  # equal examples count once
     first = few_shot.chosen(SHORT, "Hi.")
+    shown = {example.target for _, example in first}
+    assert len(first) == len(shown) == 41 and "by id" in shown
     assert all(few_shot.chosen(SHORT, f"target {number}") == first for number in range(50))
-    assert FewShot(list(reversed(pool))).chosen(SHORT, "Hi.") == first
-    weighted = ChecklistItem(question="Is it short?", weight=-5, required=True)
-    assert few_shot.chosen(weighted, "Hi.") == first
-    assert labels(FewShot([*examples(1, 1), *examples(1, 1)])).count("yes") == 1
-
-
-def test_only_the_examples_of_the_very_question_or_item_are_shown():
-    few_shot = FewShot(
-        [*examples(1, 1), *examples(3, 3, RED.question), Labelled("by id", "", "no", item=SHORT.id)], shots=9
-    )
-    assert sorted(e.target for _, e in few_shot.chosen(SHORT, "Hi.")) == ["by id", "no text 0", "yes text 0"]
+    assert FewShot(pool[::-1], shots=50).chosen(SHORT, "Hi.") == first
+    assert few_shot.chosen(ChecklistItem(question="Is it short?", weight=-5, required=True), "Hi.") == first
     assert few_shot.chosen(ChecklistItem(question="Is it new?"), "Hi.") == []
 
 
@@ -108,12 +100,10 @@ def test_none_of_a_group_is_shown_about_one_of_it():
 
 
 def test_contradictions_are_refused():
-    two = FewShot(
-        [Labelled("a", SHORT.question, "yes"), Labelled("A ", SHORT.question, "no", where="e.jsonl, line 2")]
-    )
+    pool = [Labelled("a", SHORT.question, "yes"), Labelled("A ", SHORT.question, "no", where="e.jsonl, line 2")]
     message = r"e.jsonl, line 2: the answer to 'Is it short\?' .* 'no', but 'yes' in an"
     with pytest.raises(ChecklistError, match=message):
-        two.chosen(SHORT, "Hi.")
+        FewShot(pool).chosen(SHORT, "Hi.")
 
 
 # --- how -------------------------------------------------------------------------------------------------------------
@@ -161,16 +151,6 @@ def test_examples_are_data_and_cannot_close_their_fence():
     assert fence("response", evil) in tail and tail.count("Is it short?") == 1
 
 
-def test_the_prefix_of_a_target_is_computed_once_with_examples_too(pocket):
-    items = ["Does the response contain a digit?", "Does the response end with a question mark?"]
-    pool = [Labelled(t, q, a) for q in items for t, a in (("the 3 lamos", "yes"), ("the old lamo", "no"))]
-    scorer = ChecklistScorer(backend=pocket, examples=FewShot(pool), store=False)
-    scorer.score_batch([Sample(items, text) for text in ("my 7 keno like this", "is it a bako?", "a deko")])
-    r = scorer.receipt
-    assert (r.asked, r.unanswered) == (6, 0)
-    assert r.floor_tokens <= r.computed_tokens < r.prompt_tokens / 1.5
-
-
 def test_another_example_is_another_read_for_its_item_alone(tmp_path):
     store, reads = Store(tmp_path / "s"), [Ask(SHORT, "Hi."), Ask(RED, "Hi.")]
     for pool, asked in ((examples(1, 1), 2), (examples(1, 1), 0), (examples(2, 1), 1)):
@@ -190,14 +170,9 @@ def loaded(tmp_path):
 
 def test_a_file_has_a_row_per_example_or_per_response(loaded, tmp_path):
     flat = {"target": "Yo.", "question": "Is it short?", "label": True, "reason": "One word.", "prompt": "Greet me."}
-    chat = {
-        "completion": [{"role": "assistant", "content": "<think>hm</think>Good day to you."}],
-        "item": SHORT.id,
-        "label": "no",
-        "group": 7,
-        "prompt": [{"role": "user", "content": "Greet me."}],
-    }
-    [one], [two] = loaded(flat), loaded(chat)
+    chat = {"prompt": [{"role": "user", "content": "Greet me."}], "item": SHORT.id, "label": "no", "group": 7}
+    said = {"completion": [{"role": "assistant", "content": "<think>hm</think>Good day to you."}]}
+    [one], [two] = loaded(flat), loaded(chat | said)
     assert (one.target, one.label, one.reason, one.input) == ("Yo.", True, "One word.", "Greet me.")
     assert one.where == f"{tmp_path / 'e.jsonl'}, line 1"
     assert (two.target, two.item, two.group, two.input) == ("Good day to you.", SHORT.id, "7", "Greet me.")
@@ -208,43 +183,20 @@ def test_a_file_has_a_row_per_example_or_per_response(loaded, tmp_path):
     assert [(e.question, e.label) for e in by_id] == [("Is it new?", "no")]
 
 
-ROW = {"target": "t", "question": "q?", "label": "yes"}
-
-
 @pytest.mark.parametrize(
     ("row", "words"),
     [
         ({"question": "q?", "label": "yes"}, "line 1: column 'target' not found; the row has 'question', 'label'"),
-        ({"target": "t", "question": "q?"}, "line 1: column 'label' not found"),
         ({"target": "t", "label": "yes"}, "line 1: it has neither a question nor an item id"),
-        (ROW | {"target": 3}, "line 1: 'target' must be a string or chat messages, got int"),
-        (ROW | {"question": 3}, "line 1: 'question' must be a string, got int 3"),
+        ({"target": 3, "question": "q?", "label": 1}, "line 1: 'target' must be a string or chat messages, got int"),
+        ({"target": "t", "question": 3, "label": 1}, "line 1: 'question' must be a string, got int 3"),
         ({"target": "t", "checklist": ["q?"], "labels": []}, "line 1: 'labels' has 0 labels for 1 items"),
-        (
-            {"target": "t", "checklist": ["q?"], "labels": {"x": 1}},
-            "line 1: 'labels' labels an item 'x' that is not in",
-        ),
-        ({"target": "t", "checklist": [], "labels": []}, "line 1, 'checklist': the checklist is empty"),
+        ({"target": "t", "checklist": ["q?"], "labels": {"x": 1}}, "'labels' labels an item 'x' that is not in"),
     ],
 )
 def test_a_row_that_is_no_example_is_refused(loaded, row, words):
     with pytest.raises((SampleError, ChecklistError), match=words):
         loaded(row)
-
-
-def test_an_empty_file_and_zero_shots_are_refused(loaded):
-    with pytest.raises(SampleError, match="no examples given"):
-        loaded()
-    with pytest.raises(SampleError, match="shots=0 is not allowed"):
-        FewShot(examples(1, 1), 0)
-
-
-def test_a_label_that_is_no_answer_is_refused_before_anything_is_asked(tmp_path):
-    path = write_jsonl(tmp_path / "e.jsonl", ROW | {"question": "Is it short?", "label": "maybe"})
-    scorer = ChecklistScorer(backend=FakeBackend(fails=lambda *_: True), examples=path, store=False)
-    message = r"e.jsonl, line 1: 'maybe' is not an answer to 'Is it short\?'; allowed: yes, no"
-    with pytest.raises(ChecklistError, match=message):
-        scorer.score(["Is it short?"], "Hi.")
 
 
 def test_a_scorer_takes_a_file_or_examples_and_refuses_what_contradicts(tmp_path):
@@ -258,8 +210,15 @@ def test_a_scorer_takes_a_file_or_examples_and_refuses_what_contradicts(tmp_path
         ({"examples": path, "mode": "batch"}, "examples need mode='item'"),
         ({"shots": 2}, "shots=2 requires examples="),
         ({"examples": FewShot(examples(1, 1)), "example_reasons": True}, "example_reasons=True requires examples="),
+        ({"examples": write_jsonl(tmp_path / "empty.jsonl")}, "no examples given"),
         ({"examples": path, "shots": 0}, "shots=0 is not allowed"),
         ({"examples": str(tmp_path / "none.jsonl")}, "none.jsonl: cannot be read"),
     ):
         with pytest.raises(SampleError, match=words):
             ChecklistScorer(store=False, **settings)
+    no_label = write_jsonl(tmp_path / "no.jsonl", rows[0] | {"label": "maybe"})
+    message = r"no.jsonl, line 1: 'maybe' is not an answer to 'Is it short\?'; allowed: yes, no"
+    with pytest.raises(ChecklistError, match=message):  # before anything is asked
+        ChecklistScorer(backend=FakeBackend(fails=lambda *_: True), examples=no_label, store=False).score(
+            [SHORT], "Hi."
+        )

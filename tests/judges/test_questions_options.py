@@ -3,11 +3,10 @@
 import json
 import math
 from collections import Counter
-from statistics import fmean
 
 import pytest
 
-from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Sample
+from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Engine
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Ask, LogprobJudge, ReasonedJudge
@@ -20,38 +19,18 @@ CLEAR = ChecklistItem(question="How clear is it?", options=options(murky=0, fair
 TARGETS = [f"Text number {number}." for number in range(1000)]
 
 
-def scored(backend, targets=TARGETS, **settings):
-    scorer = ChecklistScorer(backend=backend, store=False, **settings)
-    return scorer.score_batch([Sample(Checklist(items=(CLEAR,)), target) for target in targets])
-
-
 # --- the place of an option ------------------------------------------------------------------------------------------
 
 
-def test_a_judge_that_always_says_a_gives_the_mean_of_the_options_over_targets():
-    scores = scored(Lettered(lambda shown: {"A": 1.0}))
-    # The options' mean is 0.475 and their standard deviation 0.356, so the mean of 1000 has an error of 0.0113.
-    assert fmean(score.expected_score for score in scores) == pytest.approx(0.475, abs=4 * 0.0113)
-    chosen = Counter(score.items[0].answer for score in scores)
-    assert all(count == pytest.approx(250, abs=4 * math.sqrt(1000 * 0.25 * 0.75)) for count in chosen.values())
-    assert len(chosen) == 4
+def orders(item, targets=TARGETS, **settings):
+    return {in_order(item, target, "judge", **settings) for target in targets}
 
 
-def first_listed(messages) -> str:
-    listed = messages[-1]["content"].split("Possible answers: ")[1].splitlines()[0]
-    answer = {"index": 1, "reasoning": "so", "answer": listed.split(", ")[0]}
-    return json.dumps({"answers": [answer]} if "numbered from 1" in messages[-1]["content"] else answer)
-
-
-@pytest.mark.parametrize("settings", [{"capture_reasoning": True}, {"mode": "batch"}])
-def test_so_does_a_judge_that_writes_and_always_names_what_stands_first(settings):
-    scores = scored(Script(first_listed), metric="weighted", **settings)
-    assert fmean(score.primary_score for score in scores) == pytest.approx(0.475, abs=4 * 0.0113)
-
-
-def test_the_order_depends_on_question_target_and_judge_and_on_nothing_else():
-    orders = {in_order(CLEAR, target, "judge", lettered=True) for target in TARGETS}
-    assert len(orders) == math.factorial(4)  # every order comes up
+def test_the_order_depends_on_question_target_and_judge_and_each_label_comes_first_as_often():
+    assert len(orders(CLEAR, lettered=True)) == math.factorial(4)  # every order comes up
+    first = Counter(in_order(CLEAR, target, "judge", lettered=True)[0] for target in TARGETS)
+    assert len(first) == 4
+    assert all(count == pytest.approx(250, abs=4 * math.sqrt(1000 * 0.25 * 0.75)) for count in first.values())
     backwards = ChecklistItem(question=CLEAR.question, id="x", weight=-3, options=tuple(reversed(CLEAR.options)))
     for target in TARGETS[:20]:
         assert in_order(backwards, target, "judge") == in_order(CLEAR, target, "judge")
@@ -60,86 +39,61 @@ def test_the_order_depends_on_question_target_and_judge_and_on_nothing_else():
         assert any(in_order(item, target, judge) != in_order(CLEAR, target, "judge") for target in TARGETS[:20])
 
 
-def orders(item, targets=TARGETS, **settings):
-    return {in_order(item, target, "judge", **settings) for target in targets}
-
-
 def test_grades_keep_their_order_unless_they_are_read_by_letters():
     grades = ChecklistItem(question="q?", options=options(**{"10": 0, "20": 0.3, "30": 0.6, "40": 1}))
     assert orders(grades, TARGETS[:200]) == {("10", "20", "30", "40")}
-    lettered = orders(grades, TARGETS[:200], lettered=True)
-    assert {labels[0] for labels in lettered} == {"10", "20", "30", "40"} and len(lettered) == math.factorial(4)
+    assert len(orders(grades, TARGETS[:200], lettered=True)) == math.factorial(4)
     single = ChecklistItem(question="q?", options=options(**{"1": 0, "2": 1}))
     assert orders(single, TARGETS[:50], lettered=True) == {("1", "2")}
-    for steps in (10, 101):
-        item = ChecklistItem(question="q?", options=ordinal_scale(steps))
-        assert orders(item, ["Hi."]) == {tuple(item.values)}
     mixed = with_abstention([ChecklistItem(question="q?", options=ordinal_scale(5))]).items[0]
-    assert orders(mixed, ["Hi."]) == {tuple(mixed.values)}  # in words
+    assert orders(mixed, TARGETS[:50]) == {tuple(mixed.values)}  # in words
     assert len(orders(mixed, lettered=True)) > 500  # as letters
 
 
-def test_another_order_is_another_read_and_another_value_is_not(tmp_path):
-    def asked(backend, item, targets):
+def test_another_label_is_another_read_and_another_value_is_not(tmp_path):
+    def asked(backend, item):
         judge = LogprobJudge(Engine("one", backend), store=Store(tmp_path / "s"))
-        return judge.answer([Ask(item, target) for target in targets])[0]
+        return answers(judge, item, target=TARGETS[0])
 
-    first = Lettered(lambda shown: {letter: 0.7 if label == "lucid" else 0.1 for letter, label in shown.items()})
-    verdicts = asked(first, CLEAR, TARGETS[:9])
+    [verdict] = asked(Lettered(lambda shown: {"A": 0.7, "B": 0.1}), CLEAR)
     again = Lettered(lambda shown: {"A": 1.0})
-    assert asked(again, CLEAR, TARGETS[:9]) == verdicts
-    asked(
-        again, ChecklistItem(question=CLEAR.question, options=options(murky=1, fair=0, clear=0, lucid=0)), TARGETS[:1]
-    )
+    other_values = options(murky=1, fair=0, clear=0, lucid=0)
+    assert asked(again, ChecklistItem(question=CLEAR.question, options=other_values)) == [verdict]
     assert again.asked == []  # values change what an answer is worth, not what was asked
-    renamed = ChecklistItem(question=CLEAR.question, options=options(murky=0, fair=0.4, clear=0.5, bright=1))
-    asked(again, renamed, TARGETS[:1])
+    renamed = options(murky=0, fair=0.4, clear=0.5, bright=1)
+    asked(again, ChecklistItem(question=CLEAR.question, options=renamed))
     assert len(again.asked) == 1
 
 
 def test_a_judge_that_writes_is_shown_the_same_order_and_answers_by_the_label():
-    backend = Script([json.dumps({"reasoning": "so", "answer": "clear"})] * 40)
+    backend = Script(lambda messages: json.dumps({"reasoning": "so", "answer": "clear"}))
     verdicts = ReasonedJudge(backend).answer([Ask(CLEAR, target) for target in TARGETS[:40]])[0]
-    assert {verdict.answer for verdict in verdicts} == {"clear"}
-    shown = []
-    for target, messages in zip(TARGETS, backend.prompts, strict=False):
-        labels = in_order(CLEAR, target, "pocket")
-        shown.append(labels)
+    assert {verdict.answer for verdict in verdicts} == {"clear"} and len(backend.samplings) == 1  # one schema for all
+    shown = [in_order(CLEAR, target, "pocket") for target in TARGETS[:40]]
+    for labels, messages in zip(shown, backend.prompts, strict=True):
         question, form = messages[-1]["content"].split("## Question")[1].split("Reply with a JSON")
         assert f"Possible answers: {', '.join(labels)}" in question
         assert f'"{labels[0]}", "{labels[1]}", "{labels[2]}" or "{labels[3]}"' in form
     assert len(set(shown)) > 10
-    assert len(backend.samplings) == 1  # one schema for all orders
-
-
-def test_labels_with_commas_are_listed_line_by_line():
-    item = ChecklistItem(question="q?", options=options(**{"yes, all of it": 1, "no": 0}))
-    backend = Script([json.dumps({"reasoning": "so", "answer": "yes, all of it"})])
-    assert answers(ReasonedJudge(backend), item)[0].answer == "yes, all of it"
-    assert "\n- yes, all of it" in backend.prompts[0][-1]["content"]
+    commas = ChecklistItem(question="q?", options=options(**{"clear, all of it": 1, "clear": 0}))
+    answers(ReasonedJudge(backend), commas)
+    assert "\n- clear, all of it" in backend.prompts[-1][-1]["content"]
 
 
 # --- abstaining ------------------------------------------------------------------------------------------------------
 
 SOURCE = with_abstention([{"question": "Is the source right?", "weight": 2}]).items[0]
-PENALTY = SOURCE.model_copy(update={"weight": -2.0})
-PLAIN = ChecklistItem(question="Is it polite?")
 
 
 def test_with_abstention_every_question_may_be_answered_cannot_assess():
-    checklist = with_abstention(
-        [{"question": "a?", "weight": -3, "required": True}, CLEAR, SOURCE, {"question": "b?", "check": "{}"}]
-    )
+    penalty, checked = {"question": "a?", "weight": -3, "required": True}, {"question": "b?", "check": "{}"}
+    checklist = with_abstention([penalty, CLEAR, SOURCE, checked])
     a, clear, source, coded = checklist.items
     assert a.values == {"yes": 1.0, "no": 0.0, "cannot_assess": None} and (a.weight, a.required) == (-3, True)
     assert list(clear.values) == [*CLEAR.values, "cannot_assess"] and clear.id != CLEAR.id
     assert source == SOURCE and coded.options is None  # it may already; code does not abstain
     assert with_abstention(checklist) == checklist
-    assert (a.yes_no, clear.yes_no, PLAIN.yes_no) == (True, False, True)
-
-
-def by_label(**shares: float):
-    return Lettered(lambda shown: {letter: shares[label] for letter, label in shown.items()})
+    assert (a.yes_no, clear.yes_no, SHORT.yes_no) == (True, False, True)
 
 
 @pytest.mark.parametrize(
@@ -148,59 +102,14 @@ def by_label(**shares: float):
         ({"yes": 0.55, "no": 0.35, "cannot_assess": 0.1}, "yes"),  # 0.61 of yes and no
         ({"yes": 0.5, "no": 0.4, "cannot_assess": 0.1}, "no"),  # 0.56: below the threshold, though likelier than no
         ({"yes": 0.4, "no": 0.1, "cannot_assess": 0.5}, "cannot_assess"),
-        ({"yes": 0.3, "no": 0.4, "cannot_assess": 0.3}, "no"),
     ],
 )
 def test_yes_no_or_cannot_assess_is_read_in_one_token_and_the_threshold_holds(shares, answer):
-    score = ChecklistScorer(backend=by_label(**shares), store=False).score([SOURCE], "Hi.")
-    [item] = score.items
+    backend = Lettered(lambda shown: {letter: shares[label] for letter, label in shown.items()})
+    [item] = ChecklistScorer(backend=backend, store=False).score([SOURCE], "Hi.").items
     assert item.answer == answer and item.confidence == pytest.approx(shares[answer])
     assert item.probabilities == pytest.approx(shares)
     assert answer_of(SOURCE, Verdict(shares)) == answer
-
-
-# An abstention about an item of weight 2 or -2, beside a plain yes of weight 2.
-TABLE = [
-    # abstention, positive, penalty
-    ("skip", 1.0, 1.0),  # 2/2; 2/2
-    ("zero", 0.5, 1.0),  # (2 + 0)/4; (2 - 0)/2
-    ("partial", 0.75, 1.0),  # (2 + 0.5 x 2)/4; (2 - 0)/2
-    ("fail", 0.5, 0.0),  # (2 + 0)/4; (2 - 2)/2
-]
-
-
-def in_words(messages) -> str:
-    text = messages[-1]["content"]
-    if "numbered from 1" in text:
-        answers = [{"index": 1, "justification": "so", "reasoning": "so", "answer": "yes"}]
-        answers.append({"index": 2, "justification": "so", "reasoning": "so", "answer": "N/A"})
-        return json.dumps({"answers": answers, "grade": 3})
-    return json.dumps({"reasoning": "so", "answer": "N/A" if "cannot_assess" in text else "yes"})
-
-
-def abstains(shown: dict[str, str]) -> dict[str, float]:
-    return {letter: float(label == "cannot_assess") for letter, label in shown.items()}
-
-
-MODES = {
-    "logprobs": {"backend": Lettered(abstains, lambda prefix, tail: 1.0)},
-    "reasoned": {"backend": Script(in_words), "capture_reasoning": True},
-    "samples": {"backend": Script(in_words), "capture_reasoning": True, "votes": 3},
-    "batch": {"backend": Script(in_words), "mode": "batch"},
-    "quality": {"backend": Script(in_words), "mode": "quality", "metric": "weighted"},
-}
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("abstention", "positive", "penalty"), TABLE)
-def test_an_abstention_counts_by_its_strategy_in_every_mode(mode, abstention, positive, penalty):
-    scorer = ChecklistScorer(store=False, abstention=abstention, **MODES[mode])
-    for item, expected in ((SOURCE, positive), (PENALTY, penalty)):
-        score = scorer.score([ChecklistItem(question="Is it polite?", weight=2), item], "Hi.")
-        assert [line.answer for line in score.items] == ["yes", "cannot_assess"]
-        assert score.primary_score == pytest.approx(expected, abs=1e-9)
-        assert score.answered == 2 and score.answered_weight == 1.0  # an abstention is an answer
-        assert score.lower == score.upper == score.primary_score
 
 
 # --- which label the words of a judge name, without guessing ---------------------------------------------------------

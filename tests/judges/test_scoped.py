@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
-from checklist_rewards.backends import Answer, pocket_dir
+from checklist_rewards.backends import Answer, ReadGroup, pocket_dir
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import ChecklistItem
@@ -16,10 +16,9 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges import PanelJudge
 from checklist_rewards.judges.logprob import LogprobJudge
 from checklist_rewards.judges.scoped import combine, pieces, windows
-from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Reason, Unanswered, Verdict
 from checklist_rewards.scores.scales import on_scale, ordinal_scale, with_abstention
-from tests.backends.answerserver import BrokenServer, connect, serving
+from tests.backends.answerserver import connect, serving
 from tests.fakes import FakeBackend
 
 CALL = {"function": {"name": "delete", "arguments": {"path": "a.txt"}}}
@@ -83,14 +82,11 @@ def test_each_message_is_read_after_those_before_it():
 @pytest.mark.parametrize(
     ("scope", "word", "answer", "reads"),
     [
-        ("any_turn", "key", "yes", 3),
         ("any_turn", "penguin", "no", 3),
         ("every_turn", "key", "no", 3),
         ("final", "key", "yes", 1),
-        ("final", "May", "no", 1),
         ("any_tool_result", "ERROR", "yes", 1),
-        ("every_tool_result", "ERROR", "yes", 1),
-        ("any_tool_result", "May", "no", 1),
+        ("every_tool_result", "May", "no", 1),
     ],
 )
 def test_scopes(scope, word, answer, reads):
@@ -109,12 +105,10 @@ def test_code_checks_see_the_text_of_each_message_alone():
     assert [line.answer for line in judged(Recording(), episode(*checklist))] == ["no", "yes", "no"]
 
 
-SCOPES = ("any_turn", "every_turn", "final", "any_tool_result", "every_tool_result")
-
-
 def test_a_target_without_messages_is_one_message():
     backend = Recording()
-    lines = judged(backend, Sample([contains("key", scope) for scope in SCOPES], "the key"))
+    scopes = ("any_turn", "every_turn", "final", "any_tool_result", "every_tool_result")
+    lines = judged(backend, Sample([contains("key", scope) for scope in scopes], "the key"))
     assert [line.answer for line in lines] == ["yes", "yes", "yes", "no", "yes"]
     assert len(backend.seen) == 1 and "Consider" not in backend.seen[0][1]  # one text, one question: one read
 
@@ -138,11 +132,9 @@ def p(yes: float) -> Verdict:
     [
         ("any_turn", [p(0.2), p(0.9), LOST], 0.9),
         ("any_turn", [p(0.2), p(0.3), LOST], None),
-        ("any_turn", [p(0.2), p(0.3)], 0.3),
         ("every_turn", [p(0.9), p(0.1), LOST], 0.1),
         ("every_turn", [p(0.9), p(0.8), LOST], None),
         ("every_turn", [p(0.9), p(0.8)], 0.8),
-        ("every_turn", [LOST, LOST], None),
     ],
 )
 def test_an_unanswered_message_counts_only_if_it_could_change_the_answer(scope, verdicts, expected):
@@ -153,18 +145,9 @@ def test_an_unanswered_message_counts_only_if_it_could_change_the_answer(scope, 
         assert found.probabilities["yes"] == expected
 
 
-def test_a_reward_passes_the_messages_of_a_completion():
-    backend = Recording()
-    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), judged="transcript")
-    items = [contains("key", "any_turn") | {"weight": -1}]
-    values = reward(prompts=[[{"role": "user", "content": "Delete."}]], completions=[EPISODE], checklist=[items])
-    assert values == [pytest.approx(0.1)] and len(backend.seen) == 3
-
-
 def test_a_scope_is_part_of_the_id_and_options_are_refused():
     plain, scoped = ChecklistItem(question="Is it?"), ChecklistItem(question="Is it?", scope="any_turn")
-    assert plain.id != scoped.id and "scope" not in Checklist(items=(plain,)).id
-    assert Checklist.parse([scoped.model_dump()]).items[0] == scoped
+    assert plain.id != scoped.id
     options = [{"label": "a", "value": 1}, {"label": "b", "value": 0}]
     for scope, message in (("final", "an item with a scope is answered by yes or no"), ("turns", "any_turn")):
         with pytest.raises(ChecklistError, match=message):
@@ -179,11 +162,11 @@ SKY = ("The sky is blue. " * 58).strip()
 TOKENS = load_chat_tokenizer(str(pocket_dir()))
 
 
-def conversation(turns: int, needle: int | None = None, number: str = "{turn}. "):
+def conversation(turns: int, needle: int):
     """Turns of the assistant of 1,000 characters, each followed by a tool result; one of them has the word penguin."""
     messages = []
     for turn in range(turns):
-        said = number.format(turn=turn) + (f"{SKY} A penguin swims." if turn == needle else SKY)
+        said = f"{turn}. {SKY}" + " A penguin swims." * (turn == needle)
         messages += [{"role": "assistant", "content": said}, {"role": "tool", "name": "look", "content": "fine"}]
     return CompletionReader(part="transcript").read(messages)
 
@@ -193,13 +176,13 @@ def sample(target, *scopes: str) -> Sample:
 
 
 class Small(Recording):
-    """Refuses prompts of more than `limit` tokens, and counts those. It reports its context, unless `silent`."""
+    """Refuses prompts of more than `limit` tokens, and counts those. It reports its context and its tokens."""
 
-    def __init__(self, limit: int = 2048, silent: bool = False):
+    def __init__(self, limit: int = 2048, tokens=TOKENS, silent: bool = False):
         super().__init__()
         self.most, self.refused = limit, 0
         if not silent:
-            self.limit, self.tokens = limit, TOKENS
+            self.limit, self.tokens = limit, tokens
 
     def _read(self, prefix: str, tail: str) -> Answer:
         if len(TOKENS.encoder.data([prefix + tail])[0]) > self.most:
@@ -208,9 +191,17 @@ class Small(Recording):
         return super()._read(prefix, tail)
 
 
-@pytest.mark.parametrize("silent", [False, True])
-def test_a_long_conversation_is_read_in_windows(silent):
-    target, backend = conversation(120, needle=100), Small(silent=silent)
+@pytest.mark.parametrize(
+    ("known", "refused"),
+    [
+        ({}, 0),
+        ({"limit": 3000, "tokens": None}, 16),
+        ({"silent": True}, 2 * 8),
+    ],  # two items at each step of a bisection
+    ids=["tokens", "its length", "nothing"],
+)
+def test_a_long_conversation_is_read_in_windows(known, refused):
+    target, backend = conversation(120, needle=100), Small(**known)
     found, every, final = judged(backend, sample(target, "any_turn", "every_turn", "final"))
     assert len(target.text) > 120_000 and (found.answer, every.answer) == ("yes", "no")
     assert re.fullmatch(r"message 101 of 120, read after the \d+ before it, decides", found.reasoning)
@@ -218,17 +209,8 @@ def test_a_long_conversation_is_read_in_windows(silent):
     # Each window has the rules once, so what is sent grows with the conversation and not with its square.
     sent = {prefix for prefix, _ in backend.seen}
     assert len(sent) == 120 and sum(map(len, sent)) < 12 * len(target.text)
-    assert backend.refused <= (2 * 8 if silent else 0)  # the two items at each step of a bisection
+    assert backend.refused <= refused
     assert "Earlier messages are left out" in max(sent, key=lambda prefix: prefix.count("penguin"))
-
-
-def test_the_pocket_judge_reads_300000_characters():
-    target = conversation(300, needle=250, number="")  # equal turns are computed once
-    scorer = ChecklistScorer("pocket", backend="transformers", store=False)
-    item = {"question": "Does the response mention the word penguin?", "scope": "any_turn"}
-    line = scorer.score_batch([Sample([item], target.text, "Look.", messages=target.messages)])[0].items[0]
-    assert line.answer == "yes" and line.reasoning.startswith("message 251 of 300, read after the ")
-    assert scorer.receipt.reads == 300 and scorer.receipt.unanswered == 0
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["context known", "context unknown"])
@@ -255,7 +237,6 @@ def test_what_has_no_meaning_in_parts_is_unanswered_with_the_reason():
 
 def test_reads_that_fit_are_those_of_a_judge_with_a_longer_context(tmp_path):
     store, target = Store(tmp_path / "store"), conversation(5, needle=2)
-    assert len(TOKENS.encoder.data([target.text])[0]) > 0.9 * 3300
     before = ChecklistScorer(backend=Small(10**6, silent=True), store=store)
     after = ChecklistScorer(backend=Small(3300), store=store)
     asked = [sample(target, "any_turn", "every_turn")]
@@ -274,49 +255,13 @@ def test_a_panel_reads_what_its_smallest_context_takes():
     assert line.answer == "yes" and [vote.unanswered for vote in line.votes] == [None, None]
 
 
-def refusing(limit: int, names: bool):
-    def refuses(asked):
-        tokens = len(asked["messages"][-1]["content"]) // 5
-        named = f"This model's maximum context length is {limit} tokens; you requested {tokens} tokens."
-        return tokens > limit and (named if names else "the prompt is too long")
-
-    return refuses
-
-
-def chat(handler, asked):
-    penguin = "penguin swims" in asked["messages"][-1]["content"].split("assistant: ")[-1]
-    top = [{"token": token, "logprob": -0.1 if (token == "yes") == penguin else -3.0} for token in ("yes", "no")]
-    message = {"role": "assistant", "content": "yes"}
-    logprobs = {"content": [{"token": "yes", "top_logprobs": top}]}
-    return [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": logprobs}]
-
-
-@pytest.mark.parametrize(
-    ("card", "names", "refused"),
-    [
-        ({"root": "/nowhere", "max_model_len": 8192}, False, 6),  # 2 to 6 bytes of text may be a token
-        ({}, True, 3),
-        ({}, False, 9),
-    ],
-    ids=["reported", "in the error", "unknown"],
-)
-def test_a_served_judge_without_a_tokenizer_reads_a_long_conversation(monkeypatch, card, names, refused):
-    monkeypatch.setattr(BrokenServer, "chat", chat)
-    target = conversation(120, needle=100)
+def test_a_server_that_names_its_context_in_an_error_is_not_asked_for_more_again():
     with serving() as server:
-        server.card, server.refuses = card, refusing(8192, names)
-        [line] = judged(connect(server), sample(target, "any_turn"))
-        asked = [bool(server.refuses(request)) for request in server.asked]
-    assert line.answer == "yes" and re.match(r"message 101 of 120, read after the \d+ before it", line.reasoning)
-    assert asked.count(False) == 120 and asked.count(True) <= refused
-
-
-def test_a_server_whose_tokenizer_is_here_gets_no_prompt_that_is_too_long():
-    target = conversation(120)
-    with serving() as server:  # reports a context of 2,048 tokens
-        [line] = judged(connect(server), sample(target, "any_turn"))
-        prompts = [prompt for request in server.asked for prompt in request["prompt"]]
-    assert line.answer == "no" and len(prompts) == 121 and max(map(len, prompts)) < 2048  # one is the probe
+        server.card = {}
+        server.refuses = lambda asked: "This model's maximum context length is 8192 tokens; you requested more."
+        backend = connect(server)
+        backend.read([ReadGroup(None, "Hello.", ("Is it?",))], ("yes", "no"))
+        assert backend.limit == 8192
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(8, 40))

@@ -35,12 +35,6 @@ def test_a_config_and_keywords_make_the_same_scorer():
         ChecklistScorer(config, mode="batch")
 
 
-def test_settings_know_what_was_changed():
-    assert ScorerConfig(metric="pass").changed() == {}
-    changed = JudgeConfig(model="org/judge", votes=3, calibration="map.json").changed("calibration")
-    assert changed == {"model": "org/judge", "votes": 3}
-
-
 def test_a_whole_number_stays_one_so_that_stored_answers_are_found():
     config = JudgeConfig(temperature=1, mass_floor=0)
     assert type(config.temperature) is type(config.mass_floor) is int
@@ -70,23 +64,16 @@ def test_files_of_earlier_versions_are_read_under_the_names_of_today(tmp_path):
 # --- several judges from a file --------------------------------------------------------------------------------------
 
 
+ONE = "{model: pocket, backend: transformers}"
+BOTH = f"panel:\njudges: [{ONE}, {ONE}]"
 PANEL = """
 panel: {rule: majority, weights: [2, 1], quorum: 0.6}
-judges:
-  - pocket
-  - {model: pocket, backend: transformers, capture_reasoning: true}
+judges: [pocket, {model: pocket, backend: transformers, capture_reasoning: true}]
 """
 CASCADE = """
 cascade: {margin: 0.3}
-judges:
-  - {model: pocket, mass_floor: 0.2}
-  - panel:
-    judges: [pocket, {model: pocket, votes: 3}]
+judges: [{model: pocket, mass_floor: 0.2}, {panel: , judges: [pocket, {model: pocket, votes: 3}]}]
 """
-
-
-BOTH = "panel:\njudges: [{model: pocket, backend: transformers}, {model: pocket, backend: transformers}]"
-ONE = "{model: pocket, backend: transformers}"
 QUESTION, TARGET = "Does the response mention the word river?", "The river is long."
 
 
@@ -117,23 +104,18 @@ def test_the_scorer_takes_the_file_and_a_judge_answers_twice_as_itself(file, sco
     [line] = ChecklistScorer(judge=file(BOTH), store=False).score([QUESTION], TARGET).items
     assert line.confidence == pytest.approx(alone.items[0].confidence)
     assert line.agreement == 1 and len(line.votes) == 2
+    with pytest.raises(ChecklistRewardsError, match=r"model='org/m' has no effect with judge="):
+        ChecklistScorer("org/m", judge=file(PANEL))
 
 
 MODLE = r"unknown key 'modle' \(did you mean 'mode' or 'model'\?\); allowed: model"
-
-
-def test_a_model_beside_the_file_is_refused(file):
-    with pytest.raises(ChecklistRewardsError, match=r"model='org/m' has no effect with judge="):
-        ChecklistScorer("org/m", judge=file(PANEL))
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("panel: [", r"judges.yaml:1: not valid YAML"),
-        ("judges: [pocket, pocket]", "expected either 'panel' or 'cascade'"),
         ("model: pocket\nthreshold: 0.5", "judges.yaml: 'threshold' is a setting of the scorer.*: --threshold on the"),
-        ("panel:\njudges: [pocket, pocket]\nmetric: pass", "judges.yaml: 'metric' is a setting of the scorer"),
         ("panel:\njudges: [pocket, {min_answered: 1}]", "'min_answered' is a setting .*: --min-answered on"),
         ("panel:\ncascade:\njudges: [pocket]", "expected either 'panel' or 'cascade'"),
         ("panel:\njudges: pocket", "expected either 'panel' or 'cascade'"),
@@ -142,7 +124,6 @@ def test_a_model_beside_the_file_is_refused(file):
         ("panel:\njudges: [pocket]", "judges.yaml, panel: a panel requires two or more"),
         ("panel:\njudges: [pocket, {modle: x}]", f"judges.yaml, judge 2: {MODLE}"),
         ("{model: pocket, modle: x}", f"judges.yaml: {MODLE}"),
-        ("panel:\njudges: [pocket, {mode: many}]", "judges.yaml, judge 2: mode='many' is not known"),
         ("panel:\njudges: [pocket, {calibration: 3}]", "judges.yaml, judge 2: calibration=3 is not allowed"),
         ("panel:\njudges: [pocket, 3]", "judges.yaml, judge 2: expected a mapping, got 3"),
         ("cascade: {margin: [1]}\njudges: [pocket, pocket]", "judges.yaml, cascade: margin=.* is not allowed"),
@@ -161,7 +142,4 @@ def test_the_command_line_takes_it(file, run):
     [row] = read_jsonl("out.jsonl")
     assert row["checklist_score"]["items"][0]["agreement"] == 1
     run(f"{command} --concurrency 3", refused="has no effect on the judges in")
-    counted = run(f"{command} --dry-run").stdout
-    lines = [line for line in counted.splitlines() if line.startswith("│")]
-    assert [[cell.strip() for cell in line.split("│")[1:4]] for line in lines] == [["scores", "pocket", "1"]] * 2
-    assert "Each judge of" in counted and "is counted with every read" in counted
+    assert "is counted with every read" in run(f"{command} --dry-run").stdout

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer
+from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Answer, Reply, Usage
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.errors import BackendError, ModelError, SampleError
@@ -14,7 +14,6 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Ask, FewShot, Labelled, LogprobJudge, ThinkingJudge
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.settings import JudgeConfig, load_jury
-from checklist_rewards.scores import score_checklist
 from tests.judges.fakes import POLITE, SHORT, Script, answers, options
 
 TWO = [Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")]
@@ -57,7 +56,9 @@ def p_yes(verdicts):
 def test_a_thought_is_written_and_the_label_is_read_after_it():
     thoughts = {"Is it short?": "Two letters: 0.9", "Is it polite?": "It greets: 0.2"}
     engine = Thinks(lambda messages: next(t for q, t in thoughts.items() if q in messages[-1]["content"]))
-    (short, polite, again), spent = ThinkingJudge(engine, thinking=32).answer([*TWO, TWO[0]])
+    seen = []
+    (short, polite, again), spent = ThinkingJudge(engine, thinking=32).answer([*TWO, TWO[0]], seen.append)
+    assert sum(seen) == 3 and min(seen) > 0
     assert short.probabilities == {"yes": pytest.approx(0.9), "no": pytest.approx(0.1)} and again == short
     assert (short.reasoning, short.method, short.mass) == ("Two letters: 0.9", "thought", pytest.approx(1))
     assert (polite.probabilities["yes"], polite.votes) == (pytest.approx(0.2), ())
@@ -91,7 +92,7 @@ def test_thoughts_and_reads_are_stored_and_only_what_is_missing_is_asked(tmp_pat
     fresh = always("0.1")
     kind = answers(ThinkingJudge(fresh, store=store), SHORT, POLITE, ChecklistItem(question="Is it kind?"))
     assert kind[:2] == before and len(fresh.prompts) == 1
-    for settings in ({"thinking": 8}, {"thinking": 16}, {"thinking": 8, "per": "target"}, {"votes": 2}):
+    for settings in ({"thinking": 8}, {"per": "target"}, {"votes": 2}):
         other = always("0.9")
         answers(ThinkingJudge(other, store=store, **settings), SHORT)
         assert len(other.prompts) == 1, settings
@@ -127,21 +128,16 @@ def test_the_letters_of_each_item_are_its_own_after_one_thought():
 def test_several_thoughts_are_averaged_and_each_is_kept():
     engine = always("sure 0.9", "less so 0.5", "no 0.1")
     judge = ThinkingJudge(engine, votes=3)
-    [verdict] = answers(judge, SHORT)
-    assert verdict.probabilities["yes"] == pytest.approx(0.5) and p_yes(verdict.votes) == pytest.approx(
-        [0.9, 0.5, 0.1]
-    )
-    assert [vote.reasoning for vote in verdict.votes] == ["sure 0.9", "less so 0.5", "no 0.1"]
-    assert verdict.method == "thought" and engine.samplings[0].temperature == 0.7 and engine.samplings[0].n == 3
     score = ChecklistScorer(judge=judge).score([SHORT.question], target="Hi.")
     [item] = type(score).model_validate_json(score.model_dump_json()).items
+    assert item.probabilities["yes"] == pytest.approx(0.5) and p_yes(item.votes) == pytest.approx([0.9, 0.5, 0.1])
+    assert [vote.reasoning for vote in item.votes] == ["sure 0.9", "less so 0.5", "no 0.1"]
+    assert item.method == "thought" and engine.samplings[0].temperature == 0.7 and engine.samplings[0].n == 3
     assert (item.answer, item.spread) == ("no", pytest.approx(math.sqrt(0.32 / 3)))  # the threshold applies
-    assert ChecklistScorer(judge=judge, threshold=0.4).score([SHORT.question], target="Hi.").items[0].answer == "yes"
 
     engine = always("one 0.9", "two 0.7")
     assert p_yes(answers(ThinkingJudge(engine, votes=2, per="target"), SHORT, POLITE)) == pytest.approx([0.8] * 2)
-    assert [len(group.written) for group in engine.groups] == [2, 2]  # a group per thought
-    assert all(len({written.thought for written in group.written}) == 1 for group in engine.groups)
+    assert [{written.thought for written in group.written} for group in engine.groups] == [{"one 0.9"}, {"two 0.7"}]
 
 
 LOST = Reply(None, unanswered="timeout")
@@ -170,11 +166,9 @@ def test_what_is_missing_has_no_part_in_the_mean(thoughts, outcome, reasons):
 def test_a_thought_that_is_missing_makes_the_read_unanswered_with_the_reason(tmp_path):
     store = Store(tmp_path / "s")
     engine = Thinks([LOST, "0.9"])
-    (lost, answered), spent = ThinkingJudge(engine, store=store).answer(TWO)
-    assert (lost.unanswered, lost.probabilities) == ("timeout", None)
-    assert answered.unanswered is None and spent.unanswered == 1 and len(engine.groups) == 1
-    healed = answers(ThinkingJudge(Thinks(["0.9"]), store=store), SHORT, POLITE)
-    assert [verdict.unanswered for verdict in healed] == [None, None]
+    lost, answered = answers(ThinkingJudge(engine, store=store), SHORT, POLITE)
+    assert (lost.unanswered, lost.probabilities, answered.unanswered) == ("timeout", None, None)
+    assert answers(ThinkingJudge(Thinks(["0.9"]), store=store), SHORT, POLITE)[0].unanswered is None
     [broken] = answers(ThinkingJudge(Thinks([BackendError("the engine broke")])), SHORT)
     assert broken.unanswered == "backend_error: the engine broke"
     [off] = answers(ThinkingJudge(always("aside")), SHORT)
@@ -184,15 +178,12 @@ def test_a_thought_that_is_missing_makes_the_read_unanswered_with_the_reason(tmp
 @pytest.mark.parametrize(
     ("reply", "thought", "shown"),
     [
-        (Reply("Two letters.", "stop"), "Two letters.", "Two letters."),
         (Reply("Two let", "length"), "Two let", "Two let [cut off at 9 tokens]"),
         (Reply("<think>\nTwo.\n</think>\n\nyes", "stop"), "Two.", "Two."),
         (Reply("<think>Two.</think>yes, bec", "length"), "Two.", "Two."),  # the thought itself is complete
-        (Reply("<think>\nTwo let", "length"), "Two let", "Two let [cut off at 9 tokens]"),
         (Reply("It says </think>\n\nyes", "stop"), "It says </think>\n\nyes", "It says </think>\n\nyes"),
         (Reply("yes", "stop", thought="Two."), "Two.", "Two."),
         (Reply(None, "length", "cut_off", thought="Two let"), "Two let", "Two let [cut off at 9 tokens]"),
-        (Reply("", "stop"), "", ""),
     ],
 )
 def test_what_the_thought_of_a_reply_is(tmp_path, reply, thought, shown):
@@ -219,58 +210,40 @@ def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
 
 
 def test_a_budget_limits_thoughts_and_reads():
-    def reasons(dollars):
-        model = replace(ThinkingJudge(always("0.9")).engine, model="m")
-        judge = JudgeConfig(model=model, thinking=8).build(store=False, budget=Budget(dollars, {"m": (1.0, 1.0)}))
-        return [verdict.unanswered and verdict.unanswered.reason for verdict in judge.answer(TWO)[0]]
-
-    assert reasons(1.0) == [None, None] and reasons(0.0) == ["budget", "budget"]
-
-
-@pytest.mark.parametrize("per", ["item", "target"])
-def test_progress_counts_reads(per):
-    seen = []
-    ThinkingJudge(always("0.9"), per=per).answer([*TWO, TWO[0]], seen.append)
-    assert sum(seen) == 3 and min(seen) > 0
+    model = replace(ThinkingJudge(always("0.9")).engine, model="m")
+    judge = JudgeConfig(model=model, thinking=8).build(store=False, budget=Budget(0.0, {"m": (1.0, 1.0)}))
+    assert [verdict.unanswered.reason for verdict in judge.answer(TWO)[0]] == ["budget", "budget"]
 
 
 def test_settings_and_files_make_the_judge_and_change_nothing_without_thinking(tmp_path):
     judge = JudgeConfig(thinking=64, thinking_per="target", votes=4).build(store=False)
     assert isinstance(judge, ThinkingJudge) and judge.per == "target"
     assert (judge.sampling.max_tokens, judge.sampling.n, judge.sampling.temperature) == (64, 4, 0.7)
-    assert JudgeConfig(thinking=8, temperature=0.3).build(store=False).sampling.temperature == 0.3
-    assert type(JudgeConfig().build(store=False)) is LogprobJudge
+    (tmp_path / "judges.yaml").write_text("panel:\njudges: [pocket, {model: pocket, thinking: 8, temperature: 0.3}]")
+    plain, thinks = load_jury(tmp_path / "judges.yaml").judges
+    assert type(plain) is LogprobJudge and isinstance(thinks, ThinkingJudge)
+    assert (thinks.sampling.max_tokens, thinks.sampling.temperature) == (8, 0.3)
     (tmp_path / "judge.md").write_text("{target}\n{question}\nYes or no?")
     engine = always("0.9")
     answers(ThinkingJudge(engine, prompt=tmp_path / "judge.md"), SHORT)
     assert "Yes or no?\n\nDo not answer yet." in engine.prompts[0][-1]["content"]
-    (tmp_path / "judges.yaml").write_text(
-        "panel:\njudges: [pocket, {model: pocket, thinking: 8, thinking_per: target}]"
-    )
-    plain, thinks = load_jury(tmp_path / "judges.yaml").judges
-    assert type(plain) is LogprobJudge and isinstance(thinks, ThinkingJudge) and thinks.sampling.max_tokens == 8
 
 
-PLAIN_READS = Calibration(
-    judge="pocket", read_by="logprobs", maps={"yes/no": {"method": "temperature", "temperature": 2, "reads": 9}}
-)
+HOT = {"method": "temperature", "temperature": 2, "reads": 9}
+PLAIN_READS = Calibration(judge="pocket", read_by="logprobs", maps={"yes/no": HOT})
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"mode": "batch"}, "thinking=8 contradicts mode='batch': it needs mode='item'"),
-        ({"mode": "quality"}, "thinking=8 contradicts mode='quality'"),
         ({"use_logprobs": False}, "thinking=8 contradicts use_logprobs=False: the label after the thought is read"),
         ({"capture_reasoning": True}, "thinking=8 contradicts capture_reasoning=True: the thought is the reasoning"),
         ({"max_tokens": 9}, "thinking=8 contradicts max_tokens=9"),
         ({"votes": 2, "temperature": 0.0}, "votes=2 needs a temperature above 0"),
         ({"backend": "decisions", "base_url": "http://x"}, "thinking=8 has no effect with backend='decisions'"),
-        ({"backend": "encoder", "model": "m"}, "thinking=8 has no effect with the cross-encoder"),
         ({"backend": "remote", "base_url": "http://x"}, "thinking=8 has no effect with a reward server"),
-        ({"thinking": 0}, "thinking=0 is not allowed"),
         ({"thinking": None, "thinking_per": "target"}, "thinking_per='target' requires thinking=<tokens>"),
-        ({"thinking_per": "word"}, "thinking_per='word' is not known; allowed: 'item', 'target'"),
         ({"calibration": PLAIN_READS}, "fitted on answers read by logprobs, and these are read by thought"),
     ],
 )
@@ -279,31 +252,11 @@ def test_settings_that_contradict_thinking_are_refused(settings, message):
         JudgeConfig(**({"thinking": 8} | settings)).build(store=False)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [({"per": "word"}, "per='word'"), ({"thinking": 0}, "thinking"), ({"votes": 0}, "votes")]
-    + [({"votes": 2, "temperature": 0.0}, "temperature above 0")],
-)
-def test_a_judge_checks_its_settings(settings, message):
-    with pytest.raises(SampleError, match=message):
-        ThinkingJudge(Thinks([]), **settings)
-
-
-def test_an_engine_that_cannot_continue_a_reply_is_refused_before_any_thought():
+def test_a_judge_checks_its_settings_and_that_its_engine_can_continue_a_reply():
+    for settings in ({"per": "word"}, {"thinking": 0}, {"votes": 0}, {"temperature": 0.0, "votes": 2}):
+        with pytest.raises(SampleError, match=next(iter(settings))):
+            ThinkingJudge(Thinks([]), **settings)
     engine = Script(lambda messages: "0.9")
     with pytest.raises(ModelError, match="requires an engine that can continue a reply exactly"):
         ThinkingJudge(engine).answer(TWO)
     assert engine.prompts == []
-
-
-def test_the_pocket_model_thinks_and_answers(scorer):
-    questions = ["Does the response contain a digit?", 'Does the response mention the word "lamo"?']
-    bare = scorer.score(questions, target="the 3 lamo is old.")
-    for per in ("item", "target"):
-        thinks = ChecklistScorer("pocket", backend="transformers", store=False, thinking=8, thinking_per=per)
-        score, spent = thinks.score(questions, target="the 3 lamo is old."), thinks.receipt
-        assert score.answered == 2 and all(item.mass > 0.5 and item.reasoning is not None for item in score.items)
-        verdicts = [item.verdict() for item in score.items]
-        assert score_checklist(Checklist.parse(questions), verdicts, thinks.aggregation) == score
-        assert [item.confidence for item in score.items] != [item.confidence for item in bare.items]
-        assert spent.computed_tokens == spent.floor_tokens > 0 and spent.completion_tokens > 2

@@ -46,10 +46,10 @@ def test_every_variant_is_another_question_with_the_same_meaning_for_the_score()
     assert variant_of(checked, 5) is checked  # a code check is not reworded
 
 
-@pytest.mark.parametrize("number", [-1, MOST_REPEATS, 1.5])
-def test_an_unknown_variant_is_refused(number):
-    with pytest.raises(SampleError, match="allowed: 0 to 7"):
-        variant_of(POLITE, number)
+def test_an_unknown_variant_is_refused():
+    for number in (-1, MOST_REPEATS, 1.5):
+        with pytest.raises(SampleError, match="allowed: 0 to 7"):
+            variant_of(POLITE, number)
 
 
 def test_the_judge_reads_the_variant_and_answers_for_the_item(tmp_path):
@@ -85,12 +85,9 @@ def test_a_judge_that_samples_is_repeated_with_another_seed_and_others_are_rewor
 
 def test_calibration_applies_to_every_repeat():
     cold = CalibrationMap(method="temperature", temperature=1e-3, reads=9)
-    judge = Member(
-        one_token(FakeBackend(turned)), Calibration(judge="fake", read_by="logprobs", maps={"yes/no": cold})
-    )
-    answers = [asked_again(judge, number) for number in (0, 1)]
-    assert [verdict.probabilities["yes"] for verdict in answers] == pytest.approx([0, 1])
-    assert answers[1].uncalibrated["yes"] == pytest.approx(0.9)
+    calibration = Calibration(judge="fake", read_by="logprobs", maps={"yes/no": cold})
+    again = asked_again(Member(one_token(FakeBackend(turned)), calibration), 1)
+    assert again.probabilities["yes"] == pytest.approx(1) and again.uncalibrated["yes"] == pytest.approx(0.9)
 
 
 def test_a_judge_with_examples_is_not_reworded():
@@ -100,12 +97,3 @@ def test_a_judge_with_examples_is_not_reworded():
     for each in (judge, PanelJudge([one_token(), PanelJudge([one_token(), judge])])):
         with pytest.raises(SampleError, match="omit `examples`"):
             ChecklistScorer(judge=each).repeated(1)
-
-
-@pytest.mark.slow
-def test_the_pocket_judge_answers_every_variant(scorer):
-    item = ChecklistItem(question='Does the response mention the word "bakto"?')
-    for number in range(MOST_REPEATS):
-        again = scorer.repeated(number)
-        [verdict] = again.score([item], "The bakto runs.", 'Mention the word "bakto".').items
-        assert verdict.unanswered is None and verdict.mass > 0.5

@@ -1,9 +1,6 @@
 """Weights from a file, applied to checklists."""
 
-import json
-
 import pytest
-import yaml
 
 from checklist_rewards import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
@@ -41,15 +38,15 @@ def test_the_weight_of_a_category_keeps_the_signs_and_ratios_of_its_items():
         Weights({"safety": -1}).of(MIXED)
 
 
-@pytest.mark.parametrize("suffix", [".json", ".yaml"])
-def test_a_file_is_a_mapping_or_has_one_under_weights(tmp_path, suffix):
-    for content in ({"form": 2}, {"weights": {"form": 2}, "by": "category"}):
-        path = tmp_path / f"weights{suffix}"
-        path.write_text(json.dumps(content) if suffix == ".json" else yaml.safe_dump(content))
+def test_a_file_is_a_mapping_or_has_one_under_weights(tmp_path):
+    json_file, yaml_file = tmp_path / "weights.json", tmp_path / "weights.yaml"
+    json_file.write_text('{"form": 2}')
+    yaml_file.write_text("weights: {form: 2}\nby: category\n")
+    for path in (json_file, yaml_file):
         assert [item.weight for item in Weights.load(path).of(CHECKLIST).items] == [3, 2]
-    path.write_text('["form"]')
-    with pytest.raises(SampleError, match=f"weights{suffix} must map item ids, questions or categories to weights"):
-        Weights.load(path)
-    path.write_text('{"form": "high"}')
-    with pytest.raises(SampleError, match=f"weights{suffix}: the weight of 'form' is 'high'"):
-        Weights.load(str(path))
+    json_file.write_text('["form"]')
+    with pytest.raises(SampleError, match="weights.json must map item ids, questions or categories to weights"):
+        Weights.load(json_file)
+    yaml_file.write_text("form: high")
+    with pytest.raises(SampleError, match="weights.yaml: the weight of 'form' is 'high'"):
+        Weights.load(str(yaml_file))

@@ -9,7 +9,6 @@ from checklist_rewards.backends import Engine, Reply
 from checklist_rewards.errors import BackendError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Ask, ReasonedJudge
-from checklist_rewards.judges.questions import in_order
 from checklist_rewards.scores import Aggregation, rescore, score_checklist
 from checklist_rewards.scores.scales import ordinal_scale
 from tests.judges.fakes import POLITE, SHORT, TONE, Script, answers
@@ -32,19 +31,11 @@ def test_the_reason_comes_first_and_is_kept():
     assert user.index("Hi.") < user.index("Is it short?") < user.index('"answer"')
 
 
-def test_items_with_options_are_told_their_answers_and_may_abstain():
-    backend = Script([reasoned("kind"), reasoned("cannot assess")])
-    verdicts = ReasonedJudge(backend).answer([Ask(TONE, "Hi."), Ask(TONE, "Ho.")])[0]
-    assert [verdict.answer for verdict in verdicts] == ["kind", "cannot_assess"]
-    assert f"Possible answers: {', '.join(in_order(TONE, 'Hi.', 'pocket'))}" in backend.prompts[0][-1]["content"]
-    assert json.loads(backend.samplings[0].schema)["properties"]["answer"]["enum"] == list(TONE.values)
-
-
 def test_words_only_take_the_label_that_the_reply_begins_with():
     backend = Script(["Yes.", "No. It never says yes.", "kind"])
-    verdicts = answers(ReasonedJudge(backend, reasoning=False), SHORT, POLITE, TONE)
+    verdicts = answers(ReasonedJudge(backend, reasoning=False, max_tokens=7), SHORT, POLITE, TONE)
     assert [(v.answer, v.reasoning) for v in verdicts] == [("yes", None), ("no", None), ("kind", None)]
-    assert [sampling.schema for sampling in backend.samplings] == [None]
+    assert [(sampling.schema, sampling.max_tokens) for sampling in backend.samplings] == [(None, 7)]
     assert "Answer yes or no." in backend.prompts[0][-1]["content"]
     assert "one of the possible answers" in backend.prompts[2][-1]["content"]
 
@@ -64,9 +55,7 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_with_what_is_wrong():
         ("It is short.", "unparsable: there is no JSON object in it, got 'It is short.'", 3),
         (reasoned("N/A"), 'unparsable: the "answer" must be "yes" or "no"', 3),
         ('{"verdict": "yes"}', 'unparsable: the JSON has no "answer"', 3),
-        ("", "unparsable: there is no JSON", 3),
         (Reply('{"reasoning": "Two wo', "length"), "cut_off: the reply is longer than max_tokens=1024", 3),
-        (Reply(None, None, "empty_choices"), "empty_choices", 1),
         (Reply(None, None, "too_long"), "too_long", 1),
     ],
 )
@@ -91,8 +80,6 @@ QUOTED = f"The form is {json.dumps({'reasoning': '...', 'answer': 'yes or no'})}
     ids=["whole", "the form quoted", "two objects", "one key twice"],
 )
 def test_a_reply_has_one_verdict_or_none(reply, answer):
-    [verdict] = answers(ReasonedJudge(Script([reply] * 3)), SHORT)
-    assert verdict.answer == answer and (answer or verdict.unanswered.startswith("unparsable"))
     backend = Script([reply, reasoned("yes")])
     assert answers(ReasonedJudge(backend), SHORT)[0].answer == (answer or "yes")
     assert len(backend.prompts) == (1 if answer else 2)
@@ -112,9 +99,8 @@ def test_a_broken_engine_leaves_its_chunk_unanswered_and_unstored(tmp_path):
 
 
 def test_equal_reads_are_asked_once_and_stored_replies_cost_nothing(tmp_path):
-    store = Store(tmp_path / "s")
+    store, seen = Store(tmp_path / "s"), []
     reads = [Ask(SHORT, "Hi."), Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")]
-    seen: list[int] = []
     judge = ReasonedJudge(Engine("judge-1", Script([reasoned("yes"), reasoned("no")])), store=store)
     before, r = judge.answer(reads, seen.append)
     assert [verdict.answer for verdict in before] == ["yes", "yes", "no"] and sum(seen) == 3 and min(seen) > 0
@@ -136,27 +122,20 @@ def votes(item: ChecklistItem, *said: str | Reply):
     return verdict
 
 
-GONE = Reply(None, None, "timeout")
-SHARES = {"yes": pytest.approx(2 / 3), "no": pytest.approx(1 / 3)}
-
-
 def test_the_majority_is_the_answer_and_the_shares_are_its_probabilities():
-    verdict = votes(SHORT, "no", "yes", "yes")
+    verdict = votes(SHORT, "no", "maybe", "yes", Reply(None, None, "empty_choices"), "N/A", "yes")
     assert (verdict.answer, verdict.method, verdict.reasoning) == ("yes", "votes", "because yes")
-    assert verdict.probabilities == SHARES
-    unreadable = votes(SHORT, "yes", "maybe", "N/A", Reply(None, None, "empty_choices"), "no", "yes")
-    assert unreadable.answer == "yes" and unreadable.probabilities == SHARES
+    assert verdict.probabilities == {"yes": pytest.approx(2 / 3), "no": pytest.approx(1 / 3)}
+    assert [vote.answer for vote in verdict.votes] == ["no", None, "yes", None, None, "yes"]
     none = votes(SHORT, "maybe", "perhaps", "maybe")
     assert none.unanswered.startswith("unparsable") and none.probabilities is None
-    lucky = votes(SHORT, "maybe", "perhaps", "maybe", "who knows", "yes")
-    assert [vote.answer for vote in lucky.votes] == [None] * 4 + ["yes"]
 
 
 @pytest.mark.parametrize(
     ("item", "said", "reason"),
     [
-        (SHORT, ["maybe", "perhaps", "maybe", "who knows", "yes"], "quorum: 1 of 5 replies answered"),
-        (SHORT, [GONE, GONE, GONE, GONE, "yes"], "quorum: timeout: 1 of 5 replies answered"),
+        (SHORT, ["maybe", "perhaps", "yes"], "quorum: 1 of 3 replies answered"),
+        (SHORT, [Reply(None, None, "timeout")] * 2 + ["yes"], "quorum: timeout: 1 of 3 replies answered"),
         (TONE, ["kind", "cannot_assess"], "tie: kind 1, cannot_assess 1"),
     ],
 )
@@ -179,37 +158,20 @@ PENALTY = ChecklistItem(question=SHORT.question, weight=-1)
         # Of tied steps, the one nearest to the mean; the mean is the soft value.
         (SCALE, ["80", "90"], "80", 0.85),  # as near: the lower
         (SCALE, ["0", "0", "90", "90", "100"], "90", 0.56),
-        (SCALE, ["0", "0", "10", "90", "90"], "0", 0.38),
     ],
 )
 def test_which_votes_win(item, said, winner, expected_score):
     verdict = votes(item, *said)
     score = score_checklist(Checklist(items=(item,)), [verdict])
     assert verdict.answer == winner and score.expected_score == (expected_score and pytest.approx(expected_score))
-    if "no" in said:
-        [line] = score.items
-        assert score.pass_rate == 0 and verdict.probabilities == {"yes": 0.5, "no": 0.5}
-        assert (line.agreement, [vote.answer for vote in line.votes]) == (0.5, ["yes", "no", None])
 
 
 def test_a_majority_below_the_threshold_is_a_majority_also_when_scored_again():
     checklist = Checklist(items=(SHORT,))
     verdict = votes(SHORT, *["yes"] * 4, *["no"] * 3)  # 0.571: a read at this probability would be a no
     score = score_checklist(checklist, [verdict], Aggregation(threshold=0.6))
-    assert score.items[0].answer == "yes" and score.expected_score == pytest.approx(4 / 7)
+    assert score.items[0].answer == "yes" and score.expected_score == score.items[0].agreement == pytest.approx(4 / 7)
     assert rescore(checklist, type(score).model_validate_json(score.model_dump_json())) == score
-
-
-def test_the_pocket_judge_says_in_words_what_its_probabilities_say(pocket):
-    questions = ["Does the response end with a question mark?", "Does the response contain a digit?"]
-    read = ChecklistScorer(backend=pocket, store=False, threshold=0.5)
-    # One token: the pocket model was taught to say the label first, not to stop after it.
-    write = ChecklistScorer(backend=pocket, store=False, use_logprobs=False, max_tokens=1)
-    for target in ("the old lamo sees a bako?", "My 3 keno like this red tisa."):
-        words, probabilities = write.score(questions, target), read.score(questions, target)
-        assert [item.answer for item in words.items] == [item.answer for item in probabilities.items]
-        assert {item.method for item in words.items} == {"reply"} and words.answered == 2
-    assert write.receipt.calls == 4
 
 
 # --- checklist-guided: all questions with a justification, then a grade ----------------------------------------------
@@ -240,22 +202,20 @@ def test_answers_become_verdicts_and_the_grade_the_quality():
     assert (gated.quality, gated.primary_score) == (5, 0.0)
 
 
-@pytest.mark.parametrize(("said", "quality"), [(1, 1), (5, 5), ("3", 3), (2.0, 2)])
-def test_grades_as_they_are_written(said, quality):
-    assert scored(graded(said, "yes", "no"))[0].quality == quality
-
-
-@pytest.mark.parametrize("said", [0, 6, 3.5, "4/5", "good", True, None, "two"])
-def test_a_reply_without_one_grade_is_asked_for_again_and_its_answers_count(said):
+@pytest.mark.parametrize("said", [0, 3.5, "4/5", True, None])
+def test_a_reply_without_a_grade_is_asked_for_again_and_its_answers_count(said):
     text = graded(said, "yes", "no")
-    if said == "two":
-        text = f"{graded(5, 'yes', 'no')}\n{graded(2, 'yes', 'no')}"
-    score, backend = scored(text, graded(3, "yes", "no"))
+    score, backend = scored(text, graded("3", "yes", "no"))
     assert score.quality == 3 and len(backend.prompts) == 2
-    assert said == "two" or '"grade" must be a whole number from 1 to 5' in backend.prompts[1][-1]["content"]
+    assert '"grade" must be a whole number from 1 to 5' in backend.prompts[1][-1]["content"]
     score, backend = scored(*[text] * 3)
     assert score.quality is score.primary_score is None and len(backend.prompts) == 3
-    assert said == "two" or (score.pass_rate, score.lower, score.upper) == (0.5, 0.0, 1.0)
+    assert (score.pass_rate, score.lower, score.upper) == (0.5, 0.0, 1.0)
+
+
+def test_of_two_grades_there_is_none():
+    score, backend = scored(*[f"{graded(5, 'yes', 'no')}\n{graded(2, 'yes', 'no')}"] * 3)
+    assert score.quality is score.primary_score is None and len(backend.prompts) == 3
 
 
 def test_a_grade_without_all_answers_is_asked_for_again_as_a_whole():
@@ -265,6 +225,3 @@ def test_a_grade_without_all_answers_is_asked_for_again_as_a_whole():
     score, _ = scored(*[graded(5, "N/A", "yes")] * 3)
     assert (score.quality, score.answered) == (5, 1)
     assert score.items[0].unanswered == "unparsable: 'N/A' is no possible answer"
-    misnumbered = graded(5, "yes", "no").replace('"index": 1', '"index": 0')
-    score, _ = scored(*[misnumbered] * 3)
-    assert score.quality is score.primary_score is None and score.unanswered == {"unparsable": 2}

@@ -41,24 +41,20 @@ def judged(script, items=ITEMS, **settings):
 
 
 NUMBERED = list(enumerate(TRUTH, 1))
-BRACKETED = reply(*TRUTH).replace("}]", "},]")
-FINAL = reply("yes", "no", "yes", "yes")
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        reply(*TRUTH),
         reply("Yes", "NO", True, "false"),
-        reply(*[(str(n), answer) for n, answer in NUMBERED]),
-        reply(*reversed(NUMBERED)),
+        reply(*[(str(n), answer) for n, answer in reversed(NUMBERED)]),
         reply(*TRUTH, (5, "yes")),  # one too many, all of 1 to 4 there
         reply(*TRUTH, (2, "no")),  # the same again
         f"{reply(*TRUTH)}\nOnce more:\n{reply(*TRUTH)}",
         f"Sure!\n```json\n{reply(*TRUTH)}\n```\nDone.",
         f'<think>{{"answers": [{{"index": 1, "answer": "no"}}]}}</think>{reply(*TRUTH)}',
         json.dumps(json.loads(reply(*TRUTH))["answers"]),
-        BRACKETED,
+        reply(*TRUTH).replace("}]", "},]"),
     ],
 )
 def test_one_call_answers_all(text):
@@ -70,10 +66,8 @@ def test_one_call_answers_all(text):
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
-        (reply("yes"), [1, 2, 3]),
         (reply((2, "no"), (4, "no")), [0, 2]),
-        (reply("yes", "N/A", "yes", "no"), [1]),
-        (reply("yes", None, "yes", "perhaps"), [1, 3]),
+        (reply("yes", None, "yes", "N/A"), [1, 3]),
         (reply(*TRUTH, (2, "yes")), [1]),  # answered twice, in two ways
         (reply(*TRUTH, (2, "unsure")), [1]),
         (f"{reply('yes', 'yes', 'yes', 'no')}\nNo, rather:\n{reply(*TRUTH)}", [1]),
@@ -92,12 +86,8 @@ def test_only_what_is_missing_is_asked_again(text, missing):
         (reply(*TRUTH, start=0), "numbered 1 to 4, and the reply has the index 0"),
         (reply(*TRUTH, start=2), "[1] missing, [5] too many"),
         (reply((1, "yes"), (1, "no"), (2, "yes"), (3, "no")), "[4] missing, [1] there twice"),
-        (reply((-1, "yes"), *TRUTH), "the index -1"),
-        (reply(), "none of the questions"),
         (reply("N/A", "?", "", None), "none of the questions"),
-        ('{"answers": [{"answer": "yes"}]}', 'no "index"'),
         ('{"answers": [{"index": 1.5, "answer": "yes"}]}', 'no "index"'),
-        ('{"answers": ["yes", "no", "yes", "no"]}', 'no list of "answers"'),
         ('{"answers": {"1": "yes"}}', 'no list of "answers"'),
         ("1. yes 2. no 3. yes 4. no", "no JSON"),
     ],
@@ -121,16 +111,14 @@ def test_a_reply_in_which_nothing_is_clear_is_asked_for_again_as_a_whole(text, c
         ([reply((1, "yes")), reply((1, "no")), reply((1, "yes"))], ["yes", "no", "yes", "missing"]),
         ([Reply(reply(*TRUTH)[:60], "length")] * 3, ["cut_off: the reply is longer than max_tokens=4096"] * 4),
         ([Reply(None, None, "null_content")], ["null_content"] * 4),
+        (  # two verdicts on an item in every reply
+            [f"{reply(*['yes'] * 4)}\n{reply('yes', 'no', 'yes', 'yes')}", *[f"{reply('yes')}\n{reply('no')}"] * 3],
+            ["yes", "unparsable: it is answered twice, in two ways", "yes", "yes"],
+        ),
     ],
 )
 def test_what_stays_missing_is_unanswered_and_says_how(script, found):
     assert judged(script)[0] == found
-
-
-def test_two_verdicts_on_an_item_in_every_reply_are_none():
-    twice = f"{reply('yes', 'yes', 'yes', 'yes')}\n{FINAL}"
-    yes, lost, *others = judged([twice, *[f"{reply('yes')}\n{reply('no')}"] * 3])[0]
-    assert lost.startswith("unparsable") and [yes, *others] == ["yes"] * 3
 
 
 def test_na_counts_where_the_item_may_abstain():
@@ -140,32 +128,23 @@ def test_na_counts_where_the_item_may_abstain():
     assert f"2. Tone?\nPossible answers: {shown}" in backend.prompts[0][1]["content"]
 
 
-def test_a_reason_that_is_given_unasked_is_kept():
-    entries = [{"index": 1, "reasoning": "Two words.", "answer": "yes"}]
-    judge = BatchJudge(Script([json.dumps({"answers": entries})]))
-    assert answers(judge, ITEMS[0])[0].reasoning == "Two words."
-
-
 @pytest.mark.parametrize("reasoning", [False, True])
-def test_reasons_are_kept_where_they_are_asked_for_and_the_example_of_the_form_is_valid_json(reasoning):
-    entry = {"index": 1, "answer": "yes"} | ({"reasoning": "Two words."} if reasoning else {})
-    backend = Script([json.dumps({"answers": [entry]})])
+def test_a_reason_is_kept_also_unasked_and_the_example_of_the_form_is_valid_json(reasoning):
+    backend = Script([json.dumps({"answers": [{"index": 1, "reasoning": "Two words.", "answer": "yes"}]})])
     judge = BatchJudge(backend, reasoning=reasoning)
-    assert answers(judge, ITEMS[0])[0].reasoning == entry.get("reasoning")
+    assert answers(judge, ITEMS[0])[0].reasoning == "Two words."
     schema = json.loads(backend.samplings[0].schema)["properties"]["answers"]["items"]
     assert list(schema["properties"]) == ["index", *["reasoning"] * reasoning, "answer"]
     [example] = [line for line in judge.form(ITEMS).splitlines() if line.startswith('{"answers"')]
     [entry] = json.loads(example.removesuffix(", ...]}") + "]}")["answers"]
     assert example.endswith(", ...]}") and entry.keys() == schema["properties"].keys()
-    assert (entry["index"], entry["answer"]) == (1, "yes or no")
 
 
 def test_samples_are_never_mixed_and_equal_ones_are_asked_once(tmp_path):
     store = Store(tmp_path / "s")
     samples = [Sample(["a?", "b?"], "x"), Sample(["a?", "b?"], "x"), Sample(["a?"], "x")]
     backend = Script([reply("yes", "no"), reply("no")])
-    scorer = ChecklistScorer("m", backend=backend, mode="batch", store=store)
-    seen: list[int] = []
+    scorer, seen = ChecklistScorer("m", backend=backend, mode="batch", store=store), []
     scores = scorer.score_batch(samples, seen.append)
     assert [[item.answer for item in score.items] for score in scores] == [["yes", "no"], ["yes", "no"], ["no"]]
     assert [asked_about(messages) for messages in backend.prompts] == [["a?", "b?"], ["a?"]]
@@ -175,14 +154,6 @@ def test_samples_are_never_mixed_and_equal_ones_are_asked_once(tmp_path):
     again = ChecklistScorer("m", backend=Script([]), mode="batch", store=store)
     assert again.score_batch(samples) == scores
     assert (again.receipt.stored, again.receipt.asked, again.receipt.cost({})) == (3, 0, 0)
-
-
-def test_a_bad_reply_costs_its_own_target_and_no_other():
-    backend = Script(lambda messages: "no idea" if "bad" in messages[1]["content"] else reply("yes", "no"))
-    scorer = ChecklistScorer(backend=backend, mode="batch", store=False)
-    scores = scorer.score_batch([Sample(["a?", "b?"], text) for text in ("good", "bad", "fine")])
-    assert [score.primary_score for score in scores] == [0.5, None, 0.5]
-    assert scores[1].unanswered == {"unparsable": 2}
 
 
 def test_a_run_that_broke_while_asking_for_the_rest_resumes_there(tmp_path):
@@ -201,51 +172,25 @@ def test_a_checklist_cannot_close_its_fence():
     assert "<target-" in text and "{checklist}" in text and text.count("\n1. a?") == 1
 
 
-@st.composite
-def damaged(draw):
-    """A reply to n questions, question k truly answered by "k", and one way of going wrong."""
-    count = draw(st.integers(1, 6))
-    entries = [(number, str(number)) for number in range(1, count + 1)]
-    kind = draw(st.sampled_from(["shift", "lost", "twice", "more", "odd", "shuffled"]))
-    if kind == "shift":
-        by = draw(st.integers(-3, 3).filter(bool))
-        entries = [(number + by, answer) for number, answer in entries]
-    for _ in range(draw(st.integers(1, 3)) if kind != "shift" else 0):
-        at = draw(st.integers(0, count - 1))
-        if kind == "lost":
-            entries = [entry for entry in entries if entry[0] != at + 1]
-        elif kind == "twice":
-            entries.append((at + 1, draw(st.sampled_from([str(at + 1), "1", "N/A"]))))
-        elif kind == "more":
-            entries.append((count + 1 + at, "1"))
-        elif kind == "odd":
-            odd = draw(st.sampled_from(["N/A", "", None, 0, [], "7"]))
-            entries = [(n, odd if n == at + 1 else answer) for n, answer in entries]
-    return count, draw(st.permutations(entries))
-
-
-@given(damaged())
-def test_a_damaged_reply_never_gives_a_question_the_answer_of_another(case):
-    count, entries = case
+@given(
+    st.integers(1, 6),
+    st.integers(-3, 3),
+    st.sets(st.integers(1, 6)),
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["1", "7", "N/A", None, []])), max_size=3),
+    st.randoms(use_true_random=False),
+)
+def test_a_damaged_reply_never_gives_a_question_the_answer_of_another(count, shift, lost, more, rng):
+    """Question k is truly answered by "k". Numbers are shifted, or answers are lost and others added."""
+    entries = [(n + shift, str(n)) for n in range(1, count + 1) if shift or n not in lost]
+    entries += [] if shift else more
+    rng.shuffle(entries)
     items = [ChecklistItem(question=f"q{n}?", options=ordinal_scale(8)[1:]) for n in range(count)]
     try:
         found = read_answers(json.loads(reply(*entries)), items)
     except Unreadable:
         return
-    assert all(label == str(place + 1) for place, label in found.labels.items() if (place + 1, "7") not in entries)
+    assert all(label == str(place + 1) or (place + 1, label) in more for place, label in found.labels.items())
     assert not found.labels.keys() & found.refused.keys()
-
-
-def test_the_seconds_of_the_engine_are_those_of_its_replies(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr("checklist_rewards.backends.engine.time.perf_counter", lambda: now[0])
-
-    def slowly(messages):
-        now[0] += 2.5
-        return reply(*TRUTH)
-
-    judge = BatchJudge(Script(slowly))
-    assert judge.answer([Ask(item, "Hi.") for item in ITEMS])[1].engine_seconds == 2.5
 
 
 LONG = [ChecklistItem(question=f"Is it number {number}?", id=f"own-{number}") for number in range(51)]
@@ -256,27 +201,22 @@ def numbers(messages) -> list[int]:
     return [int(question.split()[-1][:-1]) for question in asked_about(messages)]
 
 
-@pytest.mark.parametrize(("count", "calls"), [(25, [25]), (26, [13, 13]), (30, [15, 15]), (51, [17, 17, 17])])
+def long_replies(messages) -> str:
+    return reply(*[LONG_TRUTH[n] for n in numbers(messages)])
+
+
+@pytest.mark.parametrize(("count", "calls"), [(25, [25]), (26, [13, 13]), (51, [17, 17, 17])])
 def test_a_long_checklist_is_asked_in_calls_of_about_equal_length(count, calls):
-    found, backend = judged(lambda messages: reply(*[LONG_TRUTH[n] for n in numbers(messages)]), LONG[:count])
+    found, backend = judged(long_replies, LONG[:count])
     assert [len(asked_about(call)) for call in backend.prompts] == calls and found == LONG_TRUTH[:count]
 
 
 def test_a_part_of_a_long_checklist_that_fails_loses_its_own_items_only(tmp_path):
+    def one_lost(messages):
+        return Reply(None, None, "timeout") if 20 in numbers(messages) else long_replies(messages)
+
     store = Store(tmp_path / "s")
-
-    def scored(fails, **settings):
-        def script(messages):
-            lost = fails and 20 in numbers(messages)
-            return Reply(None, None, "timeout") if lost else reply(*[LONG_TRUTH[n] for n in numbers(messages)])
-
-        scorer = ChecklistScorer("m", backend=Script(script), mode="batch", store=store, **settings)
-        return scorer.score_batch([Sample([item.model_dump() for item in LONG], "x")])[0].items, scorer.receipt
-
-    lines, receipt = scored(True, min_answered=0.1)
-    assert [line.id for line in lines] == [item.id for item in LONG]
-    assert [line.answer for line in lines] == [*LONG_TRUTH[:17], *[None] * 17, *LONG_TRUTH[34:]]
-    assert (receipt.reads, receipt.asked, receipt.calls, receipt.unanswered) == (51, 51, 3, 17)
-    lines, receipt = scored(False)
-    assert [line.answer for line in lines] == LONG_TRUTH
-    assert (receipt.stored, receipt.asked, receipt.calls) == (34, 17, 1)
+    found, _ = judged(one_lost, LONG, store=store)
+    assert found == [*LONG_TRUTH[:17], *["timeout"] * 17, *LONG_TRUTH[34:]]
+    found, backend = judged(long_replies, LONG, store=store)
+    assert found == LONG_TRUTH and [numbers(call) for call in backend.prompts] == [list(range(17, 34))]

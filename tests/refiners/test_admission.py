@@ -1,86 +1,30 @@
 """Admission of code checks, by the pocket judge in the pocket world."""
 
 import json
-import random
 
 import pytest
-from pocket.world import FAMILIES, Constraint, sample_task, tasks, words_of, write_response
 
 from checklist_rewards import Checklist, Sample, __version__
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.checks import parse_check
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.generators import Request
 from checklist_rewards.pipelines import pipeline
 from checklist_rewards.refiners import CheckAdmission
 from tests.fakes import FakeBackend
 
-DIGITS = "0123456789"
-
-
-def spec_of(constraint: Constraint) -> dict:
-    """The check of a constraint of the pocket world."""
-    word = str(constraint.value)
-    return {
-        "mention": {"type": "keywords", "words": [word]},
-        "avoid": {"type": "forbidden", "words": [word]},
-        "first": {"type": "regex", "pattern": rf"(?i)\A[^a-z0-9]*{word}\b", "at_least": 1},
-        "sentences": {"type": "sentences", "exactly": constraint.value},
-        "question": {"type": "ends", "phrase": "?"},
-        "exclaim": {"type": "ends", "phrase": "!"},
-        "lowercase": {"type": "casing", "casing": "lower"},
-        "digits": {"type": "letters", "letters": DIGITS, "at_least": 1},
-        "no_digits": {"type": "letters", "letters": DIGITS, "exactly": 0},
-        "bullets": {"type": "bullets", "at_least": 1},
-    }[constraint.family]
-
-
-def texts(constraint: Constraint, count: int = 12, seed: int = 0) -> list[str]:
-    """Texts about half of which meet the constraint."""
-    rng = random.Random(f"{constraint}-{seed}")
-    task = sample_task(rng, split="test")
-    task = type(task)(task.instruction, (constraint,))
-    return [write_response(rng, task, violate=0.5, split="test") for _ in range(count)]
-
-
-def every_family() -> list[Constraint]:
-    word = words_of("test")[3]
-    return [
-        Constraint(name, 2 if family.values else word if name in ("mention", "avoid", "first") else None)
-        for name, family in FAMILIES.items()
-    ]
-
-
-@pytest.mark.parametrize("constraint", every_family(), ids=lambda constraint: constraint.family)
-def test_checks_say_what_the_worlds_own_code_says(constraint):
-    check = parse_check(json.dumps(spec_of(constraint)), "here")
-    found = [check.holds(text) for text in texts(constraint, 200)]
-    assert found == [constraint.holds(text) for text in texts(constraint, 200)]
-    assert {True, False} == set(found)
-
 
 def test_right_checks_are_admitted_and_wrong_ones_demoted(scorer):
-    """Every family once with its check, and once with the check of something else."""
-    wrong = {
-        "mention": {"type": "words", "at_least": 8},
-        "sentences": {"type": "sentences", "exactly": 3},
-        "question": {"type": "regex", "pattern": r"\?", "exactly": 0},
-        "digits": {"type": "letters", "letters": DIGITS, "exactly": 0},
-    }
-    families = every_family()
-    right_items = [ChecklistItem(question=c.question(), check=json.dumps(spec_of(c))) for c in families]
-    pairs = [(c.question(), wrong[c.family]) for c in families if c.family in wrong]
-    wrong_items = [ChecklistItem(question=question, weight=2, check=json.dumps(spec)) for question, spec in pairs]
-    samples = [Sample(None, text) for c in families for text in texts(c, 3)]
+    digit = json.dumps({"type": "letters", "letters": "0123456789", "at_least": 1})
+    right = ChecklistItem(question="Does the response contain a digit?", check=digit)
+    wrong = ChecklistItem(question="Does the response end with a question mark?", weight=2, check=digit)
     refiner = CheckAdmission("pocket", scorer=scorer)
-    refined = refiner.refine(Checklist(items=(*right_items, *wrong_items)), samples)
-    assert [item.question for item in refined.items] == [item.question for item in (*right_items, *wrong_items)]
-    admitted, demoted = refined.items[: len(right_items)], refined.items[len(right_items) :]
-    assert admitted == tuple(right_items)
-    assert [item.check for item in demoted] == [None] * len(wrong)
-    assert all(item.weight == 2 and item.id not in {w.id for w in wrong_items} for item in demoted)
-    assert [note.item for note in refiner.report.dropped] == wrong_items and not refiner.report.unclear
-    assert all("of 30 texts (required: 90%)" in note.reason for note in refiner.report.dropped)
+    targets = ("My 3 keno like this red tisa.", "is it a bako?", "the old lamo sees 7 bako?", "a deko")
+    refined = refiner.refine(Checklist(items=(right, wrong)), on(*targets))
+    admitted, demoted = refined.items
+    assert admitted == right and (demoted.question, demoted.weight, demoted.check) == (wrong.question, 2, None)
+    assert demoted.id != wrong.id and not refiner.report.unclear
+    [note] = refiner.report.dropped
+    assert note.item == wrong and "of 4 texts (required: 90%)" in note.reason
     assert refined.source == f"check_admission/{__version__}" and refined.model == "pocket"
 
 
@@ -100,7 +44,7 @@ def on(*targets):
     return [Sample(None, target) for target in targets]
 
 
-@pytest.mark.parametrize(("threshold", "admitted"), [(0.7, True), (0.75, True), (0.8, False)])
+@pytest.mark.parametrize(("threshold", "admitted"), [(0.75, True), (0.8, False)])
 def test_the_threshold_is_a_share_of_the_texts_that_both_answered(threshold, admitted):
     # By letter "XAX" has an A, by word it has not; "A?" is unread and counts neither way.
     refiner = admission(threshold=threshold)
@@ -134,12 +78,6 @@ def test_a_check_that_cannot_be_used_is_demoted_without_asking(check, reason):
     assert note.reason.startswith(f"check_admission, item a1 ('Is there an A?'): {reason}")
 
 
-def test_code_that_is_allowed_is_compared_too():
-    program = json.dumps({"type": "program", "source": "def holds(text): return 'A' in text"})
-    [item] = admission(allow_code=True).refine(Checklist.parse([ITEM | {"check": program}]), on("A", "b", "XAX")).items
-    assert item.check == program
-
-
 @pytest.mark.parametrize(
     ("samples", "settings", "message"),
     [
@@ -166,19 +104,3 @@ def test_in_a_pipeline_the_candidates_are_the_texts():
     assert (good.items[0].check, bad.items[0].check) == ('{"type": "keywords", "words": ["A"]}', None)
     with pytest.raises(SampleError, match="check_admission tests the questions on responses"):
         pipe.generate_batch([Request("Write letters.")])
-
-
-def test_gold_checks_of_real_tasks_are_worth_the_judge(scorer):
-    """Over tasks with held-out words: where the check and the judge differ, the check is right."""
-    differ = right = total = 0
-    rng = random.Random(0)
-    for task in tasks(12, seed=5, split="test"):
-        items = [ChecklistItem(question=c.question(), check=json.dumps(spec_of(c))) for c in task.constraints]
-        text = write_response(rng, task, violate=0.5, split="test")
-        judged = scorer.score([item.question for item in items], text, task.instruction).items
-        checked = scorer.score(Checklist(items=tuple(items)), text, task.instruction).items
-        for constraint, line, code in zip(task.constraints, judged, checked, strict=True):
-            total += 1
-            differ += line.answer != code.answer
-            right += (code.answer == "yes") is constraint.holds(text)
-    assert right == total > 30 and differ <= 0.1 * total

@@ -7,22 +7,19 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.generators import Request
-from checklist_rewards.pipelines import PipelineConfig, pipeline
 from checklist_rewards.refiners import CheckAdmission, Deduplicator, Selector, Tagger, UnitTester
 from checklist_rewards.refiners.base import refine_all
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
-from tests.pipelines.fakes import Scripted
+from tests.refiners.vectors import questions
 
-COUNT = 50
+COUNT = 4
 
 
 class Counted:
     """Vectors by the first letter of a text; says how often it was called."""
 
-    def __init__(self):
-        self.calls = 0
+    calls = 0
 
     def __call__(self, texts):
         self.calls += 1
@@ -30,40 +27,37 @@ class Counted:
         return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
 
 
-def lists():
-    """Two questions that are alike, one that is not, other ones in every list."""
-    return [Checklist.parse([f"A of {n}?", f"B of {n}?", f"Z of {n}?"]) for n in map(str.upper, names())]
-
-
-def names():
-    return [f"{a}{b}" for a in "klmno" for b in "pqrstuvwxy"]
-
-
-def merge(text, sampling):
-    name = text.split("- A of ")[1][:2]
-    return json.dumps({"same": True, "question": f"Which of {name}?"})
-
-
 def asked(backend):
     """The number of prompts of each call."""
     return [len(texts) for texts, _ in backend.sampled]
 
 
-def test_the_deduplicator_embeds_all_questions_once_and_merges_all_groups_in_one_call():
+NAMES = ["KP", "KQ", "LP", "LQ"]
+
+
+def lists():
+    """Two questions that are alike, one that is not, other ones in every list."""
+    return [Checklist.parse([f"A of {name}?", f"B of {name}?", f"Z of {name}?"]) for name in NAMES]
+
+
+def test_questions_are_embedded_once_and_all_groups_merged_in_one_call():
+    def merge(text, sampling):
+        return json.dumps({"same": True, "question": f"Which of {text.split('- A of ')[1][:2]}?"})
+
     backend, embedder = Replies(merge), Counted()
     refiner = Deduplicator("fake", backend=backend, embedder=embedder, store=False)
     refined = refiner.refine_batch(lists())
     assert embedder.calls == 1 and asked(backend) == [COUNT]
-    expected = [[f"Which of {name}?", f"Z of {name}?"] for name in map(str.upper, names())]
-    assert [[item.question for item in one.items] for one in refined] == expected
-    alone = Deduplicator("fake", backend=Replies(merge), embedder=Counted(), store=False)
-    assert refined == [alone.refine(one) for one in lists()]
-    assert [len(report.dropped) for report in refiner.reports] == [2] * COUNT and refiner.report is refiner.reports[-1]
+    assert [questions(one) for one in refined] == [[f"Which of {name}?", f"Z of {name}?"] for name in NAMES]
+    assert refined == [refiner.refine(one) for one in lists()]
+    assert [len(report.dropped) for report in refiner.reports] == [2]
+    selector = Selector(1, embedder=Counted())
+    assert [len(one) for one in selector.refine_batch(lists())] == [1] * COUNT and selector.embedder.calls == 1
 
 
 def test_the_tagger_asks_about_all_items_in_one_call_and_an_empty_list_costs_itself_alone():
     def rule(text, sampling):
-        return json.dumps({"reason": "", "general": "OF KP" not in text.upper(), "specific": True})
+        return json.dumps({"reason": "", "general": "of KP" not in text, "specific": True})
 
     backend = Replies(rule)
     refined = Tagger("fake", backend=backend, store=False).refine_batch(lists())
@@ -99,12 +93,6 @@ def test_code_checks_are_compared_in_one_call():
     assert len(backend.calls) == 1
 
 
-def test_the_selector_embeds_all_questions_once():
-    embedder = Counted()
-    refined = Selector(1, embedder=embedder).refine_batch(lists())
-    assert embedder.calls == 1 and [len(one) for one in refined] == [1] * COUNT
-
-
 def test_a_refiner_of_ones_own_needs_no_batch_form():
     class First:
         def validate(self):
@@ -117,26 +105,3 @@ def test_a_refiner_of_ones_own_needs_no_batch_form():
 
     found = refine_all(First(), lists()[:2], [(), ()])
     assert isinstance(found[0], ChecklistError) and len(found[1]) == 1
-
-
-def test_a_pipeline_refines_all_of_its_checklists_together():
-    def rule(text):
-        if "OF " in text.upper() and "- A of" in text:
-            return json.loads(merge(text, None))
-        name = text.split("Write ")[1][:2]
-        return f"1. A of {name}?\n2. B of {name}?\n3. Z of {name}?\n"
-
-    calls = []
-
-    class Watched(Scripted):
-        def generate(self, prompts, sampling, arrived=None):
-            calls.append(len(prompts))
-            return super().generate(prompts, sampling, arrived)
-
-    config = PipelineConfig(name="x", refiners=["deduplicator"])
-    pipe = pipeline(config, model="m", backend=Watched(rule), store=False)
-    [refiner] = pipe.refiners
-    refiner.embedder = Counted()
-    made = pipe.generate_batch([Request(f"Write {name.upper()}.") for name in names()])
-    assert calls == [COUNT, COUNT]  # all are written, then all are merged
-    assert [one.items[0].question for one in made] == [f"Which of {name.upper()}?" for name in names()]

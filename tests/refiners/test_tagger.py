@@ -62,14 +62,14 @@ def test_any_quality_can_be_named():
 
 @pytest.mark.parametrize(
     "reply",
-    ["I would say so.", '{"general": true}', '{"reason": "", "general": "perhaps", "specific": true}']
-    + [Reply(None, unanswered="too_long")],
+    ["I would say so.", '{"reason": "", "general": "perhaps", "specific": true}', Reply(None, unanswered="too_long")],
 )
-def test_a_reply_that_cannot_be_read_keeps_its_item(reply):
+def test_a_reply_that_cannot_be_read_keeps_its_item(reply, caplog):
     refiner = tagger(by_question({"name Anna": reply}, tags(general=False)))
     assert questions(refiner.refine(CHECKLIST)) == ["Does it name Anna?"]
     assert [note.item.question for note in refiner.report.unclear] == ["Does it name Anna?"]
     assert len(refiner.report.dropped) == 2
+    assert "1 of 3 items could not be assessed and stay unchanged" in caplog.text
 
 
 def test_a_checklist_with_a_reply_that_is_missing_for_now_is_not_refined(caplog):
@@ -79,13 +79,6 @@ def test_a_checklist_with_a_reply_that_is_missing_for_now_is_not_refined(caplog)
     assert isinstance(refined, ChecklistError) and "could not be assessed" not in caplog.text
     with pytest.raises(NoReply, match="timeout: 60 s"):
         refiner.refine(CHECKLIST)
-
-
-def test_garbage_throughout_changes_nothing_and_is_logged(caplog):
-    refiner = tagger(Replies(lambda text, sampling: "hm"))
-    assert refiner.refine(CHECKLIST).items == CHECKLIST.items
-    assert len(refiner.report.unclear) == 3
-    assert "3 of 3 items could not be assessed and stay unchanged" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -105,7 +98,7 @@ def test_nothing_or_only_items_without_weight_left_is_an_error_that_leaves_a_rep
     assert [note.item for note in refiner.report.dropped] == list(checklist.items[len(replies) :])
 
 
-@pytest.mark.parametrize("qualities", [{}, ["general"], {"reason": "x"}, {" ": "x"}, {"general": " "}, {1: "x"}])
+@pytest.mark.parametrize("qualities", [{}, ["general"], {"reason": "x"}, {"general": " "}])
 def test_qualities_are_names_with_definitions(qualities):
     with pytest.raises(SampleError, match="qualities"):
         Tagger("fake", qualities=qualities)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample, __version__
+from checklist_rewards import Checklist, Sample, __version__
 from checklist_rewards.backends import Reply
 from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
@@ -68,21 +68,16 @@ def test_the_prompt_has_the_text_the_question_and_the_answer_wanted():
     assert "Is there a C?" in second and "\nyes\n" in second  # a penalty fails when the answer is yes
 
 
-def test_the_threshold_is_the_share_that_must_fail():
+def test_the_threshold_is_the_share_that_must_fail_of_at_most_so_many_samples():
     def half(text, sampling):
         return without_letter(text, sampling) if "\nA1\n" in text else '{"response": "still A"}'
 
-    samples = on("A1", "A2")
-    assert len(tries(half, threshold=0.5)[0].refine(ONLY_A, samples)) == 1
+    samples = on("A1", "x", "A2", "A3")
+    refiner, backend = tries(half, threshold=0.5, max_samples=2)
+    assert refiner.refine(ONLY_A, samples).items == ONLY_A.items
+    assert [len(prompts) for prompts, _ in backend.sampled] == [2]
     with pytest.raises(ChecklistError, match="no item is left of 1.*only 1 of 2"):
-        tries(half, threshold=0.51)[0].refine(ONLY_A, samples)
-
-
-def test_no_more_samples_than_asked_for_are_rewritten():
-    refiner, backend = tries(max_samples=2)
-    refiner.refine(ONLY_A, on("A1", "x", "A2", "A3"))
-    (prompts, _) = backend.sampled[0]
-    assert len(prompts) == 2 and "\nA1\n" in prompts[0] and "\nA2\n" in prompts[1]
+        tries(half, threshold=0.51, max_samples=2)[0].refine(ONLY_A, samples)
 
 
 def test_without_samples_there_is_an_error_not_an_empty_checklist():
@@ -108,16 +103,12 @@ GONE = "no rewrite of 1 passing samples"
         ("No.", ["A1"], GONE),
         ("No.", ["A1", "A2"], None),
         ('{"response": " "}', ["A1"], GONE),
-        ('{"response": " "}', ["A1", "A2"], None),
         ('{"response": "A1"}', ["A1"], GONE),  # unchanged
-        ('{"response": "A1"}', ["A1", "A2"], None),
         (Reply(None, unanswered="too_long"), ["A1"], GONE),
-        (Reply(None, unanswered="too_long"), ["A1", "A2"], None),
         # Of three rewrites one is seen to fail and two cannot be answered: 1 of 1 fails.
         ('{"response": "A?"}', ["A1", "A2", "A3", "A?"], None),
         ('{"response": "A?"}', ["A1"], f"{GONE} was judged (the judge gave no answer: too_long)"),
         ("No.", ["A?", "x"], "none of 2 samples passes it (1 reads were unanswered)"),
-        ("No.", ["x"], "none of 1 samples passes it"),
     ],
 )
 def test_what_could_not_be_had_or_answered_counts_neither_way(reply, samples, reason):
@@ -140,29 +131,12 @@ def test_rewrites_and_reads_that_are_missing_for_now_leave_the_checklist_unrefin
         refiner.refine(CHECKLIST, on("A"))
 
 
-def test_an_item_without_weight_can_be_tested_too():
-    refiner, _ = tries()
-    checklist = Checklist.parse([{"question": "Is there an A?", "weight": 0}, "Is there a C?"])
-    assert len(refiner.refine(checklist, on("AC"))) == 2 and not refiner.report.unclear
-
-
-def test_the_judge_may_be_another_scorer():
-    other = Replies(without_letter, identity="other")
-    other.rule = says
-    refiner, backend = tries(scorer=ChecklistScorer("judge", backend=other, store=False))
-    refiner.refine(CHECKLIST, on("ABC"))
-    assert backend.calls == [] and len(other.calls) == 2 and len(backend.sampled) == 1
-
-
-def test_the_pocket_judge_enforces_what_it_can_see(scorer):
-    def rewrite(text, sampling):
-        return '{"response": "my keno like this red tisa."}'
-
+def test_the_judge_may_be_another_scorer(scorer):
     digit, case = "Does the response contain a digit?", "Is the response written in lower case only?"
-    refiner, _ = tries(rewrite, scorer=scorer)
+    refiner, backend = tries(lambda *_: '{"response": "my keno like this red tisa."}', scorer=scorer)
     samples = on("My 3 keno like this red tisa.", "the old lamo is red.")
     # One of the two passes each; the rewritten text has no digit, but is in lower case as before.
-    assert questions(refiner.refine(Checklist.parse([digit, case]), samples)) == [digit]
+    assert questions(refiner.refine(Checklist.parse([digit, case]), samples)) == [digit] and backend.calls == []
     assert not refiner.report.unclear and refiner.report.dropped[0].item.question == case
 
 

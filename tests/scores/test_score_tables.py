@@ -1,18 +1,15 @@
-"""Score arithmetic against tables worked by hand, and the traps that another package fell into.
+"""Score arithmetic against tables worked by hand.
 
 Verdicts are written as in the tables: "yes", "no", an option's label, "na" for an abstention ("na: option" about an
 item with options), "lost" for a read that failed.
 """
 
-import json
-
 import pytest
 
-from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer
-from checklist_rewards.backends import Reply
+from checklist_rewards import Checklist, ChecklistItem
 from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
 from checklist_rewards.scores.scales import with_abstention
-from tests.judges.fakes import Script, options
+from tests.judges.fakes import options
 
 QUALITY = options(poor=0.1, fair=0.4, good=0.9, na=None)
 
@@ -59,8 +56,6 @@ STRATEGIES = ("skip", "zero", "partial", "fail")
         ([(4, "na: option"), (6, "good")], (0.9, 0.54, 0.74, 0.58)),
         # -4 abstained beside +6 good. fail takes the highest value, .9: (5.4 - 3.6)/6.
         ([(-4, "na: option"), (6, "good")], (0.9, 0.9, 0.9, 0.3)),
-        # Penalties only: -3 no, -1 abstained. skip: 1 + 0/3. zero, partial: 1 + 0/4. fail: 1 - 1/4.
-        ([(-3, "no"), (-1, "na")], (1.0, 1.0, 1.0, 0.75)),
         # Penalties only: -3 yes, -1 abstained. skip: 1 - 3/3. zero, partial: 1 - 3/4. fail: 1 - 4/4.
         ([(-3, "yes"), (-1, "na")], (0.0, 0.25, 0.25, 0.0)),
         # Everything abstained: there is nothing to score when skipped, and that is no number.
@@ -113,21 +108,15 @@ def test_soft_values_weigh_the_abstention_by_its_probability(weight, by_strategy
 @pytest.mark.parametrize(
     ("entries", "weighted", "raw", "pass_rate"),
     [
-        ([(1, "yes"), (1, "no")], 0.5, 1, 0.5),
         ([(10, "yes"), (5, "no"), (-5, "no")], 2 / 3, 10, 2 / 3),
         ([(10, "yes"), (5, "no"), (-5, "yes")], 1 / 3, 5, 1 / 3),
         ([(10, "no"), (-5, "yes")], 0.0, -5, 0.0),  # clipped from -0.5; raw is not
-        ([(10, "yes"), (-20, "yes")], 0.0, -10, 0.5),
-        ([(-10, "no"), (-5, "no")], 1.0, 0, 1.0),
         ([(-10, "yes"), (-5, "no")], 1 / 3, -10, 0.5),
-        ([(-10, "yes"), (-5, "yes")], 0.0, -15, 0.0),
         ([(2, "good"), (2, "poor")], 0.5, 2.0, 0.5),  # (1.8 + .2)/4
-        ([(2, "fair")], 0.4, 0.8, 0.0),  # credit .4 does not pass
         ([(2, "good"), (-1, "fair")], 0.7, 1.4, 1.0),  # (1.8 - .4)/2; the penalty's credit is .6
         ([(-2, "good"), (-1, "poor")], 1 - 1.9 / 3, -1.9, 0.5),
         ([(1, "yes"), (0, "no")], 1.0, 1, 0.5),  # a weight of 0 counts for the pass rate alone
         ([(3, "lost"), (1, "yes")], 1.0, 1, 1.0),
-        ([(0.5, "yes"), (0.25, "no"), (-0.25, "yes")], 1 / 3, 0.25, 1 / 3),
     ],
 )
 def test_signs_and_options(entries, weighted, raw, pass_rate):
@@ -138,26 +127,8 @@ def test_signs_and_options(entries, weighted, raw, pass_rate):
 
 
 @pytest.mark.parametrize(
-    ("entries", "lower", "upper"),
-    [
-        # +1 yes, +1 lost: had it been no, 1/2; had it been yes, 1.
-        ([(1, "yes"), (1, "lost")], 0.5, 1.0),
-        # +2 yes, -1 lost: had the penalty been earned, 1/2; had it not, 1.
-        ([(2, "yes"), (-1, "lost")], 0.5, 1.0),
-        ([(-1, "no"), (-1, "lost")], 0.5, 1.0),
-        ([(1, "lost"), (-1, "lost")], 0.0, 1.0),
-    ],
-)
-def test_bounds_of_what_was_lost(entries, lower, upper):
-    score = scored(*entries)
-    assert (score.lower, score.upper) == (pytest.approx(lower), pytest.approx(upper))
-
-
-@pytest.mark.parametrize(
     ("said", "strategy", "primary", "required_passed"),
     [
-        ("yes", "skip", 1.0, True),
-        ("no", "skip", 0.0, False),
         ("na", "skip", 1.0, None),  # left out, so it neither gates nor passes
         ("na", "zero", 0.0, False),
         ("na", "partial", 0.75, True),
@@ -173,34 +144,9 @@ def test_a_required_item_that_abstains_gates_as_its_strategy_says(said, strategy
     assert score.primary_score == (None if primary is None else pytest.approx(primary))
 
 
-# --- traps of Autorubric 1.6.1 ---------------------------------------------------------------------------------------
-
-
-def test_trap_positives_that_were_skipped_do_not_make_a_perfect_score():
-    # There: weights +10 and -5, CANNOT_ASSESS and UNMET, gives 1.0 by the branch for penalties only.
+def test_positives_that_were_skipped_do_not_make_a_perfect_score():
+    # In Autorubric 1.6.1: weights +10 and -5, CANNOT_ASSESS and UNMET, gives 1.0 by the branch for penalties only.
     for said in ("na", "lost"):
         score = scored((10, said), (-5, "no"), abstention="skip")
         assert score.weighted_score is score.primary_score is None and score.pass_rate == 1.0
         assert (score.lower, score.upper) == ((0.0, 1.0) if said == "lost" else (None, None))
-
-
-@pytest.mark.parametrize("mode", [{"capture_reasoning": True}, {"mode": "batch"}, {"use_logprobs": False}])
-@pytest.mark.parametrize("reason", ["null_content", "empty_choices"])
-def test_trap_a_reply_without_content_is_no_verdict_for_either_sign(mode, reason):
-    # There: UNMET for a positive weight, MET for a penalty, so 1.0 fell to 0.33.
-    items = [{"question": f"q{n}?", "weight": 5} for n in range(3)] + [{"question": "bad?", "weight": -10}]
-
-    def said(messages):
-        text = messages[-1]["content"]
-        if "bad?" in text and "q0?" not in text:
-            return Reply(None, None, reason)
-        if "numbered" in text:
-            return json.dumps({"answers": [{"index": n, "answer": "yes"} for n in (1, 2, 3)]})
-        return json.dumps({"reasoning": "so", "answer": "yes"}) if "JSON" in text else "yes"
-
-    scorer = ChecklistScorer(backend=Script(said), store=False, abstention="fail", metric="weighted", **mode)
-    score = scorer.score(items, "Hi.")
-    assert [line.answer for line in score.items] == ["yes", "yes", "yes", None]
-    assert score.items[3].value is None and score.items[3].unanswered == reason
-    assert score.primary_score is None and (score.lower, score.upper) == (pytest.approx(1 / 3), 1.0)
-    assert score.answered_weight == pytest.approx(15 / 25)

@@ -1,15 +1,11 @@
 """The aggregates of a batch do not move when a judge fails about some of its rows."""
 
-from itertools import product
-
 import pytest
 from scipy.stats import t
 
 from checklist_rewards import Checklist
 from checklist_rewards.datasets.table import BatchScore
 from checklist_rewards.evaluation.scored import ScoredText
-from checklist_rewards.rewards.batch import completion_metrics
-from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.scores.tally import PassRate, tally, wilson
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures
@@ -24,21 +20,18 @@ CHECKLIST = Checklist.parse(
 LOST = Verdict(unanswered="backend_error: the server is gone")
 
 
-def score_of(passes: tuple[bool, bool, bool], lost: bool = False) -> Score:
-    checked, *judged = ("yes" if each else "no" for each in passes)
+def score_of(answers: str, lost: bool = False) -> Score:
+    checked, *judged = answers.split()
     code = Verdict(answer=checked, judge="code", method="check")
     return score_checklist(CHECKLIST, [code, *(LOST if lost else Verdict(answer=answer) for answer in judged)])
 
 
-ALL = list(product((True, False), repeat=3))
+ROWS = ("yes yes yes", "yes no no", "no yes yes", "no no no")
 
 
-ROWS = [ALL[0], ALL[3], ALL[4], ALL[7]]
-
-
-@pytest.mark.parametrize("lost", list(product((False, True), repeat=4)), ids=str)
+@pytest.mark.parametrize("lost", [(0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 1, 1), (1, 1, 1, 1)], ids=str)
 def test_rows_without_a_score_are_in_no_rate(lost):
-    found = [score_of(passes, gone) for passes, gone in zip(ROWS, lost, strict=True)]
+    found = [score_of(answers, gone) for answers, gone in zip(ROWS, lost, strict=True)]
     batch = BatchScore(found)
     known = tally(score for score in found if score.primary_score is not None)
     for name in ("macro", "micro", "mean"):
@@ -63,31 +56,20 @@ def test_rows_without_a_score_are_in_no_rate(lost):
     assert (check["passed"], check["counted"]) == (2, 4)
 
 
-def test_a_trainer_logs_no_pass_rate_of_a_completion_without_a_score():
-    lost, sample = score_of((True, True, True), lost=True), Sample(CHECKLIST, "Hi")
-    metrics = completion_metrics(sample, lost, None, ("form", "tone"))
-    assert [metrics[name] for name in ("pass_rate", "category/form", "category/tone")] == [None] * 3
-    assert metrics["unscored"] == 1.0
-
-
 def test_fewer_than_15_targets_have_no_interval():
     rate = PassRate()
-    for n in range(14):
-        rate.add(n % 2, 1)
     assert rate.interval is None
-    rate.add(1, 1)
+    for n in range(15):
+        assert rate.interval is None
+        rate.add(n % 2, 1)
     assert rate.interval is not None
 
 
-def test_an_interval_contains_its_rate_and_equal_targets_count_once_in_any_number():
+def test_an_interval_contains_its_rate():
     for counted in range(1, 300):
         for passed in {0, 1, counted // 3, counted}:
             low, high = wilson(passed, counted)
             assert 0 <= low <= passed / counted <= high <= 1
-    rate = PassRate(
-        3 * 10**7, 10**8, 3 * 10**6, 10**7, 9 * 10**7 + 1, 3 * 10**8, 10**9, 10**11
-    )  # ten million of 3 in 10
-    assert rate.interval == pytest.approx(wilson(3 * 10**6, 10**7))
 
 
 def test_the_interval_counts_dependent_items_of_a_target_as_fewer_answers():
@@ -100,8 +82,5 @@ def test_the_interval_counts_dependent_items_of_a_target_as_fewer_answers():
     for rate in (single, alike):
         assert rate.interval == pytest.approx(wilson(19.5, 39, quantile), abs=1e-4)
     assert apart.interval == pytest.approx(wilson(20, 40, quantile), abs=1e-4)
-    assert PassRate().interval is None
-    both = PassRate()
-    both += single
-    both += alike
-    assert both.interval[0] < both.micro < both.interval[1]
+    single += alike
+    assert single.interval[0] < single.micro < single.interval[1]
