@@ -4,13 +4,11 @@ import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import load_backend
-from checklist_rewards.cli import app
 from checklist_rewards.datasets.table import BatchScore
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
@@ -18,6 +16,7 @@ from checklist_rewards.rewards.configured import configured_reward
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.backends.answerserver import SERVED_NAME, serving
 from tests.conftest import REPO
+from tests.jsonl import write_jsonl
 
 OF_EXTRAS = (
     "torch transformers trl datasets accelerate pyarrow pandas vllm peft numpy scipy sklearn statsmodels ray "
@@ -85,44 +84,37 @@ def test_all_modules_but_a_few_are_imported_without_the_libraries_of_extras():
     assert set(failed) == NOT_LIGHT, {name: why for name, why in failed.items() if name not in NOT_LIGHT}
 
 
-@pytest.mark.parametrize("backend", ["auto", "transformers", "encoder"])
-@pytest.mark.parametrize("hidden", ["torch", "transformers"])
+@pytest.mark.parametrize(("backend", "hidden"), [("auto", "torch"), ("encoder", "transformers")])
 def test_a_model_in_this_process_is_refused_with_the_extra_to_install(monkeypatch, backend, hidden):
     hide(monkeypatch, hidden, "huggingface_hub", "vllm")
     says = rf"^'org/model' without base_url runs in this process, which requires {hidden}: pip install 'checklist-rew"
     with pytest.raises(ModelError, match=says + r"ards\[trl\]', or set base_url to a server\.$"):
         ChecklistScorer("org/model", backend=backend).validate()
-    with pytest.raises(ModelError, match=says):
-        load_backend("org/model", backend)
     with pytest.raises(ModelError, match="'pocket' without base_url"):
         ChecklistScorer("pocket", store=False).score(["Is it short?"], "two words")
     ChecklistScorer("org/model", base_url="http://localhost:8000/v1", store=False)
-    ChecklistScorer(backend="remote", base_url="http://localhost:8080")
 
 
-def test_code_checks_alone_need_no_model(monkeypatch, tmp_path):
+def test_code_checks_alone_need_no_model(run, monkeypatch):
     hide(monkeypatch, "torch", "transformers", "huggingface_hub", "vllm")
     checked = [{"question": "Is it short?", "check": {"type": "words", "at_most": 3}}]
     assert ChecklistScorer(store=False).score(checked, "two words").primary_score == 1
     reward = ChecklistReward(store=False, deadline=30)  # which loads the judge before the clock starts
-    assert reward(prompts=["Write."] * 2, completions=["two words", "some more words"], checklist=[checked] * 2) == [
-        1,
-        1,
-    ]
-    rows = {"input": "Write.", "target": "two words", "candidates": ["two words", "a b c d"], "checklist": checked}
-    (tmp_path / "rows.jsonl").write_text(json.dumps(rows))
-    (tmp_path / "mixed.jsonl").write_text(json.dumps(rows | {"checklist": [*checked, "Is it polite?"]}))
+    rewards = reward(prompts=["Write."] * 2, completions=["two words", "some more words"], checklist=[checked] * 2)
+    assert rewards == [1, 1]
+    row = {"input": "Write.", "target": "two words", "candidates": ["two words", "a b c d"], "checklist": checked}
+    write_jsonl("rows.jsonl", row)
+    write_jsonl("mixed.jsonl", row | {"checklist": [*checked, "Is it polite?"]})
     for command in ("score", "rerank", "pairs"):
-        arguments = ["-o", str(tmp_path / f"{command}.jsonl"), "--no-store"]
-        done = CliRunner().invoke(app, [command, str(tmp_path / "rows.jsonl"), *arguments])
-        assert done.exit_code == 0 and "pocket" not in done.stderr, done.output
-        done = CliRunner().invoke(app, [command, str(tmp_path / "mixed.jsonl"), *arguments])
-        assert done.exit_code == 2 and "no model is named" in done.stderr, done.output
-    (tmp_path / "reward.yaml").write_text("metric: pass\nstore: false\n")
-    assert configured_reward(str(tmp_path / "reward.yaml"))(["Write."], ["two words"], checklist=[checked]) == [1]
-    (tmp_path / "named.yaml").write_text("model: org/model\nstore: false\n")
+        done = run(f"{command} rows.jsonl -o {command}.jsonl --no-store", with_model=False)
+        assert "pocket" not in done.stderr
+        run(f"{command} mixed.jsonl -o new.jsonl --no-store", with_model=False, refused="no model is named")
+    assert "answered by" not in Path("pairs.md").read_text()
+    Path("reward.yaml").write_text("metric: pass\nstore: false\n")
+    assert configured_reward("reward.yaml")(["Write."], ["two words"], checklist=[checked]) == [1]
+    Path("named.yaml").write_text("model: org/model\nstore: false\n")
     with pytest.raises(ModelError, match="'org/model' without base_url"):
-        configured_reward(str(tmp_path / "named.yaml"))
+        configured_reward("named.yaml")
 
 
 def test_without_transformers_a_vllm_server_is_read_by_chat(monkeypatch, caplog):

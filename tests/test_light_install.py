@@ -72,9 +72,9 @@ def link_needed(package: PathDistribution, extra: str, site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory, wheel) -> SimpleNamespace:
-    """An environment with the wheel without extras: `python(code, *arguments)`, `command(*arguments)` and several
-    `commands` run there, in `folder`, with the variables `environment`; `bin` has its programs; `install(extra)` adds
-    an extra."""
+    """An environment with the wheel without extras: `run(program, *arguments)`, `python(code, *arguments)` and
+    several `commands` run there, in `folder`, with the variables `environment`; `bin` has its programs;
+    `install(extra)` adds an extra."""
     folder = tmp_path_factory.mktemp("light")
     home = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
@@ -101,14 +101,11 @@ def light(tmp_path_factory, wheel) -> SimpleNamespace:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return run(home / "bin" / "checklist-rewards", *arguments)
-
     def commands(*each: Sequence[str]) -> list[tuple[int, str, str]]:
         """The exit code, output and errors of each."""
         return [tuple(json.loads(line)) for line in python(ONE_AFTER_THE_OTHER, json.dumps(each)).splitlines()]
 
-    given = dict(folder=folder, python=python, command=command, commands=commands, environment=environment)
+    given = dict(folder=folder, run=run, python=python, commands=commands, environment=environment)
     return SimpleNamespace(**given, bin=home / "bin", install=install)
 
 
@@ -116,7 +113,8 @@ def light(tmp_path_factory, wheel) -> SimpleNamespace:
 def scored(light, fault_server) -> SimpleNamespace:
     """The environment, with rows.jsonl and scored.jsonl in its folder."""
     (light.folder / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
-    done = light.command("score", "rows.jsonl", "-o", "scored.jsonl", "--model", "valid", "--base-url", fault_server)
+    judge = ("--model", "valid", "--base-url", fault_server)
+    done = light.run(light.bin / "checklist-rewards", "score", "rows.jsonl", "-o", "scored.jsonl", *judge)
     assert done.returncode == 0, done.stderr
     return light
 
@@ -131,12 +129,12 @@ def reward_server() -> Iterator[str]:
         process.terminate()
 
 
-def test_without_any_library_of_an_extra_data_types_and_code_checks_work(light):
+def test_without_any_library_of_an_extra_code_checks_and_a_served_judge_work(light, fault_server):
     code = """
 import json, sys
 from importlib.util import find_spec
 import checklist_rewards
-from checklist_rewards import BatchScore, Checklist, ChecklistItem, ChecklistScorer, Option, Sample, Score
+from checklist_rewards import BatchScore, Checklist, ChecklistScorer, Score
 
 assert "site-packages" in checklist_rewards.__file__
 checklist = Checklist.parse([
@@ -146,35 +144,21 @@ checklist = Checklist.parse([
 scorer = ChecklistScorer(store=False)  # code answers, so no model is needed
 score = scorer.score(checklist, "two words")
 assert [item.answer for item in score.items] == ["yes", "no"], score
-assert Score.model_validate_json(score.model_dump_json()) == score
 BatchScore([score], [{"a": 1}]).to_jsonl("batch.jsonl")
 assert list(BatchScore.from_jsonl("batch.jsonl").scores) == [score]
-print(json.dumps([name for name in sys.argv[1:] if find_spec(name)]))
-"""
-    assert json.loads(light.python(code, *OF_EXTRAS)) == []
-
-
-def test_a_served_judge_answers(light, fault_server):
-    light.python(
-        """
-import sys
-from checklist_rewards import ChecklistScorer
-for settings in ({}, {"capture_reasoning": True}, {"mode": "batch"}, {"mode": "quality"}):
+for settings in ({"capture_reasoning": True}, {"mode": "quality"}):
     scorer = ChecklistScorer("valid", base_url=sys.argv[1], store=False, **settings)
     score = scorer.score(["Is it fine (yes)?", "Is it red (no)?"], target="blue", input="Name a colour.")
     assert [item.answer for item in score.items] == ["yes", "no"], (settings, score)
-broken = ChecklistScorer("null", base_url=sys.argv[1], store=False)
-assert broken.score(["Is it fine (yes)?"], target="blue").primary_score is None
-""",
-        fault_server,
-    )
+print(json.dumps([name for name in sys.argv[2:] if find_spec(name)]))
+"""
+    assert json.loads(light.python(code, fault_server, *OF_EXTRAS)) == []
 
 
 def test_the_command_line_works_on_jsonl_and_csv(scored, fault_server):
     judge = ("--model", "valid", "--base-url", fault_server)
     for code, *shown in scored.commands(
-        ("generate", "rows.jsonl", "-o", "checklists.csv", *judge),
-        ("run", "rows.jsonl", "-o", "run.jsonl", *judge),
+        ("run", "rows.jsonl", "-o", "run.csv", *judge),
         ("checklists", "import", "rows.jsonl", "-o", "imported.jsonl"),
         ("lint", "rows.jsonl"),
         ("list",),
@@ -188,11 +172,9 @@ def test_the_command_line_works_on_jsonl_and_csv(scored, fault_server):
 def test_what_needs_an_extra_names_it_in_one_sentence(scored, fault_server):
     served = ("--model", "m", "--base-url", fault_server)
     extras = {
-        ("score", "rows.jsonl", "-o", "o.jsonl", "--model", "org/model"): "checklist-rewards[trl]",
         ("score", "rows.jsonl", "-o", "o.jsonl", "--model", "pocket"): "checklist-rewards[trl]",
         ("score", "rows.jsonl", "-o", "o.jsonl", "--model", "pocket", "--backend", "vllm"): "checklist-rewards[vllm]",
         ("score", "rows.parquet", "-o", "o.jsonl", *served): "rewards[datasets]",
-        ("score", "rows.jsonl", "-o", "o.parquet", *served): "rewards[datasets]",
         ("agree", "scored.jsonl", "--label-key", "human"): "checklist-rewards[evaluation]",
         ("distill", "scored.jsonl", "-o", "judge"): "checklist-rewards[encoder]",
         ("serve",): "checklist-rewards[serve]",
@@ -203,29 +185,13 @@ def test_what_needs_an_extra_names_it_in_one_sentence(scored, fault_server):
         assert errors.startswith("error: ") and extra in "".join(errors.split("\n")), (arguments, errors)
 
 
-def test_a_reward_server_scores_for_the_light_half(scored, reward_server):
-    scored.python(
-        """
-import sys
-from checklist_rewards import ChecklistScorer
-scorer = ChecklistScorer(backend="remote", base_url=sys.argv[1])
-score = scorer.score(["Does the response end with a question mark?"], target="the bakto is old. is it?")
-assert score.primary_score > 0.5, score
-""",
-        reward_server,
-    )
-    done = scored.command("score", "rows.jsonl", "-o", "o.jsonl", "--backend", "remote", "--base-url", reward_server)
-    assert done.returncode == 0, done.stderr
-
-
 def test_every_integration_is_imported_and_rewards(light, reward_server):
     (light.folder / "reward.yaml").write_text(f"backend: remote\nbase_url: {reward_server}\n")
     names = sorted(path.stem for path in (REPO / "checklist_rewards/rewards/integrations").glob("[a-z]*.py"))
     assert {"areal", "nemo_rl", "open_instruct", "openrlhf", "skyrl", "swift", "verifiers", "verl"} <= set(names)
     light.python(
         """
-import asyncio, importlib, os, sys
-from types import SimpleNamespace
+import importlib, os, sys
 sys.path.insert(0, "")
 from hosts import host_modules, verl_reward_loop
 sys.modules.update(host_modules())
@@ -234,19 +200,9 @@ os.environ["CHECKLIST_REWARDS_CONFIG"] = "reward.yaml"
 here = {name: importlib.import_module(f"checklist_rewards.rewards.integrations.{name}") for name in names}
 label, text = ["Does the response end with a question mark?"], "is it old?"
 remote = {"backend": "remote", "base_url": server}
-
 [verl] = verl_reward_loop(here["verl"].ChecklistComputeScore(**remote).compute_score_async, [text], label)
-env = here["skyrl"].ChecklistEnv({}, {"reward_spec": {"ground_truth": label}})
-env.init("Ask something.")
-skyrl = env.step(text)["reward"]
-open_instruct = here["open_instruct"].ChecklistVerifier()([], text, label, "Ask something.").score
-task = SimpleNamespace(checklist=label, prompt_text="Ask something.")
-verifiers = asyncio.run(here["verifiers"].ChecklistJudge().score(task, SimpleNamespace(last_reply=text)))
-messages = [{"role": "user", "content": "Ask something."}, {"role": "assistant", "content": text}]
-[swift] = here["swift"].ChecklistORM()([text], messages=[messages], checklist=[label])
 areal = here["areal"].checklist_reward("Ask something.", text, [1], [2], checklist=label)
-rewards = {"verl": verl, "skyrl": skyrl, "open_instruct": open_instruct, "verifiers": verifiers, "swift": swift}
-assert all(0.5 < reward <= 1 for reward in (*rewards.values(), areal)), (rewards, areal)
+assert all(0.5 < reward <= 1 for reward in (verl, areal)), (verl, areal)
 
 from checklist_rewards.rewards.trl import ChecklistReward
 [reward] = ChecklistReward(**remote)(prompts=["Ask something."], completions=[text], checklist=[label])
@@ -281,7 +237,7 @@ def app(light, fault_server):
         assert server.wait(HANG) == 0
 
 
-def test_the_app_reports_judges_runs_jobs_and_takes_labels(app):
+def test_the_app_reports_judges_and_runs_jobs(app):
     assert "app.js" in app.get("/").text and app.get("/static/app.js").status_code == 200
     report = app.get("/api/report", params={"file": "scored.jsonl"}).json()
     assert report["files"][0]["overview"]["rows"] == 20 and report["files"][0]["analysis"]["items"]
@@ -298,9 +254,3 @@ def test_the_app_reports_judges_runs_jobs_and_takes_labels(app):
 
     queue = app.get("/api/annotate/queue", params={"file": "rows.jsonl", "annotator": "ann"}).json()
     assert len(queue["rows"]) == 1
-    for annotator in ("ann", "bob"):
-        task = app.get("/api/annotate/task", params={"file": "rows.jsonl", "annotator": annotator, "place": 0}).json()
-        answer = {"row": task["id"], "item": task["items"][0]["key"], "text": task["text"], "label": "yes"}
-        done = app.post("/api/annotate/answer", json={"file": "rows.jsonl", "annotator": annotator, **answer})
-    assert done.status_code == 200 and "agreement" in done.json()
-    assert app.post("/api/annotate/export", json={"file": "rows.jsonl"}).json()["name"] == "labels/rows.jsonl"

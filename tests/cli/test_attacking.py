@@ -27,9 +27,9 @@ def files(run):
 ARGUMENTS = "attack checklists.jsonl --responses answers.jsonl -o attack.json --bootstrap 20 --budget-reads 1500"
 
 
-def test_the_weakness_is_in_the_file_and_the_table(run, engine, files):
+def test_the_weakness_is_in_the_file_the_table_the_labels_and_the_exit_code(run, engine, files):
     backend = engine(gullible)
-    done = run(ARGUMENTS, "--store", "s.db")
+    done = run(f"{ARGUMENTS} --store s.db --labels labels.jsonl --max-rise 1.0 --max-beats 0.9", code=1)
     record = json.load(open("attack.json"))
     assert record["format"] == "checklist-rewards-attack-1" and "self_praise" in record["chosen"]
     by_name = {one["name"]: one for one in record["attacks"]}
@@ -37,17 +37,14 @@ def test_the_weakness_is_in_the_file_and_the_table(run, engine, files):
     assert record["reads"] <= 1500 and len(backend.asked) <= record["reads"]
     for shown in ("self_praise", "rise", "honest", "Is it a", "chosen (<) on 3 prompts, measured on 3 others"):
         assert shown in done.output
-    again = run(ARGUMENTS, "--store", "s.db")
-    assert json.load(open("attack.json")) == record and " 0 asked" in again.output
-
-
-def test_successful_attacks_are_written_as_labels(run, engine, files):
-    engine(gullible)
-    done = run(f"{ARGUMENTS} --no-store --labels labels.jsonl")
+    assert "beats 1.000 (needs 15 groups, has 3) of the honest responses, at least --max-beats" in done.output
     rows = read_jsonl("labels.jsonl")
     assert rows and all(row["labels"] == ["no"] and "This response is excellent" in row["target"] for row in rows)
     assert f"written: labels.jsonl, {len(rows)} successful attacks on 3 prompts" in done.output
     assert 1 <= len({row["input"] for row in rows}) <= 3
+    again = run(ARGUMENTS, "--store", "s.db", "--max-rise", "0.3", code=1)
+    assert json.load(open("attack.json")) == record and " 0 asked" in again.output
+    assert "at least --max-rise 0.3" in again.output and "--max-beats" not in again.output
 
 
 def test_two_judges_are_compared_by_diff(run, engine, files):
@@ -59,30 +56,11 @@ def test_two_judges_are_compared_by_diff(run, engine, files):
     compared = json.load(open("diff.json"))
     by_name = {one["name"]: one for one in compared["attacks"]}
     assert by_name["self_praise"]["change"]["value"] < -0.3 and by_name["all_met"]["change"]["value"] == 0.0
-    assert "self_praise" in done.output and "Mean change over all attacks on 3 prompts: -0." in done.output
+    assert "Mean change over all attacks on 3 prompts: -0." in done.output
     assert [json.loads(line)["name"] for line in open("diff.jsonl")] == [one["name"] for one in compared["attacks"]]
     write_jsonl("scored.jsonl", {"prompt": "a"})
     run("diff attack.json scored.jsonl", refused="scored.jsonl is not")
     run("diff attack.json other.json --id-key id", refused="--id-key has no effect on files of `attack`")
-
-
-def test_without_a_file_the_packaged_prompts_are_attacked(run, no_engine):
-    done = run("attack -o attack.json --dry-run --prompts 6 --budget-reads 3000")
-    assert "its reads are at most 3,000" in done.output, done.output
-    words = "--checklist has no effect on the packaged prompts"
-    run("attack -o attack.json --checklist c.json --dry-run", refused=words)
-
-
-def test_from_a_limit_on_the_exit_code_is_1(run, engine, files):
-    engine(gullible)
-    attack = f"{ARGUMENTS} --store s.db"
-    run(f"{attack} --max-rise 1.0")
-    done = run(f"{attack} --max-rise 0.3", code=1)
-    assert "at least --max-rise 0.3" in done.output and "--max-beats" not in done.output
-    done = run(f"{attack} --max-rise 1.0 --max-beats 0.9", code=1)
-    assert "beats 1.000 (needs 15 groups, has 3) of the honest responses, at least --max-beats" in done.output
-    engine(lambda prefix, tail: 0.7 if "Story" in prefix.split("<target-")[1] else 0.1)
-    run(f"{ARGUMENTS} --no-store --max-beats 0.9")
 
 
 def test_unanswered_reads_are_listed_and_the_exit_code_is_1(run, engine, files):
@@ -97,15 +75,8 @@ def test_a_dry_run_shows_the_price_and_asks_nothing(run, no_engine, files):
     assert "its reads are at most 1,500" in done.output and "no model loaded" in done.output
     calls = int(done.output.split("pocket")[1].split("│")[1].replace(",", ""))
     assert 700 < calls <= 1500
-
-
-@pytest.mark.slow
-def test_the_packaged_encoder_is_attacked(run, files):
-    write_jsonl("checklists.jsonl", *ROWS[:4])
-    attack = ARGUMENTS.replace("1500", "450 --model english-encoder --no-store --prompts 4 --max-rise 0")
-    run(attack, code=(0, 1))
-    record = json.load(open("attack.json"))
-    assert record["unanswered"] == {} and record["chosen"] and all(one["failed"] == 0 for one in record["attacks"])
+    done = run("attack -o attack.json --dry-run --prompts 6 --budget-reads 3000")  # the packaged prompts
+    assert "its reads are at most 3,000" in done.output, done.output
 
 
 @pytest.mark.parametrize(

@@ -32,61 +32,18 @@ ROWS = (
 
 def test_pairs_of_the_best_and_the_worst_and_a_card(run, engine):
     engine(likes)
-    write_jsonl("rows.jsonl", *ROWS)
-    run("pairs rows.jsonl -o out.jsonl --no-store --summary sum.json")
+    lost = {**ROWS[1], "candidates": ["red lost", "red big"]}
+    write_jsonl("rows.jsonl", *ROWS, lost, {**ROWS[1], "checklist": None})
+    done = run("pairs rows.jsonl -o out.jsonl --no-store --summary sum.json", code=1)
     first, second = read_jsonl("out.jsonl")
     assert (first["prompt"], first["chosen"], first["rejected"]) == ("Paint.", "redred", "plain")
     assert first["score_chosen"] == pytest.approx(0.5) and "margin" not in first
     assert (second["chosen"], second["rejected"], second["flipped"]) == ("red big", "plain", [])
     summary = json.loads(Path("sum.json").read_text())
-    assert (summary["pairs"], summary["dropped_tie"], summary["dropped_too_few"]) == (2, 1, 1)
+    assert (summary["pairs"], summary["dropped_tie"], summary["dropped_too_few"]) == (2, 2, 1)
     card = Path("out.md").read_text()
-    assert "2 pairs from 4 prompts" in card and "| tie | 1 |" in card and "the best against the worst" in card
-
-
-def test_a_candidate_without_an_answer_is_rejected_or_left_out(run, engine):
-    fake = engine(likes)
-    write_jsonl("rows.jsonl", {**ROWS[0], "candidates": ["<think>red red", "plain"]})
-    done = run("pairs rows.jsonl -o out.jsonl --no-store")
-    assert "1 of 2 targets (1 cut_in_thought); scored as the lowest" in done.stderr
-    [row] = read_jsonl("out.jsonl")
-    assert (row["chosen"], row["rejected"]) == ("plain", "<think>red red") and row["score_rejected"] == 0.0
-    assert len(fake.asked) == 1
-    run("pairs rows.jsonl -o out.jsonl --no-store --no-answer unscored", code=1)
-    assert read_jsonl("out.jsonl") == [] and "| too_few | 1 |" in Path("out.md").read_text()
-
-
-def test_rlcf_keeps_the_clearest_pair_of_the_whole_file(run, engine):
-    engine(likes)
-    write_jsonl("rows.jsonl", *ROWS)
-    run("pairs rows.jsonl -o out.jsonl --no-store --select rlcf --top-fraction 0.5 --card card.md")
-    assert [row["prompt"] for row in read_jsonl("out.jsonl")] == ["Paint."]
-    assert "| not_top | 1 |" in Path("card.md").read_text() and not Path("out.md").exists()
-
-
-@pytest.mark.parametrize(
-    ("form", "keys", "count"),
-    [("dpo", {"chosen", "rejected"}, 1), ("reward", {"chosen", "margin"}, 1), ("kto", {"completion", "label"}, 2)],
-)
-def test_every_form_is_read_back_from_parquet(run, engine, form, keys, count):
-    from datasets import load_dataset
-
-    engine(likes)
-    message = [{"role": "user", "content": "Paint."}]
-    write_jsonl("rows.jsonl", {**ROWS[0], "prompt": message})
-    run(f"pairs rows.jsonl -o out.parquet --form {form} --no-store")
-    data = load_dataset("parquet", data_files="out.parquet", split="train", cache_dir="cache")
-    assert len(data) == count and keys <= set(data.column_names) and data[0]["prompt"] == message
-
-
-def test_what_decides_no_pair_is_told_and_the_exit_code_is_1(run, engine):
-    engine(likes)
-    lost = {"prompt": "Draw.", "checklist": ["Is it red?", "Is it big?"], "candidates": ["red lost", "red big"]}
-    write_jsonl("rows.jsonl", ROWS[0], lost, {**ROWS[1], "checklist": None})
-    done = run("pairs rows.jsonl -o out.jsonl --no-store", code=1)
-    assert "too_long" in done.stderr and len(read_jsonl("out.jsonl")) == 1
-    card = Path("out.md").read_text()
-    assert "| tie | 1 |" in card and "| no_checklist | 1 |" in card
+    assert "2 pairs from 6 prompts" in card and "| tie | 2 |" in card and "the best against the worst" in card
+    assert "| no_checklist | 1 |" in card and "too_long" in done.stderr
 
 
 # --- the scores that `rerank` wrote
@@ -112,9 +69,9 @@ def ranked(run, engine, options="", output="ranked.jsonl"):
 @pytest.mark.parametrize(
     ("output", "options"),
     [
-        *(("ranked.jsonl", f"--select {select}") for select in ("best_vs_worst", "random", "rlcf --top-fraction 1")),
-        ("ranked.parquet", "--unanswered bounds"),
-        ("ranked.csv", ""),
+        ("ranked.jsonl", "--select random"),
+        ("ranked.parquet", "--unanswered bounds --form kto"),
+        ("ranked.csv", "--select rlcf --top-fraction 0.5"),
     ],
 )
 def test_the_scores_of_rerank_are_used_and_no_judge_is_asked(run, engine, output, options):
@@ -124,14 +81,14 @@ def test_the_scores_of_rerank_are_used_and_no_judge_is_asked(run, engine, output
     other = ranked(run, engine, output=output)
     done = run(f"pairs {output} -o out.jsonl --no-store {options}")
     assert other.asked == [] and "--model" not in done.output, done.output
-    assert len(read_jsonl("out.jsonl")) == 3 and read_jsonl("out.jsonl") == read_jsonl("direct.jsonl")
+    assert read_jsonl("out.jsonl") == read_jsonl("direct.jsonl") != []
     assert "answered by `org/liked`" in Path("out.md").read_text()
     run(f"pairs {output} -o again.jsonl --no-store --model org/other --base-url {SERVER} {options}")
     assert other.asked, "a judge that is named scores again"
     assert read_jsonl("again.jsonl") != read_jsonl("out.jsonl") and "`org/other`" in Path("again.md").read_text()
 
 
-@pytest.mark.parametrize("settings", ["--metric normalized", "--threshold 0.1", "--no-answer unscored"])
+@pytest.mark.parametrize("settings", ["--metric normalized", "--no-answer unscored"])
 def test_settings_of_rerank_are_those_of_the_pairs(run, engine, settings):
     write_jsonl("rows.jsonl", *CANDIDATES)
     engine(likes)
@@ -143,11 +100,16 @@ def test_settings_of_rerank_are_those_of_the_pairs(run, engine, settings):
     assert read_jsonl("out.jsonl") == read_jsonl("direct.jsonl") != []
 
 
-def test_weights_of_rerank_stay(run, engine):
+def test_weights_of_rerank_stay_also_in_files_of_earlier_versions_without_hashes(run, engine):
     Path("weights.json").write_text(json.dumps({"Is it big?": 100}))
     ranked(run, engine, "--weights weights.json")
-    run("pairs ranked.jsonl -o out.jsonl --no-store")
-    assert [item["weight"] for item in read_jsonl("out.jsonl")[0]["checklist"]] == [1.0, 100.0]
+    rows = read_jsonl("ranked.jsonl")
+    assert [len(set(row.pop("checklist_hashes"))) for row in rows] == [3, 3, 3]
+    write_jsonl("earlier.jsonl", *rows)
+    for name in ("ranked", "earlier"):
+        run(f"pairs {name}.jsonl -o {name}_pairs.jsonl --no-store")
+    assert [item["weight"] for item in read_jsonl("ranked_pairs.jsonl")[0]["checklist"]] == [1.0, 100.0]
+    assert read_jsonl("earlier_pairs.jsonl") == read_jsonl("ranked_pairs.jsonl")
 
 
 def asks_otherwise(row):
@@ -159,18 +121,12 @@ def asks_otherwise(row):
     ("change", "options", "words"),
     [
         (lambda row: row["candidates"].reverse(), "", "has the scores of other candidates than the row"),
-        (lambda row: row["candidates"].append("new"), "", "has the scores of other candidates than the row"),
-        (lambda row: row["checklist_scores"].pop(), "", "has the scores of other candidates than the row"),
         (lambda row: row["candidates"].__setitem__(0, "another"), "", "a candidate, the prompt or the reference has"),
-        (lambda row: row["candidates"].__setitem__(slice(2), ["red", "plain"]), "", "a candidate, the prompt or the"),
-        (lambda row: row.update(prompt="Sing."), "", "a candidate, the prompt or the reference has changed since"),
         (asks_otherwise, "", "answers 'Is it big?', but the checklist asks 'Is it small?' under the same id"),
         (lambda row: row["checklist"].append("Is it new?"), "", "has no answer to some items of the checklist"),
-        (lambda row: row.update(checklist_scores="red"), "", "'checklist_scores' must be a list"),
         (lambda row: row.update(checklist_scores={"a": 1}), "", "checklist_scores must be a list, got dict"),
         (lambda row: row.update(checklist_scores=[{"a": 1}] * 3), "", "is not a score"),
         (lambda row: None, "--judge.prompt judges/item", "--judge.prompt has no effect on the stored"),
-        (lambda row: None, "--mode batch", "--mode has no effect on the stored checklist_scores"),
         (lambda row: row.pop("checklist_scores"), "", "no model is named"),
     ],
 )
@@ -182,27 +138,6 @@ def test_scores_that_are_not_of_these_candidates_are_refused(run, engine, no_eng
     run(f"pairs changed.jsonl -o out.jsonl --no-store {options}", refused=words, with_model=False)
 
 
-def test_ranked_files_of_earlier_versions_have_no_hashes(run, engine):
-    ranked(run, engine)
-    rows = read_jsonl("ranked.jsonl")
-    assert [len(set(row.pop("checklist_hashes"))) for row in rows] == [3, 3, 3]
-    write_jsonl("earlier.jsonl", *rows)
-    for name in ("ranked", "earlier"):
-        run(f"pairs {name}.jsonl -o {name}_pairs.jsonl --no-store")
-    assert read_jsonl("earlier_pairs.jsonl") == read_jsonl("ranked_pairs.jsonl")
-
-
-def test_the_card_names_the_judges_that_answered(run, engine):
-    engine(likes)
-    write_jsonl("rows.jsonl", *ROWS)
-    names = ("org/one", "org/two", "org/three")
-    judges = [{"model": name, "base_url": SERVER} for name in names]
-    Path("panel.json").write_text(json.dumps({"panel": {}, "judges": judges}))
-    run("pairs rows.jsonl -o out.jsonl --no-store --judge panel.json")
-    card = Path("out.md").read_text()
-    assert "pocket" not in card and all(name in card for name in names)
-
-
 def likes_red(prefix: str, tail: str) -> float | None:
     return None if "lost" in prefix else 0.2 + 0.2 * prefix.count("red")
 
@@ -211,14 +146,11 @@ def truth(prefix: str, tail: str) -> float:
     return 0.9 if any(i.holds and i.question in tail and f"\n{i.target}\n" in prefix for i in PROBE_ITEMS) else 0.1
 
 
-TIED = ["red", "red", "plain"]
-
-
 def test_rerank_ranks_given_candidates_and_measures_against_gold(run, engine):
     engine(likes_red)
     row = {"input": "Paint.", "checklist": ["Is it red?"]}
-    groups = {"candidates": ["plain", "red", "redred"], "human": [1, 2, 3]}, {"candidates": TIED, "human": [5, 4, 1]}
-    write_jsonl("rows.jsonl", *(row | group for group in groups))
+    tied = {"candidates": ["red", "red", "plain"], "human": [5, 4, 1]}
+    write_jsonl("rows.jsonl", row | {"candidates": ["plain", "red", "redred"], "human": [1, 2, 3]}, row | tied)
     run("rerank rows.jsonl -o out.jsonl --gold-key human --summary sum.json --no-store")
     first, second = read_jsonl("out.jsonl")
     assert first["checklist_ranks"] == [3, 2, 1] and first["checklist_best"] == ["redred"]
@@ -229,40 +161,34 @@ def test_rerank_ranks_given_candidates_and_measures_against_gold(run, engine):
     assert (summary["gold_picked"], summary["gold_first"]) == (pytest.approx(3.75), 3.0)
 
 
-def test_ties_are_broken_on_request_and_a_candidate_without_a_score_has_no_rank(run, engine):
-    engine(likes_red)
-    write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": ["lost", "red", "red", "plain"]})
-    for options, ranks in (("", [None, 1, 1, 3]), ("--ties first", [None, 1, 2, 3])):
-        assert "too_long" in run(f"rerank rows.jsonl -o out.jsonl --no-store {options}", code=1).stderr
-        assert read_jsonl("out.jsonl")[0]["checklist_ranks"] == ranks
-
-
 THOUGHTS = ["<think>red red red</think>plain", "<think>red red red", "<think>plain</think>red"]
 
 
-@pytest.mark.parametrize(("source", "output"), [("rows.jsonl", "out.parquet"), ("rows.csv", "out.jsonl")])
-def test_rerank_judges_the_answers_and_writes_the_full_texts(run, engine, source, output):
+def test_rerank_judges_the_answers_and_writes_the_full_texts(run, engine):
     fake = engine(likes_red)
-    with write_rows(source) as rows:  # a CSV holds its candidates as JSON
+    with write_rows("rows.csv") as rows:  # a CSV holds its candidates as JSON
         rows.write({"checklist": ["Is it red?"], "candidates": THOUGHTS})
-    done = run(f"rerank {source} -o {output} --no-store")
+    done = run("rerank rows.csv -o out.parquet --no-store")
     assert "1 of 3 targets (1 cut_in_thought); scored as the lowest" in done.stderr
-    [row] = [found.data for found in read_rows(output)]
+    [row] = [found.data for found in read_rows("out.parquet")]
     assert row["checklist_ranks"] == [2, 3, 1] and row["checklist_best"] == [THOUGHTS[2]]
     assert [score["state"] for score in row["checklist_scores"]] == ["answered", "cut_in_thought", "answered"]
     assert len(fake.asked) == 2 and not any("red red red" in prefix for prefix, _ in fake.asked)
 
 
-def test_sampled_candidates_that_were_cut_are_counted(run, engine):
+def test_sampled_candidates_that_were_cut_or_did_not_come_are_counted(run, engine):
     fake = engine(likes_red)
     replies = [Reply("<think>red", "length"), Reply("a red", "length"), Reply("red", "stop")]
-    fake.generate = lambda prompts, sampling, arrived=None: [replies]
-    write_jsonl("rows.jsonl", {"prompt": "Paint.", "checklist": ["Is it red?"]})
-    done = run("rerank rows.jsonl -o out.jsonl --policy.model pocket --n 3 --summary sum.json")
-    assert "1 of 3 targets reached the length limit" in done.stderr, done.output
-    [row] = read_jsonl("out.jsonl")
+    lost = [Reply("red", "stop"), Reply(None, unanswered="too_long"), Reply(None)]
+    fake.generate = lambda prompts, sampling, arrived=None: [replies, lost, [Reply(None)] * 3]
+    write_jsonl("rows.jsonl", *({"prompt": f"Paint {n}.", "checklist": ["Is it red?"]} for n in range(3)))
+    done = run("rerank rows.jsonl -o out.jsonl --policy.model pocket --n 3 --summary sum.json --no-store", code=1)
+    assert "1 of 4 targets reached the length limit" in done.stderr, done.output
+    assert "no_reply" in done.stderr and "1 of 3 candidates" in done.stderr
+    row, second, third = read_jsonl("out.jsonl")
     assert row["candidates"] == ["<think>red", "a red", "red"] and row["checklist_ranks"] == [3, 1, 1]
     assert [score["state"] for score in row["checklist_scores"]] == ["cut_in_thought", "cut", "answered"]
+    assert second["checklist_best"] == ["red"] and third["candidates"] == [] and third["checklist_best"] is None
     summary = json.loads(Path("sum.json").read_text())
     assert (summary["no_answer"], summary["cut"]) == ({"cut_in_thought": 1}, 1)
 
@@ -281,43 +207,15 @@ def test_candidates_are_sampled_from_a_policy(run, engine, caplog, monkeypatch):
     assert said.startswith("rows.jsonl, line 2, 'candidates': ")
 
 
-def test_a_policy_that_does_not_reply_is_told(run, engine):
-    fake = engine(likes_red)
-    replies = [[Reply("red", "stop"), Reply(None, unanswered="too_long")], [Reply(None), Reply(None)]]
-    fake.generate = lambda prompts, sampling, arrived=None: replies
-    write_jsonl("rows.jsonl", *({"prompt": text, "checklist": ["Is it red?"]} for text in ("Paint.", "Draw.")))
-    done = run("rerank rows.jsonl -o out.jsonl --policy.model pocket --n 2 --no-store", code=1)
-    assert "no_reply" in done.stderr and "1 of 2 candidates" in done.stderr
-    first, second = read_jsonl("out.jsonl")
-    assert first["checklist_best"] == ["red"] and second["candidates"] == [] and second["checklist_best"] is None
-
-
-def test_probe_passes_a_judge_that_knows(run, engine):
+def test_probe_passes_a_judge_that_knows_and_refuses_one_that_does_not(run, engine):
     engine(truth, replies=["yes"])
     done = run("probe --json probe.json")
     assert "usable as a judge" in done.stdout and "margin" in done.stdout
     report = json.loads(Path("probe.json").read_text())
     assert report["accuracy"] == 1.0 and report["refusal"] is None and len(report["lines"]) == 12
-
-
-def test_probe_refuses_a_judge_that_does_not(run, engine):
     engine(lambda prefix, tail: 0.97, replies=["yes"])
     done = run("probe", code=1)
     assert "cannot tell yes from no" in done.stderr and "rejected" in done.stdout
-
-
-def test_probe_of_an_encoder_reports_its_answers(run, tmp_path):
-    from transformers import AutoConfig, AutoModelForSequenceClassification
-
-    base, folder = tiny_bert(tmp_path / "base"), tmp_path / "judge"
-    shutil.copytree(base, folder)
-    config = AutoConfig.from_pretrained(base, num_labels=1)
-    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
-    done = run("probe --model", str(folder), "--json", "probe.json", code=1)
-    assert "cannot tell yes from no" in done.stderr  # it is not trained
-    assert "not applicable: an encoder writes no text" in done.stdout and "on a server" not in done.stdout
-    report = json.loads(Path("probe.json").read_text())
-    assert report["answered"] == 12 and report["encoder"] and report["label_first"] == 0
 
 
 @pytest.fixture
@@ -332,13 +230,6 @@ def model(engine):
     return engine(backend=fake)
 
 
-def refined(run, rounds):
-    """The only row after this number of rounds, and the summary."""
-    run(f"refine rows.jsonl -o out.jsonl --summary sum.json --no-store --rounds {rounds}")
-    [row] = read_jsonl("out.jsonl")
-    return row, json.loads(Path("sum.json").read_text())
-
-
 def test_rows_are_refined_with_their_own_checklist_or_one_that_is_written(run, model):
     write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS[:1]}, {"prompt": "Paint.", "checklist": None})
     run("refine rows.jsonl -o out.jsonl --summary sum.json --no-store")
@@ -351,38 +242,10 @@ def test_rows_are_refined_with_their_own_checklist_or_one_that_is_written(run, m
     summary = json.loads(Path("sum.json").read_text())
     assert (summary["answers"], summary["rows_that_pass"]) == (5, 2)
     assert (summary["score_of_the_first"], summary["score_of_the_best"]) == pytest.approx((0.1, 0.9))
-
-
-def test_rounds_and_method(run, model):
-    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS})
-    assert refined(run, 1)[0]["refined_stopped"] == "rounds"
-    row, _ = refined(run, "2 --method critique")
-    assert [step["feedback"] for step in row["refined_rounds"]] == [None, "a thing", "a thing"]
-    assert row["refined_round"] == 0
-
-
-def test_answers_that_pass_are_counted_for_the_baseline_too(run, model):
-    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": [{"question": "Is it red?", "weight": -1}]})
-    for method, answers in (("checklist", 1), ("critique", 2)):
-        _, summary = refined(run, f"1 --method {method}")
-        assert (summary["answers"], summary["rows_that_pass"]) == (answers, 1)
-
-
-def test_a_reply_cut_in_its_thought_does_not_pass(run, model):
-    """No text passes "Is it blue?" as a penalty, so an empty answer would be the best one."""
-    said, model.reply = model.reply, lambda text, sampling: Reply("<think>red", "length")
-    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": [{"question": "Is it blue?", "weight": -1}]})
-    done = run("refine rows.jsonl -o out.jsonl --no-store --rounds 0")
-    assert "1 of 1 targets (1 cut_in_thought); scored as the lowest" in done.stderr
-    row, summary = refined(run, 1)
-    assert (row["refined"], row["refined_stopped"], summary["rows_that_pass"]) == ("", "rounds", 0)
-    found = [(step["state"], step["score"]["primary_score"]) for step in row["refined_rounds"]]
-    assert found == [("cut_in_thought", 0.0)] * 2
-    cut = Reply("<think>r", "length")
-    model.reply = lambda text, sampling: said(text, sampling) if "length limit" in text else cut
-    row, summary = refined(run, 1)
-    assert (row["refined"], row["refined_round"], row["refined_stopped"]) == ("a thing", 1, "passed")
-    assert (summary["score_of_the_first"], summary["score_of_the_best"]) == pytest.approx((0.0, 0.9))
+    run("refine rows.jsonl -o out.jsonl --no-store --rounds 1 --method critique")
+    given, _ = read_jsonl("out.jsonl")
+    assert [step["feedback"] for step in given["refined_rounds"]] == [None, "a thing"]
+    assert (given["refined_round"], given["refined_stopped"]) == (0, "rounds")
 
 
 def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, model):
@@ -404,7 +267,6 @@ def test_a_dry_run_counts_every_round_at_its_longest_and_touches_nothing(run, no
     assert float(lines["answers"][4].replace(",", "")) == 800
     prompt_tokens = int(lines["answers"][2].replace(",", ""))
     assert prompt_tokens > 6 * 100, "the later rounds are shown the answer before, of 100 tokens"
-    assert "no answer passes before the last round" in shown.stdout and not Path("out.jsonl").exists()
     critique = {cells[0]: cells[1:] for cells in table(run(f"{command} --method critique").stdout)}
     assert critique["answers"][1] == str(2 * (1 + 2 * 3))
 
@@ -412,12 +274,21 @@ def test_a_dry_run_counts_every_round_at_its_longest_and_touches_nothing(run, no
 def test_a_dry_run_counts_the_checklists_to_write_and_not_what_the_store_has(run, model):
     write_jsonl("rows.jsonl", {"prompt": "Draw."}, {"prompt": "Paint."})
     command = "refine rows.jsonl -o out.jsonl --store s.sqlite --rounds 3"
-
-    def counted() -> list[str]:
-        return [cells[2] for cells in table(run(f"{command} --dry-run").stdout)]
-
-    before = counted()
+    before = [cells[2] for cells in table(run(f"{command} --dry-run").stdout)]
     assert before[:2] == ["8", "2"] and int(before[2]) % 8 == 0
-    assert counted() == before, "a dry run leaves nothing in the store"
     run(command)
-    assert counted() == ["0", "0", "0"]
+    assert [cells[2] for cells in table(run(f"{command} --dry-run").stdout)] == ["0", "0", "0"]
+
+
+def test_probe_of_an_encoder_reports_its_answers(run, tmp_path):
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    base, folder = tiny_bert(tmp_path / "base"), tmp_path / "judge"
+    shutil.copytree(base, folder)
+    config = AutoConfig.from_pretrained(base, num_labels=1)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    done = run("probe --model", str(folder), "--json", "probe.json", code=1)
+    assert "cannot tell yes from no" in done.stderr  # it is not trained
+    assert "not applicable: an encoder writes no text" in done.stdout and "on a server" not in done.stdout
+    report = json.loads(Path("probe.json").read_text())
+    assert report["answered"] == 12 and report["encoder"] and report["label_first"] == 0

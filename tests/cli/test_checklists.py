@@ -1,4 +1,4 @@
-"""`checklists import` and `lint`; labelled examples and abstentions from the command line."""
+"""`checklists import` and `lint`; labelled examples from the command line."""
 
 import json
 import re
@@ -10,12 +10,11 @@ from checklist_rewards import Checklist
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.prompts import prompts_dir
 from tests.jsonl import read_jsonl, write_jsonl
-from tests.judges.fakes import Lettered
 
 DATA = Path(__file__).parent.parent / "data"
 
 
-def test_a_file_becomes_rows_and_says_what_was_left_out(run):
+def test_a_file_becomes_rows_and_says_what_was_left_out(run, engine):
     done = run("checklists import", DATA / "autorubric.json", "-o", "rows.jsonl")
     assert "autorubric: 3 rows with 7 items in rows.jsonl" in done.output
     assert "Dropped fields that items cannot hold: aggregation (1), dataset.name (1), scale_type (1)" in done.output
@@ -23,23 +22,17 @@ def test_a_file_becomes_rows_and_says_what_was_left_out(run):
     assert list(first)[0] == "prompt" and list(first)[-1] == "checklist_model"
     assert [item["weight"] for item in first["checklist"]] == [4.0, -6.0, 5.0]
     assert first["checklist_source"] == "autorubric" and first["labels"] == ["yes", "no", "Warm"]
-
-
-def test_what_was_imported_is_scored(run):
     run("checklists import", DATA / "autochecklist.jsonl", "-o", "rows.jsonl")
-    run("score rows.jsonl -o scored.jsonl --no-store --backend transformers")
+    engine(lambda prefix, tail: 0.9)
+    run("score rows.jsonl -o scored.jsonl --no-store")
     answers = [[item["answer"] for item in row["checklist_score"]["items"]] for row in read_jsonl("scored.jsonl")]
     assert answers == [["yes"], ["yes"]]
 
 
-def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run, engine):
+def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run):
     done = run("checklists import", DATA / "rubric.yaml", "-o", "rubric.json")
     assert "rubric: one checklist with 3 items in rubric.json" in done.output
     assert [item.weight for item in Checklist.parse(Path("rubric.json").read_text()).items] == [3, -2, 1]
-    engine(lambda prefix, tail: 0.9)
-    write_jsonl("rows.jsonl", {"prompt": "Describe Ulm.", "target": "Ulm lies on the Danube."})
-    run("score rows.jsonl -o s.jsonl --checklist rubric.json --no-store --metric weighted")
-    assert read_jsonl("s.jsonl")[0]["checklist_score"]["primary_score"] == pytest.approx((3 - 2 + 1) / 4)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +40,6 @@ def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run, engin
     [
         ([DATA / "rubric.yaml", "-o", "rows.jsonl"], "holds a single checklist without a prompt"),
         ([DATA / "healthbench.jsonl", "-o", "one.json"], "has 2 different checklists, but --output one.json holds"),
-        (["none.jsonl", "-o", "rows.jsonl"], "none.jsonl: cannot be read"),
-        ([DATA / "rar.jsonl", "-o", "rows.txt"], "unknown extension '.txt'"),
-        ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--format", "healthbench"], "line 1: key 'rubrics' not found"),
         ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--item-key", "weight"], "--item-key 'weight': expected FIELD=KEY"),
         (["empty.jsonl", "-o", "rows.jsonl"], "empty.jsonl has no rows"),
         (["bad.jsonl", "-o", "rows.jsonl"], "bad.jsonl, line 2, item 1: points: .* got 'x'"),
@@ -88,15 +78,10 @@ def test_a_format_of_the_users_own(run):
             [],
             r"own.yaml:6: unknown key 'shpe' \(did you mean 'shape'\?\); allowed: name, about",
         ),
-        (MINE + "shape: list\n", [], "own.yaml:6: shape: Input should be 'items', 'text', 'levels'.* got 'list'"),
-        (MINE.replace("claim", "text"), [], "rows.jsonl, line 1, item 1: 'text' must be a nonblank string, got None"),
         (MINE.replace("question", "text"), [], "own.yaml:4: item: 'text' is not a part of an item; allowed: question"),
         (MINE.replace("must: 3", "must: high"), [], "own.yaml:5: words.must: .* got 'high'"),
         (MINE.replace("grading", "rubric"), [], "rows.jsonl, line 1: key 'task.rubric' not found; the keys are task"),
         (MINE.replace("mine", "draco", 1), [], "own.yaml: the name 'draco' is taken by a packaged format; choose"),
-        (MINE.replace("mine", "rows", 1), [], "own.yaml: the name 'rows' is taken by a packaged format"),
-        (MINE, ["--checklist-key", "x"], "format='own.yaml' has fixed keys; set checklist_key in that file"),
-        ("name: [\n", [], "own.yaml:2: not valid YAML"),
         ("[1]\n", [], "own.yaml:1: expected a mapping, got"),
     ],
 )
@@ -107,23 +92,7 @@ def test_a_wrong_format_of_ones_own_is_one_sentence(run, text, arguments, words)
     assert re.search(words, done.stderr), done.stderr
 
 
-def test_rows_under_other_names(run):
-    write_jsonl("mine.jsonl", {"task": "t", "out": "o", "rubric": [{"criterion": "Is it red?", "points": -2, "n": 1}]})
-    keys = "--prompt-key task --target-key out --checklist-key rubric"
-    names = "--item-key question=criterion --item-key weight=points --source"
-    done = run(f"checklists import mine.jsonl -o rows.jsonl {keys} {names}", "by hand")
-    assert "Dropped fields that items cannot hold: n (1)" in done.output
-    [row] = read_jsonl("rows.jsonl")
-    assert (row["prompt"], row["target"], row["checklist_source"]) == ("t", "o", "by hand")
-    assert (row["checklist"][0]["question"], row["checklist"][0]["weight"]) == ("Is it red?", -2.0)
-
-
-def test_the_help_names_the_command_and_the_formats(run):
-    assert "import" in run("checklists", code=2).output
-    assert "healthbench" in run("checklists import --help").output
-
-
-# --- examples and abstentions ----------------------------------------------------------------------------------------
+# --- examples
 
 EXAMPLES = [
     {"target": f"{label} {n}", "question": "Is it short?", "label": label, "reason": "Look."}
@@ -141,31 +110,6 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
     short, red = [tail for _, tail in fake.asked]
     assert short.count("Answer: yes") == short.count("Answer: no") == 1 and short.count("Look.") == 2
     assert "Example" not in red
-
-
-def test_a_config_names_a_file_of_examples_beside_it(run, engine):
-    fake = engine(lambda prefix, tail: 0.9)
-    write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?"]})
-    Path("judges").mkdir()
-    write_jsonl("judges/examples.jsonl", *EXAMPLES)
-    Path("judges/judge.yaml").write_text("name: mine\nscorer: {examples: examples.jsonl, shots: 3}\n")
-    run("score rows.jsonl -o s.jsonl --config judges/judge.yaml --no-store")
-    assert fake.asked[0][1].count("Answer: ") == 3
-
-
-@pytest.mark.parametrize(("abstention", "score"), [("skip", 1.0), ("zero", 0.5), ("partial", 0.75), ("fail", 0.5)])
-def test_an_abstention_counts_as_the_option_says(run, engine, abstention, score):
-    def letters(shown):
-        return {letter: float(label == "cannot_assess") for letter, label in shown.items()}
-
-    engine(backend=Lettered(letters, lambda prefix, tail: 1.0))
-    options = [{"label": "yes", "value": 1}, {"label": "no", "value": 0}, {"label": "cannot_assess", "na": True}]
-    checklist = ["Is it short?", {"question": "Is it right?", "options": options}]
-    write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": checklist})
-    run(f"score rows.jsonl -o s.jsonl --no-store --abstention {abstention}")
-    [row] = read_jsonl("s.jsonl")
-    assert [item["answer"] for item in row["checklist_score"]["items"]] == ["yes", "cannot_assess"]
-    assert row["checklist_score"]["primary_score"] == pytest.approx(score)
 
 
 SHORT = {"question": "Is it short?", "check": '{"type": "words", "at_most": 9}'}
@@ -206,6 +150,7 @@ def test_what_is_right_is_known_for_what_it_is(run, no_engine):
         with write_rows(name) as out:
             for checklist in (["a?"], None, [SHORT, "b?"]):
                 out.write({"checklist": checklist})
+    assert len(run("lint").stdout.splitlines()) == len(list(prompts_dir().glob("*/*.md"))), "the packaged prompts"
     shown = run("lint", *RIGHT, "rows.jsonl", "rows.csv", "rows.parquet", *READ)
     training, accelerate = "; trainer arguments are not checked", "an accelerate config, not checked"
     assert shown.stderr == ""
@@ -219,23 +164,15 @@ def test_what_is_right_is_known_for_what_it_is(run, no_engine):
     ]
 
 
-def test_without_files_the_packaged_prompts_are_checked(run):
-    shown = run("lint")
-    assert len(shown.stdout.splitlines()) == len(list(prompts_dir().glob("*/*.md")))
-
-
 def checked(check):
     return json.dumps({"checklist": [{"id": "x1", "question": "Short?", "check": check}]})
 
 
 WRONG = [
-    ("order.md", "# User\n{question}\n\n{target}\n", "order.md:4: {target} comes after {question}"),
     ("typo.md", "Ask about\n{input} {refrence}", "typo.md:2: unknown placeholder {refrence}; allowed"),
-    ("system.md", "# System\n{input}\n# User\n{input}", "system.md:2: {input} is in the system part"),
-    ("front.md", "---\nauthor: me\n---\n{input}", "front.md:2: front matter"),
-    ("kind.md --kind judge", "Ask about {input}", "kind.md:1: the placeholder {target} is missing"),
-    ("missing.md", None, "missing.md: cannot be read"),
     ("notes.txt", "x", "notes.txt: unknown file type; allowed: prompts (.md)"),
+    ("twice.yaml", "model: pocket\nmode: item\nmodel: x\n", "twice.yaml:3: not valid YAML (duplicate key 'model')"),
+    ("grpo.yaml", "output_dir: x\nreward: {modell: pocket}", "grpo.yaml, reward: unknown key 'modell'; the nearest "),
     ("key.yaml", "name: x\nscorer:\n  mode: item\n  metrik: pass\n", "key.yaml:4: scorer: unknown key 'metrik'"),
     (
         "prompt.json",
@@ -244,28 +181,13 @@ WRONG = [
     ),
     ("broken.yaml", "a: [\n", "broken.yaml:2: not valid YAML"),
     ("deep.yaml", "[" * 600, "deep.yaml: nested more than 100 levels deep"),
-    ("deep.json", "[" * 3000, "deep.json: nested more than 100 levels deep"),
-    ("twice.yaml", "model: pocket\nmode: item\nmodel: x\n", "twice.yaml:3: not valid YAML (duplicate key 'model')"),
     (
         "twice.json",
         '{"a": 1, "name": "x", "name": "y"}',
         "twice.json: not valid JSON (duplicate key 'name' in {'a': 1, 'name': 'y'})",
     ),
     ("empty.yaml", "", "empty.yaml is empty."),
-    ("comments.yaml", "# nothing\n", "comments.yaml is empty."),
     ("long.yaml", "name: " + "9" * 5000, "long.yaml: not valid YAML (Exceeds the limit (4300 digits)"),
-    ("rule.yaml", "panel: {rule: most}\njudges: [pocket, pocket]", "rule.yaml, panel: rule='most' is not known"),
-    (
-        "judge.yaml",
-        "panel: {}\njudges: [{modell: pocket}]",
-        "judge.yaml, judge 1: unknown key 'modell' (did you mean 'model' or 'mode'?)",
-    ),
-    (
-        "grpo.yaml",
-        "output_dir: x\nreward: {modell: pocket}",
-        "grpo.yaml, reward: unknown key 'modell'; the nearest are model, mode, ",
-    ),
-    ("metric.yaml", "model: pocket\nmetrik: pass", "metric.yaml: unknown key 'metrik'; the nearest are metric, "),
     ("reward.yaml", "threshold: 1.5", "reward.yaml: threshold=1.5 is not allowed"),
     (
         "format.yaml",
@@ -277,42 +199,25 @@ WRONG = [
         checked('{"type": "wrds"}'),
         "rows.jsonl, line 1, item x1 ('Short?'): unknown check type 'wrds'; the nearest are words, ",
     ),
-    ("rows.jsonl", checked('{"type": "words"}'), "check 'words': one of 'at_least', 'at_most', 'exactly' is required"),
-    (
-        "rows.jsonl",
-        checked('{"type": "words", "at_least": "5"}'),
-        "check 'words': at_least: Input should be a valid integer, got '5'",
-    ),
     ("rows.jsonl", checked("words"), "a code check must be a JSON object with a 'type'; got 'words'"),
     ("rows.jsonl", '{"prompt": "a"}', "rows.jsonl: no row has a value in column 'checklist'"),
     (
         "rows.jsonl",
-        '{"checklist": ["Is it short?"]}\n{"checklist": ["Is it kind?", "What about rain?"]}',
-        "rows.jsonl, line 2, item ",
-    ),
-    (
-        "rows.jsonl",
-        '{"checklist": ["What do you think about rain?"]}',
-        "'What do you think about rain?' cannot be answered with yes or no",
+        '{"checklist": ["Is it short?"]}\n{"checklist": ["Is it kind?", "What do you think about rain?"]}',
+        ["rows.jsonl, line 2, item ", "'What do you think about rain?' cannot be answered with yes or no"],
     ),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "content", "words"), WRONG)
-def test_what_is_wrong_is_named_with_file_and_line(run, no_engine, arguments, content, words):
-    name, *_ = arguments.split()
-    if content is not None:
-        Path(name).write_text(content)
-    run(f"lint {arguments}", refused=["error: ", words, "1 of 1 files"])
-
-
-def test_one_bad_file_does_not_hide_the_next(run):
-    Path("a.md").write_text("{question} {target}")
-    Path("b.md").write_text("{input}")
-    Path("c.yaml").write_text("nam: x\n")
-    shown = run("lint a.md b.md c.yaml", code=2)
-    assert "a.md:1" in shown.stderr and "c.yaml:1" in shown.stderr and "2 of 3 files are invalid." in shown.stderr
-    assert shown.stdout.startswith("b.md: a generator prompt")
+@pytest.mark.parametrize(("name", "content", "words"), WRONG)
+def test_what_is_wrong_is_named_with_file_and_line(run, no_engine, name, content, words):
+    Path(name).write_text(content)
+    Path("fine.md").write_text("{input}")  # a bad file does not hide the next
+    shown = run(f"lint {name} fine.md", code=2)
+    said = " ".join(shown.stderr.split())
+    assert all(part in said for part in ([words] if isinstance(words, str) else words)), said
+    assert said.startswith("error: ") and "1 of 2 files" in said
+    assert shown.stdout.startswith("fine.md: a generator prompt")
 
 
 def test_statements_and_double_questions_are_warnings(run, no_engine):
@@ -345,3 +250,14 @@ def test_items_that_repeat_a_check_contradict_each_other_or_ask_for_nothing_are_
     assert f"{asked[0]!r} repeats the check of item " in shown and "omit it, because code answers it" in shown
     assert "'Is it in capitals?' contradicts item " in shown and f"({asked[1]!r}); no response meets both" in shown
     assert f"{asked[2]!r} is met by every response" in shown
+
+
+def test_rows_under_other_names(run):
+    write_jsonl("mine.jsonl", {"task": "t", "out": "o", "rubric": [{"criterion": "Is it red?", "points": -2, "n": 1}]})
+    keys = "--prompt-key task --target-key out --checklist-key rubric"
+    names = "--item-key question=criterion --item-key weight=points --source"
+    done = run(f"checklists import mine.jsonl -o rows.jsonl {keys} {names}", "by hand")
+    assert "Dropped fields that items cannot hold: n (1)" in done.output
+    [row] = read_jsonl("rows.jsonl")
+    assert (row["prompt"], row["target"], row["checklist_source"]) == ("t", "o", "by hand")
+    assert (row["checklist"][0]["question"], row["checklist"][0]["weight"]) == ("Is it red?", -2.0)

@@ -1,7 +1,5 @@
 """`list`: one line for everything there is."""
 
-import pytest
-
 from checklist_rewards.pipelines import GENERATORS, REFINERS, list_pipelines
 
 SECTIONS = ["pipelines", "generators", "refiners", "scorers", "backends", "checks", "prompts"]
@@ -19,17 +17,8 @@ def test_everything_is_listed_in_one_line_each(run, no_engine):
     assert all(len(line.split()) > 3 for line in lines if line.startswith("  "))
 
 
-@pytest.mark.parametrize(
-    ("section", "line"),
-    [
-        ("pipelines", "rlcf_direct           Weighted questions from the instruction and a reference. [RLCF (arXiv:"),
-        ("generators", "inductive    Writes one checklist"),
-        ("scorers", "--mode batch    one reply that answers all questions"),
-        ("checks", 'words            The text has the required number of words. {"type": "words", "at_least": 50'),
-        ("prompts", "judges/item "),
-    ],
-)
-def test_one_section(run, section, line):
-    shown = run(f"list {section}").stdout
-    assert shown.startswith(f"{section}:") and line in shown
-    assert sum(not text.startswith(" ") for text in shown.splitlines()) == 1
+def test_one_section(run):
+    shown = run("list checks").stdout
+    assert shown.startswith("checks:") and sum(not text.startswith(" ") for text in shown.splitlines()) == 1
+    line = 'words            The text has the required number of words. {"type": "words", "at_least": 50'
+    assert line in shown

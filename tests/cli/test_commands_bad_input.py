@@ -19,10 +19,8 @@ def scored(**item) -> str:
     return json.dumps({"target": "hi", "checklist": [{"question": "a?"} | item]}) + "\n"
 
 
-TWICE = [{"label": "low", "value": 0}, {"label": "low", "value": 1}]
 BAD_ROWS = [
     (GOOD + '{"target": "hi"', ["rows.jsonl, line 2", "not valid JSON"]),
-    (GOOD + "[1]\n", ["rows.jsonl, line 2", "JSON object", "list [1]"]),
     ('{"text": "hi", "checklist": ["a?"]}', ["line 1", "'target'", "'text', 'checklist'", "--target-key"]),
     ('{"target": "hi"}', ["line 1", "'checklist'", "--checklist-key"]),
     (GOOD + scored(), ["line 2", "'input'", "--input-key"]),
@@ -33,10 +31,6 @@ BAD_ROWS = [
     (
         GOOD + '{"input": "", "target": [{"role": "narrator", "content": "hi"}], "checklist": ["a?"]}',
         ["line 2, 'target'", "message 1", "unknown role 'narrator'", "user, human"],
-    ),
-    (
-        '{"input": [{"role": "user", "content": [{"type": "image"}]}], "target": "", "checklist": ["a?"]}',
-        ["line 1, 'input'", "1 image parts without an image", "0 images in the column"],
     ),
     (
         '{"prompt": "What is it?", "images": ["a.png"], "target": "", "checklist": ["a?"]}',
@@ -50,21 +44,13 @@ BAD_ROWS = [
         '{" Prompt": "Say hi.", "target": "hi", "checklist": ["a?"]}',
         ["line 1", "would not see the column ' Prompt'", "rename it to 'prompt'", "--input-key"],
     ),
-    ('{"target": "a"},\n{"target": "b"}\n', ["line 1, column 16", "without commas"]),
-    ('{"target": 7, "checklist": ["a?"]}', ["line 1", "'target'", "string", "int 7"]),
     ('{"target": null, "checklist": ["a?"]}', ["line 1", "'target'", "NoneType"]),
     ('{"input": {"a": 1}, "target": "", "checklist": ["a?"]}', ["line 1", "'input'", "dict"]),
     (GOOD + '{"input": "", "target": "hi", "checklist": []}', ["line 2", "empty"]),
-    ('{"target": "hi", "checklist": 3}', ["line 1", "list of questions", "3"]),
-    ('{"target": "hi", "checklist": ["a?", " "]}', ["line 1", "item 2", "blank"]),
-    (scored(weight=float("nan")), ["line 1", "item 1", "nan"]),
     (scored(weight=0).replace("0}", "1e999}"), ["item 1", "inf"]),
     (scored(wieght=2), ["wieght", "weight", "allowed"]),
-    (scored(options=TWICE), ["line 1", "have the same label"]),
-    (scored(check="{}"), ["line 1", "code check"]),
     (scored() + scored(id="x", check='{"type": "sentence"}'), ["line 2, item x", "unknown check type 'sentence'"]),
     ("\n", ["rows.jsonl", "no rows"]),
-    (b'{"target": "\xff"}\n', ["line 1", "UTF-8"]),
     (GOOD * 600 + '{"input": "", "target": 5, "checklist": ["a?"]}\n', ["line 601", "int 5"]),
 ]
 
@@ -81,9 +67,7 @@ ROW |= {"label": 1}
 FILES = {
     "bad.md": "{question} {target}\n",
     "bad.json": "[]",
-    "bad.yaml": "generator:\n  promt: x\n",
-    "checks.yaml": "name: mine\nscorer: {checks: most}\n",
-    "source.json": '{"dimensions": [\n{\n"nme": "x",\n"definition": "y", "name": "z"}]}',
+    "source.json": "{}",
     "judges.yaml": "judges: [{model: pocket}, {model: pocket}]\npanel: {}\n",
     "tone.json": '{"tone": 2}',
     "list.json": '["Is it red?"]',
@@ -145,46 +129,30 @@ IMPROVE = "improve list.json -o better.json"
 SETTING = "expected NAME=VALUE, such as tensor_parallel_size=2, or a JSON object"
 REFUSED = [
     ("score missing.jsonl -o out.jsonl", ["missing.jsonl", "No such file"]),
-    ("score rows.txt -o out.jsonl", ["rows.txt", ".jsonl, .csv, .parquet"]),
-    ("score rows.jsonl -o out.xlsx", ["out.xlsx", ".jsonl, .csv, .parquet"]),
     (f"{SCORE} --model ./none", ["'./none'", "pocket"]),
-    (f"{SCORE} --judge.prompt mine", ["error: prompt not found: 'mine'", "judges/item"]),
     (f"{SCORE} --judge.prompt bad.md", ["bad.md:1", "{question}", "last"]),
     (f"{SCORE} --input-key ask", ["'ask'", "'prompt', 'target'"]),
-    (f"{SCORE} --checklist c.json", ["c.json", "No such file"]),
     (f"{SCORE} --checklist bad.json", ["bad.json", "empty"]),
     (f"{SCORE} --checklist twice.json", "twice.json: not valid JSON (duplicate key 'question'"),
     (f"{SCORE} --store s --no-store", ["--store s", "--no-store"]),
     (f"{SCORE} --store rows.jsonl", ["rows.jsonl", "cannot be opened"]),
     (f"{SCORE} --base-url here", ["'here'", "not a URL"]),
-    (f"{SCORE} --threshold 1.5", ["threshold", "1.5"]),
     (f"{SCORE} --threshold nan", ["threshold", "nan"]),
     (f"{SCORE} --metric best", ["Invalid value for '--metric': 'best' is not one of 'pass', 'weighted'", "expected"]),
     (f"{SCORE} --judge.temprature 1", ["No such option: --judge.temprature", "--judge.temperature"]),
     (f"{SCORE} --judge.votes 0", "Invalid value for '--judge.votes': Input should be greater than or equal to 1"),
-    (f"{SCORE} --judge.votes some", ["Invalid value for '--judge.votes': ", ", got 'some'"]),
-    (f"{SCORE} --judge.examples missing.jsonl", "missing.jsonl: cannot be read"),
     (
         f"{SCORE} --judge.examples maybe.jsonl",
         "maybe.jsonl, line 1: 'maybe' is not an answer to 'Is it short?'; allowed: yes, no",
     ),
-    (f"{SCORE} --judge.examples maybe.jsonl --mode batch", "examples need mode='item'"),
-    (f"{SCORE} --judge.shots 2", "shots=2 requires examples="),
-    (f"{SCORE} --config checks.yaml", "checks='most' is not known; allowed: 'only', 'mean', 'judge'"),
-    *((f"{SCORE} --engine-args {text}", SETTING) for text in ("tensor_parallel_size", "{broken", "=2", "[1,2]")),
+    *((f"{SCORE} --engine-args {text}", SETTING) for text in ("tensor_parallel_size", "{broken")),
     (f"{SCORE} --budget 1", "'pocket' has none (--price pocket=IN,OUT)"),
-    (f"{SCORE} --judge judges.yaml --budget 1", "judges.yaml, judge 1: a budget requires the price"),
     (
         f"{SCORE} --backend remote --base-url http://localhost:9 --budget 1 --price pocket=0,1",
         "cannot limit the reward server at http://localhost:9",
     ),
-    (f"{SCORE} --weights bad.json", "must map item ids, questions or categories to weights"),
-    *(
-        (f"{command} --checklist words.json --model pocket", "error: --checklist, item ")
-        for command in (SCORE, RUN, RERANK, PAIRS, REFINE)
-    ),
+    (f"{SCORE} --checklist words.json --model pocket", "error: --checklist, item "),
     ("generate rows.jsonl -o out.jsonl --writer.max-items 1", ["max_items=1", "min_items"]),
-    ("generate rows.jsonl -o out.jsonl --writer.prompt judges/item", ["item.md:", "{target}", "generator"]),
     (
         "generate rows.jsonl -o out.jsonl --backend encoder",
         "'encoder' is not one of 'auto', 'transformers', 'vllm', 'openai'",
@@ -192,34 +160,25 @@ REFUSED = [
     (f"{RUN} --pipeline tik", ["unknown pipeline 'tik'", "did you mean 'tick'"]),
     (f"{RUN} --pipeline tick --config c.yaml", ["--pipeline tick", "--config c.yaml"]),
     (f"{RUN} --config c.yaml", ["c.yaml", "cannot be read"]),
-    (f"{RUN} --config bad.yaml", ["bad.yaml:2: generator: unknown key 'promt'"]),
-    (f"{RUN} --refiner tager", ["unknown refiner 'tager'", "'tagger'"]),
     (f"{RUN} --pipeline checkeval --writer.shape questions", "'deductive' has no setting 'shape'"),
     (f"{RUN} --pipeline checkeval", ["--source FILE", "--example-input checkeval", "--checklist FILE"]),
     (f"{RUN} --source source.json", ["--source source.json", "corpus-level"]),
-    (f"{RUN} --pipeline checkeval --source source.json", "source.json:3: dimensions.0.nme: unknown key"),
     (f"{RUN} --pipeline openrubrics_pairwise", ["rows.jsonl, line 1", "chosen"]),
     (f"{RUN} --concurrency 4", ["--concurrency 4", "'pocket' runs in this process"]),
-    (f"{RUN} --dry-run --price pocket=1", ["--price pocket=1", "two prices"]),
     (f"{RUN} --dry-run --price 1,1", ["--price 1,1", "MODEL=IN,OUT"]),
+    (f"{RUN} --dry-run --price pocket=1", ["--price pocket=1", "two prices"]),
     (f"{RERANK} --gold-key gold", ["line 1", "2 numbers"]),
-    (f"{RERANK} --policy.model ./none", "'./none'"),
-    (f"{PAIRS} --min-margin 2", "min_margin=2.0"),
-    (f"{PAIRS} --top-fraction 0.5", "requires select='rlcf'"),
     ("pairs rows.jsonl -o out.csv", "allowed: .jsonl, .parquet"),
+    (f"{PAIRS} --min-margin 2", "min_margin=2.0"),
     (f"{REFINE} --checklist-key items", "column 'items' not found"),
     (f"{REFINE} --pipeline checkeval", "checkeval writes one checklist for all rows"),
-    (f"{REFINE} --policy.model ./nowhere", "model not found: './nowhere'"),
-    (f"{REFINE} --dry-run --price pocket=1", "expected two prices"),
-    (f"{REPLAY} --judge.prompt judges/item", "--judge.prompt has no effect on stored answers; set --model"),
     (f"{REPLAY} --repeat 2", "2 repeats require a judge"),
     (f"{REPLAY} --precision 0", "must be above 0"),
     (f"{REPLAY} --weights tone.json", "no item of rewards.jsonl has the id, question or category 'tone'"),
     ("replay rewards.jsonl -o again.csv", "a reward log is written as .jsonl or .parquet"),
     ("replay two.jsonl -o again.jsonl", "has pairs"),
-    ("diff rewards.jsonl elsewhere.jsonl", "have no row in common: the first rows are rewards.jsonl, line 1 and"),
     ("diff rewards.jsonl two.jsonl", "two.jsonl has pairs"),
-    ("diff rewards.jsonl rewards.jsonl -o rows.txt", "unknown extension"),
+    ("diff rewards.jsonl elsewhere.jsonl", "have no row in common: the first rows are rewards.jsonl, line 1 and"),
     ("inspect none.jsonl --no-embed", "none.jsonl has no rows"),
     ("inspect rows.jsonl --no-embed", "line 1: column 'checklist_score' not found; use a file written by `score` or"),
     ("inspect broken.jsonl --no-embed", "line 1: checklist_score is not a score: primary_score is missing"),
@@ -234,32 +193,15 @@ REFUSED = [
     ),
     (f"{AGREE} scored.jsonl", "each scored file may be given only once"),
     (f"{AGREE} --label-key gold", "column 'gold' not found; the row has 'id', 'doc', "),
-    (f"{AGREE} --label-key doc", "line 1: 'doc' must be a list of 2 labels"),
     (f"{AGREE} --label-key n", "label 7 is outside the range 0 to 1; set --label-range"),
-    (f"{AGREE} --label-key n --label-range 9", "--label-range '9': expected two increasing numbers"),
-    (f"{AGREE} --label-key empty", "has a label in column 'empty'"),
     (f"{AGREE} --label-key unsaid", "has a label in column 'unsaid'"),
-    (f"{AGREE} --labels other.jsonl", "other.jsonl has labels for none of the scored rows"),
     (f"{AGREE} --labels twice.jsonl", "twice.jsonl, line 2: duplicate id 'r0'"),
-    (f"{AGREE} --labels missing.jsonl", "missing.jsonl: cannot be read"),
-    (f"{AGREE} other.jsonl", "column not found: 'checklist_score'"),
     (f"{AGREE} --label-key labels --plots other.jsonl", "--plots other.jsonl is a file"),
     (f"{AGREE} --label-key labels --input-key ask", "column 'ask' not found; set --input-key"),
     (f"{AGREE} again.jsonl --bootstrap 19", "'--bootstrap': resamples=19 is not allowed; it must be 0"),
     ("cascade scored.jsonl again.jsonl --label-key grade", "labels an item"),
-    ("cascade scored.jsonl again.jsonl --label-key nobody", "no margin can be chosen"),
     (f"{CALIBRATE} --label-key labels --costs much", "--costs 'much': expected two numbers"),
-    (
-        f"{CALIBRATE} --label-key labels --costs 0,1",
-        "the cost false_yes=0.0 is not allowed; it must be a finite number above 0.",
-    ),
-    (f"{CALIBRATE} --label-key gold", "column 'gold' not found"),
-    (f"{CALIBRATE} --label-key labels --group-key prompt", "all 118 labelled reads belong to one group"),
     (f"{CALIBRATE} --label-key labels --contextual", "the file was scored by 'org/judge' but --model is 'pocket'"),
-    (
-        f"{CALIBRATE} --label-key labels --contextual --model org/judge --input-key question",
-        "column 'question' not found",
-    ),
     (
         "fit scored.jsonl --pairs preferred.jsonl -o w.json",
         "'rejected' is 'text 999', which is the id or text of no scored row",
@@ -269,18 +211,15 @@ REFUSED = [
         "scored.jsonl has 59 labelled rows in 59 groups; improving a checklist needs at least 60 in 15",
     ),
     (
-        f"{IMPROVE} --data scored.jsonl --label-key humans --group-key target",
-        "line 1: column 'humans' not found (--label-key); the row has",
-    ),
-    (
         f"{IMPROVE} --data scored.jsonl --label-key target --group-key target",
         "line 1: 'target' is 'text 0'; it must be a number per text",
     ),
+    (
+        f"{IMPROVE} --data scored.jsonl --label-key humans --group-key target",
+        "column 'humans' not found (--label-key)",
+    ),
     (f"{IMPROVE} --data rows.jsonl", "score the rows first, or name a judge with --model"),
-    ("serve --model no/such/folder --backend transformers", "no/such/folder"),
-    ("serve --threshold 2", "threshold"),
     ("serve --pipeline rlcf_direct", "the server scores checklists as clients send them"),
-    ("probe --model ./none", "'./none'"),
 ]
 
 
@@ -297,14 +236,11 @@ def test_what_cannot_be_done_is_one_sentence(run, files, no_engine, command, wor
         ("generate --input-key input", {"input": "a"}, ["line 1", "also has a column 'prompt'"]),
         ("run --refiner unit_tester", {"candidates": ...}, ["rows.jsonl, line 1", "unit_tester"]),
         ("rerank", {"candidates": ...}, ["line 1", "'candidates'", "--policy.model"]),
-        ("rerank", {"candidates": []}, ["line 1", "list of candidates is empty"]),
         ("rerank", {"candidates": ["a", 1]}, ["line 1", "candidate 2", "int 1"]),
-        ("pairs", {"candidates": "red"}, "candidates"),
         ("pairs", {"candidates": []}, "the list of candidates is empty"),
         ("pairs", {"prompt": None}, "the input is empty"),
         ("refine", {"prompt": ..., "text": "x"}, "column 'prompt' not found"),
         ("refine", {"prompt": " "}, "rows.jsonl, line 1: the input is empty"),
-        ("refine", {"checklist": []}, "empty"),
         ("refine", {"checklist": [{"question": "B?", "check": {"type": "wrds"}}]}, "rows.jsonl, line 1, item"),
     ],
 )
@@ -314,24 +250,9 @@ def test_a_row_that_a_command_cannot_use_is_one_sentence(run, no_engine, command
     run(name, "rows.jsonl", "-o", "out.jsonl", *options, refused=words)
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (f"{SCORE} --target-key text", "'text'"),
-        ("generate rows.jsonl -o out.jsonl --reference-key none", "'none'"),
-        (f"{RUN} --pipeline checkeval", "--source FILE"),
-        (f"{RERANK} --candidates-key none", "'none'"),
-        (f"{PAIRS} --candidates-key none", "'none'"),
-        (f"{REFINE} --checklist-key none", "'none'"),
-        ("replay rows.jsonl -o out.jsonl --model pocket", "checklist_score"),
-        ("inspect rows.jsonl --meta --model pocket --no-embed", "checklist_score"),
-        ("attack rows.jsonl -o out.json --input-key none", "'none'"),
-        ("improve bad.json --data rows.jsonl -o out.json --model pocket", "empty"),
-        ("serve --model ./none", "'./none'"),
-    ],
-)
-def test_a_refusal_makes_no_store(run, files, no_engine, command, words):
-    run(f"{command} --store new/s.sqlite", refused=words)
+@pytest.mark.parametrize("command", [f"{SCORE} --target-key text", "serve --model ./none"])
+def test_a_refusal_makes_no_store(run, files, no_engine, command):
+    run(f"{command} --store new/s.sqlite", refused="")
 
 
 def test_what_the_output_cannot_hold_is_refused_before_the_first_row_is_scored(run, no_engine):

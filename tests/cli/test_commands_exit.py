@@ -127,10 +127,8 @@ if __name__ == "__main__":
 """
 CLI = "-m checklist_rewards.cli"
 WITH_DEFAULTS = {
-    "score": f"{CLI} score texts.jsonl -o out.jsonl --model pocket",
-    "rerank": f"{CLI} rerank candidates.jsonl -o out.jsonl --model pocket",
-    "rerank, sampled": f"{CLI} rerank checklists.jsonl -o out.jsonl --model pocket --policy.model pocket",
-    "build_checklists": "writes.py",
+    "a command": f"{CLI} rerank checklists.jsonl -o out.jsonl --model pocket --policy.model pocket",
+    "a script": "writes.py",
 }
 """Nothing else is set. The pocket model is named because there is no default model; it runs in transformers."""
 
@@ -163,9 +161,7 @@ def test_a_command_ends_with_its_engine(runs, command):
 
 
 @pytest.mark.parametrize(
-    ("sent", "code", "place"),
-    [("SIGTERM", -15, "load"), ("SIGTERM", -15, "generate"), ("SIGINT", 130, "load"), ("SIGINT", 130, "generate")]
-    + [("SIGKILL", -9, "generate")],
+    ("sent", "code", "place"), [("SIGTERM", -15, "load"), ("SIGINT", 130, "generate"), ("SIGKILL", -9, "generate")]
 )
 def test_a_command_that_is_stopped_leaves_no_process(runs, sent, code, place):
     process = runs.start("score", *COMMANDS["score"].split(), waits=place)
@@ -206,23 +202,18 @@ print(scorer.score(["Is it short?"], "Rain falls.").answered)
 """
 
 
-@pytest.mark.parametrize(("last", "code"), [("", 0), ("raise ValueError", 1), ("sys.exit(3)", 3)])
-def test_a_script_ends_with_its_engine(runs, last, code):
-    assert runs.start(code=SCRIPT + last).wait(HANG) == code, runs.written
-    assert runs.reached("generate")
+@pytest.mark.parametrize(
+    ("code", "ends", "reached"),
+    [
+        (f"{SCRIPT}sys.exit(3)", 3, "generate"),
+        (f"from checklist_rewards.backends import vllm\nvllm.load_chat_tokenizer = None\n{SCRIPT}", 1, "load"),
+    ],
+    ids=["with its own code", "with an engine that cannot be used"],
+)
+def test_a_script_ends_with_its_engine(runs, code, ends, reached):
+    assert runs.start(code=code).wait(HANG) == ends, runs.written
+    assert runs.reached(reached) and ("cannot be loaded with vLLM" in runs.written) == (reached == "load")
     until(lambda: not runs.left(), seconds=30)
-
-
-def test_a_script_whose_engine_cannot_be_used_ends(runs):
-    broken = "from checklist_rewards.backends import vllm\nvllm.load_chat_tokenizer = None\n" + SCRIPT
-    assert runs.start(code=broken).wait(HANG) == 1
-    assert "cannot be loaded with vLLM" in runs.written and runs.reached("load")
-    until(lambda: not runs.left(), seconds=30)
-
-
-def skip_without(*names: str) -> None:
-    if absent := [name for name in names if find_spec(name) is None]:
-        pytest.skip(f"needs {', '.join(absent)}")
 
 
 @pytest.mark.vllm
@@ -230,7 +221,8 @@ def skip_without(*names: str) -> None:
 def test_the_first_command_of_a_user_ends(runs, smollm2):
     """The model is prepared in a home folder that has SmolLM2 only, and vLLM answers. What vLLM found out about its
     architectures in other tests, in processes that it starts for this, is there."""
-    skip_without("vllm", "peft")
+    if absent := [name for name in ("vllm", "peft") if find_spec(name) is None]:
+        pytest.skip(f"needs {', '.join(absent)}")
     models = Path(runs.environment["HOME"]) / ".cache/checklist-rewards/models"
     models.mkdir(parents=True)
     (models / Path(smollm2).name).symlink_to(smollm2)

@@ -12,21 +12,20 @@ from checklist_rewards.cli import app
 from checklist_rewards.cli.training import recipes_dir
 from tests import zygote
 
-COMMANDS = "generate score run rerank refine pairs replay diff serve list lint probe demo audit".split()
+
+def test_the_list_of_commands_says_what_each_command_says_and_each_has_an_example(run):
+    from checklist_rewards.cli.commands import _ENTRIES
+
+    commands = get_command(app).commands
+    assert list(commands) == list(_ENTRIES) and "Exit codes" in run("--help").stdout
+    for name, entry in _ENTRIES.items():
+        shown = commands[name].help or ""
+        assert " ".join(shown.split("\n\n")[0].split()) == entry.summary, name
+        assert commands[name].rich_help_panel == entry.heading
+        assert f"checklist-rewards {name} " in run(f"{name} --help").stdout
 
 
-def test_the_help_names_every_command_and_the_exit_codes(run):
-    shown = run("--help")
-    assert all(command in shown.stdout for command in COMMANDS) and "Exit codes" in shown.stdout
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_has_an_example(run, command):
-    shown = run(f"{command} --help")
-    assert f"checklist-rewards {command} " in shown.stdout
-
-
-def test_a_line_says_which_model_is_loaded_and_one_that_it_is_ready(tmp_path):
+def test_the_package_runs_as_a_module_and_says_which_model_it_loads(tmp_path):
     (tmp_path / "rows.jsonl").write_text(json.dumps({"target": "a", "checklist": ["Is it a?"]}))
     command = ["-m", "checklist_rewards", "score", "rows.jsonl", "-o", "out.jsonl", "--model", "pocket", "--no-store"]
     code, written = zygote.run(command, cwd=tmp_path)
@@ -34,18 +33,12 @@ def test_a_line_says_which_model_is_loaded_and_one_that_it_is_ready(tmp_path):
     assert written.count("pocket is for tests and demos") == 1
 
 
-def test_version(run):
-    assert run("--version").stdout == f"checklist-rewards {__version__}\n"
-
-
-@pytest.mark.parametrize("module", ["checklist_rewards", "checklist_rewards.cli"])
-def test_the_package_runs_as_a_module(module):
-    assert zygote.run(["-m", module, "--version"]) == (0, f"checklist-rewards {__version__}\n")
-
-
-@pytest.mark.parametrize("arguments", [["--nonsense"], ["scoer"], ["score"], ["score", "x.jsonl", "--metric", "best"]])
-def test_bad_usage_exits_with_2(run, arguments):
-    run(*arguments, code=2)
+@pytest.mark.parametrize(
+    ("arguments", "code", "shown"),
+    [("--version", 0, __version__), ("scoer", 2, "score"), ("score", 2, "Missing"), ("--nonsense", 2, "--nonsense")],
+)
+def test_version_and_bad_usage(run, arguments, code, shown):
+    assert shown in run(arguments, code=code).output
 
 
 def test_the_demo_is_found_and_gets_its_options(run, monkeypatch, tmp_path):
@@ -55,18 +48,7 @@ def test_the_demo_is_found_and_gets_its_options(run, monkeypatch, tmp_path):
     monkeypatch.setattr("checklist_rewards.cli.training.recipes_dir", lambda: tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", [])
-    shown = run("demo --output here --steps 3")
-    assert shown.stdout == "ran ['--output', 'here', '--steps', '3'] __main__\n"
-
-
-def test_the_list_of_commands_says_what_each_command_says():
-    from checklist_rewards.cli.commands import _ENTRIES
-
-    commands = get_command(app).commands
-    assert list(commands) == list(_ENTRIES)
-    for name, entry in _ENTRIES.items():
-        assert " ".join((commands[name].help or "").split("\n\n")[0].split()) == entry.summary, name
-        assert commands[name].rich_help_panel == entry.heading
+    assert run("demo --output here --steps 3").stdout == "ran ['--output', 'here', '--steps', '3'] __main__\n"
 
 
 INTERRUPTED = """

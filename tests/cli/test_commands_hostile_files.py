@@ -48,14 +48,10 @@ ALIASES = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]" for 
 
 HOSTILE = {
     "deep lists": "[" * 1200,
-    "deep mappings": '{"a":' * 1200,
-    "deep and closed": "[" * 300 + "]" * 300,
     "a long number": '{"a": ' + "9" * 5000 + "}",
     "a long number in base 16": "a: 0x" + "f" * 5000,
-    "a date that is none": "a: 2026-13-45",
     "a time that is none": "a: !!timestamp x",
     "a list in itself": "&a [*a]",
-    "a mapping in itself": "&a {b: *a}",
     "judges in themselves": "&a\npanel: {}\njudges: [*a]",
     "aliases that expand": ALIASES,
     "aliases that expand in a key": f"{ALIASES}\n? [*a11]\n: b",
@@ -94,7 +90,7 @@ ODD = [None, True, -1, 1e308, 10**400, float("nan"), "", "x", '{"a": 1}']
 ODD += [[], {}, [[]], [None], {"a": None}, {"items": []}]
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_file_with_a_value_where_another_belongs_is_read_or_refused(tmp_path_factory, data):
     value, extension = data.draw(st.sampled_from(DOCUMENTS))
@@ -136,33 +132,16 @@ def replaced(value, place, new):
     return value
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
-def test_documents_are_read_in_the_encodings_of_rows(tmp_path, encoding, ends):
-    checklist, judge = tmp_path / "checklist.json", tmp_path / "judge.yaml"
-    checklist.write_bytes(f'["Is it größer?",{ends}"Is it kind?"]{ends}'.encode(encoding))
-    judge.write_bytes(f"model: pocket{ends}threshold: 0.4{ends}".encode(encoding))
-    assert [item.question for item in read_checklist(checklist).items] == ["Is it größer?", "Is it kind?"]
-    assert read_text(judge) == "model: pocket\nthreshold: 0.4\n"
-
-
-def test_a_key_that_is_merged_may_be_changed():
-    text = "usual: &usual {model: a, mode: item}\njudge:\n  <<: *usual\n  model: b\n"
-    assert read_value(text, "judge.yaml")["judge"] == {"model": "b", "mode": "item"}
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("none.json", "none.json: cannot be read (No such file or directory)."),
-        (".", ".: cannot be read (Is a directory)."),
-        ("bytes.json", "bytes.json: cannot be read as UTF-8 text ('utf-8' codec can't decode byte 0x80"),
-    ],
-)
-def test_a_document_that_cannot_be_read_is_one_sentence(tmp_path, monkeypatch, name, why):
-    monkeypatch.chdir(tmp_path)
-    Path("bytes.json").write_bytes(bytes(range(256)))
+def test_a_document_in_another_encoding_is_read_and_one_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "judge.yaml"
+    path.write_bytes("usual: &usual {model: größer, mode: item}\r\njudge: {<<: *usual, model: b}\r\n".encode("utf-16"))
+    text = read_text(path)
+    assert text == "usual: &usual {model: größer, mode: item}\njudge: {<<: *usual, model: b}\n"
+    assert read_value(text, "judge.yaml")["judge"] == {"model": "b", "mode": "item"}, "a merged key may be changed"
+    path.write_bytes(bytes(range(256)))
     for read, begins in ((read_checklist, ""), (load_jury, "the file of judges ")):
         with pytest.raises(ChecklistRewardsError) as raised:
-            read(Path(name))
-        assert str(raised.value).startswith(begins + why)
+            read(path)
+        assert str(raised.value).startswith(
+            f"{begins}{path}: cannot be read as UTF-8 text ('utf-8' codec can't decode"
+        )

@@ -9,30 +9,31 @@ from checklist_rewards import ChecklistScorer, Sample, build_checklists, pipelin
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import NO_MODEL
 from checklist_rewards.errors import ModelError
-from checklist_rewards.generators import ContrastiveGenerator, DirectGenerator, InductiveGenerator
+from checklist_rewards.generators import ContrastiveGenerator
 from checklist_rewards.generators.base import Request
-from checklist_rewards.judges import LogprobJudge
 from checklist_rewards.judges.probe import probe
-from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.rerank import rerank
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.jsonl import write_jsonl
 
 ROW = {"prompt": "Write about rain.", "target": "Rain falls.", "checklist": ["Is it about rain?"]}
 ROW |= {"candidates": ["Rain falls.", "No."]}
-BY_CODE = [{"question": "Is it short?", "check": {"type": "words", "at_most": 5}}]
 
-SERVED = "--base-url http://localhost:9/v1"
-OPTIONS = {
-    "score": ["", "--mode batch", "--judge.thinking 16", "--backend transformers", SERVED, "--dry-run"],
-    "generate": ["", SERVED, "--dry-run"],
-    "pairs": [f"--select {select}" for select in ("best_vs_worst", "random", "rlcf")],
-    **dict.fromkeys(("run", "rerank", "refine"), [""]),
-}
-COMMANDS = [f"{name} rows.jsonl -o out.jsonl --no-store {given}" for name in OPTIONS for given in OPTIONS[name]]
+COMMANDS = [
+    *(
+        f"{name} rows.jsonl -o out.jsonl --no-store"
+        for name in ("score", "generate", "run", "rerank", "refine", "pairs")
+    ),
+    "score rows.jsonl -o out.jsonl --no-store --mode batch",
+    "score rows.jsonl -o out.jsonl --no-store --base-url http://localhost:9/v1",
+    "generate rows.jsonl -o out.jsonl --no-store --dry-run",
+    "pairs rows.jsonl -o out.jsonl --no-store --select random",
+    "probe",
+    "serve --port 0 --no-store",
+]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "probe", "serve --port 0 --no-store"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_without_a_model_is_refused_before_anything_is_loaded(run, no_engine, command):
     write_jsonl("rows.jsonl", ROW)
     run(command, refused=NO_MODEL, with_model=False)
@@ -44,28 +45,19 @@ def scored(scorer):
 
 IN_PYTHON = {
     "scorer": lambda: scored(ChecklistScorer(store=False)),
-    "settings": lambda: scored(ChecklistScorer(ScorerConfig(store=False))),
     "an engine": lambda: scored(ChecklistScorer(Engine(), store=False)),
-    "empty": lambda: scored(ChecklistScorer("", store=False)),
     "batch": lambda: scored(ChecklistScorer(mode="batch", store=False)),
-    "quality": lambda: scored(ChecklistScorer(mode="quality", store=False)),
     "reasons": lambda: scored(ChecklistScorer(capture_reasoning=True, store=False)),
-    "thinking": lambda: scored(ChecklistScorer(thinking=8, store=False)),
-    "vllm": lambda: scored(ChecklistScorer(backend="vllm", store=False)),
     "encoder": lambda: scored(ChecklistScorer(backend="encoder", store=False)),
     "a server": lambda: scored(ChecklistScorer(base_url="http://localhost:9/v1", store=False)),
-    "decisions": lambda: scored(ChecklistScorer(backend="decisions", base_url="http://localhost:9/v1", store=False)),
     "check": lambda: ChecklistScorer(store=False).validate(),
     "rerank": lambda: rerank(ChecklistScorer(store=False), ROW["checklist"], ROW["candidates"]),
     "reward": lambda: ChecklistReward(store=False)(["A"], ["Rain falls."], checklist=[ROW["checklist"]]),
-    "judge": lambda: LogprobJudge(Engine()).validate(),
     "probe": lambda: probe(),
     "pipeline": lambda: pipeline("tick", store=False)(input="Write.", target="Rain falls."),
     "pipeline, one of two": lambda: pipeline("tick", scorer_model="pocket", store=False)(input="Write."),
     "build_checklists": lambda: build_checklists(["Write about rain."], store=False),
-    "direct": lambda: DirectGenerator(store=False).generate_batch([Request("Write.")]),
     "contrastive": lambda: ContrastiveGenerator(store=False).generate_batch([Request("W.", candidates=("a", "b"))]),
-    "inductive": lambda: InductiveGenerator(store=False).validate(),
 }
 
 
@@ -74,15 +66,6 @@ def test_python_without_a_model_is_refused_before_anything_is_loaded(no_engine, 
     with pytest.raises(ModelError) as error:
         call()
     assert str(error.value).endswith(NO_MODEL) and "\n" not in str(error.value)
-
-
-def test_code_checks_alone_need_no_model(run, no_engine):
-    write_jsonl("rows.jsonl", {**ROW, "checklist": BY_CODE})
-    for command in ("score", "rerank", "pairs"):
-        run(f"{command} rows.jsonl -o {command}.jsonl --no-store", with_model=False)
-    assert "answered by" not in Path("pairs.md").read_text()
-    [score] = ChecklistScorer(store=False).score_batch([Sample(BY_CODE, "Rain falls.")])
-    assert score.primary_score == 1.0
 
 
 def test_a_pipeline_that_names_its_models_is_enough(run, engine):

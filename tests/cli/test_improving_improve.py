@@ -121,13 +121,14 @@ def test_weights_are_fitted_and_taken_by_replay(run):
         assert row["checklist_score"]["expected_score"] == pytest.approx(expected)
 
 
-def test_a_gain_without_an_interval_is_a_warning_with_the_reason(run):
-    rated(40)
-    fit = "fit scored.jsonl --label-key stars --group-key doc -o w.json --bootstrap"
-    done = run(fit, 40)
-    warned = " ".join(done.stderr.split())
-    assert "The gain is not shown: it has no interval (needs 50 groups, has 20)." in warned
-    assert "not shown" not in run(fit, 0).stderr
+def test_nothing_is_written_if_nothing_can_be_learned(run):
+    rows = rated()
+    random.Random(2).shuffle(rows)
+    for row, other in zip(rows, rows[1:] + rows[:1], strict=True):
+        row["noise"] = other["said"][0]
+    scored_file("scored.jsonl", *rows)
+    words = "nothing can be learned from 120 labels"
+    run("fit scored.jsonl --label-key noise -o w.json --bootstrap 40", refused=words)
 
 
 def test_preferences_by_id_or_text(run):
@@ -143,11 +144,10 @@ def test_preferences_by_id_or_text(run):
     assert saved["measure"] == "in order" and saved["labels"] == 60
 
 
-def test_nothing_is_written_if_nothing_can_be_learned(run):
-    rows = rated()
-    random.Random(2).shuffle(rows)
-    for row, other in zip(rows, rows[1:] + rows[:1], strict=True):
-        row["noise"] = other["said"][0]
-    scored_file("scored.jsonl", *rows)
-    words = "nothing can be learned from 120 labels"
-    run("fit scored.jsonl --label-key noise -o w.json --bootstrap 40", refused=words)
+def test_a_gain_without_an_interval_is_a_warning_with_the_reason(run):
+    rated(40)
+    fit = "fit scored.jsonl --label-key stars --group-key doc -o w.json --bootstrap"
+    done = run(fit, 40)
+    warned = " ".join(done.stderr.split())
+    assert "The gain is not shown: it has no interval (needs 50 groups, has 20)." in warned
+    assert "not shown" not in run(fit, 0).stderr

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends.base import Reply
-from checklist_rewards.files.rows import read_rows
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.ui.files import page_data
 
@@ -68,36 +67,14 @@ def test_a_penalty_is_marked_because_it_passes_if_the_answer_is_no(run, engine):
     assert Path("report.html").read_text(encoding="utf-8").count("A penalty passes if the answer is no.") == 2
 
 
-def test_logs_and_files_of_every_format_give_the_same(run, scored):
+def test_a_log_and_a_file_of_another_format_give_the_same(run, scored):
     rows = read_jsonl(scored("scored.jsonl"))
     log = {"step": 0, "prompt": "p", "reward": 0.5}
-    write_jsonl(
-        "rewards.jsonl", *(log | {"completion": row["target"], "score": row["checklist_score"]} for row in rows)
-    )
+    logged = (log | {"completion": row["target"], "score": row["checklist_score"]} for row in rows)
+    write_jsonl("rewards.jsonl", *logged)
     expected, _ = figures(run, "scored.jsonl")
-    for name in (scored("scored.csv"), scored("scored.parquet"), "rewards.jsonl"):
+    for name in (scored("scored.csv"), "rewards.jsonl"):
         assert figures(run, name)[0] == expected
-
-
-def test_repeats_show_what_is_unstable(run, scored):
-    scored("scored.jsonl")
-    scored("again.jsonl", lambda prefix, tail: 0.9)
-    record, _ = figures(run, "scored.jsonl --repeat again.jsonl")
-    for item in record["items"]:
-        assert item["repeats"] == 6 and item["stability"] == item["pass_rate"]  # only what passed before still agrees
-        assert "unstable" in item["flags"]
-
-
-def test_a_text_without_an_answer_is_left_out(run, scored, engine):
-    write_jsonl("rows.jsonl", *ROWS, {**ROWS[0], "target": " "}, {**ROWS[0], "target": ""})
-    engine(lambda prefix, tail: 0.9)
-    run("score rows.jsonl -o scored.jsonl --no-store")
-    asked = engine(lambda prefix, tail: 0.9, replies=['{"wordings": ["Is its length great?", "Has it length?"]}'])
-    record, done = figures(run, "scored.jsonl --paraphrases 2 --no-store")
-    assert (record["targets"], record["no_answer"]) == (6, 2) and "2 without an answer" in done.output
-    assert [item["answered"] for item in record["items"]] == [6, 6]
-    assert [item["repeats"] for item in record["items"]] == [12, 12]
-    assert len(asked.asked) == 5 * 2  # of five different texts, each question in two wordings
 
 
 def test_the_meta_checklist_and_people_s(run, scored, engine):
@@ -108,42 +85,9 @@ def test_the_meta_checklist_and_people_s(run, scored, engine):
     assert found["Meta-checklist, pass rates"]["not_leading"] == 0  # a judge that says yes to all says it leads
     assert found["Against people's checklists"]["count MAE"] == 1
     assert len(asked.asked) == 2 * 4 + 2  # one checklist, once, however many rows have it
-
-
-def test_only_the_rows_with_paraphrases_are_read_for_them(run, scored, engine, monkeypatch):
-    scored("scored.jsonl")
-    engine(lambda prefix, tail: 0.9, replies=['{"wordings": ["Is its length great?"]}'])
-    read = []
-
-    def counted(path):
-        for row in read_rows(path):
-            read.append(row.number)
-            yield row
-
-    monkeypatch.setattr("checklist_rewards.evaluation.scored.read_rows", counted)
-    monkeypatch.setattr("checklist_rewards.cli.looking._PARAPHRASED", 2)
-    record, _ = figures(run, "scored.jsonl --paraphrases 1 --no-store")
-    assert read == [1, *range(1, 7), 1, 2] and [item["repeats"] for item in record["items"]] == [2, 2]
-
-
-def test_unanswered_meta_reads_are_told(run, scored, engine):
-    scored("scored.jsonl")
     engine(lambda prefix, tail: None)
     done = run("inspect scored.jsonl --meta --no-embed --no-store", code=1)
     assert "10 questions of the meta-checklist were not answered" in done.output
-
-
-def test_a_repeated_question_is_shown_by_inspect_report_and_the_app(run, engine):
-    rows = [row | {"checklist": ["Is it long?", "Is it red?", "Is it long?"]} for row in ROWS]
-    write_jsonl("rows.jsonl", *rows)
-    engine(names)
-    run("score rows.jsonl -o scored.jsonl --no-store")
-    items = figures(run, "scored.jsonl")[0]["items"]
-    assert [item["answered"] for item in items] == [6, 6, 6] and items[2]["id"] == f"{items[0]['id']}#2"
-    run("report scored.jsonl -o page.html")
-    [file] = page_data(Path("page.html"))["files"]
-    assert [item["id"] for item in file["overview"]["items"]] == [item["id"] for item in items]
-    assert [item["counted"] for item in file["overview"]["items"]] == [6, 6, 6]
 
 
 def test_completions_of_a_policy_are_sampled_and_scored_first(run, engine):
@@ -174,14 +118,13 @@ def test_a_scored_column_is_named_where_another_has_an_answer_too(run, engine):
     assert asked.asked and not any("gold" in str(one) for one in asked.asked)
 
 
-def test_answers_in_the_rows_are_no_matter_where_completions_are_sampled(run, engine):
-    fake = engine(names, replies=['{"wordings": ["Is its length great, is it long?"]}'])
-    fake.generate = lambda prompts, sampling, arrived=None: [
-        [Reply(text, "stop") for text in ("long", "short")] for _ in prompts
-    ]
-    write_jsonl("rows.jsonl", {"prompt": "Write.", "checklist": ["Is it long?"], "output": "old"})
-    figures(run, "rows.jsonl --policy.model pocket --n 2 --model pocket --scored scored.jsonl --no-store")
-    assert [(row["target"], row["output"]) for row in read_jsonl("scored.jsonl")] == [
-        ("long", "old"),
-        ("short", "old"),
-    ]
+def test_a_text_without_an_answer_is_left_out(run, scored, engine):
+    write_jsonl("rows.jsonl", *ROWS, {**ROWS[0], "target": " "}, {**ROWS[0], "target": ""})
+    engine(lambda prefix, tail: 0.9)
+    run("score rows.jsonl -o scored.jsonl --no-store")
+    asked = engine(lambda prefix, tail: 0.9, replies=['{"wordings": ["Is its length great?", "Has it length?"]}'])
+    record, done = figures(run, "scored.jsonl --paraphrases 2 --no-store")
+    assert (record["targets"], record["no_answer"]) == (6, 2) and "2 without an answer" in done.output
+    assert [item["answered"] for item in record["items"]] == [6, 6]
+    assert [item["repeats"] for item in record["items"]] == [12, 12]
+    assert len(asked.asked) == 5 * 2  # of five different texts, each question in two wordings

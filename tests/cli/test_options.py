@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from checklist_rewards import ChecklistScorer, pipeline
-from checklist_rewards.backends import Engine
 from checklist_rewards.cli import app
-from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import JudgeOptions, OwnWriter
 from checklist_rewards.judges.settings import JudgeConfig, Mode
 from checklist_rewards.scores import Aggregation
@@ -19,12 +16,6 @@ from tests.jsonl import write_jsonl
 
 def options_of(command: str) -> dict[str, Any]:
     return {name: option for option in get_command(app).commands[command].params for name in option.opts}
-
-
-def test_every_option_of_every_command_has_help():
-    for name, command in get_command(app).commands.items():
-        for option in command.params:
-            assert option.help, (name, option.opts)
 
 
 def test_help_and_default_are_those_of_the_setting():
@@ -50,33 +41,14 @@ def test_settings_in_the_help_are_called_as_on_the_command_line():
     assert "`judge`: it is judged like any other text" in options["--no-answer"].help, "a choice is no option"
 
 
-def test_only_options_that_the_user_gave_override_a_pipeline():
-    for option in options_of("score").values():
-        if option.rich_help_panel == "Judge" or "--judge.model" in option.opts:
-            assert option.default is None, option.opts
-
-
-@pytest.mark.parametrize("command", ["score", "run", "generate", "refine", "replay", "attack", "serve", "inspect"])
-def test_help_shows_about_15_options_and_help_all_shows_all(run, command):
-    short, full = run(f"{command} --help").stdout, run(f"{command} --help-all").stdout
+def test_help_shows_about_15_options_and_help_all_shows_all(run):
+    short, full = run("score --help").stdout, run("score --help-all").stdout
     named = re.compile(r"^ {2,6}(--?[a-z].*?)(?=  |$)", re.MULTILINE)
     shown, every = (named.findall(text.partition("Options:")[2]) for text in (short, full))
-    assert len(shown) <= 16 < len(every) and len(every) == len(get_command(app).commands[command].params) + 1 - bool(
-        "Arguments:" in full
-    )
-    assert short.count("\n") <= (60 if command == "score" else 66) and "--help-all" in short
+    parameters = get_command(app).commands["score"].params
+    assert len(shown) <= 16 < len(every) == len(parameters) and all(option.help for option in parameters)
+    assert short.count("\n") <= 60 and "--help-all" in short
     assert not any("judge." in line for line in shown), "the short name is enough"
-
-
-def test_a_group_has_only_what_the_user_gave():
-    values = dict.fromkeys(name.replace(".", "__") for name in o.JudgeOptions.parameters())
-    values |= {"judge__model": "org/judge", "judge__engine_args": ["dtype=bfloat16"], "threshold": 0.5, "other": 1}
-    values |= {"judge__use_logprobs": False, "allow_code": True, "allow_unsafe_code": False}
-    judge = o.JudgeOptions.of(values)
-    assert values == {"other": 1}
-    assert judge.settings == {"use_logprobs": False, "threshold": 0.5, "allow_code": True}
-    assert judge.engine.model == "org/judge" and judge.engine.settings == {"dtype": "bfloat16"}
-    assert judge.asks and not judge.names_no_model
 
 
 ROW = {"input": "Write a note.", "target": "Who is there?", "checklist": ["Does it end with a question mark?"]}
@@ -95,18 +67,8 @@ def test_settings_reach_the_engine_and_the_store_key(run):
         assert json.load(open("summary.json"))["receipt"]["asked"] == asked, options
 
 
-@pytest.mark.parametrize("judge", ["auto", "transformers", "encoder", "decisions", "remote"])
+@pytest.mark.parametrize("judge", ["auto", "transformers", "encoder"])
 def test_the_backend_of_a_second_model_is_the_judges_if_that_can_write(judge):
     options = OwnWriter(given={"writer.model": "pocket"})
     engine = options.other_engine(JudgeOptions(given={"judge.backend": judge}))
     assert engine.backend == ("transformers" if judge == "transformers" else "auto")
-
-
-def test_a_pipeline_has_settings_for_its_judge_and_for_its_writer():
-    loading, writing = {"dtype": "bfloat16"}, {"max_batch_tokens": 64}
-    pipe = pipeline("tick", model="pocket", engine_args=loading, generator_engine_args=writing)
-    assert isinstance(pipe.scorer, ChecklistScorer)
-    assert pipe.scorer.judge.engine == Engine("pocket", settings=loading)
-    assert pipe.generator.engine == Engine("pocket", settings=writing)
-    both = pipeline("tick", model="pocket", engine_args=loading)
-    assert both.generator.engine == both.scorer.judge.engine

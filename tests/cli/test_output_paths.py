@@ -13,8 +13,7 @@ from checklist_rewards.scores import Verdict, score_checklist
 from tests.commands import files_here
 from tests.jsonl import write_jsonl
 
-CHECKLIST = Checklist.parse(["Is it red?"])
-SCORE = score_checklist(CHECKLIST, [Verdict({"yes": 0.9, "no": 0.1})]).model_dump(mode="json")
+SCORE = score_checklist(Checklist.parse(["Is it red?"]), [Verdict({"yes": 0.9, "no": 0.1})]).model_dump(mode="json")
 SCORED = {"id": "a", "target": "red", "human": [1], "checklist": ["Is it red?"], "checklist_score": SCORE}
 
 
@@ -35,30 +34,14 @@ def files(run):
     ("command", "complaint"),
     [
         ("audit rewards.jsonl -o rewards.rank1.jsonl", "--output rewards.rank1.jsonl has the name of another rank"),
-        ("audit rewards.jsonl --json rewards.rank7.jsonl", "--json rewards.rank7.jsonl has the name of another rank"),
         ("replay rewards.jsonl -o rewards.rank1.jsonl", "--output rewards.rank1.jsonl has the name of another rank"),
-        ("diff rewards.jsonl rewards.jsonl -o rewards.rank1.jsonl", "has the name of another rank"),
-        ("report rewards.jsonl -o rewards.rank1.jsonl", "has the name of another rank"),
-        ("audit rewards.jsonl -o x --json x", "--json x is also --output"),
-        ("cascade scored.jsonl again.jsonl --json x --plot ./x", "--json x is also --plot"),
         ("replay scored.jsonl -o o.jsonl --repeat 2 --json x --summary x", "--json x is also --summary"),
         ("replay scored.jsonl -o o.jsonl --weights again.jsonl --summary again.jsonl", "again.jsonl is an input file"),
-        ("inspect scored.jsonl --repeat again.jsonl --json again.jsonl", "--json again.jsonl is an input file"),
-        ("diff scored.jsonl again.jsonl -o x.jsonl --json x.jsonl", "--json x.jsonl is also --output"),
-        ("score scored.jsonl -o o.jsonl --checklist again.jsonl --summary again.jsonl", "--summary again.jsonl is an"),
         ("agree scored.jsonl again.jsonl --json x --plots x", "--json x is also --plots"),
-        ("calibrate scored.jsonl --label-key l -o x --json x", "--json x is also --output"),
     ],
 )
-def test_an_output_over_another_file_is_refused(run, files, no_engine, monkeypatch, command, complaint):
-    monkeypatch.setattr("checklist_rewards.cli.options.read_checklist", lambda path: CHECKLIST)
+def test_an_output_over_another_file_is_refused(run, files, no_engine, command, complaint):
     run(command, refused=complaint)
-
-
-def test_a_link_to_an_input_is_the_input(files):
-    Path("link.jsonl").symlink_to("scored.jsonl")
-    with pytest.raises(SampleError, match="--output link.jsonl is an input file"):
-        check_outputs(Path("scored.jsonl"), output=Path("link.jsonl"))
 
 
 def test_only_reward_logs_have_ranks(files):
@@ -69,7 +52,10 @@ def test_only_reward_logs_have_ranks(files):
     assert names == ["rewards.rank1.jsonl", "rewards.rank10.jsonl"]
 
 
-def test_a_folder_that_is_missing_is_told(files, caplog):
+def test_a_folder_that_is_missing_is_told_and_a_link_to_an_input_is_the_input(files, caplog):
+    Path("link.jsonl").symlink_to("scored.jsonl")
+    with pytest.raises(SampleError, match="--output link.jsonl is an input file"):
+        check_outputs(Path("scored.jsonl"), output=Path("link.jsonl"))
     check_outputs(folders={"--plots": Path("plots")}, output=Path("here.jsonl"), json=Path("new/deep/x.json"))
     assert caplog.messages == ["--json new/deep/x.json: the folder new/deep does not exist and will be created."]
 
@@ -84,7 +70,6 @@ OUTPUTS = {
     "pairs candidates.jsonl": ("-o", "--summary", "--card"),
     "refine rows.jsonl": ("-o", "--summary"),
     "replay scored.jsonl": ("-o", "--summary"),
-    "replay scored.jsonl --model pocket --repeat 2": ("-o", "--json"),
     "diff scored.jsonl again.jsonl": ("-o", "--json"),
     "agree scored.jsonl again.jsonl": ("--json",),
     "calibrate scored.jsonl --label-key human": ("-o", "--json"),
@@ -122,12 +107,8 @@ def with_output(command, option, path):
 PLACES = {
     "a folder": "there",
     "a loop of links": "loop",
-    "a link to a folder": "link",
-    "below a file": "file/out.{}",
-    "a link below a file": "below",
     "a pipe": "pipe",
     "not writable": "/proc/1/out.{}",
-    "a file of the system": "/proc/self/new/out.{}",
 }
 
 
@@ -135,10 +116,8 @@ PLACES = {
 def places(rows):
     """What stands at the places where no output can be written."""
     Path("there").mkdir()
-    Path("file").write_text("x")
     os.mkfifo("pipe")
-    for name, target in (("loop", "loop"), ("link", "there"), ("below", "file/out")):
-        Path(name).symlink_to(target)
+    Path("loop").symlink_to("loop")
 
 
 ANY = list(PLACES)
@@ -160,49 +139,29 @@ def test_no_output_replaces_the_file_that_is_read(run, rows, no_engine, command,
     run(*with_output(command, option, read), refused=f"{name} {read} is an input file of this command")
 
 
-def test_a_device_is_not_replaced():
-    with pytest.raises(SampleError, match="--output /dev/null: cannot be written, it is a device or a pipe"):
-        check_outputs(output=Path("/dev/null"))
-
-
-WRITTEN = {
-    "replay scored.jsonl": ("-o", "out.jsonl"),
-    "diff scored.jsonl again.jsonl": ("-o", "out.jsonl"),
-    "agree scored.jsonl again.jsonl --bootstrap 0": ("--json", "out.json"),
-    "report scored.jsonl": ("-o", "out.html"),
-    "inspect scored.jsonl": ("--json", "out.json"),
-    "audit rewards.jsonl": ("--json", "out.json"),
-    "checklists export rows.jsonl --to verl": ("-o", "out.jsonl"),
-    "score rows.jsonl --model pocket --no-store": ("-o", "out.jsonl"),
-}
-
-
-@pytest.mark.parametrize("exists", [True, False])
-@pytest.mark.parametrize("command", WRITTEN)
-def test_a_link_stays_and_its_target_is_written(run, rows, engine, command, exists):
-    engine()
-    option, name = WRITTEN[command]
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("replay scored.jsonl -o", "out.jsonl"),
+        ("agree scored.jsonl again.jsonl --bootstrap 0 --json", "out.json"),
+        ("report scored.jsonl -o", "out.html"),
+    ],
+)
+def test_a_link_stays_and_its_target_is_written(run, rows, no_engine, command, name):
     Path("elsewhere").mkdir()
-    target = Path("elsewhere", name)
-    if exists:
-        target.write_text("old")
-    Path(name).symlink_to(target)
-    run(command, option, name, code=(0, 1))
-    assert Path(name).is_symlink() and target.stat().st_size > 3
+    Path(name).symlink_to(Path("elsewhere", name))
+    for _ in range(2):  # also where the target exists
+        run(f"{command} {name}", code=(0, 1))
+    assert Path(name).is_symlink() and Path("elsewhere", name).stat().st_size > 3
     assert [path.name for path in Path("elsewhere").iterdir()] == [name]
 
 
 LATE = {
     "diff scored.jsonl stranger.jsonl": "have no row in common",
     "replay broken.jsonl": "broken.jsonl",
-    "audit broken.jsonl": "broken.jsonl",
     "calibrate scored.jsonl --label-key human": "",
-    "fit scored.jsonl --label-key id": "",
-    "report broken.jsonl": "broken.jsonl",
-    "checklists export broken.jsonl --to verl": "broken.jsonl",
     "checklists import broken.jsonl": "broken.jsonl",
     "score broken.jsonl --model pocket": "broken.jsonl",
-    "generate broken.jsonl --model pocket": "broken.jsonl",
     "store merge missing.sqlite": "missing.sqlite",
     "store merge rows.jsonl": "rows.jsonl",
 }
@@ -218,13 +177,13 @@ def test_a_late_refusal_leaves_the_output_as_it_was(run, rows, no_engine, comman
 
 DRY = [
     "score rows.jsonl --model pocket",
-    "run rows.jsonl --model pocket --pipeline tick",
+    "run rows.jsonl --model pocket --pipeline tick --store new/s.sqlite",
     "generate rows.jsonl --model pocket",
     "refine rows.jsonl --model pocket",
-    "replay scored.jsonl --model pocket",
+    "replay scored.jsonl --model pocket --store new/s.sqlite",
+    "replay rewards.jsonl",
+    "attack --model pocket --prompts 4 --budget-reads 1000 --store new/s.sqlite",
 ]
-DRY += ["replay scored.jsonl --threshold 0.4", "replay rewards.jsonl", *(f"{one} --store new/s.sqlite" for one in DRY)]
-DRY += ["attack --model pocket --prompts 4 --budget-reads 1000 --store new/s.sqlite"]
 
 
 @pytest.mark.parametrize("command", DRY)
@@ -236,42 +195,31 @@ def test_a_dry_run_writes_nothing(run, rows, no_engine, monkeypatch, command):
     assert files_here() == before
 
 
-NAMED = {
-    "--weights weights.json": '{"Is it red?": 2}',
-    "--judge judge.yaml": "model: pocket",
-    "--judge.examples examples.jsonl": '{"target": "blue", "question": "Is it red?", "label": "no"}\n',
-}
-
-
-@pytest.mark.parametrize("option", NAMED)
-@pytest.mark.parametrize("command", ["score rows.jsonl", "run rows.jsonl", "rerank candidates.jsonl"])
-def test_a_file_that_an_option_names_is_not_overwritten(run, rows, no_engine, command, option):
-    name = option.split()[1]
-    Path(name).write_text(NAMED[option])
-    judge = "" if "--judge" in option else "--model pocket"
-    run(f"{command} {judge} {option} -o out.jsonl --summary {name}", refused=f"--summary {name} is an input file")
+@pytest.mark.parametrize("command", ["score rows.jsonl", "rerank candidates.jsonl"])
+def test_a_file_that_an_option_names_is_not_overwritten(run, rows, no_engine, command):
+    Path("weights.json").write_text('{"Is it red?": 2}')
+    Path("judge.yaml").write_text("model: pocket")
+    for option, name in (("--model pocket --weights", "weights.json"), ("--judge", "judge.yaml")):
+        words = f"{command} {option} {name} -o out.jsonl --summary {name}"
+        run(words, refused=f"--summary {name} is an input file")
 
 
 LONG = f"{'a' * 300}.jsonl"
 READS = dict.fromkeys("score generate run rerank pairs refine replay".split(), "{} -o out.jsonl")
 READS |= {"distill": "{} -o judge", "calibrate": "{} -o out.json", "fit": "{} -o out.json", "report": "{} -o out.html"}
-WRITES = list(READS)
-READS |= dict.fromkeys(("audit", "inspect", "lint"), "{}") | dict.fromkeys(("agree", "cascade", "diff"), "{0} {0}")
+READS |= {"lint": "{}", "agree": "{0} {0}"}
 """The inputs of every command, which are read before a model is needed."""
 
 
 @pytest.mark.parametrize("command", READS)
-def test_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, command):
+def test_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, files, command):
     run(f"{command} {READS[command].format(LONG)}", refused="aaa")
+    *words, last = READS[command].format("scored.jsonl").split()
+    if "-o" in words:
+        run(command, *words, "a" * 300 + Path(last).suffix, refused="File name too long")
 
 
-@pytest.mark.parametrize("command", WRITES)
-def test_an_output_with_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, files, command):
-    words = READS[command].format("scored.jsonl").split()
-    run(command, *words[:-1], "a" * 300 + Path(words[-1]).suffix, refused="File name too long")
-
-
-@pytest.mark.parametrize("command", [name for name in WRITES if name != "distill"])
+@pytest.mark.parametrize("command", ["score", "calibrate", "report"])
 def test_an_output_over_a_read_only_file_is_refused_before_anything_is_read(run, files, monkeypatch, command):
     words = READS[command].format("scored.jsonl")
     output = Path(words.split()[-1])

@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
-from checklist_rewards.datasets.table import BatchScore
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Verdict, score_checklist
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl, write_jsonl
-from tests.judges.fakes import Labels
 
 CHECKLIST = [{"question": "Is it red?", "weight": 3, "category": "colour"}, {"question": "Is it short?"}]
 WORDS = ["red", "blue", "red and long", "green"]
@@ -48,38 +46,20 @@ def scored(run, engine):
 
 @pytest.mark.parametrize(("options", "target"), [({}, "red"), ({"keep_thinking": True}, "<think>blue</think>red")])
 def test_a_log_is_replayed_with_the_texts_and_states_that_were_judged(run, engine, options, target):
+    """Also the log of a reward that ignored the images of its prompts."""
     scorer = ChecklistScorer(backend=FakeBackend(red), store=False)
-    reward = ChecklistReward(scorer, log="rewards.jsonl", **options)
+    reward = ChecklistReward(scorer, log="rewards.jsonl", images="ignore", **options)
+    prompt = [{"role": "user", "content": [{"type": "image", "image": b"GIF89a"}, {"type": "text", "text": "What?"}]}]
     completions = ["<think>blue</think>red", ""]
-    reward(prompts=["Name it."] * 2, completions=completions, checklist=[CHECKLIST] * 2, trainer_state=Step())
+    reward(prompts=[prompt] * 2, completions=completions, checklist=[CHECKLIST] * 2, trainer_state=Step())
     fake = engine(red)
     done = run("replay rewards.jsonl -o again.jsonl --model pocket --no-store")
     assert "1 of 2 targets (1 empty); scored as the lowest" in done.stderr, done.output
     before, again = read_jsonl("rewards.jsonl"), read_jsonl("again.jsonl")
-    for name in ("completion", "state", "reward"):
+    for name in ("prompt", "completion", "state", "reward"):
         assert [row[name] for row in again] == [row[name] for row in before], name
     assert [row["score"]["state"] for row in again] == ["answered", "empty"]
     assert len(fake.asked) == 2 and all(f"\n{target}\n</target" in prefix for prefix, _ in fake.asked)
-
-
-def test_the_log_of_a_reward_that_ignored_images_is_replayed(run, engine):
-    scorer = ChecklistScorer(backend=FakeBackend(red), store=False)
-    reward = ChecklistReward(scorer, log="rewards.jsonl", images="ignore")
-    prompt = [{"role": "user", "content": [{"type": "image", "image": b"GIF89a"}, {"type": "text", "text": "What?"}]}]
-    reward(prompts=[prompt], completions=["red"], checklist=[CHECKLIST], trainer_state=Step())
-    engine(red)
-    run("replay rewards.jsonl -o again.jsonl --model pocket --no-store")
-    [before], [again] = read_jsonl("rewards.jsonl"), read_jsonl("again.jsonl")
-    assert again["reward"] == before["reward"] and again["prompt"] == before["prompt"]
-
-
-def test_the_same_judge_gives_the_same_log(run, log, engine):
-    engine(red)
-    run("replay rewards.jsonl -o again.jsonl --model pocket --no-store", code=1)
-    again = read_jsonl("again.jsonl")
-    assert [row.keys() for row in again] == [row.keys() for row in log]
-    for row, before in zip(again, log, strict=True):
-        assert row == before or row["score"]["primary_score"] == pytest.approx(before["score"]["primary_score"])
 
 
 def test_another_judge_answers_again_and_a_second_run_asks_for_nothing(run, log, engine):
@@ -87,6 +67,7 @@ def test_another_judge_answers_again_and_a_second_run_asks_for_nothing(run, log,
     again = "replay rewards.jsonl -o again.jsonl --model pocket --store store.sqlite"
     run(again, code=1)  # the row without a checklist is reported
     rows = read_jsonl("again.jsonl")
+    assert [row.keys() for row in rows] == [row.keys() for row in log]
     assert [row["reward"] for row in rows] == [pytest.approx(0.75)] * 4 + [None]
     found = [(row["step"], row["prompt"], row["completion"]) for row in rows[:4]]
     assert found == [(7, "Name a colour.", word) for word in WORDS]
@@ -95,7 +76,7 @@ def test_another_judge_answers_again_and_a_second_run_asks_for_nothing(run, log,
     assert len(other.asked) == 8 and read_jsonl("again.jsonl") == rows
 
 
-def test_other_rules_and_weights_use_no_engine(run, scored, no_engine):
+def test_other_rules_weights_and_checklists_use_no_engine(run, scored, no_engine):
     Path("weights.yaml").write_text("colour: 0\n'Is it short?': -1\n")
     run("replay scored.jsonl -o again.jsonl --metric weighted --threshold 0.95 --weights weights.yaml")
     [first, *_] = read_jsonl("again.jsonl")
@@ -106,6 +87,11 @@ def test_other_rules_and_weights_use_no_engine(run, scored, no_engine):
     assert score["primary_score"] == 1.0  # a penalty that is not earned
     before = scored[0]["checklist_score"]["items"]
     assert [item["probabilities"] for item in score["items"]] == [item["probabilities"] for item in before]
+    write_jsonl("edited.jsonl", scored[0] | {"checklist": [scored[0]["checklist"][0], {"question": "Is it loud?"}]})
+    done = run("replay edited.jsonl -o again.jsonl", code=1)
+    assert "not_read" in done.output
+    items = read_jsonl("again.jsonl")[0]["checklist_score"]["items"]
+    assert [(item["question"], item["answer"]) for item in items] == [("Is it red?", "yes"), ("Is it loud?", None)]
 
 
 def test_stored_answers_are_calibrated_without_an_engine(run, log, no_engine):
@@ -120,57 +106,13 @@ def test_stored_answers_are_calibrated_without_an_engine(run, log, no_engine):
     assert read_jsonl("twice.jsonl")[0] == first  # calibrated from the judge's own probabilities again
 
 
-def test_an_edited_checklist_is_scored_by_the_answers_that_exist(run, scored, no_engine):
-    for row in scored:
-        row["checklist"] = [row["checklist"][0], {"question": "Is it loud?"}]
-    write_jsonl("edited.jsonl", *scored)
-    done = run("replay edited.jsonl -o again.jsonl", code=1)
-    assert "not_read" in done.output
-    items = read_jsonl("again.jsonl")[0]["checklist_score"]["items"]
-    assert [item["question"] for item in items] == ["Is it red?", "Is it loud?"]
-    assert items[0]["answer"] == "yes" and items[1]["unanswered"] == "not_read"
-
-
-def test_code_checks_of_a_log_keep_their_answers(run, engine):
-    checked = [{"question": "Short?", "check": {"type": "words", "at_most": 1}}, "Is it red?"]
-    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(red), store=False), log="rewards.jsonl")
-    reward(prompts=["x", "x"], completions=["red", "red and long"], checklist=[checked, checked])
-    other = engine(lambda prefix, tail: 0.7)
-    run("replay rewards.jsonl -o again.jsonl --model pocket --no-store")
-    rows = read_jsonl("again.jsonl")
-    assert [[item["method"] for item in row["score"]["items"]] for row in rows] == [["check", "logprobs"]] * 2
-    assert [row["score"]["items"][0]["answer"] for row in rows] == ["yes", "no"]
-    assert len(other.asked) == 2
-
-
-def test_a_scaled_file_is_replayed_on_its_scale(run, engine):
-    write_jsonl("rows.jsonl", *ROWS)
-    engine(backend=Labels({"0": 0.2, "1": 0.3, "2": 0.5}))
-    run("score rows.jsonl -o scaled.jsonl --scale 3 --no-store")
-    run("replay scaled.jsonl -o again.jsonl --metric weighted")
-    assert read_jsonl("again.jsonl")[0]["checklist_score"]["primary_score"] == 1.0
-
-
 def test_the_rewards_of_a_shaped_log_are_not_guessed(run, log, no_engine):
     write_jsonl("shaped.jsonl", *(row | {"reward": (row["reward"] or 0) - 0.5, "shaping": [["x", 1]]} for row in log))
+    write_jsonl("shaped.rank1.jsonl", *log[:2])  # the files of all ranks are one log
     done = run("replay shaped.jsonl -o again.jsonl --metric pass", code=1)
     rows = read_jsonl("again.jsonl")
-    assert {row["reward"] for row in rows} == {None} and "shaping" not in rows[0]
+    assert len(rows) == 7 and {row["reward"] for row in rows} == {None} and "shaping" not in rows[0]
     assert rows[0]["score"]["primary_score"] == 0.5 and "differ from its scores" in done.output.replace("\n", " ")
-
-
-def test_the_files_of_all_ranks_are_one_log(run, log, no_engine):
-    write_jsonl("rewards.rank1.jsonl", *log[:2])
-    run("replay rewards.jsonl -o again.jsonl", code=1)
-    assert len(read_jsonl("again.jsonl")) == 7
-
-
-def test_scored_files_of_other_formats(run, scored, no_engine):
-    expected = [score.pass_rate for score in BatchScore.from_jsonl("scored.jsonl").scores]
-    for extension in ("parquet", "csv"):
-        run(f"replay scored.jsonl -o scored.{extension}")
-        run(f"replay scored.{extension} -o again.jsonl --metric pass")
-        assert [score.primary_score for score in BatchScore.from_jsonl("again.jsonl").scores] == expected
 
 
 def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
@@ -223,15 +165,6 @@ def test_the_number_of_a_row_without_an_id_is_not_the_id_of_another_row(run):
     assert [found["only_one"]["rows"], found["only_other"]["rows"]] == [0, 1]
 
 
-def test_a_file_and_itself_do_not_differ(run):
-    found, _ = difference(run, ONE, ONE)
-    assert found["rows"] == 5 and found["reads"] == []
-    assert found["counts"] | {"flips": 0, "changed": 0, "reversed": 0, "other_pair": 0} == found["counts"]
-    zero = "flips shift distance change size advantages_reversed other_pair reversed_pair".split()
-    values = {name: figure["value"] for name, figure in found["figures"].items()}
-    assert values == dict.fromkeys(zero, 0) | {"kappa": 1, "kendall": 1}
-
-
 def test_figures_by_hand(run):
     found, shown = difference(run, ONE, OTHER)
     counts, figures = found["counts"], {name: figure["value"] for name, figure in found["figures"].items()}
@@ -251,26 +184,13 @@ def test_figures_by_hand(run):
     assert "answers flipped" in shown and "reads that differ most" in shown
 
 
-def test_the_order_of_the_rows_changes_nothing(run):
-    rng = random.Random(1)
-    one = [line(f"{n % 5}", f"text {n}", rng.random(), rng.random(), step=n % 2) for n in range(60)]
-    other = [line(f"{n % 5}", f"text {n}", rng.random(), rng.random(), step=n % 2) for n in range(60)]
-    found, _ = difference(run, one, other)
-    rng.shuffle(one)
-    rng.shuffle(other)
-    again, _ = difference(run, one, other)
-    for read in found["reads"] + again["reads"]:
-        del read["row"]  # the place in the file
-    assert again == found
-
-
 def test_rows_of_one_file_are_counted_and_named_and_equal_rows_paired_in_turn(run):
     found, shown = difference(run, ONE, OTHER[1:])
     assert found["rows"] == 4 and found["only_other"]["rows"] == 0
     assert found["only_one"] == {"rows": 1, "first": ["one.jsonl, line 1"]}
     assert "one.jsonl: 1 rows are only in this file: one.jsonl, line 1" in shown
-    found, _ = difference(run, [ONE[0], *ONE[:2]], ONE[:2])
-    assert found["rows"] == 2 and found["only_one"]["rows"] == 1
+    found, _ = difference(run, [ONE[0], *ONE[:2]], ONE[1::-1])  # in any order
+    assert found["rows"] == 2 and found["only_one"]["rows"] == 1 and found["reads"] == []
 
 
 def test_scored_files_are_matched_by_id_in_any_order(run):
@@ -280,16 +200,7 @@ def test_scored_files_are_matched_by_id_in_any_order(run):
         assert found["rows"] == 5 and found["counts"]["flips"] == found["counts"]["changed"] == 0
 
 
-def test_rows_without_a_prompt_are_groups_of_their_own(run):
-    def bare(rows):
-        return [{"target": row["prompt"] + row["completion"], "checklist_score": row["score"]} for row in rows]
-
-    found, _ = difference(run, bare(ONE), bare(OTHER))
-    assert found["rows"] == 5 and found["counts"]["groups"] == found["counts"]["pairs"] == 0
-    assert found["figures"]["flips"]["refused"] == "needs 15 groups, has 5"
-
-
-@pytest.mark.parametrize("extension", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("extension", ["jsonl", "csv"])
 def test_the_output_has_a_row_per_text(run, extension):
     difference(run, ONE, OTHER, "-o", f"rows.{extension}")
     rows = {(row.data["prompt"], row.data["completion"]): row.data for row in read_rows(f"rows.{extension}")}
@@ -301,10 +212,14 @@ def test_the_output_has_a_row_per_text(run, extension):
     assert [items[0][name] for name in ("question", "one", "other")] == ["Is it red?", "yes", "no"]
 
 
-def test_half_a_surrogate_pair_in_a_question(run):
-    row = line("A", "a \ud800", 0.9, 0.2)
-    row["score"]["items"][0]["question"] = "Is it \ud800?"
-    for name in ("one.jsonl", "other.jsonl"):
-        Path(name).write_text(json.dumps(row) + "\n")
-    run("diff one.jsonl other.jsonl --json diff.json -o diff.parquet")
-    assert "Is it \\ud800?" in [item["question"] for item in json.loads(Path("diff.json").read_text())["items"]]
+def test_the_order_of_the_rows_changes_nothing(run):
+    rng = random.Random(1)
+    one = [line(f"{n % 5}", f"text {n}", rng.random(), rng.random(), step=n % 2) for n in range(60)]
+    other = [line(f"{n % 5}", f"text {n}", rng.random(), rng.random(), step=n % 2) for n in range(60)]
+    found, _ = difference(run, one, other)
+    rng.shuffle(one)
+    rng.shuffle(other)
+    again, _ = difference(run, one, other)
+    for read in found["reads"] + again["reads"]:
+        del read["row"]  # the place in the file
+    assert again == found

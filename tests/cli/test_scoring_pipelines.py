@@ -14,8 +14,6 @@ from tests.jsonl import read_jsonl, write_jsonl
 from tests.pipelines.fakes import Scripted
 from tests.pipelines.staged import recorded, staged
 
-PER_INPUT = [name for name in list_pipelines() if get_pipeline(name).paper and not get_pipeline(name).corpus_level]
-CORPUS = ["checkeval", "interacteval", "feedback"]
 LIST = "1. Is it short?\n2. Is it old?"
 
 
@@ -37,28 +35,13 @@ def writes_and_judges(text: str) -> object:
     return {"questions": [wanted]} if wanted else LIST
 
 
-@pytest.mark.parametrize("name", PER_INPUT)
-def test_every_pipeline_runs_on_its_own_example(run, scripted, name):
-    example = run(f"run --example-input {name}")
-    Path("rows.jsonl").write_text(example.stdout)
-    fake = scripted(writes_and_judges)
-    run(f"run rows.jsonl -o out.jsonl --pipeline {name} --no-store")
-    [row] = read_jsonl("out.jsonl")
-    config = get_pipeline(name)
-    assert row["checklist_source"].startswith(f"{name}/") and row["checklist"][0]["question"] == "Is it short?"
-    assert row["checklist_score"]["primary_metric"] == config.scorer.metric
-    assert row["checklist_score"]["answered"] == len(row["checklist"])
-    shown = [key for key in ("reference", "context", "chosen", "rejected") if key in json.loads(example.stdout)]
-    assert all(json.loads(example.stdout)[key] in fake.prompts[0] for key in shown)
-
-
-@pytest.mark.parametrize("name", CORPUS)
-def test_a_corpus_pipelines_example_is_a_source_that_it_takes(run, scripted, name):
-    source = run(f"generate --example-input {name}")
-    Path("source.json").write_text(source.stdout)
-    get_pipeline(name).source.model_validate_json(source.stdout)
-    shown = run(f"generate source.json -o c.json --pipeline {name} --dry-run --no-store")
-    assert "first stage" in shown.stdout and not Path("c.json").exists()
+@pytest.mark.parametrize("name", [name for name in list_pipelines() if get_pipeline(name).paper])
+def test_every_pipeline_takes_its_own_example(run, no_engine, name):
+    corpus = get_pipeline(name).corpus_level
+    file, output = ("source.json", "c.json") if corpus else ("rows.jsonl", "c.jsonl")
+    Path(file).write_text(run(f"generate --example-input {name}").stdout)
+    shown = run(f"generate {file} -o {output} --pipeline {name} --dry-run --no-store")
+    assert ("first stage" in shown.stdout) == corpus and not Path(output).exists()
 
 
 def test_checkeval_writes_a_shared_checklist_that_score_and_run_use(run, scripted):
@@ -83,23 +66,6 @@ def test_checkeval_writes_a_shared_checklist_that_score_and_run_use(run, scripte
     assert read_jsonl("a.jsonl")[0]["checklist_source"].startswith("checkeval/")
 
 
-@pytest.mark.slow  # loads a sentence encoder
-def test_feedback_is_unit_tested_on_a_few_of_the_rows(run, scripted):
-    def reply(text: str) -> object:
-        if '"sources"' in text:
-            return {"questions": [{"question": "Is it grammatical?", "sources": [0]}]}
-        return {"reason": "so", "general": True, "specific": True, "response": "bad"}
-
-    fake = scripted(reply, last=0.1)
-    Path("source.json").write_text('{"observations": ["The grammar is bad."]}')
-    write_jsonl("rows.jsonl", *({"target": f"text {n}"} for n in range(50)))
-    done = run("run rows.jsonl -o out.jsonl --pipeline feedback --source source.json --mode item --no-store", code=1)
-    assert "unit_test" in done.stderr, done.output  # every rewrite passes all the same
-    tried = [prefix for prefix, _, _ in fake.reads if "\ntext " in prefix]
-    assert len(tried) == 17 and any("\ntext 48\n" in prefix for prefix in tried)
-    assert [row["checklist_score"] for row in read_jsonl("out.jsonl")] == [None] * 50
-
-
 def test_a_stage_that_breaks_leaves_the_rows_unscored_and_is_named(run, scripted):
     scripted(lambda text: "I would rather not.")
     Path("source.yaml").write_text("dimensions: [{name: fluency, definition: It reads well.}]\n")
@@ -121,51 +87,29 @@ def test_options_and_a_file_beat_the_pipeline(run, scripted):
     write_jsonl("rows.jsonl", {"input": "Write.", "target": "x", "context": "of the sea"})
     options = "--writer.prompt mine.md --judge.prompt judge.md --writer.temperature 0.2 --metric pass --threshold 0.2"
     for given in (f"--pipeline rocketeval {options}", "--config mine.yaml"):
-        run(f"run rows.jsonl -o out.jsonl --writer.model pocket --no-store {given}")
+        run(f"run rows.jsonl -o out.jsonl --writer.model pocket --no-store --summary sum.json {given}")
         [row] = read_jsonl("out.jsonl")
         assert fake.prompts[-1].startswith("Mine: ") and "of the sea" in fake.prompts[-1]
         assert row["checklist_source"].startswith("mine/") and row["checklist_score"]["primary_score"] == 1.0
         rules = row["checklist_score"]["aggregation"]
         assert (rules["primary_metric"], rules["threshold"]) == ("pass", 0.2)
+        assert json.loads(Path("sum.json").read_text())["writer_calls"] == 1
     assert fake.reads[0][0].startswith("Judged: ") and fake.samplings[0].temperature == 0.2
 
 
-@pytest.mark.parametrize(
-    ("options", "calls", "n"),
-    [
-        ("--mode batch --judge.temperature 0.5", 1, 1),
-        ("--judge.votes 3 --judge.temperature 0.5", 2, 3),
-        ("--judge.no-use-logprobs", 2, 1),
-        ("--pipeline rocketeval --mode batch", 1, 1),
-    ],
-)
-def test_the_judges_ways_of_asking(run, scripted, options, calls, n):
-    fake = scripted(writes_and_judges)
-    write_jsonl("rows.jsonl", {"target": "x", "checklist": ["Is it a?", "Is it b?"]})
-    run(f"score rows.jsonl -o out.jsonl --no-store {options}")
-    assert len(fake.prompts) == calls and {sampling.n for sampling in fake.samplings} == {n} and not fake.reads
-    assert fake.samplings[0].temperature == (0.5 if "0.5" in options else 0)
-    assert read_jsonl("out.jsonl")[0]["checklist_score"]["pass_rate"] == 1.0
-
-
-def test_the_quality_judge_grades(run, scripted):
-    answers = [{"index": n, "justification": "It is.", "answer": "yes"} for n in (1, 2)]
-    scripted(lambda text: {"answers": answers, "grade": 4})
-    write_jsonl("rows.jsonl", {"target": "x", "checklist": ["Is it a?", "Is it b?"]})
-    run("score rows.jsonl -o out.jsonl --mode quality --pipeline tick --no-store")
-    [row] = read_jsonl("out.jsonl")
-    assert (row["checklist_score"]["quality"], row["checklist_score"]["primary_metric"]) == (4, "pass")
-
-
-def test_history_and_trainers_pairs_are_known_by_their_names(run, scripted):
+def test_columns_are_known_by_their_names_and_may_be_missing_if_nobody_named_them(run, scripted):
     fake = scripted(writes_and_judges)
     pair = {name: [{"role": "assistant", "content": f"the {name} one"}] for name in ("chosen", "rejected")}
     write_jsonl("rows.jsonl", {"prompt": "Write.", "target": "x", **pair})
     run("generate rows.jsonl -o a.jsonl --pipeline openrubrics_pairwise --no-store")
     assert "the chosen one" in fake.prompts[0] and "the rejected one" in fake.prompts[0]
-    write_jsonl("rows.jsonl", {"input": "Write.", "history": "user: Hello.", "target": "x"})
+    first = {"input": "Write.", "history": "user: Hello.", "target": "x", "reference": "The best."}
+    write_jsonl("rows.jsonl", first, {"input": "c", "target": "d"})
     run("run rows.jsonl -o b.jsonl --pipeline rocketeval --no-store")
-    assert "user: Hello." in fake.prompts[-1] and all("user: Hello." in prefix for prefix, _, _ in fake.reads)
+    assert ["The best." in prompt and "user: Hello." in prompt for prompt in fake.prompts[1:]] == [True, False]
+    assert {"user: Hello." in prefix for prefix, _, _ in fake.reads} == {True, False}
+    words = "rows.jsonl, line 2: column 'reference' not found"
+    run("generate rows.jsonl -o x.jsonl --pipeline tick --reference-key reference", refused=words)
 
 
 def test_a_dry_run_counts_what_is_not_in_the_store(run, scripted, no_engine):
@@ -183,53 +127,17 @@ def test_a_dry_run_counts_what_is_not_in_the_store(run, scripted, no_engine):
     write_jsonl("rows.jsonl", *({"input": f"Write {n}.", "target": "x"} for n in range(4)))
     again = {cells[0]: cells[1:] for cells in table(run(f"{command} --dry-run").stdout)}
     assert again["checklists"][1] == "1" and again["scores"][1] == "8"
-
-
-def test_a_dry_run_counts_candidates_by_model(run, no_engine):
-    write_jsonl("rows.jsonl", {"input": "Write.", "reference": "x", "target": "x"})
     models = "--model big --writer.candidate-models small --writer.candidate-models tiny --price small=1,1"
     options = f"--pipeline rlcf_candidate --base-url http://127.0.0.1:9/v1 --no-store {models}"
+    write_jsonl("rows.jsonl", {"input": "Write.", "reference": "x", "target": "x"})
     shown = run(f"generate rows.jsonl -o out.jsonl --dry-run {options}")
     found = [" ".join(cells[:3]) for cells in table(shown.stdout)]
     assert found == ["candidates small 1", "candidates tiny 1", "checklists big 1"]
 
 
-def test_a_run_says_what_writing_and_all_of_it_cost(run, scripted):
-    scripted(lambda text: LIST)
-    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
-    command = "run rows.jsonl -o out.jsonl --no-store --summary sum.json --price"
-    run(command, "pocket=1,1")
-    summary = json.loads(Path("sum.json").read_text())
-    assert summary["writer_calls"] == 1 and summary["US_dollars"] >= 0
-    run(command, "other=1,1")
-
-
 def table(text: str) -> list[list[str]]:
     lines = [line.strip("│").split("│") for line in text.splitlines() if line.startswith("│")]
     return [[cell.strip() for cell in cells] for cells in lines if len(cells) == 6]
-
-
-def test_concurrency_reaches_the_server_and_both_models_share_it(run, monkeypatch):
-    made = []
-
-    class Served(Scripted):
-        def __init__(self, model, base_url, *, concurrency):
-            super().__init__(lambda text: LIST)
-            made.append((model, base_url, concurrency))
-
-    monkeypatch.setattr("checklist_rewards.backends.openai.OpenAIBackend", Served)
-    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
-    run("run rows.jsonl -o out.jsonl --model m --base-url http://here/v1 --concurrency 7 --no-store")
-    assert made == [("m", "http://here/v1", 7)]
-
-
-def test_what_nobody_named_may_be_missing_from_a_row(run, scripted):
-    fake = scripted(lambda text: "1. Is it short?\n2. Is it kind?")
-    write_jsonl("rows.jsonl", {"input": "a", "target": "b", "reference": "The best."}, {"input": "c", "target": "d"})
-    run("generate rows.jsonl -o out.jsonl --pipeline tick --no-store")
-    assert ["The best." in prompt for prompt in fake.prompts] == [True, False]
-    words = "rows.jsonl, line 2: column 'reference' not found"
-    run("generate rows.jsonl -o x.jsonl --pipeline tick --reference-key reference", refused=words)
 
 
 def test_rules_alone_write_checklists_and_say_what_they_cannot_express(run, no_engine):
@@ -251,20 +159,15 @@ def test_rules_alone_write_checklists_and_say_what_they_cannot_express(run, no_e
 def test_the_summary_says_how_many_questions_were_left_out_and_why(run, scripted):
     scripted(lambda text: f"{LIST}\n9. Why?\n10. Does it have 7 words?")
     Path("strict.yaml").write_text("name: strict\ngenerator: {kind: direct, drop_faults: true}\n")
-    write_jsonl("rows.jsonl", {"prompt": "Explain tides."}, {"prompt": "Explain rain."}, {"prompt": "Explain rain."})
-    shown = run("generate rows.jsonl -o out.jsonl --config strict.yaml --no-store --summary summary.json")
-    left_out = {"not one yes/no question": 3, "names a number that the input does not have": 3}
-    assert json.loads(Path("summary.json").read_text())["left_out"] == left_out  # one of each per row
-    assert "questions left out" in shown.stderr
-
-
-def test_rules_find_items_before_a_model_writes_the_others(run, scripted):
-    scripted(lambda text: LIST)
-    write_jsonl("rows.jsonl", {"prompt": "Explain tides in at most 30 words."})
-    run("generate rows.jsonl -o out.jsonl --writer.constraints --no-store --summary summary.json")
-    [row] = read_jsonl("out.jsonl")
-    assert [item["check"] is not None for item in row["checklist"]] == [True, False, False]
-    assert json.loads(Path("summary.json").read_text())["items"] == {"by rules": 1, "by the model": 2}
+    write_jsonl("rows.jsonl", {"prompt": "Explain tides in at most 30 words."}, {"prompt": "Explain rain."})
+    options = "--config strict.yaml --writer.constraints --no-store --summary summary.json"
+    shown = run(f"generate rows.jsonl -o out.jsonl {options}")
+    summary = json.loads(Path("summary.json").read_text())
+    left_out = {"not one yes/no question": 2, "names a number that the input does not have": 2}
+    assert summary["left_out"] == left_out and "questions left out" in shown.stderr  # one of each per row
+    assert summary["items"] == {"by rules": 1, "by the model": 4}, "rules find items first"
+    checks = [[item["check"] is not None for item in row["checklist"]] for row in read_jsonl("out.jsonl")]
+    assert checks == [[True, False, False], [False, False]]
 
 
 PIPELINES = [name for name in list_pipelines() if get_pipeline(name).paper]
@@ -320,14 +223,6 @@ def example(name: str, run) -> tuple[list[dict], dict, Counter]:
     return scored(run, replies, *options)
 
 
-def refined(run) -> tuple[list[dict], dict, Counter]:
-    """As [`example`], of the four refiners after `openrubrics_pairwise`."""
-    config = get_pipeline("openrubrics_pairwise").replace({"name": "refined"}).model_dump(exclude_defaults=True)
-    Path("refined.yaml").write_text(yaml.safe_dump(config | {"refiners": REFINERS}))
-    write_jsonl("rows.jsonl", row_of(PROMPTS["landlord"], "openrubrics_pairwise"))
-    return scored(run, recorded("openrubrics_pairwise") | recorded("refiners"), "--config", "refined.yaml")
-
-
 def scored(run, replies: dict, *options: str) -> tuple[list[dict], dict, Counter]:
     with staged(replies) as (server, url):
         models = f"--model judge --base-url {url} --writer.model writer --writer.base-url {url} --no-store"
@@ -359,6 +254,10 @@ def test_a_pipeline_reads_the_replies_of_a_capable_writer(run, name):
 
 @slow
 def test_the_refiners_keep_what_can_be_checked_and_say_what_they_dropped(run):
-    _, summary, asked = refined(run)
+    config = get_pipeline("openrubrics_pairwise").replace({"name": "refined"}).model_dump(exclude_defaults=True)
+    Path("refined.yaml").write_text(yaml.safe_dump(config | {"refiners": REFINERS}))
+    write_jsonl("rows.jsonl", row_of(PROMPTS["landlord"], "openrubrics_pairwise"))
+    replies = recorded("openrubrics_pairwise") | recorded("refiners")
+    _, summary, asked = scored(run, replies, "--config", "refined.yaml")
     assert asked.total() == CALLS["refiners"]
     assert summary["left_out"] == {"by tagger": 2, "by deduplicator": 1, "by unit_tester": 1, "by selector": 1}

@@ -37,137 +37,93 @@ def test_a_scored_row_is_the_row_and_the_score_that_score_batch_gives(run, pocke
     scorer = ChecklistScorer("pocket", backend="transformers", store=False)
     scores = scorer.score_batch([Sample(row["checklist"], row["target"], row["input"]) for row in ROWS])
     assert [Score.model_validate(row["checklist_score"]) for row in out] == scores
-
-
-def test_half_a_surrogate_pair_is_judged_as_text(run, pocket):
     Path("rows.jsonl").write_text('{"input": "\\udc00", "target": "cut \\ud83d", "checklist": ["Is it \\ud83d?"]}\n')
-    for name in ("out.jsonl", "out.csv", "out.parquet"):
-        run(f"score rows.jsonl -o {name} --backend transformers --judge.mass-floor 0 --no-store")
-    assert read_jsonl("out.jsonl")[0]["target"] == "cut \ud83d"
+    run("score rows.jsonl -o out.jsonl --backend transformers --judge.mass-floor 0 --no-store")
+    assert read_jsonl("out.jsonl")[0]["target"] == "cut \ud83d", "half a surrogate pair is judged as text"
 
 
-def test_keys_have_other_names_and_several_inputs_are_joined(run, engine):
-    fake = engine(by_word)
-    write_jsonl("rows.jsonl", {"ask": "Sum up.", "text": "A text.", "none": "", "said": "hm", "asked": ["Is it?"]})
-    keys = "--input-key ask --input-key none --input-key text --target-key said --checklist-key asked"
-    run(f"score rows.jsonl -o out.jsonl --no-store {keys}")
-    assert "\nSum up.\n\nA text.\n" in fake.asked[0][0] and "\nhm\n" in fake.asked[0][0]
-
-
-CALLS = {"tool_calls": [{"function": {"name": "search", "arguments": {}}}]}
-WITHOUT = {
-    "empty": ["", [], "<think>red</think>"],
-    "cut_in_thought": ["<think>red, I", [{"role": "assistant", "content": "", "reasoning_content": "red"}]],
-    "unfinished": [
-        [{"role": "assistant", "content": "Is it red?", **CALLS}],
-        [{"role": "assistant", "content": "A red one?", **CALLS}, {"role": "tool", "content": "red"}],
-    ],
-}
+WITHOUT = [
+    ("empty", []),
+    ("cut_in_thought", "<think>red, I"),
+    ("cut_in_thought", [{"role": "assistant", "content": "", "reasoning_content": "red"}]),
+    ("unfinished", [{"role": "assistant", "content": "Is it red?", "tool_calls": [{"function": {"name": "search"}}]}]),
+]
 
 
 def test_a_target_without_an_answer_gets_the_lowest_score_and_is_no_error(run, engine):
     """Penalties included: no text is free of every mistake, which would be the best score."""
     fake = engine(lambda prefix, tail: 0.1)
     checklist = ["Is it red?", {"question": "Is it dull?", "weight": -1}]
-    targets = [(state, target) for state in WITHOUT for target in WITHOUT[state]]
-    write_jsonl("rows.jsonl", *({"prompt": "Paint.", "target": t, "checklist": checklist} for _, t in targets))
+    write_jsonl("rows.jsonl", *({"prompt": "Paint.", "target": t, "checklist": checklist} for _, t in WITHOUT))
     done = run("score rows.jsonl -o out.jsonl --summary sum.json --no-store")
     assert fake.asked == [] and "0 of 0" in done.stderr
-    assert "7 of 7 targets (2 cut_in_thought, 3 empty, 2 unfinished); scored as the lowest" in done.stderr
+    assert "4 of 4 targets (2 cut_in_thought, 1 empty, 1 unfinished); scored as the lowest" in done.stderr
     scores = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
     found = [(score["primary_score"], score["state"], score["answered"]) for score in scores]
-    assert found == [(0.0, state, 0) for state, _ in targets]
+    assert found == [(0.0, state, 0) for state, _ in WITHOUT]
     summary = json.loads(Path("sum.json").read_text())
-    assert summary["no_answer"] == {"cut_in_thought": 2, "empty": 3, "unfinished": 2}
+    assert summary["no_answer"] == {"cut_in_thought": 2, "empty": 1, "unfinished": 1}
     assert (summary["unanswered"], summary["reads"]) == ({}, 0)
 
 
-MIXED = ["red", "", "<think>red, I", "<think>red</think>", "<think>blue</think>red", "blue"]
-
-
 @pytest.mark.parametrize(
-    ("rule", "code", "worth", "told"),
-    [
-        ("lowest", 0, 0.0, "scored as the lowest"),
-        ("unscored", 1, None, "not scored"),
-        ("judge", 0, 0.1, "judged like other"),
-    ],
+    ("rule", "code", "worth", "told"), [("unscored", 1, None, "not scored"), ("judge", 0, 0.1, "judged like other")]
 )
 def test_what_a_target_without_an_answer_is_worth_is_an_option(run, engine, rule, code, worth, told):
     engine(lambda prefix, tail: 0.9 if "\nred\n" in prefix else 0.1)
-    write_jsonl("rows.jsonl", *({"target": target, "checklist": ["Is it?"]} for target in MIXED))
+    targets = ["red", "", "<think>red, I", "<think>blue</think>red"]
+    write_jsonl("rows.jsonl", *({"target": target, "checklist": ["Is it?"]} for target in targets))
     done = run(f"score rows.jsonl -o out.jsonl --no-store --no-answer {rule} --summary sum.json", code=code)
-    assert f"3 of 6 targets (1 cut_in_thought, 2 empty); {told}" in done.stderr, done.output
+    assert f"2 of 4 targets (1 cut_in_thought, 1 empty); {told}" in done.stderr, done.output
     found = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
-    states = ["answered", "empty", "cut_in_thought", "empty", "answered", "answered"]
-    assert [score["state"] for score in found] == states and found[0]["aggregation"]["no_answer"] == rule
-    expected = [0.9, worth, worth, worth, 0.9, 0.1]
+    assert [score["state"] for score in found] == ["answered", "empty", "cut_in_thought", "answered"]
+    expected = [0.9, worth, worth, 0.9]
     assert [score["primary_score"] for score in found] == [one and pytest.approx(one) for one in expected]
     summary = json.loads(Path("sum.json").read_text())
-    assert summary["no_answer"] == {"cut_in_thought": 1, "empty": 2}
-    assert summary["unanswered"] == ({"no_answer": 3} if rule == "unscored" else {})
+    assert summary["unanswered"] == ({"no_answer": 2} if rule == "unscored" else {})
     assert ("see --no-answer" in done.stderr) == (rule == "unscored")
 
 
 @pytest.mark.parametrize(
-    ("options", "turns", "said"),
+    ("options", "roles", "said"),
     [
-        ("--target-key messages", "ua", "do not see the messages before it"),
-        ("--target-key messages", "suaua", "do not see the messages before it"),
-        ("--target-key messages", "a", None),
-        ("--target-key messages", "ata", None),
-        ("--target-key messages --input-key ask", "ua", None),
-        ("--target-key ask --input-key messages", "ua", "is shown as part of the input"),
-        ("--target-key ask --input-key messages", "uau", None),
-        ("--target-key ask --input-key messages --input-key ask", "ua", None),
+        ("--target-key messages", ["user", "assistant"], "do not see the messages before it"),
+        ("--target-key messages", ["assistant"], None),
+        ("--target-key ask --input-key messages", ["user", "assistant"], "is shown as part of the input"),
+        ("--target-key ask --input-key messages", ["user", "assistant", "user"], None),
     ],
 )
-def test_a_conversation_with_its_answer_is_warned_of_once(run, engine, caplog, monkeypatch, options, turns, said):
+def test_a_conversation_with_its_answer_is_warned_of_once(run, engine, caplog, monkeypatch, options, roles, said):
     monkeypatch.setattr("checklist_rewards.errors._warned", set())
     engine(by_word)
-    names = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
-    openai = [{"role": names[turn], "content": "hm"} for turn in turns]
-    sharegpt = [{"from": names[turn].replace("user", "human"), "value": "hm"} for turn in turns]
-    row = {"ask": "Sum up.", "checklist": ["Is it?"]}
-    for messages in (openai, sharegpt):
-        caplog.clear()
-        write_jsonl("rows.jsonl", *[row | {"messages": messages}] * 2)
-        run("score rows.jsonl -o out.jsonl --no-store", *options.split())
-        found = [message for message in caplog.messages if "conversation" in message]
-        assert [said in message and message.startswith("rows.jsonl, line 1, 'messages': ") for message in found] == (
-            [True] if said is not None and messages is openai else []
-        )
+    messages = [{"role": role, "content": "hm"} for role in roles]
+    write_jsonl("rows.jsonl", *[{"ask": "Sum up.", "checklist": ["Is it?"], "messages": messages}] * 2)
+    run("score rows.jsonl -o out.jsonl --no-store", *options.split())
+    found = [message for message in caplog.messages if "conversation" in message]
+    assert len(found) == (said is not None)
+    assert all(said in message and message.startswith("rows.jsonl, line 1, 'messages': ") for message in found)
 
 
 @pytest.mark.parametrize(
     ("row", "options", "warned"),
     [
         ({"instruction": "Write a note."}, "", "instruction"),
-        ({"Question": "Who is it?"}, "", "Question"),
-        ({"messages": [{"role": "user", "content": "hm"}]}, "", "messages"),
         ({"prompt": None, "query": "Who is it?"}, "", "query"),
         ({"instruction": "Write a note."}, "--input-key instruction", None),
-        ({"prompt": "Write.", "instruction": "Write a note."}, "", None),
         ({"task": "summaries", "id": "a b", "label": "very good"}, "", None),
-        ({"conversation": "Who is it?"}, "--history-key conversation", None),
-        ({"question": ["Is it?"]}, "--checklist-key question", None),
         ({"question": "Who is it?", "checklist": [NUMBERED]}, "", None),
-        ({"question": "Who is it?", "checklist": ["Is it?", NUMBERED]}, "", "question"),
     ],
 )
-@pytest.mark.parametrize("command", ["score", "rerank"])
-def test_a_prompt_in_a_column_of_another_name_is_warned_of(
-    run, engine, caplog, monkeypatch, command, row, options, warned
-):
+def test_a_prompt_in_a_column_of_another_name_is_warned_of(run, engine, caplog, monkeypatch, row, options, warned):
     monkeypatch.setattr("checklist_rewards.errors._warned", set())
     engine(by_word)
-    write_jsonl("rows.jsonl", *[{"target": "hm", "candidates": ["hm"], "checklist": ["Is it?"], **row}] * 2)
-    run(f"{command} rows.jsonl -o out.jsonl --no-store", *options.split())
+    write_jsonl("rows.jsonl", *[{"target": "hm", "checklist": ["Is it?"], **row}] * 2)
+    run("score rows.jsonl -o out.jsonl --no-store", *options.split())
     found = [message for message in caplog.messages if "the judge sees no input" in message]
     assert [f"rows.jsonl, line 1, {warned!r}: " in message for message in found] == [True] * (warned is not None)
 
 
-@pytest.mark.parametrize("command", ["score", "rerank", "pairs", "attack", "refine", "run --checklist one.json"])
+@pytest.mark.parametrize("command", ["score", "pairs", "attack", "run --checklist one.json"])
 def test_weights_of_no_item_are_refused_before_any_read_and_single_ones_warned_of(run, engine, caplog, command):
     fake = engine(by_word)
     row = {"target": "hm", "candidates": ["hm", "Is"], "checklist": ["Is it?"]}
@@ -191,8 +147,7 @@ def test_weights_of_no_item_in_any_shard_are_refused_before_a_cluster_starts(run
     Path("weights.json").write_text('{"Is itt?": 2}')
     words = "no item of rows has the id, question or category 'Is itt?'"
     run("score rows -o out --ray --model pocket --weights weights.json", refused=words)
-    used, unused = Weights({"Is that?": 2, "Is it?": 1}), Weights({"Is that?": 2, "tone": 1})
-    for weights in (used, unused):
+    for weights in (Weights({"Is that?": 2, "Is it?": 1}), Weights({"Is that?": 2, "tone": 1})):
         check_weights(weights, Columns(()), find_shards("rows"), Path("rows"))
     assert caplog.messages == ["--weights: no item of rows has the id, question or category 'tone'."]
 
@@ -201,8 +156,8 @@ def test_the_checklist_and_the_judge_of_all_rows_are_options(run, engine):
     fake = engine(by_word)
     Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))
     Path("mine.md").write_text("Mine: {target} {question}")
-    write_jsonl("rows.jsonl", {"target": "a polite text"}, {"target": "another"})
-    options = "--checklist polite.json --judge.prompt mine.md --metric pass --threshold 0.05"
+    write_jsonl("rows.jsonl", {"said": "a polite text"}, {"said": "another"})
+    options = "--checklist polite.json --judge.prompt mine.md --metric pass --threshold 0.05 --target-key said"
     run(f"score rows.jsonl -o out.jsonl --no-store {options}")
     scores = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
     assert [score["expected_score"] for score in scores] == pytest.approx([0.9, 0.1])
@@ -227,11 +182,9 @@ def test_unanswered_reads_are_told_with_row_and_reason_and_the_exit_code_is_1(ru
 
 def test_a_row_whose_checklist_is_null_is_kept_without_a_score(run, engine):
     engine(by_word)
-    write_jsonl("rows.jsonl", {"target": "a", "checklist": ["Is a?"]}, {"target": "b", "checklist": None})
     Path("rows.csv").write_text('target,checklist\na,"[""Is a?""]"\nb,\n')
-    for name in ("rows.jsonl", "rows.csv"):
-        assert "no_checklist" in run(f"score {name} -o out.jsonl --no-store", code=1).stderr
-        assert [row["checklist_score"] is None for row in read_jsonl("out.jsonl")] == [False, True]
+    assert "no_checklist" in run("score rows.csv -o out.jsonl --no-store", code=1).stderr
+    assert [row["checklist_score"] is None for row in read_jsonl("out.jsonl")] == [False, True]
 
 
 def test_memory_is_bounded_by_chunks_of_rows(run, engine):
@@ -266,42 +219,32 @@ def test_an_interruption_writes_nothing_and_keeps_what_was_paid(run, engine):
 REPLY = "1. Is red there?\n2. Is blue there?\n"
 
 
-def test_generate_adds_the_checklist_columns_and_a_prompt(run, engine):
-    engine(replies=[REPLY])
-    write_jsonl("rows.jsonl", {"ask": "Paint.", "extra": 1})
-    run("generate rows.jsonl -o out.jsonl --input-key ask --no-store")
-    [row] = read_jsonl("out.jsonl")
-    assert [item["question"] for item in row["checklist"]] == ["Is red there?", "Is blue there?"]
-    assert (row["ask"], row["extra"], row["prompt"]) == ("Paint.", 1, "Paint.")
-    assert row["checklist_source"].startswith("tick/") and row["checklist_model"] == "pocket" and row["checklist_id"]
-    run("score out.jsonl -o scored.jsonl --target-key ask --no-store")
-
-
-def test_a_row_without_a_usable_reply_is_kept_and_named(run, engine):
+def test_generate_adds_the_checklist_columns_and_keeps_a_row_without_a_usable_reply(run, engine):
     def reply(messages):
         return Reply(REPLY if "Paint 1." in messages[-1]["content"] else "I would rather not.", "stop")
 
     engine().generate = lambda prompts, sampling, arrived=None: [[reply(messages)] for messages in prompts]
-    write_jsonl("rows.jsonl", *({"input": text, "target": ""} for text in ("Paint 1.", "Paint 2.")))
-    done = run("generate rows.jsonl -o out.jsonl --no-store", code=1)
+    write_jsonl("rows.jsonl", {"ask": "Paint 1.", "extra": 1}, {"ask": "Paint 2.", "extra": 2})
+    done = run("generate rows.jsonl -o out.jsonl --input-key ask --no-store", code=1)
     said = " ".join(done.stderr.replace("│", " ").split())  # a narrow terminal wraps the table's cells
     assert "not_generated" in said and "I would rather not." in said
-    out = read_jsonl("out.jsonl")
-    assert [row["checklist"] is None for row in out] == [False, True]
-    assert all(row["checklist_id"] is None for row in out if row["checklist"] is None)
+    row, without = read_jsonl("out.jsonl")
+    assert [item["question"] for item in row["checklist"]] == ["Is red there?", "Is blue there?"]
+    assert (row["ask"], row["extra"], row["prompt"]) == ("Paint 1.", 1, "Paint 1.")
+    assert row["checklist_source"].startswith("tick/") and row["checklist_model"] == "pocket" and row["checklist_id"]
+    assert without["checklist"] is None and without["checklist_id"] is None
+    run("score out.jsonl -o scored.jsonl --target-key ask --no-store", code=1)
 
 
-@pytest.mark.parametrize("command", ["generate", "run"])
-def test_a_checklist_that_is_replaced_is_warned_of(run, no_engine, caplog, monkeypatch, command):
+def test_a_checklist_that_is_replaced_is_warned_of(run, no_engine, caplog, monkeypatch):
     monkeypatch.setattr("checklist_rewards.errors._warned", set())
     rows = ({"prompt": "Write.", "target": "", "checklist": of} for of in (None, ["Is it?"], ["Is it?"]))
     write_jsonl("rows.jsonl", *rows)
-    run(f"{command} rows.jsonl -o out.jsonl --dry-run")
+    run("generate rows.jsonl -o out.jsonl --dry-run")
     said = "rows.jsonl, line 2, 'checklist': the row's own checklist is replaced by the one that is written."
     assert caplog.messages.count(said) == 1
 
 
-SHORT = {"question": "Does the response have exactly 2 sentences?", "check": '{"type": "sentences", "exactly": 2}'}
 CODE = {"question": "Does the code run?", "check": '{"type": "code"}'}
 
 
@@ -313,27 +256,13 @@ def lines():
     return [item for row in read_jsonl("out.jsonl") for item in row["checklist_score"]["items"]]
 
 
-def test_a_store_that_cannot_be_written_is_refused_only_if_a_judge_is_asked(run, no_engine):
-    command = "score rows.jsonl -o out.jsonl --store rows.jsonl/s.sqlite"
-    rows([SHORT])
-    run(command)
-    assert [line["answer"] for line in lines()] == ["yes"]
-    Path("out.jsonl").unlink()
-    rows([SHORT], ["Is it short?"])
-    run(command, refused="the store rows.jsonl/s.sqlite cannot be opened")
-
-
-def test_code_runs_only_where_it_is_allowed(run, no_engine):
+def test_code_runs_only_where_it_is_allowed(run, no_engine, monkeypatch):
     rows([CODE])
     run("score rows.jsonl -o out.jsonl", refused="--allow-code")
     run("score rows.jsonl -o out.jsonl --allow-code")
     assert [line["answer"] for line in lines()] == ["no"]  # "One. Two." is not Python
-
-
-def test_code_runs_in_a_plain_process_only_where_the_user_says_so(run, no_engine, monkeypatch):
     monkeypatch.setattr("checklist_rewards.checks.sandbox.unavailable", lambda: "wasmtime is not installed")
-    rows([CODE])
-    run("score rows.jsonl -o out.jsonl --allow-code", refused=["wasmtime is not installed", "--allow-unsafe-code"])
+    run("score rows.jsonl -o new.jsonl --allow-code", refused=["wasmtime is not installed", "--allow-unsafe-code"])
     run("score rows.jsonl -o out.jsonl --allow-unsafe-code")
     assert [line["answer"] for line in lines()] == ["no"]
 
@@ -368,24 +297,19 @@ def ask(run, server, monkeypatch):
 
 def test_rows_are_scored_by_the_server_and_what_it_cannot_answer_is_listed(ask, no_engine):
     write_jsonl("rows.jsonl", *SAID)
-    result = ask("score rows.jsonl -o scored.jsonl --concurrency 2 --no-store", code=1)  # the third row's read failed
+    options = "--concurrency 2 --no-store --metric pass --threshold 0.05"  # thresholds and metrics are the command's
+    result = ask(f"score rows.jsonl -o scored.jsonl {options}", code=1)  # the third row's read failed
     scores = [row["checklist_score"] for row in read_jsonl("scored.jsonl")]
-    assert [score["primary_score"] for score in scores] == [pytest.approx(0.9), pytest.approx(0.1), None]
+    assert [score["expected_score"] for score in scores] == [pytest.approx(0.9), pytest.approx(0.1), None]
+    assert [score["primary_score"] for score in scores] == [1.0, 1.0, None]
     assert scores[2]["items"][0]["unanswered"] == "backend_error: the engine broke"
     assert "backend_error" in result.stderr
-
-
-def test_thresholds_and_metrics_are_the_commands_own(ask, no_engine):
-    write_jsonl("rows.jsonl", *SAID[:2])
-    ask("score rows.jsonl -o s.jsonl --metric pass --threshold 0.05")
-    assert [row["checklist_score"]["primary_score"] for row in read_jsonl("s.jsonl")] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
     ("command", "says"),
     [
         ("score rows.jsonl -o s.jsonl --mode batch", "mode='batch' has no effect with"),
-        ("score rows.jsonl -o s.jsonl --pipeline tick", "mode='batch' has no effect with"),
         ("score rows.jsonl -o s.jsonl --dry-run", "--dry-run counts the requests of this process"),
         ("score rows.jsonl -o s.jsonl --model org/judge", "judges with 'pocket', not 'org/judge'"),
         ("run rows.jsonl -o s.jsonl", "neither writes nor reads prompts"),
@@ -397,15 +321,8 @@ def test_what_a_reward_server_cannot_do_is_one_sentence(ask, no_engine, command,
     ask(command, refused=says)
 
 
-def test_a_wrong_token_and_a_missing_address_are_one_sentence(run, server, monkeypatch):
+def test_a_wrong_token_is_one_sentence(run, server, monkeypatch):
     write_jsonl("rows.jsonl", *SAID)
     monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "wrong")
-    score = "score rows.jsonl -o s.jsonl --backend remote"
-    run(f"{score} --base-url {server}", refused="set CHECKLIST_REWARDS_TOKEN")
-    run(score, refused="address of a reward server")
-
-
-def test_help_says_what_it_is(run):
-    shown = " ".join(run("score --help-all").stdout.split())  # its lines break anywhere
-    assert "`remote`: a `checklist-rewards serve` at --base-url" in shown
-    assert 'ChecklistScorer(backend="remote"' in run("serve --help").stdout
+    words = f"score rows.jsonl -o s.jsonl --backend remote --base-url {server}"
+    run(words, refused="set CHECKLIST_REWARDS_TOKEN")

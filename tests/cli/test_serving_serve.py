@@ -10,11 +10,10 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
 
 from checklist_rewards.judges import ReasonedJudge
-from tests.conftest import HANG, REPO
+from tests.conftest import REPO
 from tests.waiting import printed, until
 from tests.zygote import Program
 
@@ -72,26 +71,6 @@ def test_it_answers_what_it_accepted_before_it_stops(server):
         ask(address, "/health")
 
 
-def test_with_the_defaults_one_connection_scores_twice_and_sigterm_ends_it(tmp_path):
-    """Only the port is not the default, which another server of this machine may have. The environment is a user's."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(REPO)}
-    command = ["-m", "checklist_rewards.cli", "serve", "--model", "pocket", "--port", "0"]
-    row = {"checklist": ["Does the response end with a question mark?"], "target": "Who is it?"}
-    with Program(command, cwd=tmp_path, env=environment, output=subprocess.PIPE) as process:
-        try:
-            address = printed(process, r"http://[^\s;]+")[0]
-            until(lambda: responds(address))
-            with httpx.Client(base_url=address, timeout=60) as client:
-                scores = [client.post("/score", json={"samples": [row]}).raise_for_status().json() for _ in range(2)]
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(HANG) == 0
-        finally:
-            process.kill()
-    assert scores[0] == scores[1] and scores[0]["scores"][0]["primary_score"] is not None
-    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    assert all(name.startswith(".cache/checklist-rewards/store.sqlite") for name in files), files
-
-
 def test_a_taken_port_is_one_sentence(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -107,7 +86,7 @@ def test_the_address_it_shows_can_be_used_also_with_ipv6(run, served):
     assert "at http://[::1]:" in result.stderr
 
 
-@pytest.mark.parametrize("missing", ["fastapi", "uvicorn", "httptools", "prometheus_client"])
+@pytest.mark.parametrize("missing", ["fastapi", "httptools"])
 def test_a_missing_library_is_one_sentence_that_names_the_extra(run, monkeypatch, missing):
     import checklist_rewards.server
 
@@ -130,23 +109,22 @@ def served(monkeypatch):
     return apps
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_beyond_loopback_a_token_is_required(run, served, host):
-    run(f"serve --host {host} --port 0 --no-store", refused="requires a token: set CHECKLIST_REWARDS_TOKEN")
+def test_beyond_loopback_a_token_is_required(run, served):
+    run("serve --host 0.0.0.0 --port 0 --no-store", refused="requires a token: set CHECKLIST_REWARDS_TOKEN")
     assert not served
     run("serve --token", " ", refused="the token is empty")
-    run(f"serve --host {host} --port 0 --no-store --token secret")
+    run("serve --host 0.0.0.0 --port 0 --no-store --token secret")
     run("serve --host 127.0.0.2 --port 0 --no-store")
     assert len(served) == 2
 
 
-def test_every_way_of_judging_can_be_served(run, served, monkeypatch):
+def test_the_judge_of_the_options_is_served(run, served, monkeypatch):
     loaded = []
     monkeypatch.setattr("checklist_rewards.cli.serving.load", loaded.append)
     monkeypatch.setattr("checklist_rewards.server.build_app", lambda scorer, **settings: scorer)
-    for options in ("--mode quality", "--judge.capture-reasoning", "--pipeline tick", "--threshold 0.9"):
+    for options in ("--judge.capture-reasoning", "--pipeline tick --threshold 0.9"):
         run(f"serve --port 0 --no-store {options}")
-    quality, reasoned, batch, thresholded = served
-    assert (quality.mode, batch.mode, thresholded.aggregation.threshold) == ("quality", "batch", 0.9)
+    reasoned, batch = served
     assert type(reasoned.judge) is ReasonedJudge
+    assert (batch.mode, batch.aggregation.threshold) == ("batch", 0.9)
     assert loaded == [scorer.judge for scorer in served]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards import ChecklistScorer, Sample
-from tests.encoders import compared, mentions, tiny_bert
+from tests.encoders import mentions, tiny_bert
 from tests.jsonl import read_jsonl, write_jsonl
 
 
@@ -45,27 +44,6 @@ def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_judge_trained_with_references_reads_those_of_the_rows_it_scores(run, tmp_path):
-    names = ("target", "question", "label", "group", "input", "reference")
-    write_jsonl("labels.jsonl", *({name: getattr(pair, name) for name in names} for pair in compared(100)))
-    how = f"--base {tiny_bert(tmp_path / 'base')} --folds 0 --epochs 8 --learning-rate 0.005"
-    run(f"distill labels.jsonl -o judge --json out.json {how}")
-    assert json.loads(Path("out.json").read_text())["context"] == {"input": 100, "reference": 100}
-    assert "the reference (100 of 100 pairs had one)" in Path("judge/README.md").read_text()
-    question, target, references = "does it mention it ?", "red cat dog tree river", ["red", "blue", None]
-    row = {"input": "lamp", "target": target, "checklist": [question]}
-    write_jsonl("rows.jsonl", *({**row, "reference": reference} for reference in references))
-    scorer = ChecklistScorer("judge", store=False)
-    for options, read in (("--reference-key reference", references), ("", [None] * 3)):
-        run(f"score rows.jsonl -o scored.jsonl --model judge --no-store {options}")
-        found = [row["checklist_score"]["items"][0]["probabilities"]["yes"] for row in read_jsonl("scored.jsonl")]
-        samples = [Sample([question], target, "lamp", reference) for reference in read]
-        expected = [each.items[0].probabilities["yes"] for each in scorer.score_batch(samples)]
-        assert found == pytest.approx(expected, abs=1e-6)
-        assert [value > 0.5 for value in found] == [reference == "red" for reference in read]
-
-
-@pytest.mark.slow
 def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(run, tmp_path):
     rows = write_labels()
     write_jsonl("labels.jsonl", *({**row, "label": number % 2} for number, row in enumerate(rows)))  # without a sense
@@ -80,11 +58,9 @@ def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("missing.jsonl -o judge", "missing.jsonl: cannot be read"),
         ("labels.jsonl -o labels.jsonl", "--output labels.jsonl exists but is not a model folder"),
         ("labels.jsonl -o judge --label-key votes", "line 1: column 'votes' not found"),
         ("labels.jsonl -o judge --folds 13", "12 groups for 13 folds"),
-        ("labels.jsonl -o judge --epochs 0", "epochs=0.0 is not allowed"),
     ],
 )
 def test_what_cannot_be_distilled_is_one_sentence(run, arguments, said):
@@ -93,10 +69,9 @@ def test_what_cannot_be_distilled_is_one_sentence(run, arguments, said):
     assert not Path("judge").exists()
 
 
-@pytest.mark.parametrize("hidden", ["krippendorff", "statsmodels"])
-def test_a_library_of_the_held_out_figures_is_missed_before_the_training(run, tmp_path, monkeypatch, hidden):
+def test_a_library_of_the_held_out_figures_is_missed_before_the_training(run, monkeypatch):
     write_labels()
-    monkeypatch.setitem(sys.modules, hidden, None)
-    words = f"{hidden}: pip install 'checklist-rewards[encoder]'"
+    monkeypatch.setitem(sys.modules, "krippendorff", None)
+    words = "krippendorff: pip install 'checklist-rewards[encoder]'"
     run("distill labels.jsonl -o judge --base nowhere --folds 2", refused=words)
     assert not Path("judge").exists()

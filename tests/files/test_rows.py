@@ -16,15 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, DatasetDict, Features, Json, List, Value
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from PIL import Image
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.cells import csv_text, from_csv, messages_in
 from checklist_rewards.files.rows import FORMATS, read_rows, read_rows_for, write_rows
-from checklist_rewards.images import image_of
 
 
 def read(path):
@@ -38,12 +36,6 @@ def write(path, rows):
     return path
 
 
-@pytest.mark.parametrize("extension", FORMATS)
-def test_what_is_written_is_read(tmp_path, extension):
-    rows = [{"input": 'a\r\n"b", c', "target": ""}, {"input": "ü \u2028 {x} </s>", "target": "x" * 200_000}]
-    assert read(write(tmp_path / f"rows{extension}", rows)) == rows
-
-
 DAY = datetime.datetime(2026, 1, 2, 3, 4)
 NESTED = {"checklist": [{"question": "Is it short?", "weight": 1.5}], "n": 1}
 LATE = [{"n": None, "score": {"items": []}}] * 1500 + [{"n": 1, "score": {"items": [{"p": 0.5}], "quality": 3}}]
@@ -52,7 +44,6 @@ LATE = [{"n": None, "score": {"items": []}}] * 1500 + [{"n": 1, "score": {"items
 @pytest.mark.parametrize(
     ("name", "rows", "expected"),
     [
-        ("a.jsonl", [NESTED], [NESTED]),
         ("a.parquet", [NESTED], [NESTED]),
         ("a.jsonl", [{"a": math.nan, "b": [math.inf, {"c": -math.inf}]}], [{"a": None, "b": [None, {"c": None}]}]),
         ("a.jsonl", [{"a": "\ud800", "b": "ü"}], [{"a": "\ud800", "b": "ü"}]),
@@ -61,7 +52,6 @@ LATE = [{"n": None, "score": {"items": []}}] * 1500 + [{"n": 1, "score": {"items
         ("a.parquet", [{"t": DAY}], [{"t": DAY}]),
         ("a.jsonl", [{"t": DAY}], [{"t": "2026-01-02T03:04:00"}]),
         ("a.jsonl", [], []),
-        ("a.csv", [], []),
         # one column for numbers of all kinds and one struct with all fields, however late they come
         ("a.parquet", LATE, [{"n": None, "score": {"items": [], "quality": None}}] * 1500 + [{**LATE[-1], "n": 1.0}]),
     ],
@@ -75,11 +65,10 @@ def test_in_csv_a_list_stands_in_its_cell_as_json_and_null_is_empty(tmp_path):
     assert path.read_bytes().decode() == 'checklist,score,none,flag\r\n"[""Is it short?""]",0.5,,true\r\n'
 
 
-@pytest.mark.parametrize("extension", FORMATS)
-def test_rows_need_not_have_the_same_keys(tmp_path, extension):
+@pytest.mark.parametrize(("extension", "missing"), [(".csv", ""), (".parquet", None)])
+def test_rows_need_not_have_the_same_keys(tmp_path, extension, missing):
     path = write(tmp_path / f"rows{extension}", [{"a": "1"}, {"b": "2"}])
-    empty = {".jsonl": [{"a": "1"}, {"b": "2"}], ".csv": [{"a": "1", "b": ""}, {"a": "", "b": "2"}]}
-    assert read(path) == empty.get(extension, [{"a": "1", "b": None}, {"a": None, "b": "2"}])
+    assert read(path) == [{"a": "1", "b": missing}, {"a": missing, "b": "2"}]
 
 
 @pytest.mark.parametrize("extension", FORMATS)
@@ -96,12 +85,6 @@ def test_nothing_appears_when_the_block_fails_and_what_was_there_stays(tmp_path,
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_written_file_has_the_permissions_of_any_new_file(tmp_path):
-    (tmp_path / "plain").touch()
-    path = write(tmp_path / "new" / "rows.jsonl", [])
-    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
-
-
 KILLED = """
 import os, signal, sys
 from checklist_rewards.files.rows import write_rows
@@ -111,7 +94,7 @@ with write_rows(sys.argv[1]) as rows:
 """
 
 
-@pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.parametrize("extension", [".jsonl", ".parquet"])
 def test_what_a_killed_process_left_is_removed_and_what_another_one_writes_is_not(tmp_path, extension):
     path = tmp_path / f"rows[1]{extension}"
     killed = subprocess.run([sys.executable, "-c", KILLED, str(path)])
@@ -129,18 +112,21 @@ def test_what_a_killed_process_left_is_removed_and_what_another_one_writes_is_no
 
 def test_what_the_output_cannot_hold_is_refused_while_rows_are_read(tmp_path):
     image = write(tmp_path / "images.parquet", [{"n": 1, "image": None}, {"n": 2, "image": {"bytes": b"\x89PNG"}}])
-    message = r"images.parquet, row 2, 'image': a value of type bytes cannot be written as JSON: .* .drop the column"
-    for output in ("out.jsonl", "out.csv"):
-        with pytest.raises(SampleError, match=message):
-            list(read_rows_for(image, output))
-    assert len(list(read_rows_for(image, "out.parquet"))) == 2
+    deep = []
+    for _ in range(900):
+        deep = [deep]
     half = write(tmp_path / "half.jsonl", [{"a": 1}, {"a": 1, "\ud800": 2}])
-    message = r"half.jsonl, line 2, a Parquet column cannot be named '\\ud800': an unpaired surrogate is not valid"
-    with pytest.raises(SampleError, match=message):
-        list(read_rows_for(half, "out.parquet"))
-    assert len(list(read_rows_for(half, "out.jsonl"))) == 2
-    with pytest.raises(SampleError, match="a Parquet column cannot be named"):
-        write(tmp_path / "out.parquet", [{"\ud800": 1}])
+    levels = write(tmp_path / "levels.jsonl", [{"v": 1}, {"v": deep}])
+    why = r", row 2, 'image': a value of type bytes cannot be written as JSON: .* .drop the column"
+    named = r", line 2, a Parquet column cannot be named '\\ud800': an unpaired surrogate is not valid"
+    for path, output, message in (
+        (image, "out.csv", why),
+        (half, "out.parquet", named),
+        (levels, "out.parquet", ", line 2, 'v': a value has more than 100 levels"),
+    ):
+        with pytest.raises(SampleError, match=path.name + message):
+            list(read_rows_for(path, output))
+        assert len(list(read_rows_for(path, f"out{path.suffix}"))) == 2
     assert read(write(tmp_path / "out.parquet", [{"a": {"\ud800": 1}}])) == [{"a": {"\ud800": 1}}]
 
 
@@ -163,12 +149,10 @@ def test_arrows_json_type_is_read_as_what_it_holds(tmp_path):
 @pytest.mark.parametrize(
     "values",
     [
-        ["text", ["list"]],
-        [1, "text", "1", '"text"', ""],
+        [1, "text", "1", '"text"', "", ["list"]],
         [{}, None],
         [2**70, 1],
         [{str(i): i} for i in range(300)],
-        ["half \ud800", "whole", "null"],
         [{"text": "half \ud800"}],
     ],
 )
@@ -183,6 +167,7 @@ def test_in_parquet_values_without_a_common_type_are_json_text(tmp_path, caplog,
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
+@example(rows=[('a\r\n"b", c', ""), ("ü \u2028 {x} </s>", "x" * 200_000)], key="a")
 @given(rows=st.lists(st.tuples(_TEXT, _TEXT), min_size=1, max_size=4), key=_TEXT)
 def test_any_text_survives(tmp_path_factory, rows, key):
     rows = [{"a": a, "b": b} for a, b in rows if a.strip() or b.strip()]
@@ -213,11 +198,8 @@ def put(path, value=1):
         (read_rows, "folder.jsonl", "folder.jsonl: cannot be read .Is a directory"),
         (put, "folder.jsonl", "folder.jsonl: cannot be written, it is a folder"),
         (lambda path: put(path, object()), "a.jsonl", "a value of type object cannot be written"),
-        *(
-            (use, "a.json", r"unknown extension '.json'; allowed: \.jsonl, \.csv, \.parquet")
-            for use in (read_rows, put)
-        ),
-        *((use, "a", r"has no extension; allowed: \.jsonl, \.csv, \.parquet") for use in (read_rows, put)),
+        (read_rows, "a.json", r"unknown extension '.json'; allowed: \.jsonl, \.csv, \.parquet"),
+        (put, "a", r"has no extension; allowed: \.jsonl, \.csv, \.parquet"),
     ],
 )
 def test_a_file_that_cannot_be_read_or_written_is_refused_at_once(tmp_path, use, name, words):
@@ -227,7 +209,7 @@ def test_a_file_that_cannot_be_read_or_written_is_refused_at_once(tmp_path, use,
     assert [path.name for path in tmp_path.iterdir()] == ["folder.jsonl"]
 
 
-@pytest.mark.parametrize("early", [2**53 + 1, {"n": 2**53 + 1}, [[2**53 + 1]]], ids=["number", "struct", "list"])
+@pytest.mark.parametrize("early", [{"n": 2**53 + 1}, [[2**53 + 1]]], ids=["struct", "list"])
 def test_a_large_whole_number_and_a_later_fraction_are_json_text(tmp_path, caplog, early):
     late = json.loads(json.dumps(early).replace(str(2**53 + 1), "0.5"))
     rows = [{"v": early, "w": 1}] * 1000 + [{"v": late, "w": 0.5}] * 3  # two batches
@@ -237,44 +219,15 @@ def test_a_large_whole_number_and_a_later_fraction_are_json_text(tmp_path, caplo
     assert caplog.text.count("is written as JSON text") == 1
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path):
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
-    with pytest.raises(SampleError, match="rows.parquet: two columns have the same name 'a'"):
-        read(path)
-
-
-def test_a_value_that_is_nested_too_deeply_for_parquet_is_refused_before_any_row_is_processed(tmp_path):
-    deep = []
-    for _ in range(900):
-        deep = [deep]
-    path = write(tmp_path / "rows.jsonl", [{"v": 1}, {"v": deep}])
-    assert len(list(read_rows_for(path, "out.jsonl"))) == 2
-    with pytest.raises(SampleError, match="rows.jsonl, line 2, 'v': a value has more than 100 levels"):
-        list(read_rows_for(path, "out.parquet"))
-
-
-def test_a_link_stays_a_link(tmp_path):
-    target, link = tmp_path / "folder" / "real.txt", tmp_path / "link.txt"
-    target.parent.mkdir()
-    link.symlink_to(target)
-    for text in ("one", "two"):
-        write_text(link, text)
-        assert link.is_symlink() and target.read_text() == text
-    loop = tmp_path / "loop"
-    loop.symlink_to(loop)
-    with pytest.raises(SampleError, match="cannot be written"):
-        write_text(loop, "x")
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
-@pytest.mark.parametrize("mode", [0o600, 0o664])
-def test_an_existing_file_keeps_its_permissions(tmp_path, mode):
-    path = tmp_path / "secret.txt"
-    path.write_text("old")
-    path.chmod(mode)
+def test_an_existing_file_keeps_its_permissions_and_a_new_one_has_those_of_any_new_file(tmp_path):
+    path, plain = tmp_path / "new" / "secret.txt", tmp_path / "plain"
+    write_text(path, "old")
+    plain.touch()
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+    path.chmod(0o600)
     write_text(path, "new")
-    assert stat.S_IMODE(path.stat().st_mode) == mode and path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_text() == "new"
 
 
 # --- files of other programs
@@ -289,21 +242,18 @@ def sheet(delimiter: str, encoding: str, end: str = "\n") -> bytes:
     return out.getvalue().encode(encoding)
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize(
+    ("delimiter", "encoding", "end"),
+    [(",", "utf-8", "\n"), (";", "utf-8-sig", "\r\n"), ("\t", "utf-16", "\r\n"), (";", "utf-16", "\n")],
+)
 def test_the_csv_of_spreadsheets_is_read_without_its_blank_rows(tmp_path, delimiter, encoding, end):
     (tmp_path / "a.csv").write_bytes(sheet(delimiter, encoding, end))
     assert read(tmp_path / "a.csv") == SHEET
-
-
-def test_a_csv_with_one_column_has_empty_texts(tmp_path):
-    (tmp_path / "a.csv").write_text('target\n"a;b"\n\n""\n')
+    lines = [f"sep={delimiter}", f"a{delimiter}b", f"1{delimiter}x"]  # the first line names the delimiter
+    (tmp_path / "a.csv").write_bytes(end.join(lines).encode(encoding))
+    assert [(row.number, row.data) for row in read_rows(tmp_path / "a.csv")] == [(3, {"a": "1", "b": "x"})]
+    (tmp_path / "a.csv").write_text('target\n"a;b"\n\n""\n')  # one column
     assert read(tmp_path / "a.csv") == [{"target": "a;b"}, {"target": ""}]
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
-def test_jsonl_in_other_encodings_is_read(tmp_path, encoding):
     (tmp_path / "a.jsonl").write_text('{"a": "é\u2028"}\n{"a": "🌧"}\n', encoding=encoding)
     assert read(tmp_path / "a.jsonl") == [{"a": "é\u2028"}, {"a": "🌧"}]
 
@@ -316,18 +266,13 @@ OBJECT_PER_LINE = "a .jsonl file has one object per line"
     [
         ("a.jsonl", b'{"a": 1},\n{"a": 2}\n', f"line 1, column 9: .*; {OBJECT_PER_LINE}, without commas"),
         ("a.jsonl", b'[{"a": 1},\n{"a": 2}]\n', f"line 1, column 1: .*; {OBJECT_PER_LINE}, not a list"),
-        ("a.jsonl", b'[\n{"a": 1},\n{"a": 2}\n]\n', f"line 1, column 1: .*; {OBJECT_PER_LINE}, not a list"),
-        ("a.jsonl", b'[{"a": 1}]\n', f"line 1: expected a JSON object, got list .*; {OBJECT_PER_LINE}, not a list"),
         ("a.jsonl", b'{\n "a": 1\n}\n', "line 1, column 1: .*; a .jsonl file has each object on one line"),
         ("a.jsonl", '{"a": 1}\n'.encode("utf-16-le"), "not UTF-8 .it looks like UTF-16 .*; save it as UTF-8"),
-        ("a.csv", "a,b\n1,2\n".encode("utf-16-be"), "not UTF-8 .it looks like UTF-16 .*; save it as UTF-8"),
         ("a.csv", "a;b\n1;Olé\n".encode("cp1252"), "line 2, byte 5: not UTF-8 .*; save it as UTF-8 .in a spreadsheet"),
         ("a.csv", b"PK\x03\x04rest", "a workbook or an archive, not text; save the sheet as CSV UTF-8"),
         ("a.xlsx", b"PK\x03\x04rest", "a workbook .* is not read; save the sheet as CSV UTF-8; allowed: .jsonl, .csv"),
         ("a.csv", "a,b\n1,2\n".encode("utf-16")[:-1], "after line 1: not UTF-16 .truncated data"),
-        ("a.jsonl", b'{"a": 1}\n{"a": 1,}\n', r"line 2, column 9: not valid JSON"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', r"line 2: expected a JSON object, got list \[1\]"),
-        ("a.jsonl", b'{"a": 1}\n{"a": "\xff"}\n', r"line 2, byte 8: not UTF-8"),
         ("a.jsonl", b'{"a": ' + b"[" * 100_000, r"line 1: not valid JSON"),
         ("a.csv", b"a,b\n1,2\n1,2,3\n", r"line 3: the row has 3 cells, but the header has 2 columns"),
         ("a.csv", b"a,a\n1,2\n", r"line 1: two columns have the same name"),
@@ -335,20 +280,12 @@ OBJECT_PER_LINE = "a .jsonl file has one object per line"
         ("a.csv", b"a,b\n1,\xff\n", r"line 2, byte 3: not UTF-8"),
         ("a.parquet", b"not parquet", r"cannot be read as Parquet"),
         ("a.csv", b"a,b\r1,2\r", "line 1: a line ends with CR only; save the file with LF or CRLF"),
-        ("a.csv", b"a;b\n1;2\n3;4;5\n", "line 3: the row has 3 cells, but the header has 2 columns"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_place_and_a_remedy(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SampleError, match=f"{name}(, |: ){message}"):
         read(tmp_path / name)
-
-
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_the_line_of_a_spreadsheet_that_names_the_delimiter_is_no_row(tmp_path, delimiter):
-    lines = [f"sep={delimiter}", f"a{delimiter}b", f"1{delimiter}x"]
-    (tmp_path / "a.csv").write_bytes("\r\n".join(lines).encode("utf-8-sig"))
-    assert [(row.number, row.data) for row in read_rows(tmp_path / "a.csv")] == [(3, {"a": "1", "b": "x"})]
 
 
 def test_a_folder_of_save_to_disk_is_read(tmp_path):
@@ -358,16 +295,6 @@ def test_a_folder_of_save_to_disk_is_read(tmp_path):
     assert read(tmp_path / "saved") == [rows[2], rows[0]]
     assert [row.where for row in read_rows(tmp_path / "saved")] == [f"{tmp_path}/saved, row {n}" for n in (1, 2)]
     assert [row.data for row in read_rows_for(tmp_path / "saved", "out.jsonl")] == [rows[2], rows[0]]
-
-
-def test_images_of_a_saved_dataset_are_read_as_from_parquet(tmp_path):
-    image = Image.new("RGB", (2, 2), "red")
-    saved = Dataset.from_list([{"image": image, "images": [image, image]}, {"image": None, "images": []}])
-    saved.save_to_disk(tmp_path / "saved")
-    saved.to_parquet(tmp_path / "saved.parquet")
-    rows = read(tmp_path / "saved")
-    assert rows == read(tmp_path / "saved.parquet") and rows[1] == {"image": None, "images": []}
-    assert [image_of(cell) for cell in (rows[0]["image"], *rows[0]["images"])] == [image_of(image)] * 3
 
 
 def test_another_folder_is_refused_with_what_can_be_read(tmp_path):
@@ -399,48 +326,39 @@ def test_a_csv_of_scores_has_plain_columns_which_are_not_read(tmp_path):
     plain = [f"checklist_score.{name}" for name in ("primary_score", "item/short", "item/kind", "item/other")]
     assert header == ["a", *plain, "checklist_score", "z"]
     assert [row[1:5] for row in cells] == [["0.5", "yes", "", ""], [""] * 4, ["", "no", "", "yes"]]
-    read_back = read(path)
-    assert [list(row) for row in read_back] == [["a", "checklist_score", "z"]] * 3
-    assert write(tmp_path / "b.csv", read_back).read_bytes() == path.read_bytes()  # also of scores that are text
-    many = [{"checklist_score": scored(1.0, **{f"q{row}-{n}": "yes" for n in range(60)})} for row in range(2)]
-    [first, *_] = csv.reader(write(tmp_path / "c.csv", many).read_text().splitlines())
-    assert first == ["checklist_score.primary_score", "checklist_score"]
+    assert [list(row) for row in read(path)] == [["a", "checklist_score", "z"]] * 3
+    assert write(tmp_path / "b.csv", read(path)).read_bytes() == path.read_bytes()  # also of scores that are text
 
 
 CHATS = [
     [{"role": "user", "content": "Hi"}],
     [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}],
-    [{"role": "assistant", "tool_calls": [{"name": "look"}]}],
     [{"role": "assistant", "reasoning_content": "Two words?"}],
     [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}],
 ]
 TEXTS = [
-    "Hello.",
     "[role] content",
     "[]",
     '[{"a": 1}]',
-    '["role", "content"]',
     '{"role": "user", "content": "Hi"}',
-    '[{"role": "admin"}]',
     '[{"role": "admin", "name": "Ann"}, {"role": "guest", "name": "Bo"}]',
     '[{"role": 1, "content": "Hi"}]',
     '[{"role": "user", "content": "Hi"}, "and more"]',
     '[{"role": "user", "content": "Hi"}',
     '[{"from": "Rome", "to": "Oslo"}]',
     '"Hello."',
-    '"[role]"',
 ]
 
 
 @pytest.mark.parametrize("chat", CHATS, ids=str)
-def test_a_conversation_in_json_or_python_is_decoded(chat):
+def test_a_conversation_in_json_or_python_is_decoded_and_its_text_is_quoted(chat):
     for text in (json.dumps(chat), f"  {json.dumps(chat, indent=1)}\n", repr(chat)):
         assert messages_in(text) == from_csv(text) == chat
+        assert from_csv(csv_text(text)) == text != csv_text(text)
 
 
-@pytest.mark.parametrize("content", ["Hello.", "It's\n} {'role': 1}", "a" * 200])
-def test_a_conversation_that_pandas_wrote_is_decoded(tmp_path, content):
-    chat = [{"content": "Hi", "role": "user"}, {"content": content, "role": "assistant"}]
+def test_a_conversation_that_pandas_wrote_is_decoded(tmp_path):
+    chat = [{"content": "Hi", "role": "user"}, {"content": "It's\n} {'role': 1}", "role": "assistant"}]
     pd.DataFrame({"target": [chat], "n": [1]}).to_parquet(tmp_path / "a.parquet")
     pd.read_parquet(tmp_path / "a.parquet").to_csv(tmp_path / "a.csv", index=False)
     assert [row.data for row in read_rows(tmp_path / "a.csv")] == [{"target": chat, "n": "1"}]
@@ -451,14 +369,13 @@ def test_any_other_text_stays_text_even_if_it_is_json(text):
     assert messages_in(text) is from_csv(text) is csv_text(text) is text
 
 
-@pytest.mark.parametrize("chat", CHATS, ids=str)
-def test_a_text_that_looks_like_a_conversation_is_quoted_in_csv_and_stays_text(chat):
-    text = json.dumps(chat)
-    for _ in range(3):
-        assert from_csv(csv_text(text)) == text != csv_text(text)
-        text = csv_text(text)
-
-
 @given(st.recursive(st.sampled_from([*TEXTS, *map(json.dumps, CHATS)]) | st.text(), lambda s: s.map(json.dumps)))
 def test_every_text_survives_a_csv_cell(text):
     assert from_csv(csv_text(text)) == text
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
+    with pytest.raises(SampleError, match="rows.parquet: two columns have the same name 'a'"):
+        read(path)

@@ -4,7 +4,7 @@ import pytest
 
 from checklist_rewards.backends import Reply, Sampling, engine
 from checklist_rewards.datasets.tasks import Totals
-from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
+from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.generators import Dimensions, Request
 from checklist_rewards.pipelines import ConfigError, pipeline
 from checklist_rewards.pipelines.assembly import a_few, samples_of
@@ -30,22 +30,15 @@ def written(*questions, **fields):
     return {"questions": [{"question": question, **fields} for question in questions]}
 
 
-def test_rlcf_has_weights_the_universal_item_and_grades():
+def test_a_preset_decides_what_is_asked_and_how_it_is_scored():
     pipe, fake = piped("rlcf_direct", lambda text: written("Is it short?", weight=40))
-    result = pipe(**ROW)
+    result = pipe(**ROW, history="user: Hello there.")
     found = [(item.question, item.weight) for item in result.checklist.items]
     assert found == [("Is it short?", 40), (UNIVERSAL, 100)]
     assert "The best note." in fake.prompts[0] and fake.samplings[0].temperature == 0
+    assert all("Hello there." in prefix for prefix, _, _ in fake.reads)
     assert [labels for _, _, labels in fake.reads] == [tuple("0123456789")] * 2
     assert result.score.primary_score == pytest.approx(0.25)  # the expected grade: 0.75 x 0 + 0.25 x 9, of 9
-
-
-def test_rocketeval_is_the_mean_probability_and_sees_the_turns_before():
-    pipe, fake = piped("rocketeval", lambda text: written("Is it short?", "Is it old?"), last=0.1)
-    result = pipe(**ROW, history="user: Hello there.")
-    assert result.score.primary_metric == "normalized" and result.score.primary_score == pytest.approx(0.9)
-    assert "Hello there." in fake.prompts[0] and "The best note." in fake.prompts[0]
-    assert all("Hello there." in prefix for prefix, _, _ in fake.reads)
 
 
 @pytest.mark.parametrize("refiners", [[], ["unit_tester"]])
@@ -61,15 +54,6 @@ def test_a_row_with_an_image_that_the_judge_cannot_take_is_named_before_its_chec
     assert not writer.prompts
     judge.sees = True
     assert all(result.checklist is not None for result in pipe.run_batch(rows))
-
-
-@pytest.mark.parametrize("name", ["openrubrics_pairwise", "openrubrics_listwise"])
-def test_openrubrics_compares_and_keeps_categories(name):
-    pipe, _ = piped(name, lambda text: written("Is it short?", category="hard_rule"))
-    [checklist] = pipe.generate_batch([Request("Write a note.", chosen="the better", rejected="the other")])
-    assert [(item.question, item.category) for item in checklist.items] == [("Is it short?", "hard_rule")]
-    with pytest.raises(SampleError, match="row 1: the prompt .* needs"):
-        pipe.run_batch([ROW])
 
 
 def test_candidates_reach_the_prompt_or_are_sampled(monkeypatch):
@@ -104,20 +88,14 @@ def test_a_corpus_pipeline_writes_one_checklist_and_scores_every_row_with_it():
     assert pipe("Sum up.", "four", source=Dimensions.model_validate(FLUENCY)).score.total == 2
 
 
-MISSPELT = r"source: unknown key .dimension. \(did you mean .dimensions.\?\); allowed: dimensions"
-
-
 @pytest.mark.parametrize(
     ("name", "rows", "arguments", "words"),
     [
         ("checkeval", [ROW], {}, "requires source=... or checklist="),
-        ("checkeval", [ROW], {"source": {"dimension": []}}, MISSPELT),
         ("tick", [ROW], {"source": {}}, "requires a corpus-level pipeline"),
         ("checkeval", [ROW], {"source": {}, "checklist": ["a?"]}, "cannot be combined with checklist"),
-        ("tick", [ROW, {"target": "x"}], {}, "row 2: the input .input. is blank"),
-        ("tick", [ROW, ROW | {"target": 3}], {}, "row 2: 'target' must be a string or chat messages, got int 3"),
-        ("tick", [ROW, ROW | {"candidates": "b"}], {}, "row 2: 'candidates' must be a list or a JSON list"),
         ("tick", [ROW, ROW | {"reference": 1}], {}, "row 2: 'reference' must be a string"),
+        ("tick", [ROW, ROW | {"candidates": "b"}], {}, "row 2: 'candidates' must be a list or a JSON list"),
     ],
 )
 def test_sources_and_rows_that_do_not_fit_are_refused_before_anything_is_asked(name, rows, arguments, words):
@@ -196,29 +174,17 @@ def test_unit_tests_use_the_responses_of_the_row_and_want_some():
     assert fake.prompts == []
 
 
-def test_another_engine_for_the_generator():
-    writer, models = Scripted(lambda text: LIST, identity="w"), {"generator_model": "w", "scorer_model": "j"}
-    judge = Scripted(identity="j")
-    engines = {"backend": judge, "generator_backend": writer}
-    assert pipeline("tick", **models, **engines, store=False, scorer=ITEMS)(**ROW).checklist.model == "w"
-    assert len(writer.prompts) == 1 and not writer.reads and len(judge.reads) == 2 and not judge.prompts
-
-
-def test_models_that_are_not_there_are_refused_without_loading():
-    pipe = pipeline("tick", model="./none", backend="transformers", store=False)
-    with pytest.raises(ChecklistRewardsError, match="./none"):
-        pipe.run_batch([ROW])
-
-
-@pytest.mark.parametrize(("refiners", "warned"), [([], True), (["check_admission"], False)])
-def test_checks_that_nobody_compares_are_spoken_of(caplog, refiners, warned):
-    pipeline("tick", model="pocket", generator={"shape": "checked"}, refiners=refiners, store=False)
-    assert ("add the refiner check_admission" in caplog.text) is warned
-
-
 # --- rows as requests and samples: answers are read, and what a person wrote is not changed
 
-TEXTS = ["Open with <think>.", "<think>2 + 2</think>4", "a\n</think>\nb", "<response>Four</response>", "finalFour"]
+
+def test_refiners_test_checklists_on_answers():
+    request = Request("x", candidates=("<think>2</think>4", "4", "<think>2"), chosen="5", rejected="")
+    assert [sample.target for sample in samples_of(request, ())] == ["4", "5"]
+    without = [Sample((), "", state="cut_in_thought"), Sample((), "4"), Sample((), "")]
+    assert a_few(without) == without[1:2] and a_few(without[:1]) == without[:1]
+
+
+TEXTS = ["Open with <think>.", "<think>2 + 2</think>4", "a\n</think>\nb", "finalFour"]
 
 
 def test_texts_of_a_row_are_not_cut_and_of_messages_the_answer_is_used():
@@ -230,8 +196,7 @@ def test_texts_of_a_row_are_not_cut_and_of_messages_the_answer_is_used():
     assert found == {"reference": "4", "chosen": None, "context": None}
 
 
-def test_refiners_test_checklists_on_answers():
-    request = Request("x", candidates=("<think>2</think>4", "4", "<think>2"), chosen="5", rejected="")
-    assert [sample.target for sample in samples_of(request, ())] == ["4", "5"]
-    without = [Sample((), "", state="cut_in_thought"), Sample((), "4"), Sample((), "")]
-    assert a_few(without) == without[1:2] and a_few(without[:1]) == without[:1]
+@pytest.mark.parametrize(("refiners", "warned"), [([], True), (["check_admission"], False)])
+def test_checks_that_nobody_compares_are_spoken_of(caplog, refiners, warned):
+    pipeline("tick", model="pocket", generator={"shape": "checked"}, refiners=refiners, store=False)
+    assert ("add the refiner check_admission" in caplog.text) is warned

@@ -48,28 +48,18 @@ def _clean(monkeypatch):
     monkeypatch.setattr(builtin, "_registered", {})
 
 
-def test_there_are_ten_of_papers():
-    assert list_pipelines() == [*DEFAULTS, "english"]
-
-
 def test_english_has_models_of_its_own():
     pipe = pipeline("english", store=False)
     assert pipe.generator.model == "english-writer" and pipe.generator.constraints and pipe.generator.drop_faults
     assert pipe.scorer.config.model == "english-encoder"
     named = pipeline("english", model="pocket", store=False)
     assert named.generator.model == named.scorer.config.model == "pocket" and not named.generator.drop_faults
-    served = pipeline("english", model="org/model", base_url="http://localhost:9/v1", store=False)
-    assert served.generator.model == served.scorer.config.model == "org/model"
     apart = pipeline("english", generator_base_url="http://localhost:9/v1", store=False)
     assert apart.generator.model != "english-writer" and apart.scorer.config.model == "english-encoder"
-    half = pipeline("english", generator_model="pocket", store=False)
-    assert (half.generator.model, half.scorer.config.model) == ("pocket", "english-encoder")
 
 
 def test_checklists_name_the_pipeline_that_wrote_them(tmp_path):
-    english = pipeline("english", model="pocket", store=False)
-    assert english.config.generator.prompt == "generators/tick"
-    assert english.generator.source == f"english/{__version__}"
+    assert pipeline("english", model="pocket", store=False).generator.source == f"english/{__version__}"
     (tmp_path / "mine.md").write_text("Questions about {input}")
     mine = pipeline("english", model="pocket", generator={"prompt": str(tmp_path / "mine.md")}, store=False)
     assert mine.generator.source == f"mine/{__version__}"  # not the prompt of the pipeline
@@ -84,30 +74,19 @@ def test_models_of_a_file_are_used_unless_the_user_names_one(tmp_path):
     assert PipelineConfig.load(path).generator.settings() == {}
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_the_defaults_are_in_the_config_and_reach_the_parts(name):
-    config = get_pipeline(name)
-    generator, scorer = DEFAULTS[name]
-    assert config.generator.model_dump(exclude_none=True, exclude={"options"}) == generator
-    assert config.scorer.model_dump(exclude_unset=True, exclude={"kind", "options"}) == scorer
-    assert config.scorer.kind == "checklist" and config.refiners == () and config.paper and config.description
-    assert [item.weight for item in config.universal] == ([100] if name.startswith("rlcf") else [])
-    pipe = pipeline(name, model="pocket", store=False)
-    for key in {"min_items", "max_items"} & generator.keys():
-        assert getattr(pipe.generator, key) == generator[key]
-    assert pipe.scorer.aggregation.primary_metric == scorer["metric"]
-    assert pipe.corpus_level == (name in ("checkeval", "interacteval", "feedback"))
-
-
-def test_what_a_caller_passes_beats_the_preset():
-    pipe = pipeline("tick", store=False, generator={"max_items": 20}, scorer={"mode": "item", "metric": "expected"})
-    assert pipe.generator.max_items == 20 and pipe.generator.min_items == 2
-    assert pipe.scorer.aggregation.primary_metric == "expected"
-    with pytest.raises(ConfigError, match="pipeline 'tick': generator: unknown key 'max_itmes'"):
-        pipeline("tick", generator={"max_itmes": 20})
-    words = r"unknown pipeline 'tik' \(did you mean 'tick'\?\); allowed: tick, rocketeval"
-    with pytest.raises(ConfigError, match=words):
-        pipeline("tik")
+def test_the_defaults_are_in_the_config_and_reach_the_parts():
+    assert list_pipelines() == [*DEFAULTS, "english"]
+    for name, (generator, scorer) in DEFAULTS.items():
+        config = get_pipeline(name)
+        assert config.generator.model_dump(exclude_none=True, exclude={"options"}) == generator, name
+        assert config.scorer.model_dump(exclude_unset=True, exclude={"kind", "options"}) == scorer, name
+        assert config.scorer.kind == "checklist" and config.refiners == () and config.paper and config.description
+        assert [item.weight for item in config.universal] == ([100] if name.startswith("rlcf") else []), name
+        pipe = pipeline(name, model="pocket", store=False)
+        for key in {"min_items", "max_items"} & generator.keys():
+            assert getattr(pipe.generator, key) == generator[key], name
+        assert pipe.scorer.aggregation.primary_metric == scorer["metric"], name
+        assert pipe.corpus_level == (name in ("checkeval", "interacteval", "feedback")), name
 
 
 def test_a_pipeline_from_a_markdown_prompt_alone(tmp_path):
@@ -119,14 +98,9 @@ def test_a_pipeline_from_a_markdown_prompt_alone(tmp_path):
     assert register_custom_pipeline("pairs", tmp_path / "pairs.md").generator.kind == "contrastive"
     assert list_pipelines()[-2:] == ["plain", "pairs"]
     assert pipeline("plain", store=False).generator.source.startswith("plain/")
-
-
-def test_a_custom_pipeline_is_checked(tmp_path):
     (tmp_path / "bad.md").write_text("Write about {inptu}")
     with pytest.raises(PromptError, match="bad.md:1: unknown placeholder {inptu}"):
         register_custom_pipeline("bad", tmp_path / "bad.md")
-    with pytest.raises(PromptError, match="prompt not found"):
-        register_custom_pipeline("bad", tmp_path / "missing.md")
     assert "bad" not in list_pipelines()
 
 

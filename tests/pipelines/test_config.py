@@ -50,7 +50,7 @@ CONFIG = {
 }
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(name=st.sampled_from(["config.json", "config.yaml"]), data=st.fixed_dictionaries(CONFIG))
 def test_what_is_saved_is_what_is_loaded(tmp_path, name, data):
     if data["generator"]["prompt"] and data["generator"]["kind"] == "direct":
@@ -61,26 +61,13 @@ def test_what_is_saved_is_what_is_loaded(tmp_path, name, data):
     assert PipelineConfig.parse(config.model_dump(mode="json")) == config
 
 
-@pytest.mark.parametrize("name", list_pipelines())
-def test_every_built_in_pipeline_survives_a_round_trip(tmp_path, name):
-    config = get_pipeline(name)
-    for file in (tmp_path / "a.json", tmp_path / "a.yml"):
-        config.save(file)
-        assert PipelineConfig.load(file) == config
+def test_every_built_in_pipeline_survives_a_round_trip(tmp_path):
+    for name in list_pipelines():
+        get_pipeline(name).save(tmp_path / "a.yml")
+        assert PipelineConfig.load(tmp_path / "a.yml") == get_pipeline(name)
 
 
-def test_a_prompt_file_is_found_beside_its_config_and_kept_by_its_whole_path(tmp_path, monkeypatch):
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "mine.md").write_text("Write questions about: {input}")
-    (tmp_path / "there" / "c.yaml").write_text("generator: {prompt: mine.md}\n")
-    monkeypatch.chdir(tmp_path)
-    config = PipelineConfig.load("there/c.yaml")
-    assert config.generator.prompt == str(tmp_path / "there" / "mine.md")
-    config.save("elsewhere.json")
-    assert PipelineConfig.load("elsewhere.json") == config
-
-
-def test_a_saved_config_moves_together_with_its_prompts(tmp_path):
+def test_prompts_are_found_beside_their_config_which_moves_together_with_them(tmp_path, monkeypatch):
     (tmp_path / "one" / "prompts").mkdir(parents=True)
     (tmp_path / "one" / "prompts" / "writer.md").write_text("Write questions about: {input}")
     (tmp_path / "one" / "prompts" / "judge.md").write_text("{target}\n\n{question}")
@@ -88,31 +75,25 @@ def test_a_saved_config_moves_together_with_its_prompts(tmp_path):
     PipelineConfig.parse(data, folder=tmp_path / "one").save(tmp_path / "one" / "saved.yaml")
     assert str(tmp_path) not in (tmp_path / "one" / "saved.yaml").read_text()
     (tmp_path / "one").rename(tmp_path / "two")
-    config = PipelineConfig.load(tmp_path / "two" / "saved.yaml")
+    monkeypatch.chdir(tmp_path)
+    config = PipelineConfig.load("two/saved.yaml")
     assert config.generator.prompt == str(tmp_path / "two" / "prompts" / "writer.md")
     assert config.scorer.prompt == str(tmp_path / "two" / "prompts" / "judge.md")
+    config.save("elsewhere.json")
+    assert PipelineConfig.load("elsewhere.json") == config
 
 
 WRONG = {
     "a key": ({"genrator": {}}, ["unknown key 'genrator'", "name, description", "generator, refiners, scorer"]),
     "a key inside": ({"scorer": {"mod": "item"}}, ["scorer: unknown key 'mod'; the nearest are mode, "]),
-    "a key of an item": ({"universal": [{"question": "a?", "wieght": 1}]}, ["universal.0.wieght", "weight"]),
     "a generator": ({"generator": {"kind": "dierct"}}, ["generator:", "'dierct'", "'direct'", "contrastive"]),
     "a refiner": ({"refiners": ["selector", "tager"]}, ["refiners.1:", "'tager'", "did you mean 'tagger'"]),
     "a scorer": ({"scorer": {"kind": "x"}}, ["unknown scorer 'x'", "checklist"]),
-    "a prompt": ({"scorer": {"prompt": "judges/rocketevall"}}, ["'judges/rocketevall'", "judges/rocketeval,"]),
     "a literal prompt": ({"generator": {"prompt": "Ask me: {input}"}}, ["not found: 'Ask me: {input}'", "Markdown"]),
     "a prompt of another kind": ({"generator": {"prompt": "judges/item"}}, ["item.md:", "{target}", "generator"]),
-    "a batch prompt for items": ({"scorer": {"prompt": "judges/batch", "mode": "item"}}, ["scorer:", "batch.md"]),
     "a shape": ({"generator": {"shape": "weights"}}, ["generator.shape", "weighted"]),
-    "a mode": ({"scorer": {"mode": "itme"}}, ["mode='itme'", "'item', 'batch', 'quality'"]),
-    "a metric": ({"scorer": {"metric": "best"}}, ["metric='best'", "'pass', 'weighted'"]),
-    "a number": ({"generator": {"max_items": "many"}}, ["generator: max_items='many'", "a whole number"]),
-    "limits": ({"generator": {"min_items": 5, "max_items": 2}}, ["generator:", "max_items=2"]),
     "a temperature": ({"generator": {"temperature": -1}}, ["generator:", "temperature=-1"]),
     "an option": ({"generator": {"kind": "deductive", "options": {"filterin": True}}}, ["'filterin'", "filtering"]),
-    "a wrong option": ({"generator": {"kind": "deductive", "options": {"augmentation": "x"}}}, ["augmentation='x'"]),
-    "an option with a place of its own": ({"scorer": {"options": {"mode": "item"}}}, ["'mode'", "outside `options`"]),
     "an engine": ({"generator": {"options": {"model": "x"}}}, ["'model'", "outside `options`"]),
     "a stage prompt": (
         {"generator": {"kind": "deductive", "prompts": {"seed": "generators/checkeval_sed"}}},
@@ -134,11 +115,8 @@ def test_what_is_wrong_is_an_error_that_says_what_is_allowed(data, words):
 @pytest.mark.parametrize(
     ("file", "text", "line"),
     [
-        ("a.yaml", "name: x\ngenerator:\n  kind: direct\n  promt: a\n", 4),
         ("a.yaml", "refiners:\n  - selector\n  - kind: selector\n    options: {beam_wdth: 2}\n", 3),
         ("a.json", '{\n "name": "x",\n "scorer": {\n  "mode": "itme"\n }\n}\n', 4),
-        ("a.json", '{\n "name": }', 2),
-        ("a.yaml", "name: x\n  scorer: [\n", 2),
     ],
 )
 def test_a_file_is_named_with_the_line(tmp_path, file, text, line):
@@ -149,10 +127,9 @@ def test_a_file_is_named_with_the_line(tmp_path, file, text, line):
     assert str(caught.value).startswith(f"{path}:{line}: ")
 
 
-@pytest.mark.parametrize("file", ["config.toml", "missing.yaml"])
-def test_a_file_that_cannot_be_read(tmp_path, file):
-    with pytest.raises(ConfigError, match=file):
-        PipelineConfig.load(tmp_path / file)
+def test_a_file_of_another_format_is_refused():
+    with pytest.raises(ConfigError, match="config.toml"):
+        PipelineConfig.load("config.toml")
     with pytest.raises(ConfigError, match=".json, .yaml, .yml"):
         PipelineConfig().save(Path("config.toml"))
 
@@ -163,11 +140,3 @@ def test_replacing_changes_only_what_is_named():
     assert changed.generator.max_items == 20 and changed.generator.prompt == tick.generator.prompt
     assert changed.scorer == tick.scorer and [refiner.kind for refiner in changed.refiners] == ["selector"]
     assert tick.generator.max_items == 8
-
-
-def test_a_file_of_judges_that_cannot_be_used_is_named_without_the_rest_of_the_config(tmp_path):
-    judges = tmp_path / "judges.yaml"
-    judges.write_text("panel: {rule: mean}\njudges: [{backend: unheard}, {model: b}]\n")
-    with pytest.raises(ConfigError) as caught:
-        PipelineConfig.parse({"scorer": {"judge": str(judges)}})
-    assert str(caught.value).endswith("remote'.") and "backend='unheard'" in str(caught.value)

@@ -28,10 +28,8 @@ def _clean(monkeypatch):
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
 
 
-def test_the_built_in_names():
-    assert GENERATORS.names() == ["direct", "contrastive", "constraints", "inductive", "deductive", "interactive"]
-    assert REFINERS.names() == ["deduplicator", "tagger", "unit_tester", "selector", "check_admission"]
-    assert SCORERS.names() == ["checklist"]
+def test_the_built_in_parts_have_summaries():
+    assert "direct" in GENERATORS.names() and "selector" in REFINERS.names() and SCORERS.names() == ["checklist"]
     assert all(entry.summary.endswith(".") for registry in (GENERATORS, REFINERS, SCORERS) for entry in registry)
 
 
@@ -52,26 +50,14 @@ def test_a_registered_refiner_is_made_by_name_and_gets_what_it_takes():
         def refine(self, checklist, samples=()):
             return Checklist(items=checklist.items[: self.keep])
 
+    with pytest.raises(ConfigError, match=r"refiner 'head' has no setting 'kep' \(did you mean 'keep'\?\)"):
+        PipelineConfig.parse({"refiners": [{"kind": "head", "options": {"kep": 1}}]})
     config = PipelineConfig.parse({"refiners": ["head", {"kind": "head", "options": {"keep": 2}}]})
     fake = Scripted(lambda text: "1. Is it a?\n2. Is it b?\n3. Is it c?")
     pipe = assemble(config, Engine("writer", fake), Engine("judge", fake), None)
     assert made == [(1, "writer"), (2, "writer")]
     [checklist] = pipe.generate_batch(["Write."])
     assert [item.question for item in checklist.items] == ["Is it a?"]
-
-
-def test_a_setting_that_a_part_does_not_take_and_an_unknown_part_are_refused():
-    @register_refiner("plain")
-    class Plain:
-        """Does nothing."""
-
-        def __init__(self, keep: int = 1): ...
-
-    with pytest.raises(ConfigError, match=r"refiner 'plain' has no setting 'kep' \(did you mean 'keep'\?\)"):
-        PipelineConfig.parse({"refiners": [{"kind": "plain", "options": {"kep": 1}}]})
-    words = r"unknown refiner 'deduplicater' \(did you mean 'deduplicator'\?\); allowed"
-    with pytest.raises(ConfigError, match=words):
-        REFINERS.get("deduplicater")
 
 
 def test_a_pipeline_of_parts_of_ones_own():
