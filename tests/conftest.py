@@ -160,6 +160,7 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: slow.get(str(item.path), len(slow)))
 
 
+@pytest.hookimpl(optionalhook=True)  # the base package is tested without xdist
 def pytest_xdist_make_scheduler(config, log):
     """The tests of a file run in one process, and so do all tests with a browser, which starts once."""
     from xdist.scheduler import LoadFileScheduling

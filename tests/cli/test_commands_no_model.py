@@ -14,7 +14,7 @@ from checklist_rewards.generators.base import Request
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.rerank import rerank
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.jsonl import write_jsonl
+from tests.jsonl import read_jsonl, write_jsonl
 
 ROW = {"prompt": "Write about rain.", "target": "Rain falls.", "checklist": ["Is it about rain?"]}
 ROW |= {"candidates": ["Rain falls.", "No."]}
@@ -73,3 +73,14 @@ def test_a_pipeline_that_names_its_models_is_enough(run, engine):
     Path("mine.json").write_text(json.dumps({"name": "mine", "scorer": {"model": "pocket"}}))
     write_jsonl("rows.jsonl", ROW)
     run("score rows.jsonl -o out.jsonl --no-store --config mine.json", with_model=False)
+
+
+@pytest.mark.parametrize("command", ["score", "rerank", "pairs"])
+def test_code_checks_alone_need_no_store_that_can_be_written(run, no_engine, command):
+    line = f"{command} rows.jsonl -o out.jsonl --store rows.jsonl/s.sqlite"
+    check = {"question": "Is it short?", "check": '{"type": "words", "at_most": 1}'}
+    write_jsonl("rows.jsonl", ROW | {"checklist": [check]})
+    run(line)
+    assert len(read_jsonl("out.jsonl")) == 1
+    write_jsonl("rows.jsonl", ROW)
+    run(line, refused="the store rows.jsonl/s.sqlite cannot be opened")
