@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset, concatenate_datasets, load_dataset, load_from_disk
+from datasets import Dataset, concatenate_datasets, load_dataset
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.checks import parse_check
 from checklist_rewards.checks.base import CHECKS, example_of
 from checklist_rewards.datasets import import_checklists
@@ -53,11 +53,12 @@ def row(prompt, **more):
     return {"prompt": prompt, **checklist_columns(CHECKLIST), "n": 7, **more}
 
 
-@pytest.mark.parametrize(
-    ("prompt", "extension"), [("Capital of Mali?", ".parquet"), (TURNS, ".jsonl")], ids=["text", "messages"]
-)
-@pytest.mark.parametrize("to", EXPORTS)
-def test_a_trainer_finds_prompt_and_checklist_and_an_import_loses_nothing(to, extension, prompt, run):
+PROMPTS = ["Capital of Mali?", TURNS]
+
+
+@pytest.mark.parametrize(("to", "prompt"), [(to, PROMPTS[n % 2]) for n, to in enumerate(EXPORTS)], ids=EXPORTS)
+def test_a_trainer_finds_prompt_and_checklist_and_an_import_loses_nothing(to, prompt, run):
+    extension = ".jsonl" if prompt is TURNS else ".parquet"
     write_jsonl("rows.jsonl", row(prompt, reference="Bamako."), row(prompt, reference="Bamako."))
     done = run(f"checklists export rows.jsonl -o out{extension} --to {to}")
     assert f"{to}: 2 rows in out{extension}" in done.output
@@ -79,14 +80,17 @@ PARTS = [{"type": "image", "image": "red.png"}, {"type": "text", "text": "Or "},
 
 
 @pytest.mark.parametrize(
-    ("columns", "input"),
+    ("to", "columns", "input"),  # swift passes the images
     [
-        ({"prompt": "Which?", "image": "red.png"}, "Which?"),
-        ({"prompt": [{"role": "user", "content": [{"type": "image"}, PARTS[1]]}], "image": "red.png"}, "Or "),
-        ({"prompt": [{"role": "user", "content": PARTS}]}, "Or [image]"),
+        ("verl", {"prompt": "Which?", "image": "red.png"}, "Which?"),
+        (
+            "openrlhf",
+            {"prompt": [{"role": "user", "content": [{"type": "image"}, PARTS[1]]}], "image": "red.png"},
+            "Or ",
+        ),
+        ("verifiers", {"prompt": [{"role": "user", "content": PARTS}]}, "Or [image]"),
     ],
 )
-@pytest.mark.parametrize("to", [to for to in EXPORTS if to != "swift"])  # it passes the images
 def test_a_label_has_the_images_of_its_prompt(to, columns, input, tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     PILLOWS["red"].save(tmp_path / "data" / "red.png")
@@ -126,8 +130,9 @@ def random_checklist(rng: random.Random) -> Checklist:
     return Checklist.parse({"items": items, "source": rng.choice([None, "ours"]), "model": rng.choice([None, "w"])})
 
 
-@pytest.mark.parametrize("extension", [".jsonl", ".csv", ".parquet"])
-@pytest.mark.parametrize("to", EXPORTS)
+@pytest.mark.parametrize(
+    ("to", "extension"), [(to, [".jsonl", ".csv", ".parquet"][n % 3]) for n, to in enumerate(EXPORTS)]
+)
 def test_random_checklists_come_back_as_they_were(to, extension, tmp_path):
     rng = random.Random(to)
     made = [random_checklist(rng) for _ in range(40)]
@@ -189,17 +194,12 @@ CLEAR = {
 }
 RIGHT = {"question": "Is it right?", "options": [{"label": "no", "value": 0}, {"label": "yes", "value": 1}]}
 RIGHT["options"] += [{"label": "unknown", "na": True}]
-README = CLEAR | {"options": [*CLEAR["options"], {"label": "fully", "value": 1}, {"label": "no text", "na": True}]}
 WORDS = {"question": "Has it few words?", "check": {"type": "words", "at_most": 3}}
 ENDS = {"question": "Does it end well?", "weight": 0.5, "check": {"phrase": "!", "type": "ends"}}
 DIGIT = {"question": "Has it a digit?", "check": '{"type": "regex", "pattern": "[0-9]", "at_least": 1}'}
 
 CHECKLISTS = {
-    "the same keys": [[SHORT], [SHORT, {"question": "Is it kind?"}]],
-    "one item has a weight": [[SHORT, RUDE], [SHORT]],
-    "keys differ between rows": [[SHORT], [RUDE], [POLITE]],
-    "options": [[CLEAR, CLEAR | {"question": "How deep is it?"}]],
-    "the example of the README": [[README], [README, WORDS]],
+    "keys differ between rows": [[SHORT, RUDE], [SHORT], [POLITE]],
     "options with na": [[RIGHT, CLEAR], [CLEAR]],
     "na and value in all options": [
         [RIGHT | {"options": [{"value": None, "na": None} | o for o in RIGHT["options"]]}]
@@ -211,7 +211,6 @@ CHECKLISTS = {
     "everything": [[SHORT, RUDE, POLITE, CLEAR, RIGHT, WORDS, ENDS, DIGIT], [SHORT], [ENDS, POLITE]],
     "strings": [["Is it short?"], ['Is it "kind"?', "{name} is greeted?"]],
     "strings and mappings": [["Is it short?", RUDE], ["Is it kind?"], [POLITE]],
-    "strings here and mappings there": [["Is it short?"], [RUDE, SHORT]],
 }
 
 
@@ -239,20 +238,6 @@ def saved_as_json(path, tmp_path):
     return as_is(tmp_path / "saved.jsonl", tmp_path)
 
 
-def saved_to_disk(path, tmp_path):
-    loaded(path, tmp_path).save_to_disk(tmp_path / "folder")
-    return load_from_disk(tmp_path / "folder")
-
-
-def sharded(path, tmp_path):
-    dataset = loaded(path, tmp_path)
-    (tmp_path / "repo" / "data").mkdir(parents=True)
-    for index in range(len(dataset)):
-        shard = tmp_path / "repo" / "data" / f"train-{index:05d}-of-{len(dataset):05d}.parquet"
-        dataset.shard(len(dataset), index).to_parquet(shard)
-    return load_dataset(str(tmp_path / "repo"), split="train", cache_dir=str(tmp_path / "cache"))
-
-
 def imported_in_shards(path, tmp_path):
     """Every shard is made from its own rows, so that each lacks other keys; the declared columns are all the same."""
     shards = []
@@ -263,7 +248,7 @@ def imported_in_shards(path, tmp_path):
     return concatenate_datasets([loaded(tmp_path / f"train-{n}.parquet", tmp_path) for n in range(len(shards))])
 
 
-WAYS = [loaded, saved_as_parquet, read_by_arrow, saved_as_json, saved_to_disk, sharded, imported_in_shards]
+WAYS = [loaded, saved_as_parquet, read_by_arrow, saved_as_json, imported_in_shards]
 
 
 EXTENSIONS = [".jsonl", ".csv", ".parquet"]
@@ -281,19 +266,6 @@ def test_a_checklist_is_the_same_after_every_way(tmp_path, kind, extension, way)
         # Here a check is JSON text that cannot be told from a user's own, so it is kept, and so is the id it gives.
         parsed, expected = [with_checks(checklist) for checklist in parsed], [with_checks(c) for c in expected]
     assert parsed == expected
-
-
-@pytest.fixture(scope="module")
-def judge():
-    return ChecklistScorer("pocket", store=False, mass_floor=0)
-
-
-@pytest.mark.parametrize(("way", "extension"), [(way, EXTENSIONS[n % 3]) for n, way in enumerate([as_is, *WAYS])])
-def test_and_so_is_its_score(tmp_path, judge, extension, way):
-    samples = [Sample(checklist, "hi 1!", "Say hi.") for checklist in CHECKLISTS["everything"]]
-    rows = way(written(tmp_path / f"rows{extension}", CHECKLISTS["everything"]), tmp_path)
-    found = judge.score_batch([Sample(row["checklist"], row["target"], row["prompt"]) for row in rows])
-    assert found == judge.score_batch(samples)
 
 
 def written(path, checklists):

@@ -111,8 +111,6 @@ def test_rows_that_are_only_given_a_checklist_have_no_score():
 @pytest.mark.parametrize(
     ("settings", "added"),
     [
-        ({}, {SCORE_COLUMN}),
-        ({"checklists": Checklist.parse(["Is it kind?"])}, {SCORE_COLUMN} | NEW_COLUMNS),
         ({"checklists": Source.WRITTEN}, {SCORE_COLUMN} | NEW_COLUMNS),
         ({"checklists": Source.WRITTEN, "scores": False}, NEW_COLUMNS),
     ],
@@ -179,7 +177,10 @@ def totals_of(rule: str) -> Totals:
 
 @pytest.mark.parametrize(
     ("rule", "not_asked", "missing", "unscored"),
-    [("lowest", 2, {}, 0), ("unscored", 2, {"no_answer": 4}, 2), ("judge", 0, {}, 0)],
+    [
+        ("lowest", 2, {}, 0),
+        ("unscored", 2, {"no_answer": 4}, 2),
+    ],
 )
 def test_targets_without_an_answer_are_counted_by_state(rule, not_asked, missing, unscored):
     totals = totals_of(rule)
