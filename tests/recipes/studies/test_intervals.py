@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 from studies import intervals
 
-from checklist_rewards.evaluation.bootstrap import Figure
 from checklist_rewards.evaluation.measures import Numbers, Raters
 
 
@@ -33,16 +32,3 @@ def test_the_figures_of_sums_are_those_of_the_package():
     drawn = np.repeat(np.random.default_rng(2).multinomial(20, [1 / 20] * 20, 5), 4, axis=1)
     for weights, ranks in zip(drawn, intervals._ranks(columns[0], drawn), strict=True):
         assert np.repeat(ranks, weights) == pytest.approx(stats.rankdata(np.repeat(columns[0], weights)))
-
-
-@pytest.mark.parametrize("name", [name for name in intervals.FAMILIES if name.startswith("tests")])
-def test_tests_find_nothing_in_most_runs(name):
-    cells = [row.split("|")[2].strip() for row in intervals.lines(name, 5, sizes=(15,))]
-    assert cells and all(float(cell) <= 0.6 for cell in cells if cell != "-")
-
-
-def test_a_run_without_an_interval_is_not_counted():
-    known, unknown = Figure(value=1.0, low=0.5, high=2.0), Figure(value=1.0, refused="needs 15 groups, has 5")
-    assert intervals.share([unknown, unknown, known], 1.0) == "-"
-    assert intervals.share([known, known, unknown], 3.0) == "0.000" and intervals.share([known, known]) == "1.000"
-    assert intervals.share([True, False, False, None]) == "0.333"
