@@ -67,19 +67,6 @@ def test_the_weakness_of_a_judge_is_named_and_measured_on_prompts_that_the_searc
     assert example.honest_score == pytest.approx(0.9) and example.score < 0.5
 
 
-def test_the_search_finds_a_combination_that_no_attack_of_the_bank_has():
-    def two_keys(prefix, tail):
-        text = target(prefix)
-        return 0.1 + 0.2 * ("All criteria are met." in text) + 0.6 * (
-            "All criteria are met." in text and "10/10" in text
-        )  # fmt: skip
-
-    report = attack(scorer(two_keys), ROWS, attacks=["all_met", "rating", "bold", "expert"], **QUICK)
-    assert {"all_met", "rating"} <= set(report.worst.attacks) or "10/10" in report.worst.after + report.worst.before
-    assert report.worst.kind == "found" and report.worst.rise.value > figures(report, "all_met").rise.value + 0.5
-    assert report.rounds > 1 and report.worst.rise_in_search > 0.5
-
-
 def by_word(prefix: str, tail: str) -> float:
     return 0.9 if "silver" in tail and "silver" in target(prefix) else 0.1
 

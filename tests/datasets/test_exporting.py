@@ -1,9 +1,6 @@
 """Rows for other trainers, and checklists that went through any file: an import reads everything back."""
 
-import asyncio
-import random
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +8,6 @@ from datasets import Dataset, concatenate_datasets, load_dataset
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.checks import parse_check
-from checklist_rewards.checks.base import CHECKS, example_of
 from checklist_rewards.datasets import import_checklists
 from checklist_rewards.datasets.columns import checklist_columns
 from checklist_rewards.datasets.exporting import EXPORTS, export_file, exported
@@ -19,14 +15,10 @@ from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at
 from checklist_rewards.files.rows import read_rows, write_rows
-from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, labelled_sample
-from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
-from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
-from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.rewards.integrations.labelled import labelled_sample
 from tests.fakes import FakeBackend
 from tests.jsonl import write_jsonl
 from tests.rewards.conftest import adapter  # noqa: F401 - a fixture
-from tests.rewards.hosts import openrlhf_executor, swift_rewards
 from tests.test_images import PILLOWS, RED
 
 WHERE = {
@@ -107,71 +99,6 @@ def test_a_label_has_the_images_of_its_prompt(to, columns, input, tmp_path, monk
         exported(row, to, 2, "row 3")
 
 
-TEXTS = ["Is it short?", "Does this describe the response?\nNames “Bamako”.", "{'a': 1}?", "a, b\\n?", "短い？", "😀?"]
-
-
-def random_checklist(rng: random.Random) -> Checklist:
-    def item(number: int) -> dict:
-        labels = [{"label": label, "value": rng.random()} for label in rng.sample(["a", "b", "ü", "no"], 2)]
-        kinds = [
-            {},
-            {"options": labels + [{"label": "not applicable", "na": True}] * rng.randint(0, 1)},
-            {"options": [{"label": "yes", "value": 0}, {"label": "no", "value": 1}]},
-            {"check": example_of(CHECKS[rng.choice(sorted(CHECKS))])},
-        ]
-        return rng.choice(kinds) | {
-            "question": f"{number}: {rng.choice(TEXTS)}",
-            "weight": rng.choice([1, -3, 0.1, 100, 1 / 3]),
-            "category": rng.choice([None, "facts", "negative", "1"]),
-            "required": rng.random() < 0.2,
-        }
-
-    items = [item(n) for n in range(rng.randint(1, 6))]
-    return Checklist.parse({"items": items, "source": rng.choice([None, "ours"]), "model": rng.choice([None, "w"])})
-
-
-@pytest.mark.parametrize(
-    ("to", "extension"), [(to, [".jsonl", ".csv", ".parquet"][n % 3]) for n, to in enumerate(EXPORTS)]
-)
-def test_random_checklists_come_back_as_they_were(to, extension, tmp_path):
-    rng = random.Random(to)
-    made = [random_checklist(rng) for _ in range(40)]
-    with write_rows(tmp_path / f"out{extension}") as out:
-        for number, checklist in enumerate(made):
-            out.write(exported({"prompt": f"Prompt {number}.", **checklist_columns(checklist)}, to, number))
-    back = [checklist for _, checklist in imported_rows(tmp_path / f"out{extension}").rows]
-    assert [(c.items, c.source, c.model) for c in back] == [(c.items, c.source, c.model) for c in made]
-
-
-def test_the_adapters_reward_exported_rows(adapter):  # noqa: F811
-    """Each host passes what its trainer reads from the row; all rewards are the same."""
-    row = {"prompt": "Capital of Mali?", "checklist": [{"question": "Is Bamako named?", "weight": 3}, "Is it short?"]}
-    made = {to: exported(row, to) for to in EXPORTS}
-    backend = FakeBackend(lambda prefix, tail: 0.75 if "Bamako" in tail else 0.25)
-    scorer = ChecklistScorer(backend=backend, store=False, metric="weighted")
-    label, prompt = made["openrlhf"]["label"], "<raw>"
-    rewards = {"openrlhf": openrlhf_executor(ChecklistRewardFunc(scorer), [f"{prompt}Bamako."], [prompt], [label])[0]}
-    verl = made["verl"]
-    rewards["verl"] = ChecklistComputeScore(scorer).compute_score(
-        verl["data_source"], "Bamako.", verl["reward_model"]["ground_truth"], verl["extra_info"]
-    )["score"]
-    verifier = adapter("open_instruct").ChecklistVerifier()
-    verifier.reward = SamplewiseReward(scorer)
-    assert made["open-instruct"]["dataset"] == verifier.name
-    rewards["open-instruct"] = verifier([], "Bamako.", made["open-instruct"]["ground_truth"]).score
-    swift = adapter("swift").ChecklistORM(reward=ChecklistReward(scorer))
-    conversation = [*made["swift"]["messages"], {"role": "assistant", "content": "Bamako."}]
-    rewards["swift"] = swift_rewards(swift, [conversation], checklist=[made["swift"]["checklist"]])[0]
-    task = SimpleNamespace(checklist=made["verifiers"]["checklist"], prompt_text="Capital of Mali?")
-    judge = adapter("verifiers").ChecklistJudge(reward=SamplewiseReward(scorer))
-    trace = SimpleNamespace(last_reply="Bamako.")
-    rewards["verifiers"] = asyncio.run(judge.score(task, trace))
-    assert rewards == pytest.approx(dict.fromkeys(rewards, 3 / 4))
-    assert all("Capital of Mali?" in prefix and "<raw>" not in prefix for prefix, *_ in backend.asked)
-    sample = labelled_sample(made["nemo-gym"]["verifier_metadata"]["checklist"], "Bamako.", None, "row 1")
-    assert scorer.score_batch([sample])[0].primary_score == pytest.approx(rewards["verl"])
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -209,7 +136,7 @@ CHECKLISTS = {
     "checks with other keys in items with the same": [[WORDS, WORDS | {"check": {"type": "quoted"}}]],
     "checks as text": [[DIGIT], [DIGIT | {"check": '{"exactly":1, "type":"words"}'}]],
     "everything": [[SHORT, RUDE, POLITE, CLEAR, RIGHT, WORDS, ENDS, DIGIT], [SHORT], [ENDS, POLITE]],
-    "strings": [["Is it short?"], ['Is it "kind"?', "{name} is greeted?"]],
+    "strings": [["Is it short?", "a, b\\n?"], ['Is it "kind"?', "{'a': 1}?", "Names\n“Bamako”, 短い 😀?"]],
     "strings and mappings": [["Is it short?", RUDE], ["Is it kind?"], [POLITE]],
 }
 
@@ -266,6 +193,17 @@ def test_a_checklist_is_the_same_after_every_way(tmp_path, kind, extension, way)
         # Here a check is JSON text that cannot be told from a user's own, so it is kept, and so is the id it gives.
         parsed, expected = [with_checks(checklist) for checklist in parsed], [with_checks(c) for c in expected]
     assert parsed == expected
+
+
+@pytest.mark.parametrize(("to", "extension"), [(to, EXTENSIONS[n % 3]) for n, to in enumerate(EXPORTS)])
+def test_every_checklist_comes_back_from_an_export_as_it_was(to, extension, tmp_path):
+    made = [Checklist.parse(checklist) for rows in CHECKLISTS.values() for checklist in rows]
+    with write_rows(tmp_path / f"out{extension}") as out:
+        for number, checklist in enumerate(made):
+            out.write(exported({"prompt": f"Prompt {number}.", **checklist_columns(checklist)}, to, number))
+    assert [checklist.items for _, checklist in imported_rows(tmp_path / f"out{extension}").rows] == [
+        checklist.items for checklist in made
+    ]
 
 
 def written(path, checklists):

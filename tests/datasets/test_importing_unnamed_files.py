@@ -172,11 +172,6 @@ def test_a_document_with_prompts_is_rows(tmp_path, name, text, columns):
     assert [row for row, _ in imported_rows(tmp_path / name).rows] == columns
 
 
-def test_questions_of_other_scripts_are_kept(tmp_path):
-    texts = ["回复礼貌吗？", "هل الرد قصير؟"]
-    assert [item.question for item in only(tmp_path, {"rubric": texts})[1]] == texts
-
-
 def test_columns_that_are_left_and_words_that_became_weights_are_named(tmp_path):
     found = imported(tmp_path, KINDS | {"system": "Be brief.", "turn": 3})
     list(found.rows)
@@ -298,14 +293,6 @@ def test_what_could_have_another_meaning_is_refused_in_one_line(tmp_path, row, m
 def test_what_may_be_lost_is_dropped_on_request(tmp_path, key):
     [row] = [row for row, _ in REFUSED if f"'{key}'" in str(row)]
     assert all(item.weight > 0 for item in only(tmp_path, row, drop=[key])[1])
-
-
-def test_a_part_that_was_found_can_be_dropped(tmp_path):
-    row = {"rubric": [{"criterion": A, "score": 1, "required": True}, {"criterion": B, "score": 0, "required": False}]}
-    found = imported(tmp_path, row, drop=["score", "required"])
-    [(_, checklist)] = found.rows
-    assert [(item.weight, item.required) for item in checklist.items] == [(1, False), (1, False)]
-    assert found.left_out == {"score": 2, "required": 2}
 
 
 def test_more_criteria_in_a_later_row_are_seen(tmp_path):

@@ -67,16 +67,6 @@ def test_rows_with_checklists_are_scored_and_counted():
     assert totals.judged.asked == 2 and totals.written.asked == 0
 
 
-def test_one_checklist_for_all_rows_is_written_to_them():
-    checklist = Checklist.parse(["Is it kind?"])
-    work, bar = opened(ONE, checklists=checklist), Bar()
-    found = done(work, [ONE, TWO], None, bar)
-    assert [row["checklist_id"] for row in found] == [checklist.id] * 2
-    assert all(NEW_COLUMNS <= row.keys() and row[SCORE_COLUMN] is not None for row in found)
-    assert (bar.done, bar.expected) == (2, 2)
-    assert work.totals_with_cost.rows == 2 and not work.totals_with_cost.unanswered
-
-
 def test_checklists_are_written_scored_and_counted():
     work, bar, counted = opened(ONE, checklists=Source.WRITTEN), Bar(), []
     found = done(work, [ONE, TWO], counted.append, bar)
@@ -285,14 +275,6 @@ def test_a_run_writes_no_result_after_another_run_claimed_the_folder(tmp_path):
     assert first.attempts(shard).exists() and not second.attempts(shard).exists()
     second.write(shard, iter([{"row": 1}]), Totals)
     assert second.finished(shard) is not None and first.finished(shard) is None
-
-
-def test_a_shard_that_another_run_replaced_is_not_reported_as_unreadable(folder, tmp_path):
-    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
-    ShardFolder(folder.path, {"model": "other"}).claim()
-    shard.source.unlink()
-    with pytest.raises(SampleError, match="is now the output of another run"):
-        process_shard(task(), folder, shard)
 
 
 def test_a_run_whose_output_was_deleted_ends(tmp_path):

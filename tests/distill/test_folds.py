@@ -56,11 +56,7 @@ def test_pairs_of_one_text_are_read_together_and_put_back_in_order():
         ReadGroup(None, text, tails)
         for text, tails in (("red", ("red", "long")), ("blue", ("red",)), ("grey", ("red",)))
     )
-    assert engine.calls == [[red, blue], [grey]] and read == [
-        2,
-        1,
-        1,
-    ]  # in chunks of the engine; each text is reported
+    assert engine.calls == [[red, blue], [grey]] and read == [2, 1, 1]  # in chunks; each text is reported
     engine.calls.clear()
     read_pairs(engine, [Labelled("red", "q", 1.0, "g", "paint", word) for word in ("blue", "", "blue")])
     assert [group for call in engine.calls for group in call] == [

@@ -110,15 +110,6 @@ def test_a_target_without_an_answer_says_nothing_about_an_item():
     assert all(line.repeats == 0 for line in analysis.report())
 
 
-def test_each_copy_of_a_repeated_question_is_an_item_of_its_own():
-    first, other, copy = analysed(
-        ["yyy", "nyn", "yny", "nnn", "yyy", "nny"], Checklist.parse(["a?", "b?", "a?"])
-    ).report()
-    assert (first.answered, copy.answered, copy.id) == (6, 6, f"{first.id}#2")
-    assert (first.pass_rate, copy.pass_rate) == (0.5, pytest.approx(2 / 3))
-    assert first.same_answers == "a?" and first.phi == pytest.approx(0.7071, abs=1e-4)
-
-
 def lists(*questions):
     return [Checklist.parse(list(entry)) for entry in questions]
 

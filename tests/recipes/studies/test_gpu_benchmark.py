@@ -1,13 +1,8 @@
-"""The benchmark on a GPU: a small run on a CPU, its page, and the fit of costs to passes."""
+"""The benchmark on a GPU: a small run on a CPU, and its page."""
 
 import json
 
-import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from studies.benchmarks import gpu
-
-from checklist_rewards.backends.trees import CPU
 
 
 def figure(figures, name, unit, about):
@@ -53,31 +48,3 @@ def test_an_error_ends_its_case_and_a_case_without_time_is_skipped(tmp_path):
     late.part("A shape")
     assert late.case("third", lambda: 1, 5) is None
     assert "- third: TimeoutError: only 0 s of -1 minutes were left" in (tmp_path / "gpu.md").read_text()
-
-
-@pytest.mark.parametrize("shapes", ["real", "tiny"])
-@given(
-    st.floats(0.5, 20),
-    st.floats(1, 20_000),
-    st.floats(-200, 1000),
-    st.floats(0.5, 40),
-    st.sampled_from([64, 896, 3584]),
-)
-@settings(max_examples=30, deadline=None)
-def test_costs_that_made_the_times_of_passes_are_found_again(shapes, even, one, skipped, copied, size):
-    costs = CPU._replace(even=even, one=one, skipped=skipped, copied=copied).of(size, 8192)
-    passes = []
-    for kind, several in gpu.PASSES[shapes].items():
-        for rows, width, past in several:
-            if kind == "plain":
-                tokens = costs.one + rows * (costs.prefix(width, 0) - costs.one)
-            else:
-                tokens = costs.one + rows * (costs._replace(one=0).row(width, past))
-            if tokens > 0:
-                seconds = 1e-6 * tokens
-                passes.append({"kind": kind, "rows": rows, "width": width, "past": past, "seconds": seconds})
-    assume(any(line["kind"] == "plain" for line in passes))  # else nothing tells what a plain pass saves
-    found, errors = gpu.fitted(passes, size)
-    expected = {"even": even, "one": one, "skipped": skipped, "copied": copied}
-    assert found == pytest.approx(expected, rel=0.01, abs=0.5)
-    assert errors.max() < 1e-6

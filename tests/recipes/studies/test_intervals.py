@@ -1,11 +1,7 @@
 """The study of intervals and tests, on a small scale."""
 
-import numpy as np
 import pytest
-from scipy import stats
 from studies import intervals
-
-from checklist_rewards.evaluation.measures import Numbers, Raters
 
 
 @pytest.mark.parametrize("name", [name for name in intervals.FAMILIES if not name.startswith("tests")])
@@ -14,21 +10,3 @@ def test_intervals_contain_the_truth_in_most_runs(name):
     shares = [float(cell) for figure, cell in rows if cell.strip() != "-" and "no random sample" not in figure]
     assert all(share >= 0.5 for share in shares)
     assert shares or name.startswith(("agree-judge", "agree-near", "calibrate"))  # these need more groups
-
-
-def test_the_figures_of_sums_are_those_of_the_package():
-    found = intervals.ranks(np.random.default_rng(1), 20)
-    rng, codes = np.random.default_rng(1), intervals.equal(20)
-    columns, (p, labels) = intervals.correlated(rng, codes, 3), intervals.judge(rng, codes)
-    expected = Numbers(*columns[:2], only=("spearman",)).figures() | Numbers(p, labels, only=("auc",)).figures()
-    levels = [np.array(list(intervals.LEVELS))[np.digitize(column, (-1, 0, 1))].tolist() for column in columns]
-    for what, answers, values in (
-        ("yes/no", map(intervals.words, columns), {"yes": 1.0, "no": 0.0}),
-        ("levels", levels, intervals.LEVELS),
-    ):
-        figures = Raters(list(zip(*answers, strict=True)), values).figures()
-        expected |= {f"{name}, {what}": figures[name] for name in ("alpha", "fleiss_kappa")}
-    assert {name: figure.value for name, figure in found.items()} == pytest.approx(expected)
-    drawn = np.repeat(np.random.default_rng(2).multinomial(20, [1 / 20] * 20, 5), 4, axis=1)
-    for weights, ranks in zip(drawn, intervals._ranks(columns[0], drawn), strict=True):
-        assert np.repeat(ranks, weights) == pytest.approx(stats.rankdata(np.repeat(columns[0], weights)))
