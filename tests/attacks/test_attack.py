@@ -25,7 +25,7 @@ ROWS = [
     Pool([f"Is it a {color} bird?", "Is it a story?"], (f"Story: a {color} owl.",), f"Write about a {color} bird.")
     for color in COLORS
 ]
-QUICK = dict(bootstrap=Bootstrap(50), budget_reads=5_000)
+QUICK = dict(bootstrap=Bootstrap(50), budget_reads=2_000)
 
 
 def scorer(rule, **settings) -> ChecklistScorer:

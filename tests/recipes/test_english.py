@@ -8,7 +8,7 @@ import pytest
 import torch
 from english import opposites, probes, save, train
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from checklist_rewards.backends.difference import apply_difference
 from checklist_rewards.errors import SampleError
@@ -101,25 +101,3 @@ def test_a_packaged_encoder_is_a_difference_with_a_card(tmp_path, monkeypatch):
     card = (output / "README.md").read_text()
     assert "58,793 answers of people about 23,984 texts, one epoch of 3,055 steps in 79 minutes; then" in card
     assert "29,499 labels in 1,600 steps and 30 minutes: 20,000 of the answers again" in card
-
-
-def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
-    runs, probed, output = tmp_path / "runs", tmp_path / "probes.json", tmp_path / "english"
-    folder = runs / "adapter-all"
-    folder.mkdir(parents=True)
-    save_file({"lora_A.weight": torch.tensor([0.1, 2.0])}, folder / save.WEIGHTS)
-    (folder / save.CONFIG).write_text(json.dumps({"layers_to_transform": [10, 11], "base_model_name_or_path": "/x"}))
-    record = {"pairs": 8004, "targets": 4000, "steps": 500, "tokens": 10**6, "seconds": 3600, "parameters": 2}
-    record["training"] = {"rank": 16, "epochs": 1.5}
-    (folder / train.RECORD).write_text(json.dumps(record))
-    figure = {"value": 0.75, "low": 0.5, "high": 1.0}
-    methods = {"SmolLM2 adapter, within": {"auc": figure}, "word overlap": {"auc": figure}}
-    (runs / "figures.json").write_text(json.dumps({"semeval": {"n": 250, "methods": methods}}))
-    probed.write_text(json.dumps({"negation": {"auc": figure, "accuracy": figure}}))
-    save.main(["adapter", "--runs", str(runs), "--probes", str(probed), "--output", str(output)])
-    assert load_file(output / save.WEIGHTS)["lora_A.weight"].dtype == torch.float16
-    assert json.loads((output / save.CONFIG).read_text())["base_model_name_or_path"] == "smollm2"
-    card = (output / "README.md").read_text()
-    assert "8,004 labels about 4,000 texts" in card and "layers 10 to 11" in card
-    assert "| semeval | 250 | 0.750 [0.500, 1.000] | | 0.750 [0.500, 1.000] |" in card
-    assert "| negation | 0.75 [0.50, 1.00] |" in card
