@@ -277,6 +277,14 @@ def test_a_run_writes_no_result_after_another_run_claimed_the_folder(tmp_path):
     assert second.finished(shard) is not None and first.finished(shard) is None
 
 
+def test_a_shard_that_another_run_replaced_is_not_reported_as_unreadable(folder, tmp_path):
+    shard = Shard(write_jsonl(tmp_path / "part-0.jsonl", ROW))
+    ShardFolder(folder.path, {"model": "other"}).claim()
+    shard.source.unlink()
+    with pytest.raises(SampleError, match="is now the output of another run"):
+        process_shard(task(), folder, shard)
+
+
 def test_a_run_whose_output_was_deleted_ends(tmp_path):
     with pytest.raises(SampleError, match="out was deleted during the run; start the run again"):
         ShardFolder(tmp_path / "out", {"model": "judge"}).confirm()

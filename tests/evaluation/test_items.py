@@ -133,5 +133,6 @@ def test_categories_one_against_the_rest():
     assert (style.precision, style.recall, style.f1, style.support) == (0.5, 0.5, 0.5, 2)
     assert (form.precision, form.recall, form.f1) == (1, 0.5, pytest.approx(2 / 3))
     assert [(line.precision, line.recall) for line in category_figures(["x"], ["y"])] == [(None, 0), (0, None)]
+    assert category_figures([], []) == []
     with pytest.raises(SampleError, match="1 tagged items and 2 labels"):
         category_figures(["a"], ["a", "b"])

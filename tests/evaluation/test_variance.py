@@ -123,6 +123,15 @@ def test_texts_of_one_checklist_are_crossed_in_blocks_if_no_prompt_has_two():
     assert report.reads.figures["residual"].value == pytest.approx(0.0009, rel=0.35)
 
 
+def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once():
+    checklist = Checklist.parse(["Is it red?", "Is it short?", "Is it red?"])
+    variance = Variance(2, by_prompt=False)
+    for p in (0.2, 0.4, 0.8):
+        variance.add("prompt", [score_of(checklist, p, 0.5, p / 2)] * 2)
+    report = variance.result("reworded", NO_INTERVALS, 0.02)
+    assert [item.texts for item in report.items] == [3, 3, 3] and report.all_items == 3
+
+
 def test_the_interval_of_a_share_ends_at_1():
     report = report_of(np.random.default_rng(0), 15, 2, 2, {"noise": 0.05}, Bootstrap(60), "resampled")
     for part in (report.scores, report.reads):

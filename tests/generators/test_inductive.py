@@ -146,3 +146,15 @@ def test_one_bad_batch_is_named():
     generator, _ = writes(rule, batch_size=2)
     with pytest.raises(StageError, match=r"failed for 1 of 2 \(observations 2-3\)"):
         generator.generate(SOURCE)
+
+
+def test_when_a_refiner_leaves_nothing_its_stage_is_named():
+    def rule(text, sampling):
+        no = json.dumps({"reason": "too vague", "general": True, "specific": False})
+        return no if "true or false for each quality" in text else usual(text, sampling)
+
+    generator, _ = writes(rule)
+    with pytest.raises(StageError, match="the stage 'tag' failed. .*no item is left") as broke:
+        generator.generate(SOURCE)
+    assert broke.value.stage == "tag"
+    assert [stage.name for stage in generator.stages] == ["questions", "deduplicate"]

@@ -74,6 +74,8 @@ def test_an_edited_seed_is_what_the_next_stage_elaborates():
 
 
 SOURCES = [
+    ("deductive", deductive.seeded("a", seeds=["Good."]), "the seed 'Good.' is not a yes"),
+    ("inductive", ["a"], "expected a Feedback or a mapping, got list"),
     ("deductive", {"dimensions": []}, "dimensions: .*at least 1 item"),
     ("deductive", deductive.seeded("a", "A"), "share a name"),
     ("inductive", {"observations": ["a", " "]}, "observations.1: the text is blank: ' '"),
@@ -97,6 +99,7 @@ def test_the_example_of_a_source_is_one(name):
 
 
 POOL = {"dimension": "fluency", "seeds": ["Is it fluent?"]}
+OTHER = {"dimension": "relevance", "seeds": ["Is it relevant?"]}
 THEME = {"name": "Flow", "meaning": "Order.", "attributes": ["In order."]}
 
 
@@ -107,6 +110,8 @@ THEME = {"name": "Flow", "meaning": "Order.", "attributes": ["In order."]}
         ("deductive", "elaborate", None, "checkeval: the draft"),
         ("deductive", "elaborate", {"pools": [POOL]}, "about fluency, but the dimensions are fluency, relevance"),
         ("deductive", "elaborate", {"pools": [POOL, {"dimension": "relevance"}]}, "'relevance' has no question left"),
+        ("deductive", "filter", {"pools": [POOL, OTHER | {"added": ["Good."]}]}, "'Good.' is not a yes/no question"),
+        ("interactive", "validate", {"themes": [THEME | {"key_question": "It is"}]}, "'It is' is not a yes/no"),
         ("interactive", "assign", {"themes": [THEME, THEME | {"name": "flow"}]}, "a name of its own"),
         ("interactive", "sub_questions", {"themes": [THEME]}, "'Flow' has no key question"),
     ],
@@ -116,3 +121,21 @@ def test_a_draft_that_cannot_be_used_is_refused_before_anything_is_asked(name, s
     with pytest.raises(SampleError, match=reason):
         generator.advance(stage, source, draft)
     assert backend.sampled == []
+
+
+@pytest.mark.parametrize(
+    ("name", "draft", "reason"),
+    [
+        ("interactive", {"themes": [THEME]}, "no questions yet"),
+        ("inductive", {"questions": []}, "no questions"),
+        (
+            "inductive",
+            {"questions": [{"question": "Is it?", "sources": [99]}]},
+            "names observation 99; the numbers are",
+        ),
+    ],
+)
+def test_a_draft_that_makes_no_checklist(name, draft, reason):
+    generator, _, source = writer(name)
+    with pytest.raises(SampleError, match=reason):
+        generator.checklist(source, draft)

@@ -35,6 +35,7 @@ def test_the_policy_comes_to_prefer_what_was_chosen(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
+        ([], "pairs.jsonl cannot be read as a dataset: it has no rows"),
         ([PAIR], r"pairs.jsonl \(train\): column not found: 'chosen', 'rejected'; the columns are prompt, checklist"),
         ([ROW, {**ROW, "rejected": None}], r"row 2: 'rejected' is null"),
         ([{**ROW, "rejected": ROW["chosen"]}], "row 1: chosen and rejected are the same"),
