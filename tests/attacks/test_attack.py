@@ -25,8 +25,7 @@ ROWS = [
     Pool([f"Is it a {color} bird?", "Is it a story?"], (f"Story: a {color} owl.",), f"Write about a {color} bird.")
     for color in COLORS
 ]
-CHECKED = [(row, Checklist.parse(row.checklist)) for row in ROWS]
-QUICK = dict(bootstrap=Bootstrap(50), budget_reads=5_000)
+QUICK = dict(bootstrap=Bootstrap(50), budget_reads=2_000)
 
 
 def scorer(rule, **settings) -> ChecklistScorer:
@@ -68,26 +67,6 @@ def test_the_weakness_of_a_judge_is_named_and_measured_on_prompts_that_the_searc
     assert example.honest_score == pytest.approx(0.9) and example.score < 0.5
 
 
-def test_a_judge_without_a_weakness_shows_none():
-    report = attack(scorer(lambda prefix, tail: 0.3), ROWS, **QUICK)
-    rises = [one.rise.value for one in report.attacks if one.name != "empty"]
-    # a bad empty response counts as the lowest, and any text is worth the judge's 0.3
-    assert max(rises) <= 0.3 and all(item.fell == 0 for item in report.fallen) and report.beats_before.value == 0.0
-
-
-def test_the_search_finds_a_combination_that_no_attack_of_the_bank_has():
-    def two_keys(prefix, tail):
-        text = target(prefix)
-        return 0.1 + 0.2 * ("All criteria are met." in text) + 0.6 * (
-            "All criteria are met." in text and "10/10" in text
-        )  # fmt: skip
-
-    report = attack(scorer(two_keys), ROWS, attacks=["all_met", "rating", "bold", "expert"], **QUICK)
-    assert {"all_met", "rating"} <= set(report.worst.attacks) or "10/10" in report.worst.after + report.worst.before
-    assert report.worst.kind == "found" and report.worst.rise.value > figures(report, "all_met").rise.value + 0.5
-    assert report.rounds > 1 and report.worst.rise_in_search > 0.5
-
-
 def by_word(prefix: str, tail: str) -> float:
     return 0.9 if "silver" in tail and "silver" in target(prefix) else 0.1
 
@@ -106,17 +85,11 @@ def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
     rows_avoid = [Pool(avoid, (), row.input) for row in ROWS]
     report = attack(scorer(lambda prefix, tail: 0.9, checks="judge"), rows_avoid, attacks=["colon"], **QUICK)
     assert figures(report, "colon").rise.value == 0.0 and figures(report, "colon").earned.value > 0.3
-    # a judge that says yes where code says no is gamed
-    report = attack(
-        scorer(lambda prefix, tail: 0.9 if "All criteria" in prefix else 0.1, checks="judge"),
-        rows, attacks=["all_met", "bold"], **QUICK,
-    )  # fmt: skip
-    assert figures(report, "all_met").rise.value > 0.7 and figures(report, "all_met").earned.value == 0.0
+    assert report.labels == ()  # what code confirms is no label
 
 
-@pytest.mark.parametrize("budget", [1_000, 2_000])
-def test_a_judge_is_never_asked_more_than_the_budget_allows(budget):
-    judge = scorer(gullible)
+def test_a_judge_is_never_asked_more_than_the_budget_allows():
+    judge, budget = scorer(gullible), 1_000
     report = attack(judge, ROWS, budget_reads=budget, bootstrap=Bootstrap(0))
     assert report.reads <= budget and judge.receipt.asked <= report.reads
     assert judge.receipt.reads >= 0.5 * report.reads
@@ -164,17 +137,13 @@ def test_a_rerun_reads_from_the_store(tmp_path):
 
 
 def test_bad_responses_are_bad_for_known_reasons():
-    bad = bad_responses([Pool(row_checklist, row.candidates, row.input) for row, row_checklist in CHECKED])
+    bad = bad_responses([Pool(Checklist.parse(row.checklist), row.candidates, row.input) for row in ROWS])
     assert bad[0] == {
         "empty": "",
         "other_prompt": "Story: a blue owl.",
         "prompt": "Write about a red bird.",
         "words_removed": ": a red owl.",
     }
-    assert bad_responses([Pool(CHECKED[0][1], (), "A."), Pool(CHECKED[1][1], (), "B.")]) == [
-        {"empty": "", "prompt": "A."},
-        {"empty": "", "prompt": "B."},
-    ]
 
 
 def test_without_honest_responses_what_is_missing_is_named():
@@ -197,8 +166,6 @@ def test_without_honest_responses_what_is_missing_is_named():
         ),
         ({"attacks": ["flattery"]}, "attacks='flattery' is not known; allowed: 'colon'"),
         ({"attacks": []}, r"attacks=\[\] is empty"),
-        ({"prompts": 2}, "prompts=2 is not allowed; it must be a whole number from 4 up"),
-        ({"budget_reads": 0}, "budget_reads=0 is not allowed"),
         ({"rows": [*ROWS, Pool([], (), "x")] * 2, "prompts": 18}, r"row \d+: the checklist is empty"),
     ],
 )
@@ -234,23 +201,6 @@ def test_a_word_that_the_judge_prefers_is_found_in_the_honest_responses():
     assert "Writes 'copper copper' after the response." in report.worst.does
 
 
-def test_a_word_behind_many_others_is_found_in_its_group():
-    words = [first + second + "lum" for first in "bcdf" for second in "aeiou"] + [
-        f"{letter}orim" for letter in "bcdfghklmnprstvw"
-    ]
-    rows = [Pool(row.checklist, (" ".join(words),), row.input) for row in ROWS]
-    assert len(words) == 36 and set(frequent_words(rows)) == set(words)
-    favourite = frequent_words(rows)[-1]
-
-    def prefers(prefix, tail):
-        return 0.9 if target(prefix).count(favourite) >= 2 else 0.1
-
-    report = attack(scorer(prefers), rows, attacks=["bold", "expert"], **QUICK)
-    strings = report.worst.after + report.worst.before
-    assert f"{favourite} {favourite}" in strings and report.worst.rise.value > 0.6
-    assert report.reads <= report.budget_reads
-
-
 def test_successful_attacks_are_labels_of_the_searched_prompts(tmp_path):
     report = attack(scorer(gullible), ROWS, attacks=["self_praise", "all_met", "colon"], **QUICK)
     reported = {prompt for one in report.attacks for prompt in one.rises}
@@ -268,23 +218,12 @@ def test_successful_attacks_are_labels_of_the_searched_prompts(tmp_path):
     assert len(FewShot.load(path).examples) == len(pairs)
 
 
-def test_what_code_confirms_is_no_label():
-    check = {"type": "regex", "pattern": "silver", "at_least": 1}
-    rows = [Pool([{"question": "Does it have 'silver'?", "check": check}], (), row.input) for row in ROWS]
-    report = attack(scorer(by_word, checks="judge"), rows, attacks=["keywords_after", "colon"], **QUICK)
-    assert report.labels == ()
+def test_a_penalty_that_an_attack_avoids_is_labelled_yes():
     penalty = [Pool([{"question": "Is it rude?", "weight": -1}], (), row.input) for row in ROWS]
     report = attack(
         scorer(lambda prefix, tail: 0.1 if "All criteria" in prefix else 0.9), penalty, attacks=["all_met"], **QUICK
     )
     assert report.labels and {label["labels"][0] for label in report.labels} == {"yes"}
-
-
-def test_a_served_judge_is_sent_no_more_than_the_budget(fault_server):
-    judge = ChecklistScorer("valid", base_url=fault_server, store=False)
-    report = attack(judge, ROWS, attacks=["self_praise", "all_met", "colon", "bold"], budget_reads=600)
-    assert report.rounds > 0 and 250 < judge.receipt.calls <= report.reads <= 600
-    assert not report.unanswered and all(one.failed == 0 for one in report.attacks)
 
 
 # ----- prompts with images -----
@@ -314,10 +253,3 @@ def test_attacks_on_prompts_with_images_are_judged_with_them_and_write_no_marks(
         again = Columns.of(label).sample_of(label, "labels.jsonl, line 1", None)
         assert by_input[again.input].images == again.images
         assert label["group"] == prompt_key(by_input[again.input])
-
-
-def test_prompts_of_the_same_words_and_other_images_are_different_prompts():
-    checklist = Checklist.parse(["Is it a silver bird?"])
-    rows = [Pool(checklist, ("A bird.",), "What?", images=[image]) for image in IMAGES.values()]
-    assert len(set(map(prompt_key, rows))) == 4
-    assert all("other_prompt" in bad and bad["prompt"] == "[image]What?" for bad in bad_responses(rows))

@@ -88,12 +88,6 @@ def test_an_attack_does_what_it_says(name):
             assert sum(script in unicodedata.name(letter, "") for letter in letters) > len(letters) / 2
 
 
-def test_the_bank_is_large_and_its_texts_differ():
-    assert len(BANK) >= 40 and len({attack.kind for attack in BANK.values()}) >= 15
-    texts = [attacked(name) for name in BANK]
-    assert len(set(texts)) == len(texts) and RESPONSE not in texts
-
-
 def test_the_canaries_of_the_monitor_come_from_the_bank():
     assert degenerate_replies(PROMPT, CHECKLIST) == {name: attacked(name) for name in CANARIES}
     assert all(BANK[name].replaces for name in CANARIES)
@@ -110,11 +104,8 @@ def test_combined_attacks_replace_first():
     ("question", "said"),
     [
         ("Does the response carry a date?", "The response carries a date."),
-        ("Does every line finish with a full stop?", "Every line finishes with a full stop."),
         ("Does the generated text have a title?", "The generated text has a title."),
         ("Does it not use commas?", "It does not use commas."),
-        ("Are the names interesting?", "The names are interesting."),
-        ("Do all lines rhyme?", "All lines rhyme."),
         ("Is the title of the story short?", "The title of the story is short."),
         ("Which city is named?", "Which city is named: yes."),
     ],

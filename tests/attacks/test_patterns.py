@@ -111,9 +111,3 @@ def test_variants_of_one_attack_leave_room_for_the_best_of_another_kind():
     attacks = (*copies, figures(KNOWN[9], 0.3, 0.1, kind="other"), figures(KNOWN[10], 0.2, 0.1, kind="other"))
     patterns = patterns_of(report(0.9).model_copy(update={"attacks": attacks}))
     assert [pattern.name for pattern in patterns] == [*KNOWN[:7], KNOWN[9]]
-
-
-def test_attacks_that_copy_the_prompt_are_a_kind_of_their_own_so_the_best_of_them_has_a_pattern():
-    copies = [name for name in BANK if ROW.input in BANK[name]("", ROW.input, ROW.checklist)]
-    assert [name for name in copies if BANK[name].kind != "prompt"] == ["quoted_reference"]
-    assert {name for name in BANK if BANK[name].kind == "prompt"} <= set(copies)

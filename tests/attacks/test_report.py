@@ -24,7 +24,8 @@ def report(praised: float, rows=ROWS, attacks=("self_praise", "all_met"), marks=
 
 
 def test_the_change_of_each_attack_is_paired_by_prompt():
-    compared = compare(report(0.9), report(0.3), Bootstrap(50))
+    compared = compare(report(0.9), report(0.3, attacks=["self_praise", "all_met", "bold"]), Bootstrap(50))
+    assert "bold" in compared.only_other
     by_name = {one.name: one for one in compared.attacks}
     praise = by_name["self_praise"]
     assert praise.one.value == pytest.approx(0.8, abs=0.06) and praise.other.value == pytest.approx(0.2, abs=0.06)
@@ -33,11 +34,6 @@ def test_the_change_of_each_attack_is_paired_by_prompt():
     assert by_name["all_met"].change.value == 0.0 and compared.prompts == 4
     assert compared.worst_one.value > 0.7 and compared.worst_other.value < 0.35
     assert -0.6 < compared.change.value < 0.0
-
-
-def test_attacks_of_one_file_only_are_named():
-    compared = compare(report(0.9), report(0.9, attacks=["self_praise", "bold"]), Bootstrap(0))
-    assert "all_met" in compared.only_one and "bold" in compared.only_other
 
 
 def test_files_without_a_common_prompt_are_refused():

@@ -1,17 +1,13 @@
 """Rows for other trainers, and checklists that went through any file: an import reads everything back."""
 
-import asyncio
-import random
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset, concatenate_datasets, load_dataset, load_from_disk
+from datasets import Dataset, concatenate_datasets, load_dataset
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.checks import parse_check
-from checklist_rewards.checks.base import CHECKS, example_of
 from checklist_rewards.datasets import import_checklists
 from checklist_rewards.datasets.columns import checklist_columns
 from checklist_rewards.datasets.exporting import EXPORTS, export_file, exported
@@ -19,14 +15,10 @@ from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at
 from checklist_rewards.files.rows import read_rows, write_rows
-from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, labelled_sample
-from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
-from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
-from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.rewards.integrations.labelled import labelled_sample
 from tests.fakes import FakeBackend
 from tests.jsonl import write_jsonl
 from tests.rewards.conftest import adapter  # noqa: F401 - a fixture
-from tests.rewards.hosts import openrlhf_executor, swift_rewards
 from tests.test_images import PILLOWS, RED
 
 WHERE = {
@@ -53,11 +45,12 @@ def row(prompt, **more):
     return {"prompt": prompt, **checklist_columns(CHECKLIST), "n": 7, **more}
 
 
-@pytest.mark.parametrize(
-    ("prompt", "extension"), [("Capital of Mali?", ".parquet"), (TURNS, ".jsonl")], ids=["text", "messages"]
-)
-@pytest.mark.parametrize("to", EXPORTS)
-def test_a_trainer_finds_prompt_and_checklist_and_an_import_loses_nothing(to, extension, prompt, run):
+PROMPTS = ["Capital of Mali?", TURNS]
+
+
+@pytest.mark.parametrize(("to", "prompt"), [(to, PROMPTS[n % 2]) for n, to in enumerate(EXPORTS)], ids=EXPORTS)
+def test_a_trainer_finds_prompt_and_checklist_and_an_import_loses_nothing(to, prompt, run):
+    extension = ".jsonl" if prompt is TURNS else ".parquet"
     write_jsonl("rows.jsonl", row(prompt, reference="Bamako."), row(prompt, reference="Bamako."))
     done = run(f"checklists export rows.jsonl -o out{extension} --to {to}")
     assert f"{to}: 2 rows in out{extension}" in done.output
@@ -79,14 +72,17 @@ PARTS = [{"type": "image", "image": "red.png"}, {"type": "text", "text": "Or "},
 
 
 @pytest.mark.parametrize(
-    ("columns", "input"),
+    ("to", "columns", "input"),  # swift passes the images
     [
-        ({"prompt": "Which?", "image": "red.png"}, "Which?"),
-        ({"prompt": [{"role": "user", "content": [{"type": "image"}, PARTS[1]]}], "image": "red.png"}, "Or "),
-        ({"prompt": [{"role": "user", "content": PARTS}]}, "Or [image]"),
+        ("verl", {"prompt": "Which?", "image": "red.png"}, "Which?"),
+        (
+            "openrlhf",
+            {"prompt": [{"role": "user", "content": [{"type": "image"}, PARTS[1]]}], "image": "red.png"},
+            "Or ",
+        ),
+        ("verifiers", {"prompt": [{"role": "user", "content": PARTS}]}, "Or [image]"),
     ],
 )
-@pytest.mark.parametrize("to", [to for to in EXPORTS if to != "swift"])  # it passes the images
 def test_a_label_has_the_images_of_its_prompt(to, columns, input, tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     PILLOWS["red"].save(tmp_path / "data" / "red.png")
@@ -101,70 +97,6 @@ def test_a_label_has_the_images_of_its_prompt(to, columns, input, tmp_path, monk
     row = {"prompt": "Which?", "image": "https://example.org/red.png", "checklist": ["Is it red?"]}
     with pytest.raises(SampleError, match="row 3: the image https://example.org/red.png is an address, which a label"):
         exported(row, to, 2, "row 3")
-
-
-TEXTS = ["Is it short?", "Does this describe the response?\nNames “Bamako”.", "{'a': 1}?", "a, b\\n?", "短い？", "😀?"]
-
-
-def random_checklist(rng: random.Random) -> Checklist:
-    def item(number: int) -> dict:
-        labels = [{"label": label, "value": rng.random()} for label in rng.sample(["a", "b", "ü", "no"], 2)]
-        kinds = [
-            {},
-            {"options": labels + [{"label": "not applicable", "na": True}] * rng.randint(0, 1)},
-            {"options": [{"label": "yes", "value": 0}, {"label": "no", "value": 1}]},
-            {"check": example_of(CHECKS[rng.choice(sorted(CHECKS))])},
-        ]
-        return rng.choice(kinds) | {
-            "question": f"{number}: {rng.choice(TEXTS)}",
-            "weight": rng.choice([1, -3, 0.1, 100, 1 / 3]),
-            "category": rng.choice([None, "facts", "negative", "1"]),
-            "required": rng.random() < 0.2,
-        }
-
-    items = [item(n) for n in range(rng.randint(1, 6))]
-    return Checklist.parse({"items": items, "source": rng.choice([None, "ours"]), "model": rng.choice([None, "w"])})
-
-
-@pytest.mark.parametrize("extension", [".jsonl", ".csv", ".parquet"])
-@pytest.mark.parametrize("to", EXPORTS)
-def test_random_checklists_come_back_as_they_were(to, extension, tmp_path):
-    rng = random.Random(to)
-    made = [random_checklist(rng) for _ in range(40)]
-    with write_rows(tmp_path / f"out{extension}") as out:
-        for number, checklist in enumerate(made):
-            out.write(exported({"prompt": f"Prompt {number}.", **checklist_columns(checklist)}, to, number))
-    back = [checklist for _, checklist in imported_rows(tmp_path / f"out{extension}").rows]
-    assert [(c.items, c.source, c.model) for c in back] == [(c.items, c.source, c.model) for c in made]
-
-
-def test_the_adapters_reward_exported_rows(adapter):  # noqa: F811
-    """Each host passes what its trainer reads from the row; all rewards are the same."""
-    row = {"prompt": "Capital of Mali?", "checklist": [{"question": "Is Bamako named?", "weight": 3}, "Is it short?"]}
-    made = {to: exported(row, to) for to in EXPORTS}
-    backend = FakeBackend(lambda prefix, tail: 0.75 if "Bamako" in tail else 0.25)
-    scorer = ChecklistScorer(backend=backend, store=False, metric="weighted")
-    label, prompt = made["openrlhf"]["label"], "<raw>"
-    rewards = {"openrlhf": openrlhf_executor(ChecklistRewardFunc(scorer), [f"{prompt}Bamako."], [prompt], [label])[0]}
-    verl = made["verl"]
-    rewards["verl"] = ChecklistComputeScore(scorer).compute_score(
-        verl["data_source"], "Bamako.", verl["reward_model"]["ground_truth"], verl["extra_info"]
-    )["score"]
-    verifier = adapter("open_instruct").ChecklistVerifier()
-    verifier.reward = SamplewiseReward(scorer)
-    assert made["open-instruct"]["dataset"] == verifier.name
-    rewards["open-instruct"] = verifier([], "Bamako.", made["open-instruct"]["ground_truth"]).score
-    swift = adapter("swift").ChecklistORM(reward=ChecklistReward(scorer))
-    conversation = [*made["swift"]["messages"], {"role": "assistant", "content": "Bamako."}]
-    rewards["swift"] = swift_rewards(swift, [conversation], checklist=[made["swift"]["checklist"]])[0]
-    task = SimpleNamespace(checklist=made["verifiers"]["checklist"], prompt_text="Capital of Mali?")
-    judge = adapter("verifiers").ChecklistJudge(reward=SamplewiseReward(scorer))
-    trace = SimpleNamespace(last_reply="Bamako.")
-    rewards["verifiers"] = asyncio.run(judge.score(task, trace))
-    assert rewards == pytest.approx(dict.fromkeys(rewards, 3 / 4))
-    assert all("Capital of Mali?" in prefix and "<raw>" not in prefix for prefix, *_ in backend.asked)
-    sample = labelled_sample(made["nemo-gym"]["verifier_metadata"]["checklist"], "Bamako.", None, "row 1")
-    assert scorer.score_batch([sample])[0].primary_score == pytest.approx(rewards["verl"])
 
 
 @pytest.mark.parametrize(
@@ -189,17 +121,12 @@ CLEAR = {
 }
 RIGHT = {"question": "Is it right?", "options": [{"label": "no", "value": 0}, {"label": "yes", "value": 1}]}
 RIGHT["options"] += [{"label": "unknown", "na": True}]
-README = CLEAR | {"options": [*CLEAR["options"], {"label": "fully", "value": 1}, {"label": "no text", "na": True}]}
 WORDS = {"question": "Has it few words?", "check": {"type": "words", "at_most": 3}}
 ENDS = {"question": "Does it end well?", "weight": 0.5, "check": {"phrase": "!", "type": "ends"}}
 DIGIT = {"question": "Has it a digit?", "check": '{"type": "regex", "pattern": "[0-9]", "at_least": 1}'}
 
 CHECKLISTS = {
-    "the same keys": [[SHORT], [SHORT, {"question": "Is it kind?"}]],
-    "one item has a weight": [[SHORT, RUDE], [SHORT]],
-    "keys differ between rows": [[SHORT], [RUDE], [POLITE]],
-    "options": [[CLEAR, CLEAR | {"question": "How deep is it?"}]],
-    "the example of the README": [[README], [README, WORDS]],
+    "keys differ between rows": [[SHORT, RUDE], [SHORT], [POLITE]],
     "options with na": [[RIGHT, CLEAR], [CLEAR]],
     "na and value in all options": [
         [RIGHT | {"options": [{"value": None, "na": None} | o for o in RIGHT["options"]]}]
@@ -209,9 +136,8 @@ CHECKLISTS = {
     "checks with other keys in items with the same": [[WORDS, WORDS | {"check": {"type": "quoted"}}]],
     "checks as text": [[DIGIT], [DIGIT | {"check": '{"exactly":1, "type":"words"}'}]],
     "everything": [[SHORT, RUDE, POLITE, CLEAR, RIGHT, WORDS, ENDS, DIGIT], [SHORT], [ENDS, POLITE]],
-    "strings": [["Is it short?"], ['Is it "kind"?', "{name} is greeted?"]],
+    "strings": [["Is it short?", "a, b\\n?"], ['Is it "kind"?', "{'a': 1}?", "Names\n“Bamako”, 短い 😀?"]],
     "strings and mappings": [["Is it short?", RUDE], ["Is it kind?"], [POLITE]],
-    "strings here and mappings there": [["Is it short?"], [RUDE, SHORT]],
 }
 
 
@@ -239,20 +165,6 @@ def saved_as_json(path, tmp_path):
     return as_is(tmp_path / "saved.jsonl", tmp_path)
 
 
-def saved_to_disk(path, tmp_path):
-    loaded(path, tmp_path).save_to_disk(tmp_path / "folder")
-    return load_from_disk(tmp_path / "folder")
-
-
-def sharded(path, tmp_path):
-    dataset = loaded(path, tmp_path)
-    (tmp_path / "repo" / "data").mkdir(parents=True)
-    for index in range(len(dataset)):
-        shard = tmp_path / "repo" / "data" / f"train-{index:05d}-of-{len(dataset):05d}.parquet"
-        dataset.shard(len(dataset), index).to_parquet(shard)
-    return load_dataset(str(tmp_path / "repo"), split="train", cache_dir=str(tmp_path / "cache"))
-
-
 def imported_in_shards(path, tmp_path):
     """Every shard is made from its own rows, so that each lacks other keys; the declared columns are all the same."""
     shards = []
@@ -263,7 +175,7 @@ def imported_in_shards(path, tmp_path):
     return concatenate_datasets([loaded(tmp_path / f"train-{n}.parquet", tmp_path) for n in range(len(shards))])
 
 
-WAYS = [loaded, saved_as_parquet, read_by_arrow, saved_as_json, saved_to_disk, sharded, imported_in_shards]
+WAYS = [loaded, saved_as_parquet, read_by_arrow, saved_as_json, imported_in_shards]
 
 
 EXTENSIONS = [".jsonl", ".csv", ".parquet"]
@@ -283,17 +195,15 @@ def test_a_checklist_is_the_same_after_every_way(tmp_path, kind, extension, way)
     assert parsed == expected
 
 
-@pytest.fixture(scope="module")
-def judge():
-    return ChecklistScorer("pocket", store=False, mass_floor=0)
-
-
-@pytest.mark.parametrize(("way", "extension"), [(way, EXTENSIONS[n % 3]) for n, way in enumerate([as_is, *WAYS])])
-def test_and_so_is_its_score(tmp_path, judge, extension, way):
-    samples = [Sample(checklist, "hi 1!", "Say hi.") for checklist in CHECKLISTS["everything"]]
-    rows = way(written(tmp_path / f"rows{extension}", CHECKLISTS["everything"]), tmp_path)
-    found = judge.score_batch([Sample(row["checklist"], row["target"], row["prompt"]) for row in rows])
-    assert found == judge.score_batch(samples)
+@pytest.mark.parametrize(("to", "extension"), [(to, EXTENSIONS[n % 3]) for n, to in enumerate(EXPORTS)])
+def test_every_checklist_comes_back_from_an_export_as_it_was(to, extension, tmp_path):
+    made = [Checklist.parse(checklist) for rows in CHECKLISTS.values() for checklist in rows]
+    with write_rows(tmp_path / f"out{extension}") as out:
+        for number, checklist in enumerate(made):
+            out.write(exported({"prompt": f"Prompt {number}.", **checklist_columns(checklist)}, to, number))
+    assert [checklist.items for _, checklist in imported_rows(tmp_path / f"out{extension}").rows] == [
+        checklist.items for checklist in made
+    ]
 
 
 def written(path, checklists):

@@ -5,14 +5,12 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from datasets import Dataset, Features, Image, List, Value
 from PIL import Image as Pillow
 
-from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards import Checklist
 from checklist_rewards.checks import check_of
 from checklist_rewards.datasets import (
-    CHECKLIST_COLUMNS,
     checklist_columns,
     checklist_features,
     import_checklists,
@@ -21,22 +19,18 @@ from checklist_rewards.datasets import (
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.datasets.promptfoo import criteria_of_asserts, promptfoo_rows
 from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, SampleError
-from checklist_rewards.files.rows import write_rows
-from checklist_rewards.judges.questions import FewShot
-from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.rows import Columns
 from tests.datasets.building import build
-from tests.fakes import FakeBackend
 from tests.jsonl import write_jsonl
-from tests.judges.fakes import Lettered
 
 
 def test_fields_with_other_names_are_found_in_the_items_or_beside_them(tmp_path):
     inside = {"prompt": "a", "rubric": [{"criterion": "Is it short?", "points": 5, "tags": ["x"]}]}
     names = {"question": "criterion", "weight": "points"}
-    path = write_jsonl(tmp_path / "inside.jsonl", inside)
-    [item] = import_checklists(path, checklist_key="rubric", item_keys=names)[0]["checklist"]
-    assert (item["question"], item["weight"]) == ("Is it short?", 5.0)
+    path = write_jsonl(tmp_path / "inside.jsonl", inside | {"input": "b"})
+    [row] = import_checklists(path, prompt_key=("prompt", "input"), checklist_key="rubric", item_keys=names)
+    [item] = row["checklist"]
+    assert (row["prompt"], item["question"], item["weight"]) == ("a\n\nb", "Is it short?", 5.0)
 
     beside = {"prompt": "a", "questions": ["Is it A?", "Is it B?"], "w": [1, -2], "kind": [["form", "tone"], "form"]}
     path = write_jsonl(tmp_path / "beside.jsonl", beside)
@@ -59,7 +53,6 @@ def test_an_answer_of_lm_eval_becomes_the_target(tmp_path, key, answers):
 
 
 BESIDE = {"prompt": "a", "checklist": ["b?"]}
-PENALTY = "line 1, item 1: 'penalty_if' may be part of the score .it is 'never'.*--drop penalty_if"
 
 
 @pytest.mark.parametrize(
@@ -70,12 +63,6 @@ PENALTY = "line 1, item 1: 'penalty_if' may be part of the score .it is 'never'.
         (BESIDE | {"checklist": []}, {}, ChecklistError, "line 1: the checklist is empty"),
         (BESIDE | {"checklist": None}, {}, ChecklistError, "line 1: expected a list of questions"),
         (BESIDE | {"checklist": [{"question": "b?", "weight": float("nan")}]}, {}, ChecklistError, "item 1: weight"),
-        (
-            BESIDE | {"checklist": [{"question": "b?", "weight": 1, "penalty_if": "never"}]},
-            {},
-            ChecklistError,
-            PENALTY,
-        ),
         (BESIDE | {"prompt": ""}, {}, SampleError, "line 1: the input .prompt. is blank"),
         (BESIDE | {"text": "a"}, {"prompt_key": "text"}, SampleError, "would be renamed to 'prompt'"),
         (BESIDE, {"target_key": "out"}, SampleError, "key 'out' not found"),
@@ -120,49 +107,12 @@ def test_a_name_on_the_hub_is_its_dataset_split_by_split(monkeypatch):
     assert asked == [("some-org/some-rubrics", "train", True), ("some-org/some-rubrics", "test", True)]
 
 
-def test_options_gates_and_checks_of_a_file_are_said(tmp_path):
-    options = [{"label": "not", "value": 0}, {"label": "very", "value": 1}]
-    items = [
-        {"criterion": "How clear?", "weight": 1, "options": options},
-        {"criterion": "Is it short?", "weight": 1, "check": {"type": "words", "at_most": 9}, "required": True},
-    ]
-    imported = imported_rows(write_jsonl(tmp_path / "a.jsonl", {"prompt": "a", "rubric": items}))
-    list(imported.rows)
-    said = imported.taken()
-    assert {"gates: 1", "items with options: 1", "items with code checks: 1"} <= set(said)
-    assert {"weight: weight", "required: required", "options: options", "check: check"} <= set(said)
-
-
-def test_a_shard_may_have_a_column_more(tmp_path):
-    (tmp_path / "shards").mkdir()
-    row = {"prompt": "a", "rubric": [{"criterion": "Is short.", "weight": 1}]}
-    write_jsonl(tmp_path / "shards" / "1.jsonl", row)
-    write_jsonl(tmp_path / "shards" / "2.jsonl", row | {"level": 3})
-    found = [columns for columns, _ in imported_rows(tmp_path / "shards").rows]
-    assert found == [{"prompt": "a"}, {"prompt": "a", "level": 3}]
-
-
-@pytest.mark.parametrize(
-    "prompt", ["[1] Who wrote this?", '["a", "b"]', '[{"role": "user"}]', "[{'a': 1}]", "[]", '"[]"']
-)
+@pytest.mark.parametrize("prompt", ["[1] Who wrote this?", '["a", "b"]', '[{"role": "user"}]', "[]"])
 def test_a_prompt_that_only_looks_like_messages_stays_a_text(tmp_path, prompt):
     path = write_jsonl(tmp_path / "a.jsonl", {"prompt": prompt, "checklist": ["Is it short?"]})
     [(row, _)] = imported_rows(path).rows
     assert row["prompt"] == prompt
     assert Columns.of(row).input_of(row, "row 1") == (prompt, None)
-
-
-def test_net_as_a_reward_orders_what_is_below_zero(tmp_path):
-    """HealthBench clips after the mean; a reward that is clipped per row cannot tell a bad answer from a worse one."""
-    points = {"Is kind.": 2, "Lies.": -3, "Rants.": -5}
-    rubrics = [{"criterion": text, "points": points[text]} for text in points]
-    [(_, checklist)] = imported_rows(write_jsonl(tmp_path / "a.jsonl", {"prompt": "p", "rubrics": rubrics})).rows
-    backend = FakeBackend(lambda prefix, tail: float(("Lies" in tail and "bad" in prefix) or "worse" in prefix))
-    rewards = {}
-    for metric in ("net", "weighted"):
-        scorer = ChecklistScorer(backend=backend, store=False, metric=metric)
-        rewards[metric] = ChecklistReward(scorer)(["p", "p"], ["bad", "worse"], checklist=[checklist, checklist])
-    assert rewards == {"net": [-1.5, -3.0], "weighted": [0.0, 0.0]}
 
 
 def test_the_columns_have_every_field_of_an_item():
@@ -172,27 +122,6 @@ def test_the_columns_have_every_field_of_an_item():
     assert checklist_features()["checklist"].feature.keys() == item.keys()
 
 
-def test_infobench_is_imported_whole(data_dir):
-    path = data_dir / "infobench" / "infobench_en_gpt4out_gpt4judge.jsonl"
-    dataset = import_checklists(
-        path,
-        prompt_key=("instruction", "input"),
-        checklist_key="decomposed_questions",
-        target_key="output",
-        item_keys={"category": "question_label"},
-        source="infobench",
-    )
-    assert len(dataset) == 500
-    assert sum(map(len, dataset["checklist"])) == 2250
-    kept = ["category", "subset", "question_label", "eval", "id"]
-    assert sorted(dataset.column_names) == sorted(["prompt", "target", *kept, *CHECKLIST_COLUMNS])
-    first = json.loads(path.read_text().splitlines()[0])
-    assert dataset[0]["prompt"] == f"{first['instruction']}\n\n{first['input']}"
-    assert dataset[0]["target"] == first["output"]
-    assert [item["category"] for item in dataset[0]["checklist"]] == ["Format", "Content", "Content"]
-    assert len(set(dataset["prompt"])) == 500
-
-
 def jpeg() -> bytes:
     """A file of which another encoding would have other pixels."""
     file = io.BytesIO()
@@ -200,7 +129,7 @@ def jpeg() -> bytes:
     return file.getvalue()
 
 
-JPEGS = [jpeg() for _ in range(3)]
+JPEGS = [jpeg() for _ in range(2)]
 PICTURED = Features({"prompt": Value("string"), "checklist": List(Value("string"))})
 PICTURED |= Features({"image": Image(), "images": List(Image()), "seen": {"first": Image()}})
 PICTURED_ROWS = Dataset.from_list(
@@ -218,14 +147,13 @@ PICTURED_ROWS = Dataset.from_list(
 )
 
 
-@pytest.mark.parametrize("kind", ["dataset", "formatted", "stream", "saved", "folder", "parquet"])
+@pytest.mark.parametrize("kind", ["formatted", "stream", "saved", "folder"])
 def test_images_keep_their_bytes_and_their_type(tmp_path, kind):
     if kind == "saved":
         PICTURED_ROWS.save_to_disk(str(tmp_path))
-    elif kind in ("folder", "parquet"):
+    elif kind == "folder":
         PICTURED_ROWS.to_parquet(str(tmp_path / "a.parquet"))
-    made = {"dataset": PICTURED_ROWS, "formatted": PICTURED_ROWS.with_format("torch")}
-    made |= {"stream": PICTURED_ROWS.to_iterable_dataset(), "parquet": tmp_path / "a.parquet"}
+    made = {"formatted": PICTURED_ROWS.with_format("torch"), "stream": PICTURED_ROWS.to_iterable_dataset()}
     dataset = import_checklists(made.get(kind, tmp_path))
     assert all(dataset.features[name] == PICTURED[name] for name in ("image", "images", "seen"))
     rows = dataset.with_format("arrow")[:].to_pylist()
@@ -233,7 +161,6 @@ def test_images_keep_their_bytes_and_their_type(tmp_path, kind):
     assert [image["bytes"] for row in rows for image in (*row["images"], row["seen"]["first"])] == [
         file for file in JPEGS for _ in range(3)
     ]
-    assert [row["prompt"] for row in rows] == ["p0", "p1", "p2"]
 
 
 def test_a_row_of_a_dataset_is_named_in_errors():
@@ -270,16 +197,6 @@ def read(name, **settings):
 def test_the_format_is_seen_or_named_and_gives_the_same(name, format):
     assert imported_rows(DATA / name).format.name == format
     assert read(name) == read(name, format=format)
-
-
-@pytest.mark.parametrize("name", ["autorubric.json", "rubric.yaml"])
-def test_json_and_yaml_hold_the_same(tmp_path, name):
-    value = yaml.safe_load((DATA / name).read_text())  # JSON is YAML
-    (tmp_path / "as.json").write_text(json.dumps(value))
-    (tmp_path / "as.yml").write_text(yaml.safe_dump(value))
-    expected = [(row, checklist.items) for row, checklist in read(name)[0]]
-    for other in ("as.json", "as.yml"):
-        assert [(row, checklist.items) for row, checklist in read(tmp_path / other)[0]] == expected
 
 
 def test_a_format_of_ones_own_names_the_answers_of_people(tmp_path):
@@ -343,7 +260,6 @@ def test_a_submission_that_is_a_conversation_is_judged_as_one(tmp_path):
         ({"question": "Where is Mali?", "response": "# In Africa"}, "Where is Mali?", "# In Africa"),
         ({"question": "Where?", "response": "Here.", "more": 1}, "p", None),
         (turns[:1], "p", None),
-        ({"answer": "a JSON text"}, "p", None),
     ):
         submission = json.dumps(value)
         [(row, _)], left_out = read(write_jsonl(tmp_path / "a.json", dataset_of(items=[{"submission": submission}])))
@@ -361,15 +277,6 @@ def test_a_rubric_file_has_sections_weights_and_penalties_and_no_prompt():
         import_checklists(DATA / "rubric.yaml")
 
 
-def test_guidelines_are_shown_with_the_criteria_of_sections(tmp_path):
-    rubric = {"guidelines": "Judge the note alone.", "rubric": {"form": ["Is it short?"], "tone": ["Is it kind?"]}}
-    [(_, checklist)], _ = read(write_jsonl(tmp_path / "a.jsonl", {"prompt": "p", "rubric": rubric}))
-    assert [item.question for item in checklist.items] == [
-        "Judge the note alone.\n\nIs it short?",
-        "Judge the note alone.\n\nIs it kind?",
-    ]
-
-
 def test_a_checklist_and_the_rows_of_autochecklist():
     [(row, checklist)], left_out = read("autochecklist.json")
     assert row == {"prompt": "Ask how many keno there are."} and checklist.source == "tick"
@@ -383,15 +290,6 @@ def test_a_checklist_and_the_rows_of_autochecklist():
     ]
     assert rows[0][0]["score"] == {"total_score": 1.0}
     assert rows[1][1].items[0].weight == 100 and left_out == {}
-
-
-@pytest.mark.parametrize("name", [name for name in FILES if name != "rubric.yaml"])
-def test_a_dataset_of_any_of_them_has_the_declared_columns(name):
-    dataset = import_checklists(DATA / name)
-    declared = checklist_features("messages" if name == "healthbench.jsonl" else "text")
-    assert {column: dataset.features[column] for column in declared} == dict(declared)
-    checklists = [checklist for _, checklist in read(name)[0]]
-    assert [Checklist.parse(row["checklist"]).items for row in dataset] == [c.items for c in checklists]
 
 
 def test_every_question_may_abstain_on_request_and_a_source_may_be_named():
@@ -414,12 +312,10 @@ def options(*of_item):
     return dataset_of(rubric=[CRITERION | {"options": [{"label": "a", "value": 1}, *of_item]}])
 
 
-POINT = [{"criterion": "x", "points": 1}]
 REFUSED = {
     "a.json": [
         (dataset_of(items=[{}]), "item 1: 'submission' must be a string, got None"),
         (dataset_of(items=["x"]), "item 1: expected a mapping, got str 'x'"),
-        (dataset_of(items=[{"submission": "Hi.", "prompt": " "}]), "the input .prompt. is blank"),
         (
             dataset_of(items=[{"submission": "Hi.", "target": "x"}]),
             "'submission' would be renamed to 'target', but that column exists",
@@ -428,8 +324,6 @@ REFUSED = {
         (dataset_of(rubric=None), "item 1: 'rubric' is missing in both the item and the file"),
         (dataset_of(rubric=[{"weight": 1}]), "rubric, item 1: 'requirement' must be a nonblank string, got None"),
         (dataset_of(rubric=[CRITERION | {"weight": "high"}]), "rubric, item 1: weight: .*'high'.*--weights"),
-        (dataset_of(rubric=[CRITERION | {"weight": float("nan")}]), "rubric, item 1: weight: .* got nan"),
-        (dataset_of(rubric=[]), "rubric: the checklist is empty"),
         (dataset_of(rubric="x"), "rubric: expected a list of questions or criteria, got str 'x'"),
         (dataset_of(rubric={"criteria": [CRITERION], "guidelines": 3}), "'guidelines' must be a string, got 3"),
         (options({"label": "b", "value": 3}), "rubric, item 1: options.1.value: .*, got 3"),
@@ -445,15 +339,13 @@ REFUSED = {
         ),
         ({"rubric": {"sections": [{"criteria": 3}]}}, "section 1: 'criteria' must be a list, got 3"),
         ({"rubric": {"weights": []}}, "a rubric needs criteria or sections; the keys are weights"),
-        ({"something": 1}, "no criteria found. The keys are something. Name the key of the crit"),
     ],
     "rows.jsonl": [
         (
             {"prompt": "p", "rubrics": [{"criterion": "x", "points": None}]},
             "line 1, item 1: 'points' must be a number; the keys are criterion, points",
         ),
-        ({"prompt": "", "rubrics": POINT}, "line 1: the input .prompt. is blank"),
-        ({"prompt": "p", "checklist_id": 3, "rubrics": POINT}, "'checklist_id' is"),
+        ({"prompt": "p", "checklist_id": 3, "rubrics": [{"criterion": "x", "points": 1}]}, "'checklist_id' is"),
         (
             {"question": "q", "rubric": [{"description": 3, "weight": 1}]},
             "'description' must be a nonblank string, got 3",
@@ -494,32 +386,6 @@ def test_formats_that_are_not_known_or_contradict_the_keys_are_refused(tmp_path)
 # --- scored ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_imported_rubric_with_options_penalties_and_abstentions_is_scored():
-    rows, _ = read("autorubric.json")
-    row, checklist = rows[1]
-    said = {"cannot_assess": 1.0, "Lukewarm": 1.0}
-    letters = lambda shown: {letter: said.get(label, 0.0) for letter, label in shown.items()}  # noqa: E731
-    backend = Lettered(letters, lambda prefix, tail: 1.0)
-    scorer = ChecklistScorer(backend=backend, store=False, abstention="fail", metric="weighted")
-    score = scorer.score(checklist, row["target"], row["prompt"])
-    assert [item.answer for item in score.items] == ["yes", "cannot_assess", "Lukewarm"]
-    # 4 x 1 - 6 x 1 + 5 x .4 = 0, of 9
-    assert score.raw_score == pytest.approx(0) and score.primary_score == pytest.approx(0)
-    skipped = ChecklistScorer(backend=backend, store=False, metric="weighted").score(checklist, "x")
-    assert skipped.primary_score == pytest.approx((4 + 2) / 9)
-
-
-def test_imported_labels_are_few_shot_examples(tmp_path):
-    path = tmp_path / "labelled.jsonl"
-    rows, _ = read("autorubric.json")
-    with write_rows(path) as out:
-        for row, checklist in rows[:2]:
-            out.write(row | {"checklist": [item.model_dump() for item in checklist.items]})
-    few_shot = FewShot.load(path, reasons=True)
-    shown = few_shot.chosen(rows[0][1].items[2], "another note")
-    assert sorted((label, example.reason) for label, example in shown) == [("Cold", None), ("Warm", "It offers help.")]
-
-
 FILE = Path("promptfooconfig.yaml")
 
 
@@ -528,20 +394,18 @@ def only_row(prompt, asserts, values, shared=None):
     return next(promptfoo_rows(document, FILE)).data
 
 
-@pytest.mark.parametrize("written", ["{{expected}}", "{{ expected }}", "{{expected }}"])
 @pytest.mark.parametrize(
     ("kind", "value", "yes", "no"),
     [
-        ("contains", "{}", "It is Bamako.", "It is {{expected}}."),
-        ("icontains-any", ["{}", "x9"], "bamako", "expected"),
-        ("not-contains", "{}", "Paris", "Bamako"),
-        ("starts-with", "The {}", "The Bamako", "The expected"),
-        ("equals", "{}", "Bamako", "{{expected}}"),
-        ("regex", "^{}$", "Bamako", "expected"),
+        ("contains", "{{expected}}", "It is Bamako.", "It is {{expected}}."),
+        ("icontains-any", ["{{ expected }}", "x9"], "bamako", "expected"),
+        ("not-contains", "{{expected }}", "Paris", "Bamako"),
+        ("starts-with", "The {{expected}}", "The Bamako", "The expected"),
+        ("equals", "{{expected}}", "Bamako", "{{expected}}"),
+        ("regex", "^{{expected}}$", "Bamako", "expected"),
     ],
 )
-def test_the_variables_of_a_test_are_filled_into_its_assertions(written, kind, value, yes, no):
-    value = [one.replace("{}", written) for one in value] if isinstance(value, list) else value.replace("{}", written)
+def test_the_variables_of_a_test_are_filled_into_its_assertions(kind, value, yes, no):
     own = only_row("Name it.", [{"type": kind, "value": value}], {"expected": "Bamako"})
     shared = only_row("Name it.", [], {"expected": "Bamako"}, {"assert": [{"type": kind, "value": value}]})
     for row in (own, shared):
@@ -572,7 +436,6 @@ def test_a_value_is_written_as_promptfoo_does(text, values, expected):
         ("a", "{{a | upper}}", {"a": 1}, "only variables such as {{name}} can be filled, got '{{a | upper}}'"),
         ("{% if a %}b{% endif %}", "x", {"a": 1}, "only variables such as {{name}} can be filled"),
         ("{{a}}", "x", {"a": ["b", "c"]}, "the variable 'a' must be one value, got ['b', 'c']"),
-        ("{{a}}", "x", {"a": {"b": "c"}}, "test 1: the variable {{a}} must be one value, got {'b': 'c'}"),
         ("{{a.b}}", "x", {"a": {"b": ["c"]}}, "the variable {{a.b}} must be one value, got ['c']"),
         ("{{a}}", "x", {"a": "file://a.txt"}, "the variable 'a' must be one value, got 'file://a.txt'"),
     ],

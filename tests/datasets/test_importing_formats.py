@@ -5,7 +5,6 @@
 
 import csv
 import json
-import random
 import re
 from pathlib import Path
 
@@ -130,10 +129,7 @@ def criterion(**of_item) -> dict:
     return {"prompt": ASK, "rubric": [{"criterion": "Names Bamako.", **of_item}]}
 
 
-UNKNOWN = {"penalty": -2, "annotations": {"x_weight": 1}, "importance_class": "high", "max_points": 3}
-
-
-@pytest.mark.parametrize(("key", "value"), [*UNKNOWN.items(), ("pass_criteria_v2", "NO")])
+@pytest.mark.parametrize(("key", "value"), [("penalty", -2), ("annotations", {"x_weight": 1}), ("max_points", 3)])
 def test_a_key_that_may_be_part_of_the_score_is_not_dropped(tmp_path, key, value):
     row = criterion(weight=2, **{key: value})
     with pytest.raises(ChecklistError, match=rf"line 1, item 1: '{key}' may be part of the score.*--drop {key}"):
@@ -142,7 +138,7 @@ def test_a_key_that_may_be_part_of_the_score_is_not_dropped(tmp_path, key, value
     assert checklist.items[0].weight == 2 and found.left_out == {key: 1}
 
 
-NUMBERS = {"5": 5, "+3": 3, "90/100": 90, "40%": 40, "Critical": 4, "important": 0.7}
+NUMBERS = {"+3": 3, "90/100": 90, "40%": 40, "Critical": 4}
 
 
 @pytest.mark.parametrize(("given", "weight"), NUMBERS.items())
@@ -157,18 +153,6 @@ def test_other_words_are_refused_until_they_have_numbers(tmp_path):
         imported(tmp_path / "a.jsonl", criterion(weight="huge"))
     _, checklist = imported(tmp_path / "a.jsonl", criterion(weight="huge"), weights={"Huge": 9})
     assert checklist.items[0].weight == 9
-
-
-def test_a_statement_is_asked_in_one_way_whatever_names_its_key(tmp_path):
-    mine = {"checklist_key": "mine", "item_keys": {"question": "text"}}
-    forms = [
-        ({"prompt": ASK, "rubrics": [{"criterion": "Names Bamako.", "points": 1}]}, {}),
-        ({"prompt": ASK, "mine": [{"text": "Names Bamako.", "n": 1}]}, mine),
-        ({"prompt": ASK, "checklist": ["Names Bamako."]}, {}),
-        ({"question": ASK, "rubric": [{"title": "x", "description": "Names Bamako.", "weight": 1}]}, {}),
-    ]
-    found = [imported(tmp_path / f"{n}.jsonl", row, **options) for n, (row, options) in enumerate(forms)]
-    assert len({checklist.items[0].id for _, checklist in found}) == 1
 
 
 def test_a_question_is_kept_even_without_its_mark():
@@ -188,16 +172,12 @@ def test_names_of_machines_are_checks_or_refused(tmp_path):
     unknown = {"prompt": ASK, "rubric": [{"criterion": "ratio:sentence_palindrome", "weight": 1}]}
     with pytest.raises(ChecklistError, match="line 1, item 1: .*'ratio:sentence_palindrome'"):
         imported(tmp_path / "b.jsonl", unknown)
+    row = {"prompt": ASK, "instruction_id_list": ["punctuation:no_comma", "CommaChecker"], "kwargs": [{}, {}]}
+    with pytest.raises(ChecklistError, match="line 1, .*unknown IFEval instruction 'CommaChecker'; the nearest are "):
+        imported(tmp_path / "b.jsonl", row)
 
 
-@pytest.mark.parametrize("name", ["CommaChecker", "no commas, please"])
-def test_a_name_of_no_instruction_does_not_become_a_question(tmp_path, name):
-    row = {"prompt": ASK, "instruction_id_list": ["punctuation:no_comma", name], "kwargs": [{}, {}]}
-    with pytest.raises(ChecklistError, match=f"line 1, .*unknown IFEval instruction '{name}'; the nearest are "):
-        imported(tmp_path / "a.jsonl", row)
-
-
-@pytest.mark.parametrize("kwargs", [None, [None, None], [{}, {"relation": "at least"}], "x", [{}]])
+@pytest.mark.parametrize("kwargs", [None, [{}, {"relation": "at least"}], "x"])
 def test_arguments_that_are_missing_are_named(tmp_path, kwargs):
     message = "line 1.*(argument 'num_words'|argument 'relation'|'kwargs' must have one entry)"
     with pytest.raises(ChecklistError, match=message):
@@ -235,12 +215,6 @@ def test_a_source_that_is_not_there_is_one_sentence(tmp_path, monkeypatch, sourc
     assert "\n" not in str(refused.value)
 
 
-def test_a_grade_becomes_the_label_of_its_level(tmp_path):
-    _, [(row, checklist)] = read(tmp_path, "BiGGen-Bench")
-    assert row["labels"] == ["Politeness of level 4."]
-    assert checklist.items[0].values == {f"Politeness of level {n}.": (n - 1) / 4 for n in range(1, 6)}
-
-
 def test_the_command_shows_what_it_took_and_two_rows(run):
     write_jsonl("rar.jsonl", rar("Recommends Timbuktu."), rar("Avoids the answer."), rar("States a lie."))
     shown = run("checklists import rar.jsonl -o rows.jsonl").output
@@ -252,23 +226,12 @@ def test_the_command_shows_what_it_took_and_two_rows(run):
 
 def test_net_is_healthbenchs_score(tmp_path):
     """The mean over rows is clipped to [0, 1], and no row is."""
-    rng = random.Random(0)
-    points = [[rng.choice([-9, -5, -2, 1, 3, 7, 10]) for _ in range(rng.randint(2, 9))] + [4] for _ in range(250)]
-    rows = [
-        {"prompt": ASK, "rubrics": [{"criterion": f"Names town {n}.", "points": p} for n, p in enumerate(of_row)]}
-        for of_row in points
-    ]
-    ours, theirs = [], []
-    found = imported_rows(write_jsonl(tmp_path / "h.jsonl", *rows)).rows
-    for (_, checklist), of_row in zip(found, points, strict=True):
-        met = [rng.random() < 0.5 for _ in checklist.items]
-        ours.append(scored(checklist, met, "net"))
-        total = sum(w for w, m in zip(of_row, met, strict=True) if m)
-        theirs.append(total / sum(w for w in of_row if w > 0))
-        assert ours[-1].primary_score == pytest.approx(theirs[-1], abs=1e-9)
-        assert ours[-1].weighted_score == pytest.approx(min(1, max(0, theirs[-1])), abs=1e-9)
-    assert any(value < 0 for value in theirs)
-    assert tally(ours).mean == pytest.approx(min(1, max(0, sum(theirs) / len(theirs))), abs=1e-9)
+    rubrics = [{"criterion": f"Names town {n}.", "points": points} for n, points in enumerate((7, -9, 3))]
+    [(_, checklist)] = imported_rows(write_jsonl(tmp_path / "h.jsonl", {"prompt": ASK, "rubrics": rubrics})).rows
+    ours = [scored(checklist, met, "net") for met in ([True, False, False], [False, True, False])]
+    assert [score.primary_score for score in ours] == pytest.approx([7 / 10, -9 / 10])
+    assert [score.weighted_score for score in ours] == pytest.approx([7 / 10, 0])
+    assert tally(ours).mean == 0 and tally(ours[:1]).mean == pytest.approx(7 / 10)
 
 
 # --- the page

@@ -1,11 +1,11 @@
 """What a dataset says of itself, and datasets in files and folders."""
 
 import pytest
-from datasets import load_dataset, load_from_disk
+from datasets import Dataset, load_dataset, load_from_disk
 from huggingface_hub import DatasetCard
 
 from checklist_rewards import __version__
-from checklist_rewards.datasets import CHECKLIST_COLUMNS, checklist_card, import_checklists, save_dataset
+from checklist_rewards.datasets import CHECKLIST_COLUMNS, checklist_card, import_checklists, push_to_hub, save_dataset
 from checklist_rewards.datasets.publishing import completed_card
 from checklist_rewards.errors import SampleError
 from tests.datasets.building import build
@@ -21,16 +21,15 @@ def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
         "task_categories": ["text-generation"],
     }
     for line in (
-        "# cities",
-        "| prompts | 3 |",
         "| questions | 6 (2.0 per prompt, from 2 to 2) |",
-        "| written by | `fake` |",
         f"| pipeline | `tick/{__version__}` |",
         '    train_dataset=load_dataset("somebody/cities", split="test"),',
-        "    reward_funcs=ChecklistReward(",
     ):
         assert line in card.text
     assert all(f"- `{name}`: " in card.text for name in ("prompt", *CHECKLIST_COLUMNS))
+    stream = build(Dataset.from_dict({"prompt": ["a"]}).to_iterable_dataset())
+    with pytest.raises(SampleError, match=r"IterableDataset cannot report; call its own push_to_hub\(repo_id, num_sh"):
+        push_to_hub(stream, "user/name")
 
 
 def test_the_card_of_imported_checklists_names_no_model(tmp_path):

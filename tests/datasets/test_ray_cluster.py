@@ -1,6 +1,5 @@
 """What only a Ray cluster shows: processes that end, work at the same time, are interrupted, and join late."""
 
-import json
 import os
 import signal
 import subprocess
@@ -45,41 +44,10 @@ def test_a_row_that_ends_its_process_fails_alone(run_shards, tmp_path):
     assert str(os.getpid()) not in processes(tmp_path / "log")
 
 
-class Meeting(JudgeServer):
-    """Answers nothing until both shards were asked about, which takes two actors. Servers share `asked`."""
-
-    def __init__(self, asked: set[str], changed: threading.Condition):
-        self.asked, self.meeting = asked, changed
-        super().__init__()
-
-    def may_answer(self, server, key, connection):
-        with self.meeting:
-            self.asked.update(name for name in ("first shard", "second shard") if name in key)
-            self.meeting.notify_all()
-            together = self.meeting.wait_for(lambda: len(self.asked) == 2, HANG)
-        return together and super().may_answer(server, key, connection)
-
-
 def completions(name: str, count: int) -> list[dict]:
     questions = ["Is it fine (yes)?", "Is it red (no)?"]
     texts = (f"Text {number} of the {name} shard." for number in range(count))
     return [{"prompt": "Write.", "target": text, "checklist": questions} for text in texts]
-
-
-def test_two_actors_share_two_servers(cluster, run, tmp_path):
-    asked, changed = set(), threading.Condition()
-    servers = [Meeting(asked, changed) for _ in range(2)]
-    addresses = ",".join(server.url for server in servers)
-    for name in ("first", "second"):
-        (tmp_path / "in").mkdir(exist_ok=True)
-        write_jsonl(tmp_path / "in" / f"{name}.jsonl", *completions(name, 8))
-    served = ["--model", "valid", "--base-url", addresses]
-    run("score in -o out --ray --actors 2 --summary sum.json", *served)
-    for server in servers:
-        server.kill()
-    assert [row["checklist_score"]["pass_rate"] for row in scored(tmp_path / "out")] == [0.5] * 16
-    assert all(server.sent for server in servers) and sum(server.sent for server in servers) == 32
-    assert json.loads(Path("sum.json").read_text())["receipt"]["calls"] == 32
 
 
 def test_an_interrupted_command_keeps_its_shards_and_ends_its_actor(cluster, tmp_path):

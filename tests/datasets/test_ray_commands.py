@@ -126,10 +126,9 @@ def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(inline, run, t
     assert [row["checklist"] is None for row in output("out")] == [False, False, False, True, False]
 
 
-@pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize(
-    ("image", "message"),
-    [("gone.png", "gone.png' cannot be read: No such file"), ("list.json", "cannot be decoded as")],
+    ("image", "message", "cut"),
+    [("gone.png", "gone.png' cannot be read: No such file", False), ("list.json", "cannot be decoded as", True)],
 )
 def test_a_row_with_a_bad_image_is_named_before_the_cluster_starts(inline, run, tmp_path, image, message, cut):
     """By the file and the line that the user knows, although a file may be cut."""
@@ -178,27 +177,6 @@ def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(inline, run
     assert all(row["checklist"] for row in output("out"))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--metric", "pass", "--pipeline", "rocketeval", "--threshold", "0.5", "--checks", "mean"],
-        ["--metric", "weighted", "--judge", "panel.yaml", "--checklist", "shared.json", "--input-key", "prompt"],
-    ],
-    ids=["pipeline", "panel"],
-)
-def test_options_of_the_judge_give_the_columns_of_one_process(options, both, fault_server):
-    one, two = {"model": "valid", "base_url": fault_server}, {"model": "split", "base_url": fault_server}
-    Path("panel.yaml").write_text(json.dumps({"panel": {"rule": "mean"}, "judges": [one, two | {"mass_floor": 0.2}]}))
-    Path("shared.json").write_text(json.dumps(["Is the word moon there (yes)?", "Is it one sentence (no)?"]))
-    served = [] if "--judge" in options else ["--model", "valid", "--base-url", fault_server]
-    check = {"question": "At most four words?", "check": '{"type": "words", "at_most": 4}'}
-    asked = {"question": "Are these two sentences (yes)?", "check": None}
-    rows = [row | {"checklist": [asked, check], "id": 7} for row in ROWS]
-    scored, code = both("score", [rows[:3], rows[3:]], *options, *served)
-    assert code == 0 and {row["checklist_score"]["primary_metric"] for row in scored} == {options[1]}
-    assert list(scored[0]) == ["prompt", "target", "checklist", "id", "checklist_score"]
-
-
 def test_a_full_disk_names_the_shard_that_has_no_room(inline, run, engine, tmp_path, monkeypatch):
     from checklist_rewards.datasets import shards as module
 
@@ -214,10 +192,13 @@ def test_a_full_disk_names_the_shard_that_has_no_room(inline, run, engine, tmp_p
     assert "rerun the same command to continue" in done.stderr
 
 
-@pytest.mark.parametrize("source", ["in", "in/part-0.jsonl"])
 @pytest.mark.parametrize(
-    ("address", "said"),
-    [("127.0.0.1:1", "refused"), ("ray://127.0.0.1:1", "refused"), (None, "cannot be reached: no GCS.")],
+    ("source", "address", "said"),
+    [
+        ("in", "127.0.0.1:1", "refused"),
+        ("in", "ray://127.0.0.1:1", "refused"),
+        ("in/part-0.jsonl", None, "cannot be reached: no GCS."),
+    ],
 )
 def test_a_cluster_that_cannot_be_reached_is_one_sentence(run, tmp_path, monkeypatch, source, address, said):
     waits = address is not None
@@ -246,10 +227,7 @@ def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, mo
     shards(tmp_path / "judged", [row | {"checklist": ["Is it fine?"]} for row in ROWS])
     for command, sentence in (
         ("generate in -o out --ray --budget 1 --price pocket=1,1", "--budget counts the calls of one process"),
-        ("run in -o out --ray --budget 1 --price pocket=1,1", "--budget counts the calls of one process"),
-        ("generate in -o out --ray --dry-run", "--dry-run counts the calls of one process"),
         ("run in -o out --ray --dry-run", "--dry-run counts the calls of one process"),
-        ("generate in -o out --shard-rows 2", "--shard-rows has no effect without --ray; omit it."),
         ("run in -o out --shard-rows 2", "--shard-rows has no effect without --ray; omit it."),
         ("generate in -o out --ray --input-key question", "column 'question' not found"),
         ("run in -o out --ray --model nowhere", "model not found: 'nowhere'"),
@@ -259,12 +237,9 @@ def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, mo
         ("run in -o file.jsonl --ray", "--output file.jsonl is a file, expected a folder."),
         ("generate in -o new.jsonl --ray", "--output new.jsonl looks like a file; --ray writes a folder"),
         ("generate in -o out --ray --pipeline checkeval", "checkeval writes"),
-        ("run in -o out --ray --pipeline checkeval", "checkeval writes"),
         ("score judged -o out --actors 2", "--actors has no effect without --ray; omit it."),
         ("score judged -o out --ray --target-key answer", "column 'answer' not found"),
         ("score judged -o out --ray --store a --no-store", "contradict"),
         ("score nowhere -o out --ray", ""),
     ):
         run(command, refused=sentence)
-    for command in ("generate", "run", "score"):
-        assert all(option in run(f"{command} --help-all").stdout for option in ("--ray", "--actors", "--num-gpus"))

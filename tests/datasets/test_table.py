@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, Option
 from checklist_rewards.datasets.table import BatchScore, score_from
@@ -60,17 +58,12 @@ def test_the_table_has_the_rows_the_scores_and_their_numbers():
     assert frame["checklist_score.primary_score"].isna().tolist() == [False, False, True]
 
 
-def test_a_batch_that_was_read_is_scored_again_without_an_engine(tmp_path):
-    BatchScore([ONE, TWO]).to_parquet(tmp_path / "b.parquet")
-    read = BatchScore.from_parquet(tmp_path / "b.parquet")
-    assert [rescore(CHECKLIST, score) for score in read.scores] == [ONE, TWO]
-
-
 def test_in_parquet_a_batch_is_the_file_of_score(tmp_path):
     rows = [{"id": 1, "text": "a", "mixed": 1}, {"id": 2, "tags": ["x"], "mixed": "1"}]
     BatchScore([ONE, None], rows).to_parquet(tmp_path / "b.pq")  # any file name
     read = BatchScore.from_parquet(tmp_path / "b.pq")
     assert read.scores == (ONE, None) and [row["mixed"] for row in read.rows] == [1, "1"]
+    assert rescore(CHECKLIST, read.scores[0]) == ONE  # without an engine
     assert [(row["id"], row["text"], row["tags"]) for row in read.rows] == [(1, "a", None), (2, None, ["x"])]
     with write_rows(tmp_path / "c.parquet") as out:
         for row, score in zip(rows, (ONE.model_dump(), None), strict=True):
@@ -98,11 +91,8 @@ def test_a_score_in_a_cell_of_any_file_is_the_score(tmp_path):
     dumped = json.loads(score_checklist(Checklist.parse(["Is it?"]), [p(0.75)]).model_dump_json())
     item = dumped["items"][0]
     assert score_from({**dumped, "items": [{**item, "uncalibrated": {}}]}, "row 1").items[0].uncalibrated is None
-    with pytest.raises(SampleError, match=r"row 1: checklist_score is not a score: items.0.probabilities"):
-        score_from({**dumped, "items": [{**item, "probabilities": 0.5}]}, "row 1")
-    for text in ("[" * 20_000, "9" * 5000):
-        with pytest.raises(SampleError, match="row 1: checklist_score is not valid JSON"):
-            score_from(text, "row 1")
+    with pytest.raises(SampleError, match="row 1: checklist_score is not valid JSON"):
+        score_from("[" * 20_000, "row 1")
 
 
 def test_scores_that_datasets_saved_are_read(tmp_path):
@@ -115,8 +105,7 @@ def test_scores_that_datasets_saved_are_read(tmp_path):
     loaded = load_dataset("json", data_files=str(tmp_path / "b.jsonl"), split="train", cache_dir=str(tmp_path))
     loaded.to_parquet(tmp_path / "b.parquet")
     assert BatchScore.from_parquet(tmp_path / "b.parquet").scores == (score, other)
-    cells = [row.data["checklist_score"] for row in read_rows(tmp_path / "b.parquet")]
-    assert [score_from(cell, "row") for cell in cells] == [score, other]
+    assert [text.score for text in ScoredFile(tmp_path / "b.parquet")] == [score, other]
 
 
 def test_half_a_surrogate_pair_survives(tmp_path):
@@ -129,40 +118,21 @@ def test_half_a_surrogate_pair_survives(tmp_path):
     assert BatchScore.from_jsonl(tmp_path / "b.jsonl") == BatchScore.from_parquet(tmp_path / "b.parquet") == batch
 
 
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
-names = st.sampled_from(["prompt", "target", "n", "meta", "ü", ""])
-
-
-@st.composite
-def scores(draw):
-    items, verdicts = [], []
-    for number in range(draw(st.integers(1, 3))):
-        item = {"question": f"{draw(st.text(min_size=1, max_size=5))} {number}?", "weight": draw(st.floats(0.5, 3))}
-        item |= {"category": draw(st.sampled_from([None, "form", "tone"])), "required": draw(st.booleans())}
-        kind = draw(st.sampled_from(["lost", "read", "word", "options"]))
-        if kind == "options":
-            item["options"] = SCALE
-            verdicts.append(Verdict({"cold": 0.25, "warm": 0.5, "n a": 0.25}, mass=draw(st.floats(0, 1))))
-        elif kind == "read":
-            yes = draw(st.floats(0, 1))
-            verdicts.append(Verdict({"yes": yes, "no": 1 - yes}, mass=1.0, judge="m", method="logprobs"))
-        elif kind == "word":
-            grade = draw(st.none() | st.integers(1, 5))
-            verdicts.append(Verdict(answer="no", reasoning=draw(st.none() | st.text()), method="reply", quality=grade))
-        else:
-            verdicts.append(LOST)
-        items.append(item)
-    return score_checklist(Checklist.parse(items), verdicts)
-
-
-@st.composite
-def batches(draw):
-    found = draw(st.lists(st.none() | scores(), max_size=4))
-    return BatchScore(found, [draw(st.dictionaries(names, values, max_size=4)) for _ in found])
+ODD = [
+    None,
+    True,
+    1,
+    1.0,
+    -0.1,
+    2**53 + 1,
+    "",
+    "ü\u2028\n",
+    [],
+    [[1], None],
+    {},
+    {"": {"a": [1, "1"]}},
+    [{"a": 1}, {"b": "x"}],
+]
 
 
 def exact(batch: BatchScore):
@@ -170,15 +140,16 @@ def exact(batch: BatchScore):
     return json.dumps(batch.rows, sort_keys=True), [s and s.model_dump_json() for s in batch.scores]
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(batches())
-def test_what_goes_in_comes_back(tmp_path_factory, batch):
-    folder = tmp_path_factory.mktemp("batch")
-    batch.to_jsonl(folder / "b.jsonl")
-    batch.to_parquet(folder / "b.parquet")
-    again = BatchScore.from_jsonl(folder / "b.jsonl")
-    assert exact(again) == exact(batch) and again == batch
-    assert BatchScore.from_parquet(folder / "b.parquet").scores == batch.scores
+def test_what_goes_in_comes_back(tmp_path):
+    """Values of every kind, alone in their column and mixed, with scores of every kind."""
+    rows = [{"mixed": value, f"alone {number}": value, "": number} for number, value in enumerate(ODD)]
+    warm = score_checklist(WARM, [p(0.75), Verdict({"cold": 0.25, "warm": 0.5, "n a": 0.25}, mass=0.1)])
+    for batch in (BatchScore([(ONE, TWO, None, NONE, warm)[n % 5] for n in range(len(rows))], rows), BatchScore([])):
+        batch.to_jsonl(tmp_path / "b.jsonl")
+        batch.to_parquet(tmp_path / "b.parquet")
+        again = BatchScore.from_jsonl(tmp_path / "b.jsonl")
+        assert exact(again) == exact(batch) and again == batch
+        assert BatchScore.from_parquet(tmp_path / "b.parquet").scores == batch.scores
 
 
 @pytest.mark.parametrize(
@@ -186,12 +157,7 @@ def test_what_goes_in_comes_back(tmp_path_factory, batch):
     [
         (lambda folder: BatchScore([ONE], []), "got 0 rows for 1 scores"),
         (lambda folder: BatchScore([ONE], [{"checklist_score": 1}]), "row 1 already has a column 'checklist_score'"),
-        (lambda folder: BatchScore([ONE], [{"checklist_score.x": 1}]), "already has a column 'checklist_score.x'"),
         (lambda folder: BatchScore.from_jsonl(folder / "plain.jsonl"), "plain.jsonl, line 1: column not found"),
-        (
-            lambda folder: BatchScore.from_jsonl(folder / "odd.jsonl"),
-            "odd.jsonl, line 1: checklist_score is not a score",
-        ),
         (
             lambda folder: BatchScore([ONE], [{"\ud800": 1}]).to_parquet(folder / "b"),
             "a Parquet column cannot be named",
@@ -200,11 +166,5 @@ def test_what_goes_in_comes_back(tmp_path_factory, batch):
 )
 def test_what_cannot_be_used_is_refused_by_name(tmp_path, make, words):
     (tmp_path / "plain.jsonl").write_text('{"a": 1}\n')
-    (tmp_path / "odd.jsonl").write_text('{"checklist_score": {"answered": "many"}}\n')
     with pytest.raises(SampleError, match=words):
         make(tmp_path)
-
-
-def test_a_parquet_file_of_a_batch_is_read_by_every_command(tmp_path):
-    BatchScore([ONE, TWO], [{"id": "a", "target": "x"}, {"id": "b", "target": "y"}]).to_parquet(tmp_path / "b.parquet")
-    assert [text.score for text in ScoredFile(tmp_path / "b.parquet")] == [ONE, TWO]

@@ -67,16 +67,6 @@ def test_rows_with_checklists_are_scored_and_counted():
     assert totals.judged.asked == 2 and totals.written.asked == 0
 
 
-def test_one_checklist_for_all_rows_is_written_to_them():
-    checklist = Checklist.parse(["Is it kind?"])
-    work, bar = opened(ONE, checklists=checklist), Bar()
-    found = done(work, [ONE, TWO], None, bar)
-    assert [row["checklist_id"] for row in found] == [checklist.id] * 2
-    assert all(NEW_COLUMNS <= row.keys() and row[SCORE_COLUMN] is not None for row in found)
-    assert (bar.done, bar.expected) == (2, 2)
-    assert work.totals_with_cost.rows == 2 and not work.totals_with_cost.unanswered
-
-
 def test_checklists_are_written_scored_and_counted():
     work, bar, counted = opened(ONE, checklists=Source.WRITTEN), Bar(), []
     found = done(work, [ONE, TWO], counted.append, bar)
@@ -111,8 +101,6 @@ def test_rows_that_are_only_given_a_checklist_have_no_score():
 @pytest.mark.parametrize(
     ("settings", "added"),
     [
-        ({}, {SCORE_COLUMN}),
-        ({"checklists": Checklist.parse(["Is it kind?"])}, {SCORE_COLUMN} | NEW_COLUMNS),
         ({"checklists": Source.WRITTEN}, {SCORE_COLUMN} | NEW_COLUMNS),
         ({"checklists": Source.WRITTEN, "scores": False}, NEW_COLUMNS),
     ],
@@ -179,7 +167,10 @@ def totals_of(rule: str) -> Totals:
 
 @pytest.mark.parametrize(
     ("rule", "not_asked", "missing", "unscored"),
-    [("lowest", 2, {}, 0), ("unscored", 2, {"no_answer": 4}, 2), ("judge", 0, {}, 0)],
+    [
+        ("lowest", 2, {}, 0),
+        ("unscored", 2, {"no_answer": 4}, 2),
+    ],
 )
 def test_targets_without_an_answer_are_counted_by_state(rule, not_asked, missing, unscored):
     totals = totals_of(rule)

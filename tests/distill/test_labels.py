@@ -43,7 +43,7 @@ def test_labels_may_be_words_and_rows_may_have_an_input_and_a_reference(tmp_path
     assert pairs == [Labelled("a", "Is it?", 1.0, "a"), Labelled("b", "Is it?", 1.0, "b")]
 
 
-@pytest.mark.parametrize("name", ["labels.jsonl", "labels.csv", "labels.parquet"])
+@pytest.mark.parametrize("name", ["labels.jsonl", "labels.csv"])
 def test_the_answer_of_a_target_is_what_is_learned(tmp_path, name):
     chat = [{"role": "assistant", "content": "a red cat", "reasoning_content": "blue?"}]
     targets = ["a red cat", "<think>blue?</think>a red cat", chat]
@@ -75,31 +75,22 @@ def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
+        (None, "has no labels"),
         (ROW | {"label": 1.5}, "line 1: 'label' is 1.5; a label must be yes, no, or a number from 0"),
-        (ROW | {"label": "maybe"}, "line 1: 'label' is 'maybe'"),
-        (ROW | {"label": None}, "line 1: 'label' is None"),
         (ROW | {"target": None}, "line 1: 'target' must be a string or chat messages, got NoneType"),
-        (ROW | {"input": ["a"]}, "line 1: 'input' must be a string or chat messages, got list"),
         (ROW | {"reference": 7}, "line 1: 'reference' must be a string or chat messages with roles, got int"),
         (
             {"target": "a", "label": 1},
             "line 1: column 'question' not found; the row has 'target', 'label' \\(set it with --question-key",
         ),
-        ({"question": "a", "label": 1}, "line 1: column 'target' not found"),
         ({"target": "a", "question": "b"}, "line 1: column 'label' not found"),
         (ROW | {"group": ""}, "line 1: the group 'group' is missing or empty"),
         ({"target": "a", "checklist": ["Is it red?"], "labels": "[yes"}, "line 1: 'labels' is not JSON"),
     ],
 )
 def test_a_row_that_labels_nothing_is_named(tmp_path, row, said):
-    write_jsonl(tmp_path / "l.jsonl", row)
+    write_jsonl(tmp_path / "l.jsonl", *([row] if row else []))
     with pytest.raises(SampleError, match=said):
-        read_labels(tmp_path / "l.jsonl")
-
-
-def test_a_file_without_labels_is_refused(tmp_path):
-    (tmp_path / "l.jsonl").write_text("")
-    with pytest.raises(SampleError, match="has no labels"):
         read_labels(tmp_path / "l.jsonl")
 
 

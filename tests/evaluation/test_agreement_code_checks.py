@@ -2,13 +2,10 @@
 
 import json
 from dataclasses import replace
-from itertools import product
 
 import pytest
-from typer.testing import CliRunner
 
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.cli import app
 from checklist_rewards.evaluation.agreement import (
     compare,
     compare_judges,
@@ -60,10 +57,7 @@ def labelled(rows):
     return units, compare(("judge", "labels"), units, targets, NONE, against_labels=True)
 
 
-CASES = list(product(WAYS, (0, 1, 2)))
-
-
-@pytest.mark.parametrize(("way", "place"), CASES, ids=str)
+@pytest.mark.parametrize(("way", "place"), [(way, number % 3) for number, way in enumerate(WAYS)], ids=str)
 def test_figures_of_items_are_over_the_answers_of_judges(tmp_path, way, place):
     code = WAYS[way]
     plain = [rows_of(tmp_path / f"{n}.jsonl", reads) for n, reads in enumerate((P, OTHER))]
@@ -113,10 +107,3 @@ def test_the_report_shows_the_same_figures(tmp_path):
         assert after["trust"][name]["comparison"]["items"] == before["trust"][name]["comparison"]["items"]
     lines = {line["question"]: line["by_code"] for line in after["comparisons"][0]["items"]}
     assert lines == {"Is it short?": True, "Is it red?": False, "Is it kind?": False}
-
-
-def test_agree_tells_the_code_checks_apart(tmp_path):
-    rows_of(tmp_path / "s.jsonl", P, WAYS["the check alone"])
-    done = CliRunner().invoke(app, ["agree", str(tmp_path / "s.jsonl"), "--label-key", "labels", "--bootstrap", "0"])
-    assert done.exit_code == 0, done.output
-    assert "code checks: 4 of 4 agree (they count in target scores only)" in " ".join(done.output.split())

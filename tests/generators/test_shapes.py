@@ -1,8 +1,7 @@
 import json
-from typing import Annotated
 
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from checklist_rewards import __version__
 from checklist_rewards.errors import GenerationError, SampleError
@@ -11,7 +10,6 @@ from checklist_rewards.generators.shapes import (
     CheckedQuestions,
     SourcedQuestions,
     items_of,
-    list_field,
     shape_in_words,
 )
 from tests.generators.fakes import Replies
@@ -32,10 +30,6 @@ class Ideas(BaseModel):
 
 class Lines(BaseModel):
     lines: list[str]
-
-
-class ShortLines(BaseModel):
-    lines: list[Annotated[str, Field(max_length=60)]]
 
 
 def writes(rule, shape, **settings):
@@ -60,8 +54,10 @@ def test_weights_become_the_weights_of_the_items():
 
 def test_a_shape_of_ones_own_needs_only_a_list():
     ideas = [{"why": "x", "question": "Is it short?", "required": True}, {"why": "y", "question": "Is it kind?"}]
-    generator, _ = writes(json.dumps({"thoughts": "hm", "ideas": ideas}), Ideas)
+    generator, backend = writes(json.dumps({"thoughts": "hm", "ideas": ideas}), Ideas)
     assert asked(generator.generate("a"), "question", "required") == [("Is it short?", True), ("Is it kind?", False)]
+    idea = '{"why": <why>, "question": <question>, "required": true or false}'
+    assert backend.sampled[0][0][0].endswith(f'{{"thoughts": <thoughts>, "ideas": [{idea}, ...]}}')
     with pytest.raises(GenerationError, match="at least 3"):
         writes('{"lines": ["Is it short?", "Is it kind?"]}', Lines, min_items=3)[0].generate("a")
 
@@ -73,7 +69,6 @@ def test_a_shape_of_ones_own_needs_only_a_list():
         f"<think>{{}} or so</think>Here it is:\n{WEIGHTED}\nDone.",
         WEIGHTED.replace("25}]", "25},]"),
         WEIGHTED.replace("90", "90.0").replace("25", '"25"'),
-        WEIGHTED.replace('"weight": 25', '"weight": 25, "note": "not asked for"'),
     ],
 )
 def test_a_reply_is_read_tolerantly(reply):
@@ -88,12 +83,9 @@ def test_a_reply_is_read_tolerantly(reply):
         ("I cannot do that.", "there is no JSON object"),
         (WEIGHTED[:60], "does not fit"),
         (WEIGHTED.replace("90", "101"), "less than or equal to 100"),
-        (WEIGHTED.replace("90", "-1"), "greater than or equal to 0"),
-        (WEIGHTED.replace("90", "80.5"), "weight"),
         (WEIGHTED.replace("90", "true"), "a whole number from 0 to 100"),
         (WEIGHTED.replace("90", "0").replace("25", "0"), "every weight is 0"),
         (WEIGHTED.replace("Is it short?", "It is short."), "'It is short.' is not a yes/no question"),
-        (WEIGHTED.replace("Is it short?", "is it KIND?"), "1 different questions; at least 2"),
         ('{"questions": []}', "0 different questions; at least 2"),
     ],
 )
@@ -147,13 +139,6 @@ class Numbers(BaseModel):
 def test_a_shape_that_cannot_be_used_is_refused(shape, reason):
     with pytest.raises(SampleError, match=reason):
         DirectGenerator(shape=shape, store=False)
-
-
-def test_shapes_in_words():
-    assert list_field(Ideas) == "ideas" and list_field(ShortLines) == "lines"
-    idea = '{"why": <why>, "question": <question>, "required": true or false}'
-    assert shape_in_words(Ideas).splitlines()[-1] == f'{{"thoughts": <thoughts>, "ideas": [{idea}, ...]}}'
-    assert shape_in_words(Lines).splitlines()[-1] == '{"lines": [<lines>, ...]}'
 
 
 def test_checks_are_shown_to_choose_from_and_kept_as_text():

@@ -11,13 +11,10 @@ BOTH = ("Is it short?", "Does it name a city?")
 FORMS = [
     "1. {}\n2. {}",
     "1) {}\r\n2) {}\r\n",
-    "(1) {}\n(2) {}",
-    "[1] {}\n[2] {}",
+    "(1) {}\n[2] {}",
     "Q1: {}\nQ2: {}",
     "Question 1: {}\n\nQuestion 2: {}",
-    "- {}\n- {}",
-    "* {}\n* {}",
-    "• {}\n• {}",
+    "* {}\n• {}",
     "- [ ] {}\n- [x] {}",
     "- 1. {}\n- 2. {}",
     "### 1. {}\n### 2. {}",
@@ -26,12 +23,9 @@ FORMS = [
     "1 - {}\n2 - {}",
     "1、{}\n2、{}",
     # The dress of a question is taken off.
-    "1. **{}**\n2. **{}**",
-    "**1. {}**\n**2. {}**",
-    "**1.** {}\n**2.** {}",
+    "**1. {}**\n**2.** {}",
     "1. **Length**: {}\n2. **City:** {}",
     '1. "{}"\n2. "{}"',
-    "1. {} (Yes/No)\n2. {} (yes or no)",
     "1. **{}** (Yes/No)\n2. **{} (Y/N)**",
     "1. {} Yes/No\n2. {} [yes or no]",
     "1. {} [ ] Yes [ ] No\n2. {} [ ] Yes [ ] No",
@@ -45,11 +39,10 @@ FORMS = [
     # What is said around the list is left out.
     "What does the user want? A short text.\n\n1. {}\n2. {}\n\nAnything else?",
     "Analysis: two things are asked.\n1. A short text\n2. A city\n\nAnswer:\n{}\n{}",
-    "Analysis: short, and a city. What else?\nAnswer: {}\n{}",
     "## Checklist\n- {}\n  - It should be.\n- {}\n\nLet me know!",
-    "<think>\n1. Is it this?\n2. Is it that?\n</think>\n1. {}\n2. {}",
     "1. Is it this?\n2. Is it that?\n</think>\n1. {}\n2. {}",
     "1. {}\n2. {}\n3. is it  short?",  # equal questions are one
+    "1. Is it  short?\n2. Does it name\n   a city?",
 ]
 
 
@@ -58,25 +51,18 @@ def test_every_usual_form_of_a_list_is_read(form):
     assert parse_questions(form.format(*BOTH)).questions == BOTH
 
 
-def test_a_question_may_go_over_two_lines():
-    assert parse_questions("1. Is it  short?\n2. Does it name\n   a city?").questions == BOTH
-
-
 def test_questions_of_other_scripts_end_with_their_own_marks():
     asked = ("回答是否简短？", "回答是否提到一座城市？")
     assert parse_questions(f"1、{asked[0]}（是/否）\n2．{asked[1]}").questions == asked
     assert parse_questions("هل هو قصير؟\nهل يذكر مدينة؟").questions == ("هل هو قصير؟", "هل يذكر مدينة؟")
 
 
-def test_what_only_looks_like_a_mark_or_a_number_stays():
-    asked = ("Is the last word yes or no?", "3 - 4 sentences: does it have them?")
-    assert parse_questions("\n".join(asked)).questions == asked
-
-
 def test_marks_that_belong_to_a_question_stay():
     reply = (
         '1. Is the sum 3.5, written as **3.5**?\n2. Is "bako" the first word?\n3. Is it right? (If absent: "none".)'
     )
+    asked = ("Is the last word yes or no?", "3 - 4 sentences: does it have them?")
+    assert parse_questions("\n".join(asked)).questions == asked
     assert parse_questions(reply).questions == (
         "Is the sum 3.5, written as **3.5**?",
         'Is "bako" the first word?',
@@ -88,8 +74,6 @@ def test_marks_that_belong_to_a_question_stay():
     ("reply", "reason"),
     [
         ("", "0 different questions, but at least 2"),
-        ("I cannot help with that.", "0 different questions, but at least 2"),
-        ("<think>1. Is it short?\n2. Is it long?", "0 different questions, but at least 2"),
         ("1. Is it short?\n2. Is it short?", "1 different questions, but at least 2"),
         ("\n".join(f"{i}. Is it number {i}?" for i in range(1, 10)), "9 different questions, but at most 8"),
         ("1. Is it short?\n2. It names a city.", "'It names a city.' is not a yes/no question"),
@@ -111,7 +95,6 @@ def test_a_reply_gone_wild_ends_in_an_error(reply):
 
 
 FAULTS = [
-    ("cannot be answered", "What do you think about rain?", "How well does it read?", "And why?"),
     ("cannot be answered", "In which tone is it written?"),
     ("two questions", "Is it good and is it short?", "Is it polite? Does it end?"),
     ("two questions", "Is the tone polite, or does the text insult?"),
@@ -187,11 +170,9 @@ def test_what_asks_only_for_a_text_is_left_out():
 @pytest.mark.parametrize(
     ("question", "named"),
     [
-        ("Is the response a list of words?", "Which words rhyme?"),
         ("Is the response a simple list of words?", "Make a list."),
         ("Is the response in the format of a sentence?", "One sentence."),
         ("Is the generated text in the form of a series of sentences?", "Two sentences, please."),
-        ("Does the response contain a set of words?", "Use a set."),
         ("Does the answer consist of a number of sentences?", "Any number of them."),
     ],
 )
@@ -205,15 +186,8 @@ SUBSTANTIAL = """
 Is the response a list of fruits?
 Does the response contain a list?
 Does the response avoid text?
-Does the response summarize the text?
-Are all numbers written in words?
-Is the email a reply?
 Does the response contain only the answer?
-Does the response provide an answer?
-Does it omit any content?
-Does the response use simple words?
 Is the response written in plain sentences?
-Is it a simple sentence?
 """
 
 

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards import ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.generators import DeductiveGenerator, InductiveGenerator, InteractiveGenerator, StageError
-from checklist_rewards.generators.deductive import spread
+from checklist_rewards.generators import DeductiveGenerator, InductiveGenerator, InteractiveGenerator
 from checklist_rewards.generators.inductive import batches
 from checklist_rewards.generators.stages import numbered
 from tests.generators import test_deductive as deductive
@@ -25,18 +23,6 @@ def test_batches_hold_every_observation_once_and_no_more_than_they_may(observati
     for batch in cut:
         assert 1 <= len(batch) <= most
         assert len(batch) == 1 or sum(len(observations[index]) for index in batch) <= chars
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 30))
-def test_items_are_spread_evenly_and_none_is_wasted(sizes, most):
-    groups = [[ChecklistItem(question=f"{g} {i}?") for i in range(size)] for g, size in enumerate(sizes)]
-    taken = spread(groups, most)
-    assert len(taken) == min(most, sum(sizes))
-    shares = [sum(item in group for item in taken) for group in groups]
-    assert taken == [item for share, group in zip(shares, groups, strict=True) for item in group[:share]]
-    # A group has fewer than another only if that is all it has, or by one, since its turn comes later.
-    for index, (share, size) in enumerate(zip(shares, sizes, strict=True)):
-        assert share == size or all(share >= other - (index > at) for at, other in enumerate(shares))
 
 
 def test_a_text_cannot_pose_as_another_line():
@@ -59,14 +45,6 @@ def writer(name):
     kind, rule, source, settings = WRITERS[name]
     backend = Replies(rule())
     return kind("fake", backend=backend, store=False, **settings), backend, source
-
-
-def test_a_subclass_with_another_name_has_the_same_prompts():
-    class Mine(DeductiveGenerator):
-        name = "mine"
-
-    generator = Mine("fake", backend=Replies(deductive.usual), store=False, **FILTERING)
-    assert generator.generate(deductive.SOURCE).source.startswith("mine/")
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -96,12 +74,11 @@ def test_an_edited_seed_is_what_the_next_stage_elaborates():
 
 
 SOURCES = [
-    ("deductive", {"dimensions": []}, "dimensions: .*at least 1 item"),
-    ("deductive", {"dimensions": [{"name": "a"}]}, "dimensions.0.definition is missing"),
-    ("deductive", deductive.seeded("a", "A"), "share a name"),
     ("deductive", deductive.seeded("a", seeds=["Good."]), "the seed 'Good.' is not a yes"),
-    ("inductive", {"observations": ["a", " "]}, "observations.1: the text is blank: ' '"),
     ("inductive", ["a"], "expected a Feedback or a mapping, got list"),
+    ("deductive", {"dimensions": []}, "dimensions: .*at least 1 item"),
+    ("deductive", deductive.seeded("a", "A"), "share a name"),
+    ("inductive", {"observations": ["a", " "]}, "observations.1: the text is blank: ' '"),
     ("interactive", {"dimension": "x", "definition": "y"}, "at least one attribute is required"),
     ("interactive", {"dimension": "x", "definition": "y", "humans": ["a"]}, "humans"),
 ]
@@ -134,10 +111,9 @@ THEME = {"name": "Flow", "meaning": "Order.", "attributes": ["In order."]}
         ("deductive", "elaborate", {"pools": [POOL]}, "about fluency, but the dimensions are fluency, relevance"),
         ("deductive", "elaborate", {"pools": [POOL, {"dimension": "relevance"}]}, "'relevance' has no question left"),
         ("deductive", "filter", {"pools": [POOL, OTHER | {"added": ["Good."]}]}, "'Good.' is not a yes/no question"),
-        ("interactive", "assign", {"themes": []}, "each component needs a name of its own; got none"),
+        ("interactive", "validate", {"themes": [THEME | {"key_question": "It is"}]}, "'It is' is not a yes/no"),
         ("interactive", "assign", {"themes": [THEME, THEME | {"name": "flow"}]}, "a name of its own"),
         ("interactive", "sub_questions", {"themes": [THEME]}, "'Flow' has no key question"),
-        ("interactive", "validate", {"themes": [THEME | {"key_question": "It is"}]}, "'It is' is not a yes/no"),
     ],
 )
 def test_a_draft_that_cannot_be_used_is_refused_before_anything_is_asked(name, stage, draft, reason):
@@ -163,12 +139,3 @@ def test_a_draft_that_makes_no_checklist(name, draft, reason):
     generator, _, source = writer(name)
     with pytest.raises(SampleError, match=reason):
         generator.checklist(source, draft)
-
-
-def test_a_stage_that_fails_can_be_run_again():
-    generator, backend, source = writer("deductive")
-    draft = generator.advance("seed", source)
-    backend.breaks_at = [len(backend.sampled) + 1]
-    with pytest.raises(StageError, match="the stage 'elaborate' failed"):
-        generator.advance("elaborate", source, draft)
-    assert generator.advance("elaborate", source, draft).total > draft.total

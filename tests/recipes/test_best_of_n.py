@@ -8,11 +8,7 @@ from best_of_n import BestOfNArguments, compare, main
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rerank import Ranking
 from tests.fakes import FakeBackend
-
-EMPTY = {"greedy": {}, "best_of": {}}
-RANKING = Ranking((), (), ())
 
 
 class Policy(FakeBackend):
@@ -49,17 +45,9 @@ def test_a_policy_without_replies_is_an_error():
         compared(policy=Silent())
 
 
-@pytest.mark.parametrize(("policy", "given", "limit"), [("org/policy", None, 1024), ("org/policy", 7, 7)])
-def test_a_real_policy_may_write_long_replies(monkeypatch, tmp_path, policy, given, limit):
-    seen = []
-    monkeypatch.setattr("best_of_n.compare", lambda *args: seen.append(args[4].max_tokens) or ([RANKING], dict(EMPTY)))
-    data = tmp_path / "prompts.jsonl"
-    data.write_text('{"prompt": "Paint.", "checklist": ["Is it red?"]}\n')
-    files = dict(data=str(data), store=str(tmp_path / "store"), output_dir=str(tmp_path))
-    main(BestOfNArguments(policy=policy, judge="org/judge", max_tokens=given, **files))
-    assert seen == [limit]
+def test_data_of_ones_own_requires_a_judge_and_a_policy(tmp_path):
     with pytest.raises(SampleError, match="--data requires --judge and --policy"):
-        main(BestOfNArguments(policy=policy, **files))
+        main(BestOfNArguments(policy="org/policy", data=str(tmp_path / "prompts.jsonl"), output_dir=str(tmp_path)))
 
 
 @pytest.mark.slow

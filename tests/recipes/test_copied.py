@@ -17,7 +17,7 @@ def run_copy(folder, name, *arguments):
     return zygote.run([name, *arguments], cwd=folder, env=environment, timeout=HANG)
 
 
-@pytest.mark.parametrize("name", ["grpo.py", "dpo.py", "best_of_n.py"])
+@pytest.mark.parametrize("name", ["grpo.py", "dpo.py"])
 def test_a_recipe_runs_alone(tmp_path, name):
     code, written = run_copy(tmp_path, name, "--help")
     assert code == 0 and "--output_dir" in written, written

@@ -8,7 +8,7 @@ import pytest
 import torch
 from english import opposites, probes, save, train
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from checklist_rewards.backends.difference import apply_difference
 from checklist_rewards.errors import SampleError
@@ -56,42 +56,17 @@ def test_opposites_are_the_same_label_the_other_way_round(data_dir):
     labels = {(pair.target, round(pair.label, 6)) for pair in plain}
     assert all((pair.target, round(1 - pair.label, 6)) in labels for pair in negated)
     assert 2 * len(plain) < len(pairs) <= 3 * len(plain) + 3  # each twice, and half as many about form
-    some = training_pairs(("argkp", "realsumm"), 200, data=data_dir, opposites=0.2)
-    assert 1.1 * len(plain) < len(some) < 1.6 * len(plain)
-
-
-IN_WORDS = {  # read off the text in another way than `opposites.py` does
-    r"capital letters\?$|uppercase\?$": lambda text, question: any(c.isupper() for c in text),
-    r"small letters\?$|lowercase\?$": lambda text, question: any(c.islower() for c in text),
-    r"comma": lambda text, question: text.count(",") > 0,
-    r"bullet|list\?$": lambda text, question: text[:2] == "- ",
-    r"longer than": lambda text, question: len(text.split()) > int(re.findall(r"\d+", question)[0]),
-    r"\*": lambda text, question: text.count("*") > 1,
-}
-FLIPPED = ("free of", "not ", "with no", "without", "all lowercase", "all uppercase")
 
 
 def test_questions_about_form_are_answered_by_code():
     texts = [f"Anna met {name}, who was {age}, in the old Harbor of Rome." for age, name in enumerate(probes.NAMES)]
-    pairs = opposites.form_pairs([*texts, "too short"], 400)
-    assert 40 <= len(pairs) <= 48 and pairs == opposites.form_pairs([*texts, "too short"], 400)
-    pairs = [pair for seed in range(20) for pair in opposites.form_pairs(texts, 400, seed)]
+    pairs = [pair for seed in range(5) for pair in opposites.form_pairs([*texts, "too short"], 400, seed)]
     assert 0.35 < sum(pair.label for pair in pairs) / len(pairs) < 0.6
-    found = Counter()
-    for pair in pairs:
-        for pattern, holds in IN_WORDS.items():
-            if re.search(pattern, pair.question):
-                expected = holds(pair.target, pair.question)
-                if "all lowercase" in pair.question:
-                    expected = not any(c.isupper() for c in pair.target)
-                elif "all uppercase" in pair.question:
-                    expected = not any(c.islower() for c in pair.target)
-                elif any(word in pair.question for word in FLIPPED):
-                    expected = not expected
-                assert pair.label == expected, pair
-                found[pattern] += 1
-                break
-    assert set(found) == set(IN_WORDS)
+    longer = [pair for pair in pairs if pair.question.startswith("Is the") and "longer than" in pair.question]
+    for pair in longer:
+        [words] = re.findall(r"\d+", pair.question)
+        assert pair.label == (len(pair.target.split()) > int(words)), pair
+    assert longer and all("too short" != pair.target for pair in pairs)
 
 
 def test_a_trained_judge_is_not_trained_again(tmp_path):
@@ -101,13 +76,8 @@ def test_a_trained_judge_is_not_trained_again(tmp_path):
     (folder / train.RECORD).write_text(json.dumps({"settings": settings}))
     arguments = ["adapter", "--output", str(tmp_path), "--leave-out", "argkp"]
     train.main(arguments)
-    for other, words in (
-        (["--reads", "30"], "was trained with .*'reads': None"),
-        (["--after", str(tmp_path)], "was trained with .*'after': None"),
-        (["--opposites", "0.5"], "was trained with .*choose another --output for .*'opposites': 0.5"),
-    ):
-        with pytest.raises(SampleError, match=words):
-            train.main([*arguments, *other])
+    with pytest.raises(SampleError, match="was trained with .*choose another --output for .*'opposites': 0.5"):
+        train.main([*arguments, "--opposites", "0.5"])
 
 
 def test_a_packaged_encoder_is_a_difference_with_a_card(tmp_path, monkeypatch):
@@ -131,40 +101,3 @@ def test_a_packaged_encoder_is_a_difference_with_a_card(tmp_path, monkeypatch):
     card = (output / "README.md").read_text()
     assert "58,793 answers of people about 23,984 texts, one epoch of 3,055 steps in 79 minutes; then" in card
     assert "29,499 labels in 1,600 steps and 30 minutes: 20,000 of the answers again" in card
-
-
-def trained(folder, training, **record):
-    """A folder with a trained adapter."""
-    folder.mkdir(parents=True)
-    save_file({"lora_A.weight": torch.tensor([0.1, 2.0])}, folder / save.WEIGHTS)
-    (folder / save.CONFIG).write_text(json.dumps({"layers_to_transform": [10, 11], "base_model_name_or_path": "/x"}))
-    (folder / train.RECORD).write_text(json.dumps({"parameters": 2, "training": {"rank": 16, **training}, **record}))
-
-
-def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
-    runs, probed, output = tmp_path / "runs", tmp_path / "probes.json", tmp_path / "english"
-    trained(runs / "adapter-all", {"epochs": 1.5}, pairs=8004, targets=4000, steps=500, tokens=10**6, seconds=3600)
-    figure = {"value": 0.75, "low": 0.5, "high": 1.0}
-    methods = {"SmolLM2 adapter, within": {"auc": figure}, "word overlap": {"auc": figure}}
-    (runs / "figures.json").write_text(json.dumps({"semeval": {"n": 250, "methods": methods}}))
-    probed.write_text(json.dumps({"negation": {"auc": figure, "accuracy": figure}}))
-    save.main(["adapter", "--runs", str(runs), "--probes", str(probed), "--output", str(output)])
-    assert load_file(output / save.WEIGHTS)["lora_A.weight"].dtype == torch.float16
-    assert json.loads((output / save.CONFIG).read_text())["base_model_name_or_path"] == "smollm2"
-    card = (output / "README.md").read_text()
-    assert "8,004 labels about 4,000 texts" in card and "layers 10 to 11" in card
-    assert "| semeval | 250 | 0.750 [0.500, 1.000] | | 0.750 [0.500, 1.000] |" in card
-    assert "| negation | 0.75 [0.50, 1.00] |" in card
-
-
-def test_the_packaged_writer_has_a_card_with_the_figures_of_all_writers(tmp_path):
-    runs, output = tmp_path / "runs", tmp_path / "english_writer"
-    trained(runs / "writer", {"epochs": 2.0}, replies=900, steps=700, tokens=10**5, seconds=600)
-    figures = {"english-writer": {"valid": 1.0, "f1": 0.23, "instructions": 100}, "constraints": {"valid": 0.5}}
-    (runs / "figures.json").write_text(json.dumps(figures | {"threshold": 0.887}))
-    save.main(["writer", "--runs", str(runs), "--output", str(output)])
-    card = (output / "README.md").read_text()
-    assert "900 checklists, 2 epochs in 700 steps" in card and "at least 0.89" in card
-    assert "| english-writer | 1 | - |" in card and "| constraints | 0.5 | - |" in card
-    with pytest.raises(SystemExit):
-        save.main(["writer", "--runs", str(runs), "--probes", "probes.json"])

@@ -1,21 +1,11 @@
 """What the recipes of English share: data, results of finished runs, tables, and errors of scripts."""
 
 import gzip
-import runpy
 
 import pytest
-from english import common
 from english.common import data_file, json_lines, markdown, once, run_main
 
 from checklist_rewards.errors import SampleError
-from tests.conftest import REPO
-
-
-def test_the_data_is_next_to_the_repository_unless_a_variable_names_its_folder(monkeypatch):
-    monkeypatch.delenv("CHECKLIST_REWARDS_DATA", raising=False)
-    assert runpy.run_path(common.__file__)["DATA"] == str(REPO.parent / "shared" / "data")
-    monkeypatch.setenv("CHECKLIST_REWARDS_DATA", "/elsewhere")
-    assert runpy.run_path(common.__file__)["DATA"] == "/elsewhere"
 
 
 def test_rows_are_read_from_plain_and_compressed_files_and_tables_are_markdown(tmp_path):

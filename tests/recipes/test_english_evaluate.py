@@ -4,10 +4,9 @@ import json
 
 import pytest
 from english import evaluate, probes
-from english.floors import lexical_features, overlap, regression
+from english.floors import overlap, regression
 from english.tasks import Example
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.judges import LogprobJudge
 from tests.fakes import FakeBackend
@@ -62,25 +61,3 @@ def test_probes_are_pairs_of_yes_and_no_that_differ_in_one_detail():
         assert len(some) == 2 * probes.SIZE and some == probes.probes(name)
         for right, wrong in zip(some[::2], some[1::2], strict=True):
             assert right.yes and not wrong.yes and right.question == wrong.question and right.target != wrong.target
-
-
-def test_a_judge_that_looks_for_not_passes_the_probe_of_negation_only_in_the_text(monkeypatch):
-    monkeypatch.setattr(probes, "Bootstrap", lambda: Bootstrap(50))
-    judge = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: 0.2 if " not " in prefix else 0.8), store=False)
-    found = probes.measure(judge.judge)
-    assert found["negation"]["auc"].value == 1 and found["negation"]["pairs"].value == 1
-    assert found["roles"]["auc"].value == 0.5 and found["roles"]["pairs"].value == 0.5
-    assert found["roles"]["accuracy"].value == 0.5
-
-
-def test_lexical_features_by_hand():
-    assert lexical_features("rose won 14 cups . he lives", "Rose won 15 cup games") == [
-        2 / 5,  # rose, won
-        2 / 5,
-        2 / 5,  # "cups" does not begin with "cup" alone: beginnings are five letters
-        0.0,  # 15
-        1 / 4,  # (rose, won)
-        2 / 5,
-        5.0,
-    ]
-    assert lexical_features("", "Anything")[:2] == [0.0, 0.0]

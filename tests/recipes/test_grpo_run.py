@@ -1,7 +1,7 @@
 """The figures of a GRPO run on the pocket world."""
 
 import pytest
-from pocket.grpo_run import GoldReward, overhead, without_variance
+from pocket.grpo_run import overhead, without_variance
 
 
 def test_groups_without_variance():
@@ -18,10 +18,3 @@ def test_the_overhead_is_what_the_reward_takes_outside_the_engine():
     assert overhead(log) == pytest.approx(
         {"step_seconds": 2.5, "reward_seconds": 0.65, "engine_seconds": 0.55, "overhead": 0.2 / 5}
     )
-
-
-def test_gold_of_a_completion_is_logged():
-    reward = GoldReward(lambda prompt, text: float(text.startswith(prompt)))
-    chats = [[{"role": "user", "content": "Say a"}], [{"role": "user", "content": "b"}]]
-    replies = [[{"role": "assistant", "content": text}] for text in ("a", "b")]
-    assert reward(prompts=chats, completions=replies) == [0.0, 1.0]

@@ -19,12 +19,9 @@ TEXT = "The bakto is old. My tuldi holds 3 senko!"
     ("constraints", "revised"),
     [
         ([("mention", "ramki")], "The bakto is old. My tuldi holds 3 senko and the ramki!"),
-        ([("first", "ramki")], "Ramki the bakto is old. My tuldi holds 3 senko!"),
         ([("sentences", 1)], "The bakto is old!"),
         ([("question",)], "The bakto is old. My tuldi holds 3 senko?"),
-        ([("lowercase",)], "the bakto is old. my tuldi holds 3 senko!"),
         ([("no_digits",)], "The bakto is old. My tuldi holds senko!"),
-        ([("bullets",)], "- The bakto is old.\n- My tuldi holds 3 senko!"),
         ([("sentences", 1), ("mention", "senko"), ("exclaim",)], "The bakto is old and the senko!"),
         ([("digits",), ("mention", "bakto")], TEXT),  # it meets everything
         ([("mention", "bakto"), ("first", "ramki"), ("first", "tuldi")], None),  # no edit reaches both
@@ -42,14 +39,6 @@ def test_the_two_kinds_of_feedback_say_the_same():
         "Right:\n- Does the response contain a digit? yes"
     )
     assert repair.critique(Task("Write.", (Constraint("digits"),)), TEXT) == repair.NOTHING
-
-
-def test_sampled_repairs_meet_what_was_said():
-    rng = random.Random(1)
-    for _ in range(200):
-        _, text, spoken, wrong, mended = repair.sample_repair(rng, [], flawless=0.0)
-        assert wrong and all(c.holds(mended) for c in spoken)
-        assert all(c.holds(text) for c in spoken if c not in wrong)
 
 
 def test_rows_ask_for_the_reply_and_the_end_of_the_turn():

@@ -95,12 +95,11 @@ def test_a_model_with_windows_is_computed_exactly(tmp_path):
     torch.testing.assert_close(ours, trls, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("bf16", [False, True])
-def test_a_step_trains_in_either_precision(model, tmp_path, bf16):
+def test_a_step_trains_in_half_precision(model, tmp_path):
     torch.manual_seed(0)
     trained = LlamaForCausalLM(model.config)
     before = trained.lm_head.weight.detach().clone()
-    options = {"bf16": bf16, "max_steps": 1, "max_completion_length": 4, "save_strategy": "no"}
+    options = {"bf16": True, "max_steps": 1, "max_completion_length": 4, "save_strategy": "no"}
     trainer = trainer_of(trained, tmp_path, reward=lambda completions, **columns: [0.0, 1.0] * 2, **options)
     trainer.train()
     assert not torch.equal(before, trained.lm_head.weight)
@@ -108,9 +107,8 @@ def test_a_step_trains_in_either_precision(model, tmp_path, bf16):
 
 
 def test_what_it_does_not_do_is_refused(model, tmp_path, monkeypatch):
-    for option in ({"top_p": 0.9}, {"top_k": 5}, {"generation_kwargs": {"do_sample": False}}):
-        with pytest.raises(ValueError, match="by temperature only"):
-            trainer_of(model, tmp_path, **option)
+    with pytest.raises(ValueError, match="by temperature only"):
+        trainer_of(model, tmp_path, top_p=0.9)
     monkeypatch.setattr(model.config, "_attn_implementation", "flash_attention_2")
     with pytest.raises(ValueError, match="gives other values if prompts share a row"):
         trainer_of(model, tmp_path)

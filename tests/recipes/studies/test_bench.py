@@ -2,7 +2,7 @@
 
 import pytest
 from studies.benchmarks import bench
-from studies.benchmarks.figures import figures, shown, turns
+from studies.benchmarks.figures import figures
 
 FIGURES = figures("answers per second", {"plain loop": [50, 52, 60], "transformers": 260.0}, "plain loop")
 TOKENS = figures("prompt tokens computed", {"plain loop": 9000, "transformers": 1000}, "plain loop")
@@ -13,17 +13,6 @@ def test_a_figure_is_a_median_with_its_range_and_its_ratio_to_the_peer():
     assert (plain["value"], plain["low"], plain["high"], plain["ratio"]) == (52, 50, 60, 1)
     assert (ours["value"], ours["ratio"], ours["to"]) == (260, 5, "plain loop")
     assert figures("%", {"ours": 0.0, "plain": 0.0}, "plain")[0]["ratio"] is None
-
-
-def test_every_repeat_begins_with_the_next_way():
-    assert [turns("abc", repeat) for repeat in (0, 1, 3)] == [["a", "b", "c"], ["b", "c", "a"], ["a", "b", "c"]]
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(None, ""), (0, "0"), (0.0331, "0.033"), (4.7, "4.70"), (772.4, "772"), (46376, "46,376")]
-)
-def test_numbers_have_three_digits(number, text):
-    assert shown(number) == text
 
 
 def test_the_page_and_the_readme_are_made_from_the_figures(tmp_path):
