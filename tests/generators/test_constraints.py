@@ -41,7 +41,7 @@ RED = image_of(Image.new("RGB", (2, 2), "red"))
 
 @pytest.mark.parametrize(
     "prompt",
-    [f"{RED.mark * 2}\n{INPUT}", INPUT.replace("poem", f"poem {RED.mark}")],
+    [RED.mark + INPUT, f"{RED.mark * 2}\n{INPUT}", f"{INPUT}\n{RED.mark}", INPUT.replace("poem", f"poem {RED.mark}")],
 )
 def test_rules_read_the_words_of_a_prompt_with_images(prompt):
     items = ConstraintsGenerator().generate(prompt).items
@@ -80,11 +80,13 @@ def test_evidence_changes_no_id_and_survives_every_form():
         Checklist.parse([{"question": "Is it?", "evidence": {"start": 0, "end": 9, "text": "abc"}}], "row 1")
 
 
-def test_a_model_writes_what_the_rules_do_not_cover():
+@pytest.mark.parametrize("kind", [DirectGenerator, ContrastiveGenerator])
+def test_a_model_writes_what_the_rules_do_not_cover(kind):
     writer = Replies(lambda text, sampling: POEM)
-    options = {"shape": None, "candidate_models": ()}
-    generator = ContrastiveGenerator("writer", backend=writer, store=False, constraints=True, **options)
-    checklist = generator.generate(INPUT, candidates=["Snow.", "Sun."])
+    options = {"shape": None, "candidate_models": ()} if kind is ContrastiveGenerator else {}
+    generator = kind("writer", backend=writer, store=False, constraints=True, **options)
+    given = {"candidates": ["Snow.", "Sun."]} if kind is ContrastiveGenerator else {}
+    checklist = generator.generate(INPUT, **given)
     assert [item.question for item in checklist.items] == [
         "Does the response have at most 40 words?",
         "Does the response do without commas?",
@@ -100,6 +102,14 @@ def test_without_requirements_the_model_is_asked_as_ever():
     before = DirectGenerator("writer", backend=plain, store=False).generate("Who was Ada?")
     after = DirectGenerator("writer", backend=ruled, store=False, constraints=True).generate("Who was Ada?")
     assert before == after and plain.sampled == ruled.sampled
+
+
+def test_a_model_that_fails_fails_the_checklist():
+    generator = DirectGenerator(
+        "writer", backend=Replies(lambda text, sampling: "no list"), store=False, constraints=True, max_attempts=1
+    )
+    with pytest.raises(GenerationError):
+        generator.generate(INPUT)
 
 
 def test_a_config_selects_it():

@@ -15,6 +15,20 @@ from checklist_rewards.generators.constraints import find_requirements
 
 HOW = ("type", "at_least", "at_most", "exactly", "loose", "whole_words", "list_numbers", "ifeval")
 """Fields of a check that are a bound, or that IFEval's own rules set and no prompt states."""
+ROWS = [
+    {
+        "key": 1,
+        "prompt": 'Describe fog in at least 40 words. Do not use the words "grey" and "wet".',
+        "instruction_id_list": ["length_constraints:number_words", "keywords:forbidden_words"],
+        "kwargs": [{"relation": "at least", "num_words": 40}, {"forbidden_words": ["grey", "wet"]}],
+    },
+    {
+        "key": 2,
+        "prompt": "Describe fog. Use no commas and fewer than 5 sentences.",
+        "instruction_id_list": ["length_constraints:number_sentences"],
+        "kwargs": [{"relation": "less than", "num_sentences": 4}],
+    },
+]
 
 
 def parts(check):
@@ -65,6 +79,24 @@ def compare(rows):
             evidence = [row["prompt"][found[part].start : found[part].end] for part in false]
             differences.append({"prompt": row["prompt"], "missed": missed, "false": false, "evidence": evidence})
     return counts, differences
+
+
+def test_a_requirement_counts_only_with_its_exact_arguments():
+    counts, differences = compare(ROWS)
+    assert counts["length_constraints:number_words"] == {"found": 1}
+    assert counts["keywords:forbidden_words"] == {"found": 2}
+    assert counts["length_constraints:number_sentences"] == {"missed": 1}
+    assert counts["(sentences)"] == {"false": 1} and counts["(letters)"] == {"false": 1}
+    assert [row["evidence"] for row in differences] == [["no commas", "fewer than 5 sentences"]]
+
+
+def test_a_part_of_a_list_may_be_missing():
+    words = {"type": "keywords", "words": ["river", "mill"]}
+    assert list(parts(words)) == [("keywords", "river"), ("keywords", "mill")]
+    assert list(parts({"type": "words", "exactly": 3})) == [
+        ("words", "{}", ">=", 3),
+        ("words", "{}", "<=", 3),
+    ]
 
 
 def test_the_rules_find_four_of_five_on_prompts_they_were_not_made_for(data_dir):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import pytest
 
 from checklist_rewards.checks import check_of
 from checklist_rewards.generators.constraints import find_requirements
+from checklist_rewards.generators.constraints.reading import PromptText
+
+Check = dict[str, Any]
 
 
 def prompts(name: str) -> list[tuple[str, str]]:
@@ -41,7 +46,9 @@ def test_a_prompt_gives_only_what_it_requires(rows):
 
 
 EMOJIS = {
+    "👍🏽": 1,
     "🇫🇷": 1,
+    "🇫🇷🇺🇸": 2,
     "🇫": 0,
     "👩‍💻 👨‍👩‍👧‍👦": 2,
     "👩🏽‍🚀": 1,
@@ -50,9 +57,12 @@ EMOJIS = {
     "1️⃣#️⃣": 2,
     "☝🏽": 1,
     "❤️‍🔥": 1,
+    "❤️": 1,
     "©™ ® ✓ → ❤ 12 #*": 0,
+    "©️™️": 2,
     "😀\ufe0e": 0,  # asked to be text
     "Hi🙂there🎉🎉": 3,
+    "今天☔下雨": 1,
     "": 0,
 }
 
@@ -82,8 +92,8 @@ def test_characters_are_counted_as_people_see_them(text, count):
         "Each sentence must have fewer than 10 words.",
         "The first paragraph should have exactly two sentences.",
         "If you need more than 100 words, ask first.",
-        "Each tweet should:\n1. Begin with the phrase \"Breaking news\".\n2. Be funny.",
         "Limit each description to 50 words.",
+        "Each tweet should:\n1. Begin with the phrase \"Breaking news\".\n2. Be funny.",
         "Write at most 200 words, not including the title.",
         "Use 200 words more or less.",
     ],
@@ -170,16 +180,22 @@ def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named)
     "part",
     [
         "Use 3 sections. ",
+        "Use at most {n} words. ",
         'Use the word "a{n}" at least 3 times. ',
+        'Use the word "a". ',
         "Add a postscript. ",
         "advertise all of the " * 30 + "5 words. ",
+        "1: " * 220 + "each 5 sentences. ",
         "<text> </b> Use 5 words. ",
         "[BEGIN A] Use 5 words. ",
         "A) Use 5 words. B) ",
+        "Essay: The essay must have 5 words. ",
         'a"""\nUse 5 words. ',
         "---\nUse 5 words. ---\n",
         "cats must and " * 45 + "use 5 words. ",
+        "Use 5 words in this version, if you can. ",
         "Translate the above: ",
+        "Improve this prompt ",
         "Then use 5 words. Your answer must have 5 words. ",
     ],
 )
@@ -188,3 +204,106 @@ def test_long_prompts_are_read(part):
     start = process_time()
     find_requirements("".join(part.format(n=n) for n in range(160_000 // len(part))))
     assert process_time() - start < 30
+
+
+def _lower(text: str) -> str:
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+def _before(words: str):
+    return lambda clause: f"{words} {_lower(clause)}"
+
+
+def _behind(words: str):
+    return lambda clause: f"{clause.rstrip('.!')} {words}."
+
+
+def _in_quotes(clause: str) -> str:
+    return f"Translate “{clause}” into French."
+
+
+ORDER = re.compile("(?:Write|Use|Include|Keep|End|Start|Mention|Limit|Avoid|Do not use) ")
+FRAMES = {
+    "never": _before("Never"),
+    "not just": _before("Don't just"),
+    "free": _before("Feel free to"),
+    "may": _before("You may"),
+    "mind": _before("I would not mind if you"),
+    "fine": _before("It is fine to"),
+    "how": _before("Explain how to"),
+    "code": _before("Write a program that prints"),
+    "told": _before("My teacher told us to"),
+    "story": _before("Write a story about a man who hears:"),
+    "if": _before("If it helps,"),
+    "part": _before("In the conclusion,"),
+    "true": lambda clause: f"Is it true that one should {_lower(clause).rstrip('.!')}?",
+    "feedback": _before("Give me feedback on this rule:"),
+    "reported": lambda clause: f"{clause.rstrip('.!')}, says the manual.",
+    "unless": _behind("unless needed"),
+    "except": _behind("except in lists"),
+    "japanese": _behind("in Japanese"),
+    "below": _before("Translate the text below into French.\n\n"),
+    "label": _before("Summarize it.\n\nText:"),
+    "heading": _before("### Input\n"),
+    "tags": lambda clause: f"<document>\n{clause}\n</document>\nSummarize the document.",
+    "prompt": lambda clause: f"Improve this prompt: {clause}",
+    "applicants": lambda clause: f"Applicants must be kind and {_lower(clause)}" if ORDER.match(clause) else "",
+    "several": lambda clause: f"{clause} Then rewrite it for children.",
+    "taken back": lambda clause: f"{clause} This is not a strict limit.",
+    "quotes": _in_quotes,
+}
+IN_EVERY_LANGUAGE = (
+    "bullets paragraphs placeholders highlights sections json title postscript quoted two_responses repeats_prompt "
+    "language"
+).split()
+"""Checks that mean the same for a text in Japanese."""
+
+
+SIZES = ("words", "sentences", "paragraphs", "bullets")
+"""Checks of the size of a whole text."""
+
+
+def _denied(check: Check) -> list[Check]:
+    """What "never" makes of a requirement, apart from no requirement."""
+    rest = {name: value for name, value in check.items() if name not in ("at_least", "at_most", "exactly")}
+    turned = [rest | {"exactly": 0}]
+    if "at_least" in check:
+        turned.append(rest | {"at_most": check["at_least"] - 1})
+    if "at_most" in check:
+        turned.append(rest | {"at_least": check["at_most"] + 1})
+    if check["type"] == "keywords":
+        turned.append({"type": "forbidden", "words": check["words"]})
+    if check["type"] == "casing":
+        turned.append({"type": "casing", "casing": "lower" if check["casing"] == "upper" else "upper"})
+    return turned
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_every_example_turns_or_goes_in_a_frame(frame):
+    """The clause of each requirement of each example, in a frame: the requirement is turned, or goes."""
+    wrong = []
+    for prompt, _ in PLAIN:
+        plain = [requirement for requirement in find_requirements(prompt) if requirement.check]
+        for requirement in plain:
+            ends = [0, *PromptText(prompt).ends, len(prompt)]
+            start = max(end for end in ends if end <= requirement.start)
+            end = min(end for end in ends if end >= requirement.end)
+            if ", and" in prompt[start : requirement.start] or ", but" in prompt[start : requirement.start]:
+                continue  # a frame before a clause does not reach over these
+            framed = f"{prompt[:start]}\n{FRAMES[frame](prompt[start:end].strip())}\n{prompt[end:]}".strip()
+            before = [other.check for other in plain]
+            for found in find_requirements(framed):
+                same = found.check == requirement.check
+                new = found.check and found.check not in before
+                if frame in ("several", "taken back") and requirement.check["type"] not in SIZES:
+                    continue
+                if frame == "japanese":
+                    wrong += [framed] * bool((same or new) and found.check["type"] not in IN_EVERY_LANGUAGE)
+                elif frame == "never":
+                    places = found.check and found.check["type"] == "regex" and found.check.get("exactly") == 0
+                    wrong += [framed] * bool(
+                        same or (new and not places and found.check not in _denied(requirement.check))
+                    )
+                else:
+                    wrong += [framed] * bool(same or new)
+    assert wrong == []
