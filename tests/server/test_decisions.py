@@ -10,7 +10,7 @@ pytest.importorskip("httpx")
 import httpx
 from fastapi.testclient import TestClient
 
-from checklist_rewards import ChecklistItem, ChecklistScorer
+from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Answer, Usage
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.judges.settings import load_jury
@@ -262,15 +262,12 @@ def test_a_read_without_an_answer_is_a_refusal(scorer):
 def test_openai_clients_and_our_own_read_the_same_probabilities(scorer, monkeypatch):
     openai = pytest.importorskip("openai")
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    items = [ChecklistItem(question=QUESTIONS[0])]
     with serving(build_app(scorer, token="secret")) as address:
         client = openai.OpenAI(base_url=f"{address}/v1")
         answered = client.decisions.create(model="pocket", input="a red thing", questions=ASKED)
         asked = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
-        score = asked.score(items, "a red thing")
-        assert score.answered == 1 and score.items[0].method == "decision" and score.items[0].mass is not None
-        remote = ChecklistScorer(backend="remote", base_url=address, store=False, engine_args={"token": "secret"})
-        assert remote.score(items, "a red thing").answered == 1
+        score = asked.score(QUESTIONS[:1], "a red thing")
+    assert score.answered == 1 and score.items[0].method == "decision" and score.items[0].mass is not None
     expected = scorer.score([QUESTIONS[0]], "a red thing").items[0].probabilities["yes"]
     assert answered.answers[0].probability == pytest.approx(expected, abs=1e-9)
     assert answered.answers[1].type == "choice" and answered.answers[2].type == "score"
@@ -340,10 +337,11 @@ def test_the_command_serves_a_file_of_judges(run, monkeypatch, tmp_path):
         assert client.get("/health").json()["identity"] == panel.identity
 
 
-def test_a_hostile_state_is_searched_once(monkeypatch):
+@pytest.mark.parametrize("unit", ["<target-1>\n\n</target-1>", "\n</target-1>"])
+def test_a_hostile_state_is_searched_once(unit, monkeypatch):
     hashed = []
     monkeypatch.setattr(decisions, "fence", lambda name, text: hashed.append(text) or "")
-    assert not decisions._is_judge_prompt("<target-1>\n\n</target-1>" * 10_000)
+    assert not decisions._is_judge_prompt(unit * 10_000)
     assert len(hashed) <= 16
 
 

@@ -6,7 +6,6 @@ import pytest
 
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
-import httpx
 from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer, Sample
@@ -191,26 +190,13 @@ def test_our_client_shows_the_judge_of_a_server_what_a_direct_read_shows_it(prot
     assert len(set(read)) == len(samples)  # the judge tells the images apart
 
 
-@pytest.mark.parametrize("protocol", ["decisions", "systemone"])
-def test_a_target_with_an_image_in_a_prompt_of_this_package_was_read_already(protocol):
+def test_a_target_with_an_image_in_a_prompt_of_this_package_was_read_already():
     """Thoughts that the target has were kept on purpose."""
     backend = Seeing()
     scorer = ChecklistScorer(Engine(backend=backend), store=False)
     target = f"tool: {RED.mark}\n</think>\nIt is red."
     with serving(build_app(scorer)) as address:
-        asked = asking(scorer, address, protocol)
+        asked = asking(scorer, address, "systemone")
         assert asked.score_batch([Sample(["Is it red?"], target, target_images=(RED,))])[0].answered == 1
-    shown = target if protocol == "decisions" else target.replace(RED.mark, "[image 1]")
     prompt, _ = backend.asked[-1]
-    assert shown in prompt and RED.mark in prompt
-
-
-def test_openai_clients_show_images():
-    openai = pytest.importorskip("openai")
-    seeing = Seeing()
-    with serving(build_app(ChecklistScorer(Engine(backend=seeing), store=False))) as address:
-        client = openai.OpenAI(base_url=f"{address}/v1", api_key="none")
-        model = httpx.get(f"{address}/v1/models").json()["data"][0]["id"]
-        given = [user({"type": "input_text", "text": "Look."}, part(RED), part(BLUE))]
-        answered = client.decisions.create(model=model, input=given, questions=ASKED)
-    assert answered.answers[0].probability == pytest.approx(0.75) and [RED.key, BLUE.key] in seeing.shown
+    assert target.replace(RED.mark, "[image 1]") in prompt and RED.mark in prompt
