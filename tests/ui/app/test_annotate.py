@@ -100,6 +100,7 @@ def test_an_answer_that_the_disk_does_not_take_is_not_refused_but_may_be_sent_ag
         ({"text": "old"}, "row 'r1' of scored.jsonl has changed since it was shown; reload the page."),
         ({"row": "r9"}, "scored.jsonl has no row 'r9'."),
         ({"spans": [{"start": 0, "end": 99}]}, "is not a part of the response"),
+        ({"note": 3}, "a note must be a text"),
         ({"annotator": "../ann"}, "is not a name for an annotator"),
     ],
 )

@@ -85,11 +85,13 @@ OUTSIDE = [
 ]
 
 
-def test_no_name_leaves_the_project(folder):
+def test_no_name_leaves_the_project(folder, client):
     (folder.parent / "secret.jsonl").write_text('{"secret": 1}\n')
     for name in OUTSIDE:
         with pytest.raises(OutsideError):
             Project.at(folder).path(name)
+    asked = {"settings": {"calibration": "../secret.jsonl"}, "checklist": ["Is it red?"], "target": "red"}
+    assert "of a file of the project folder" in client.post("/api/judge", json=asked).text
 
 
 def test_no_symbolic_link_leaves_the_project(folder, client):
