@@ -1,5 +1,6 @@
 """What a client may get wrong: every refusal is JSON that names row and field, and no row pays for another."""
 
+import itertools
 import json
 
 import pytest
@@ -7,11 +8,8 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.server import app as middleware
 from checklist_rewards.server import build_app
 from checklist_rewards.server.rows import LISTED, MAX_READS, MAX_ROWS
 from tests.fakes import FakeBackend
@@ -52,32 +50,26 @@ def item(**fields) -> dict:
 
 SAID = {"role": "assistant", "text": "x", "shown": "assistant: x"}
 TWINS = [{"label": "a", "value": 1}, {"label": "a", "value": 0}]
-OF_ROWS = {
-    "target": [None, 7, True, NESTED, [7], [{"content": "x"}]],
-    **{"input": [[7]], "reference": [0], "history": [{}], "taget": ["y"], "\ud800": ["y"]},
-    "as_is": ["true", 1, {}],
-    "messages": [[SAID]],
-    "checklist": [None, [], {}, "Is red?", DEEP, NESTED, 5, [5], {"items": 5}],
-}
-OF_ROWS_AS_IS = {"input": [[]], "target": [[]], "messages": ["x", [7], [SAID, {}], [SAID | {"text": 7}]]}
-OF_ITEMS = {
-    "question": [NESTED, " ", None, 7],
-    "weight": [float("nan"), float("inf"), 10**400, "heavy", True, 0],
-    "options": [TWINS[:1], TWINS, [{"label": "a", "value": 2}, {"label": "b", "value": 0}], "ab", 5, {"a": 1}, [5, 5]],
-    "check": [5, [1], '{"type": "no_such_check"}', '{"a": 1}', "{"],
-    **{"wieght": [1], "category": [5], "required": [5]},
-}
-"""Values that a field may not have."""
 BAD_ROWS = [
-    *((value, "samples") for value in (None, [], "x", NESTED)),
+    *((value, "samples") for value in (None, NESTED)),
     *(({"checklist": QUESTIONS}, "target"), ({"target": "x"}, "checklist")),
-    *((sample(**{field: value}), field) for field, values in OF_ROWS.items() for value in values),
-    *((sample(as_is=True, **{field: value}), field) for field, values in OF_ROWS_AS_IS.items() for value in values),
-    *((item(**{field: value}), "checklist") for field, values in OF_ITEMS.items() for value in values),
+    *((sample(target=value), "target") for value in (None, NESTED, [7])),
+    *((sample(**{field: value}), field) for field, value in (("input", [7]), ("reference", 0), ("history", {}))),
+    *((sample(**{field: "x"}), field) for field in ("taget", "\ud800", "as_is")),
+    (sample(messages=[SAID]), "messages"),
+    *((sample(as_is=True, messages=value), "messages") for value in ("x", [7], [SAID | {"text": 7}])),
+    *((sample(as_is=True, **{field: []}), field) for field in ("input", "target")),
+    *((sample(checklist=value), "checklist") for value in (None, [], "Is red?", DEEP, NESTED, {"items": 5})),
+    *((item(question=value), "checklist") for value in (NESTED, " ")),
+    *((item(weight=value), "checklist") for value in (float("nan"), 10**400, 0)),
+    *((item(options=value), "checklist") for value in (TWINS, 5)),
+    *((item(check=value), "checklist") for value in (5, '{"type": "no_such_check"}', "{")),
+    (item(wieght=1), "checklist"),
+    (sample(checklist=[f"Is it {number}?" for number in range(1001)]), "checklist"),
 ]
 
 
-@pytest.mark.parametrize(("row", "field"), BAD_ROWS, ids=lambda value: f"{value!r:.60}".replace("\0", ""))
+@pytest.mark.parametrize(("row", "field"), BAD_ROWS, ids=itertools.count())
 def test_a_row_that_cannot_be_scored_fails_alone_and_is_named(client, row, field):
     body = rows("a red thing", "x", "blue")
     body["samples"][1] = row
@@ -86,8 +78,6 @@ def test_a_row_that_cannot_be_scored_fails_alone_and_is_named(client, row, field
     assert [score and score["answered"] for score in answer.json()["scores"]] == [2, None, 2]
     (error,) = answer.json()["errors"]
     assert (error["row"], error["field"]) == (2, field) and error["message"]
-    alone = client.post("/score", content=json.dumps({"samples": [row]}))
-    assert refused(alone, 422) == [(1, field)]
     if field == "checklist" and "checklist" in row:
         body = openrlhf("red", "blue", "green")
         body["labels"][1] = row["checklist"]
@@ -98,12 +88,9 @@ def test_a_row_that_cannot_be_scored_fails_alone_and_is_named(client, row, field
     ("field", "value", "says"),
     [
         ("query", "something else", "does not contain its prompt"),
-        ("query", None, "must be a string, got NoneType"),
         ("labels", "a, b", "must be JSON"),
         ("labels", DEEP, "nested too deeply"),
         ("labels", json.dumps({"checklist": QUESTIONS, "inptu": "x"}), "unknown key 'inptu'"),
-        ("labels", {"checklist": QUESTIONS, "input": 7}, "input must be a string, got int 7"),
-        ("prompts", 7, "must be a string, got int 7"),
         ("prompts", NESTED, "must be a string, got list"),
     ],
 )
@@ -119,21 +106,15 @@ def test_one_malformed_row_refuses_an_openrlhf_request(client, field, value, say
 @pytest.mark.parametrize(
     ("path", "body", "status", "field", "says"),
     [
-        ("/score", b"", 400, "body", "not JSON"),
-        ("/score", b"{not json", 400, "body", "not JSON"),
         ("/score", b"\xff\xfe", 400, "body", "not JSON"),
         ("/score", DEEP.encode(), 400, "body", "not JSON"),
         ("/score", b"[1]", 422, "body", "must be a JSON object, got list"),
-        ("/score", b"NaN", 422, "body", "must be a JSON object, got float"),
         ("/score", b"{}", 422, "samples", "samples must be a list of at least one row, got nothing"),
         ("/score", b'{"samples": []}', 422, "samples", "at least one row, got list []"),
-        ("/score", b'{"samples": {"target": "x"}}', 422, "samples", "at least one row, got dict"),
         ("/score", b'{"samples": [], "metric": "pass"}', 422, "metric", "unknown field 'metric'; allowed: samples"),
-        ("/reward", b"[]", 422, "body", "must be a JSON object, got list"),
         ("/reward", b'{"query": ["a"]}', 422, "prompts", "prompts must be a list"),
-        ("/reward", b'{"query": ["a"], "prompts": ["a"], "labels": "x"}', 422, "labels", "must be a list"),
         ("/reward", b'{"query": ["a"], "prompts": ["a"], "labels": ["a", "b"]}', 422, "labels", "got 1, 1 and 2"),
-        ("/reward", b'{"query": [], "prompts": [], "labels": []}', 422, "query", "at least one row"),
+        ("/reward", b'{"query": ["a"], "prompts": ["a", "b"], "labels": ["a"]}', 422, "prompts", "got 1, 2 and 1"),
     ],
 )
 def test_a_body_that_is_no_request_is_refused_with_a_sentence(client, path, body, status, field, says):
@@ -166,7 +147,6 @@ OPTIONS = [{"label": str(n), "value": n / 30} for n in range(20)]
 NUMBER = MAX_READS // 800 + 1
 
 
-@pytest.mark.parametrize("path", ["/score", "/reward"])
 @pytest.mark.parametrize(
     ("checklist", "count", "sentence"),
     [
@@ -176,54 +156,33 @@ NUMBER = MAX_READS // 800 + 1
     ],
     ids=["rows", "questions", "options"],
 )
-def test_more_rows_or_items_than_allowed_are_refused(client, path, checklist, count, sentence):
-    body = {"samples": [sample(checklist=checklist)] * count}
-    if path == "/reward":
-        label = json.dumps({"checklist": checklist})
-        body = {"query": ["Q red"] * count, "prompts": ["Q "] * count, "labels": [label] * count}
-    answer = client.post(path, json=body)
+def test_more_rows_or_items_than_allowed_are_refused(client, checklist, count, sentence):
+    answer = client.post("/score", json={"samples": [sample(checklist=checklist)] * count})
     assert refused(answer, 413) and sentence in answer.json()["error"]
 
 
 def test_a_checklist_as_text_is_bounded_before_it_is_parsed(client):
     text = "[" + "{}," * 2**17 + "{}]"
-    samples = [
-        sample(checklist=text),
-        item(check=text),
-        sample(checklist={"items": [{"question": "?", "check": text}]}),
-    ]
-    labels = [text, {"checklist": text}, json.dumps({"checklist": text})]
-    rewards = [{"query": ["Q red"], "prompts": ["Q "], "labels": [label]} for label in labels]
-    requests = [("/score", {"samples": [one]}, "checklist") for one in samples]
-    for path, body, field in (*requests, *(("/reward", body, "labels") for body in rewards)):
+    nested = {"items": [{"question": "?", "check": text}]}
+    requests = [("/score", {"samples": [sample(checklist=one)]}, "checklist") for one in (text, nested)]
+    for label in (text, {"checklist": text}):
+        requests.append(("/reward", {"query": ["Q red"], "prompts": ["Q "], "labels": [label]}, "labels"))
+    for path, body, field in requests:
         answer = client.post(path, json=body)
         assert refused(answer, 422) == [(1, field)] and "131,072 values" in answer.json()["errors"][0]["message"]
 
 
-@pytest.mark.parametrize("value", [0, [], {"a": 1}])
-def test_many_wrong_values_of_a_decision_have_a_bounded_answer(client, value):
-    many = [value] * 2**16
-    for questions in (
-        many,
-        [{"type": "choice", "instructions": "?", "choices": many}],
-        [{"type": "score", "instructions": "?", "levels": many}],
-    ):
-        body = {"model": "fake", "input": "x", "questions": questions}
-        refused(client.post("/v1/decisions", json=body), 413)
-    for body in (
-        {"questions": {str(n): value for n in range(2**16)}},
-        {"questions": {"q": {"type": "noul", **{f"k{n}": 1 for n in range(2**16)}}}},
-        {"questions": {"q": {"type": "noul"}}, "images": many},
-    ):
-        refused(client.post("/v1/systemone", json={"state": "x", **body}), 413)
+def test_many_wrong_values_of_a_decision_have_a_bounded_answer(client):
+    many = [{"a": 1}] * 2**16
+    asked = {"model": "fake", "input": "x"}
+    for questions in (many, [{"type": "choice", "instructions": "?", "choices": many}]):
+        refused(client.post("/v1/decisions", json={**asked, "questions": questions}), 413)
+    refused(client.post("/v1/systemone", json={"state": "x", "questions": dict(enumerate(many))}), 413)
 
 
-BAD = [1, None, {}, {"target": 1}, {"checklist": QUESTIONS}, {"checklist": [], "target": "x"}, {"x" * 2000: 1}]
-
-
-@pytest.mark.parametrize("bad", BAD, ids=lambda bad: f"{bad!r:.30}")
-@pytest.mark.parametrize("number", [LISTED, LISTED + 1, MAX_ROWS])
-def test_many_invalid_rows_have_a_bounded_answer(client, bad, number):
+@pytest.mark.parametrize("number", [LISTED, MAX_ROWS])
+def test_many_invalid_rows_have_a_bounded_answer(client, number):
+    bad = {"x" * 2000: 1}
     answer = client.post("/score", json={"samples": [bad] * number})
     fields = refused(answer, 422)
     assert len(fields) == min(number, LISTED + 1) and len(answer.content) < 200_000
@@ -232,7 +191,6 @@ def test_many_invalid_rows_have_a_bounded_answer(client, bad, number):
         assert last["row"] is None and last["message"].startswith(f"{number - LISTED:,} more rows have errors")
     scored = client.post("/score", json={"samples": [item(), *[bad] * (number - 1)]})
     assert scored.status_code == 200 and len(scored.json()["scores"]) == number
-    assert len(scored.json()["errors"]) == min(number - 1, LISTED + 1)
 
 
 def test_half_a_surrogate_pair_comes_back_as_it_came_or_its_row_fails_alone(client):
@@ -250,14 +208,13 @@ def test_half_a_surrogate_pair_comes_back_as_it_came_or_its_row_fails_alone(clie
         assert refused(client.post("/reward", content=json.dumps(openrlhf(*targets))), 422) == [(2, "query")]
 
 
-@pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer secret2", "secret", "Basic secret", "Bearer sécret"])
+@pytest.mark.parametrize("header", [None, "Bearer secret2", "Basic secret", "Bearer sécret"])
 def test_without_the_token_only_health_answers(scorer, header):
     headers = {} if header is None else {"Authorization": header.encode("latin-1")}
     with TestClient(build_app(scorer, token="secret")) as client:
-        for path in ("/score", "/reward"):
-            answer = client.post(path, json=rows("red"), headers=headers)
-            assert refused(answer, 401) == [(None, "Authorization")]
-            assert answer.headers["www-authenticate"] == "Bearer"
+        answer = client.post("/score", json=rows("red"), headers=headers)
+        assert refused(answer, 401) == [(None, "Authorization")]
+        assert answer.headers["www-authenticate"] == "Bearer"
         assert client.get("/metrics", headers=headers).status_code == 401
         assert client.get("/nowhere", headers=headers).status_code == 401
         assert client.get("/health").json()["status"] == "ok" and client.get("/ready").status_code == 200
@@ -265,85 +222,10 @@ def test_without_the_token_only_health_answers(scorer, header):
             assert client.post("/score", json=rows("red"), headers={"Authorization": given}).status_code == 200
 
 
-def test_tokens_are_compared_in_constant_time(scorer, monkeypatch):
-    compared = []
-    real = middleware.hmac.compare_digest
-    monkeypatch.setattr(middleware.hmac, "compare_digest", lambda *pair: compared.append(pair) or real(*pair))
-    with TestClient(build_app(scorer, token="sécret")) as client:
-        client.post("/score", json=rows("red"), headers={"Authorization": "Bearer secret"})
-    assert compared == [(b"secret", "sécret".encode())]
-
-
-FIELDS = (
-    "checklist target input history items question weight options label value na category required id check".split()
-)
-CHECK = '{"type": "regex", "pattern": "("}'
-WORDS = [*QUESTIONS, "red", "yes", "no", "cannot_assess", "0", "1e999", "NaN", CHECK, "[[", "\ud800"]
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(WORDS)
-NESTED_JSON = st.recursive(
-    LEAVES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=3),
-    max_leaves=8,
-)
-JSON = LEAVES | NESTED_JSON | NESTED_JSON.map(json.dumps)  # in a string too, as datasets keep checklists
-ITEMS = st.fixed_dictionaries(
-    {"question": st.just("Is red?") | JSON},
-    optional={name: JSON for name in ("weight", "options", "category", "required", "id", "check")},
-)
-CHECKLISTS = st.lists(ITEMS | JSON, min_size=1, max_size=2) | st.fixed_dictionaries({"items": st.lists(ITEMS)}) | JSON
-ROW = (
-    st.fixed_dictionaries({"checklist": CHECKLISTS, "target": st.just("red") | JSON}, optional={"input": JSON}) | JSON
-)
-FUZZ = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@FUZZ
-@given(found=st.lists(ROW, min_size=1, max_size=3))
-def test_whatever_the_rows_are_a_good_one_is_scored_and_the_others_are_named(client, found):
-    good = rows("a red thing")["samples"]
-    answer = client.post("/score", content=json.dumps({"samples": [*found, *good]}))
-    assert answer.status_code == 200
-    body = answer.json()
-    assert len(body["scores"]) == len(found) + 1 and body["scores"][-1]["answered"] == 2
-    missing = [number for number, score in enumerate(body["scores"], start=1) if score is None]
-    assert [error["row"] for error in body["errors"]] == missing
-    assert all(error["field"] and error["message"] for error in body["errors"])
-
-
-@FUZZ
-@given(found=CHECKLISTS | ROW, column=st.sampled_from(["query", "prompts", "labels"]))
-def test_whatever_a_column_is_an_openrlhf_request_is_answered_or_refused(client, found, column):
-    body = openrlhf("red", "blue")
-    body[column] = [body[column][0], found]
-    answer = client.post("/reward", content=json.dumps(body))
-    if answer.status_code == 200:
-        assert len(answer.json()["rewards"]) == 2
-    else:
-        assert {row for row, _ in refused(answer, 422)} == {2}
-
-
-@FUZZ
-@given(
-    path=st.sampled_from(["/score", "/reward"]),
-    body=st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode()),
-)
-def test_whatever_the_body_is_it_is_refused(client, path, body):
-    answer = client.post(path, content=body)
-    assert answer.status_code in (400, 422) and refused(answer, answer.status_code)
-
-
-def test_an_exception_that_one_row_raises_is_that_rows_error(scorer, monkeypatch):
-    """While the row is checked, and while it is scored."""
-
+def test_an_exception_that_the_check_of_one_row_raises_is_that_rows_error(scorer, monkeypatch):
     def breaks(item, where):
         if item.question == QUESTIONS[1]:
             raise KeyError("colour")
-
-    class Picky(ChecklistScorer):
-        def score_batch(self, samples, progress=None):
-            if any(sample.target == "red" for sample in samples):
-                raise ZeroDivisionError("no weight")
-            return super().score_batch(samples, progress)
 
     monkeypatch.setattr(scorer, "check_item", breaks)
     with TestClient(build_app(scorer)) as client:
@@ -352,9 +234,3 @@ def test_an_exception_that_one_row_raises_is_that_rows_error(scorer, monkeypatch
             {"row": 1, "field": "checklist", "message": "the value cannot be used (KeyError: 'colour')."}
         ]
         assert answer.json()["scores"][1]["answered"] == 1
-        assert refused(client.post("/reward", json=openrlhf("red")), 422) == [(1, "labels")]
-    with TestClient(build_app(Picky(backend=FakeBackend(), store=False))) as client:
-        answer = client.post("/score", json=rows("red"))
-        assert refused(answer, 422) == [(1, "sample")]
-        assert answer.json()["errors"][0]["message"] == "the sample cannot be scored (ZeroDivisionError: no weight)."
-        assert refused(client.post("/reward", json=openrlhf("red")), 422) == [(1, "query")]

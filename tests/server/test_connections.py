@@ -73,11 +73,8 @@ def address_of(app):
             yield f"http://127.0.0.1:{listening.getsockname()[1]}", server, thread
 
 
-@pytest.mark.parametrize(
-    "sent", [b"", b"P", HEAD, b"\r\n"], ids=["nothing", "a byte", "half a header", "an empty line"]
-)
-@pytest.mark.parametrize("before", [b"", REQUEST], ids=["at first", "after an answer"])
-def test_headers_that_do_not_come_close_the_connection(scorer, monkeypatch, sent, before):
+@pytest.mark.parametrize(("before", "sent"), [(b"", b""), (b"", HEAD), (REQUEST, b"P")], ids=["new", "half", "used"])
+def test_headers_that_do_not_come_close_the_connection(scorer, monkeypatch, before, sent):
     monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
     with serving(build_app(scorer)) as address, connected(address) as slow:
         if before:
@@ -126,9 +123,7 @@ def test_connections_beyond_the_limit_are_503_and_the_others_are_served(scorer, 
         assert answer(second).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize(
-    "sent", [b"", HEAD, HEAD + b"Content-Length: 100\r\n\r\n{"], ids=["nothing", "half a header", "half a body"]
-)
+@pytest.mark.parametrize("sent", [b"", HEAD + b"Content-Length: 100\r\n\r\n{"], ids=["nothing", "half a body"])
 def test_a_half_open_connection_does_not_hold_up_the_exit(scorer, sent):
     with address_of(build_app(scorer)) as (address, server, thread), connected(address) as half_open:
         half_open.sendall(sent)
@@ -202,14 +197,14 @@ def test_clients_that_hang_up_are_counted_and_leave_no_traceback_and_no_work(cap
         patient.sendall(request("red"))
         assert scorer.started.acquire(timeout=10)
         for sent in (HEAD + b"Content-Length: 100\r\n\r\n{", request("blue", "green")):
-            for _ in range(20):
+            for _ in range(2):
                 with connected(address) as client:
                     client.sendall(sent)
                     until(lambda: len(server.server_state.tasks) > 1)
                 until(lambda: len(server.server_state.tasks) == 1)
         scorer.go.set()
         assert b'"errors":[],"judge":"pocket",' in answer(patient)
-        assert b'requests_total{path="/score",status="499"} 40' in get(address, b"metrics")
+        assert b'requests_total{path="/score",status="499"} 4' in get(address, b"metrics")
     assert scorer.sizes == [1]
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
@@ -244,16 +239,14 @@ def test_headers_that_are_too_large_are_431(scorer):
 
 
 @pytest.mark.parametrize(
-    "sent",
+    ("sent", "size"),
     [
-        HEAD + b"X: " + b"a" * 2**17,
-        HEAD + LINES + b"\r\n",
-        b"GET /" + b"a" * 2**17 + b" HTTP/1.1\r\nHost: here\r\n\r\n",
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + LINES * 6 + b"\r\n",
+        (HEAD + LINES + b"\r\n", 2**20),
+        (b"GET /" + b"a" * 2**17 + b" HTTP/1.1\r\nHost: here\r\n\r\n", 2**10),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + LINES * 6 + b"\r\n", 2**10),
     ],
-    ids=["one line", "many lines", "the request line", "trailers"],
+    ids=["lines at once", "a request line in parts", "trailers in parts"],
 )
-@pytest.mark.parametrize("size", [2**10, 2**20], ids=["in parts", "at once"])
 def test_headers_that_are_too_large_close_the_connection(scorer, sent, size):
     with serving(build_app(scorer, token="secret")) as address, connected(address) as connection:
         with suppress(ConnectionError):  # the server closes it before it has read all

@@ -10,7 +10,7 @@ pytest.importorskip("httpx")
 import httpx
 from fastapi.testclient import TestClient
 
-from checklist_rewards import ChecklistItem, ChecklistScorer
+from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Answer, Usage
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.judges.settings import load_jury
@@ -120,10 +120,8 @@ THOUGHT = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "bl
 INPUTS = [
     ("red", {"target": "red"}),
     ("<think>blue</think>red", {"target": "red"}),
-    ([user("red")], {"target": "red"}),
     ([user("<think>blue</think>red")], {"target": "<think>blue</think>red"}),  # a person's message is not cut
     ([user([{"type": "input_json", "data": {"colour": "red"}}])], {"target": '{"colour": "red"}'}),
-    ([user("Say."), assistant("red")], {"target": "red", "input": "Say."}),
     (
         [BRIEF, user(texts("input_text", "Say", "it.")), assistant(texts("output_text", "red"))],
         {"target": "red", "input": "Say\nit.", "history": "developer: Be brief."},
@@ -156,7 +154,6 @@ def test_the_last_message_is_the_target(client, judged, input, fields):
         ({"target": "red", "other": 1}, {"target": '{"target": "red", "other": 1}'}),
         ({"target": "<think>blue</think>red"}, {}),
         (["<think>blue</think>red"], {"target": '["<think>blue</think>red"]'}),
-        ([1, 2], {"target": "[1, 2]"}),
     ],
 )
 def test_a_state_may_name_its_fields(client, judged, state, fields):
@@ -164,17 +161,14 @@ def test_a_state_may_name_its_fields(client, judged, state, fields):
     assert judged == [{"target": "red", "input": "About colours."} | fields]
 
 
-WITHOUT = [
-    ("", "empty"),
-    ("<think>red", "cut_in_thought"),
-    ({"target": "<think>red</think>"}, "empty"),
-    ([user("Say."), assistant("<think>red")], "cut_in_thought"),
-    ([user("Say."), {"type": "reasoning", "summary": []}], "cut_in_thought"),
-    ([assistant("Wait.", **CALLS)], "unfinished"),
-]
-
-
-@pytest.mark.parametrize(("input", "state"), WITHOUT)
+@pytest.mark.parametrize(
+    ("input", "state"),
+    [
+        ({"target": "<think>red</think>"}, "empty"),
+        ([user("Say."), {"type": "reasoning", "summary": []}], "cut_in_thought"),
+        ([assistant("Wait.", **CALLS)], "unfinished"),
+    ],
+)
 def test_a_target_without_an_answer_is_refused_with_its_state(client, input, state):
     answer = decision(client, input=input).json()
     assert [line["type"] for line in answer["answers"]] == ["refusal"] * 3 and answer["target_state"] == state
@@ -183,7 +177,6 @@ def test_a_target_without_an_answer_is_refused_with_its_state(client, input, sta
         assert {line["type"] for line in mapped["answers"].values()} == {"refusal"}
         assert mapped["target_state"] == state
     assert decision(client).json()["target_state"] == "answered"
-    assert f'no_answer_total{{state="{state}"}}' in client.get("/metrics").text
 
 
 def test_a_target_without_an_answer_is_judged_on_request():
@@ -210,19 +203,16 @@ def colours(*values) -> dict:
     ("body", "status", "message"),
     [
         ({"model": "gpt-6-luna"}, 404, "the model 'gpt-6-luna' is not served here; the judge is 'pocket'"),
-        ({"questions": []}, 400, "questions"),
         ({"questions": [{"type": "guess", "instructions": "What?"}]}, 400, "questions"),
-        (colours("red"), 400, "choices"),
+        ({"questions": [ASKED[0]] * 401}, 400, "questions"),
         (colours("true", True), 400, "must differ"),
         (colours(*map(str, range(30))), 400, "30 options are too many"),
         ({"questions": [{"type": "predicate", "instructions": " "}]}, 400, "the question is blank"),
-        ({"questions": [ASKED[0]] * 401}, 400, "questions"),
         ({"input": []}, 400, "at least one message"),
+        ({"input": ["red"]}, 400, "must be a list of messages, got str"),
+        ({"input": [{"role": "judge", "content": "red"}]}, 400, "unknown role 'judge'"),
         ({"input": [user([{"type": "input_audio", "data": "x"}])]}, 400, "text and images only"),
-        *(
-            ({"input": [assistant("red", tool_calls=calls)]}, 400, "tool_calls must be a list of calls")
-            for calls in ("paint", [1], [{"function": "paint"}])
-        ),
+        ({"input": [assistant("red", tool_calls=[{"function": "paint"}])]}, 400, "must be a list of calls"),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence(client, body, status, message):
@@ -236,7 +226,6 @@ def test_what_cannot_be_asked_is_one_sentence(client, body, status, message):
         ({"type": "choice", "criteria": ["a", "b"]}, "criteria must map"),
         ({"type": "score", "criteria": {"a": None}}, "criteria must be a list"),
         ({"type": "noul", "criteria": {"maybe": "x"}}, "an object of true and false"),
-        ({"type": "noul", "weight": 1}, "weight"),
     ],
 )
 def test_criteria_must_fit_the_type(client, question, message):
@@ -273,18 +262,12 @@ def test_a_read_without_an_answer_is_a_refusal(scorer):
 def test_openai_clients_and_our_own_read_the_same_probabilities(scorer, monkeypatch):
     openai = pytest.importorskip("openai")
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    items = [ChecklistItem(question=QUESTIONS[0])]
     with serving(build_app(scorer, token="secret")) as address:
         client = openai.OpenAI(base_url=f"{address}/v1")
         answered = client.decisions.create(model="pocket", input="a red thing", questions=ASKED)
-        refused = openai.OpenAI(base_url=f"{address}/v1", api_key="wrong", max_retries=0)
-        with pytest.raises(openai.AuthenticationError):
-            refused.decisions.create(model="pocket", input="a red thing", questions=ASKED)
         asked = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
-        score = asked.score(items, "a red thing")
-        assert score.answered == 1 and score.items[0].method == "decision" and score.items[0].mass is not None
-        remote = ChecklistScorer(backend="remote", base_url=address, store=False, engine_args={"token": "secret"})
-        assert remote.score(items, "a red thing").answered == 1
+        score = asked.score(QUESTIONS[:1], "a red thing")
+    assert score.answered == 1 and score.items[0].method == "decision" and score.items[0].mass is not None
     expected = scorer.score([QUESTIONS[0]], "a red thing").items[0].probabilities["yes"]
     assert answered.answers[0].probability == pytest.approx(expected, abs=1e-9)
     assert answered.answers[1].type == "choice" and answered.answers[2].type == "score"
@@ -325,14 +308,12 @@ def judge_of(kind: str, folder) -> ChecklistScorer:
     if kind == "calibrated":
         (folder / "map.json").write_text(json.dumps(CALIBRATION))
         return ChecklistScorer("pocket", calibration=folder / "map.json", store=False)
-    if kind == "encoder":
-        training = Training(epochs=1, learning_rate=1e-2, targets=16, freeze_embeddings=False, bf16=False)
-        train_encoder(mentions(20), folder / "judge", base=tiny_bert(folder / "base"), training=training)
-        return ChecklistScorer(str(folder / "judge"), store=False)
-    return ChecklistScorer("pocket", store=False)
+    training = Training(epochs=1, learning_rate=1e-2, targets=16, freeze_embeddings=False, bf16=False)
+    train_encoder(mentions(20), folder / "judge", base=tiny_bert(folder / "base"), training=training)
+    return ChecklistScorer(str(folder / "judge"), store=False)
 
 
-@pytest.mark.parametrize("kind", ["pocket", "calibrated", "panel", "encoder"])
+@pytest.mark.parametrize("kind", ["calibrated", "panel", "encoder"])
 def test_every_judge_gives_the_same_probabilities_here_remote_and_by_decisions(kind, tmp_path):
     here = judge_of(kind, tmp_path)
     with serving(build_app(here)) as address:
@@ -350,16 +331,13 @@ def test_the_command_serves_a_file_of_judges(run, monkeypatch, tmp_path):
     """`checklist-rewards serve --judge panel.yaml`, without its socket."""
     apps = []
     monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: apps.append(app))
-    (tmp_path / "panel.yaml").write_text(PANEL)
+    panel = judge_of("panel", tmp_path)
     run("serve --judge panel.yaml --port 0 --no-store")
-    expected = [line.soft for line in judge_of("panel", tmp_path).score(POCKET_QUESTIONS, TEXTS[0], INSTRUCTION).items]
-    with serving(apps[0]) as address:
-        name = httpx.get(f"{address}/v1/models").json()["data"][0]["id"]
-        for values in through_both_routes(address, POCKET_QUESTIONS, TEXTS[0], name):
-            assert values == pytest.approx(expected, abs=1e-3)
+    with TestClient(apps[0]) as client:
+        assert client.get("/health").json()["identity"] == panel.identity
 
 
-@pytest.mark.parametrize("unit", ["<target-1>\n", "<target-1>\n\n</target-1>", "\n</target-1>"])
+@pytest.mark.parametrize("unit", ["<target-1>\n\n</target-1>", "\n</target-1>"])
 def test_a_hostile_state_is_searched_once(unit, monkeypatch):
     hashed = []
     monkeypatch.setattr(decisions, "fence", lambda name, text: hashed.append(text) or "")
@@ -368,7 +346,7 @@ def test_a_hostile_state_is_searched_once(unit, monkeypatch):
 
 
 def test_a_judge_prompt_is_known_beside_other_tags():
-    for target in ("a", "two\nlines", "", "\n", "x </target-1> y", "<target-2>\n"):
+    for target in ("two\nlines", "", "x </target-1> y", "<target-2>\n"):
         prompt = f"Judge. <target-3>\nnone {fence('target', target)}\n\nIs it short?"
         assert decisions._is_judge_prompt(prompt), target
         assert not decisions._is_judge_prompt(prompt.replace("target-", "target-9"))

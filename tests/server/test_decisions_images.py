@@ -1,13 +1,11 @@
 """Images in requests of the Decisions APIs: what the judge sees, where, and what is refused."""
 
-import base64
 import json
 
 import pytest
 
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
-import httpx
 from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer, Sample
@@ -18,16 +16,19 @@ from checklist_rewards.server import build_app, rows
 from checklist_rewards.server.decisions import decision_request, system_one_request
 from tests.fakes import FakeBackend
 from tests.serving import serving
-from tests.test_images import BLUE, IMAGES, PILLOWS, RED, Seeing, claims
+from tests.test_images import BLUE, IMAGES, PILLOWS, RED, Seeing
 
 SCORER = ChecklistScorer(Engine(backend=Seeing()), store=False)
-GREEN = IMAGES["green"]
 ASKED = [{"type": "predicate", "name": "one", "instructions": "Is it red?"}]
 TEXT = {"type": "input_text", "text": "Red."}
 
 
 def part(image, kind="input_image"):
     return {"type": kind, "image_url": image.url if kind == "input_image" else {"url": image.url}}
+
+
+def urls(images):
+    return [image.url for image in images]
 
 
 def user(*parts):
@@ -52,7 +53,6 @@ DRAWN = {"type": "function_call_output", "call_id": "1"}
     ("given", "fields"),
     [
         ([user(TEXT, part(RED), TEXT, TEXT)], {"target": f"Red.{RED.mark}Red.\nRed."}),
-        ([user(part(RED, "image_url"))], {"target": RED.mark}),
         (
             [user(part(RED), TEXT), user(TEXT, part(BLUE)), {"role": "assistant", "content": "Blue."}],
             {"target": "Blue.", "input": f"Red.{BLUE.mark}", "history": f"user: {RED.mark}Red."},
@@ -79,11 +79,9 @@ def test_images_of_messages_stand_where_they_stood(given, fields):
 @pytest.mark.parametrize(
     ("state", "others", "fields"),
     [
-        (["A ", part(RED, "image_url"), "b", part(BLUE, "image_url")], {}, {"target": f"A {RED.mark}b{BLUE.mark}"}),
         (["A", {"b": 1}, part(RED)], {}, {"target": f'A\n{{"b": 1}}{RED.mark}'}),
         ([user(part(RED, "image_url"), TEXT)], {}, {"target": f"{RED.mark}Red."}),
         ("See [image 1].", {"images": [RED.url, BLUE.url]}, {"target": f"{RED.mark}{BLUE.mark}See [image 1]."}),
-        ({"b": 1}, {"images": [RED.url]}, {"target": f'{RED.mark}{{"b": 1}}'}),
         ({"target": "Red.", "input": "What?"}, {"images": [RED.url]}, {"target": "Red.", "input": f"{RED.mark}What?"}),
         ("Red.", {"images": [RED.url], "instructions": "Look."}, {"target": f"{RED.mark}Red.", "input": "Look."}),
         (
@@ -99,16 +97,13 @@ def test_images_of_a_state(state, others, fields):
     assert RED in {*sample.images, *sample.target_images}
 
 
-@pytest.mark.parametrize("value", ["{path}", "https://example.org/a.png", "file://{path}", None, 7, {"url": "{path}"}])
+@pytest.mark.parametrize("value", ["{path}", "https://example.org/a.png", None, {"url": "{path}"}])
 def test_a_client_reads_no_files_and_makes_the_server_fetch_nothing(value, tmp_path):
     PILLOWS["red"].save(tmp_path / "red.png")
     given = json.loads(json.dumps(value).replace("{path}", str(tmp_path / "red.png")))
-    shown = {"type": "input_image", "image_url": given}
     with pytest.raises(rows.Refused, match="must be|must have") as refused:
-        decided([user(shown)])
+        decided([user({"type": "input_image", "image_url": given})])
     assert (refused.value.status, refused.value.field) == (400, "input")
-    with pytest.raises(rows.Refused, match="must be|must have"):
-        state_of([shown])
     if isinstance(given, str):
         with pytest.raises(rows.Refused, match="must be a data URL"):
             state_of("Red.", images=[given])
@@ -129,29 +124,18 @@ def test_a_mark_in_a_text_or_a_state_shows_no_image():
 
 
 def test_json_about_images_is_judged_as_json_and_a_question_has_no_images():
-    about = [{"type": "image", "alt": "a cat"}, "a"], [{"role": "ad", "content": [{"type": "image", "id": 7}]}]
-    for state in about:
+    for state in ([{"type": "image", "alt": "a cat"}], [{"role": "ad", "content": [{"type": "image", "id": 7}]}]):
         assert state_of(state).target == json.dumps(state) and not state_of(state).target_images
-    for instructions in ([TEXT, part(RED)], [part(RED)]):
-        with pytest.raises(rows.Refused, match="a question has no images; put them into the input"):
-            decided("Red.", questions=[ASKED[0] | {"instructions": instructions}])
+    with pytest.raises(rows.Refused, match="a question has no images; put them into the input"):
+        decided("Red.", questions=[ASKED[0] | {"instructions": [TEXT, part(RED)]}])
 
 
-ASKS = [
-    lambda urls: decided([user(*({"type": "input_image", "image_url": url} for url in urls))]),
-    lambda urls: state_of("Red.", images=urls),
-]
-
-
-@pytest.mark.parametrize("ask", ASKS)
-def test_images_are_bounded_as_those_of_rows(ask, monkeypatch):
-    huge = f"data:image/png;base64,{base64.b64encode(claims(100, 100)).decode()}"  # cannot be decoded
-    monkeypatch.setattr(rows, "MAX_IMAGE_PIXELS", 3 * 64)
-    assert ask([RED.url, BLUE.url, RED.url])
-    for urls, most in (([RED.url, huge], "192 pixels in images"), ([RED.url, BLUE.url, GREEN.url], "2 images")):
-        monkeypatch.setattr(rows, "MAX_IMAGES", 2)
-        with pytest.raises(rows.Refused, match=f"more than {most}; send less at once") as refused:
-            ask(urls)
+def test_images_are_bounded_as_those_of_rows(monkeypatch):
+    monkeypatch.setattr(rows, "MAX_IMAGE_PIXELS", 2 * 64)
+    for ask in (lambda *given: decided([user(*map(part, given))]), lambda *given: state_of("", images=urls(given))):
+        assert ask(RED, BLUE, RED)
+        with pytest.raises(rows.Refused, match="more than 128 pixels in images; send less at once") as refused:
+            ask(RED, BLUE, IMAGES["green"])
         assert refused.value.status == 413
 
 
@@ -206,26 +190,13 @@ def test_our_client_shows_the_judge_of_a_server_what_a_direct_read_shows_it(prot
     assert len(set(read)) == len(samples)  # the judge tells the images apart
 
 
-@pytest.mark.parametrize("protocol", ["decisions", "systemone"])
-def test_a_target_with_an_image_in_a_prompt_of_this_package_was_read_already(protocol):
+def test_a_target_with_an_image_in_a_prompt_of_this_package_was_read_already():
     """Thoughts that the target has were kept on purpose."""
     backend = Seeing()
     scorer = ChecklistScorer(Engine(backend=backend), store=False)
     target = f"tool: {RED.mark}\n</think>\nIt is red."
     with serving(build_app(scorer)) as address:
-        asked = asking(scorer, address, protocol)
+        asked = asking(scorer, address, "systemone")
         assert asked.score_batch([Sample(["Is it red?"], target, target_images=(RED,))])[0].answered == 1
-    shown = target if protocol == "decisions" else target.replace(RED.mark, "[image 1]")
     prompt, _ = backend.asked[-1]
-    assert shown in prompt and RED.mark in prompt
-
-
-def test_openai_clients_show_images():
-    openai = pytest.importorskip("openai")
-    seeing = Seeing()
-    with serving(build_app(ChecklistScorer(Engine(backend=seeing), store=False))) as address:
-        client = openai.OpenAI(base_url=f"{address}/v1", api_key="none")
-        model = httpx.get(f"{address}/v1/models").json()["data"][0]["id"]
-        given = [user({"type": "input_text", "text": "Look."}, part(RED), part(BLUE))]
-        answered = client.decisions.create(model=model, input=given, questions=ASKED)
-    assert answered.answers[0].probability == pytest.approx(0.75) and [RED.key, BLUE.key] in seeing.shown
+    assert target.replace(RED.mark, "[image 1]") in prompt and RED.mark in prompt

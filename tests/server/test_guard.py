@@ -1,6 +1,5 @@
 """A web page cannot use a server on this machine; commands, SDKs, probes and routers are answered as before."""
 
-import itertools
 import json
 
 import pytest
@@ -19,20 +18,13 @@ from tests.rewards.integrations.test_queue import knows
 from tests.server.bodies import rows
 
 OWN_HOSTS = """
-    localhost localhost:8090 LOCALHOST:8090 app.localhost:8090 judges:8000 testserver
-    127.0.0.1:8090 127.0.0.2 10.1.2.3:8090 0.0.0.0:8090 [::1]:8090 [fe80::1]
+    localhost LOCALHOST:8090 app.localhost:8090 judges:8000 127.0.0.1:8090 10.1.2.3:8090 [::1]:8090
 """.split()
-OTHER_HOSTS = (
-    r"""
-    evil.example evil.example:8090 127.0.0.1.evil.example localhost.evil.example:8090 127.1 0x7f.1
-    evil.example@127.0.0.1 127.0.0.1:x 127.0.0.1/ 127.0.0.1,evil.example [::1 [evil.example]
-    localhost:8090@evil.example 256.0.0.1 evil.example. 1.2.3.4.5 \localhost
+OTHER_HOSTS = r"""
+    evil.example:8090 127.0.0.1.evil.example localhost.evil.example:8090 127.1 evil.example@127.0.0.1 127.0.0.1:x
+    127.0.0.1/ 127.0.0.1,evil.example [::1 [evil.example] localhost:8090@evil.example 256.0.0.1 evil.example.
+    \localhost
 """.split()
-    + ["127.0.0.1 evil.example", ""]
-)
-ORIGINS = "http://evil.example null https://localhost http://localhost:3000 file:// chrome-extension://x".split()
-JSON_TYPES = [None, "application/json", "application/json; charset=utf-8", "application/x-www-form-urlencoded", "x/y"]
-FORM_TYPES = ["text/plain", "text/plain;charset=UTF-8", " TEXT/PLAIN", "multipart/form-data; boundary=x"]
 SCORER = ChecklistScorer(backend=FakeBackend(knows), store=False)
 BODY = json.dumps(rows("red")).encode()
 READS = ["/health", "/ready", "/metrics", "/v1/models"]
@@ -52,67 +44,9 @@ def client():
         yield client
 
 
-@pytest.fixture(scope="module")
-def guarded():
-    """The same with a token."""
-    with TestClient(build_app(SCORER, token="secret")) as client:
-        yield client
-
-
-@pytest.mark.parametrize("host", OTHER_HOSTS)
-def test_without_a_token_other_names_are_refused_on_every_path(client, host):
-    for path in (*READS, *WRITES, "/none"):
-        assert status(client, "POST" if path in WRITES else "GET", path, host) == 403
-    assert status(client, "OPTIONS", "/score", host) == 403
-
-
-@pytest.mark.parametrize("origin", ORIGINS)
-def test_without_a_token_other_pages_are_refused_and_get_no_cors_headers(client, origin):
-    for path in (*READS, *WRITES):
-        assert status(client, "POST" if path in WRITES else "GET", path, origin=origin) == 403
-    asked = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x"}
-    answer = client.options("/score", headers={"Host": "localhost", **asked})
-    assert answer.status_code == 403 and not [name for name in answer.headers if name.startswith("access-control")]
-    for site in ("cross-site", "same-site"):
-        assert status(client, "POST", "/score", **{"Sec-Fetch-Site": site}) == 403
-
-
-@pytest.mark.parametrize("kind", FORM_TYPES)
-def test_without_a_token_bodies_of_forms_are_refused(client, kind):
-    for path in WRITES:
-        assert status(client, "POST", path, kind=kind) == 415
-
-
-CLIENTS = [(host, "application/json") for host in OWN_HOSTS] + [("localhost", kind) for kind in JSON_TYPES]
-
-
-@pytest.mark.parametrize(("host", "kind"), CLIENTS)
-def test_clients_that_are_no_browsers_are_answered(client, host, kind):
-    """curl with and without a type, Python clients, SDKs, probes that name an IP address, names of containers."""
-    assert status(client, "POST", "/score", host, kind=kind) == 200
-    assert status(client, "GET", "/ready", host, kind=None) == 200
-    own = {"origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
-    assert status(client, "POST", "/score", host, kind=kind, **own) == 200
-
-
-FOREIGN = [*itertools.product(["judges.example.com"], [None, *ORIGINS], ["application/json", "text/plain"])]
-FOREIGN += [("localhost", None, kind) for kind in [*JSON_TYPES, *FORM_TYPES]]
-FOREIGN += [("10.1.2.3", "http://evil.example", kind) for kind in FORM_TYPES]
-
-
-@pytest.mark.parametrize(("host", "origin", "kind"), FOREIGN)
-def test_with_a_token_it_alone_decides(guarded, host, origin, kind):
-    """Behind a router or a proxy a server is asked under any name. No page can send the token without asking first."""
-    assert status(guarded, "POST", "/score", host, origin, kind, Authorization="Bearer secret") == 200
-    assert status(guarded, "POST", "/score", host, origin, kind) == 401
-    assert status(guarded, "GET", "/ready", host, origin, None) == 200
-
-
-def test_a_refusal_is_one_sentence_with_what_to_do(client):
-    answer = client.post("/score", content=BODY, headers={"Host": "judges.example.com"})
-    [error] = answer.json()["errors"]
-    assert error["field"] == "Host" and error["message"] == answer.json()["error"]
-    assert "'judges.example.com'" in error["message"] and "CHECKLIST_REWARDS_TOKEN" in error["message"]
+def test_names_that_no_one_can_point_to_this_machine_are_its_own():
+    assert [host for host in OWN_HOSTS if not is_unrebound(host)] == []
+    assert [host for host in ("", *OTHER_HOSTS) if is_unrebound(host)] == []
 
 
 @settings(max_examples=50)
@@ -121,6 +55,51 @@ def test_no_name_with_a_dot_is_taken_for_this_machine(host):
     name = host.partition(":")[0]
     is_address = name.count(".") == 3 and all(part.isdigit() and int(part) < 256 for part in name.split("."))
     assert not is_unrebound(host) or is_address
+
+
+def test_without_a_token_other_names_and_pages_are_refused_on_every_path(client):
+    for path in (*READS, *WRITES, "/none"):
+        method = "POST" if path in WRITES else "GET"
+        assert status(client, method, path, "evil.example") == 403
+        assert status(client, method, path, origin="http://evil.example") == 403
+    for origin in ("null", "https://localhost", "http://localhost:3000"):
+        assert status(client, "POST", "/score", origin=origin) == 403
+    for site in ("cross-site", "same-site"):
+        assert status(client, "POST", "/score", **{"Sec-Fetch-Site": site}) == 403
+    for kind in (" TEXT/PLAIN", "multipart/form-data; boundary=x"):
+        assert status(client, "POST", "/score", kind=kind) == 415
+
+
+def test_other_pages_get_no_cors_headers(client):
+    asked = {"Origin": "null", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x"}
+    answer = client.options("/score", headers={"Host": "localhost", **asked})
+    assert answer.status_code == 403 and not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_clients_that_are_no_browsers_are_answered(client):
+    """curl with and without a type, SDKs, probes that name an IP address, names of containers; and the own page."""
+    for kind in (None, "application/json; charset=utf-8", "application/x-www-form-urlencoded"):
+        assert status(client, "POST", "/score", kind=kind) == 200
+    for host in ("10.1.2.3:8090", "judges:8000"):
+        assert status(client, "GET", "/ready", host, kind=None) == 200
+        own = {"origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+        assert status(client, "POST", "/score", host, **own) == 200
+
+
+def test_with_a_token_it_alone_decides():
+    """Behind a router or a proxy a server is asked under any name. No page can send the token without asking first."""
+    foreign = "judges.example.com", "http://evil.example", "text/plain"
+    with TestClient(build_app(SCORER, token="secret")) as guarded:
+        assert status(guarded, "POST", "/score", *foreign, Authorization="Bearer secret") == 200
+        assert status(guarded, "POST", "/score", *foreign) == 401
+        assert status(guarded, "GET", "/ready", *foreign) == 200
+
+
+def test_a_refusal_is_one_sentence_with_what_to_do(client):
+    answer = client.post("/score", content=BODY, headers={"Host": "judges.example.com"})
+    [error] = answer.json()["errors"]
+    assert error["field"] == "Host" and error["message"] == answer.json()["error"]
+    assert "'judges.example.com'" in error["message"] and "CHECKLIST_REWARDS_TOKEN" in error["message"]
 
 
 VALUES = st.recursive(
@@ -145,15 +124,14 @@ def test_values_are_counted_and_what_is_in_texts_is_not(value, is_ascii):
             json_value(content, marks(value) - 1)
 
 
-@pytest.mark.parametrize("content", [b'"' + b'\\"' * 500_000, b'"' * 1_000_001, b"\\" * 10**6, b'["' + b"," * 2**21])
+@pytest.mark.parametrize("content", [b'"' + b'\\"' * 500_000, b'"' * 1_000_001, b'["' + b"," * 2**21])
 def test_text_that_is_not_json_is_counted_in_linear_time(content):
     with pytest.raises((ValueError, TooManyValues)):
         json_value(content)
 
 
-@pytest.mark.parametrize("value", [b"[],", b"{},", b"1,", b'{"a":[[1]]},', b'"",'])
-@pytest.mark.parametrize("path", WRITES)
-def test_many_small_values_are_refused_before_they_take_memory(client, path, value):
-    content = b'{"samples":[' + value * (MAX_VALUES + 1) + b"1]}"
-    answer = client.post(path, content=content[: 16 * 2**20], headers={"Host": "localhost"})
+@pytest.mark.parametrize("path", ["/score", "/v1/decisions"])
+def test_many_small_values_are_refused_before_they_take_memory(client, path):
+    content = b'{"samples":[' + b"[]," * (MAX_VALUES + 1) + b"1]}"
+    answer = client.post(path, content=content, headers={"Host": "localhost"})
     assert answer.status_code == 413 and "values" in answer.json()["error"]

@@ -77,21 +77,6 @@ def scored_rows(
         }
 
 
-def reasoned_rows() -> Iterator[dict[str, Any]]:
-    """One row answered by a judge that explains itself and one that votes."""
-    checklist = Checklist.parse(["Is it polite?", "Is it short?"])
-    votes = [
-        Verdict(answer=answer, judge="voter", reasoning=f"{answer}: {HOSTILE}") for answer in ("yes", "yes", "no")
-    ]
-    shares = {"yes": 2 / 3, "no": 1 / 3}
-    given = [
-        Verdict(answer="no", judge="thinker", method="reply", reasoning=f"It says {HOSTILE}"),
-        Verdict(shares, answer="yes", judge="voter", method="votes", votes=tuple(votes)),
-    ]
-    score = score_checklist(checklist, given).model_dump(mode="json")
-    yield {"prompt": "p", "target": "t", "checklist_score": score}
-
-
 def quoting_rows() -> Iterator[dict[str, Any]]:
     """One row answered by judges that quote the response, and also words that must not be marked as evidence."""
     checklist = Checklist.parse(["Is it polite?", "Does it have a number?"])

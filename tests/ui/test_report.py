@@ -19,6 +19,7 @@ from checklist_rewards.images import image_of
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
+from checklist_rewards.ui import report as report_module
 from checklist_rewards.ui.figures import pattern_of
 from checklist_rewards.ui.report import joined_modules, kind_of, parts_of, report_data, write_report
 from checklist_rewards.ui.table import json_chunks
@@ -40,9 +41,11 @@ from tests.ui.files import (
 )
 
 
-def data_of(tmp_path: Path, *paths: Path, **options) -> dict:
-    write_report(tmp_path / "report.html", list(paths), **options)
-    return page_data(tmp_path / "report.html")
+def data_of(*paths: Path, **options) -> dict:
+    """The data of the page of a report, which is written next to the first file."""
+    page = paths[0].parent / "report.html"
+    write_report(page, list(paths), **options)
+    return page_data(page)
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ def report(tmp_path):
 
     def report(options=None, **files):
         paths = [write(tmp_path / f"{name}.jsonl", rows) for name, rows in files.items()]
-        return data_of(tmp_path, *paths, **(options or {}))
+        return data_of(*paths, **(options or {}))
 
     return report
 
@@ -61,11 +64,6 @@ NO_INTERVALS = {"intervals": Bootstrap(0)}
 
 def column(spec) -> list:
     return spec if isinstance(spec, list) else [spec["all"]] * spec["length"]
-
-
-def means(file) -> list:
-    """Mean score, macro and micro pass rate, as the page shows them."""
-    return [value["value"] for _, value, _ in file["tiles"][1:4]]
 
 
 def without_answer(file) -> list:
@@ -82,7 +80,6 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
     assert [texts[place] for place in column(table["id"])] == [f"r{number}" for number in range(40)]
     assert texts[column(table["target"])[3]] == HOSTILE
     assert column(table["score"]) == [score.primary_score for score in scores]
-    assert column(table["counts"]) == [5] * 40
     lines = [line for score in scores for line in score.items]
     assert column(cells["mass"]) == [line.mass for line in lines]
     answers = [None if place < 0 else file["table"]["answers"][place] for place in column(cells["answer"])]
@@ -95,8 +92,8 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
     overview, counted, analysis = file["overview"], tally(scores), ItemAnalysis()
     for score in scores:
         analysis.add(score)
-    assert means(file) == [counted.mean, counted.macro, counted.micro]
-    assert overview["reads"] == counted.reads == 200
+    means = [value["value"] for _, value, _ in file["tiles"][1:4]]
+    assert means == [counted.mean, counted.macro, counted.micro] and overview["reads"] == counted.reads
     [timeout] = overview["unanswered"]
     assert timeout["count"] == counted.unanswered["timeout"] and "rerun" in timeout["advice"]
     assert timeout["detail"] == "60 s"
@@ -110,58 +107,45 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
     assert sum(overview["score_bins"]) == overview["scored"]
 
 
-def formatted(path, rows) -> Path:
+def test_a_parquet_file_gives_the_same_page_and_a_column_of_times_is_text(tmp_path, report):
+    pandas = pytest.importorskip("pandas")
+    path, rows = tmp_path / "scored.parquet", list(scored_rows(3))
     with write_rows(path) as writer:
         for row in rows:
             writer.write(row)
-    return path
-
-
-@pytest.mark.parametrize("name", ["scored.jsonl", "scored.csv", "scored.parquet"])
-def test_every_format_gives_the_same_page_with_the_part_of_the_prompt_that_led_to_an_item(tmp_path, report, name):
-    rows = list(scored_rows(8))
-    data, expected = data_of(tmp_path, formatted(tmp_path / name, rows)), report(rows=rows)
-    for place in ("table", "overview", "analysis"):
-        assert data["files"][0][place] == expected["files"][0][place]
-    assert data["texts"] == expected["texts"]
-    checklist = ConstraintsGenerator().generate("Write about tea. Use at most 9 words.")
-    score = ChecklistScorer("pocket", store=False).score(checklist, "Tea is warm.").model_dump()
-    row = {"prompt": "Write.", "target": "Tea is warm."}
-    rows = [{**row, **checklist_columns(given), "checklist_score": score} for given in (checklist, None)]
-    more = data_of(tmp_path, formatted(tmp_path / name, rows))["files"][0]["table"]["more"]
-    assert {cell: one["stated"] for cell, one in more.items() if "stated" in one} == {"0": "at most 9 words"}
-
-
-def test_a_column_of_times_is_shown_as_text(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    path = formatted(tmp_path / "timed.parquet", scored_rows(3))
     frame = pandas.read_parquet(path)
     frame["when"] = pandas.to_datetime(["2026-11-27 10:00", "2026-11-28 11:30", None])
     frame.to_parquet(path)
-    data = data_of(tmp_path, path)
-    shown = [data["texts"][place] if place >= 0 else None for place in data["files"][0]["table"]["others"]["when"]]
+    data, expected = data_of(path), report(rows=rows)
+    [file], [same] = data["files"], expected["files"]
+    assert (file["overview"], file["table"]["cells"]) == (same["overview"], same["table"]["cells"])
+    shown = [data["texts"][place] if place >= 0 else None for place in file["table"]["others"]["when"]]
     assert [text and text.strip('"') for text in shown] == ["2026-11-27 10:00:00", "2026-11-28 11:30:00", None]
+
+
+def test_an_item_shows_the_part_of_the_prompt_that_led_to_it(report):
+    checklist = ConstraintsGenerator().generate("Write about tea. Use at most 9 words.")
+    score = ChecklistScorer("pocket", store=False).score(checklist, "Tea is warm.").model_dump()
+    row = {"prompt": "Write.", "target": "Tea is warm.", **checklist_columns(checklist), "checklist_score": score}
+    [file] = report(rows=[row])["files"]
+    assert file["table"]["more"]["0"]["stated"] == "at most 9 words"
 
 
 def test_wilson_intervals_are_those_of_statsmodels():
     from statsmodels.stats.proportion import proportion_confint
 
-    for passed, counted in ((0, 5), (3, 7), (50, 50), (999, 2000)):
+    for passed, counted in ((0, 5), (3, 7)):
         assert wilson(passed, counted) == pytest.approx(proportion_confint(passed, counted, method="wilson"))
     assert wilson(0, 0) is None
 
 
-@pytest.mark.parametrize("kind", ["scored", "rewards"])
-def test_a_large_file_is_sampled_by_whole_groups_and_says_so(report, kind):
-    rows, total = (scored_rows(60), 60) if kind == "scored" else (reward_rows(steps=10), 80)
-    rows = list(rows)
-    data = report({"max_rows": 20, "seed": 3}, rows=rows)
+def test_a_large_file_is_sampled_by_whole_groups(report):
+    data = report({"max_rows": 20, "seed": 3}, rows=reward_rows(steps=10))
     [file] = data["files"]
-    assert (file["total"], file["overview"]["rows"]) == (total, total)
-    assert file["shown"] == len(column(file["table"]["rows"]["id"])) == 20
+    assert (file["total"], file["overview"]["rows"], file["shown"]) == (80, 80, 20)
     groups = column(file["table"]["rows"]["group"])
-    assert kind == "scored" or all(groups.count(group) == 4 for group in groups)
-    assert report({"max_rows": 20, "seed": 3}, rows=rows) == data
+    assert len(groups) == 20 and all(groups.count(group) == 4 for group in groups)
+    assert report({"max_rows": 20, "seed": 3}, rows=reward_rows(steps=10)) == data
 
 
 def test_two_files_of_the_same_rows_keep_the_same_sample(report):
@@ -188,7 +172,6 @@ def test_what_was_learned_and_the_groups_of_a_run(report):
     for group in set(groups):
         members = [a for a, own in zip(advantages, groups, strict=True) if own == group and a is not None]
         assert sum(members) == pytest.approx(0, abs=1e-12) and len(members) in (3, 4)
-    assert data["texts"][column(rows["prompt"])[0]] == "Write about the."
     for steps in (1, 2):
         learned = report(short=reward_rows(steps))["files"][0]["training"]["learned"]
         assert [line["change"] is None for line in learned] == [steps == 1] * 2, "one step is no change"
@@ -213,13 +196,10 @@ def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(report):
     file, _ = data["files"]
     [compared] = data["comparisons"]
     assert compared["comparison"]["no_answer"] == 30 and compared["comparison"]["units"] == 60
-    assert all(item["units"] == 30 for item in compared["items"])
     table, overview, training = file["table"], file["overview"], file["training"]
     assert [table["states"][place] for place in column(table["rows"]["state"])] == [row["state"] for row in rows]
     scores = [Score.model_validate(row["score"]) for row in rows]
-    passed, reasons = column(table["cells"]["passed"]), column(table["cells"]["reason"])
-    assert [p == -1 for p in passed] == [score.no_answer for score in scores for _ in score.items]
-    assert {table["reasons"][place] for place in reasons if place >= 0} == {"no_answer"}
+    assert [p == -1 for p in column(table["cells"]["passed"])] == [s.no_answer for s in scores for _ in s.items]
     lines = [(line["text"], line.get("filter")) for line in file["attention"][:4]]
     counts = {"empty": 12, "cut_in_thought": 6, "unfinished": 12, "cut": 12}
     texts = {state: f"{count} responses {state.replace('_', ' ')}" for state, count in counts.items()}
@@ -228,32 +208,28 @@ def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(report):
     assert without_answer(file) == ["30 of 60", None]
     assert ["questions answered", "60 of 60", None] in file["tiles"] and overview["unanswered"] == []
     assert [(line["rate"], line["counted"], line["unanswered"]) for line in overview["items"]] == [(1, 30, {})] * 2
-    judges, [[settings, _]], _ = (section["rows"] for section in file["sections"])
-    assert judges == [["pocket", "logprobs", 60]] and settings.endswith("abstention skip, no_answer lowest")
-    assert means(file)[0] == tally(scores).mean and overview["scored"] == 60  # their scores count
+    assert file["sections"][0]["rows"] == [["pocket", "logprobs", 60]] and overview["scored"] == 60
     assert (file["analysis"]["targets"], file["analysis"]["no_answer"]) == (30, 30)
     expected = {"empty": [0.2] * 6, "cut_in_thought": [0.2] * 3 + [0.0] * 3}
     assert training["states"] == {**expected, "unfinished": [0.2] * 6, "cut": [0.2] * 6}
     assert training["series"]["words"] == [3] * 6  # of the completions with an answer
     assert all(line["change"] == 0 for line in training["learned"])  # finished thoughts are no better answers
-    assert training["series"]["reward"][5] > training["series"]["reward"][0]
 
 
 def test_a_file_without_states_does_not_say_that_all_rows_have_an_answer(report):
     rows = list(stated_rows(steps=2))
     old = [{**row, "score": {k: v for k, v in row["score"].items() if k != "state"}} for row in rows]
     [file] = report(rewards=old)["files"]
-    assert file["table"]["states"] == [] and set(column(file["table"]["rows"]["state"])) == {-1}
-    assert without_answer(file) == [{"value": None}, "not recorded in this file"] and file["training"]["states"] == {}
-    assert not any("state" in line.get("filter", {}) for line in file["attention"])
+    assert file["table"]["states"] == [] and file["training"]["states"] == {}
+    assert without_answer(file) == [{"value": None}, "not recorded in this file"]
     [mixed] = report(mixed=old[:10] + rows[10:])["files"]
     assert mixed["training"]["states"]["empty"] == [None, 0.2]
     assert without_answer(mixed) == ["6 of 10", "10 rows without a state"]
 
 
 def test_logs_of_several_ranks_are_one_run(report):
-    [file] = report(**{"rewards": reward_rows(seed=1), "rewards.rank1": reward_rows(seed=2)})["files"]
-    assert file["name"] == "rewards.jsonl" and file["total"] == 2 * 96
+    [file] = report(**{"rewards": reward_rows(1, seed=1), "rewards.rank1": reward_rows(1, seed=2)})["files"]
+    assert file["name"] == "rewards.jsonl" and file["total"] == 16
 
 
 def test_the_stages_of_a_reward_are_on_the_page_and_broken_ones_are_refused(report):
@@ -290,7 +266,7 @@ def test_evidence_is_of_the_annotated_file_and_not_of_another_with_its_name(tmp_
     files = [write(folder / "quoting.jsonl", [row]) for folder in (project / "a", project / "b", copy)]
     line = annotation(row, 0, "Oh") | {"file": "a/quoting.jsonl"}
     marks = write(project / "annotations" / "ann.jsonl", [line])
-    found = [data_of(tmp_path, file, marks)["files"][0]["table"]["more"].get("0", {}) for file in files]
+    found = [data_of(file, marks)["files"][0]["table"]["more"].get("0", {}) for file in files]
     assert [any(span["by"] for span in more["spans"]) for more in found] == [True, False, True]
 
 
@@ -308,7 +284,6 @@ def test_two_logs_are_compared_by_completion_or_else_by_step_and_prompt_if_they_
     longer = ({**row, "completion": "x"} for row in reward_rows(steps=5, seed=9))
     [compared] = report(NO_INTERVALS, one=rows, other=longer)["comparisons"]
     assert compared["match"] == "step" and compared["comparison"]["unmatched_rows"] == 8
-    assert len(column(compared["pairs"][0])) == 31
     data = report(one=rows, other=({**row, "prompt": "x"} for row in rows))
     assert data["comparisons"] == [] and "not compared row by row" in data["notes"][0]
 
@@ -319,13 +294,8 @@ def test_the_file_of_a_monitor_is_read_and_of_a_repeated_step_the_last_line_coun
     again["statistics"]["reward_mean"] = 0.75
     [monitor] = report(rewards=reward_rows(steps=2), m=[*lines, again])["monitors"]
     assert monitor["steps"] == list(range(6)) and monitor["statistics"]["reward_mean"] == [0.5, 0.75, *[0.5] * 4]
-    signals, *_ = monitor["sections"]
-    [[name, about, _, size, error, largest, threshold, above]] = signals["rows"]
-    assert (name.partition("\n")[0], about, above) == ("shadow gap", "reward hacking", "3 steps")
-    assert (error, threshold) == ({"value": None}, {"value": 0.1}) and size == largest == {"value": 0.5}
+    assert monitor["sections"][0]["rows"][0][0].startswith("shadow gap")
     assert [alarm["step"] for alarm in monitor["alarms"]] == [3]
-    assert len(monitor["canaries"]) == len(monitor["failures"]) == 1
-    assert signals["note"].endswith("because there were no data for them: no answer.")
     with pytest.raises(SampleError, match="has no scores; give the scored file or reward log of it too"):
         report(m=lines)
     with pytest.raises(SampleError, match="the format is 'checklist-rewards-monitor-2'"):
@@ -347,9 +317,6 @@ def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_las
     known = [row["reward"] for row in rewards[-8:] if row["reward"] is not None]
     assert training["series"]["reward"][2] == pytest.approx(sum(known) / len(known))
     assert file["total"] == 8 * 10, "the table has all rows"
-    as_sorted = sorted(rewards, key=lambda row: str(row["completion"]))  # as a spreadsheet sorts them
-    again = report(r=as_sorted)["files"][0]["training"]
-    assert again["series"].keys() == training["series"].keys() and again["steps"] == [0, 1, 2]
 
 
 def test_a_log_of_evaluations_alone_has_no_training(tmp_path, report):
@@ -366,7 +333,7 @@ def test_a_prompt_with_two_checklists_in_the_dataset_interrupts_the_curves_once(
     for step, checklists in enumerate((["Is it a?"], ["Is it b?"], ["Is it a?"], ["Is it b?"], grown, grown)):
         state = SimpleNamespace(global_step=step)
         reward(prompts=["p"], completions=["c"], checklist=[checklists], trainer_state=state)
-    [file] = data_of(tmp_path, tmp_path / "rewards.jsonl")["files"]
+    [file] = data_of(tmp_path / "rewards.jsonl")["files"]
     assert file["training"]["changed"] == [0, 1, 0, 0, 1, 0]
 
 
@@ -377,38 +344,30 @@ def test_patterns():
         assert pattern_of(question) == question
 
 
-@pytest.mark.parametrize("rows", [scored_rows, reward_rows], ids=["scored", "log"])
-def test_a_response_whose_words_cannot_be_counted_is_measured_in_characters(report, rows):
-    rows = list(rows(4))
-    name = next(name for name in ("target", "completion") if name in rows[0])
-    rows[0][name] = "ฉันไปทะเล"  # Thai
+def test_a_response_whose_words_cannot_be_counted_is_measured_in_characters(report):
+    rows = list(scored_rows(1))
+    rows[0]["target"] = "ฉันไปทะเล"  # Thai
     [file] = report(rows=rows)["files"]
-    assert column(file["table"]["rows"]["words"])[0] == 8
-
-
-def test_pairs_and_their_texts(report):
-    data = report(pairs=pair_rows())
-    [file] = data["files"]
-    assert file["kind"] == "pairs" and len(file["table"]["pairs"]) == 3
-    assert data["texts"][file["table"]["pairs"]["0"]["rejected"]] == HOSTILE
-    assert file["table"]["pairs"]["1"]["flipped"][0]["question"] == "Is it polite?"
+    assert column(file["table"]["rows"]["words"]) == [8]
 
 
 def test_the_same_files_give_the_same_bytes_and_no_text_reaches_the_html(tmp_path):
-    path = write(tmp_path / "scored.jsonl", scored_rows(10))
-    write_report(tmp_path / "one.html", [path], title="</title><script>")
-    write_report(tmp_path / "two.html", [path], title="</title><script>")
+    path = write(tmp_path / "scored.jsonl", scored_rows(4))
+    for name in ("one.html", "two.html"):
+        write_report(tmp_path / name, [path], title="</title><script>")
     page = (tmp_path / "one.html").read_text(encoding="utf-8")
     assert page == (tmp_path / "two.html").read_text(encoding="utf-8")
     assert "hacked" not in page and "</title><script>" not in page
     assert page.count("<script") == 3 and "http://" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_the_modules_of_the_page_use_no_html_from_texts_and_load_nothing():
-    script = joined_modules()
-    for word in "innerHTML outerHTML insertAdjacentHTML document.write eval( fetch(".split():
-        assert word not in script, word
-    assert "import " not in script and "export " not in script
+def test_the_pages_use_no_html_from_texts_and_the_report_loads_nothing():
+    modules = [path.read_text() for path in (Path(report_module.__file__).parent / "page").glob("*.js")]
+    assert len(modules) > 20
+    for word in "innerHTML outerHTML insertAdjacentHTML document.write eval(".split():
+        assert not any(word in module for module in modules), word
+    for word in ("fetch(", "import ", "export "):
+        assert word not in joined_modules(), word
 
 
 @pytest.mark.parametrize(
@@ -416,7 +375,6 @@ def test_the_modules_of_the_page_use_no_html_from_texts_and_load_nothing():
     [
         ("rows.jsonl", [{"prompt": "p"}], r"line 1: the row has 'prompt'; expected a scored file"),
         ("rows.jsonl", [], r"rows.jsonl has no rows"),
-        ("rows.txt", [{}], r"unknown extension '.txt'"),
         ("result.json", [{"a": 1}], r"not a result that a report can show"),
     ],
 )
@@ -446,38 +404,36 @@ def test_the_kind_of_a_file_is_that_of_its_first_row(tmp_path):
     assert kind_of(tmp_path / "notes.md") == {"kind": "document"}
 
 
-def images_in(data) -> list[list[str]]:
+def images_in(data) -> dict[int, list[str]]:
     """What is shown for the images of each row that has some."""
-    places = data["files"][0]["table"]["images"].values()
-    return [[data["texts"][place] for place in of_a_row] for of_a_row in places]
+    places = data["files"][0]["table"]["images"]
+    return {int(row): [data["texts"][place] for place in of_a_row] for row, of_a_row in places.items()}
 
 
 def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path, report):
     pillow = pytest.importorskip("PIL.Image")
     pillow.effect_noise((400, 200), 100).save(tmp_path / "noise.png")
     pillow.new("RGB", (20, 10), "red").save(tmp_path / "red.png")
-    address, rows = "https://example.com/cat.png", list(scored_rows(5))
-    parts = [{"type": "image", "image": "noise.png"}, {"type": "text", "text": " or "}]
-    seen = [{"role": "user", "content": [*parts, {"type": "image"}]}]
-    prompts = ["What is this?", seen, "And this?", "Gone?", "No."]
-    images = [["red.png"], ["red.png"], [address], ["missing.png"], []]
-    for row, prompt, image in zip(rows, prompts, images, strict=True):
-        row |= {"prompt": prompt, "images": image}
-    rows += [row | {"image": "red.png", "id": f"{number}"} for number, row in enumerate(scored_rows(2))]
+    parts = [{"type": "image", "image": "noise.png"}, {"type": "text", "text": " or "}, {"type": "image"}]
+    given = [
+        ("What is this?", ["red.png"]),
+        ([{"role": "user", "content": parts}], ["red.png"]),
+        ("And this?", ["https://example.com/cat.png"]),
+        ("Gone?", ["missing.png"]),
+        ("No.", []),
+    ]
+    rows = [row | {"prompt": p, "images": i} for row, (p, i) in zip(scored_rows(5), given, strict=True)]
     data = report(scored=rows)
-    table, texts = data["files"][0]["table"], data["texts"]
-    shown = [texts[place] for place in column(table["rows"]["prompt"])]
-    assert shown[:5] == ["[image]What is this?", "[image] or [image]", "[image]And this?", "[image]Gone?", "No."]
-    found = dict(zip(map(int, table["images"]), images_in(data), strict=True))
-    assert list(found) == [0, 1, 2, 3, 5, 6] and found[2] == [address]
+    shown = [data["texts"][place] for place in column(data["files"][0]["table"]["rows"]["prompt"])]
+    assert shown == ["[image]What is this?", "[image] or [image]", "[image]And this?", "[image]Gone?", "No."]
+    found = images_in(data)
+    assert list(found) == [0, 1, 2, 3] and found[2] == ["https://example.com/cat.png"]
     assert found[3][0].startswith("not shown: it: ") and "missing.png' cannot be read" in found[3][0]
     [red], [noise, again] = found[0], found[1]
-    assert again == red == found[5][0] == found[6][0] and texts.count(red) == 1
-    for url, largest in ((red, (20, 10)), (noise, (96, 48))):
+    assert again == red and data["texts"].count(red) == 1
+    for url, size in ((red, (20, 10)), (noise, (96, 48))):
         content = base64.b64decode(url.removeprefix("data:image/jpeg;base64,"), validate=True)
-        size = pillow.open(io.BytesIO(content)).size
-        assert size[0] <= largest[0] and size[1] <= largest[1]
-    assert "images" not in report(plain=scored_rows(2))["files"][0]["table"]
+        assert pillow.open(io.BytesIO(content)).size == size
 
 
 def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not_read(tmp_path):
@@ -493,19 +449,21 @@ def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not
     assert any("other.png' may not be read" in text for text in data["texts"])
 
 
-def test_a_pair_shows_each_of_its_images_once(report):
+def test_pairs_show_their_texts_and_each_of_their_images_once(report):
     pillow = pytest.importorskip("PIL.Image")
-    red, blue, green = (image_of(pillow.new("RGB", (8, 8), name)).url for name in ("red", "blue", "green"))
-    turns = [{"role": "user", "content": [{"type": "image", "image": red}, {"type": "text", "text": "What?"}]}]
+    blue, green = (image_of(pillow.new("RGB", (8, 8), name)).url for name in ("blue", "green"))
 
-    def answered(text, *images):
-        parts = [*({"type": "image", "image": image} for image in images), {"type": "text", "text": text}]
-        return [*turns, {"role": "assistant", "content": parts}]
+    def answered(*images):
+        parts = [*({"type": "image", "image": image} for image in images), {"type": "text", "text": "So."}]
+        return [{"role": "user", "content": "What?"}, {"role": "assistant", "content": parts}]
 
-    rows = [{"chosen": answered("Red."), "rejected": answered("No.")}]
-    rows += [{"chosen": answered("So.", blue, blue), "rejected": answered("No.", blue, green)}]
-    shown = images_in(report(pairs=rows))
-    assert [len(images) for images in shown] == [1, 4] and len({*shown[1]}) == 3 and shown[0][0] == shown[1][0]
+    data = report(pairs=[*pair_rows(2), {"chosen": answered(blue, blue), "rejected": answered(blue, green)}])
+    [images] = images_in(data).values()
+    assert len(images) == 3 and len(set(images)) == 2
+    [file] = data["files"]
+    assert file["kind"] == "pairs" and len(file["table"]["pairs"]) == 3
+    assert data["texts"][file["table"]["pairs"]["0"]["rejected"]] == HOSTILE
+    assert file["table"]["pairs"]["1"]["flipped"][0]["question"] == "Is it polite?"
 
 
 def test_paths_in_texts_of_the_policy_and_changed_files_are_not_shown(tmp_path, report):
@@ -526,6 +484,5 @@ def test_columns_with_a_label_per_item_are_offered_and_the_first_part_has_no_row
     data = report_data([write(tmp_path / "scored.jsonl", rows)])
     assert data["files"][0]["labels"] == ["labels", "human"]
     first, rest = map(lambda part: json.loads("".join(json_chunks(part))), parts_of(data))
-    assert first["files"][0]["overview"]["rows"] == 4 and first["files"][0]["shown"] == 4
+    assert first["files"][0]["overview"]["rows"] == 4
     assert HOSTILE not in json.dumps(first) and HOSTILE in rest["texts"]
-    assert len(rest["tables"][0]["items"]) == 5

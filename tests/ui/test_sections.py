@@ -8,6 +8,7 @@ from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from checklist_rewards.ui.figures import FileFigures
 from checklist_rewards.ui.sections import curves, of_document, of_flips, of_monitor, of_rates
+from tests.attacks.test_report import report as attack_report
 
 
 def test_the_cost_of_a_run_has_its_numbers_and_tokens():
@@ -31,6 +32,17 @@ def test_a_calibration_has_a_column_per_method():
 def test_a_result_that_lacks_a_field_is_one_sentence():
     with pytest.raises(SampleError, match=r"a.json is not a complete result of attack \(KeyError: 'attacks'\)"):
         of_document("a.json", "attack", {"judge": "j"})
+
+
+def test_an_attack_has_its_figures_the_items_that_fall_and_an_example():
+    found = attack_report(0.9)
+    first, *_ = found.attacks
+    sections = {one["heading"]: one["rows"] for one in of_document("a.json", "attack", found.model_dump())}
+    name, kind, rise, *_ = next(iter(sections.values()))[0]
+    assert name.startswith(first.name) and (kind, rise["value"]) == (first.kind, first.rise.value)
+    assert {"Before an attack", "Items that fall"} <= set(sections)
+    example = next(rows for heading, rows in sections.items() if "example of" in heading)
+    assert "attacked" in [what for what, *_ in example]
 
 
 def test_the_signals_of_a_monitor_have_their_last_and_largest_size():

@@ -96,14 +96,12 @@ def test_an_answer_that_the_disk_does_not_take_is_not_refused_but_may_be_sent_ag
     ("change", "sentence"),
     [
         ({"label": "maybe"}, "'maybe' is not an answer to 'Is it red?'; allowed: yes, no, cannot_assess."),
-        ({"item": "none"}, "row 'r1' has no item none."),
+        ({"item": "none"}, "row 'r1' has no item 'none'."),
         ({"text": "old"}, "row 'r1' of scored.jsonl has changed since it was shown; reload the page."),
         ({"row": "r9"}, "scored.jsonl has no row 'r9'."),
         ({"spans": [{"start": 0, "end": 99}]}, "is not a part of the response"),
-        ({"spans": [{"start": True, "end": 2}]}, "is not a part of the response"),
         ({"note": 3}, "a note must be a text"),
         ({"annotator": "../ann"}, "is not a name for an annotator"),
-        ({"annotator": ""}, "is not a name for an annotator"),
     ],
 )
 def test_what_cannot_be_stored_is_refused_with_a_sentence(client, folder, change, sentence):
@@ -111,7 +109,7 @@ def test_what_cannot_be_stored_is_refused_with_a_sentence(client, folder, change
     task = shown(client)
     body = {**FILE, "row": "r1", "item": task["items"][0]["key"], "text": task["text"], "label": "yes"}
     found = client.post("/api/annotate/answer", json=body | change)
-    assert sentence in error_of(found).replace("'none'", "none")
+    assert sentence in error_of(found)
     assert not (folder / "annotations").exists()
 
 
@@ -157,27 +155,20 @@ def test_the_order_is_random_or_that_of_the_margins_and_of_the_differences(folde
     def swapped(prefix, tail):
         return 1 - colours(prefix, tail) if "blue" in prefix else colours(prefix, tail)
 
-    def certainty(task, threshold):
-        return min(abs(line.probabilities["yes"] - threshold) for line in task.score.items)
-
     found = tasks(backend=FakeBackend(colours))
     first = ordered(found, "random", 1)
     assert sorted(first) == [0, 1, 2, 3, 4] and first == ordered(found, "random", 1) != ordered(found, "random", 2)
-    for threshold, unsure in ((0.6, 0), (0.95, -1)):
-        found = tasks(backend=FakeBackend(colours), threshold=threshold)
-        margins = [certainty(found[place], threshold) for place in ordered(found, "uncertain", 3)]
-        assert margins == sorted(margins) and margins[0] < margins[-1]
-        # P(yes) of "red and blue" is 0.55: near 0.6, and far from 0.95.
-        assert (ordered(found, "uncertain", 0)[unsure] == 1) == (threshold == 0.6)
-    one, other = tasks(backend=FakeBackend(colours)), tasks(backend=FakeBackend(swapped))
+    # P(yes) of "red and blue" is 0.55: near the threshold 0.6, and far from 0.95, as only the 0.1 of "grey" is more.
+    assert ordered(found, "uncertain", 3)[0] == 1
+    assert ordered(tasks(backend=FakeBackend(colours), threshold=0.95), "uncertain", 3)[-2:] == [1, 2]
+    other = tasks(backend=FakeBackend(swapped))
     flips = [
         sum(a.answer != b.answer for a, b in zip(x.score.items, y.score.items, strict=True))
-        for x, y in zip(one, other, strict=True)
+        for x, y in zip(found, other, strict=True)
     ]
-    assert [flips[place] for place in ordered(one, "differ", 0, other)] == sorted(flips, reverse=True) != [0] * 5
     panel = PanelJudge([LogprobJudge(Engine(n, FakeBackend(r))) for n, r in (("a", colours), ("b", swapped))])
-    voted = tasks(judge=panel)
-    assert [flips[place] for place in ordered(voted, "differ", 0)] == sorted(flips, reverse=True)
+    for places in (ordered(found, "differ", 0, other), ordered(tasks(judge=panel), "differ", 0)):
+        assert [flips[place] for place in places] == sorted(flips, reverse=True) != [0] * 5
 
 
 def test_an_order_that_needs_scores_says_so(client):
@@ -190,15 +181,12 @@ def test_an_order_that_needs_scores_says_so(client):
     assert "no labels to export" in error_of(client.post("/api/annotate/export", json=FILE))
 
 
-@pytest.mark.parametrize("scored", [True, False], ids=["scored", "rows"])
-def test_images_of_prompt_and_response_are_shown_and_their_labels_are_no_training_data(client, folder, scored):
+def test_images_of_prompt_and_response_are_shown_and_their_labels_are_no_training_data(client, folder):
     pillow = pytest.importorskip("PIL.Image")
     pillow.new("RGB", (8, 8), "red").save(folder / "red.png")
     parts = [{"type": "text", "text": "See "}, {"type": "image", "image": "red.png"}, {"type": "text", "text": "."}]
     [row, *_] = scored_rows()
     row |= {"image": "red.png", "target": [{"role": "assistant", "content": parts}]}
-    if not scored:
-        del row["checklist_score"]
     write(folder / "seen.jsonl", [row])
     task = shown(client, file="seen.jsonl")
     assert (task["prompt"], task["target"]) == ("[image]Name a colour.", "See [image].")
@@ -206,12 +194,10 @@ def test_images_of_prompt_and_response_are_shown_and_their_labels_are_no_trainin
     assert prompt.startswith("data:image/jpeg;base64,") and "must be a data URL; got 'red.png'" in response
     assert answer(client, 0, 0, "yes", file="seen.jsonl").status_code == 200
     done = client.post("/api/annotate/export", json={"file": "seen.jsonl"}).json()
-    commands = [command.split()[1] for command in done["commands"]][-2:]
-    assert commands in (["calibrate", "score"], ["agree", "calibrate"])
+    assert [command.split()[1] for command in done["commands"]][-2:] == ["calibrate", "score"]
     with pytest.raises(SampleError, match="logged without a path"):
         read_labels(folder / done["name"])
-    if scored:
-        Labels(folder / done["name"]).of(read_scored(folder / "seen.jsonl"))  # what agree compares
+    Labels(folder / done["name"]).of(read_scored(folder / "seen.jsonl"))  # what agree compares
     write(folder / "seen.jsonl", [row | {"image": "blue.png"}])
     assert shown(client, file="seen.jsonl")["mine"] == {}, "about another image"
 
@@ -230,8 +216,7 @@ def test_the_labels_file_is_that_of_a_majority(client, folder):
         ("r1", ["yes", None], ["ann says yes", None]),
         ("r2", ["no", None], ["ann says no", None]),
     ]
-    pairs = [(pair.target, pair.question, pair.label) for pair in read_labels(path)]
-    assert pairs == [(TEXTS[0], "Is it red?", 1.0), (TEXTS[1], "Is it red?", 0.0)]
+    assert [pair.label for pair in read_labels(path)] == [1.0, 0.0]
     examples = [(one.target, one.label, one.reason) for one in FewShot.load(path, reasons=True).examples]
     assert examples == [(TEXTS[0], "yes", "ann says yes"), (TEXTS[1], "no", "ann says no")]
 
@@ -254,41 +239,31 @@ def trust_of(client, file):
 
 
 @pytest.mark.parametrize(
-    ("files", "texts"),
-    [
-        (("a/scored.jsonl", "b/scored.jsonl"), "other"),
-        (("scored.jsonl", "a/scored.jsonl"), "the same"),
-        (("a/scored.jsonl", "a/scored.csv"), "the same"),
-    ],
+    ("files", "more"), [(("a/scored.jsonl", "b/scored.jsonl"), " again"), (("a/scored.jsonl", "a/scored.csv"), "")]
 )
-def test_every_file_has_its_own_labels(client, folder, files, texts):
-    rows = scored_rows()
-    for number, file in enumerate(files):
-        (folder / file).parent.mkdir(exist_ok=True)
-        more = " again" if number and texts == "other" else ""
-        with write_rows(folder / file) as output:
-            for row in rows:
-                output.write(row | {"target": row["target"] + more})
+def test_every_file_has_its_own_labels(client, folder, files, more):
     first, second = files
+    for file, added in ((first, ""), (second, more)):
+        (folder / file).parent.mkdir(exist_ok=True)
+        with write_rows(folder / file) as output:
+            for row in scored_rows():
+                output.write(row | {"target": row["target"] + added})
     name = labelled(client, first, "yes")["name"]
     kept = (folder / name).read_bytes()
     assert trust_of(client, first) == (5, 0)
-    assert trust_of(client, second) == ((5, 0) if texts == "the same" else None)  # labels belong to texts
+    assert trust_of(client, second) == (None if more else (5, 0))  # labels belong to texts
     assert labelled(client, second, "no")["name"] != name
     assert (folder / name).read_bytes() == kept
     assert trust_of(client, first) == (5, 0) and trust_of(client, second) == (0, 5)
 
 
 def test_labels_that_an_earlier_version_exported_are_used_for_their_texts(client, folder):
-    rows = scored_rows()
-    for name, more in (("a", ""), ("b", " again")):
+    for name in ("a", "labels"):
         (folder / name).mkdir()
-        write(folder / name / "scored.jsonl", [row | {"target": row["target"] + more} for row in rows])
-    (folder / "labels").mkdir()
-    old = [{"id": row["id"], "target": row["target"], "labels": ["yes", None]} for row in rows]
+    write(folder / "a" / "scored.jsonl", scored_rows())
+    old = [{"id": row["id"], "target": row["target"], "labels": ["yes", None]} for row in scored_rows()]
     write(folder / "labels" / "scored.jsonl", old)
     assert trust_of(client, "a/scored.jsonl") == (5, 0)
-    assert trust_of(client, "b/scored.jsonl") is None
 
 
 def test_labels_in_the_order_of_the_sample_get_their_probabilities(client, folder):

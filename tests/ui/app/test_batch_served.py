@@ -20,7 +20,6 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui import jobs as module
-from checklist_rewards.ui.code import snippets
 from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
@@ -148,13 +147,13 @@ def test_what_a_server_that_stays_away_left_open_is_asked_again_when_it_is_back(
 
 
 @pytest.mark.parametrize(
-    ("jury", "models", "chosen"),
-    [("judges/calibrated.yaml", ["valid"], "command line"), ("judges/panel.yaml", ["valid", "upper"], "page")],
+    ("jury", "models", "settings"),
+    [("judges/calibrated.yaml", ["valid"], {}), ("judges/panel.yaml", ["valid", "upper"], {"judge": "panel"})],
+    ids=["command line", "page"],
 )
-def test_a_file_of_judges_has_a_price_per_model_and_the_figures_of_the_scorer(folder, server, jury, models, chosen):
-    settings = {"judge": jury} if chosen == "page" else {}
+def test_a_file_of_judges_has_a_price_per_model_and_the_figures_of_the_scorer(folder, server, jury, models, settings):
+    settings = {name: jury for name in settings}
     jobs = jobs_of(folder, server, None if settings else jury)
-    assert jobs.judging.described(settings)["models"] == models
     prices = {model: [100.0, 1000.0] for model in models}
     request = {**REQUEST, "settings": settings, "price": prices, "budget": 50}
     table = jobs.forecast(request)
@@ -171,59 +170,29 @@ def test_a_file_of_judges_has_a_price_per_model_and_the_figures_of_the_scorer(fo
     assert (found[0]["items"][0]["confidence"] < 0.9) == ("calibrated" in jury)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"metric": "pass", "threshold": 0.95, "min_answered": 0.25}, {"judge": "judges/panel.yaml"}],
-    ids=["settings", "judges"],
-)
-def test_the_exported_code_of_a_job_gives_its_figures(folder, server, settings):
+def test_the_exported_code_of_a_job_gives_its_figures(folder, server):
     rows = [{"ask": "Name a colour.", "more": "Or two.", "answer": f"t {n}", "rubric": CHECKLIST} for n in range(4)]
     write(folder / "named.jsonl", [*rows, {**rows[0], "rubric": None}])
     columns = {"input": ["ask", "more"], "target": "answer", "checklist": "rubric"}
+    settings = {"judge": "judges/panel.yaml", "metric": "pass", "threshold": 0.95, "min_answered": 0.25}
     request = {"file": "named.jsonl", "output": "out.jsonl", "columns": columns, "settings": settings}
     jobs = jobs_of(folder, server)
     code = jobs.code(request)
     assert ended(jobs, jobs.create(request)["id"])["state"] == "done"
     expected = read_jsonl(folder / "out.jsonl")
-    environment = {**os.environ, "PYTHONPATH": str(REPO), "XDG_CACHE_HOME": str(folder.parent / "cache")}
     assert PipelineConfig.parse(yaml.safe_load(code["yaml"])) == jobs.judging.config_of(settings)
-    for run in (in_python, in_a_shell):
-        (folder / "out.jsonl").unlink()
-        status, written = run(code, folder, environment)
-        assert status == (run is in_a_shell), written  # 1: a row has no checklist
-        assert read_jsonl(folder / "out.jsonl") == expected
-
-
-def in_python(code, folder, environment, more=""):
-    """Run exported Python: the exit code, and what it wrote."""
+    environment = {**os.environ, "PYTHONPATH": str(REPO), "XDG_CACHE_HOME": str(folder.parent / "cache")}
     script = folder.parent / "exported.py"
-    script.write_text(code["python"] + more)
-    return zygote.run([script], cwd=folder, env=environment)
-
-
-def in_a_shell(code, folder, environment):
-    """Run an exported command: the exit code, and what it wrote."""
-    command = code["cli"].replace(
-        "checklist-rewards score", f"{shlex.join(zygote.PYTHON)} -m checklist_rewards.cli score"
-    )
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
-
-
-def test_the_exported_code_of_a_response_gives_the_figures_of_a_panel_chosen_on_the_page(folder, server):
-    """As in the views Judge and Compare, in an app that was started with another judge."""
-    judging = jobs_of(folder, server).judging
-    body = {"input": "Name a colour.", "target": "red", "checklist": CHECKLIST}
-    body["settings"] = {"judge": "judges/panel.yaml", "metric": "weighted"}
-    *_, last = judging.score(body)
-    config = judging.config_of(body["settings"])
-    code = snippets(config, judging.engine_of(config), judging.sample(body), judging.store_path)
-    environment = {**os.environ, "PYTHONPATH": str(REPO)}
-    status, written = in_python(code, folder, environment, "\nprint(score.model_dump_json())\n")
-    assert status == 0 and json.loads(written.splitlines()[-1]) == last["score"], written
-    status, written = in_a_shell(code, folder, environment)
+    script.write_text(code["python"])
+    command = f'checklist-rewards() {{ {shlex.join(zygote.PYTHON)} -m checklist_rewards.cli "$@"; }}\n{code["cli"]}'
+    (folder / "out.jsonl").unlink()
+    status, written = zygote.run([script], cwd=folder, env=environment)
     assert status == 0, written
-    assert scores(folder) == [last["score"]] and len(last["score"]["items"][0]["votes"]) == 2
+    assert read_jsonl(folder / "out.jsonl") == expected
+    (folder / "out.jsonl").unlink()
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr  # a row has no checklist
+    assert read_jsonl(folder / "out.jsonl") == expected
 
 
 def test_only_an_app_with_the_same_file_of_judges_resumes(folder, server):

@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
 READY = {
     "/": "#view table",
     "/judge": "[name=score]",
-    "/compare": "[name=score]",
     "/library": "[name=new-checklists]",
     "/library?name=checklists/views.json": ".told p",
     "/batch?file=rows.jsonl": ".preview table",
@@ -41,34 +40,12 @@ def test_the_example_opens_with_one_click(page, project):
     page.go("/", "[name=example]")
     page.click("[name=example]")
     page.wait("document.querySelector('main').dataset.rows === 'read'")
-    views = page.texts("#header nav a")
-    assert views == ["Overview", "Matrix", "Training", "Monitor", "Trust"]
+    assert page.texts("#header nav a") == ["Overview", "Matrix", "Training", "Monitor", "Trust"]
     page.driver.get(f"{page.base}/report?file=example/scored.jsonl&labels=labels#/0/trust")
     page.wait("document.querySelector('main').textContent.includes('Agreement with labels')")
     assert page.text(".choices [aria-current]") == "the column labels"
-    page.go("/report?file=example/scored.jsonl#/0/matrix/0", ".panel .response")
-    shown = page.text(".panel .response")
-    page.press("Open in Judge")
-    page.has("[name=target]")
-    assert page.value("[name=target]") == shown
     shutil.rmtree(project / "example")
     (project / "checklists" / "example.json").unlink()
-
-
-def test_texts_of_models_are_data(page):
-    page.go("/report?file=scored.jsonl#/0/matrix/9", ".response")
-    assert "<script>" in page.text(".response") and page.count("#view img, #view script") == 0
-
-
-def test_a_report_follows_a_file_that_grows(page, project):
-    live = project / "live.jsonl"
-    lines = (project / "scored.jsonl").read_text().splitlines(keepends=True)
-    live.write_text("".join(lines[:4]))
-    page.go("/report?file=live.jsonl", ".tiles .fact")
-    page.click("#header input[type=checkbox]")
-    live.write_text("".join(lines))
-    page.wait("[...document.querySelectorAll('.tiles strong')].some((one) => one.textContent === '10')")
-    live.unlink()
 
 
 def paste(page, checklist) -> None:
@@ -124,21 +101,13 @@ def test_the_chip_says_whose_scores_they_are_and_an_export_holds_what_was_scored
     page.has("#chip [data-state=current]")
     field = page.find("[name=target]")
     field.send_keys(" No.")
-    assert shown_chip(page) == f"judge pocket, {toy}stale"
-    assert page.js("return document.querySelector('.result').classList.contains('stale')")
-    assert page.count(".given.stale") == 3
-    assert browser.problems(page.driver) == {}
+    assert shown_chip(page) == f"judge pocket, {toy}stale" and page.count(".given.stale") == 3
     assert "From row" not in page.text(), "it is another text now"
     page.unfold("details.export")
     page.has(".code pre", 3)
     code = page.text(".code pre")
     assert POCKET_RESPONSES[0] in code and "No." not in code
-    told = page.text("details.export")
-    assert "not of what is in the boxes now" in told and "Judge: pocket, yes from 0.6." in told
-    page.unfold("details.settings")
-    page.fill("[name=threshold]", "0.9")
-    page.wait("document.getElementById('chip').textContent.includes('yes from 0.9')")
-    page.fill("[name=threshold]", "")
+    assert "not of what is in the boxes now" in page.text("details.export")
     field.send_keys(*["\ue003"] * 4)
     page.has("#chip [data-state=current]")
     assert "From row r0 of scored.jsonl" in page.text()
@@ -173,19 +142,6 @@ HOLD = """
 """Hold the replies to requests of a path until `release()`; of later ones once `holds` is false."""
 
 
-def test_of_two_replies_about_the_settings_the_later_request_counts(page):
-    page.go("/batch", "[name=threshold]")
-    page.unfold("[name=threshold]")
-    page.js(HOLD, "settings")
-    page.fill("[name=threshold]", "0.7")
-    page.js("window.holds = false")
-    page.fill("[name=threshold]", "0.8")
-    page.wait("document.getElementById('chip').textContent.includes('yes from 0.8')")
-    page.js("window.release()")
-    page.pause()
-    assert "yes from 0.8" in shown_chip(page)
-
-
 def test_of_two_comparisons_the_later_one_counts(page):
     page.go("/compare", "[name=score]")
     page.fill("[name=target-A]", POCKET_RESPONSES[0])
@@ -205,18 +161,6 @@ def test_of_two_comparisons_the_later_one_counts(page):
     assert shown_chip(page).endswith("current")
 
 
-def test_an_empty_response_has_no_answer(page):
-    page.go("/judge", "[name=score]")
-    page.fill("[name=target]", " ")
-    paste(page, POCKET_QUESTIONS)
-    page.click("[name=score]")
-    page.has(".score .num")
-    assert float(page.js("return document.querySelector('.score .num').title")) == 0
-    assert page.text(".result .flag") == "empty"
-    pills = "return [...document.querySelectorAll('.editor .pill')].map((one) => [one.textContent, one.className])"
-    assert page.js(pills) == [["not asked", "pill open"]] * 3
-
-
 def test_a_checklist_is_written_and_scored(page):
     page.go("/judge", "[name=generate]")
     page.fill("[name=input]", "Write exactly two sentences about the rain.")
@@ -224,8 +168,7 @@ def test_a_checklist_is_written_and_scored(page):
     page.unfold("[name=generate]")
     page.click("[name=generate]")
     page.wait("!document.querySelector('[name=generate]').disabled")
-    assert page.js("return document.querySelector('[role=alert]')?.textContent") is None
-    assert page.count(".editor .item") >= 1
+    assert page.count("[role=alert]") == 0 and page.count(".editor .item") >= 1
     page.click("[name=score]")
     page.has(".score .num")
 
@@ -247,10 +190,6 @@ def test_a_checklist_is_written_checked_saved_and_opened_from_the_library(page, 
     page.go("/judge", "[name=saved]")
     page.pick("[name=saved]", "checklists/weather.json")
     page.has(".editor .item", 3)
-    page.fill("[name=checklist-name]", "again")
-    page.click(".controls [name=save]")
-    page.wait("document.querySelector('[role=status]').textContent.includes('again.json is saved')")
-    assert json.loads((project / "checklists" / "again.json").read_text())[0]["question"] == POCKET_QUESTIONS[0]
 
 
 def test_two_responses_are_compared_by_ones_checklist_and_a_failure_stays_on_its_side(page, project):
@@ -276,7 +215,6 @@ def test_two_responses_are_compared_by_ones_checklist_and_a_failure_stays_on_its
     page.has("#chip [data-state=stale]")
     assert browser.problems(page.driver) == {}
     field.send_keys(*["\ue003"] * 4)
-    page.has("#chip [data-state=current]")
     marked = page.texts("#view del, #view ins")
     assert "?" in marked and "." in marked
     page.js("document.activeElement.blur()")
@@ -291,23 +229,6 @@ def test_two_responses_are_compared_by_ones_checklist_and_a_failure_stays_on_its
     page.has(".scorebar .score .num")
 
 
-def test_candidates_of_a_file_are_compared(page, project):
-    row = {"prompt": "Write about the weather.", "candidates": POCKET_RESPONSES[:3], "checklist": POCKET_QUESTIONS}
-    (project / "candidates.jsonl").write_text(json.dumps(row))
-    page.go("/compare", "[name=target-B]")
-    page.fill("[name=target-B]", "a draft")
-    page.go("/", ".files a")
-    page.driver.find_element("xpath", "//a[@aria-label='Compare: candidates.jsonl']").click()
-    page.wait("document.querySelector('[name=target-B]')?.value")
-    assert page.count(".editor .item") == 3
-    page.pick("[name=pick-B]", "2")
-    assert page.value("[name=target-B]") == POCKET_RESPONSES[2]
-    page.driver.get(f"{page.base}/compare")
-    page.wait("document.querySelector('[name=target-B]')?.value")
-    assert page.value("[name=target-B]") == "a draft"
-    (project / "candidates.jsonl").unlink()
-
-
 def test_which_of_two_judges_to_trust_takes_four_clicks(page, project):
     rows = read_jsonl(project / "scored.jsonl")
     for row in rows:
@@ -318,23 +239,16 @@ def test_which_of_two_judges_to_trust_takes_four_clicks(page, project):
             line["answer"], line["judge"] = {"yes": "no", "no": "yes"}[line["answer"]], "another"
             line["probabilities"] = line["confidence"] = line["level"] = None
             line["value"] = line["soft"] = float(line["answer"] == "yes")
-        row["checklist_score"]["items"][-1] |= {"judge": "code", "method": "check"}
-        del row["human"]
     write(project / "two.jsonl", rows)
     page.go("/", "[name=compare]")
     for name in ("one", "two"):
-        page.driver.find_element("css selector", f"[aria-label='select {name}.jsonl']").click()
+        page.click(f"[aria-label='select {name}.jsonl']")
     page.click("[name=compare]")
     page.has(".choices")
-    assert shown_chip(page).startswith("scored by pocket, another, yes from"), "code checks are no judge"
+    assert shown_chip(page).startswith("scored by pocket, another, yes from")
     page.press("the column human", "a")
     page.wait("document.querySelector('.verdict')?.textContent.startsWith('one.jsonl agrees with people more often')")
-    assert "two.jsonl: scored by another." in page.text()
-    page.go("/", "[name=compare]")
-    assert page.js("return document.querySelector('[name=compare]').disabled")
-    page.click("[aria-label='select rows.jsonl']")
-    page.click(".controls [name=score]")
-    page.has(".preview table")
+    page.go("/", "[name=compare]")  # the report asks for its files
     for name in ("one", "two"):
         (project / f"{name}.jsonl").unlink()
 

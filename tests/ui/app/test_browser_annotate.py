@@ -8,17 +8,11 @@ import subprocess
 
 import pytest
 
-from checklist_rewards import BatchScore
-from checklist_rewards.evaluation.agreement import compare, units_against_labels
-from checklist_rewards.evaluation.bootstrap import Bootstrap
-from checklist_rewards.evaluation.labels import Labels
-from checklist_rewards.evaluation.scored import read_scored
-from checklist_rewards.scores.tally import PassRate
 from tests import zygote
 from tests.conftest import REPO
 from tests.jsonl import read_jsonl
 from tests.ui import browser
-from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, run
+from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES
 from tests.ui.files import write
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
@@ -50,8 +44,8 @@ def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, pr
                 page.wait(f"document.querySelector('.response').textContent !== {json.dumps(target)}")
         page.wait("document.querySelector('.saved').textContent === 'saved'")
         assert "All items are answered" in page.text(".progress-line")
-    page.has(".agreement")
-    alpha = page.js("return document.querySelector('.agreement .num').title")
+    page.has(".agreement .num")
+    assert browser.problems(page.driver) == {}
     (project / "results").mkdir()
     lines = read_jsonl(project / "annotations" / "ann.jsonl")
     assert {line["label"] for line in lines} == {"yes", "no", "cannot_assess", None}
@@ -66,7 +60,11 @@ def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, pr
     typed(commands[0] + " --json results/agree.json")
     compared = json.loads((project / "results" / "agree.json").read_text())["comparisons"][0]
     assert compared["units"] == 29 and 0.5 < compared["items"]["yes/no"]["figures"]["accuracy"]["value"] <= 1
-    assert float(alpha) == pytest.approx(alpha_of(project))
+    figures = compared["items"]["yes/no"]["figures"]
+    page.driver.get(f"{page.base}/report?file=scored.jsonl#/0/trust")
+    page.has("[aria-label=Agreement]")
+    shown = page.js("return [...document.querySelectorAll('#view .num')].map((one) => one.title)")
+    assert {str(figures["accuracy"]["value"]), str(figures["kappa"]["value"])} <= set(shown)  # to the last digit
     typed(commands[1] + " --json results/calibrate.json")
     typed(commands[2])
     before, after = (scores(project / name) for name in ("scored.jsonl", "calibrated.jsonl"))
@@ -87,53 +85,6 @@ def typing(folder, project):
     return typed
 
 
-def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python(page, project, tmp_path):
-    """All digits: mean score, pass rates with intervals, kappa, alpha and the other figures of agreement, and ECE."""
-    results, shown = project / "results", {}
-    labels = ["--labels", project / "labels" / "scored.jsonl"]
-    run("report", project / "scored.jsonl", *labels, "-o", tmp_path / "report.html")
-    summary = tmp_path / "summary.json"
-    again = ["score", project / "rows.jsonl", "-o", tmp_path / "again.jsonl", "--backend", "transformers"]
-    run(*again, "--model", "pocket", "--summary", summary)
-    for place, address in (
-        ("app", f"{page.base}/report?file=scored.jsonl"),
-        ("report", f"file://{tmp_path}/report.html"),
-    ):
-        page.driver.get("about:blank")
-        page.driver.get(f"{address}#/0")
-        page.has(".tiles .fact")
-        read = "return [...document.querySelectorAll('#view .num, main .num')].map((one) => one.title)"
-        rows = "return [...document.querySelectorAll('.rates tbody tr')].map((row) => row.textContent)"
-        overview, rates = page.js(read), page.js(rows)
-        page.driver.get(f"{address}#/0/trust")
-        page.has("[aria-label=Agreement]")
-        shown[place] = overview, rates, page.js(read)
-    assert shown["app"] == shown["report"]
-    overview, rates, trust = shown["app"]
-    numbers = {float(title) for title in overview + trust if title not in ("", "none")}
-
-    batch = BatchScore.from_jsonl(project / "scored.jsonl")
-    assert json.loads(summary.read_text())["mean_score"] == batch.mean and batch.mean in numbers
-    for place, question in enumerate(POCKET_QUESTIONS):
-        rate = PassRate()
-        for score in batch.scores:
-            rate.add(int(score.items[place].passed), 1)
-        [line] = [text for text in rates if text.startswith(question)]
-        assert rate.micro in numbers and (rate.interval is None or "[{:.3f}, {:.3f}]".format(*rate.interval) in line)
-    texts, _ = Labels(project / "labels" / "scored.jsonl").of(read_scored(project / "scored.jsonl"))
-    units, targets = units_against_labels(texts)
-    names = ("scored.jsonl", "labels")
-    python = compare(names, units, targets, Bootstrap(), against_labels=True).model_dump()["items"]["yes/no"][
-        "figures"
-    ]
-    command = json.loads((results / "agree.json").read_text())["comparisons"][0]["items"]["yes/no"]["figures"]
-    assert command == python and {"kappa", "alpha"} <= set(python)
-    calibrated = json.loads((results / "calibrate.json").read_text())["kinds"]["yes/no"]["before"]
-    assert "ece" in calibrated
-    for name, figure in [*python.items(), *calibrated.items()]:
-        assert figure["value"] is None or figure["value"] in numbers, name
-
-
 def annotate_with_evidence(page):
     """A note, evidence from a selection, an answer, and two steps back."""
     page.js(
@@ -152,28 +103,8 @@ def annotate_with_evidence(page):
     page.has(".item [aria-pressed=true]", 0)
 
 
-def alpha_of(project) -> float:
-    """Alpha of the stored answers by another library; "cannot assess" is none, because these items lack it."""
-    import krippendorff
-
-    given = {}
-    for name in ("ann", "bob"):
-        for line in read_jsonl(project / "annotations" / f"{name}.jsonl"):
-            given[name, line["row"], line["item"]] = {"yes": 1.0, "no": 0.0}.get(line["label"], float("nan"))
-    units = sorted({key[1:] for key in given})
-    return krippendorff.alpha(
-        [[given[name, *unit] for unit in units] for name in ("ann", "bob")], level_of_measurement="nominal"
-    )
-
-
 def scores(path):
     return [row["checklist_score"]["primary_score"] for row in read_jsonl(path)]
-
-
-def offline(page, is_offline: bool) -> None:
-    page.driver.execute_cdp_cmd("Network.enable", {})
-    conditions = {"offline": is_offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
-    page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
 
 
 def restarted(page, is_restarted: bool) -> None:
@@ -185,18 +116,17 @@ def restarted(page, is_restarted: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("fault", [offline, restarted])
-def test_answers_that_cannot_be_saved_are_kept_and_sent_again(page, project, fault):
-    name = fault.__name__
-
+def test_answers_that_cannot_be_saved_are_kept_and_sent_again(page, project):
     def labels():
-        return [line["label"] for line in read_jsonl(project / "annotations" / f"{name}.jsonl")]
+        return [line["label"] for line in read_jsonl(project / "annotations" / "restarted.jsonl")]
 
-    page.go(f"/annotate?file=scored.jsonl&annotator={name}", ".item")
+    page.go("/annotate", "form.setup")
+    assert browser.problems(page.driver) == {}
+    page.go("/annotate?file=scored.jsonl&annotator=restarted", ".item")
     shown = "document.querySelector('.progress-line').textContent"
     page.keys("y")
     page.wait(f"{shown}.startsWith('1 of 30') && document.querySelector('.saved').textContent === 'saved'")
-    fault(page, True)
+    restarted(page, True)
     page.keys("nu")
     page.wait(f"{shown}.includes('2 answers not saved')")
     assert page.js(f"return {shown}").startswith("1 of 30"), "the counter shows what is saved"
@@ -205,7 +135,7 @@ def test_answers_that_cannot_be_saved_are_kept_and_sent_again(page, project, fau
     page.press("Export labels")
     page.wait("document.querySelector('main').textContent.includes('export the labels when all are saved')")
     assert labels() == ["yes"]
-    fault(page, False)
+    restarted(page, False)
     page.wait(f"{shown}.startsWith('2 of 30') && document.querySelector('.saved').textContent === 'saved'")
     assert page.text(".waiting") == ""
     assert labels() == ["yes", "no", "cannot_assess", None]
@@ -245,11 +175,3 @@ def test_ten_rows_while_the_network_drops_twice_are_ten_lines(page, project):
     assert len(lines) == 10 and len({line["row"] for line in lines}) == 10 and page.js("return window.answers") > 11
     assert sorted(line["label"] for line in lines) == ["no"] * 5 + ["yes"] * 5
     browser.errors(page.driver)  # the browser notes each request that failed
-
-
-@pytest.mark.parametrize(
-    ("query", "ready"), [("", "form.setup"), ("?file=scored.jsonl&annotator=ann", ".item")], ids=["form", "answers"]
-)
-def test_the_view_is_accessible_and_fits_a_phone(page, query, ready):
-    page.go(f"/annotate{query}", ready)
-    assert browser.problems(page.driver) == {}

@@ -42,8 +42,11 @@ def test_two_files_are_compared_and_labels_of_one_are_labels_of_the_other(client
     given = read_jsonl(labels)
     write(labels, [{**row, "target": f"not {row['target']}"} for row in given])
     assert report(client, file="other.jsonl").json()["trust"] == {}, "they are of other texts with the same ids"
+    stamp = report(client, **BOTH).headers["x-stamp"]
+    assert report(client, **BOTH, known=stamp, peek=1).status_code == 204
     for path, rows in ((labels, given), *((folder / name, read_jsonl(folder / name)) for name in BOTH.values())):
         write(path, rows[1:2])
+    assert set(report(client, **BOTH, known=stamp, peek=1).json()) == {"stamp"}, "a change is noticed"
     [compared] = report(client, **BOTH).json()["comparisons"]
     people = compared["people"]  # one text is one group
     assert people.startswith("Neither") and "(all are in one group; a test needs two)" in people
@@ -57,13 +60,6 @@ def test_a_column_of_one_file_is_used_for_both(client, labels, folder):
     assert answer.headers["x-command"].endswith("--labels%3Dlabelled.jsonl%20--label-key%3Dhuman")
     people = answer.json()["comparisons"][0]["people"]
     assert "agrees" in people or "Neither" in people
-
-
-def test_a_change_of_either_file_is_noticed_without_a_report(client, labels, folder):
-    stamp = report(client, **BOTH).headers["x-stamp"]
-    assert report(client, **BOTH, known=stamp, peek=1).status_code == 204
-    write(folder / "other.jsonl", scored_rows(lambda prefix, tail: 0.8))
-    assert set(report(client, **BOTH, known=stamp, peek=1).json()) == {"stamp"}
 
 
 def test_the_rows_are_those_of_the_head_that_the_page_has(client, folder):
@@ -93,17 +89,13 @@ def test_two_files_of_one_name_are_refused(client, folder):
     assert "both files are named scored.jsonl" in error_of(answer)
 
 
-@pytest.mark.parametrize(
-    ("row", "texts"),
-    [
-        ({"prompt": "Why?", "candidates": TEXTS[:3], "checklist": QUESTIONS}, TEXTS[:3]),
-        ({"prompt": "Why?", "chosen": TEXTS[0], "rejected": TEXTS[1], "checklist": QUESTIONS}, TEXTS[:2]),
-    ],
-)
-def test_the_texts_of_a_row_are_compared(client, folder, row, texts):
-    write(folder / "several.jsonl", [{"prompt": "Who?", "candidates": ["a"]}, row])
-    found = client.get("/api/candidates", params={"file": "several.jsonl", "row": "2"}).json()
-    assert found == {"input": "Why?", "texts": texts, "checklist": QUESTIONS}
-    for number, sentence in (("1", "the row has no two texts"), ("3", "has no row 3"), ("x", "whole number")):
+def test_the_texts_of_a_row_are_compared(client, folder):
+    row = {"prompt": "Why?", "checklist": QUESTIONS}
+    pair = {**row, "chosen": TEXTS[0], "rejected": TEXTS[1]}
+    write(folder / "several.jsonl", [{**row, "candidates": ["a"]}, {**row, "candidates": TEXTS[:3]}, pair])
+    for number, texts in (("2", TEXTS[:3]), ("3", TEXTS[:2])):
+        found = client.get("/api/candidates", params={"file": "several.jsonl", "row": number}).json()
+        assert found == {"input": "Why?", "texts": texts, "checklist": QUESTIONS}
+    for number, sentence in (("1", "the row has no two texts"), ("4", "has no row 4"), ("x", "whole number")):
         refused = client.get("/api/candidates", params={"file": "several.jsonl", "row": number})
         assert sentence in error_of(refused)
