@@ -1,10 +1,9 @@
 """Which text the judge reads: every chat format in TRL's own trainers, with scripted generations.
 
-A case is a prompt, the texts that a model generates for it, and the right outcome. [`seen`] runs cases in a real
-trainer: the trainer renders and tokenizes the prompt, the script replaces its generation, and the trainer decodes or
-parses the generated tokens, runs tools, and calls the reward. The engine behind the reward records its prompts, which
-contain what the judge saw. Columns of the matrix are groups of cases; a cell is "right", "refused", or "wrong" with
-what happened.
+A case is a prompt, the texts that a model generates for it, and the right outcome. [`faults`] runs the cases of a
+family in a real trainer: the trainer renders and tokenizes the prompt, the script replaces its generation, and the
+trainer decodes or parses the generated tokens, runs tools, and calls the reward. The engine behind the reward records
+its prompts, which contain what the judge saw.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.families import ARGUMENT, Family, model, tokenizer
 from tests.jsonl import read_jsonl
@@ -29,7 +27,7 @@ from tests.rewards.fakes import reward_by
 Trainer = Literal["GRPO", "RLOO", "OnlineDPO"]
 Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools", "environment", "no tokenizer"]
 
-RIGHT, REFUSED, ABSENT = "right", "refused", "–"
+REFUSED = "refused"
 THOUGHT = "Plan: the user asks for a number, so I count the letters of the question first and add them up."
 ANSWER = "It is 42."
 FILLER = "Nothing."
@@ -39,14 +37,6 @@ EVERYTHING = "everything"
 OBSERVATION = " The shelf holds 3 apples."
 LENGTH, LENGTH_WITH_TOOLS = 320, 3000
 """`max_completion_length`. A token is a byte or a marker."""
-_CHAT = "plain|thought|variants|cut answer|cut thought|endless|empty|mention|system tag".split("|")
-_STRING, _PARSED = ["string prompt", "rendered string"], ["parsed", "parsed cut"]
-_TOOLS = "tool rollout|tool cut|tool empty|tool call cut|tool iterations|environment".split("|")
-COLUMNS: dict[Trainer, list[str]] = {
-    "GRPO": [*_CHAT, "thinking off", *_STRING, *_PARSED, *_TOOLS],
-    "RLOO": [*_CHAT, *_STRING, *_PARSED],
-    "OnlineDPO": [*_CHAT, *_STRING, "no tokenizer"],
-}
 
 
 @dataclass(frozen=True)
@@ -54,7 +44,7 @@ class Case:
     """A prompt, what a model generates, and what is right.
 
     Args:
-        column: Column of the matrix.
+        column: What the case is about.
         prompt: The prompt as in a dataset.
         turns: Text of each generation. What exceeds `max_completion_length` is cut.
         answer: Text that the judge must see, up to white space at its ends.
@@ -85,54 +75,38 @@ class Seen:
             asked.
         reward: The reward.
         state: State in the log; None if the log has none.
-        arrived: Arguments that the trainer passed to the reward for the completion.
         error: What was raised instead.
     """
 
     judged: dict[str, str] | None = None
     reward: float | None = None
     state: str | None = None
-    arrived: dict[str, Any] = field(default_factory=dict)
     error: Exception | None = None
 
 
-def matrix(family: Family, trainer: Trainer, folder: Path) -> dict[str, str]:
-    """The cells of a family by column. Columns that do not apply to it are missing."""
-    cells: dict[str, str] = {}
+def faults(family: Family, trainer: Trainer, folder: Path) -> dict[str, str]:
+    """By what a case is about, what happened instead of the right outcome: `REFUSED`, or a text."""
+    found: dict[str, str] = {}
     for kind in _kinds(family, trainer):
         rows = cases(family, kind)
         for case, what in zip(rows, seen(family, trainer, kind, rows, folder), strict=True):
-            if cells.get(case.column, RIGHT) == RIGHT:
-                cells[case.column] = cell(family, case, what)
-    return {column: cells[column] for column in COLUMNS[trainer] if column in cells}
-
-
-def cell(family: Family, case: Case, what: Seen) -> str:
-    """Compare what happened with what is right."""
-    if isinstance(what.error, SampleError):
-        return REFUSED
-    wrong = _wrong(family, case, what)
-    return RIGHT if wrong is None else f"wrong: {wrong}"
+            if (wrong := _wrong(family, case, what)) is not None:
+                found.setdefault(case.column, wrong)
+    return found
 
 
 def _wrong(family: Family, case: Case, what: Seen) -> str | None:
     if what.error is not None:
-        return f"{type(what.error).__name__}: {' '.join(str(what.error).split()):.80}"
+        return REFUSED if isinstance(what.error, SampleError) else repr(what.error)
     target = None if what.judged is None else what.judged.get("target", "")
     if case.state is not None:
-        if target is not None:
-            return f"judged {target!r:.70}"
-        if what.state != case.state:
-            return f"state {what.state!r}, not {case.state!r}"
-        return None if what.reward == 0.0 else f"reward {what.reward}"
-    if what.judged is None or target is None:
-        return f"not judged (state {what.state!r}, reward {what.reward})"
+        return None if (target, what.state, what.reward) == (None, case.state, 0.0) else f"{what}"
+    if what.judged is None or target is None or what.state not in (None, "answered", "cut"):
+        return f"{what}"
     in_order = re.search(".*".join(map(re.escape, case.shows)), target, re.DOTALL)
     hidden = any(words in target for words in case.hides)
     if not in_order or hidden or target.strip() != (case.answer or target.strip()):
         return f"judged {target!r:.70}"
-    if what.state not in (None, "answered", "cut"):
-        return f"judged with state {what.state!r}"
     context = "\n".join(what.judged.get(name, "") for name in ("history", "input"))
     if lost := [words for words in case.given if words not in context]:
         return f"the judge was not given {lost[0]!r}"
@@ -146,11 +120,9 @@ def _wrong(family: Family, case: Case, what: Seen) -> str | None:
 def cases(family: Family, kind: Kind) -> list[Case]:
     """The cases of a family for one kind of run.
 
-    Args:
-        family: The family.
-        kind: "chat": messages, not parsed. "off": messages, thinking switched off. "string": prompts that are plain
-            text. "rendered": prompts that are rendered chat templates. "parsed": messages, and a tokenizer with a
-            response template. "tools", "environment": messages, parsed, with tools. "no tokenizer": as "chat".
+    "chat": messages, not parsed. "off": messages, thinking switched off. "string": prompts that are plain text.
+    "rendered": prompts that are rendered chat templates. "parsed": messages, and a tokenizer with a response template.
+    "tools", "environment": messages, parsed, with tools. "no tokenizer": as "chat".
     """
     asks = _Asks(family)
     if kind == "off":
@@ -327,15 +299,8 @@ def seen(family: Family, trainer: Trainer, kind: Kind, rows: Sequence[Case], fol
             return [Seen(error=error)] * len(rows)
         return [seen(family, trainer, kind, [row], folder)[0] for row in rows]
     lines, last = read_jsonl(log), reward.last
-    passed = {"prompts": last.prompts, "completions": last.completions, **last.columns}
-    each = [name for name, value in passed.items() if isinstance(value, list)]
     return [
-        Seen(
-            judged=_judged(backend, _question(place)),
-            reward=last.rewards[place],
-            state=lines[place].get("state"),
-            arrived={name: passed[name][place] for name in each},
-        )
+        Seen(_judged(backend, _question(place)), last.rewards[place], lines[place].get("state"))
         for place in range(len(rows))
     ]
 
@@ -376,13 +341,7 @@ def _row(place: int, prompt: Any) -> dict[str, Any]:
 
 
 def _grpo_or_rloo(
-    family: Family,
-    trainer: Trainer,
-    kind: Kind,
-    tokens: Any,
-    reward: ChecklistReward,
-    rows: Sequence[Case],
-    folder: Path,
+    family: Family, trainer: Trainer, kind: Kind, tokens: Any, reward: Any, rows: Any, folder: Path
 ) -> None:
     import trl
     from datasets import Dataset
@@ -414,13 +373,7 @@ def _grpo_or_rloo(
 
 
 def _online_dpo(
-    family: Family,
-    trainer: Trainer,
-    kind: Kind,
-    tokens: Any,
-    reward: ChecklistReward,
-    rows: Sequence[Case],
-    folder: Path,
+    family: Family, trainer: Trainer, kind: Kind, tokens: Any, reward: Any, rows: Any, folder: Path
 ) -> None:
     import torch
     from datasets import Dataset

@@ -83,7 +83,7 @@ def reads(kind: str) -> dict:
     """What a reference of this kind has read of four completions, and at which cost."""
     reward = Measured(model="reference", store=False, name="reads")
     if kind == "ddp":
-        trained([by_code, reward], Setting(kind), folder, 1)
+        trained([by_code, reward], Setting(), folder, 1)
     else:
         some = [row for row in rows(2) for _ in range(2)]
         reward(
@@ -106,7 +106,7 @@ def copies() -> dict:
     """A GRPO run whose completions are longer on one rank."""
     own, copy = rewards_of()
     options = {"bf16": False, "per_device_train_batch_size": 4, "max_completion_length": 8 + 4 * rank}
-    trainer = trained([own, copy], Setting("", options | {"num_generations": 4}), folder, 2)
+    trainer = trained([own, copy], Setting(options | {"num_generations": 4}), folder, 2)
     asked = own.scorer.receipt.asked
     return {"own": own.given, "copy": copy.given, "steps": trainer.state.global_step, "asked": asked}
 

@@ -32,13 +32,8 @@ def module():
 
 @pytest.mark.parametrize(
     ("options", "form"),
-    [
-        ({}, lambda reward: reward),
-        ({"mode": "batch"}, lambda reward: reward.as_async()),
-        ({"capture_reasoning": True}, lambda reward: reward),
-        (BUDGET, lambda reward: reward),
-    ],
-    ids=["item", "batch, async", "reasons", "behind a budget"],
+    [({"capture_reasoning": True}, lambda reward: reward), (BUDGET, lambda reward: reward.as_async())],
+    ids=["reasons", "behind a budget, async"],
 )
 def test_trls_worker_refuses_a_judge_in_this_process_before_it_starts_a_child(module, options, form, monkeypatch):
     monkeypatch.setattr(module, "is_vllm_available", lambda: True)  # the worker asks a server
@@ -54,9 +49,8 @@ def test_a_served_judge_goes_into_a_child_and_other_pickles_are_nobodys_business
 
 
 def test_where_the_engine_of_a_judge_is(pocket):
-    for mode in ("item", "batch", "quality"):
-        assert in_process(ChecklistReward(**HERE, mode=mode).scorer.judge) == "pocket"
-        assert in_process(ChecklistReward(**SERVED, mode=mode).scorer.judge) is None
+    assert in_process(ChecklistReward(**HERE, mode="batch").scorer.judge) == "pocket"
+    assert in_process(ChecklistReward(**SERVED, mode="quality").scorer.judge) is None
     assert in_process(ChecklistReward(**HERE, **BUDGET).scorer.judge) == "pocket"
     served = LogprobJudge(Engine("judge", base_url=SERVED["base_url"]), store=None)
     here = LogprobJudge(Engine("pocket", "transformers"), store=None)
@@ -77,10 +71,9 @@ def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypat
         assert loaded == [("pocket", None)]
 
 
-@pytest.mark.parametrize("mode", ["item", "batch"])
-def test_an_engine_can_be_built_before_the_first_read_and_says_then_that_it_cannot(tmp_path, mode):
+def test_an_engine_can_be_built_before_the_first_read_and_says_then_that_it_cannot(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    scorer = ChecklistScorer(str(tmp_path), backend="transformers", mode=mode, store=False)
+    scorer = ChecklistScorer(str(tmp_path), backend="transformers", store=False)
     scorer.validate()
     with pytest.raises(ModelError, match="cannot be loaded with transformers"):
         load(scorer.judge)

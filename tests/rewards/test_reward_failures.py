@@ -12,10 +12,9 @@ from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 from checklist_rewards.backends import Answer, pocket_dir
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
-from checklist_rewards.rewards.ranks import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.fakes import asked, by_hash, call, reward_by, text_of, user
+from tests.rewards.fakes import asked, by_hash, call, reward_by, user
 from tests.rewards.test_trl_trainers import ON_CPU, rows
 
 pytestmark = pytest.mark.slow
@@ -23,6 +22,9 @@ pytestmark = pytest.mark.slow
 LOST = call(["w", "x", "cursed", "z"], ["A", "B", "A", "B"])
 FINE = call(["w", "x", "y", "z"], ["A", "B", "A", "B"])
 ALONE, TOGETHER = [0.5, 0.5, None, 0.5], [None, 0.5, None, 0.5]
+
+
+COLOURS = ("red", "blue", "red", "blue")
 
 
 def asks_about(colour: str) -> list[dict]:
@@ -36,22 +38,21 @@ def cursed(**options) -> ChecklistReward:
     return reward_by(FakeBackend(fails=lambda prefix, tail: "cursed" in prefix, chunk_reads=1), **options)
 
 
-@pytest.mark.parametrize("images", [False, True])
 @pytest.mark.parametrize(
     ("options", "columns", "expected"),
     [
         ({}, {}, ALONE),
         ({"on_failure": "group"}, {}, TOGETHER),
+        ({"on_failure": "group", "images": "ignore"}, {"prompts": list(map(asks_about, COLOURS))}, TOGETHER),
         ({}, {"trainer_state": object()}, TOGETHER),
         ({}, {"trainer_state": object(), "log_metric": lambda name, value: None}, ALONE),
     ],
-    ids=["alone", "with its group", "a pair of OnlineDPO", "a trainer with hooks"],
+    ids=["alone", "with its group", "images of equal content", "a pair of OnlineDPO", "a trainer with hooks"],
 )
-def test_a_completion_that_failed_abstains(options, columns, expected, images):
-    """Wherever its siblings stand, and also where prompts with images are equal by their content only."""
-    prompts = {"prompts": [asks_about(colour) for colour in ("red", "blue", "red", "blue")]} if images else {}
-    reward = cursed(**options, images="ignore")
-    assert reward(**LOST | prompts, **columns) == expected
+def test_a_completion_that_failed_abstains(options, columns, expected):
+    """Its siblings may stand anywhere."""
+    reward = cursed(**options)
+    assert reward(**LOST | columns) == expected
     assert reward.pop_stats()["checklist_reward/unscored"] == expected.count(None) / 4
 
 
@@ -94,7 +95,6 @@ FOUR = call(["w", "x"], items=("Is it red?", "Is it big?"))
 @pytest.mark.parametrize(
     ("lost", "options", "least", "reads", "unscored"),
     [
-        (0, {}, 0.5, 4, 0),
         (3, {}, 0.5, 4 + 3, 0),
         (5, {}, 0.5, 4 + 4, 0),
         (5, {}, 1.0, 4 + 4, 1),
@@ -137,10 +137,6 @@ def test_a_judge_that_answers_whole_checklists_is_asked_for_the_whole_one():
     )
     assert reward_by(backend, scorer={"mode": "batch"})(**FOUR) == [0.5, 0.5]
     assert backend.calls[0] == backend.calls[1]
-
-
-def test_groups_that_failed_elsewhere_abstain_here_too():
-    assert abstained([0.1, None, 0.3], ["a", "b", "c"], {"c"}) == [0.1, None, None]
 
 
 # --- pairs of OnlineDPO
@@ -192,13 +188,9 @@ def test_online_dpo_trains_with_it_and_no_failed_completion_loses_for_it(tmp_pat
     assert reward.pop_stats()["checklist_reward/unscored"] == pytest.approx(1 - scored)
 
 
-def by_text(completions, **columns):
-    return [by_hash(text_of(text), str(n)) for n, text in enumerate(completions)]
-
-
-@pytest.mark.parametrize(("share", "others", "ties"), [(0.3, [], None), (1.0, [], 1.0), (1.0, [by_text], 0.0)])
-def test_pairs_without_scores_are_left_out_by_our_online_dpo_trainer(tmp_path, caplog, share, others, ties):
-    trainer = online_dpo(tmp_path, [failing(share), *others], ChecklistOnlineDPOTrainer)
+@pytest.mark.parametrize(("share", "ties"), [(0.3, None), (1.0, 1.0)])
+def test_pairs_without_scores_are_left_out_by_our_online_dpo_trainer(tmp_path, caplog, share, ties):
+    trainer = online_dpo(tmp_path, failing(share), ChecklistOnlineDPOTrainer)
     assert trainer.ties == [
         sum(a == b for a, b in zip(given[:4], given[4:], strict=True)) / 4 for given in trainer.given
     ]

@@ -47,10 +47,6 @@ def test_what_is_not_read_in_time_is_unanswered_and_only_that_is_read_again(now,
     assert reward(**BATCH) == [0.5] * 3 and len(asked(reward)) == 3
 
 
-def test_without_a_deadline_all_is_read(now):
-    assert reward_by(taking(now, 1000))(**BATCH) == [0.5] * 3
-
-
 def test_waking_the_judge_does_not_count(now):
     class Sleepy(FakeBackend):
         def stay_awake(self):
@@ -60,8 +56,7 @@ def test_waking_the_judge_does_not_count(now):
     assert reward_by(Sleepy(), deadline=30)(**BATCH) == [0.5] * 3
 
 
-@pytest.mark.parametrize("mode", ["batch", "quality"])
-def test_judges_that_write_get_no_further_request_either(now, mode):
+def test_judges_that_write_get_no_further_request_either(now):
     calls = []
 
     class Slow(FakeBackend):
@@ -70,7 +65,7 @@ def test_judges_that_write_get_no_further_request_either(now, mode):
             now.seconds += 40
             return super().generate(prompts, sampling, arrived)
 
-    reward = reward_by(Slow(replies=["{}"]), scorer={"mode": mode}, deadline=30)
+    reward = reward_by(Slow(replies=["{}"]), scorer={"mode": "batch"}, deadline=30)
     assert reward(**BATCH) == [None] * 3 and calls == [3], "replies that cannot be used are not asked for again"
 
 

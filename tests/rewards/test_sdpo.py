@@ -6,7 +6,7 @@ from transformers import AutoTokenizer
 from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
 
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.sdpo import ChecklistSDPOTrainer, feedback_texts
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.jsonl import read_jsonl
@@ -115,11 +115,6 @@ def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):
     ]
     assert len(again) == 8 and (tmp_path / "checkpoint-1" / "trainer_state.json").is_file()
     assert not [record for record in caplog.records if record.name.startswith("checklist_rewards")]
-
-
-def test_the_reference_of_sdpo_is_the_base_of_an_adapter_for_it_keeps_no_other(tmp_path):
-    with pytest.raises(ModelError, match=r"train an adapter \(peft_config=LoraConfig\(...\)\), or name a judge\.$"):
-        trainer(tmp_path, ChecklistReward(model="reference", store=False), beta=0.1).train()
 
 
 def test_it_needs_one_checklist_reward_and_feedback_that_is_used(tmp_path):

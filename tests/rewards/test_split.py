@@ -49,18 +49,9 @@ def test_each_part_is_the_metric_over_its_items_and_one_scoring_serves_all():
     assert len(asked(reward)) == 7
 
 
-def test_the_parts_of_a_checklist_add_up_to_the_whole():
-    reward = reward_of()
-    items = [{**item, "required": False, "weight": abs(item.get("weight", 1))} for item in FORM + TONE]
-    parts, whole = reward.split(dataset=[{"checklist": items}]), batch("v", items=items)
-    found = sum(part.weight * part(**whole)[0] for part in parts) / sum(part.weight for part in parts)
-    assert found == pytest.approx(reward(**whole)[0])
-
-
 @pytest.mark.parametrize(
     ("by", "names"),
     [
-        ("category", ["form", "tone", "other"]),
         ("sign", ["positive", "negative"]),
         ({"style": ["tone", "form"]}, ["style", "other"]),
         (lambda item: "gate" if item.required else None, ["other", "gate"]),
@@ -188,8 +179,6 @@ def test_a_steering_reply_is_penalized_in_every_part():
     [
         ({"by": "colour"}, "by='colour' is not known; allowed: 'category', 'sign'"),
         ({}, r"does not know the names of the parts; pass dataset=... or names=\[...\]"),
-        ({"by": lambda item: "a"}, "does not know the names"),
-        ({"names": "form"}, "names='form' is not allowed"),
         ({"names": ["form", "form"]}, "a name occurs twice"),
         ({"names": ["form"], "dataset": DATASET}, "dataset, row 1: item 'Polite.' belongs to part 'tone'"),
         ({"names": ["form", "tone", "other", "x"], "dataset": DATASET}, "part 'x' has no item in the dataset"),

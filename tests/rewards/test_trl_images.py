@@ -66,9 +66,7 @@ SHOWN = {"image": f"{{a}}{ASKED}", "images": f"{{a}}{{b}}{ASKED}", "places": f"{
 """Rows of two images, and what the judge sees of them."""
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "columns"), [("GRPO", "places"), ("GRPO", "image"), ("RLOO", "images"), ("OnlineDPO", "image")]
-)
+@pytest.mark.parametrize(("algorithm", "columns"), [("GRPO", "places"), ("RLOO", "images"), ("OnlineDPO", "image")])
 def test_the_judge_sees_the_images_of_each_row_in_order(train, tmp_path, algorithm, columns, monkeypatch):
     decoded, real = [], images._opened
     monkeypatch.setattr(images, "_opened", lambda content: decoded.append(content) or real(content))

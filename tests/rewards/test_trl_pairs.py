@@ -1,5 +1,6 @@
 """TRL trains on the rows that `preferences` writes: DPO, KTO, and a reward model with the margin in its loss."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,11 @@ def written(form: str, folder: Path, *, conversational: bool = True) -> Dataset:
     return Dataset.from_json(str(folder / f"{form}.jsonl"), cache_dir=str(folder))
 
 
-def trained(form: str, data: Dataset, folder: Path) -> list[float]:
-    """The losses of a training that changes weights."""
+def trained(form: str, data: Dataset, folder: Path) -> float:
+    """The loss of a step that changes weights."""
     kind, config = KINDS[form]
     shared = {key: value for key, value in ON_CPU.items() if key != "beta"}
-    sizes = dict(per_device_train_batch_size=2, max_steps=2, max_length=256, learning_rate=1e-3)
+    sizes = dict(per_device_train_batch_size=2, max_steps=1, max_length=256, learning_rate=1e-3)
     tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
     torch.manual_seed(0)
     if form == "reward":
@@ -52,11 +53,11 @@ def trained(form: str, data: Dataset, folder: Path) -> list[float]:
     trainer = kind(model=model, args=args, train_dataset=data, processing_class=tokenizer)
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     trainer.train()
-    assert trainer.state.global_step == 2
+    assert trainer.state.global_step == 1
     assert any(not torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert len(losses) == 2 and all(torch.isfinite(torch.tensor(losses)))
-    return losses
+    [loss] = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert math.isfinite(loss)
+    return loss
 
 
 @pytest.mark.parametrize(("form", "conversational"), [("dpo", True), ("kto", False)])
@@ -69,4 +70,4 @@ def test_a_reward_model_trains_on_them_and_its_loss_has_the_margin(tmp_path):
     assert min(data["margin"]) > 0
     with_margin = trained("reward", data, tmp_path / "a")
     without = trained("reward", data.remove_columns("margin"), tmp_path / "b")
-    assert with_margin[0] > without[0], "the chosen one has to win by the margin"
+    assert with_margin > without, "the chosen one has to win by the margin"

@@ -68,10 +68,9 @@ def test_the_pocket_config_trains_and_may_split_the_reward_and_watch_it(run, tmp
         ),
         (ROWS[:3] + [{**ROWS[3], "checklist": []}], {}, ChecklistError, r"data.jsonl \(train\), row 4: .*empty"),
         (ROWS[:1], {}, SampleError, r"data.jsonl \(train\) has 1 rows, but a batch needs 2"),
-        (ROWS, {"metric": "mean"}, SampleError, "metric='mean'"),
         (ROWS, {"model": "./nowhere"}, ModelError, "model not found: './nowhere'"),
     ],
-    ids=["no column", "an empty checklist", "too few prompts", "an unknown metric", "no judge"],
+    ids=["no column", "an empty checklist", "too few prompts", "no judge"],
 )
 def test_bad_data_and_settings_are_refused_before_the_policy_is_loaded(run, tmp_path, rows, reward, error, words):
     with pytest.raises(error, match=words):

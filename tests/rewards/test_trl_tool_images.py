@@ -6,11 +6,8 @@ tool, renders its result with the image, samples the next turn from the policy, 
 and takes the step.
 """
 
-import asyncio
 import json
 import warnings
-from collections import Counter, defaultdict
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,7 +17,7 @@ from transformers import AutoModelForImageTextToText
 from checklist_rewards.backends.vision import load_processor
 from checklist_rewards.images import parts
 from tests.backends.vision_architectures import build
-from tests.rewards.fakes import assistant, call, reward_by, user
+from tests.rewards.fakes import reward_by, user
 from tests.rewards.test_trl_trainers import ON_CPU
 from tests.test_images import IMAGES, PILLOWS, RED, Seeing
 
@@ -45,16 +42,6 @@ def tool(function):
 @tool
 def look(place: str) -> list:
     return seen(place)
-
-
-@tool
-async def look_slowly(place: str) -> list:
-    return seen(place)
-
-
-@tool
-def photograph(place: str):  # TRL takes an image that is not in a list for a text
-    return PILLOWS[RESULT[place]]
 
 
 class Room:
@@ -101,11 +88,9 @@ def scripted(trainer, tokens, texts):
     ("settings", "columns", "input"),
     [
         ({"tools": [look]}, {"image": PILLOWS["red"]}, f"{RED.mark}{ASKED}"),
-        ({"tools": [look_slowly]}, {}, ASKED),
         ({"environment_factory": Room}, {}, f"{ASKED} Now: {IMAGES['white'].mark}"),
-        ({"tools": [photograph]}, {}, ASKED),
     ],
-    ids=["a tool and a column", "an async tool", "an environment", "an image that is not a part"],
+    ids=["a tool and a column", "an environment"],
 )
 def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, settings, columns, input, tmp_path):
     import trl
@@ -142,29 +127,10 @@ def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, settings
     for place, sample in zip(places, samples, strict=True):
         image = IMAGES[RESULT[place]]
         begins = f'assistant calls look(place="{place}")\n\ntool look: '
-        if settings.get("tools") == [photograph]:
-            assert sample.target.startswith(f"{begins}<PIL.Image.Image image mode=RGB size=8x8")
-            assert not sample.target_images
-            continue
         assert sample.target.startswith(f"{begins}Here: {image.mark}Seen.\n\nassistant: ")
         assert sample.target_images == (image,) and [m.role for m in sample.messages][:2] == ["assistant", "tool"]
         for asked, keys in zip(backend.asked, backend.shown, strict=True):
             if sample.target in asked[0] or ("Does it show" in asked[1] and image.mark in asked[0]):
                 assert keys == [*of_input, image.key]
-    assert {len(keys) for keys in backend.shown} == {len(of_input) + (settings.get("tools") != [photograph])}
+    assert {len(keys) for keys in backend.shown} == {len(of_input) + 1}
     assert all(score.primary_score == 0.75 for score in reward.last.scores)
-
-
-def test_async_grpo_makes_a_text_of_every_tool_result():
-    """What its workers pass on, which have no images either (`async_rollout_worker.py`)."""
-    worker = pytest.importorskip("trl.experimental.async_grpo.async_rollout_worker")
-    counts = SimpleNamespace(_counters=Counter(), _rates=defaultdict(lambda: [0, 0]), _tool_pool=None)
-    asked = {"type": "function", "function": {"name": "look", "arguments": {"place": "right"}}}
-    run = worker._AsyncRolloutLoop._execute_tool_calls(counts, [asked], {"look": look})
-    [message], calls, failures = asyncio.run(run)
-    assert (calls, failures) == (1, 0) and message["content"] == str(seen("right"))
-    reward = reward_by(Seeing(), judged="transcript")
-    completion = [{"role": "assistant", "tool_calls": [asked]}, message, *assistant("Blue.")]
-    assert reward(**call([completion], [user(ASKED)])) == [0.75]
-    [sample] = reward.last.samples
-    assert "'image': <PIL.Image.Image" in sample.target and not sample.target_images
