@@ -118,9 +118,3 @@ def test_invalid_labels_and_unscored_samples_stop_the_step(server, silent_judge,
         rewards_of(load_reward_manager(config(judge, "compute_score_async"), tokenizer), broken)
     with pytest.raises(Unscored):
         rewards_of(load_reward_manager(config(silent_judge, "compute_score_async"), tokenizer), data)
-
-
-def test_rate_limited_turns_an_unscored_sample_into_zero(silent_judge, config, tokenizer, data):
-    loaded = load_reward_manager(config(silent_judge, "compute_score", "rate_limited"), tokenizer)
-    [found] = rewards_of(loaded, data[:1])
-    assert found["reward_score"] == 0.0 and "answered 0 of 2" in found["reward_extra_info"]["error"]

@@ -41,47 +41,27 @@ LENGTH, LENGTH_WITH_TOOLS = 320, 3000
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt, what a model generates, and what is right.
+    """A prompt, what a model generates, and what is right."""
 
-    Args:
-        column: What the case is about.
-        prompt: The prompt as in a dataset.
-        turns: Text of each generation. What exceeds `max_completion_length` is cut.
-        answer: Text that the judge must see, up to white space at its ends.
-        state: State in the log of a completion that must not reach the judge.
-        shows: Words that the target must contain in this order, where `answer` is not given.
-        hides: Words that the target must not contain.
-        given: Words that the input or the history must contain.
-        bare: Whether input and history must be free of the family's tokens.
-    """
-
-    column: str
-    prompt: str | list[dict[str, Any]]
-    turns: tuple[str, ...]
-    answer: str | None = None
-    state: str | None = None
-    shows: tuple[str, ...] = ()
-    hides: tuple[str, ...] = ()
-    given: tuple[str, ...] = ()
-    bare: bool = False
+    column: str  # what the case is about
+    prompt: str | list[dict[str, Any]]  # as in a dataset
+    turns: tuple[str, ...]  # text of each generation; what exceeds `max_completion_length` is cut
+    answer: str | None = None  # text that the judge must see, up to white space at its ends
+    state: str | None = None  # state in the log of a completion that must not reach the judge
+    shows: tuple[str, ...] = ()  # words that the target must contain in this order, where `answer` is not given
+    hides: tuple[str, ...] = ()  # words that the target must not contain
+    given: tuple[str, ...] = ()  # words that the input or the history must contain
+    bare: bool = False  # whether input and history must be free of the family's tokens
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What became of a case.
+    """What became of a case."""
 
-    Args:
-        judged: Target, input and history that the judge saw, as far as the prompt has them. None if the judge was not
-            asked.
-        reward: The reward.
-        state: State in the log; None if the log has none.
-        error: What was raised instead.
-    """
-
-    judged: dict[str, str] | None = None
+    judged: dict[str, str] | None = None  # target, input and history that the judge saw; None if it was not asked
     reward: float | None = None
-    state: str | None = None
-    error: Exception | None = None
+    state: str | None = None  # in the log
+    error: Exception | None = None  # what was raised instead
 
 
 def faults(family: Family, trainer: Trainer, folder: Path) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """One of two ranks of runs that are judged by their base. Run by `test_placement_{settings,reference}.py`.
 
-    torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER [ddp fsdp1 fsdp2 zero3 copies together]
+    torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER [ddp fsdp1 fsdp2 zero3 together]
 
 With DDP, TRL's trainer runs as it is. Elsewhere a bare loop takes its place: accelerate uses FSDP only with several
 GPUs, and TRL's sampling fails under ZeRO-3 on CPUs, where the embedding is not gathered.
@@ -102,15 +102,6 @@ def rewards_of() -> tuple[Recorded, Recorded]:
     return own, Recorded(model="pocket", backend="transformers", store=False, name="copy")
 
 
-def copies() -> dict:
-    """A GRPO run whose completions are longer on one rank."""
-    own, copy = rewards_of()
-    options = {"bf16": False, "per_device_train_batch_size": 4, "max_completion_length": 8 + 4 * rank}
-    trainer = trained([own, copy], Setting(options | {"num_generations": 4}), folder, 2)
-    asked = own.scorer.receipt.asked
-    return {"own": own.given, "copy": copy.given, "steps": trainer.state.global_step, "asked": asked}
-
-
 def batch(step: int) -> dict:
     """Completions of which one rank has more than the other, and none in the second step."""
     questions = ["Does the response contain a digit?", "Does the response end with a question mark?"]
@@ -148,12 +139,7 @@ def together() -> dict:
     return {**losses, **rewards, "sharded": bound.sharded, "identity": bound.identity}
 
 
-def found(kind: str) -> dict:
-    if kind in ("copies", "together"):
-        return copies() if kind == "copies" else together()
-    return reads(kind)
-
-
-(folder / f"{rank}.json").write_text(json.dumps({kind: found(kind) for kind in kinds}))
+found = {kind: together() if kind == "together" else reads(kind) for kind in kinds}
+(folder / f"{rank}.json").write_text(json.dumps(found))
 dist.barrier()
 dist.destroy_process_group()

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import trl
 from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -24,19 +23,12 @@ from tests.jsonl import read_jsonl
 from tests.ranks import on_two_ranks
 from tests.rewards.fakes import Recorded
 from tests.rewards.placement_settings import LORA, by_code, losses, rows
+from tests.rewards.test_trl_trainers import ON_CPU
+from tests.rewards.test_trl_trainers import train as run
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = dict(
-    use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-    bf16=False,  # compared with a copy of the model that reads in float32
-    save_strategy="no",  # no test here reads a checkpoint
-    logging_steps=1,  # every step is compared
-    seed=0,
-    max_steps=2,
-)
 ONE_GROUP = dict(per_device_train_batch_size=4, max_completion_length=8)  # of short texts, where a step is slow
-SMALL = dict(per_device_train_batch_size=8, num_generations=4, max_completion_length=16, learning_rate=0.01)
 
 
 def by_reference(name="own", store=False, **options) -> Recorded:
@@ -55,18 +47,10 @@ def pocket(changed=lambda model: None):
     return model
 
 
-def train(rewards, folder, *, algorithm="GRPO", adapter=LORA, model=None, callbacks=(), **options):
-    trainer = getattr(trl, f"{algorithm}Trainer")(
-        model=model or str(pocket_dir()),
-        reward_funcs=rewards,
-        args=getattr(trl, f"{algorithm}Config")(output_dir=str(folder), **{**SETTINGS, **SMALL, **options}),
-        train_dataset=Dataset.from_list(rows(4)),
-        peft_config=adapter,
-    )
-    for callback in callbacks:
-        trainer.add_callback(callback(trainer))
-    trainer.train()
-    return trainer
+def train(rewards, folder, *, adapter=LORA, **options):
+    """A run of the pocket policy, compared with a copy of the model that reads in float32."""
+    settings = {"data": rows(4), "max_completion_length": 16, "learning_rate": 0.01, **options}
+    return run(rewards, folder, adapter=adapter, **settings)
 
 
 def close(rewards: list, abs=1e-5) -> list:
@@ -227,11 +211,12 @@ def test_only_the_size_of_a_batch_can_be_set():
 
 def test_online_dpo(tmp_path):
     own, copy = by_reference(), by_copy()
+    settings = {name: value for name, value in ON_CPU.items() if name != "beta"}
     ChecklistOnlineDPOTrainer(
         model=pocket(),
         processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
         reward_funcs=[own, copy],
-        args=OnlineDPOConfig(output_dir=str(tmp_path), per_device_train_batch_size=4, max_new_tokens=12, **SETTINGS),
+        args=OnlineDPOConfig(str(tmp_path), per_device_train_batch_size=4, max_new_tokens=12, max_steps=2, **settings),
         train_dataset=Dataset.from_list(rows(4)),
         peft_config=LORA,
     ).train()
@@ -239,11 +224,9 @@ def test_online_dpo(tmp_path):
 
 
 def test_two_ranks_give_the_rewards_of_separate_copies(tmp_path):
-    logs = on_two_ranks("rewards/placement_ranks.py", tmp_path, "copies", "together")
-    for log in (each["copies"] for each in logs):
-        assert log["own"] == [close(call) for call in log["copy"]]
-        assert log["steps"] == 2 and log["asked"] > 0
-    parts = [log["together"] for log in logs]  # of the weights
+    """Each has a part of the weights."""
+    logs = on_two_ranks("rewards/placement_ranks.py", tmp_path, "together")
+    parts = [log["together"] for log in logs]
     for log in parts:
         assert log["sharded"] and log["identity"] == Engine("pocket", backend="transformers").identity
         assert log["own"] == log["watched"] == [close(call) for call in log["copy"]]

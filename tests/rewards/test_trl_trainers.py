@@ -46,18 +46,22 @@ def rows(*, conversational: bool, n: int = 4) -> list[dict]:
     ]
 
 
-def train(reward_funcs, folder: Path, *, algorithm="GRPO", data=None, conversational=True, **options):
-    """A trainer after `max_steps` steps."""
+def train(
+    reward_funcs, folder: Path, *, algorithm="GRPO", data=None, model=None, adapter=None, callbacks=(), **options
+):
+    """A trainer after `max_steps` steps. `callbacks` are made for the trainer."""
     import trl
 
+    settings = {"log_completions": True, "num_completions_to_print": 0, **ON_CPU, **SMALL, **options}
     trainer = getattr(trl, f"{algorithm}Trainer")(
-        model=str(pocket_dir()),
+        model=model or str(pocket_dir()),
         reward_funcs=reward_funcs,
-        args=getattr(trl, f"{algorithm}Config")(
-            output_dir=str(folder), log_completions=True, num_completions_to_print=0, **ON_CPU, **{**SMALL, **options}
-        ),
-        train_dataset=Dataset.from_list(data or rows(conversational=conversational)),
+        args=getattr(trl, f"{algorithm}Config")(output_dir=str(folder), **settings),
+        train_dataset=Dataset.from_list(data or rows(conversational=True)),
+        peft_config=adapter,
     )
+    for callback in callbacks:
+        trainer.add_callback(callback(trainer))
     trainer.train()
     return trainer
 
