@@ -10,7 +10,6 @@ from transformers import TrainerState
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.batch import trainer_of
-from checklist_rewards.ui.report import read_monitor
 from tests.evolving.fakes import finds
 from tests.jsonl import read_jsonl
 from tests.monitor.fakes import OptionsBackend
@@ -116,8 +115,7 @@ def test_a_state_that_cannot_be_restored_is_a_failure_of_the_run_that_begins(tmp
     reward, trainer = both(), Trainer(tmp_path)
     trainer.state.stateful_callbacks |= {reward.monitor.key: {"watch": None}}
     step(reward, trainer)
-    [failure] = read_monitor(tmp_path / "monitor.jsonl")["failures"]
-    assert failure["part"] == "restore"
+    assert kinds(tmp_path / "monitor.jsonl", "failure", "part") == ["restore"]
 
 
 def test_two_rewards_of_a_trainer_write_files_of_their_own(tmp_path):

@@ -1,4 +1,4 @@
-"""The judge reads the answer and nothing but the answer: every chat format, in GRPO, RLOO and OnlineDPO."""
+"""The judge reads the answer and nothing but the answer: every chat format, in GRPO and OnlineDPO."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from datasets import Dataset
+from torch.nn.utils.rnn import pad_sequence
+from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.batch import Call
@@ -16,7 +20,7 @@ from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.families import DECLARED, FAMILIES, HIDDEN, KNOWN, RENDERED, WORDED, Family, tokenizer, typed
+from tests.families import DECLARED, FAMILIES, HIDDEN, KNOWN, RENDERED, WORDED, Family, model, tokenizer, typed
 from tests.rewards.fakes import reward_by, scorer_by, user
 from tests.rewards.matrix import REFUSED, THOUGHT, faults
 
@@ -33,7 +37,6 @@ def kind(family: Family) -> tuple:
 KINDS = sorted({*{kind(family): family.name for family in reversed(KNOWN)}.values(), *WORDED})
 """A family of each kind, and those whose markers are words."""
 FIVE = ("gptoss", "gemma4_v5", "qwen3", "deepseek_r1_distill", "magistral")
-"""Families that run in RLOO and OnlineDPO."""
 
 
 LABEL = json.dumps(["Is it so?"])
@@ -57,19 +60,25 @@ def encoded(tokens, *texts: str) -> tuple[list[list[int]], list[str]]:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_grpo_judges_the_answer(name, tmp_path):
-    assert not faults(FAMILIES[name], "GRPO", tmp_path)
+    assert not faults(FAMILIES[name], tmp_path)
 
 
-@pytest.mark.parametrize("name", ["gptoss", "deepseek_r1_distill"])
-def test_rloo_judges_the_answer(name, tmp_path):
-    assert not faults(FAMILIES[name], "RLOO", tmp_path)
-
-
-@pytest.mark.parametrize("name", FIVE)
-def test_online_dpo_judges_the_answer(name, tmp_path):
-    """Without `tokenizer=` the reward may refuse."""
-    found = faults(FAMILIES[name], "OnlineDPO", tmp_path)
-    assert not found or found == {"no tokenizer": REFUSED}
+def test_online_dpo_judges_the_answer(tmp_path):
+    """It passes no hook, and decodes without the markers of thoughts."""
+    family, backend = FAMILIES["gptoss"], FakeBackend()
+    tokens = tokenizer(family)
+    trainer = OnlineDPOTrainer(
+        model=model(family, tokens),
+        reward_funcs=reward_by(backend),
+        processing_class=tokens,
+        train_dataset=Dataset.from_list([{"prompt": "", "checklist": [""]}]),
+        args=OnlineDPOConfig(str(tmp_path), use_cpu=True, bf16=False, max_new_tokens=320),
+    )
+    ids, _ = encoded(tokens, family.thought(THOUGHT, "It is 42."), family.plain("It is 7."))
+    pair = pad_sequence(list(map(torch.tensor, ids)), batch_first=True, padding_value=tokens.pad_token_id)
+    trainer.model.generate = lambda input_ids, **settings: torch.cat([input_ids, pair], dim=1)
+    trainer.training_step(trainer.model, {"prompt": [user("How many?")], "checklist": [["Is it so?"]]})
+    assert sorted(judged_text(prefix) for prefix, _ in backend.asked) == ["It is 42.", "It is 7."]
 
 
 def test_a_reward_that_cannot_know_the_tokenizer_says_once_what_to_pass(caplog):
@@ -82,10 +91,9 @@ def test_a_reward_that_cannot_know_the_tokenizer_says_once_what_to_pass(caplog):
 # --- invented families
 
 
-@pytest.mark.parametrize(("family", "trainer"), [(DECLARED, "RLOO"), (RENDERED, "GRPO"), (RENDERED, "OnlineDPO")])
-def test_markers_that_a_template_shows_are_found(family, trainer, tmp_path):
-    found = faults(family, trainer, tmp_path)
-    assert not found or (trainer == "OnlineDPO" and set(found.values()) == {REFUSED})
+@pytest.mark.parametrize("family", [DECLARED, RENDERED], ids=lambda family: family.name)
+def test_markers_that_a_template_shows_are_found(family, tmp_path):
+    assert not faults(family, tmp_path)
 
 
 MARKERS = [
@@ -118,7 +126,7 @@ def test_any_markers_that_a_template_shows_are_found(markers, special, how, open
     if family.response_template is not None:
         fields = {**family.response_template["fields"], "reasoning_content": field}
         family = replace(family, response_template={**family.response_template, "fields": fields})
-    assert not faults(family, "GRPO", tmp_path)
+    assert not faults(family, tmp_path)
 
 
 def test_an_unknown_token_at_the_start_of_most_completions_is_refused(tmp_path):
@@ -182,7 +190,7 @@ def test_thoughts_of_earlier_answers_are_found_with_the_markers_of_the_policy(na
 
 
 def test_markers_that_nothing_shows_are_refused(tmp_path):
-    assert set(faults(HIDDEN, "GRPO", tmp_path).values()) == {REFUSED}
+    assert set(faults(HIDDEN, tmp_path).values()) == {REFUSED}
 
 
 def test_the_documentation_lists_every_family():

@@ -1,7 +1,5 @@
 """A judge that fails: what trainers make of it, and that no advantage moves because of it."""
 
-import json
-
 import pytest
 import torch
 from datasets import Dataset
@@ -95,10 +93,8 @@ FOUR = call(["w", "x"], items=("Is it red?", "Is it big?"))
 @pytest.mark.parametrize(
     ("lost", "options", "least", "reads", "unscored"),
     [
-        (3, {}, 0.5, 4 + 3, 0),
         (5, {}, 0.5, 4 + 4, 0),
         (5, {}, 1.0, 4 + 4, 1),
-        (99, {}, 0.5, 4 + 4, 2),
         (8, {"retries": 2}, 0.5, 4 + 4 + 4, 0),
         (4, {"retries": 0}, 0.5, 4, 2),
     ],
@@ -106,37 +102,14 @@ FOUR = call(["w", "x"], items=("Is it red?", "Is it big?"))
 def test_what_was_lost_is_asked_once_more_then_its_item_is_left_out_and_then_the_row(
     lost, options, least, reads, unscored
 ):
-    detail = []
     reward = reward_by(Shaky(lost), scorer={"min_answered": least}, **options)
-    rewards = reward(**FOUR, log_extra=lambda name, values: detail.extend(values))
+    rewards = reward(**FOUR)
     assert len(asked(reward)) == reads and rewards.count(None) == unscored
-    again = asked(reward)[4:][:4]
-    assert set(again) <= set(asked(reward)[:lost]), "nothing else is asked again"
-    answered = sorted(text.count("✓") + text.count("✗") for text in detail)
+    answered = sorted(score.answered for score in reward.last.scores)
     if unscored == 0:
         assert answered == ([1, 2] if lost == 5 else [2, 2])
     if answered == [2, 2]:
         assert rewards == reward_by(Shaky(0))(**FOUR)
-
-
-def test_a_failure_that_is_not_transient_is_not_asked_again():
-    reward = reward_by(lambda prefix, tail: None)  # too long
-    assert reward(**FOUR) == [None, None] and len(asked(reward)) == 4
-
-
-def test_a_judge_that_answers_whole_checklists_is_asked_for_the_whole_one():
-    class Writes(FakeBackend):
-        def generate(self, prompts, sampling, arrived=None):
-            self.calls.append(list(prompts))
-            if len(self.calls) == 1:
-                raise BackendError("the engine broke")
-            return super().generate(prompts, sampling)
-
-    backend = Writes(
-        replies=[json.dumps({"answers": [{"index": n, "answer": "yes no".split()[n - 1]} for n in (1, 2)]})]
-    )
-    assert reward_by(backend, scorer={"mode": "batch"})(**FOUR) == [0.5, 0.5]
-    assert backend.calls[0] == backend.calls[1]
 
 
 # --- pairs of OnlineDPO

@@ -169,13 +169,11 @@ def test_the_images_of_rows_without_a_checklist_are_not_read(tmp_path):
     ("mode", "column", "prompt", "checklist"),
     [
         ("show", "image", lambda image: "What?", ["Is it?"]),
-        ("show", "images", lambda image: asks(None, "What?"), ["Is it?"]),
-        ("show", "image", lambda image: asks(image, "What?"), None),
         ("show", "images", lambda image: asks(PILLOWS["red"], None, "What?"), ["Is it?"]),
         ("ignore", "images", lambda image: user("What?"), ["Is it?"]),
         ("ignore", "image", lambda image: asks(image, "What?"), None),
     ],
-    ids=["text", "a place", "a part", "a part and a place", "messages, ignored", "a part, ignored"],
+    ids=["text", "a part and a place", "messages, ignored", "a part, ignored"],
 )
 def test_rows_of_a_log_have_one_prompt_where_their_images_are_equal(tmp_path, mode, column, prompt, checklist):
     given = [PILLOWS["green"], PILLOWS["green"].copy(), PILLOWS["blue"], PILLOWS["blue"].copy()]

@@ -11,7 +11,7 @@ from checklist_rewards.rewards.sdpo import ChecklistSDPOTrainer, feedback_texts
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.jsonl import read_jsonl
 from tests.rewards.fakes import call, reward_by
-from tests.rewards.test_trl_trainers import rows
+from tests.rewards.test_trl_trainers import ON_CPU, rows
 
 pytestmark = pytest.mark.slow
 
@@ -44,13 +44,7 @@ def test_feedback_names_what_is_sure_and_nothing_that_was_not_answered():
 
 
 def trainer(folder, rewards, kind=ChecklistSDPOTrainer, checklist=CHECKLIST[:2], **options):
-    settings = dict(
-        use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-        bf16=False,  # slow on a CPU; `test_with_the_defaults_of_trl` keeps it
-        save_strategy="no",  # no test here reads a checkpoint
-        logging_steps=1,  # every step is looked at
-        max_steps=2,
-    )
+    settings = {key: value for key, value in ON_CPU.items() if key != "beta"} | {"max_steps": 2}
     settings |= {"include_environment_feedback": True, "num_generations": 2, "max_completion_length": 12}
     rows = [{"prompt": [{"role": "user", "content": f"Write {n}."}], "checklist": checklist} for n in range(4)]
     return kind(
@@ -65,8 +59,7 @@ def trainer(folder, rewards, kind=ChecklistSDPOTrainer, checklist=CHECKLIST[:2],
 
 def test_the_teacher_reads_the_feedback_of_each_completion(tmp_path):
     reward = by_words()
-    made = trainer(tmp_path, reward)
-    seen = []
+    made, seen = trainer(tmp_path, reward), []
     inner = made.teacher_context_builder._inner
     tokenize = inner._tokenize_teacher_messages
     inner._tokenize_teacher_messages = lambda messages: seen.extend(messages) or tokenize(messages)

@@ -1,7 +1,5 @@
 """Images from TRL to the judge: a trainer of a vision-language policy, with columns and with parts of messages."""
 
-import warnings
-
 import pytest
 import torch
 import trl
@@ -20,7 +18,7 @@ from tests.rewards.test_reward_images import ASKED, place
 from tests.rewards.test_trl_trainers import ON_CPU
 from tests.test_images import COLOURS, IMAGES, PILLOWS, Seeing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")
@@ -29,31 +27,27 @@ def folder(tmp_path_factory):
     return build("LLaVA", tmp_path_factory.mktemp("llava"))
 
 
-@pytest.fixture
-def train(folder, tmp_path):
-    """`train(algorithm, rewards, rows)` trains it."""
-
-    def run(algorithm, rewards, rows, adapter=None, **options):
-        settings = dict(output_dir=str(tmp_path), max_steps=1, remove_unused_columns=False, **ON_CPU)
-        if algorithm == "OnlineDPO":
-            kind, config = OnlineDPOTrainer, OnlineDPOConfig
-            del settings["beta"]
-            sizes = dict(per_device_train_batch_size=2, max_new_tokens=4)
-        else:
-            kind, config = getattr(trl, f"{algorithm}Trainer"), getattr(trl, f"{algorithm}Config")
-            sizes = dict(per_device_train_batch_size=8, num_generations=2, max_completion_length=4)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            kind(
-                model=AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32),
-                processing_class=load_processor(folder),
-                reward_funcs=rewards,
-                args=config(**{**settings, **sizes, **options}),
-                train_dataset=Dataset.from_list(rows),
-                peft_config=adapter,
-            ).train()
-
-    return run
+def trainer_of(algorithm, policy, rewards, rows, folder, *, template=None, more=None, **options):
+    """A trainer of a vision-language policy. `more` has further arguments of the trainer."""
+    settings = dict(output_dir=str(folder), max_steps=1, remove_unused_columns=False, **ON_CPU)
+    if algorithm == "OnlineDPO":
+        kind, config = OnlineDPOTrainer, OnlineDPOConfig
+        del settings["beta"]
+        sizes = dict(per_device_train_batch_size=2, max_new_tokens=4)
+    else:
+        kind, config = getattr(trl, f"{algorithm}Trainer"), getattr(trl, f"{algorithm}Config")
+        sizes = dict(per_device_train_batch_size=8, num_generations=2, max_completion_length=4)
+    processor = load_processor(policy)
+    if template is not None:
+        processor.chat_template = processor.tokenizer.chat_template = template
+    return kind(
+        model=AutoModelForImageTextToText.from_pretrained(policy, dtype=torch.float32),
+        processing_class=processor,
+        reward_funcs=rewards,
+        args=config(**{**settings, **sizes, **options}),
+        train_dataset=Dataset.from_list(rows),
+        **more or {},
+    )
 
 
 TEXT = {"type": "text", "text": ASKED}
@@ -67,7 +61,7 @@ SHOWN = {"image": f"{{a}}{ASKED}", "images": f"{{a}}{{b}}{ASKED}", "places": f"{
 
 
 @pytest.mark.parametrize(("algorithm", "columns"), [("GRPO", "places"), ("RLOO", "images"), ("OnlineDPO", "image")])
-def test_the_judge_sees_the_images_of_each_row_in_order(train, tmp_path, algorithm, columns, monkeypatch):
+def test_the_judge_sees_the_images_of_each_row_in_order(folder, tmp_path, algorithm, columns, monkeypatch):
     decoded, real = [], images._opened
     monkeypatch.setattr(images, "_opened", lambda content: decoded.append(content) or real(content))
     backend = Seeing()
@@ -77,7 +71,7 @@ def test_the_judge_sees_the_images_of_each_row_in_order(train, tmp_path, algorit
     expected = {}
     for a, b in ((IMAGES[a], IMAGES[b]) for a, b in pairs):
         expected[SHOWN[columns].format(a=a.mark, b=b.mark)] = (a,) if columns == "image" else (a, b)
-    train(algorithm, reward, data)
+    trainer_of(algorithm, folder, reward, data, tmp_path).train()
     samples = reward.last.samples
     inputs = [sample.input for sample in samples]
     assert set(inputs) == set(expected) and all(sample.images == expected[sample.input] for sample in samples)
@@ -96,7 +90,7 @@ def test_the_judge_sees_the_images_of_each_row_in_order(train, tmp_path, algorit
     assert found == [image.key for image in samples[0].images] and sorted(logged[0]) == ["image", "type"]
 
 
-def test_the_base_of_a_lora_policy_that_sees_rewards_like_a_separate_copy(train, folder, tmp_path):
+def test_the_base_of_a_lora_policy_that_sees_rewards_like_a_separate_copy(folder, tmp_path):
     """Two steps: in the second, the adapter has other weights than the base that judges."""
     shared = {"mass_floor": 0.0, "store": tmp_path / "store"}
     rewards = [
@@ -105,7 +99,8 @@ def test_the_base_of_a_lora_policy_that_sees_rewards_like_a_separate_copy(train,
     ]
     data = [ROWS["places"](PILLOWS[a], PILLOWS["red"]) | {"checklist": ["Is it red?"]} for a in COLOURS]
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"])
-    train("GRPO", rewards, data, adapter=lora, max_steps=2, learning_rate=0.1)
+    options = {"max_steps": 2, "learning_rate": 0.1, "more": {"peft_config": lora}}
+    trainer_of("GRPO", folder, rewards, data, tmp_path, **options).train()
     own, copy = ([score.primary_score for score in reward.last.scores] for reward in rewards)
     assert own == copy and len(set(own)) > 1 and rewards[0].last.samples[0].images
     asked = [reward.scorer.receipt.asked for reward in rewards]

@@ -7,18 +7,13 @@ and takes the step.
 """
 
 import json
-import warnings
 
 import pytest
-import torch
-from datasets import Dataset
-from transformers import AutoModelForImageTextToText
 
-from checklist_rewards.backends.vision import load_processor
 from checklist_rewards.images import parts
 from tests.backends.vision_architectures import build
 from tests.rewards.fakes import reward_by, user
-from tests.rewards.test_trl_trainers import ON_CPU
+from tests.rewards.test_trl_images import trainer_of
 from tests.test_images import IMAGES, PILLOWS, RED, Seeing
 
 ASKED = "What colour is it?"
@@ -57,17 +52,8 @@ class Room:
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
-    """A tiny random Qwen3-VL with the chat template of TRL that has tools."""
-    from trl.chat_template_utils import qwen3_vl_chat_template
-
-    folder = build("Qwen3-VL", tmp_path_factory.mktemp("qwen"))
-
-    def load():
-        processor = load_processor(folder)
-        processor.chat_template = processor.tokenizer.chat_template = qwen3_vl_chat_template
-        return AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32), processor
-
-    return load
+    """A tiny random Qwen3-VL."""
+    return build("Qwen3-VL", tmp_path_factory.mktemp("qwen"))
 
 
 def scripted(trainer, tokens, texts):
@@ -84,6 +70,7 @@ def scripted(trainer, tokens, texts):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("settings", "columns", "input"),
     [
@@ -93,34 +80,17 @@ def scripted(trainer, tokens, texts):
     ids=["a tool and a column", "an environment"],
 )
 def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, settings, columns, input, tmp_path):
-    import trl
+    from trl.chat_template_utils import qwen3_vl_chat_template  # which has tools
 
-    model, processor = policy()
     backend = Seeing()
     reward = reward_by(backend, judged="transcript")
     row = {"prompt": user(ASKED), "checklist": json.dumps(CHECKLIST)} | columns
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        trainer = trl.GRPOTrainer(
-            model=model,
-            processing_class=processor,
-            reward_funcs=reward,
-            args=trl.GRPOConfig(
-                output_dir=str(tmp_path),
-                max_steps=1,
-                per_device_train_batch_size=4,
-                num_generations=2,
-                max_completion_length=250 if columns == {} else 150,  # of a call, its result and an answer
-                max_tool_calling_iterations=1,
-                remove_unused_columns=False,
-                **ON_CPU,
-            ),
-            train_dataset=Dataset.from_list([row] * 4),
-            **settings,
-        )
-        places = ["left", "right", "right", "left"]
-        scripted(trainer, processor.tokenizer, [CALL % place for place in places])
-        trainer.train()
+    options = {"per_device_train_batch_size": 4, "max_completion_length": 250, "max_tool_calling_iterations": 1}
+    options |= {"template": qwen3_vl_chat_template, "more": settings}
+    trainer = trainer_of("GRPO", policy, reward, [row] * 4, tmp_path, **options)
+    places = ["left", "right", "right", "left"]
+    scripted(trainer, trainer.processing_class.tokenizer, [CALL % place for place in places])
+    trainer.train()
     samples = reward.last.samples
     assert [sample.input for sample in samples] == [input] * 4
     of_input = [part.key for part in parts(input) if not isinstance(part, str)]
