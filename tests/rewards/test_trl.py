@@ -57,15 +57,6 @@ def test_thinking_is_not_judged_unless_asked_for(options, prompt, completion, ex
     assert reward_by(knows, **options)(**batch) == pytest.approx([expected])
 
 
-def test_the_judge_sees_the_last_user_message_and_the_turns_before_it():
-    reward = reward_by(knows)
-    prompt = [{"role": "system", "content": "Be brief."}, *user("Hi"), *assistant("Hello"), *user("Again")]
-    reward(**call([assistant("Hello")], [prompt]))
-    [(shown, _)] = asked(reward)
-    assert "system: Be brief.\n\nuser: Hi\n\nassistant: Hello" in shown
-    assert shown.index("Again") < shown.index("system: Be brief.")
-
-
 def test_a_row_without_a_checklist_is_none_and_costs_nothing():
     reward, log = reward_by(knows), Log()
     batch = call(["red", "red"], ["A", "B"], [None, ["Is red?"]])
@@ -90,8 +81,7 @@ def test_a_reward_is_none_or_a_finite_number_from_0_to_1(weights, yes, metric, r
         assert value is None
 
 
-@pytest.mark.parametrize("metric", ["pass", "normalized"])
-def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric, tmp_path):
+def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(tmp_path):
     items = [
         {"question": "Is red?", "weight": 3, "required": True},
         {"question": "Is blue?", "weight": -1},
@@ -99,10 +89,10 @@ def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric, tmp
     ]
     backend = FakeBackend(lambda prefix, tail: None if "cursed" in tail else knows(prefix, tail))
     batch = call(["red", "red and blue", "blue"], items=items)
-    rewards = reward_by(backend, metric=metric, log=tmp_path / "log.jsonl")(**batch)
-    assert rewards == reward_by(backend, scorer={"metric": metric})(**batch)
+    rewards = reward_by(backend, metric="pass", log=tmp_path / "log.jsonl")(**batch)
+    assert rewards == reward_by(backend, scorer={"metric": "pass"})(**batch)
     assert rewards[2] == 0.0, "the required item failed"
-    assert {record["score"]["primary_metric"] for record in read_jsonl(tmp_path / "log.jsonl")} == {metric}
+    assert {record["score"]["primary_metric"] for record in read_jsonl(tmp_path / "log.jsonl")} == {"pass"}
 
 
 # --- columns

@@ -33,17 +33,6 @@ def run(tmp_path):
     return trained
 
 
-def test_with_the_defaults_of_trl(run, tmp_path):
-    # Without a GPU, TRL refuses its own default, bf16; the default is three epochs.
-    defaults = "--model_name_or_path pocket --use_cpu True --max_steps 1"
-    trainer = run(ROWS, {"model": "pocket", "store": False}, config=defaults)
-    assert trainer.args.bf16 and trainer.args.gradient_checkpointing
-    last = trainer.state.log_history[-1]
-    assert 0 <= last["reward"] <= 1 and last["checklist_reward/unscored"] == 0
-    for folder in ("out", "out/checkpoint-1"):
-        assert (tmp_path / folder / "model.safetensors").is_file()
-
-
 def test_the_pocket_config_trains_and_may_split_the_reward_and_watch_it(run, tmp_path):
     """Other kinds of datasets are in `tests/datasets/test_splits.py`."""
     trainer = run(ROWS, POCKET)

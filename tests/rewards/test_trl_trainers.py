@@ -15,7 +15,6 @@ from checklist_rewards import Sample
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.rewards.callback import ChecklistEvalCallback
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE
-from checklist_rewards.scores import Score
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.ranks import on_two_ranks, run
 from tests.rewards.fakes import Recorded, by_hash, reward_by, text_of
@@ -135,27 +134,18 @@ def test_with_the_defaults_of_trl(scorer, tmp_path, caplog, algorithm):
 
 
 def test_async_and_shaped_rewards_of_checklists_that_differ_keep_their_names_and_values(tmp_path):
-    penalty = {"name": "length_penalty", "unit": "characters", "free": 0, "cap": 60, "exponent": 1}
-    shaped = reward_by(by_hash, name="c", shaping=["earned", penalty, "centred"], log=tmp_path / "log.jsonl")
     data = rows(conversational=True)  # in Arrow, all have the same fields
     data[1]["checklist"] = [{"question": "Is it short?", "weight": -0.5}]
     data[2]["checklist"] = None
     sync = [reward_by(by_hash, name=name).as_async() for name in "ab"]
-    assert (
-        train([*sync, shaped], tmp_path, data=data, per_device_train_batch_size=16, max_steps=1).state.global_step == 1
-    )
+    shaped = reward_by(by_hash, name="c", shaping=["centred"])
+    train([*sync, shaped], tmp_path, data=data, per_device_train_batch_size=16, max_steps=1)
     table = completions(tmp_path)
     assert table["a"].equals(table["b"]) and table["a"].nunique() > 8
     assert table["a/items"].tolist() == table["b/items"].tolist() == table["c/items"].tolist()
-    unscored = {text_of(prompt) for prompt in table["prompt"][table["c"].isna()]}
-    assert unscored == {text_of(data[2]["prompt"])} == {text_of(p) for p in table["prompt"][table["a"].isna()]}
-
-    lines = read_jsonl(tmp_path / "log.jsonl")
-    scores = [None if line["score"] is None else Score.model_validate(line["score"]) for line in lines]
-    judged = pd.Series([None if score is None else score.expected_score for score in scores], dtype=float)
-    lengths = table["completion"].map(lambda messages: len(text_of(messages)))
-    values = judged - 0.5 * (lengths / 60).clip(upper=1)
-    centred = values - values.groupby(values.index // 4).transform("mean")
+    for name in "ac":
+        assert {text_of(prompt) for prompt in table["prompt"][table[name].isna()]} == {text_of(data[2]["prompt"])}
+    centred = table["a"] - table["a"].groupby(table["prompt"].map(text_of)).transform("mean")
     assert table["c"].tolist() == pytest.approx(centred.tolist(), abs=1e-5, nan_ok=True)
 
 

@@ -165,15 +165,6 @@ def test_close_finishes_what_was_taken_and_takes_no_more(batcher):
         queue.submit(SAMPLES[:1])
 
 
-def test_a_cancelled_sample_is_not_scored(working):
-    queue, scorer, _ = working()
-    waiting = queue.submit(SAMPLES[1:3])
-    assert waiting[0].cancel()
-    scorer.go.set()
-    assert waiting[1].result(HANG)
-    assert scorer.sizes == [1, 1]
-
-
 def test_a_forked_process_has_a_thread_of_its_own(batcher):
     queue = batcher()
     before = queue.score(SAMPLES[0])
