@@ -24,7 +24,7 @@ from tests.families import ARGUMENT, Family, model, tokenizer
 from tests.jsonl import read_jsonl
 from tests.rewards.fakes import reward_by
 
-Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools", "environment"]
+Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools"]
 
 REFUSED = "refused"
 THOUGHT = "Plan: the user asks for a number, so I count the letters of the question first and add them up."
@@ -32,7 +32,6 @@ ANSWER = "It is 42."
 PREAMBLE = "Let me look it up."
 EVERYTHING = "everything"
 """Argument for which the tool returns more than fits into a completion."""
-OBSERVATION = " The shelf holds 3 apples."
 LENGTH, LENGTH_WITH_TOOLS = 320, 3000
 """`max_completion_length`. A token is a byte or a marker."""
 
@@ -100,7 +99,7 @@ def cases(family: Family, kind: Kind) -> list[Case]:
 
     "chat": messages, not parsed. "off": messages, thinking switched off. "string": prompts that are plain text.
     "rendered": prompts that are rendered chat templates. "parsed": messages, and a tokenizer with a response template.
-    "tools", "environment": messages, parsed, with tools.
+    "tools": messages, parsed, with a tool.
     """
     asks = _Asks(family)
     if kind == "off":
@@ -109,10 +108,6 @@ def cases(family: Family, kind: Kind) -> list[Case]:
         return _strings(family, asks, kind == "rendered")
     if kind == "tools":
         return _tools(family, asks)
-    if kind == "environment":
-        call = family.calling("lookup", {"word": ARGUMENT}, preamble=PREAMBLE)
-        turns = (call, family.thought(THOUGHT, ANSWER, after_tool=True))
-        return [Case("environment", asks(), turns, ANSWER, given=(OBSERVATION.strip(),))]
     return _messages(family, asks, kind)
 
 
@@ -223,22 +218,6 @@ def _tools(family: Family, ask: _Asks) -> list[Case]:
 # --- runs
 
 
-class Shelf:
-    """An environment with one tool."""
-
-    def reset(self, **columns: Any) -> str:
-        """Begin a rollout."""
-        return OBSERVATION
-
-    def lookup(self, word: str) -> str:
-        """Look up a word.
-
-        Args:
-            word: The word.
-        """
-        return lookup(word)
-
-
 def lookup(word: str) -> str:
     """Look up a word.
 
@@ -253,7 +232,7 @@ def _seen(family: Family, kind: Kind, rows: Sequence[Case], folder: Path) -> lis
 
     An error of one case is an error of all cases of the call. If the reward did not refuse, the cases run one by one.
     """
-    of_tools = {"tools": {"tools": [lookup]}, "environment": {"environment_factory": Shelf}}.get(kind, {})
+    of_tools = {"tools": [lookup]} if kind == "tools" else {}
     # TRL sets the response templates that it knows.
     tokens = tokenizer(family, parses=kind == "parsed" or (bool(of_tools) and family.response_template != "trl"))
     backend = FakeBackend(lambda prefix, tail: 0.9)
@@ -283,7 +262,7 @@ def _kinds(family: Family) -> list[Kind]:
     if family.response_template is not None and not family.declares:
         kinds.append("parsed")
     kinds += ["off"] if family.off is not None else []
-    return kinds + (["tools", "environment"] if family.call is not None else [])
+    return kinds + (["tools"] if family.call is not None else [])
 
 
 def _question(place: int) -> str:
