@@ -1,9 +1,9 @@
 """One of two ranks of runs that are judged by their base. Run by `test_placement_{settings,reference}.py`.
 
-    torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER [ddp fsdp1 fsdp2 zero3 together]
+    torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER [ddp fsdp1 fsdp2 together]
 
-With DDP, TRL's trainer runs as it is. Elsewhere a bare loop takes its place: accelerate uses FSDP only with several
-GPUs, and TRL's sampling fails under ZeRO-3 on CPUs, where the embedding is not gathered.
+With DDP, TRL's trainer runs as it is. With FSDP, which accelerate uses only with several GPUs, a bare loop takes its
+place.
 """
 
 import json
@@ -43,15 +43,6 @@ class Loop:
             for layer in base.model.layers:
                 fully_shard(layer, mp_policy=policy)
             fully_shard(self.model, mp_policy=policy)
-        elif kind == "zero3":
-            import deepspeed
-
-            config = {
-                "zero_optimization": {"stage": 3},
-                "train_micro_batch_size_per_gpu": 1,
-                "bf16": {"enabled": True},
-            }
-            self.model_wrapped, *_ = deepspeed.initialize(model=self.model, config=config, dist_init_required=False)
         else:
             self.model_wrapped = FullyShardedDataParallel(
                 self.model,
@@ -96,12 +87,6 @@ def reads(kind: str) -> dict:
     return {"receipt": reward.computed, "prompts": prompts, "given": given, "sharded": reward.bound.sharded}
 
 
-def rewards_of() -> tuple[Recorded, Recorded]:
-    """A reward by the reference, and one by a copy of it."""
-    own = Recorded(model="reference", store=False, name="own")
-    return own, Recorded(model="pocket", backend="transformers", store=False, name="copy")
-
-
 def batch(step: int) -> dict:
     """Completions of which one rank has more than the other, and none in the second step."""
     questions = ["Does the response contain a digit?", "Does the response end with a question mark?"]
@@ -116,7 +101,8 @@ def batch(step: int) -> dict:
 def together() -> dict:
     """A loop with parts of the weights, next to one whose policy judges nothing."""
     loop, plain = Loop("fsdp2", dtype=None), Loop("fsdp2", dtype=None)
-    own, copy = rewards_of()
+    own = Recorded(model="reference", store=False, name="own")
+    copy = Recorded(model="pocket", backend="transformers", store=False, name="copy")
     watched = Recorded(model="reference", store=False, monitor={"extra_reads": 1.0, "held_out": 0.0})
     losses: dict = {"losses": [], "plain": []}
     for step in range(3):

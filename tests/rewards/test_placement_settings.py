@@ -6,7 +6,6 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.validation import missing
 from tests.ranks import on_two_ranks
 from tests.rewards.flash import flash_kernels
 from tests.rewards.placement_settings import (
@@ -85,7 +84,7 @@ def test_qlora_reads_the_floor(tmp_path):
 
 def test_two_ranks_read_the_floor(tmp_path):
     """With the weights on each rank, and with parts of them. One start of the ranks is all kinds."""
-    kinds = [kind for kind in ("ddp", "fsdp1", "fsdp2", "zero3") if kind != "zero3" or not missing("deepspeed")]
+    kinds = ("ddp", "fsdp1", "fsdp2")
     logs = on_two_ranks("rewards/placement_ranks.py", tmp_path, *kinds)
     for kind, log in ((kind, log[kind]) for kind in kinds for log in logs):
         assert log["sharded"] == (kind != "ddp")
