@@ -70,14 +70,13 @@ def test_the_teacher_reads_the_feedback_of_each_completion(tmp_path):
     assert reward.last.groups == ["1.0", "1.0", "1.1", "1.1"], "consecutive completions, in the second call"
 
 
-@pytest.mark.parametrize("kind", [SDPOTrainer, ChecklistSDPOTrainer])
-def test_a_completion_without_a_score_takes_its_group_along_and_an_evaluation_is_none_of_training(tmp_path, kind):
+def test_a_completion_without_a_score_takes_its_group_along_and_an_evaluation_is_none_of_training(tmp_path):
     """SDPO counts None as 0, also if it has one reward, and passes no hooks that show the trainer."""
     lost = iter([False, True, *[False] * 100])
     options = {"log": tmp_path / "rewards.jsonl", "monitor": {"max_canary": None, "retest_share": 0}}
     judged = reward_by(lambda prefix, tail: None if next(lost) else 0.9, **options)
     evaluated = dict(max_steps=1, eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=2)
-    made = trainer(tmp_path, judged, kind=kind, checklist=CHECKLIST[:1], **evaluated)
+    made = trainer(tmp_path, judged, kind=SDPOTrainer, checklist=CHECKLIST[:1], **evaluated)
     made.train()
     lines = read_jsonl(tmp_path / "rewards.jsonl")
     training = [line["reward"] for line in lines if "evaluation" not in line]

@@ -15,35 +15,32 @@ pytestmark = pytest.mark.slow
 CONFIGS = sorted((REPO / "recipes").glob("*/grpo/config_*.yaml"))
 ON_CPU = REPO / "recipes" / "pocket" / "grpo" / "config_cpu.yaml"
 ROWS = [{"prompt": [{"role": "user", "content": f"Write {n}."}], "checklist": ["Is it short?"]} for n in range(4)]
-POCKET = {"model": "pocket", "backend": "transformers", "store": False}
 
 
 @pytest.fixture
 def run(tmp_path):
-    """`run(rows, reward, ...)` trains for a step with the pocket config, or with `config`."""
+    """`run(rows, reward, ...)` trains for a step with the pocket config."""
     from grpo import main, parse
 
-    small = "--max_steps 1 --per_device_train_batch_size 8 --num_generations 4 --max_completion_length 8 --seed 1"
+    small = f"--config {ON_CPU} --max_steps 1 --per_device_train_batch_size 8 --num_generations 4 --max_completion_length 8 --seed 1"
 
-    def trained(rows, reward, *more, config=f"--config {ON_CPU} {small}"):
+    def trained(rows, reward, *more):
         data = write_jsonl(tmp_path / "data.jsonl", *rows)
         files = ["--dataset_name", str(data), "--output_dir", str(tmp_path / "out")]
-        return main(*parse([*config.split(), *files, "--reward", json.dumps(reward), *more]))
+        return main(*parse([*small.split(), *files, "--reward", json.dumps(reward), *more]))
 
     return trained
 
 
-def test_the_pocket_config_trains_and_may_split_the_reward_and_watch_it(run, tmp_path):
+def test_the_pocket_config_trains_with_a_split_reward_that_is_watched(run, tmp_path):
     """Other kinds of datasets are in `tests/datasets/test_splits.py`."""
-    trainer = run(ROWS, POCKET)
-    assert trainer.state.global_step == 1 and "rewards/checklist_reward/mean" in trainer.state.log_history[0]
-    assert (tmp_path / "out" / "model.safetensors").is_file()
     checklist = [{"question": "Is it short?", "category": "form", "weight": 3}, "Does it end with a question mark?"]
     more = ["--split", "category", "--monitor", "{}", "--multi_objective_aggregation", "normalize_then_sum"]
-    trainer = run([{**row, "checklist": checklist} for row in ROWS], POCKET, *more)
+    trainer = run([{**row, "checklist": checklist} for row in ROWS], {"model": "pocket", "store": False}, *more)
     assert trainer.reward_func_names == ["checklist_reward/form", "checklist_reward/other"]
     assert trainer.reward_weights.tolist() == [3.0, 1.0]
     assert "checklist_reward/monitor/alarms" in trainer.state.log_history[0]
+    assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize(
