@@ -22,7 +22,8 @@ def run(tmp_path):
     """`run(rows, reward, ...)` trains for a step with the pocket config."""
     from grpo import main, parse
 
-    small = f"--config {ON_CPU} --max_steps 1 --per_device_train_batch_size 8 --num_generations 4 --max_completion_length 8 --seed 1"
+    sizes = "--per_device_train_batch_size 8 --num_generations 4 --max_completion_length 8"
+    small = f"--config {ON_CPU} --max_steps 1 --seed 1 {sizes}"
 
     def trained(rows, reward, *more):
         data = write_jsonl(tmp_path / "data.jsonl", *rows)
