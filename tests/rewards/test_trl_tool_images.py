@@ -10,7 +10,6 @@ import json
 
 import pytest
 
-from checklist_rewards.images import parts
 from tests.backends.vision_architectures import build
 from tests.rewards.fakes import reward_by, user
 from tests.rewards.test_trl_images import trainer_of
@@ -22,32 +21,17 @@ CHECKLIST = ["Is it right?", {"question": "Does it show blue?", "scope": "any_to
 RESULT = {"left": "green", "right": "blue"}
 
 
-def seen(place: str) -> list:
+def look(place: str) -> list:
+    """Look at a place.
+
+    Args:
+        place: Where to look.
+
+    Returns:
+        What is there.
+    """
     here, image = {"type": "text", "text": "Here: "}, {"type": "image", "image": PILLOWS[RESULT[place]]}
     return [here, image, {"type": "text", "text": "Seen."}]
-
-
-def tool(function):
-    """A function that TRL can describe to a policy as the tool `look`."""
-    function.__name__ = "look"
-    function.__doc__ = "Look at a place.\n\nArgs:\n    place: Where to look.\n\nReturns:\n    What is there.\n"
-    return function
-
-
-@tool
-def look(place: str) -> list:
-    return seen(place)
-
-
-class Room:
-    """An environment whose first observation and whose tool are images."""
-
-    def reset(self, **row) -> list:
-        return [{"type": "text", "text": " Now: "}, {"type": "image", "image": PILLOWS["white"]}]
-
-    @tool
-    def look(self, place: str) -> list:
-        return seen(place)
 
 
 @pytest.fixture(scope="module")
@@ -71,29 +55,20 @@ def scripted(trainer, tokens, texts):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("settings", "columns", "input"),
-    [
-        ({"tools": [look]}, {"image": PILLOWS["red"]}, f"{RED.mark}{ASKED}"),
-        ({"environment_factory": Room}, {}, f"{ASKED} Now: {IMAGES['white'].mark}"),
-    ],
-    ids=["a tool and a column", "an environment"],
-)
-def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, settings, columns, input, tmp_path):
+def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, tmp_path):
     from trl.chat_template_utils import qwen3_vl_chat_template  # which has tools
 
     backend = Seeing()
     reward = reward_by(backend, judged="transcript")
-    row = {"prompt": user(ASKED), "checklist": json.dumps(CHECKLIST)} | columns
-    options = {"per_device_train_batch_size": 4, "max_completion_length": 250, "max_tool_calling_iterations": 1}
-    options |= {"template": qwen3_vl_chat_template, "more": settings}
+    row = {"prompt": user(ASKED), "checklist": json.dumps(CHECKLIST), "image": PILLOWS["red"]}
+    options = {"per_device_train_batch_size": 4, "max_completion_length": 150, "max_tool_calling_iterations": 1}
+    options |= {"template": qwen3_vl_chat_template, "more": {"tools": [look]}}
     trainer = trainer_of("GRPO", policy, reward, [row] * 4, tmp_path, **options)
     places = ["left", "right", "right", "left"]
     scripted(trainer, trainer.processing_class.tokenizer, [CALL % place for place in places])
     trainer.train()
     samples = reward.last.samples
-    assert [sample.input for sample in samples] == [input] * 4
-    of_input = [part.key for part in parts(input) if not isinstance(part, str)]
+    assert [sample.input for sample in samples] == [f"{RED.mark}{ASKED}"] * 4
     for place, sample in zip(places, samples, strict=True):
         image = IMAGES[RESULT[place]]
         begins = f'assistant calls look(place="{place}")\n\ntool look: '
@@ -101,6 +76,6 @@ def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, settings
         assert sample.target_images == (image,) and [m.role for m in sample.messages][:2] == ["assistant", "tool"]
         for asked, keys in zip(backend.asked, backend.shown, strict=True):
             if sample.target in asked[0] or ("Does it show" in asked[1] and image.mark in asked[0]):
-                assert keys == [*of_input, image.key]
-    assert {len(keys) for keys in backend.shown} == {len(of_input) + 1}
+                assert keys == [RED.key, image.key]
+    assert {len(keys) for keys in backend.shown} == {2}
     assert all(score.primary_score == 0.75 for score in reward.last.scores)
