@@ -16,7 +16,6 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.rewards.reward import ChecklistReward
 
 CPU = torch.device("cpu")
-COLUMN = json.dumps(CHECKLIST)
 
 
 @pytest.fixture
@@ -29,11 +28,11 @@ def plugin(tmp_path):
     arguments._import_external_plugins()
 
 
-def samples(checklist=COLUMN) -> list[GRPOSample]:
+def samples() -> list[GRPOSample]:
     return [
         GRPOSample(
             messages=[{"role": "user", "content": INPUT}, {"role": "assistant", "content": text}],
-            extra={"checklist": checklist},
+            extra={"checklist": json.dumps(CHECKLIST)},
             prompt_id="0",
             request_id=str(number),
         )
