@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.chat import strip_thinking
-from checklist_rewards.rewards.integrations.areal import checklist_reward
+from checklist_rewards.rewards.integrations.areal import checklist_reward, checklist_reward_async
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -126,6 +126,14 @@ def through_areal(adapter):
     with ThreadPoolExecutor(4) as threads:
         calls = [threads.submit(checklist_reward, PROMPT, f"{t}<|im_end|>", [1], [2], **row) for t in TEXTS]
         return [call.result() for call in calls]
+
+
+def through_areal_async(adapter):
+    async def all_of_them():
+        calls = [checklist_reward_async(PROMPT, text, [1], [2], checklist=LABEL, task="d") for text in TEXTS]
+        return await asyncio.gather(*calls)
+
+    return asyncio.run(all_of_them())
 
 
 def through_the_server_in_openrlhfs_form(adapter):

@@ -178,6 +178,7 @@ def test_a_steering_reply_is_penalized_in_every_part():
     [
         ({"by": "colour"}, "by='colour' is not known; allowed: 'category', 'sign'"),
         ({}, r"does not know the names of the parts; pass dataset=... or names=\[...\]"),
+        ({"names": "form"}, "names='form' is not allowed"),
         ({"names": ["form", "form"]}, "a name occurs twice"),
         ({"names": ["form"], "dataset": DATASET}, "dataset, row 1: item 'Polite.' belongs to part 'tone'"),
         ({"names": ["form", "tone", "other", "x"], "dataset": DATASET}, "part 'x' has no item in the dataset"),

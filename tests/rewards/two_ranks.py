@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from tests.conftest import REPO  # noqa: F401 - finds the recipes
 from tests.fakes import FakeBackend
 from tests.rewards.fakes import reward_by
 from tests.rewards.test_trl_trainers import train
