@@ -36,7 +36,6 @@ def kind(family: Family) -> tuple:
 
 KINDS = sorted({*{kind(family): family.name for family in reversed(KNOWN)}.values(), *WORDED})
 """A family of each kind, and those whose markers are words."""
-FIVE = ("gptoss", "gemma4_v5", "qwen3", "deepseek_r1_distill", "magistral")
 
 
 LABEL = json.dumps(["Is it so?"])
@@ -142,7 +141,7 @@ def test_an_unknown_token_at_the_start_of_most_completions_is_refused(tmp_path):
     assert reward_by(tokenizer=tokens, thinking_tags=())(**columns) == pytest.approx([0.5] * 8)
 
 
-@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("name", KINDS)
 def test_a_reward_for_a_policy_without_thoughts_judges_all_that_it_writes(name):
     """With token ids and without, closed or not: nothing is taken for a thought, and nothing is refused."""
     family = FAMILIES[name]
@@ -159,7 +158,7 @@ def test_a_reward_for_a_policy_without_thoughts_judges_all_that_it_writes(name):
 # --- the same text wherever a completion comes from
 
 
-@pytest.mark.parametrize("name", [*FIVE, *sorted(WORDED)])
+@pytest.mark.parametrize("name", KINDS)
 def test_frameworks_that_decode_with_special_tokens_judge_the_answer(name):
     """OpenRLHF and AReaL, with the policy's tokenizer and, where no marker is ordinary text, without."""
     family = FAMILIES[name]
