@@ -18,7 +18,6 @@ import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -26,23 +25,6 @@ REPO = HERE.parent.parent
 HOMES = REPO / ".venv-frameworks"
 STEP_SECONDS = 3600
 TEST_SECONDS = 1800
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one framework."""
-
-    name: str
-    result: str
-    """`passed`, `FAILED` or `skipped`."""
-    installing: float
-    """Seconds; close to 0 if the environment was there already."""
-    testing: float = 0.0
-    reason: str = ""
-
-    def __str__(self) -> str:
-        times = f"install {self.installing:.0f} s, tests {self.testing:.0f} s"
-        return f"{self.name}: {self.result} ({times})" + (f": {self.reason}" if self.reason else "")
 
 
 def main(names: Sequence[str]) -> int:
@@ -53,44 +35,43 @@ def main(names: Sequence[str]) -> int:
         return 2
     with reward_server() as server:
         outcomes = [outcome_of(name, frameworks[name]["pip"], server) for name in names or frameworks]
-    print("\n".join(["make test-frameworks:", *map(str, outcomes)]))
-    return int(any(outcome.result == "FAILED" for outcome in outcomes))
+    print("\n".join(["make test-frameworks:", *outcomes]))
+    return int(any(": FAILED " in outcome for outcome in outcomes))
 
 
-def outcome_of(name: str, steps: Sequence[str], server: str) -> Outcome:
-    """Install and test one framework. Whatever fails is an outcome, so that the others run too."""
+def outcome_of(name: str, steps: Sequence[str], server: str) -> str:
+    """Install and test one framework: a line with the result, the times and the reason. Whatever fails is an outcome,
+    so that the others run too."""
     print(f"== {name}", flush=True)
     started = time.monotonic()
-    reason = install(HOMES / name, steps)
-    installing = time.monotonic() - started
-    if reason is not None:
-        return Outcome(name, "skipped", installing, reason=reason)
-    started = time.monotonic()
-    result, reason = run_tests(name, HOMES / name, server)
-    return Outcome(name, result, installing, time.monotonic() - started, reason)
+    result, reason = "skipped", install(HOMES / name, steps)
+    installed = time.monotonic()
+    if not reason:
+        result, reason = run_tests(name, HOMES / name, server)
+    times = f"install {installed - started:.0f} s, tests {time.monotonic() - installed:.0f} s"
+    return f"{name}: {result} ({times})" + (f": {reason}" if reason else "")
 
 
-def install(home: Path, steps: Sequence[str]) -> str | None:
-    """Make the environment unless it is there with the same steps. Returns why it could not be made."""
+def install(home: Path, steps: Sequence[str]) -> str:
+    """Make the environment unless it is there with the same steps. Returns why it could not be made, or nothing."""
     stamp, wanted = home / "installed.txt", "\n".join(steps)
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
-        return None
+        return ""
     shutil.rmtree(home, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install"]
     for step in (*steps, "pytest==9.2.0", f"--editable {REPO}"):
-        command: list[str | Path] = [sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install"]
-        command += ["--quiet", "--disable-pip-version-check"]
+        command = [*pip, "--quiet", "--disable-pip-version-check", *step.split()]
         try:
-            done = subprocess.run(
-                [*command, *step.split()], capture_output=True, text=True, timeout=STEP_SECONDS, env=environment()
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=STEP_SECONDS, env=environment())
         except subprocess.TimeoutExpired:
             return f"pip install {step}: not finished after {STEP_SECONDS} s"
         if done.returncode:
-            errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-            return f"pip install {step}: {(errors or done.stderr.splitlines() or ['no message'])[-1].strip()}"
+            lines = done.stderr.splitlines()
+            errors = [line for line in lines if "error" in line.lower()]
+            return f"pip install {step}: {(errors or lines or ['no message'])[-1].strip()}"
     stamp.write_text(wanted, encoding="utf-8")
-    return None
+    return ""
 
 
 def run_tests(name: str, home: Path, server: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import pickle
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +11,6 @@ from conftest import BROKEN, INPUT, LABEL, LOGGED, TEXTS, TURNS, Engine, score_o
 from openrlhf.utils.agent import MultiTurnAgentExecutor, SingleTurnAgentExecutor
 
 from checklist_rewards.rewards.integrations.labelled import Unscored
-from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.openrlhf_agent import ChecklistAgent
 
 LABELS = [LABEL] * len(TEXTS)
@@ -59,15 +57,10 @@ def test_the_function_rewards(judge, function, tokenizer, expected):
     assert all(set(output["extra_logs"]) == LOGGED for output in outputs)
 
 
-def test_the_server_rewards_and_logs_the_same(server, function, tokenizer, expected):
+def test_the_server_rewards_and_logs_the_same(server, tokenizer, expected):
     outputs = outputs_of(f"{server}/reward", tokenizer)
     assert numbers(outputs, "reward") == pytest.approx(expected, abs=1e-4)
-    by_function = outputs_of(function({"backend": "remote", "base_url": server}), tokenizer)
-    for key in LOGGED:
-        logs = [
-            [torch.tensor([o["extra_logs"][key]]).flatten().item() for o in each] for each in (outputs, by_function)
-        ]
-        assert logs[0] == pytest.approx(logs[1], abs=1e-4)
+    assert all(set(output["extra_logs"]) == LOGGED for output in outputs)
 
 
 def test_an_invalid_label_is_an_error_in_the_log_and_no_reward(server, function, tokenizer, caplog):
@@ -82,11 +75,6 @@ def test_an_invalid_label_is_an_error_in_the_log_and_no_reward(server, function,
 def test_an_unscored_sample_has_no_reward(function, silent_judge, tokenizer):
     [output] = outputs_of(function(silent_judge), tokenizer, [LABEL])
     assert output["reward"] is None
-
-
-def test_the_function_can_be_pickled(server):
-    copy = pickle.loads(pickle.dumps(ChecklistRewardFunc(backend="remote", base_url=server)))
-    assert copy.__name__ == "reward_func"
 
 
 class Agent(ChecklistAgent):

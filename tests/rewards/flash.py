@@ -8,23 +8,17 @@ plain torch here. As the kernels, they accept no mask.
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AttentionInterface, AttentionMaskInterface, modeling_flash_attention_utils
-from transformers.integrations.flash_attention import flash_attention_forward
-from transformers.masking_utils import flash_attention_mask
+from transformers import modeling_flash_attention_utils
 from transformers.modeling_utils import PreTrainedModel
 
-NAMES = ("flash_attention_2", "flash_attention_3", "kernels-community/flash-attn2")
 
-
-def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), **_):
+def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, **_):
     """Attention over tensors of shape (rows, tokens, heads, width); the last query sees the last key."""
     assert q.dtype in (torch.bfloat16, torch.float16), "FlashAttention only supports fp16 and bf16"
     q, k, v = (part.transpose(1, 2) for part in (q, k, v))
     seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
     if causal:
         seen = seen.tril(k.shape[2] - q.shape[2])
-    if window_size[0] >= 0:
-        seen = seen.triu(k.shape[2] - q.shape[2] - window_size[0])
     many = q.shape[1] != k.shape[1]
     out = F.scaled_dot_product_attention(q, k, v, seen, dropout_p, scale=softmax_scale, enable_gqa=many)
     return out.transpose(1, 2)
@@ -39,7 +33,7 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q=Non
 
 @pytest.fixture
 def flash_kernels(monkeypatch):
-    """Models can be loaded with flash attention on a CPU, under each of `NAMES`."""
+    """Models can be loaded with `attn_implementation="flash_attention_2"` on a CPU."""
 
     def load(name, wrapper=None, allow_all_kernels=False):
         utils = modeling_flash_attention_utils
@@ -48,6 +42,3 @@ def flash_kernels(monkeypatch):
     monkeypatch.setattr(modeling_flash_attention_utils, "_lazy_imports", load)
     monkeypatch.setattr(modeling_flash_attention_utils, "_loaded_implementation", None)
     monkeypatch.setattr(PreTrainedModel, "_flash_attn_can_dispatch", lambda *_, **__: True)
-    for name in NAMES:  # the loader of kernels registers the name of a kernel
-        AttentionInterface.register(name, flash_attention_forward)
-        AttentionMaskInterface.register(name, flash_attention_mask)

@@ -1,10 +1,9 @@
-"""Which text the judge reads: every chat format in TRL's own trainers, with scripted generations.
+"""Which text the judge reads: every chat format in `GRPOTrainer`, with scripted generations.
 
-A case is a prompt, the texts that a model generates for it, and the right outcome. [`seen`] runs cases in a real
-trainer: the trainer renders and tokenizes the prompt, the script replaces its generation, and the trainer decodes or
-parses the generated tokens, runs tools, and calls the reward. The engine behind the reward records its prompts, which
-contain what the judge saw. Columns of the matrix are groups of cases; a cell is "right", "refused", or "wrong" with
-what happened.
+A case is a prompt, the texts that a model generates for it, and the right outcome. [`faults`] runs the cases of a
+family in a real trainer: the trainer renders and tokenizes the prompt, the script replaces its generation, and the
+trainer decodes or parses the generated tokens, runs tools, and calls the reward. The engine behind the reward records
+its prompts, which contain what the judge saw.
 """
 
 from __future__ import annotations
@@ -13,126 +12,78 @@ import itertools
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.families import ARGUMENT, Family, model, tokenizer
 from tests.jsonl import read_jsonl
 from tests.rewards.fakes import reward_by
 
-Trainer = Literal["GRPO", "RLOO", "OnlineDPO"]
-Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools", "environment", "no tokenizer"]
+Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools"]
 
-RIGHT, REFUSED, ABSENT = "right", "refused", "–"
+REFUSED = "refused"
 THOUGHT = "Plan: the user asks for a number, so I count the letters of the question first and add them up."
 ANSWER = "It is 42."
-FILLER = "Nothing."
 PREAMBLE = "Let me look it up."
 EVERYTHING = "everything"
 """Argument for which the tool returns more than fits into a completion."""
-OBSERVATION = " The shelf holds 3 apples."
 LENGTH, LENGTH_WITH_TOOLS = 320, 3000
 """`max_completion_length`. A token is a byte or a marker."""
-_CHAT = "plain|thought|variants|cut answer|cut thought|endless|empty|mention|system tag".split("|")
-_STRING, _PARSED = ["string prompt", "rendered string"], ["parsed", "parsed cut"]
-_TOOLS = "tool rollout|tool cut|tool empty|tool call cut|tool iterations|environment".split("|")
-COLUMNS: dict[Trainer, list[str]] = {
-    "GRPO": [*_CHAT, "thinking off", *_STRING, *_PARSED, *_TOOLS],
-    "RLOO": [*_CHAT, *_STRING, *_PARSED],
-    "OnlineDPO": [*_CHAT, *_STRING, "no tokenizer"],
-}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt, what a model generates, and what is right.
+    """A prompt, what a model generates, and what is right."""
 
-    Args:
-        column: Column of the matrix.
-        prompt: The prompt as in a dataset.
-        turns: Text of each generation. What exceeds `max_completion_length` is cut.
-        answer: Text that the judge must see, up to white space at its ends.
-        state: State in the log of a completion that must not reach the judge.
-        shows: Words that the target must contain in this order, where `answer` is not given.
-        hides: Words that the target must not contain.
-        given: Words that the input or the history must contain.
-        bare: Whether input and history must be free of the family's tokens.
-    """
-
-    column: str
-    prompt: str | list[dict[str, Any]]
-    turns: tuple[str, ...]
-    answer: str | None = None
-    state: str | None = None
-    shows: tuple[str, ...] = ()
-    hides: tuple[str, ...] = ()
-    given: tuple[str, ...] = ()
-    bare: bool = False
+    column: str  # what the case is about
+    prompt: str | list[dict[str, Any]]  # as in a dataset
+    turns: tuple[str, ...]  # text of each generation; what exceeds `max_completion_length` is cut
+    answer: str | None = None  # text that the judge must see, up to white space at its ends
+    state: str | None = None  # state in the log of a completion that must not reach the judge
+    shows: tuple[str, ...] = ()  # words that the target must contain in this order, where `answer` is not given
+    hides: tuple[str, ...] = ()  # words that the target must not contain
+    given: tuple[str, ...] = ()  # words that the input or the history must contain
+    bare: bool = False  # whether input and history must be free of the family's tokens
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What became of a case.
+    """What became of a case."""
 
-    Args:
-        judged: Target, input and history that the judge saw, as far as the prompt has them. None if the judge was not
-            asked.
-        reward: The reward.
-        state: State in the log; None if the log has none.
-        arrived: Arguments that the trainer passed to the reward for the completion.
-        error: What was raised instead.
-    """
-
-    judged: dict[str, str] | None = None
+    judged: dict[str, str] | None = None  # target, input and history that the judge saw; None if it was not asked
     reward: float | None = None
-    state: str | None = None
-    arrived: dict[str, Any] = field(default_factory=dict)
-    error: Exception | None = None
+    state: str | None = None  # in the log
+    error: Exception | None = None  # what was raised instead
 
 
-def matrix(family: Family, trainer: Trainer, folder: Path) -> dict[str, str]:
-    """The cells of a family by column. Columns that do not apply to it are missing."""
-    cells: dict[str, str] = {}
-    for kind in _kinds(family, trainer):
+def faults(family: Family, folder: Path) -> dict[str, str]:
+    """By what a case is about, what happened instead of the right outcome: `REFUSED`, or a text."""
+    found: dict[str, str] = {}
+    for kind in _kinds(family):
         rows = cases(family, kind)
-        for case, what in zip(rows, seen(family, trainer, kind, rows, folder), strict=True):
-            if cells.get(case.column, RIGHT) == RIGHT:
-                cells[case.column] = cell(family, case, what)
-    return {column: cells[column] for column in COLUMNS[trainer] if column in cells}
-
-
-def cell(family: Family, case: Case, what: Seen) -> str:
-    """Compare what happened with what is right."""
-    if isinstance(what.error, SampleError):
-        return REFUSED
-    wrong = _wrong(family, case, what)
-    return RIGHT if wrong is None else f"wrong: {wrong}"
+        for case, what in zip(rows, _seen(family, kind, rows, folder), strict=True):
+            if (wrong := _wrong(family, case, what)) is not None:
+                found.setdefault(case.column, wrong)
+    return found
 
 
 def _wrong(family: Family, case: Case, what: Seen) -> str | None:
     if what.error is not None:
-        return f"{type(what.error).__name__}: {' '.join(str(what.error).split()):.80}"
+        return REFUSED if isinstance(what.error, SampleError) else repr(what.error)
     target = None if what.judged is None else what.judged.get("target", "")
     if case.state is not None:
-        if target is not None:
-            return f"judged {target!r:.70}"
-        if what.state != case.state:
-            return f"state {what.state!r}, not {case.state!r}"
-        return None if what.reward == 0.0 else f"reward {what.reward}"
-    if what.judged is None or target is None:
-        return f"not judged (state {what.state!r}, reward {what.reward})"
+        return None if (target, what.state, what.reward) == (None, case.state, 0.0) else f"{what}"
+    if what.judged is None or target is None or what.state not in (None, "answered", "cut"):
+        return f"{what}"
     in_order = re.search(".*".join(map(re.escape, case.shows)), target, re.DOTALL)
     hidden = any(words in target for words in case.hides)
     if not in_order or hidden or target.strip() != (case.answer or target.strip()):
         return f"judged {target!r:.70}"
-    if what.state not in (None, "answered", "cut"):
-        return f"judged with state {what.state!r}"
     context = "\n".join(what.judged.get(name, "") for name in ("history", "input"))
     if lost := [words for words in case.given if words not in context]:
         return f"the judge was not given {lost[0]!r}"
@@ -146,11 +97,9 @@ def _wrong(family: Family, case: Case, what: Seen) -> str | None:
 def cases(family: Family, kind: Kind) -> list[Case]:
     """The cases of a family for one kind of run.
 
-    Args:
-        family: The family.
-        kind: "chat": messages, not parsed. "off": messages, thinking switched off. "string": prompts that are plain
-            text. "rendered": prompts that are rendered chat templates. "parsed": messages, and a tokenizer with a
-            response template. "tools", "environment": messages, parsed, with tools. "no tokenizer": as "chat".
+    "chat": messages, not parsed. "off": messages, thinking switched off. "string": prompts that are plain text.
+    "rendered": prompts that are rendered chat templates. "parsed": messages, and a tokenizer with a response template.
+    "tools": messages, parsed, with a tool.
     """
     asks = _Asks(family)
     if kind == "off":
@@ -159,10 +108,6 @@ def cases(family: Family, kind: Kind) -> list[Case]:
         return _strings(family, asks, kind == "rendered")
     if kind == "tools":
         return _tools(family, asks)
-    if kind == "environment":
-        call = family.calling("lookup", {"word": ARGUMENT}, preamble=PREAMBLE)
-        turns = (call, family.thought(THOUGHT, ANSWER, after_tool=True))
-        return [Case("environment", asks(), turns, ANSWER, given=(OBSERVATION.strip(),))]
     return _messages(family, asks, kind)
 
 
@@ -189,12 +134,6 @@ class _Asks:
 
 
 def _messages(family: Family, ask: _Asks, kind: Kind) -> list[Case]:
-    if kind == "no tokenizer":
-        return [
-            Case(kind, ask(), (family.plain(ANSWER),), ANSWER),
-            Case(kind, ask(), (family.thought(THOUGHT, ANSWER),), ANSWER),
-            Case(kind, ask(), (family.cut_thought(THOUGHT),), state="cut_in_thought"),
-        ]
     mention = f"Put {family.tag} in front, then it is 42."
     seen_mention: dict[str, Any] = {"shows": ("Put ", " in front, then it is 42."), "hides": (THOUGHT[:5],)}
     given = ("Always answer in French.", "Keep it short.")[not family.system :]
@@ -279,22 +218,6 @@ def _tools(family: Family, ask: _Asks) -> list[Case]:
 # --- runs
 
 
-class Shelf:
-    """An environment with one tool."""
-
-    def reset(self, **columns: Any) -> str:
-        """Begin a rollout."""
-        return OBSERVATION
-
-    def lookup(self, word: str) -> str:
-        """Look up a word.
-
-        Args:
-            word: The word.
-        """
-        return lookup(word)
-
-
 def lookup(word: str) -> str:
     """Look up a word.
 
@@ -304,57 +227,42 @@ def lookup(word: str) -> str:
     return f"{word}: a fruit." * (LENGTH_WITH_TOOLS if word == EVERYTHING else 1)
 
 
-def seen(family: Family, trainer: Trainer, kind: Kind, rows: Sequence[Case], folder: Path) -> list[Seen]:
+def _seen(family: Family, kind: Kind, rows: Sequence[Case], folder: Path) -> list[Seen]:
     """Run cases in a trainer, in one call of the reward.
 
     An error of one case is an error of all cases of the call. If the reward did not refuse, the cases run one by one.
-    In OnlineDPO each case has its own call.
     """
-    run = _online_dpo if trainer == "OnlineDPO" else _grpo_or_rloo
-    if trainer == "OnlineDPO" and len(rows) > 1:
-        return [seen(family, trainer, kind, [row], folder)[0] for row in rows]
-    tokens = tokenizer(family, parses=kind == "parsed" or _parses_calls(family, kind))
+    of_tools = {"tools": [lookup]} if kind == "tools" else {}
+    # TRL sets the response templates that it knows.
+    tokens = tokenizer(family, parses=kind == "parsed" or (bool(of_tools) and family.response_template != "trl"))
     backend = FakeBackend(lambda prefix, tail: 0.9)
     log = Path(tempfile.mkdtemp(dir=folder)) / "log.jsonl"
-    named = {"tokenizer": tokens} if trainer == "OnlineDPO" and kind != "no tokenizer" else {}
-    reward = reward_by(backend, log=log, **named)
+    reward = reward_by(backend, log=log)
+    kwargs = dict(family.off or {}) if kind == "off" else dict(family.kwargs)
+    batch = [({"prompt": row.prompt, "checklist": [_question(place)]}, row.turns) for place, row in enumerate(rows)]
+    if len(rows) % 2:  # groups have two completions
+        whole = _Asks(family)(("user", "Hi"), ("assistant", "Hi"))
+        prompt = "Say nothing." if isinstance(rows[0].prompt, str) else whole
+        batch.append(({"prompt": prompt, "checklist": [_question(len(rows))]}, (family.plain("Nothing."),)))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            run(family, trainer, kind, tokens, reward, rows, folder)
+        rolled_out(family, tokens, reward, batch, folder, chat_template_kwargs=kwargs, **of_tools)
     except Exception as error:
         if isinstance(error, SampleError) or len(rows) == 1:
             return [Seen(error=error)] * len(rows)
-        return [seen(family, trainer, kind, [row], folder)[0] for row in rows]
+        return [_seen(family, kind, [row], folder)[0] for row in rows]
     lines, last = read_jsonl(log), reward.last
-    passed = {"prompts": last.prompts, "completions": last.completions, **last.columns}
-    each = [name for name, value in passed.items() if isinstance(value, list)]
     return [
-        Seen(
-            judged=_judged(backend, _question(place)),
-            reward=last.rewards[place],
-            state=lines[place].get("state"),
-            arrived={name: passed[name][place] for name in each},
-        )
+        Seen(_judged(backend, _question(place)), last.rewards[place], lines[place].get("state"))
         for place in range(len(rows))
     ]
 
 
-def _kinds(family: Family, trainer: Trainer) -> list[Kind]:
+def _kinds(family: Family) -> list[Kind]:
     kinds: list[Kind] = ["chat", "string", "rendered"]
-    if trainer == "OnlineDPO":
-        return [*kinds, "no tokenizer"]
     if family.response_template is not None and not family.declares:
         kinds.append("parsed")
-    if trainer == "GRPO":
-        kinds += ["off"] if family.off is not None else []
-        kinds += ["tools", "environment"] if family.call is not None else []
-    return kinds
-
-
-def _parses_calls(family: Family, kind: Kind) -> bool:
-    """Whether the tokenizer needs a response template of its own for tools; TRL sets those that it knows."""
-    return kind in ("tools", "environment") and family.response_template != "trl"
+    kinds += ["off"] if family.off is not None else []
+    return kinds + (["tools"] if family.call is not None else [])
 
 
 def _question(place: int) -> str:
@@ -362,114 +270,65 @@ def _question(place: int) -> str:
 
 
 def _judged(backend: FakeBackend, question: str) -> dict[str, str] | None:
-    for prefix, tail in backend.asked:
-        if tail.startswith(question):
-            fenced = re.finditer(r"<(target|input|history)-(\d+)>\n(.*?)\n</\1-\2>", prefix, re.DOTALL)
-            texts = {match.group(1): match.group(3) for match in fenced}
-            if FILLER not in texts.get("target", ""):  # the other completion of a pair
-                return texts
-    return None
+    prefix = next((prefix for prefix, tail in backend.asked if tail.startswith(question)), None)
+    if prefix is None:
+        return None
+    fenced = re.finditer(r"<(target|input|history)-(\d+)>\n(.*?)\n</\1-\2>", prefix, re.DOTALL)
+    return {match.group(1): match.group(3) for match in fenced}
 
 
-def _row(place: int, prompt: Any) -> dict[str, Any]:
-    return {"prompt": prompt, "checklist": [_question(place)]}
-
-
-def _grpo_or_rloo(
+def rolled_out(
     family: Family,
-    trainer: Trainer,
-    kind: Kind,
     tokens: Any,
-    reward: ChecklistReward,
-    rows: Sequence[Case],
+    rewards: Any,
+    batch: Sequence[tuple[dict[str, Any], Sequence[str]]],
     folder: Path,
-) -> None:
+    *,
+    chat_template_kwargs: dict[str, Any],
+    **of_tools: Any,
+) -> tuple[Any, dict[str, Any]]:
+    """GRPO on scripted generations, two in a group: the trainer, and what it computed.
+
+    Args:
+        batch: Rows of a dataset, and the text of each turn that the policy writes. Two calls of tools are allowed.
+        of_tools: `tools` or `environment_factory` of the trainer.
+    """
     import trl
     from datasets import Dataset
 
-    if len(rows) % 2:  # groups have two completions
-        prompt = (
-            "Say nothing." if isinstance(rows[0].prompt, str) else _Asks(family)(("user", "Hi"), ("assistant", "Hi"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = trl.GRPOTrainer(
+            model=model(family, tokens),
+            reward_funcs=rewards,
+            processing_class=tokens,
+            train_dataset=Dataset.from_list([dict.fromkeys(batch[0][0], "")]),
+            args=trl.GRPOConfig(
+                output_dir=str(folder),
+                use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+                bf16=False,  # generations are scripted, so the precision does not matter
+                save_strategy="no",  # no checkpoint is read
+                per_device_train_batch_size=len(batch),
+                max_steps=1,
+                max_completion_length=LENGTH_WITH_TOOLS if of_tools else LENGTH,
+                num_generations=2,
+                chat_template_kwargs=chat_template_kwargs,
+                max_tool_calling_iterations=2,
+            ),
+            **of_tools,
         )
-        rows = [*rows, Case("", prompt, (family.plain(FILLER),))]
-    tools: dict[str, Any] = {"tools": {"tools": [lookup]}, "environment": {"environment_factory": Shelf}}.get(kind, {})
-    made = getattr(trl, f"{trainer}Trainer")(
-        model=model(family, tokens),
-        reward_funcs=reward,
-        processing_class=tokens,
-        train_dataset=Dataset.from_list([{"prompt": "", "checklist": [""]}]),
-        args=getattr(trl, f"{trainer}Config")(
-            **_settings(folder),
-            max_completion_length=LENGTH_WITH_TOOLS if tools else LENGTH,
-            num_generations=2,
-            beta=0.0,
-            chat_template_kwargs=dict(family.off or {}) if kind == "off" else dict(family.kwargs),
-            **({"max_tool_calling_iterations": 2} if tools else {}),
-        ),
-        **tools,
-    )
-    made._generate_single_turn = _scripted(rows, partial(_encoded, tokens, made.max_completion_length), trainer)
-    made.model.train()
-    made._generate_and_score_completions([_row(place, row.prompt) for place, row in enumerate(rows)])
+        prompts: list[list[int]] = []
+        turns = [iter(texts) for _, texts in batch]
 
+        def generate(prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
+            if not prompts:
+                prompts.extend(map(list, prompt_ids))
+            # A prompt after calls of tools begins with the first prompt of its row.
+            places = [next(n for n, start in enumerate(prompts) if ids[: len(start)] == start) for ids in prompt_ids]
+            texts = [next(turns[place]) for place in places]
+            written = [tokens(text, add_special_tokens=False)["input_ids"] for text in texts]
+            return [ids[: made.max_completion_length] for ids in written], None
 
-def _online_dpo(
-    family: Family,
-    trainer: Trainer,
-    kind: Kind,
-    tokens: Any,
-    reward: ChecklistReward,
-    rows: Sequence[Case],
-    folder: Path,
-) -> None:
-    import torch
-    from datasets import Dataset
-    from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
-
-    (row,) = rows
-    made = OnlineDPOTrainer(
-        model=model(family, tokens),
-        reward_funcs=reward,
-        processing_class=tokens,
-        train_dataset=Dataset.from_list([{"prompt": "", "checklist": [""]}]),
-        args=OnlineDPOConfig(**_settings(folder), max_new_tokens=LENGTH),
-    )
-
-    def generate(input_ids: Any, **kwargs: Any) -> Any:
-        texts = row.turns[0], family.plain(FILLER, rendered=not isinstance(row.prompt, str))
-        pair = [torch.tensor(_encoded(tokens, LENGTH, text)) for text in texts]
-        padded = torch.nn.utils.rnn.pad_sequence(pair, batch_first=True, padding_value=tokens.pad_token_id)
-        return torch.cat([input_ids, padded], dim=1)
-
-    made.model.generate = generate
-    made.training_step(made.model, {"prompt": [row.prompt], "checklist": [[_question(0)]]})
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    return dict(
-        output_dir=str(folder),
-        use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-        bf16=False,  # generations are scripted, so the precision does not matter
-        save_strategy="no",  # no checkpoint is read
-        per_device_train_batch_size=2,
-        max_steps=1,
-    )
-
-
-def _scripted(rows: Sequence[Case], encoded: Callable[[str], list[int]], trainer: Trainer) -> Callable[..., Any]:
-    """Replaces `_generate_single_turn`. A prompt after tool calls begins with the first prompt of its row."""
-    prompts: list[list[int]] = []
-    turns = [iter(row.turns) for row in rows]
-
-    def generate(prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
-        if not prompts:
-            prompts.extend(map(list, prompt_ids))
-        places = [next(p for p, start in enumerate(prompts) if list(ids[: len(start)]) == start) for ids in prompt_ids]
-        ids = [encoded(next(turns[place])) for place in places]
-        return (ids, None) if trainer == "GRPO" else ids
-
-    return generate
-
-
-def _encoded(tokens: Any, length: int, text: str) -> list[int]:
-    return tokens(text, add_special_tokens=False)["input_ids"][:length]
+        made._generate_single_turn = generate
+        made.model.train()
+        return made, made._generate_and_score_completions([row for row, _ in batch])

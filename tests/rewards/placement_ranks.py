@@ -1,9 +1,9 @@
 """One of two ranks of runs that are judged by their base. Run by `test_placement_{settings,reference}.py`.
 
-    torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER [ddp fsdp1 fsdp2 zero3 copies together]
+    torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER [ddp fsdp1 fsdp2 together]
 
-With DDP, TRL's trainer runs as it is. Elsewhere a bare loop takes its place: accelerate uses FSDP only with several
-GPUs, and TRL's sampling fails under ZeRO-3 on CPUs, where the embedding is not gathered.
+With DDP, TRL's trainer runs as it is. With FSDP, which accelerate uses only with several GPUs, a bare loop takes its
+place.
 """
 
 import json
@@ -43,15 +43,6 @@ class Loop:
             for layer in base.model.layers:
                 fully_shard(layer, mp_policy=policy)
             fully_shard(self.model, mp_policy=policy)
-        elif kind == "zero3":
-            import deepspeed
-
-            config = {
-                "zero_optimization": {"stage": 3},
-                "train_micro_batch_size_per_gpu": 1,
-                "bf16": {"enabled": True},
-            }
-            self.model_wrapped, *_ = deepspeed.initialize(model=self.model, config=config, dist_init_required=False)
         else:
             self.model_wrapped = FullyShardedDataParallel(
                 self.model,
@@ -83,7 +74,7 @@ def reads(kind: str) -> dict:
     """What a reference of this kind has read of four completions, and at which cost."""
     reward = Measured(model="reference", store=False, name="reads")
     if kind == "ddp":
-        trained([by_code, reward], Setting(kind), folder, 1)
+        trained([by_code, reward], Setting(), folder, 1)
     else:
         some = [row for row in rows(2) for _ in range(2)]
         reward(
@@ -94,21 +85,6 @@ def reads(kind: str) -> dict:
         )
     prompts, given = reward.prompts()
     return {"receipt": reward.computed, "prompts": prompts, "given": given, "sharded": reward.bound.sharded}
-
-
-def rewards_of() -> tuple[Recorded, Recorded]:
-    """A reward by the reference, and one by a copy of it."""
-    own = Recorded(model="reference", store=False, name="own")
-    return own, Recorded(model="pocket", backend="transformers", store=False, name="copy")
-
-
-def copies() -> dict:
-    """A GRPO run whose completions are longer on one rank."""
-    own, copy = rewards_of()
-    options = {"bf16": False, "per_device_train_batch_size": 4, "max_completion_length": 8 + 4 * rank}
-    trainer = trained([own, copy], Setting("", options | {"num_generations": 4}), folder, 2)
-    asked = own.scorer.receipt.asked
-    return {"own": own.given, "copy": copy.given, "steps": trainer.state.global_step, "asked": asked}
 
 
 def batch(step: int) -> dict:
@@ -125,7 +101,8 @@ def batch(step: int) -> dict:
 def together() -> dict:
     """A loop with parts of the weights, next to one whose policy judges nothing."""
     loop, plain = Loop("fsdp2", dtype=None), Loop("fsdp2", dtype=None)
-    own, copy = rewards_of()
+    own = Recorded(model="reference", store=False, name="own")
+    copy = Recorded(model="pocket", backend="transformers", store=False, name="copy")
     watched = Recorded(model="reference", store=False, monitor={"extra_reads": 1.0, "held_out": 0.0})
     losses: dict = {"losses": [], "plain": []}
     for step in range(3):
@@ -148,12 +125,7 @@ def together() -> dict:
     return {**losses, **rewards, "sharded": bound.sharded, "identity": bound.identity}
 
 
-def found(kind: str) -> dict:
-    if kind in ("copies", "together"):
-        return copies() if kind == "copies" else together()
-    return reads(kind)
-
-
-(folder / f"{rank}.json").write_text(json.dumps({kind: found(kind) for kind in kinds}))
+found = {kind: together() if kind == "together" else reads(kind) for kind in kinds}
+(folder / f"{rank}.json").write_text(json.dumps(found))
 dist.barrier()
 dist.destroy_process_group()

@@ -1,8 +1,7 @@
-"""What `model="reference"` reads in a setting of TRL's trainer: a row in docs/studies/reference.md."""
+"""What `model="reference"` reads in a setting of TRL's trainer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -31,7 +30,6 @@ CHANGED = dict(
     max_completion_length=8,
 )
 """What differs from TRL's defaults in every setting."""
-PAGE = Path(__file__).parents[2] / "docs" / "studies" / "reference.md"
 SEPARATE = 4
 """Most reads of a setting that are compared with separate prompts."""
 
@@ -41,13 +39,11 @@ class Setting:
     """A setting of GRPO that users have.
 
     Args:
-        name: As in the table.
         options: Those of `GRPOConfig` that differ from the defaults.
         policy: Makes the policy with its adapters. By default, TRL loads the pocket model and adds the adapter `LORA`.
         precision: The precision that computes.
     """
 
-    name: str
     options: dict[str, Any] = field(default_factory=dict)
     policy: Callable[[], Any] | None = None
     precision: str = "bf16"
@@ -147,7 +143,10 @@ def measured(setting: Setting, folder) -> Figures:
     trainer = trained([by_code, reward], setting, folder, 1)
     prompts, given = reward.prompts()
     same = probabilities(reward.bound.model, reward.bound.adapter, prompts)
-    exact = probabilities(*in_single_precision(setting, reward.bound), prompts)
+    loaded = setting.options.get("model_init_kwargs", {})
+    layers = {name: value for name, value in loaded.items() if name == "num_hidden_layers"}
+    single = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32, **layers).eval()
+    exact = probabilities(single, None, prompts)
     return Figures(reward.computed, difference(given, same), difference(given, exact), losses(trainer))
 
 
@@ -166,20 +165,3 @@ def probabilities(model: Any, adapter: str | None, prompts: list) -> list[float]
             labels = torch.stack([logprobs[list(form)].logsumexp(-1) for form in forms])
             found.append(labels.softmax(-1)[0].item())
     return found
-
-
-def in_single_precision(setting: Setting, bound: LiveBackend) -> tuple[Any, str | None]:
-    """The weights of the judge in single precision, and its adapter."""
-    if setting.policy is not None and bound.adapter is not None:
-        torch.manual_seed(0)
-        return setting.policy().float(), "default"  # TRL copies the adapter that is trained further to "ref"
-    loading = setting.options.get("model_init_kwargs", {})
-    layers = {name: value for name, value in loading.items() if name == "num_hidden_layers"}
-    return AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32, **layers).eval(), None
-
-
-def documented(name: str) -> str:
-    """Computed tokens per token of the floor, as the page says."""
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
-    [line] = [line for line in lines if line.startswith(f"| {name} |")]
-    return line.split("|")[2].strip()

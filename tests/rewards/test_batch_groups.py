@@ -69,22 +69,14 @@ def test_completions_of_a_row_are_one_group_although_their_environments_changed_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("algorithm", "size", "per_generation"), [("GRPO", 4, 1), ("GRPO", 2, 2), ("RLOO", 2, 1), ("RLOO", 2, 2)]
-)
-def test_a_prompt_that_is_drawn_twice_makes_two_groups(tmp_path, algorithm, size, per_generation):
-    same = rows(conversational=True, n=1) * 8
+def test_a_prompt_that_is_drawn_twice_makes_two_groups(tmp_path):
+    """What is centred in the trainer's groups is the advantage."""
     reward = reward_by(by_hash, **JUDGED)
-    scaled = {"scale_rewards": "none"} if algorithm == "GRPO" else {}
-    settings = {"num_generations": size, "max_steps": 1, "temperature": 2.0}
-    settings |= {"steps_per_generation": per_generation, "gradient_accumulation_steps": per_generation}
-    train(reward, tmp_path, algorithm=algorithm, data=same, **settings, **scaled)
+    settings = {"max_steps": 1, "temperature": 2.0, "max_completion_length": 8, "scale_rewards": "none"}
+    train(reward, tmp_path, data=rows(conversational=True, n=1) * 8, **settings)
     rewards = reward.last.rewards
-    assert len(rewards) == 8 * per_generation and len(set(rewards)) > size
-    sums = [sum(rewards[start : start + size]) for start in range(0, len(rewards), size)]
-    assert sums == pytest.approx([0.0] * len(sums), abs=1e-6)
-    if algorithm == "GRPO":  # what is centred in the trainer's groups is the advantage
-        assert completions(tmp_path)["advantage"].tolist() == pytest.approx(rewards, abs=1e-5)
+    assert len(rewards) == 8 and len(set(rewards)) > 4
+    assert completions(tmp_path)["advantage"].tolist() == pytest.approx(rewards, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -113,16 +105,18 @@ class Order(SimpleNamespace):
         """Ignore it."""
 
 
-@pytest.mark.parametrize("resets", [False, True])
-@pytest.mark.parametrize("duplicates", [False, True])
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize(("size", "eval_size"), [(2, 2), (3, 2), (4, None), (6, 3)])
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_groups_are_the_rows_of_trls_view_on_every_rank(
-    monkeypatch, world, size, eval_size, training, duplicates, resets
-):
+@pytest.mark.parametrize(
+    ("world", "size", "eval_size", "training", "data", "resets"),
+    [
+        (1, 2, 2, True, "ABCD", False),
+        (1, 3, 2, False, "AABA", False),  # a prompt that is drawn twice
+        (2, 4, None, False, "ABCD", True),  # prompts that an environment has changed
+        (2, 6, 3, True, "AABA", True),
+        (3, 6, 3, False, "AABA", False),
+    ],
+)
+def test_groups_are_the_rows_of_trls_view_on_every_rank(monkeypatch, world, size, eval_size, training, data, resets):
     used = size if training else eval_size or size
-    data = ["A", "A", "B", "A"] if duplicates else ["A", "B", "C", "D"]
     prompts = [data[place] for place in RepeatSampler(data, mini_repeat_count=used, batch_size=2, seed=0)]
     prompts = prompts[: len(prompts) // (used * world) * used * world]
     if resets:
@@ -138,13 +132,12 @@ def test_groups_are_the_rows_of_trls_view_on_every_rank(
     assert found == [f"7.{place // used}" for place in range(len(prompts))], "`rewards.view(-1, num_generations)`"
 
 
-@pytest.mark.parametrize("options", [{"shaping": ["centred"]}, {"shaping": ["item_zscore"]}, {"on_failure": "group"}])
+@pytest.mark.parametrize("options", [{"shaping": ["centred"]}, {"on_failure": "group"}])
 def test_unknown_groups_are_refused_where_environments_may_change_the_prompts(options):
     reward, case = reward_by(by_hash, **options), call(["x", "y"], environments=[None] * 2)
     for hooks in ({}, {"log_metric": Order(num_generations=4).log_metric}):  # 2 completions are no group of 4
-        with pytest.raises(SampleError, match="the groups of the completions are not known.*use GRPOTrainer") as error:
+        with pytest.raises(SampleError, match="the groups of the completions are not known.*use GRPOTrainer"):
             reward(**case, **hooks)
-        assert "\n" not in str(error.value)
     known = Order(num_generations=2)
     assert reward(**case, log_metric=known.log_metric) == reward(**case | {"environments": None})
 
@@ -152,10 +145,7 @@ def test_unknown_groups_are_refused_where_environments_may_change_the_prompts(op
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        *(
-            ({"shaping": [step]}, f"'{step}' compares items across a group, but completions of one group")
-            for step in ("item_zscore", "contrast", "whitened")
-        ),
+        ({"shaping": ["item_zscore"]}, "'item_zscore' compares items across a group, but completions of one group"),
         (
             {"evolving": {"proposer": lambda groups: [None] * len(groups)}},
             "completions of one group have different prompts or checklists",

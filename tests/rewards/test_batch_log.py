@@ -7,7 +7,6 @@ import signal
 from types import SimpleNamespace
 
 import pytest
-from PIL import Image
 
 from checklist_rewards import Checklist, Sample, Score
 from checklist_rewards.evaluation.scored import ScoredFile
@@ -25,18 +24,8 @@ def is_red(prefix: str, tail: str) -> float:
     return 0.9 if "red" in prefix.rpartition("<response")[2] else 0.2
 
 
-def test_pop_stats_gives_the_means_since_it_was_last_asked():
-    reward = reward_by(is_red, name="r")
-    for _ in range(2):
-        reward(**BATCH)
-    stats = reward.pop_stats()
-    assert stats["r/score"] == pytest.approx(0.9) and stats["r/unscored"] == 0.5
-    assert stats.keys() <= set(reward.metric_names)
-    assert reward.pop_stats() == {}
-
-
-def test_the_log_has_a_line_per_completion(tmp_path):
-    reward = reward_by(is_red, log=tmp_path / "logs" / "reward.jsonl")
+def test_the_log_has_a_line_per_completion_and_the_stats_their_means(tmp_path):
+    reward = reward_by(is_red, log=tmp_path / "logs" / "reward.jsonl", name="r")
     rewards = [*reward(**BATCH, trainer_state=SimpleNamespace(global_step=3)), *reward(**BATCH)]
     lines = read_jsonl(tmp_path / "logs" / "reward.jsonl")
     assert [line["reward"] for line in lines] == rewards
@@ -46,11 +35,14 @@ def test_the_log_has_a_line_per_completion(tmp_path):
     assert set(lines[0]) == {"step", "started", "prompt", "completion", "state", "reward", "checklist_hash", "score"}
     copy = pickle.loads(pickle.dumps(reward.log))
     assert copy.path == reward.log.path and copy.pop() == {}, "a pickled log begins at zero"
+    stats = reward.pop_stats()
+    assert stats["r/score"] == pytest.approx(0.9) and stats["r/unscored"] == 0.5
+    assert stats.keys() <= set(reward.metric_names) and reward.pop_stats() == {}
 
 
 def test_the_stages_lead_from_the_score_to_the_reward(tmp_path):
-    rewards = reward_by(is_red, shaping=SHAPING, log=tmp_path / "rewards.jsonl")(**GROUPS)
-    assert rewards == reward_by(is_red, shaping=SHAPING)(**GROUPS), "the log changes no reward"
+    reward = reward_by(is_red, shaping=SHAPING, log=tmp_path / "rewards.jsonl")
+    rewards = reward(**GROUPS)
     lines, records = read_jsonl(tmp_path / "rewards.jsonl"), list(ScoredFile(tmp_path / "rewards.jsonl"))
     assert [list(map(list, record.shaping)) for record in records] == [line.get("shaping", []) for line in lines]
     assert lines[1]["shaping"] == [
@@ -60,6 +52,7 @@ def test_the_stages_lead_from_the_score_to_the_reward(tmp_path):
         ["clipped", 0.0],
     ]
     assert [line["shaping"][-1][1] for line in lines[:3]] == rewards[:3]
+    assert reward.pop_stats()["checklist_reward/score"] == pytest.approx(sum(rewards[:3]) / 3)
     for groups in ([line["group"] for line in lines], [record.group for record in records]):
         assert groups[0] == groups[1] != groups[2]
     assert "shaping" not in lines[3]  # no checklist, no score
@@ -81,26 +74,18 @@ def test_a_calibrated_score_begins_with_the_score_before_calibration():
     assert batch.log_columns(0) == {"shaping": [["before calibration", 0.9], ["expected", 0.7]]}
 
 
-def test_a_prompt_with_images_is_logged_with_a_description_of_them(tmp_path):
-    image, text = {"type": "image", "image": Image.new("RGB", (640, 480))}, {"type": "text", "text": "What is it?"}
-    reward = reward_by(is_red, log=tmp_path / "reward.jsonl", images="ignore")
-    assert reward(**call(["red"], [[{"role": "user", "content": [image, text]}]])) == [pytest.approx(0.9)]
-    [line] = read_jsonl(tmp_path / "reward.jsonl")
-    described = {"type": "image", "image": "<image 640x480 RGB, sha256 96f761f02481ec9e>"}
-    assert line["prompt"] == [{"role": "user", "content": [described, text]}]
-
-
 def test_each_further_rank_has_a_file_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     RewardLog(tmp_path / "reward.jsonl").write([{"x": 1}])
     assert [path.name for path in tmp_path.iterdir()] == ["reward.rank1.jsonl"]
 
 
-def test_a_log_that_cannot_be_written_costs_the_log_only(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    reward = reward_by(is_red, log=tmp_path / "file" / "reward.jsonl")
-    assert reward(**BATCH) == reward(**BATCH) == [pytest.approx(0.9), None]
-    assert caplog.text.count("cannot write the log") == 1
+def test_a_record_that_has_no_json_costs_the_log_only(tmp_path, caplog):
+    log = RewardLog(tmp_path / "reward.jsonl")
+    for value in (1, object(), 2):
+        log.write([{"x": value}])
+    assert (tmp_path / "reward.jsonl").read_text() == json.dumps({"x": 1}) + "\n"
+    assert caplog.text.count("(TypeError: Object of type object is not JSON serializable); continuing without it") == 1
 
 
 def test_a_full_disk_cuts_no_line(tmp_path, caplog):
@@ -117,11 +102,3 @@ def test_a_full_disk_cuts_no_line(tmp_path, caplog):
     assert read_jsonl(path) == rows and "No space left on device); continuing without it" in caplog.text
     RewardLog(path).write(rows)  # of the process that goes on when there is space
     assert read_jsonl(path) == rows * 2
-
-
-def test_a_record_that_has_no_json_costs_the_log_only(tmp_path, caplog):
-    log = RewardLog(tmp_path / "reward.jsonl")
-    for value in (1, object(), 2):
-        log.write([{"x": value}])
-    assert (tmp_path / "reward.jsonl").read_text() == json.dumps({"x": 1}) + "\n"
-    assert caplog.text.count("(TypeError: Object of type object is not JSON serializable); continuing without it") == 1

@@ -43,27 +43,20 @@ def test_the_module_attribute_is_built_from_the_yaml_file_that_the_environment_n
             "modle: pocket\n",
             r"reward.yaml:1: unknown key 'modle'; the nearest are mode, .*settings.RewardConfig\) for all",
         ),
-        ("scorer: x\n", "unknown key 'scorer'"),
         ("judge: x\n", "reward.yaml: the file of judges x: cannot be read"),
         ("- pocket\n", "reward.yaml:1: expected a mapping, got"),
         ("a: [\n", "reward.yaml:2: not valid YAML"),
-        ("shaping: clipped\n", "reward.yaml: shaping must be a list of steps"),
         ("shaping: [{name: gate, how: add}]\n", "reward.yaml: shaping, step 1 .gate.: how: .* got 'add'"),
         ("retries: -1\n", "reward.yaml:1: retries=-1 is not allowed"),
-        ("name: ''\n", "reward.yaml(:1)?: name='' is not allowed; use a string other than"),
         ("keep_thinking: 'no'\n", "reward.yaml:1: keep_thinking='no' is not known; allowed: False, True"),
-        ("thinking_opened: 1\n", "reward.yaml:1: thinking_opened=1 is not allowed"),
-        *(
-            (
-                f"model: pocket\nthinking_tags: {tags}\n",
-                f"reward.yaml:2: thinking_tags={shown} is not allowed; it must be two",
-            )
-            for tags, shown in (("[<r>]", r"\['<r>'\]"), ("5", "5"), ("ab", "'ab'"), ("{<r>: 1, </r>: 2}", "{.*}"))
+        (
+            "model: pocket\nthinking_tags: [<r>]\n",
+            r"reward.yaml:2: thinking_tags=\['<r>'\] is not allowed; it must be two",
         ),
+        ("model: pocket\nthinking_tags: ab\n", "reward.yaml:2: thinking_tags='ab' is not allowed; it must be two"),
         ("model: pocket\ntokenizer: 5\n", "reward.yaml:2: tokenizer=5 is not allowed; it must be a tokenizer"),
         ("thinking_opened: true\nthinking_tags: []\n", "thinking_opened=True requires thoughts, but thinking_tags="),
         ("log: [a.jsonl]\n", r"reward.yaml: log=\['a.jsonl'\] is not allowed; it must be the path of a JSONL file"),
-        ("threshold: high\n", "reward.yaml:1: threshold='high'"),
         ("model: ./nowhere\nstore: false\n", "reward.yaml: model not found: './nowhere'"),
         ("prompt: judges/none\n", "reward.yaml: prompt not found: 'judges/none'"),
     ],
@@ -115,21 +108,10 @@ def test_an_empty_mapping_is_the_default_and_another_model_may_propose(config):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("monitor: 3", "monitor=3 is not allowed; it must be a mapping of settings"),
-        (
-            "monitor: {held: 1}",
-            r"monitor: unknown key 'held'; the nearest are held_out, .*MonitorConfig\) for all",
-        ),
-        ("monitor: {held_out: 2}", "monitor: held_out=2 is not allowed"),
+        ("monitor: {held: 1}", r"monitor: unknown key 'held'; the nearest are held_out, .*MonitorConfig\) for all"),
         ("monitor: {shadow: pocket}", "monitor: shadow='pocket' is not allowed; it must be a mapping of settings"),
         ("monitor: {shadow: {modle: x}}", "monitor.shadow: unknown key 'modle'"),
-        ("evolving: 5", "evolving=5 is not allowed; it must be a mapping of settings"),
-        ("evolving: {step: 5}", r"evolving: unknown key 'step'; allowed: proposer, every, max_active"),
         ("evolving: {refiners: [unit_tester]}", "evolving: refiners=.* is not allowed; it must be a list of refiners"),
-        (
-            "evolving: {proposer: {modell: x}}",
-            r"evolving.proposer: unknown key 'modell' \(did you mean 'model'\?\); allowed: temperature",
-        ),
         ("evolving: {every: 0}", "evolving: every=0"),
     ],
 )

@@ -16,7 +16,6 @@ from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.placement import in_process, load
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.fakes import call
 from tests.rewards.test_trl_trainers import train
 
 SERVED = dict(model="judge", base_url="http://127.0.0.1:9/v1", store=False)
@@ -32,13 +31,8 @@ def module():
 
 @pytest.mark.parametrize(
     ("options", "form"),
-    [
-        ({}, lambda reward: reward),
-        ({"mode": "batch"}, lambda reward: reward.as_async()),
-        ({"capture_reasoning": True}, lambda reward: reward),
-        (BUDGET, lambda reward: reward),
-    ],
-    ids=["item", "batch, async", "reasons", "behind a budget"],
+    [({"capture_reasoning": True}, lambda reward: reward), (BUDGET, lambda reward: reward.as_async())],
+    ids=["reasons", "behind a budget, async"],
 )
 def test_trls_worker_refuses_a_judge_in_this_process_before_it_starts_a_child(module, options, form, monkeypatch):
     monkeypatch.setattr(module, "is_vllm_available", lambda: True)  # the worker asks a server
@@ -54,9 +48,8 @@ def test_a_served_judge_goes_into_a_child_and_other_pickles_are_nobodys_business
 
 
 def test_where_the_engine_of_a_judge_is(pocket):
-    for mode in ("item", "batch", "quality"):
-        assert in_process(ChecklistReward(**HERE, mode=mode).scorer.judge) == "pocket"
-        assert in_process(ChecklistReward(**SERVED, mode=mode).scorer.judge) is None
+    assert in_process(ChecklistReward(**HERE, mode="batch").scorer.judge) == "pocket"
+    assert in_process(ChecklistReward(**SERVED, mode="quality").scorer.judge) is None
     assert in_process(ChecklistReward(**HERE, **BUDGET).scorer.judge) == "pocket"
     served = LogprobJudge(Engine("judge", base_url=SERVED["base_url"]), store=None)
     here = LogprobJudge(Engine("pocket", "transformers"), store=None)
@@ -77,10 +70,9 @@ def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypat
         assert loaded == [("pocket", None)]
 
 
-@pytest.mark.parametrize("mode", ["item", "batch"])
-def test_an_engine_can_be_built_before_the_first_read_and_says_then_that_it_cannot(tmp_path, mode):
+def test_an_engine_can_be_built_before_the_first_read_and_says_then_that_it_cannot(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    scorer = ChecklistScorer(str(tmp_path), backend="transformers", mode=mode, store=False)
+    scorer = ChecklistScorer(str(tmp_path), backend="transformers", store=False)
     scorer.validate()
     with pytest.raises(ModelError, match="cannot be loaded with transformers"):
         load(scorer.judge)
@@ -111,16 +103,6 @@ class Napping(Backend):
         assert self.up
         self.events.append("reads")
         return self.engine.read(groups, labels)
-
-
-def test_a_reward_prepares_only_judges_that_sleep_or_are_objects(monkeypatch):
-    sleeping = Engine("pocket", "transformers", settings={"enable_sleep_mode": True})
-    assert placement.is_placed(PanelJudge([LogprobJudge("pocket"), LogprobJudge(sleeping)]))
-    assert placement.is_placed(LogprobJudge(Engine("judge", FakeBackend())))
-    reward = ChecklistReward(**HERE)
-    assert not placement.is_placed(reward.scorer.judge)
-    monkeypatch.setattr("checklist_rewards.rewards.reward.within", None)  # it is not called
-    assert reward(**call(["red?"], items=("Is it a question?",))) != [None]
 
 
 def test_sleep_mode_works_behind_a_budget_and_when_another_engine_cannot_be_loaded(monkeypatch, tmp_path):

@@ -1,15 +1,11 @@
 """Checklists in TRL's environments: the environment writes its own checklist, and items look at single turns."""
 
-import warnings
-from functools import partial
-
 import pytest
-from datasets import Dataset
 
 from checklist_rewards.errors import SampleError
-from tests.families import FAMILIES
-from tests.rewards import matrix
-from tests.rewards.fakes import assistant, reward_by
+from tests.families import FAMILIES, tokenizer
+from tests.rewards.fakes import assistant, reward_by, user
+from tests.rewards.matrix import rolled_out
 
 pytestmark = pytest.mark.slow
 
@@ -47,33 +43,11 @@ def says(prefix: str, tail: str) -> float:
 
 def played(rollouts, folder, rewards, environment=Game, **row):
     """GRPO on scripted rollouts, two of each prompt: the trainer, and what it computed."""
-    import trl
-
-    tokens = matrix.tokenizer(QWEN, parses=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        trainer = trl.GRPOTrainer(
-            model=matrix.model(QWEN, tokens),
-            reward_funcs=rewards,
-            processing_class=tokens,
-            train_dataset=Dataset.from_list([{"prompt": "", "word": ""}]),
-            args=trl.GRPOConfig(
-                **{**matrix._settings(folder), "per_device_train_batch_size": len(rollouts)},
-                max_completion_length=matrix.LENGTH_WITH_TOOLS,
-                num_generations=2,
-                beta=0.0,
-                chat_template_kwargs=dict(QWEN.kwargs),
-                max_tool_calling_iterations=3,
-            ),
-            environment_factory=environment,
-        )
-        prompts = [[{"role": "user", "content": f"Play {place}."}] for place in range(len(rollouts))]
-        cases = [matrix.Case("", prompt, turns) for prompt, turns in zip(prompts, rollouts, strict=True)]
-        encoded = partial(matrix._encoded, tokens, trainer.max_completion_length)
-        trainer._generate_single_turn = matrix._scripted(cases, encoded, "GRPO")
-        trainer.model.train()
-        out = trainer._generate_and_score_completions([{"prompt": prompt, **row} for prompt in prompts])
-    return trainer, out
+    tokens = tokenizer(QWEN)
+    rows = [{"prompt": user(f"Play {place}."), **row} for place in range(len(rollouts))]
+    batch = list(zip(rows, rollouts, strict=True))
+    options = {"chat_template_kwargs": dict(QWEN.kwargs), "environment_factory": environment}
+    return rolled_out(QWEN, tokens, rewards, batch, folder, **options)
 
 
 def guesses(word: str, preamble: str, after_tool: bool = False) -> str:

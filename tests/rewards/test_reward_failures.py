@@ -1,7 +1,5 @@
 """A judge that fails: what trainers make of it, and that no advantage moves because of it."""
 
-import json
-
 import pytest
 import torch
 from datasets import Dataset
@@ -10,12 +8,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 
 from checklist_rewards.backends import Answer, pocket_dir
-from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.errors import BackendError
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
-from checklist_rewards.rewards.ranks import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.fakes import asked, by_hash, call, reward_by, text_of, user
+from tests.rewards.fakes import asked, by_hash, call, reward_by
 from tests.rewards.test_trl_trainers import ON_CPU, rows
 
 pytestmark = pytest.mark.slow
@@ -23,6 +20,9 @@ pytestmark = pytest.mark.slow
 LOST = call(["w", "x", "cursed", "z"], ["A", "B", "A", "B"])
 FINE = call(["w", "x", "y", "z"], ["A", "B", "A", "B"])
 ALONE, TOGETHER = [0.5, 0.5, None, 0.5], [None, 0.5, None, 0.5]
+
+
+COLOURS = ("red", "blue", "red", "blue")
 
 
 def asks_about(colour: str) -> list[dict]:
@@ -36,22 +36,21 @@ def cursed(**options) -> ChecklistReward:
     return reward_by(FakeBackend(fails=lambda prefix, tail: "cursed" in prefix, chunk_reads=1), **options)
 
 
-@pytest.mark.parametrize("images", [False, True])
 @pytest.mark.parametrize(
     ("options", "columns", "expected"),
     [
         ({}, {}, ALONE),
         ({"on_failure": "group"}, {}, TOGETHER),
+        ({"on_failure": "group", "images": "ignore"}, {"prompts": list(map(asks_about, COLOURS))}, TOGETHER),
         ({}, {"trainer_state": object()}, TOGETHER),
         ({}, {"trainer_state": object(), "log_metric": lambda name, value: None}, ALONE),
     ],
-    ids=["alone", "with its group", "a pair of OnlineDPO", "a trainer with hooks"],
+    ids=["alone", "with its group", "images of equal content", "a pair of OnlineDPO", "a trainer with hooks"],
 )
-def test_a_completion_that_failed_abstains(options, columns, expected, images):
-    """Wherever its siblings stand, and also where prompts with images are equal by their content only."""
-    prompts = {"prompts": [asks_about(colour) for colour in ("red", "blue", "red", "blue")]} if images else {}
-    reward = cursed(**options, images="ignore")
-    assert reward(**LOST | prompts, **columns) == expected
+def test_a_completion_that_failed_abstains(options, columns, expected):
+    """Its siblings may stand anywhere."""
+    reward = cursed(**options)
+    assert reward(**LOST | columns) == expected
     assert reward.pop_stats()["checklist_reward/unscored"] == expected.count(None) / 4
 
 
@@ -60,16 +59,6 @@ def test_or_training_stops():
     with pytest.raises(BackendError, match="1 of 4 completions could not be scored: backend_error .1 reads."):
         reward(**LOST)
     assert reward(**FINE | {"checklist": [["Is it red?"]] * 3 + [None]}) == [0.5, 0.5, 0.5, None]
-
-
-def test_an_image_is_refused_by_a_judge_of_text_unless_it_is_to_be_ignored():
-    batch = FINE | {"prompts": [user("Hi"), user("Hi"), asks_about("red"), user("Hi")]}
-    with pytest.raises(SampleError, match="sample 3: the input has an image, but the judge 'pocket' reads text"):
-        reward_by()(**batch)
-    assert reward_by(images="ignore")(**batch) == [0.5] * 4
-    shown = [{"role": "assistant", "content": asks_about("red")[0]["content"]}]
-    with pytest.raises(SampleError, match="sample 2: the target has an image"):
-        reward_by()(**call(["w", shown, "y", "z"], [user("Hi")] * 4))
 
 
 # --- reads that were lost on the way
@@ -94,11 +83,8 @@ FOUR = call(["w", "x"], items=("Is it red?", "Is it big?"))
 @pytest.mark.parametrize(
     ("lost", "options", "least", "reads", "unscored"),
     [
-        (0, {}, 0.5, 4, 0),
-        (3, {}, 0.5, 4 + 3, 0),
         (5, {}, 0.5, 4 + 4, 0),
         (5, {}, 1.0, 4 + 4, 1),
-        (99, {}, 0.5, 4 + 4, 2),
         (8, {"retries": 2}, 0.5, 4 + 4 + 4, 0),
         (4, {"retries": 0}, 0.5, 4, 2),
     ],
@@ -106,41 +92,14 @@ FOUR = call(["w", "x"], items=("Is it red?", "Is it big?"))
 def test_what_was_lost_is_asked_once_more_then_its_item_is_left_out_and_then_the_row(
     lost, options, least, reads, unscored
 ):
-    detail = []
     reward = reward_by(Shaky(lost), scorer={"min_answered": least}, **options)
-    rewards = reward(**FOUR, log_extra=lambda name, values: detail.extend(values))
+    rewards = reward(**FOUR)
     assert len(asked(reward)) == reads and rewards.count(None) == unscored
-    again = asked(reward)[4:][:4]
-    assert set(again) <= set(asked(reward)[:lost]), "nothing else is asked again"
-    answered = sorted(text.count("✓") + text.count("✗") for text in detail)
+    answered = sorted(score.answered for score in reward.last.scores)
     if unscored == 0:
         assert answered == ([1, 2] if lost == 5 else [2, 2])
     if answered == [2, 2]:
         assert rewards == reward_by(Shaky(0))(**FOUR)
-
-
-def test_a_failure_that_is_not_transient_is_not_asked_again():
-    reward = reward_by(lambda prefix, tail: None)  # too long
-    assert reward(**FOUR) == [None, None] and len(asked(reward)) == 4
-
-
-def test_a_judge_that_answers_whole_checklists_is_asked_for_the_whole_one():
-    class Writes(FakeBackend):
-        def generate(self, prompts, sampling, arrived=None):
-            self.calls.append(list(prompts))
-            if len(self.calls) == 1:
-                raise BackendError("the engine broke")
-            return super().generate(prompts, sampling)
-
-    backend = Writes(
-        replies=[json.dumps({"answers": [{"index": n, "answer": "yes no".split()[n - 1]} for n in (1, 2)]})]
-    )
-    assert reward_by(backend, scorer={"mode": "batch"})(**FOUR) == [0.5, 0.5]
-    assert backend.calls[0] == backend.calls[1]
-
-
-def test_groups_that_failed_elsewhere_abstain_here_too():
-    assert abstained([0.1, None, 0.3], ["a", "b", "c"], {"c"}) == [0.1, None, None]
 
 
 # --- pairs of OnlineDPO
@@ -192,13 +151,9 @@ def test_online_dpo_trains_with_it_and_no_failed_completion_loses_for_it(tmp_pat
     assert reward.pop_stats()["checklist_reward/unscored"] == pytest.approx(1 - scored)
 
 
-def by_text(completions, **columns):
-    return [by_hash(text_of(text), str(n)) for n, text in enumerate(completions)]
-
-
-@pytest.mark.parametrize(("share", "others", "ties"), [(0.3, [], None), (1.0, [], 1.0), (1.0, [by_text], 0.0)])
-def test_pairs_without_scores_are_left_out_by_our_online_dpo_trainer(tmp_path, caplog, share, others, ties):
-    trainer = online_dpo(tmp_path, [failing(share), *others], ChecklistOnlineDPOTrainer)
+@pytest.mark.parametrize(("share", "ties"), [(0.3, None), (1.0, 1.0)])
+def test_pairs_without_scores_are_left_out_by_our_online_dpo_trainer(tmp_path, caplog, share, ties):
+    trainer = online_dpo(tmp_path, failing(share), ChecklistOnlineDPOTrainer)
     assert trainer.ties == [
         sum(a == b for a, b in zip(given[:4], given[4:], strict=True)) / 4 for given in trainer.given
     ]

@@ -1,4 +1,4 @@
-"""The same texts get the same rewards, whoever asks: every framework's adapter, the server, its client, the CLI."""
+"""The same texts get the same rewards, whoever asks: every framework's adapter, the server and its client."""
 
 import asyncio
 import json
@@ -9,18 +9,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fastapi.testclient import TestClient
-from typer.testing import CliRunner
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.chat import strip_thinking
-from checklist_rewards.cli import app as command_line
-from checklist_rewards.rerank import rerank
 from checklist_rewards.rewards.integrations.areal import checklist_reward, checklist_reward_async
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.server import build_app
-from tests.jsonl import read_jsonl, write_jsonl
 from tests.rewards.fakes import assistant, call, user
 from tests.rewards.hosts import VerifierFunction, openrlhf_executor, orms, swift_rewards, verl_reward_loop
 from tests.serving import serving
@@ -31,7 +27,6 @@ CHECKLIST = [
     {"question": "Does the response contain the word moon?", "weight": 2},
 ]
 TEXTS = ["Who is there?", "The moon is up.", "Is it the moon?", "Nobody.", "<think>Is it the moon?</think>Yes", ""]
-ANSWERS = [strip_thinking(text) for text in TEXTS]
 LABEL = json.dumps({"checklist": CHECKLIST, "input": SAY})
 LABELS = [LABEL] * len(TEXTS)
 PROMPT = f"<|im_start|>user\n{SAY}<|im_end|>\n<|im_start|>assistant\n"
@@ -44,34 +39,14 @@ def pocket_scorer() -> ChecklistScorer:
     return ChecklistScorer(**POCKET)
 
 
-def scores_of(scores) -> list[float | None]:
-    return [score.primary_score for score in scores]
-
-
 def through_trl(adapter):
     """`GRPOTrainer._calculate_rewards`: one call with all columns."""
     chats = {"prompts": [user(SAY)] * len(TEXTS), "completions": [assistant(text) for text in TEXTS]}
     return ChecklistReward(pocket_scorer())(**BATCH | chats, completion_ids=[[1]] * len(TEXTS))
 
 
-def through_trl_async(adapter):
-    return asyncio.run(ChecklistReward(pocket_scorer()).as_async()(**BATCH))
-
-
-def through_verl(adapter):
-    return verl_reward_loop(ChecklistComputeScore(pocket_scorer()).compute_score, TEXTS, LABEL)
-
-
 def through_verl_async(adapter):
     return verl_reward_loop(ChecklistComputeScore(pocket_scorer()).compute_score_async, TEXTS, LABEL)
-
-
-def through_verl_batch(adapter):
-    n = len(TEXTS)
-    scores = ChecklistComputeScore(pocket_scorer()).compute_score_batch(
-        data_sources=["d"] * n, solution_strs=TEXTS, ground_truths=LABELS, extra_infos=[None] * n
-    )
-    return [score["score"] for score in scores]
 
 
 def through_openrlhf(adapter):
@@ -161,17 +136,6 @@ def through_areal_async(adapter):
     return asyncio.run(all_of_them())
 
 
-def through_rerank(adapter):
-    return scores_of(rerank(pocket_scorer(), CHECKLIST, ANSWERS, SAY).scores)
-
-
-def through_the_server(adapter):
-    rows = [{"checklist": CHECKLIST, "target": answer, "input": SAY} for answer in ANSWERS]
-    with TestClient(build_app(pocket_scorer())) as client:
-        scores = client.post("/score", json={"samples": rows}).json()["scores"]
-    return [score["primary_score"] for score in scores]
-
-
 def through_the_server_in_openrlhfs_form(adapter):
     body = {"query": QUERIES, "prompts": [PROMPT] * len(TEXTS), "labels": LABELS}
     with TestClient(build_app(pocket_scorer())) as client:
@@ -183,32 +147,17 @@ def through_a_remote_scorer(adapter):
         return ChecklistReward(backend="remote", base_url=url)(**BATCH)
 
 
-def through_the_command_line(adapter, *judge):
-    rows = [{"prompt": SAY, "completion": text, "checklist": CHECKLIST} for text in TEXTS]
-    write_jsonl("rows.jsonl", *rows)
-    command = ["score", "rows.jsonl", "-o", "scored.jsonl", "--no-store"]
-    judge = judge or ("--model", "pocket", "--backend", "transformers")
-    result = CliRunner().invoke(command_line, [*command, *judge], catch_exceptions=False)
-    assert result.exit_code == 0, result.stderr
-    return [row["checklist_score"]["primary_score"] for row in read_jsonl("scored.jsonl")]
-
-
-def through_the_command_line_and_a_remote_scorer(adapter):
-    with serving(build_app(pocket_scorer())) as url:
-        return through_the_command_line(adapter, "--backend", "remote", "--base-url", url)
-
-
 WAYS = {name.removeprefix("through_"): way for name, way in dict(globals()).items() if name.startswith("through_")}
 
 
 @pytest.fixture(scope="module")
 def expected(pocket) -> list[float]:
-    found = scores_of(pocket_scorer().score_batch([Sample(CHECKLIST, answer, SAY) for answer in ANSWERS]))
+    scores = pocket_scorer().score_batch([Sample(CHECKLIST, strip_thinking(text), SAY) for text in TEXTS])
+    found = [score.primary_score for score in scores]
     assert len(set(found)) > 3 and None not in found
     return found
 
 
 @pytest.mark.parametrize("through", WAYS.values(), ids=WAYS)
-def test_the_same_texts_get_the_same_rewards_everywhere(expected, adapter, through, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_same_texts_get_the_same_rewards_everywhere(expected, adapter, through):
     assert through(adapter) == pytest.approx(expected, abs=1e-5)

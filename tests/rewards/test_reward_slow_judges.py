@@ -47,10 +47,6 @@ def test_what_is_not_read_in_time_is_unanswered_and_only_that_is_read_again(now,
     assert reward(**BATCH) == [0.5] * 3 and len(asked(reward)) == 3
 
 
-def test_without_a_deadline_all_is_read(now):
-    assert reward_by(taking(now, 1000))(**BATCH) == [0.5] * 3
-
-
 def test_waking_the_judge_does_not_count(now):
     class Sleepy(FakeBackend):
         def stay_awake(self):
@@ -60,8 +56,7 @@ def test_waking_the_judge_does_not_count(now):
     assert reward_by(Sleepy(), deadline=30)(**BATCH) == [0.5] * 3
 
 
-@pytest.mark.parametrize("mode", ["batch", "quality"])
-def test_judges_that_write_get_no_further_request_either(now, mode):
+def test_judges_that_write_get_no_further_request_either(now):
     calls = []
 
     class Slow(FakeBackend):
@@ -70,7 +65,7 @@ def test_judges_that_write_get_no_further_request_either(now, mode):
             now.seconds += 40
             return super().generate(prompts, sampling, arrived)
 
-    reward = reward_by(Slow(replies=["{}"]), scorer={"mode": mode}, deadline=30)
+    reward = reward_by(Slow(replies=["{}"]), scorer={"mode": "batch"}, deadline=30)
     assert reward(**BATCH) == [None] * 3 and calls == [3], "replies that cannot be used are not asked for again"
 
 
@@ -106,16 +101,7 @@ def test_so_does_a_reward_server():
         given_up.set()
 
 
-# --- AsyncGRPO's own worker loops
-
-
-def pocket_tokenizer():
-    """The pocket model's, with the template for replies that TRL cannot find for its chat template."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
-    tokenizer.response_template = {"defaults": {"role": "assistant"}, "fields": {"content": {"content": "text"}}}
-    return tokenizer
+# --- AsyncGRPO's own worker loops. Its trainer cannot be tried here: it needs a kernel for GPUs.
 
 
 def rolled_out(reward, texts, sampled, **options):
@@ -123,10 +109,13 @@ def rolled_out(reward, texts, sampled, **options):
     the other. `sampled` gets the requests to the server."""
     from accelerate import PartialState
     from datasets import Dataset
+    from transformers import AutoTokenizer
     from trl.experimental.async_grpo import async_rollout_worker as trl
 
     PartialState(cpu=True)  # TRL's loggers need it
-    tokenizer = pocket_tokenizer()
+    tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
+    # TRL finds no template for replies by this chat template.
+    tokenizer.response_template = {"defaults": {"role": "assistant"}, "fields": {"content": {"content": "text"}}}
     written = [tokenizer(text, add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id] for text in texts]
     vllm, scored = FastAPI(), queue.Queue()
 
@@ -166,48 +155,22 @@ def rolled_out(reward, texts, sampled, **options):
     return [scored.get_nowait() for _ in range(options["num_generations"])]
 
 
-class Requests(list):
-    """Requests to a server of samples."""
-
-    def __init__(self):
-        self.six = threading.Event()
-
-    def append(self, request):
-        super().append(request)
-        if len(self) >= 6:
-            self.six.set()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [lambda reward: reward, lambda reward: reward.as_async()], ids=["sync", "async"])
 def test_async_grpo_samples_further_groups_while_the_judge_works_on_one(form):
     """The judge of the first group answers when two more groups have been sampled."""
-    sampled = Requests()
+    six = threading.Event()
+
+    class Requests(list):
+        def append(self, request):
+            super().append(request)
+            if len(self) >= 6:
+                six.set()
 
     def judge(prefix, tail):
-        assert sampled.six.wait(HANG), "sampling waits for the judge"
+        assert six.wait(HANG), "sampling waits for the judge"
         return 0.5
 
     # The least number of completions, one group at a time: the defaults, 8 and 32, sample all groups at once.
-    first, _ = rolled_out(form(reward_by(judge)), ["is it red?"], sampled, num_generations=2, max_inflight_tasks=2)
-    assert first.metrics["rewards/checklist_reward"] == 0.5
-
-
-@pytest.mark.slow
-def test_with_the_defaults_of_trl():
-    """AsyncGRPO's groups with its own defaults. Its trainer cannot be tried here: it needs a kernel for GPUs."""
-    from trl.experimental.async_grpo import AsyncGRPOConfig
-
-    config, sampled = AsyncGRPOConfig(use_cpu=True), []  # without a GPU, TRL refuses its own default, bf16
-    samples = rolled_out(
-        reward_by(lambda prefix, tail: 0.9 if "?" in prefix.rsplit("red", 1)[-1] else 0.2),
-        ["is it red?", "the bakto is old.", "a deko is small.", "3 lamo are red?"],
-        sampled,
-        num_generations=config.num_generations,
-        max_inflight_tasks=config.max_staleness * config.per_device_train_batch_size,  # as the trainer infers it
-        max_tokens=config.max_completion_length,
-        temperature=config.temperature,
-    )
-    assert len({sample.metrics["rewards/checklist_reward"] for sample in samples}) == 2
-    assert sum(sample.advantage for sample in samples) == pytest.approx(0, abs=1e-4)
-    assert sampled[0]["max_tokens"] == 2048
+    samples = rolled_out(form(reward_by(judge)), ["is it red?"], Requests(), num_generations=2, max_inflight_tasks=2)
+    assert [sample.metrics["rewards/checklist_reward"] for sample in samples] == [0.5, 0.5]

@@ -1,6 +1,5 @@
 """Shaping by name: what each step does to a reward, what is refused when it is made, and what holds in any order."""
 
-import pickle
 from dataclasses import replace
 
 import pytest
@@ -15,7 +14,6 @@ from checklist_rewards.rewards.shaping import ShapingStep
 from checklist_rewards.rewards.steps import STEPS, Shaping
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
-from tests.jsonl import read_jsonl
 from tests.rewards.fakes import call, reward_by
 
 ITEMS = [
@@ -51,16 +49,10 @@ class Square(ShapingStep):
     ("steps", "expected"),
     [
         (None, EARNED),
-        ([], EARNED),
-        (["earned"], EARNED),
         ([{"name": "earned", "answers": "hard"}], 1.0),
-        ([{"name": "earned", "categories": {"tone": 0}}], 0.8),
-        (["earned", "gate"], EARNED * 0.9),
-        ([{"name": "gate", "how": "floor", "floor": 0.1}], EARNED),
+        ([{"name": "earned", "categories": {"tone": 0}}, "gate"], 0.8 * 0.9),
         ([{"name": "format_gate", "form": r"\d+", "otherwise": 0.2}], 0.2),
-        ([{"name": "format_gate", "form": r"x"}], EARNED),
         ([{"name": "length_penalty", "unit": "characters", "free": 0, "cap": 1, "at_cap": 0.25}], EARNED - 0.25),
-        (["earned", {"name": "clipped", "high": 0.5}], 0.5),
         ([{"name": "clipped", "low": 0.9}, {**LENGTH, "cap": 2}], 0.65),
         ([Square()], EARNED**2),
         ([lambda value, sample, score: value / 2 + len(sample.target)], EARNED / 2 + 1),
@@ -76,18 +68,9 @@ def test_a_failed_gate_leaves_what_it_says():
 
 
 def test_a_penalty_that_was_not_answered_leaves_nothing_to_shape():
-    for metric in ("expected", "net", "weighted"):
-        assert shaped(None, p_yes=UNREAD, metric=metric) == [None]
     assert shaped(None, p_yes=UNREAD, metric="pass") == [1.0]  # a share of items counts a penalty like any other
     assert shaped(["earned"], p_yes=UNREAD, metric="pass") == [None]
     assert shaped([Square(), "clipped"], p_yes={}) == [None], "a completion without a score has no shaped reward"
-
-
-def test_centred_is_within_a_prompt_wherever_its_completions_stand():
-    rule = lambda prefix, tail: 0.9 if "red" in prefix else 0.1 if "blue" in prefix else None  # noqa: E731
-    reward = reward_by(rule, shaping=["centred"])
-    rewards = reward(**call(["red", "red", "blue", "red", "lost", "red"], ["A", "B"] * 3, items=("Is it?",)))
-    assert rewards == [pytest.approx(0.4), 0.0, pytest.approx(-0.4), 0.0, None, 0.0]
 
 
 def test_a_length_is_counted_in_words_of_every_script_and_in_tokens_of_the_model_that_is_named():
@@ -106,32 +89,18 @@ def test_a_length_is_counted_in_words_of_every_script_and_in_tokens_of_the_model
     ("steps", "words"),
     [
         ("clipped", "shaping must be a list of steps.*got 'clipped'"),
-        ({"name": "clipped"}, "shaping must be a list of steps"),
-        (
-            [{"name": "clip"}],
-            r"shaping, step 1: unknown step 'clip' \(did you mean 'clipped'\?\); allowed: earned, gate",
-        ),
         ([7], "step 1: expected a mapping with a name"),
-        (["earned", {"how": "floor"}], "step 2: expected a mapping with a name"),
+        (["earned", {"name": "clip"}], r"step 2: unknown step 'clip' \(did you mean 'clipped'\?\); allowed: earned"),
         (
             [{"name": "clipped", "hi": 1}],
             r"step 1 \(clipped\): hi: unknown key \(did you mean .high.\?\); allowed: name, low, high\.",
         ),
-        (
-            [{"name": "clipped", "low": 2}],
-            r"step 1 \(clipped\): low=2.0 is greater than high=1.0; allowed: low <= high\.",
-        ),
-        ([{"name": "clipped", "low": "0"}], "low: Input should be a valid number, got '0'"),
+        ([{"name": "clipped", "low": 2}], r"low=2.0 is greater than high=1.0; allowed: low <= high\."),
         ([{"name": "clipped", "low": float("nan")}], "low: Input should be a finite number, got nan"),
-        ([{"name": "gate", "how": "add"}], "how: Input should be 'multiply' or 'floor', got 'add'"),
         ([{"name": "earned", "categories": {"tone": -1}}], "categories: the weight of category 'tone' is -1"),
         ([{"name": "length_penalty", "free": 9000}], "got free=9000.0, cap=8000.*allowed: 0 <= free < cap"),
         ([{"name": "length_penalty", "unit": "tokens"}], "unit='tokens' and tokenizer require each other"),
-        (
-            [{"name": "length_penalty", "unit": "tokens", "tokenizer": "./nowhere"}],
-            "step 1 .length_penalty.: tokenizer='./nowhere' not found",
-        ),
-        ([{"name": "format_gate"}], "form is missing"),
+        ([{**LENGTH, "unit": "tokens", "tokenizer": "./nowhere"}], "tokenizer='./nowhere' not found"),
         ([{"name": "format_gate", "form": "("}], r"form: '\(' is not a regular expression"),
     ],
 )
@@ -196,14 +165,3 @@ def test_none_stays_none_and_a_clipped_value_is_in_its_range(yes, steps, text):
     score = score_checklist(checklist, verdicts)
     value = by_steps([*steps, "clipped"], checklist, score, text)
     assert value is None or (score.primary_score is not None and 0 <= value <= 1)
-
-
-def test_what_the_trainer_gets_is_shaped_and_what_is_logged_of_the_judge_is_not(tmp_path):
-    reward = reward_by(
-        lambda prefix, tail: 0.75, shaping=[{"name": "clipped", "high": 0.5}], log=tmp_path / "log.jsonl"
-    )
-    assert reward(**call(["x"])) == [0.5]
-    assert read_jsonl(tmp_path / "log.jsonl")[0]["score"]["primary_score"] == 0.75
-    assert reward.pop_stats()["checklist_reward/score"] == 0.5
-    unscored = Call(["A"], ["x"], samples=[None], scores=[None], groups=["A"], rewards=[0.9])
-    assert pickle.loads(pickle.dumps(reward.shaping))(unscored).rewards == [None]

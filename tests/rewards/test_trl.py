@@ -7,34 +7,24 @@ import math
 import pickle
 import random
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trl.trainer.utils import get_callable_name, is_async_callable
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
-from checklist_rewards import scorer as scorer_module
+from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.pipelines import pipeline
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores import rescore
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl
 from tests.pipelines.fakes import Scripted
 from tests.rewards.fakes import Log, asked, assistant, call, knows, reward_by, scorer_by, user
 
-RED, BLUE = pytest.approx(0.9), pytest.approx(0.1)
+RED = pytest.approx(0.9)
 COLOURS = call(["red", "blue"])
-
-
-def test_standard_and_conversational_formats_get_the_same_rewards():
-    checklist = [["Is red?", "Is blue?"], ["Is blue?"]]
-    reward = reward_by(knows)
-    standard = reward(**call(["a red thing"] * 2, ["A", "B"], checklist))
-    chat = reward(**call([assistant("a red thing")] * 2, [user("A"), user("B")], checklist))
-    assert standard == chat == pytest.approx([0.5, 0.1])
 
 
 def test_the_reward_is_what_score_batch_gives_for_the_same_texts_in_any_order():
@@ -58,26 +48,13 @@ def test_equal_completions_of_a_prompt_are_read_once_and_its_completions_stand_t
     [
         ({}, "A", "<think>red</think>blue", 0.1),
         ({"keep_thinking": True}, "A", "<think>red</think>blue", 0.9),
-        ({}, user("A"), assistant("red, I think"), 0.9),
         ({"thinking_opened": True}, user("A"), assistant("red, I think"), 0.0),
         ({}, "A<think>\n", "red, I think", 0.0),
     ],
 )
 def test_thinking_is_not_judged_unless_asked_for(options, prompt, completion, expected):
-    batch = dict(prompts=[prompt], completions=[completion], checklist=[["Is red?"]])
+    batch = call([completion], [prompt], items=("Is red?",))
     assert reward_by(knows, **options)(**batch) == pytest.approx([expected])
-
-
-def test_the_judge_sees_the_last_user_message_and_the_turns_before_it():
-    reward = reward_by(knows)
-    prompt = [{"role": "system", "content": "Be brief."}, *user("Hi"), *assistant("Hello"), *user("Again")]
-    reward(**call([assistant("Hello")], [prompt]))
-    [(shown, _)] = asked(reward)
-    assert "system: Be brief.\n\nuser: Hi\n\nassistant: Hello" in shown
-    assert shown.index("Again") < shown.index("system: Be brief.")
-
-
-# --- what is not scored
 
 
 def test_a_row_without_a_checklist_is_none_and_costs_nothing():
@@ -87,7 +64,6 @@ def test_a_row_without_a_checklist_is_none_and_costs_nothing():
     assert len(asked(reward)) == 1
     assert log.extra["checklist_reward/items"] == ["not judged", "1/1  ✓ Is red? .90"]
     assert log.metrics["checklist_reward/unscored"] == [1.0, 0.0]
-    assert reward_by(knows)(**call(["x"], "A", [None])) == [None]
 
 
 @given(
@@ -105,8 +81,7 @@ def test_a_reward_is_none_or_a_finite_number_from_0_to_1(weights, yes, metric, r
         assert value is None
 
 
-@pytest.mark.parametrize("metric", ["pass", "weighted", "expected", "normalized"])
-def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric, tmp_path):
+def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(tmp_path):
     items = [
         {"question": "Is red?", "weight": 3, "required": True},
         {"question": "Is blue?", "weight": -1},
@@ -114,65 +89,34 @@ def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric, tmp
     ]
     backend = FakeBackend(lambda prefix, tail: None if "cursed" in tail else knows(prefix, tail))
     batch = call(["red", "red and blue", "blue"], items=items)
-    rewards = reward_by(backend, metric=metric, log=tmp_path / "log.jsonl")(**batch)
-    assert rewards == reward_by(backend, scorer={"metric": metric})(**batch)
+    rewards = reward_by(backend, metric="pass", log=tmp_path / "log.jsonl")(**batch)
+    assert rewards == reward_by(backend, scorer={"metric": "pass"})(**batch)
     assert rewards[2] == 0.0, "the required item failed"
-    assert {record["score"]["primary_metric"] for record in read_jsonl(tmp_path / "log.jsonl")} == {metric}
+    assert {record["score"]["primary_metric"] for record in read_jsonl(tmp_path / "log.jsonl")} == {"pass"}
 
 
-# --- the column
+# --- columns
 
 
-@pytest.mark.parametrize(
-    "checklist",
-    [
-        ["Is red?"],
-        [{"question": "Is red?", "weight": None, "category": None, "id": None}],
-        '["Is red?"]',
-        Checklist.parse(["Is red?"]),
-    ],
-)
-def test_every_form_that_a_dataset_row_may_have_is_read(checklist):
-    assert reward_by(knows)(**call(["red"], "A", [checklist])) == [RED]
-    renamed = call(["red"], items=("Is blue?",), rubric=[checklist])
-    assert reward_by(knows, column="rubric")(**renamed) == [RED]
+@pytest.mark.parametrize("checklist", ['["Is red?"]', Checklist.parse(["Is red?"])])
+def test_checklists_may_be_json_or_objects_in_a_column_of_any_name(checklist):
+    batch = call(["red"], items=("Is blue?",), rubric=[checklist])
+    assert reward_by(knows, column="rubric")(**batch) == [RED]
 
 
 @pytest.mark.parametrize(
-    ("options", "columns", "words"),
+    ("options", "words"),
     [
-        (
-            {},
-            {"solution": ["x"], "trainer_state": object()},
-            r"no column 'checklist' \(columns: solution\).*remove_unused_columns",
-        ),
-        (
-            {"column": "rubric"},
-            {"checklist": [["a?"]], "level": [1]},
-            "no column 'rubric' .columns: checklist, level.",
-        ),
-        (
-            {"reference_column": "answer"},
-            {"checklist": [["a?"]]},
-            "no column 'answer' .columns: checklist.",
-        ),
+        ({"column": "rubric"}, r"no column 'rubric' \(columns: checklist, level\).*remove_unused_columns"),
+        ({"reference_column": "answer"}, r"no column 'answer' \(columns: checklist, level\)"),
     ],
 )
-def test_a_missing_column_is_refused_with_the_columns_that_are_there(options, columns, words):
+def test_a_missing_column_is_refused_with_the_columns_that_are_there(options, words):
     with pytest.raises(SampleError, match=words):
-        reward_by(**options)(prompts=["A"], completions=["x"], **columns)
+        reward_by(**options)(**call(["x"], level=[1]), trainer_state=object())
 
 
-@pytest.mark.parametrize(
-    ("checklist", "words"),
-    [
-        ([], "row 2 .*'Name a'.*empty"),
-        ([{"question": "Is x?", "weight": math.inf}], "row 2 .*item 1.*inf"),
-        ([{"question": " "}], "row 2 .*item 1.*blank"),
-        ("Is it red?", "row 2 .*must be JSON"),
-        (7, "row 2 .*got 7"),
-    ],
-)
+@pytest.mark.parametrize(("checklist", "words"), [([], "row 2 .*'Name a'.*empty"), ("Is it?", "row 2 .*must be JSON")])
 def test_a_checklist_that_cannot_be_used_is_an_error_naming_the_row_before_anything_is_asked(checklist, words):
     reward = reward_by(knows)
     with pytest.raises(ChecklistError, match=words):
@@ -180,13 +124,13 @@ def test_a_checklist_that_cannot_be_used_is_an_error_naming_the_row_before_anyth
     assert not asked(reward)
 
 
-@pytest.mark.parametrize("checklist", [[["a?"]], "a?", {"items": ["a?"]}])
+@pytest.mark.parametrize("checklist", [[["a?"]], "a?"])
 def test_one_checklist_per_completion_is_demanded(checklist):
     with pytest.raises(SampleError, match="one prompt and one checklist per completion"):
         reward_by()(prompts=["A", "B"], completions=["x", "y"], checklist=checklist)
 
 
-@pytest.mark.parametrize("value", [5, 0.5, float("nan"), ["a", "b"], {"role": "assistant", "content": "a"}])
+@pytest.mark.parametrize("value", [float("nan"), {"role": "assistant", "content": "a"}])
 def test_a_reference_that_is_no_text_is_refused_by_column_and_row(value):
     reward = reward_by(reference_column="answer")
     with pytest.raises(SampleError, match=r"row 2 of the batch \(prompt 'B'\): 'answer' must be a string, a list of"):
@@ -202,9 +146,9 @@ def test_a_reference_column_is_shown_to_a_judge_that_has_a_place_for_it(tmp_path
     assert reward(**call(["x"] * 3), answer=["gold", None, assistant("gold")]) == pytest.approx([0.9, 0.1, 0.9])
 
 
-@pytest.mark.parametrize("name", ["cls", "self", "id", "target", "reference", "labels", "call", "rows", "score"])
-def test_a_dataset_may_have_any_other_column(name):
-    reward, batch = reward_by(), call(["x"], **{name: [1]})
+def test_a_dataset_may_have_columns_with_the_names_of_our_arguments():
+    others = {name: [1] for name in ("cls", "self", "id", "target", "reference", "labels", "call", "rows", "score")}
+    reward, batch = reward_by(), call(["x"], **others)
     [part] = reward_by(name="b").split(lambda item: "all", names=["all"])
     assert reward(**batch) == part(**batch) == asyncio.run(reward.as_async()(**batch)) == [0.5]
 
@@ -225,15 +169,6 @@ def test_the_table_of_the_trainer_has_one_line_per_completion():
             "no answer: empty",
         ]
     }
-
-
-def test_the_log_has_scores_that_can_be_aggregated_again(tmp_path):
-    rewards = reward_by(knows, log=tmp_path / "log.jsonl")(**call(["red"], items=("Is red?", "Is blue?")))
-    [record] = read_jsonl(tmp_path / "log.jsonl")
-    score = Score.model_validate(record["score"])
-    assert [score.primary_score] == rewards
-    heavier = Checklist.parse([{"question": "Is red?", "weight": 3}, "Is blue?"])
-    assert rescore(heavier, score).primary_score == pytest.approx((3 * 0.9 + 0.1) / 4)
 
 
 def test_metrics_are_logged_once_per_completion_so_that_means_weigh_completions():
@@ -268,46 +203,24 @@ def test_a_number_that_does_not_exist_is_not_logged():
 # --- settings, names, copies, threads
 
 
-@pytest.mark.parametrize("name", ["tick", "rlcf_direct"])
-def test_a_pipeline_gives_its_scorer_and_its_scale(name):
-    pipe = pipeline(name, backend=Scripted(), store=False, scorer={"mode": "item"})
+def test_a_pipeline_gives_its_scorer_and_its_scale():
+    pipe = pipeline("rlcf_direct", backend=Scripted(), store=False, scorer={"mode": "item"})
     batch = call(["red", "blue"], items=("Is red?", "Is blue?"))
     rewards = ChecklistReward(pipe, shaping=["earned"])(**batch)
     samples = [Sample(*row) for row in zip(batch["checklist"], batch["completions"], batch["prompts"], strict=True)]
     assert rewards == [score.expected_score for score in pipe.score_batch(samples)]
-    assert {labels for _, _, labels in pipe.scorer.judge.engine.load().reads} == {
-        ("yes", "no") if name == "tick" else tuple("0123456789")
-    }
+    assert {labels for _, _, labels in pipe.scorer.judge.engine.load().reads} == {tuple("0123456789")}
 
 
 def test_weights_apply_to_the_score_and_to_shaping(tmp_path):
     weights = tmp_path / "weights.yaml"
     weights.write_text("Is red?: 3\n")
     batch = call(["red", "blue"], items=("Is red?", "Is blue?"))
-    plain, weighted, shaped = (
-        ChecklistReward(backend=FakeBackend(knows), store=False, **settings)(**batch)
-        for settings in ({}, {"weights": weights}, {"weights": weights, "shaping": ["earned"]})
+    weighted, shaped = (
+        ChecklistReward(backend=FakeBackend(knows), store=False, weights=weights, shaping=steps)(**batch)
+        for steps in (None, ["earned"])
     )
-    assert plain == pytest.approx([0.5, 0.5]) and weighted == shaped and weighted[0] > 0.6
-
-
-def test_a_checklist_that_completions_share_is_put_on_a_scale_and_shown_once(monkeypatch):
-    calls = Counter()
-    monkeypatch.setattr(Checklist, "__repr__", lambda self: f"shown {calls.update(['shown'])} {self.id}")
-    scaled = scorer_module.on_scale
-    monkeypatch.setattr(scorer_module, "on_scale", lambda *given: calls.update(["scaled"]) or scaled(*given))
-    pipe = pipeline("rlcf_direct", backend=Scripted(), store=False, scorer={"mode": "item"})
-    prompts = ["A", "B"] * 8
-    checklists = [[{"question": f"Is red in {prompt}?"}] for prompt in prompts]
-    ChecklistReward(pipe, on_failure="group")(**call(["red"] * 16, prompts, checklists))
-    assert calls == {"scaled": 2, "shown": 2}
-
-
-def test_a_pipeline_whose_scorer_is_another_object_is_refused():
-    pipe = pipeline("tick", store=False)
-    pipe.scorer = object()
-    with pytest.raises(SampleError, match="must be a ChecklistScorer or a Pipeline with one, got <object"):
-        ChecklistReward(pipe)
+    assert weighted == shaped == pytest.approx([(3 * 0.9 + 0.1) / 4, (3 * 0.1 + 0.9) / 4])
 
 
 @pytest.mark.parametrize(
@@ -315,19 +228,14 @@ def test_a_pipeline_whose_scorer_is_another_object_is_refused():
     [
         ({"metric": "mean"}, "metric='mean'.*weighted"),
         ({"metric": "quality"}, "metric='quality' requires mode='quality', which grades; mode is 'item'"),
-        ({"reference_column": "completion_ids"}, "reference_column='completion_ids'"),
-        ({"judged": "first"}, "judged='first' is not known; allowed: 'answer', 'transcript'"),
         ({"on_failure": "zero"}, "on_failure='zero' is not known; allowed: 'row', 'group', 'raise'"),
-        ({"images": "keep"}, "images='keep' is not known; allowed: 'show', 'ignore'"),
         ({"name": "reward"}, "name='reward'"),
         ({"name": ""}, "name=''"),
         ({"column": "completions"}, "column='completions'"),
+        ({"reference_column": "completion_ids"}, "reference_column='completion_ids'"),
         ({"categories": "tone"}, "categories='tone'"),
-        ({"threshold": 2}, "threshold=2"),
-        *(
-            ({"deadline": seconds}, r"deadline=.* is not allowed; it must be a finite number above 0")
-            for seconds in (0, -1, True, "5", math.nan)
-        ),
+        ({"deadline": 0}, "deadline=0 is not allowed; it must be a finite number above 0"),
+        ({"deadline": math.nan}, "deadline=nan is not allowed"),
         ({"scorer": "pocket"}, "'pocket'.*model="),
         ({"scorer": ChecklistScorer(store=False), "threshold": 0.5}, "threshold cannot be combined with scorer"),
     ],
@@ -338,18 +246,12 @@ def test_bad_settings_are_refused_when_the_reward_is_made(options, words):
 
 
 def test_trl_sees_the_name_and_the_kind_of_each_form():
-    from trl.trainer.utils import get_callable_name, is_async_callable
-
-    reward = ChecklistReward(name="tone", store=False)
-    for form in (reward, reward.as_async(), functools.partial(reward)):
-        assert get_callable_name(form) == "tone"
-    assert not is_async_callable(reward) and is_async_callable(reward.as_async())
-
-
-def test_the_async_form_is_a_coroutine_function_as_trl_up_to_1_12_requires():
+    """TRL up to 1.12 awaits only what `inspect` takes for an `async def` function."""
     reward = ChecklistReward(name="tone", store=False)
     form = pickle.loads(pickle.dumps(reward.as_async()))
-    assert form.__name__ == "tone"
+    for one in (reward, form, functools.partial(reward)):
+        assert get_callable_name(one) == "tone"
+    assert not is_async_callable(reward) and is_async_callable(form)
     for function in (form, form.__call__, functools.partial(form, other=1)):
         assert inspect.iscoroutinefunction(function)
     assert asyncio.iscoroutinefunction(form) and not inspect.iscoroutinefunction(reward)
@@ -376,7 +278,7 @@ def test_the_async_form_gives_the_same_rewards_off_the_loops_thread():
     reward, other = reward_by(slow), reward_by(knows, name="b")
 
     async def two() -> list:
-        return await asyncio.gather(reward.as_async()(**COLOURS), other.as_async()(**COLOURS, other=[1, 2]))
+        return await asyncio.gather(reward.as_async()(**COLOURS), other.as_async()(**COLOURS))
 
     assert asyncio.run(two()) == [reward(**COLOURS)] * 2
     assert threads[0] != threading.get_ident()

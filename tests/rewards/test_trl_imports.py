@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.conftest import REPO
+from tests.rewards.conftest import MODULES
 
 TRAINERS = {"trl", "accelerate", "torch", "transformers", "datasets"}
 WRITERS = {f"checklist_rewards.{room}" for room in ("generators", "refiners", "pipelines", "datasets", "cli")}
@@ -15,11 +16,10 @@ OF_TRAINERS = {f"checklist_rewards.rewards.{name}" for name in ("trl", "reward",
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
-        (["trl", "configured", *(f"integrations.{name}" for name in ("areal", "openrlhf", "verl"))], set()),
+        (["trl", "configured", *(f"integrations.{name}" for name in ("areal", "openrlhf", "verl", *MODULES))], set()),
         (["integrations.labelled", "..server"], OF_TRAINERS),
-        ([f"integrations.{name}" for name in ("nemo_rl", "open_instruct", "skyrl", "swift", "verifiers")], set()),
     ],
-    ids=["rewards", "labelled rewards and the server", "adapters, beside their hosts"],
+    ids=["rewards and adapters, beside their hosts", "labelled rewards and the server"],
 )
 def test_nothing_imports_a_trainer_an_engine_or_what_writes_checklists(modules, absent):
     names = [f"checklist_rewards.rewards.{name}".replace("rewards...", "") for name in modules]

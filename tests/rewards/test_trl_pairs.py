@@ -1,6 +1,6 @@
-"""TRL trains on the rows that `preferences` writes: DPO, KTO, and a reward model with the margin in its loss."""
+"""TRL trains on the rows that `preferences` writes: DPO, KTO, and a reward model."""
 
-from pathlib import Path
+import math
 
 import pytest
 import torch
@@ -17,56 +17,41 @@ from tests.rewards.test_trl_trainers import ON_CPU, rows
 
 pytestmark = pytest.mark.slow
 CANDIDATES = ["Yes.", "A happy dog runs home.", "Is it 7 or 8?"]
-KINDS = {"dpo": (DPOTrainer, DPOConfig), "kto": (KTOTrainer, KTOConfig), "reward": (RewardTrainer, RewardConfig)}
 
 
-def written(form: str, folder: Path, *, conversational: bool = True) -> Dataset:
-    """Pairs of pocket prompts, written as `pairs --form` writes them, and read again."""
+@pytest.mark.parametrize(
+    ("form", "trainer", "config", "conversational"),
+    [
+        ("dpo", DPOTrainer, DPOConfig, True),
+        ("kto", KTOTrainer, KTOConfig, False),
+        ("reward", RewardTrainer, RewardConfig, True),
+    ],
+)
+def test_preference_trainers_take_a_step_on_them(tmp_path, form, trainer, config, conversational):
     pools = []
-    for row in rows(conversational=conversational, n=4):
+    for row in rows(conversational=conversational):
         checklist = Checklist.parse(row["checklist"])
         samples = [Sample(checklist, text, str(row["prompt"])) for text in CANDIDATES]
         pools.append(ScoredPool(row["prompt"], checklist, CANDIDATES, scorer_by(by_hash).score_batch(samples)))
-    mined = mine_pairs(pools)
-    assert len(mined.pairs) == 4
-    with write_rows(folder / f"{form}.jsonl") as out:
-        for pair in mined.pairs:
+    with write_rows(tmp_path / f"{form}.jsonl") as out:  # as `pairs --form` does
+        for pair in mine_pairs(pools).pairs:
             for line in rows_of(pair, form):
                 out.write(line)
-    return Dataset.from_json(str(folder / f"{form}.jsonl"), cache_dir=str(folder))
+    data = Dataset.from_json(str(tmp_path / f"{form}.jsonl"), cache_dir=str(tmp_path))
+    assert len(data) >= 4 and (form != "reward" or min(data["margin"]) > 0)
 
-
-def trained(form: str, data: Dataset, folder: Path) -> list[float]:
-    """The losses of a training that changes weights."""
-    kind, config = KINDS[form]
-    shared = {key: value for key, value in ON_CPU.items() if key != "beta"}
-    sizes = dict(per_device_train_batch_size=2, max_steps=2, max_length=256, learning_rate=1e-3)
     tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
-    torch.manual_seed(0)
     if form == "reward":
         head = dict(num_labels=1, pad_token_id=tokenizer.pad_token_id)
         model = AutoModelForSequenceClassification.from_pretrained(pocket_dir(), dtype=torch.float32, **head)
     else:
         model = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
-    args = config(output_dir=str(folder), **shared, **sizes)
-    trainer = kind(model=model, args=args, train_dataset=data, processing_class=tokenizer)
-    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
-    trainer.train()
-    assert trainer.state.global_step == 2
-    assert any(not torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert len(losses) == 2 and all(torch.isfinite(torch.tensor(losses)))
-    return losses
-
-
-@pytest.mark.parametrize(("form", "conversational"), [("dpo", True), ("kto", False)])
-def test_preference_trainers_train_on_them(tmp_path, form, conversational):
-    trained(form, written(form, tmp_path, conversational=conversational), tmp_path)
-
-
-def test_a_reward_model_trains_on_them_and_its_loss_has_the_margin(tmp_path):
-    data = written("reward", tmp_path)
-    assert min(data["margin"]) > 0
-    with_margin = trained("reward", data, tmp_path / "a")
-    without = trained("reward", data.remove_columns("margin"), tmp_path / "b")
-    assert with_margin[0] > without[0], "the chosen one has to win by the margin"
+    settings = {key: value for key, value in ON_CPU.items() if key != "beta"}
+    settings |= dict(per_device_train_batch_size=2, max_steps=1, max_length=256, learning_rate=1e-3)
+    args = config(output_dir=str(tmp_path), **settings)
+    made = trainer(model=model, args=args, train_dataset=data, processing_class=tokenizer)
+    before = {name: value.clone() for name, value in made.model.state_dict().items()}
+    made.train()
+    assert any(not torch.equal(value, before[name]) for name, value in made.model.state_dict().items())
+    [loss] = [entry["loss"] for entry in made.state.log_history if "loss" in entry]
+    assert math.isfinite(loss)

@@ -6,22 +6,13 @@ tool, renders its result with the image, samples the next turn from the policy, 
 and takes the step.
 """
 
-import asyncio
 import json
-import warnings
-from collections import Counter, defaultdict
-from types import SimpleNamespace
 
 import pytest
-import torch
-from datasets import Dataset
-from transformers import AutoModelForImageTextToText
 
-from checklist_rewards.backends.vision import load_processor
-from checklist_rewards.images import parts
 from tests.backends.vision_architectures import build
-from tests.rewards.fakes import assistant, call, reward_by, user
-from tests.rewards.test_trl_trainers import ON_CPU
+from tests.rewards.fakes import reward_by, user
+from tests.rewards.test_trl_images import trainer_of
 from tests.test_images import IMAGES, PILLOWS, RED, Seeing
 
 ASKED = "What colour is it?"
@@ -30,57 +21,23 @@ CHECKLIST = ["Is it right?", {"question": "Does it show blue?", "scope": "any_to
 RESULT = {"left": "green", "right": "blue"}
 
 
-def seen(place: str) -> list:
+def look(place: str) -> list:
+    """Look at a place.
+
+    Args:
+        place: Where to look.
+
+    Returns:
+        What is there.
+    """
     here, image = {"type": "text", "text": "Here: "}, {"type": "image", "image": PILLOWS[RESULT[place]]}
     return [here, image, {"type": "text", "text": "Seen."}]
 
 
-def tool(function):
-    """A function that TRL can describe to a policy as the tool `look`."""
-    function.__name__ = "look"
-    function.__doc__ = "Look at a place.\n\nArgs:\n    place: Where to look.\n\nReturns:\n    What is there.\n"
-    return function
-
-
-@tool
-def look(place: str) -> list:
-    return seen(place)
-
-
-@tool
-async def look_slowly(place: str) -> list:
-    return seen(place)
-
-
-@tool
-def photograph(place: str):  # TRL takes an image that is not in a list for a text
-    return PILLOWS[RESULT[place]]
-
-
-class Room:
-    """An environment whose first observation and whose tool are images."""
-
-    def reset(self, **row) -> list:
-        return [{"type": "text", "text": " Now: "}, {"type": "image", "image": PILLOWS["white"]}]
-
-    @tool
-    def look(self, place: str) -> list:
-        return seen(place)
-
-
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
-    """A tiny random Qwen3-VL with the chat template of TRL that has tools."""
-    from trl.chat_template_utils import qwen3_vl_chat_template
-
-    folder = build("Qwen3-VL", tmp_path_factory.mktemp("qwen"))
-
-    def load():
-        processor = load_processor(folder)
-        processor.chat_template = processor.tokenizer.chat_template = qwen3_vl_chat_template
-        return AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32), processor
-
-    return load
+    """A tiny random Qwen3-VL."""
+    return build("Qwen3-VL", tmp_path_factory.mktemp("qwen"))
 
 
 def scripted(trainer, tokens, texts):
@@ -97,74 +54,28 @@ def scripted(trainer, tokens, texts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("settings", "columns", "input"),
-    [
-        ({"tools": [look]}, {"image": PILLOWS["red"]}, f"{RED.mark}{ASKED}"),
-        ({"tools": [look_slowly]}, {}, ASKED),
-        ({"environment_factory": Room}, {}, f"{ASKED} Now: {IMAGES['white'].mark}"),
-        ({"tools": [photograph]}, {}, ASKED),
-    ],
-    ids=["a tool and a column", "an async tool", "an environment", "an image that is not a part"],
-)
-def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, settings, columns, input, tmp_path):
-    import trl
+@pytest.mark.filterwarnings("ignore")
+def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, tmp_path):
+    from trl.chat_template_utils import qwen3_vl_chat_template  # which has tools
 
-    model, processor = policy()
     backend = Seeing()
     reward = reward_by(backend, judged="transcript")
-    row = {"prompt": user(ASKED), "checklist": json.dumps(CHECKLIST)} | columns
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        trainer = trl.GRPOTrainer(
-            model=model,
-            processing_class=processor,
-            reward_funcs=reward,
-            args=trl.GRPOConfig(
-                output_dir=str(tmp_path),
-                max_steps=1,
-                per_device_train_batch_size=4,
-                num_generations=2,
-                max_completion_length=250 if columns == {} else 150,  # of a call, its result and an answer
-                max_tool_calling_iterations=1,
-                remove_unused_columns=False,
-                **ON_CPU,
-            ),
-            train_dataset=Dataset.from_list([row] * 4),
-            **settings,
-        )
-        places = ["left", "right", "right", "left"]
-        scripted(trainer, processor.tokenizer, [CALL % place for place in places])
-        trainer.train()
+    row = {"prompt": user(ASKED), "checklist": json.dumps(CHECKLIST), "image": PILLOWS["red"]}
+    options = {"per_device_train_batch_size": 4, "max_completion_length": 150, "max_tool_calling_iterations": 1}
+    options |= {"template": qwen3_vl_chat_template, "more": {"tools": [look]}}
+    trainer = trainer_of("GRPO", policy, reward, [row] * 4, tmp_path, **options)
+    places = ["left", "right", "right", "left"]
+    scripted(trainer, trainer.processing_class.tokenizer, [CALL % place for place in places])
+    trainer.train()
     samples = reward.last.samples
-    assert [sample.input for sample in samples] == [input] * 4
-    of_input = [part.key for part in parts(input) if not isinstance(part, str)]
+    assert [sample.input for sample in samples] == [f"{RED.mark}{ASKED}"] * 4
     for place, sample in zip(places, samples, strict=True):
         image = IMAGES[RESULT[place]]
         begins = f'assistant calls look(place="{place}")\n\ntool look: '
-        if settings.get("tools") == [photograph]:
-            assert sample.target.startswith(f"{begins}<PIL.Image.Image image mode=RGB size=8x8")
-            assert not sample.target_images
-            continue
         assert sample.target.startswith(f"{begins}Here: {image.mark}Seen.\n\nassistant: ")
         assert sample.target_images == (image,) and [m.role for m in sample.messages][:2] == ["assistant", "tool"]
         for asked, keys in zip(backend.asked, backend.shown, strict=True):
             if sample.target in asked[0] or ("Does it show" in asked[1] and image.mark in asked[0]):
-                assert keys == [*of_input, image.key]
-    assert {len(keys) for keys in backend.shown} == {len(of_input) + (settings.get("tools") != [photograph])}
+                assert keys == [RED.key, image.key]
+    assert {len(keys) for keys in backend.shown} == {2}
     assert all(score.primary_score == 0.75 for score in reward.last.scores)
-
-
-def test_async_grpo_makes_a_text_of_every_tool_result():
-    """What its workers pass on, which have no images either (`async_rollout_worker.py`)."""
-    worker = pytest.importorskip("trl.experimental.async_grpo.async_rollout_worker")
-    counts = SimpleNamespace(_counters=Counter(), _rates=defaultdict(lambda: [0, 0]), _tool_pool=None)
-    asked = {"type": "function", "function": {"name": "look", "arguments": {"place": "right"}}}
-    run = worker._AsyncRolloutLoop._execute_tool_calls(counts, [asked], {"look": look})
-    [message], calls, failures = asyncio.run(run)
-    assert (calls, failures) == (1, 0) and message["content"] == str(seen("right"))
-    reward = reward_by(Seeing(), judged="transcript")
-    completion = [{"role": "assistant", "tool_calls": [asked]}, message, *assistant("Blue.")]
-    assert reward(**call([completion], [user(ASKED)])) == [0.75]
-    [sample] = reward.last.samples
-    assert "'image': <PIL.Image.Image" in sample.target and not sample.target_images

@@ -13,10 +13,8 @@ from pocket.world import tasks
 
 from checklist_rewards import Sample
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.callback import ChecklistEvalCallback
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE
-from checklist_rewards.scores import Score
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.ranks import on_two_ranks, run
 from tests.rewards.fakes import Recorded, by_hash, reward_by, text_of
@@ -47,18 +45,22 @@ def rows(*, conversational: bool, n: int = 4) -> list[dict]:
     ]
 
 
-def train(reward_funcs, folder: Path, *, algorithm="GRPO", data=None, conversational=True, **options):
-    """A trainer after `max_steps` steps."""
+def train(
+    reward_funcs, folder: Path, *, algorithm="GRPO", data=None, model=None, adapter=None, callbacks=(), **options
+):
+    """A trainer after `max_steps` steps. `callbacks` are made for the trainer."""
     import trl
 
+    settings = {"log_completions": True, "num_completions_to_print": 0, **ON_CPU, **SMALL, **options}
     trainer = getattr(trl, f"{algorithm}Trainer")(
-        model=str(pocket_dir()),
+        model=model or str(pocket_dir()),
         reward_funcs=reward_funcs,
-        args=getattr(trl, f"{algorithm}Config")(
-            output_dir=str(folder), log_completions=True, num_completions_to_print=0, **ON_CPU, **{**SMALL, **options}
-        ),
-        train_dataset=Dataset.from_list(data or rows(conversational=conversational)),
+        args=getattr(trl, f"{algorithm}Config")(output_dir=str(folder), **settings),
+        train_dataset=Dataset.from_list(data or rows(conversational=True)),
+        peft_config=adapter,
     )
+    for callback in callbacks:
+        trainer.add_callback(callback(trainer))
     trainer.train()
     return trainer
 
@@ -76,27 +78,6 @@ def scored_again(scorer, prompts, texts, checklists) -> list[float | None]:
 
 def approx(values) -> list:
     return [None if value is None else pytest.approx(value, abs=1e-6) for value in values]
-
-
-@pytest.mark.parametrize(("algorithm", "conversational"), [("GRPO", True), ("RLOO", False)])
-def test_trainers_train_on_what_the_scorer_gives_for_the_texts_they_sampled(
-    scorer, tmp_path, algorithm, conversational
-):
-    reward = Recorded(scorer, categories=["mention", "avoid", "question"])
-    trainer = train(reward, tmp_path, algorithm=algorithm, conversational=conversational)
-    assert trainer.state.global_step == len(reward.calls) == 2
-    steps = [entry for entry in trainer.state.log_history if "rewards/checklist_reward/mean" in entry]
-    for step, (*texts, rewards) in zip(steps, reward.calls, strict=True):
-        again = scored_again(scorer, *texts)
-        assert rewards == approx(again)
-        scored = [value for value in again if value is not None]
-        assert len(again) == 8 and len(scored) > 4
-        mean = pytest.approx(sum(scored) / len(scored), abs=1e-6)
-        assert [step["rewards/checklist_reward/mean"], step["checklist_reward/score"]] == [mean, mean]
-        assert step["checklist_reward/unscored"] == 1 - len(scored) / 8
-    names = {key for step in steps for key in step if key.startswith("checklist_reward/")}
-    assert {f"checklist_reward/{name}" for name in ("pass_rate", "mass", "judge_seconds")} < names
-    assert names <= set(reward.metric_names)
 
 
 @pytest.mark.parametrize("algorithm", ["GRPO", "RLOO", "OnlineDPO"])
@@ -119,7 +100,7 @@ def test_with_the_defaults_of_trl(scorer, tmp_path, caplog, algorithm):
         **({"per_device_train_batch_size": 2} if algorithm == "OnlineDPO" else {}),  # 8 pairs take half a minute
     )
     assert args.bf16 and args.gradient_checkpointing and args.save_strategy == "steps"
-    reward = Recorded(scorer)
+    reward = Recorded(scorer, categories=["mention", "avoid", "question"])
     trainer = kind(
         model=str(pocket_dir()),
         processing_class=AutoTokenizer.from_pretrained(pocket_dir()),  # OnlineDPO does not load it
@@ -134,8 +115,12 @@ def test_with_the_defaults_of_trl(scorer, tmp_path, caplog, algorithm):
     assert rewards == approx(scored_again(scorer, *texts)) and len(set(rewards)) > 2
     history = trainer.state.log_history
     if algorithm != "OnlineDPO":  # it passes no hooks for metrics
+        [step] = [entry for entry in history if "checklist_reward/score" in entry]
         mean = pytest.approx(sum(rewards) / len(rewards), abs=1e-6)
-        assert [entry["checklist_reward/score"] for entry in history if "checklist_reward/score" in entry] == [mean]
+        assert [step["rewards/checklist_reward/mean"], step["checklist_reward/score"]] == [mean, mean]
+        names = {key for key in step if key.startswith("checklist_reward/")}
+        assert {f"checklist_reward/{name}" for name in ("pass_rate", "mass", "judge_seconds")} < names
+        assert names <= set(reward.metric_names)
     evaluated = [entry for entry in history if "checklist_eval/score" in entry]
     assert [entry["step"] for entry in evaluated] == ([0, 1] if algorithm == "GRPO" else [])
     for entry in evaluated:
@@ -149,33 +134,19 @@ def test_with_the_defaults_of_trl(scorer, tmp_path, caplog, algorithm):
 
 
 def test_async_and_shaped_rewards_of_checklists_that_differ_keep_their_names_and_values(tmp_path):
-    penalty = {"name": "length_penalty", "unit": "characters", "free": 0, "cap": 60, "exponent": 1}
-    shaped = reward_by(by_hash, name="c", shaping=["earned", penalty, "centred"], log=tmp_path / "log.jsonl")
     data = rows(conversational=True)  # in Arrow, all have the same fields
     data[1]["checklist"] = [{"question": "Is it short?", "weight": -0.5}]
     data[2]["checklist"] = None
     sync = [reward_by(by_hash, name=name).as_async() for name in "ab"]
-    assert (
-        train([*sync, shaped], tmp_path, data=data, per_device_train_batch_size=16, max_steps=1).state.global_step == 1
-    )
+    shaped = reward_by(by_hash, name="c", shaping=["centred"])
+    train([*sync, shaped], tmp_path, data=data, per_device_train_batch_size=16, max_steps=1)
     table = completions(tmp_path)
     assert table["a"].equals(table["b"]) and table["a"].nunique() > 8
     assert table["a/items"].tolist() == table["b/items"].tolist() == table["c/items"].tolist()
-    unscored = {text_of(prompt) for prompt in table["prompt"][table["c"].isna()]}
-    assert unscored == {text_of(data[2]["prompt"])} == {text_of(p) for p in table["prompt"][table["a"].isna()]}
-
-    lines = read_jsonl(tmp_path / "log.jsonl")
-    scores = [None if line["score"] is None else Score.model_validate(line["score"]) for line in lines]
-    judged = pd.Series([None if score is None else score.expected_score for score in scores], dtype=float)
-    lengths = table["completion"].map(lambda messages: len(text_of(messages)))
-    values = judged - 0.5 * (lengths / 60).clip(upper=1)
-    centred = values - values.groupby(values.index // 4).transform("mean")
+    for name in "ac":
+        assert {text_of(prompt) for prompt in table["prompt"][table[name].isna()]} == {text_of(data[2]["prompt"])}
+    centred = table["a"] - table["a"].groupby(table["prompt"].map(text_of)).transform("mean")
     assert table["c"].tolist() == pytest.approx(centred.tolist(), abs=1e-5, nan_ok=True)
-
-
-def test_a_trainer_that_drops_the_column_is_told_so(tmp_path):
-    with pytest.raises(SampleError, match="remove_unused_columns=False"):
-        train(reward_by(by_hash), tmp_path, remove_unused_columns=True)
 
 
 # --- in processes of their own

@@ -5,34 +5,16 @@ import os
 import sys
 from pathlib import Path
 
-from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
-
-from checklist_rewards.backends import pocket_dir
+from tests.conftest import REPO  # noqa: F401 - finds the recipes
 from tests.fakes import FakeBackend
 from tests.rewards.fakes import reward_by
+from tests.rewards.test_trl_trainers import train
 
 folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 backend = FakeBackend(lambda prefix, tail: len(prefix) % 10 / 10, fails=lambda prefix, tail: rank == 1)
-trainer = GRPOTrainer(
-    model=str(pocket_dir()),
-    reward_funcs=reward_by(backend, scorer={"no_answer": "judge"}),
-    args=GRPOConfig(
-        output_dir=str(folder),
-        use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-        bf16=False,  # slow on a CPU
-        save_strategy="no",  # no checkpoint is read
-        logging_steps=1,  # every step is compared
-        per_device_train_batch_size=2,
-        num_generations=4,
-        max_completion_length=8,
-        max_steps=2,
-        log_completions=True,
-        num_completions_to_print=0,
-    ),
-    train_dataset=Dataset.from_list([{"prompt": f"Write {n}.", "checklist": ["Is it short?"]} for n in range(4)]),
-)
-trainer.train()
+data = [{"prompt": f"Write {n}.", "checklist": ["Is it short?"]} for n in range(4)]
+sizes = {"per_device_train_batch_size": 2, "num_generations": 4, "max_completion_length": 8}
+trainer = train(reward_by(backend, scorer={"no_answer": "judge"}), folder, data=data, **sizes)
 log = {"global_step": trainer.state.global_step, "history": trainer.state.log_history}
 (folder / f"{rank}.json").write_text(json.dumps(log))
 trainer.accelerator.wait_for_everyone()

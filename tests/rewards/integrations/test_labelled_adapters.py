@@ -1,4 +1,4 @@
-"""What adapters do beside rewarding: labels that cannot be used, samples that are not scored, settings that travel.
+"""What adapters do besides rewarding: labels that cannot be used, samples that are not scored, settings that travel.
 
 That they all give the same rewards is in `test_reward_same_rewards.py`; the hosts that call them are in `hosts.py`.
 """
@@ -25,9 +25,6 @@ from tests.rewards.fakes import assistant, scorer_by, user
 from tests.rewards.hosts import orms, swift_rewards
 from tests.test_images import PILLOWS, RED, Seeing
 
-CHECKLIST = ["Does the response end with a question mark?"]
-ANSWERED = {"checklist/no_answer": 0.0, "checklist/cut": 0.0}
-
 
 def broken_scorer():
     """A scorer whose judge breaks on the word boom."""
@@ -42,27 +39,7 @@ def config(tmp_path, monkeypatch):
     return lambda line="": path.write_text(f"model: pocket\nbackend: transformers\nstore: false\n{line}\n")
 
 
-def test_what_the_judge_does_not_answer_raises_and_spares_the_neighbours():
-    compute_score = ChecklistComputeScore(broken_scorer(), max_wait=0.05).compute_score_async
-
-    async def both():
-        calls = [compute_score(data_source="d", solution_str=t, ground_truth=["Is it?"]) for t in ("fine", "boom")]
-        return await asyncio.gather(*calls, return_exceptions=True)
-
-    fine, failed = asyncio.run(both())
-    assert fine["score"] == 0.5
-    assert isinstance(failed, Unscored) and "answered 0 of 1 items (1 backend_error)" in str(failed)
-
-
-def test_a_number_for_the_unscored_is_the_users_choice_and_is_logged():
-    reward = ChecklistComputeScore(broken_scorer(), unscored=0.25)
-    fine, failed = reward.compute_score_batch(["d"] * 2, ["fine", "boom"], [["Is it?"]] * 2)
-    of_fine = {"score": 0.5, "checklist/pass_rate": 0.0, "checklist/answered_weight": 1.0, "checklist/scored": 1.0}
-    of_failed = {"score": 0.25, "checklist/pass_rate": -1.0, "checklist/answered_weight": 0.0, "checklist/scored": 0.0}
-    assert fine == of_fine | ANSWERED and failed == of_failed | ANSWERED
-    for wrong in (True, "0", float("nan")):
-        with pytest.raises(SampleError, match="unscored="):
-            SamplewiseReward(broken_scorer(), unscored=wrong)
+# --- labels
 
 
 @pytest.mark.parametrize(
@@ -75,13 +52,8 @@ def test_a_number_for_the_unscored_is_the_users_choice_and_is_logged():
             "row 2: unknown key 'inptu' in a label; allowed: check",
         ),
         ({"checklist": ["Is it?"], "input": 7}, SampleError, "row 2: input must be a string, got int 7"),
-        (
-            {"checklist": ["Is it?"], "images": ["red.png"]},
-            SampleError,
-            "row 2, 'images' must be a data URL; got 'red.png'",
-        ),
+        ({"checklist": ["Is it?"], "images": ["a.png"]}, SampleError, "row 2, 'images' must be a data URL; got 'a.p"),
         ([], ChecklistError, "row 2: .*empty"),
-        (None, ChecklistError, "row 2: expected a list of questions"),
     ],
 )
 def test_a_broken_label_is_refused_with_its_row_before_anything_is_asked(label, error, says):
@@ -90,13 +62,6 @@ def test_a_broken_label_is_refused_with_its_row_before_anything_is_asked(label, 
     with pytest.raises(error, match=says):
         reward.compute_score_batch(["d"] * 2, ["a", "b"], [["Is it?"], label])
     assert not backend.asked
-
-
-def test_the_answer_is_cut_out_of_a_decoded_query():
-    assert answer_after("Hi ", "<s>Hi  there </s>", "row 1") == " there "
-    assert answer_after("", "there<|endoftext|><|im_end|>\n", "row 1") == "there"
-    with pytest.raises(SampleError, match="row 3: the query does not contain its prompt 'Hello'"):
-        answer_after("Hello", "lo there", "row 3")
 
 
 def test_a_label_says_what_was_asked_where_the_host_does_not():
@@ -118,33 +83,51 @@ def test_a_label_has_the_images_that_the_host_does_not_pass(form):
     assert ignoring.compute_score("d", "Red.", form(label))["score"] == 0.5
 
 
-def test_adapters_travel_to_other_processes_as_their_settings():
-    waits = {"max_wait": 0.01, "max_batch": 7}
-    reward = ChecklistRewardFunc(model="pocket", backend="transformers", store=False, unscored=0.0, **waits)
-    copy = pickle.loads(pickle.dumps(reward))
-    assert {name: getattr(copy.queue, name) for name in waits} == waits and len(copy.queue) == 0
-    assert (copy.unscored, copy.__name__) == (0.0, "reward_func")
-    assert pickle.loads(pickle.dumps(checklist_reward)) is checklist_reward
+def test_the_answer_is_cut_out_of_a_decoded_query():
+    assert answer_after("Hi ", "<s>Hi  there </s>", "row 1") == " there "
+    assert answer_after("", "there<|endoftext|><|im_end|>\n", "row 1") == "there"
+    with pytest.raises(SampleError, match="row 3: the query does not contain its prompt 'Hello'"):
+        answer_after("Hello", "lo there", "row 3")
 
 
-def test_rows_without_a_checklist_are_refused_where_the_host_holds_it(pocket, adapter):
+def test_rows_without_a_checklist_are_refused_where_the_host_holds_it(adapter):
     env, judge = adapter("nemo_rl").ChecklistEnvironment(), adapter("verifiers").ChecklistJudge()
-    trace = SimpleNamespace(last_reply="x")
+    task, trace = SimpleNamespace(prompt_text=""), SimpleNamespace(last_reply="x")
     for call, words in (
         (lambda: adapter("skyrl").ChecklistEnv({}, {}), "requires a checklist in reward_spec.ground_truth"),
         (lambda: env.step([assistant("x")], [None]), "row 1: extra_env_info requires the key 'checklist'"),
-        (
-            lambda: env.step([user("x")], [{"checklist": CHECKLIST}]),
-            "row 1: the message log has no assistant message",
-        ),
-        (lambda: asyncio.run(judge.score(SimpleNamespace(prompt_text=""), trace)), "requires a field 'checklist'"),
-        (
-            lambda: checklist_reward("Ask.", "fine", [1], [2], answer="x"),
-            "requires a column 'checklist', got the columns answer",
-        ),
+        (lambda: env.step([user("x")], [{"checklist": ["a?"]}]), "row 1: the message log has no assistant message"),
+        (lambda: asyncio.run(judge.score(task, trace)), "requires a field 'checklist'"),
+        (lambda: checklist_reward("Ask.", "a", answer="x"), "requires a column 'checklist', got the columns answer"),
     ):
         with pytest.raises(SampleError, match=words):
             call()
+
+
+# --- samples without a score
+
+
+def test_what_the_judge_does_not_answer_raises_and_spares_the_neighbours():
+    compute_score = ChecklistComputeScore(broken_scorer(), max_wait=0.05).compute_score_async
+
+    async def both():
+        calls = [compute_score(data_source="d", solution_str=t, ground_truth=["Is it?"]) for t in ("fine", "boom")]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    fine, failed = asyncio.run(both())
+    assert fine["score"] == 0.5
+    assert isinstance(failed, Unscored) and "answered 0 of 1 items (1 backend_error)" in str(failed)
+
+
+def test_a_number_for_the_unscored_is_the_users_choice_and_is_logged():
+    reward = ChecklistComputeScore(broken_scorer(), unscored=0.25)
+    fine, failed = reward.compute_score_batch(["d"] * 2, ["fine", "boom"], [["Is it?"]] * 2)
+    answered = {"checklist/no_answer": 0.0, "checklist/cut": 0.0}
+    of_fine = {"score": 0.5, "checklist/pass_rate": 0.0, "checklist/answered_weight": 1.0, "checklist/scored": 1.0}
+    of_failed = {"score": 0.25, "checklist/pass_rate": -1.0, "checklist/answered_weight": 0.0, "checklist/scored": 0.0}
+    assert fine == of_fine | answered and failed == of_failed | answered
+    with pytest.raises(SampleError, match="unscored="):
+        SamplewiseReward(broken_scorer(), unscored=float("nan"))
 
 
 def test_swift_rewards_no_group_in_which_the_judge_failed(adapter):
@@ -163,6 +146,16 @@ def test_swift_rewards_no_group_in_which_the_judge_failed(adapter):
         grouped(["fine"], checklist=[["Is it?"]])
 
 
+def test_openrlhf_hides_exceptions_so_invalid_rows_are_logged(caplog):
+    reward = ChecklistRewardFunc(broken_scorer())
+    with pytest.raises(ChecklistError):
+        reward(["Ask. fine"], ["Ask. "], ["[]"])
+    assert "OpenRLHF gets no reward for an invalid row: row 1" in caplog.text
+
+
+# --- what the host passes
+
+
 def test_areal_passes_the_images_of_its_rows_and_raises_failures(monkeypatch):
     backend = Seeing()
     monkeypatch.setattr(areal, "configured", lambda: SamplewiseReward(scorer_by(backend)))
@@ -171,41 +164,15 @@ def test_areal_passes_the_images_of_its_rows_and_raises_failures(monkeypatch):
     monkeypatch.setattr(areal, "configured", lambda: SamplewiseReward(broken_scorer()))
     with pytest.raises(Unscored, match="answered 0 of 1 items"):
         checklist_reward("Ask.", "boom", [1], [2], checklist=["Is it?"])
-    with pytest.raises(ChecklistError, match="empty"):
-        checklist_reward("Ask.", "fine", [1], [2], checklist="[]")
 
 
-def test_openrlhf_hides_exceptions_so_invalid_rows_are_logged(caplog):
-    reward = ChecklistRewardFunc(broken_scorer())
-    with pytest.raises(ChecklistError):
-        reward(["Ask. fine"], ["Ask. "], ["[]"])
-    assert "OpenRLHF gets no reward for an invalid row: row 1" in caplog.text
-
-
-def test_the_configured_reward_is_one_per_process(config):
+def test_areal_knows_from_the_decoded_prompt_that_a_thought_is_open(config):
+    """With `messages` for the judge, only the decoded prompt shows it."""
     config()
-    assert configured() is configured()
-
-
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ("shaping: [clipped]", "shaping is supported by TRL trainers only"),
-        ("deadline: 60", "deadline is supported by TRL trainers only; set the engine's timeout"),
-        ("retries: 3", "retries is supported by TRL trainers only"),
-        ("on_failure: raise", "on_failure is supported by TRL trainers only"),
-        ("log: rewards.jsonl", "log is supported by TRL trainers only"),
-        (
-            "reference_column: answer",
-            "reference_column is supported by TRL trainers only; put `reference` into the label",
-        ),
-        ("column: rubric", "column is supported by TRL trainers only"),
-    ],
-)
-def test_a_setting_that_these_hosts_would_not_follow_is_refused(config, setting, words):
-    config(setting)
-    with pytest.raises(SampleError, match=f"configured.yaml: {words}"):
-        configured()
+    row = {"checklist": ["Does the response contain no digit?"], "messages": user("Hi")}
+    prompt = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    assert checklist_reward(prompt, "So I greet", **row) == 0.0
+    assert checklist_reward(prompt, "So I greet.\n</think>\n\nHello.<|im_end|>", **row) > 0.0
 
 
 def test_a_trace_that_ends_with_a_call_has_no_answer(adapter):
@@ -227,10 +194,25 @@ def test_a_trace_that_ends_with_a_call_has_no_answer(adapter):
     assert completion_of(SimpleNamespace(last_reply="x")) == "x"
 
 
-def test_areal_knows_from_the_decoded_prompt_that_a_thought_is_open(config):
-    """With `messages` for the judge, only the decoded prompt shows it."""
+# --- settings
+
+
+def test_adapters_travel_to_other_processes_as_their_settings():
+    waits = {"max_wait": 0.01, "max_batch": 7}
+    reward = ChecklistRewardFunc(model="pocket", backend="transformers", store=False, unscored=0.0, **waits)
+    copy = pickle.loads(pickle.dumps(reward))
+    assert {name: getattr(copy.queue, name) for name in waits} == waits and len(copy.queue) == 0
+    assert (copy.unscored, copy.__name__) == (0.0, "reward_func")
+
+
+def test_the_configured_reward_is_one_per_process(config):
     config()
-    row = {"checklist": ["Does the response contain no digit?"], "messages": user("Hi")}
-    prompt = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n"
-    assert checklist_reward(prompt, "So I greet", **row) == 0.0
-    assert checklist_reward(prompt, "So I greet.\n</think>\n\nHello.<|im_end|>", **row) > 0.0
+    assert configured() is configured()
+
+
+@pytest.mark.parametrize("setting", ["shaping: [clipped]", "retries: 3", "log: a.jsonl", "reference_column: answer"])
+def test_a_setting_that_these_hosts_would_not_follow_is_refused(config, setting):
+    config(setting)
+    name = setting.partition(":")[0]
+    with pytest.raises(SampleError, match=f"configured.yaml: {name} is supported by TRL trainers only; "):
+        configured()

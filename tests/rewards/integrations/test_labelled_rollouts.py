@@ -5,21 +5,19 @@ import pytest
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.rewards.integrations.labelled import environment_turns, policy_turn, rollout
 
-CALL = {"name": "look", "arguments": {"word": "moon"}}
 NESTED = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"word": "moon"}'}}
 ASKED = {"role": "user", "content": "Look up moon."}
 LOOKED = {"role": "assistant", "content": "Let me look.", "tool_calls": [NESTED]}
 FOUND = {"role": "tool", "content": "a light"}
 ANSWERED = {"role": "assistant", "content": "<think>So.</think>It is a light."}
+WRITTEN = 'Let me look. <tool_call>\n{"name": "look", "arguments": {"word": "moon"}}\n</tool_call><|im_end|>'
 
 
 def test_a_conversation_and_its_turns_give_the_same_target():
     prompt, whole = rollout([ASKED, LOOKED, FOUND, ANSWERED])
     assert prompt == [ASKED]
     turns = [
-        policy_turn(
-            'Let me look. <tool_call>\n{"name": "look", "arguments": {"word": "moon"}}\n</tool_call><|im_end|>'
-        ),
+        policy_turn(WRITTEN),
         *environment_turns("<|im_end|>\n<|im_start|>tool\na light<|im_end|>\n<|im_start|>assistant\n"),
         policy_turn("<think>So.</think>It is a light.<|im_end|>"),
     ]
@@ -38,7 +36,7 @@ def test_messages_of_the_assistant_may_belong_to_the_prompt():
     assert rollout([ASKED]) == ([ASKED], [])
 
 
-@pytest.mark.parametrize("text", ["<tool_call>{look}</tool_call>", '<tool_call>{"word": 1}</tool_call>', "[look(1)]"])
+@pytest.mark.parametrize("text", ["<tool_call>{look}</tool_call>", '<tool_call>{"word": 1}</tool_call>'])
 def test_what_is_no_call_in_json_stays_in_the_text(text):
     assert policy_turn(text) == {"role": "assistant", "content": text}
 

@@ -1,6 +1,5 @@
 """One call, one sample; the engine still sees batches."""
 
-import asyncio
 import os
 import signal
 import threading
@@ -88,16 +87,6 @@ def test_calls_from_many_threads_get_the_scores_of_score_batch(batcher):
     assert queue.batches == 2
 
 
-def test_coroutines_share_a_batch(batcher):
-    queue = batcher(max_wait=HANG, max_batch=24)
-
-    async def all_of_them():
-        return await asyncio.gather(*[queue.score_async([sample]) for sample in SAMPLES])
-
-    assert [scores[0] for scores in asyncio.run(all_of_them())] == expected(SAMPLES)
-    assert queue.batches == 1
-
-
 @pytest.mark.parametrize("error", [None, ModelError("the judge broke")], ids=["scores", "errors"])
 def test_an_error_in_on_batch_reaches_the_log_and_not_the_callers(batcher, caplog, error):
     def report(waits, scores):
@@ -135,7 +124,7 @@ def test_a_broken_sample_fails_alone(batcher):
     assert len(scorer.judge.engine.load().asked) == 9 * len(QUESTIONS)
 
 
-@pytest.mark.parametrize("error", [OverflowError, TypeError, RecursionError, KeyError, ValueError])
+@pytest.mark.parametrize("error", [OverflowError, RecursionError])
 def test_a_sample_that_breaks_the_scorer_costs_the_others_nothing(batcher, error):
     scorer = Broken(error("too much"), text="green 5")
     queue = batcher(scorer, max_wait=0.05)
@@ -176,15 +165,6 @@ def test_close_finishes_what_was_taken_and_takes_no_more(batcher):
         queue.submit(SAMPLES[:1])
 
 
-def test_a_cancelled_sample_is_not_scored(working):
-    queue, scorer, _ = working()
-    waiting = queue.submit(SAMPLES[1:3])
-    assert waiting[0].cancel()
-    scorer.go.set()
-    assert waiting[1].result(HANG)
-    assert scorer.sizes == [1, 1]
-
-
 def test_a_forked_process_has_a_thread_of_its_own(batcher):
     queue = batcher()
     before = queue.score(SAMPLES[0])
@@ -195,7 +175,7 @@ def test_a_forked_process_has_a_thread_of_its_own(batcher):
     assert os.waitpid(child, 0)[1] == 0
 
 
-@pytest.mark.parametrize("setting", [{"max_wait": -1}, {"max_batch": 0}, {"max_queue": 0}, {"max_batch": True}])
+@pytest.mark.parametrize("setting", [{"max_wait": -1}, {"max_batch": 0}, {"max_tokens": 0}])
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(SampleError, match=next(iter(setting))):
         MicroBatcher(scorer_by(), **setting)
