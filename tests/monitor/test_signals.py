@@ -170,14 +170,3 @@ def test_the_same_opening_is_looked_for_in_the_completions_of_other_prompts():
     assert now("same_opening", *said("g", alike, alike)) is None, "one prompt may well have one opening"
     assert now("same_opening", *said("g", alike), *said("h", other)) == 0
     assert BY_NAME["same_opening"].found(observed()) == "None of this step has an answer."
-
-
-def test_the_completions_that_show_repetition_and_unanswered_reads():
-    completions = [
-        seen(text="some", repetition=0.2, lines=[line(None), line(0.5, id="b")]),
-        seen(text="none", repetition=0.0, lines=[line(0.5)]),
-        seen(text="most", repetition=0.7, lines=[line(None), line(None, id="b"), line(0.5, id="c")]),
-    ]
-    shown = {name: best(completions, BY_NAME[name].evidence) for name in ("repetition", "unanswered")}
-    assert [(one.text, value) for one, value in shown["repetition"]] == [("most", 0.7), ("some", 0.2)]
-    assert [(one.text, value) for one, value in shown["unanswered"]] == [("most", 2), ("some", 1)]
