@@ -37,7 +37,9 @@ def test_a_monitored_run_evolves_its_checklists_and_a_resumed_one_goes_on(scorer
 
     again = reward_of(scorer, tmp_path / "again")
     train(again, out, resume=str(out / "checkpoint-2"))
-    assert again.evolving.buffer.calls == 4
+    assert again.evolving.buffer.calls == again.monitor.state["calls"] == 4
+    first = [reward.monitor.state["watch"]["signals"]["repetition"]["start"] for reward in (whole, again)]
+    assert first[0][:2] == first[1][:2], "the steps before the checkpoint"
     before = json.loads((out / "checkpoint-2" / "trainer_state.json").read_text())
     saved = before["stateful_callbacks"]["EvolvingChecklistReward/checklist_reward"]
     assert saved["calls"] == 2

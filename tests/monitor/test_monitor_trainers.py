@@ -62,21 +62,3 @@ def test_an_alarm_stops_the_trainer(tmp_path):
     assert trainer.state.global_step == 1 and reward.monitor.should_stop
     [alarm] = records(tmp_path / "monitor.jsonl", "alarm")
     assert (alarm["signal"], alarm["step"], alarm["action"]) == ("canary", 0, "stop")
-
-
-def test_a_resumed_training_restores_the_monitor(tmp_path):
-    def monitored():
-        backend = OptionsBackend(lambda prefix, tail: len(prefix) % 7 / 10)
-        return reward_by(backend, monitor={"max_canary": None, "start": 2, "window": 3})
-
-    first = monitored()
-    train(first, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
-    second = monitored()
-    trainer = train(second, tmp_path, max_steps=4, resume=str(tmp_path / "checkpoint-2"))
-    assert trainer.state.global_step == 4 and second.monitor.state["calls"] == 4
-    last = records(tmp_path / "monitor.jsonl", "step")[-1]
-    assert last["step"] == 3 and last["signals"]["steering"]["start"] == 0.0
-    assert (
-        second.monitor.state["watch"]["signals"]["repetition"]["start"]
-        == first.monitor.state["watch"]["signals"]["repetition"]["start"]
-    )
