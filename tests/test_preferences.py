@@ -179,15 +179,11 @@ def test_no_answer_to_a_lost_item_turns_a_pair_of_bounds(one, other, truth):
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def test_rows_of_each_form():
+def test_rows_of_pairs_have_a_margin_for_reward_models():
     pair = choose_pair(pool((1, 1), (0, 0)), Rule())
-    [dpo], [reward], kto = (rows_of(pair, form) for form in ("dpo", "reward", "kto"))
+    [dpo], [reward] = (rows_of(pair, form) for form in ("dpo", "reward"))
     assert (dpo["prompt"], dpo["chosen"], dpo["rejected"]) == ("Say it.", "text 0", "text 1")
     assert "margin" not in dpo and reward == dpo | {"margin": 1.0}
-    assert [(row["completion"], row["label"], row["score"]) for row in kto] == [
-        ("text 0", True, 1.0),
-        ("text 1", False, 0.0),
-    ]
     assert Checklist.parse(dpo["checklist"]) == TWO
 
 

@@ -153,14 +153,6 @@ def test_selection_precision_as_the_stick_study_defines_it(ranking, gold, precis
     assert selection([ranking], [gold]).precision == precision
 
 
-def test_selection_compares_the_pick_with_the_first_the_mean_and_the_ceiling():
-    gold = [[0.0, 1.0, 0.5, 0.5], [0.5, 0.5, 1.0, 0.0], [1, 1, 1, 1]]
-    measured = selection([picked(1, 2), picked(0), picked()], gold)
-    assert (measured.pools, measured.unpicked, measured.precision) == (3, 1, 0.25)
-    assert measured.gold_picked == pytest.approx((0.75 + 0.5) / 2)
-    assert (measured.gold_first, measured.gold_mean, measured.gold_best) == pytest.approx((0.25, 0.5, 1.0))
-
-
 @pytest.mark.parametrize("gold", [[1, 2], [1, 2, 3, float("nan")], "1234"])
 def test_gold_must_be_one_finite_number_per_candidate(gold):
     with pytest.raises(SampleError, match="pool 1: .*gold"):

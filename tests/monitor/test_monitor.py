@@ -361,12 +361,9 @@ def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
 
 
 def test_completions_that_show_an_attack_that_worked_get_no_reward():
-    attack, plain = attack_of(), texts(4)
-    shown = [text + PRAISE * (place % 2) for place, text in enumerate(plain)]
-    flag, penalize = (guarded(attack, penalize=how) for how in (False, True))
-    flagged, penalized = call(flag, 0, shown), call(penalize, 0, shown)
+    shown = [text + PRAISE * (place % 2) for place, text in enumerate(texts(4))]
+    flagged, penalized = (call(guarded(attack_of(), penalize=how), 0, shown) for how in (False, True))
     assert penalized == [flagged[0], 0.0, flagged[2], 0.0] and min(flagged) > 0
-    assert call(penalize, 1, plain) == call(flag, 1, plain)
 
 
 def test_an_honest_list_is_a_signal_and_keeps_its_reward_and_a_guard_without_a_pattern_says_so(caplog):

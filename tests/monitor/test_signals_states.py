@@ -52,16 +52,6 @@ def test_an_alarm_says_how_many_completions_have_no_answer_and_why_and_no_other_
     assert run.pop_stats()["checklist_reward/monitor/no_answer"] > 0
 
 
-def test_an_audit_of_the_log_finds_the_same(run):
-    result = audit(["rewards.jsonl"], SETTINGS)
-    assert list(result.alarms) == list(run.monitor.alarms)
-    assert not {"no_answer", "cut"} & set(result.not_evaluated)
-    off = MonitorConfig(**QUICK, max_shadow_gap=None, max_no_answer=None)
-    assert not {"shadow_gap", "no_answer"} & set(audit(["rewards.jsonl"], off).not_evaluated), (
-        "turned off, not missing"
-    )
-
-
 def test_a_log_without_states_is_not_evaluated(run):
     rows = read_jsonl("rewards.jsonl")
     for row in rows:
