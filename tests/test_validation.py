@@ -10,7 +10,6 @@ from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.items import similarity
 from checklist_rewards.evaluation.measures import Numbers
 from checklist_rewards.judges.remote import RewardServer
-from checklist_rewards.pipelines import register_custom_pipeline
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.validation import finite, fraction, nearest, one_of, one_sentence, string, whole_number
 
@@ -115,10 +114,6 @@ MISSPELLED = {
     ),
     "the monitor": (lambda reward: ChecklistReward(monitor={"windw": 5}), "'windw'; the nearest are window, "),
     "a server": (lambda reward: RewardServer("http://localhost", timout=5), "'timout' (did you mean 'timeout'?)"),
-    "a pipeline": (
-        lambda reward: register_custom_pipeline("mine", "generators/tick", generater={}),
-        "unknown key 'generater' (did you mean 'generator'?)",
-    ),
 }  # fmt: skip
 """What takes **settings."""
 
