@@ -13,6 +13,7 @@ from checklist_rewards.preferences import (
     choose_pair,
     keep_top,
     mine_pairs,
+    preference_card,
     rows_of,
 )
 from checklist_rewards.rerank import rerank
@@ -197,3 +198,12 @@ def test_trl_sees_preference_and_unpaired_rows_of_chats():
     unpaired, kto = unpair_preference_dataset(data), rows_of(pair, "kto")
     for name in ("prompt", "completion", "label"):
         assert list(unpaired[name]) == [row[name] for row in kto]
+
+
+def test_the_card_states_rule_and_counts():
+    rule = Rule(select="rlcf", min_margin=0.1)
+    mined = mine_pairs([pool((1, 1), (0, 0)), pool((1, 1), (1, 1)), pool((1, 1))], rule)
+    card = preference_card("my pairs", rule, "dpo", len(mined.pairs), mined.dropped, ["judge"])
+    assert "1 pairs from 3 prompts, for TRL's `DPOTrainer`" in card
+    assert "at least 0.1 apart; of these the 40% with the largest difference in a single item" in card
+    assert "| tie | 1 | the candidates have the same score |" in card and "| too_few | 1 |" in card

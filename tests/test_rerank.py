@@ -150,7 +150,8 @@ def picked(*positions: int, of: int = 4) -> Ranking:
     ],
 )
 def test_selection_precision_as_the_stick_study_defines_it(ranking, gold, precision):
-    assert selection([ranking], [gold]).precision == precision
+    measured = selection([ranking], [gold])
+    assert (measured.precision, measured.unpicked) == (precision, int(precision is None))
 
 
 @pytest.mark.parametrize("gold", [[1, 2], [1, 2, 3, float("nan")], "1234"])

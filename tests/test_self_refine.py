@@ -41,7 +41,8 @@ def refine(reply=improving, tasks=None, *, scorer=None, **options):
 
 
 def test_it_answers_until_every_item_passes_or_no_round_is_left():
-    (done,), engine = refine(sampling=Sampling(temperature=1.0, seed=5))
+    thinking = lambda text, sampling: f"<think>round?</think>{improving(text, sampling)}"  # noqa: E731
+    (done,), engine = refine(thinking, sampling=Sampling(temperature=1.0, seed=5))
     assert [step.text for step in done.rounds] == ["a thing", "a thing red", "a thing red round"]
     assert [step.score.pass_rate for step in done.rounds] == [0.0, 0.5, 1.0]
     assert (done.stopped, done.best, done.text) == ("passed", 2, "a thing red round")
