@@ -125,33 +125,11 @@ SLOWEST = (
     "cli/test_attacking.py",
     "rewards/test_trl_trainers.py",
     "test_smollm2.py",
-    "backends/test_models.py",
-    "checks/test_programs.py",
     "distill/test_adapter.py",
-    "checks/test_sandbox.py",
-    "backends/test_engine.py",
-    "cli/test_scoring_resume.py",
-    "rewards/test_trl_tool_images.py",
-    "backends/test_transformers.py",
-    "ui/app/test_judging.py",
-    "backends/test_vision.py",
-    "attacks/test_attack.py",
-    "cli/test_scoring_score.py",
     "recipes/test_demo.py",
-    "server/test_app_bad_input.py",
-    "rewards/test_callback.py",
-    "ui/app/test_wrong_types.py",
-    "ui/app/test_batch.py",
-    "rewards/test_reward_failures.py",
-    "datasets/test_exporting.py",
-    "cli/test_output_paths.py",
     "test_conformance.py",
-    "rewards/test_reward_advantages.py",
-    "evolving/test_improve.py",
-    "cli/test_commands_hostile_files.py",
-    "cli/test_scoring_pipelines.py",
 )
-"""Files that take several seconds of a core, in the order in which they start. The others follow."""
+"""Files that take ten seconds of a core or more, in the order in which they start. The others follow."""
 
 
 def pytest_collection_modifyitems(items):

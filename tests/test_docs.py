@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -277,11 +276,6 @@ def test_links_to_files_lead_somewhere():
             if not (target.startswith("https://") or generated or (page.parent / target).exists()):
                 broken.append((str(page.relative_to(REPO)), target))
     assert broken == []
-
-
-def test_no_long_line_of_a_page_is_there_twice():
-    lines = [(page.name, line) for page in PAGES for line in page.read_text(encoding="utf-8").split("\n")]
-    assert [each for each, count in Counter(lines).items() if count > 1 and len(each[1]) > 60] == []
 
 
 def test_the_overview_and_the_navigation_name_every_page():

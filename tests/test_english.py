@@ -7,11 +7,7 @@ import pytest
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine, load_backend
 from checklist_rewards.backends.packaged import ADAPTED, ENGLISH, ENGLISH_WRITER, adapter_of
-from checklist_rewards.judges import Ask, LogprobJudge
-from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.pipelines import pipeline
-from checklist_rewards.rerank import rerank
-from checklist_rewards.rewards.trl import ChecklistReward
 from tests.backends.test_engine import GROUPS, LABELS
 
 pytestmark = pytest.mark.slow
@@ -39,7 +35,6 @@ def test_it_is_smollm2_with_the_packaged_adapter(english):
     merged = Engine(english, "transformers")
     adapted = Engine("smollm2", "transformers", settings={"adapter": str(adapter_of(ENGLISH))})
     assert read(merged) == pytest.approx(read(adapted), abs=1e-4)
-    assert read(merged) != pytest.approx(read(Engine("smollm2", "transformers")), abs=0.01)
 
 
 def test_its_answers_are_labels(english):
@@ -47,19 +42,6 @@ def test_its_answers_are_labels(english):
     assert all(item.mass is not None and item.mass > 0.95 for item in score.items)
     stated, denied = (item.probabilities["yes"] for item in score.items)
     assert stated > denied
-
-
-def test_it_is_a_judge_like_any_other(english):
-    scorer = ChecklistScorer(english, backend="transformers", store=False)
-    assert rerank(scorer, CHECKLIST, ["I like music.", ANSWER]).best == (ANSWER,)
-    reward = ChecklistReward(scorer)
-    low, high = reward(
-        prompts=["?"] * 2, completions=["I like music.", ANSWER], checklist=[CHECKLIST.model_dump()] * 2
-    )
-    assert low < high
-    panel = PanelJudge([scorer.judge, LogprobJudge(Engine("pocket", "transformers"), store=None)])
-    [verdict] = panel.answer([Ask(CHECKLIST.items[0], ANSWER)])[0]
-    assert verdict.unanswered is None
 
 
 def test_the_card_names_data_and_licences():

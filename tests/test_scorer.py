@@ -110,10 +110,8 @@ def test_a_target_without_an_answer_may_stay_unscored_or_be_judged_and_one_that_
 @pytest.mark.parametrize(
     ("sample", "words"),
     [
-        (Sample(["Is red?"], None), ["sample 2", "target", "NoneType"]),
         (Sample(["Is red?"], 7), ["sample 2", "target", "int", "7"]),
         (Sample(["Is red?"], "x", input=["y"]), ["sample 2", "input", "list"]),
-        (Sample([], "x"), ["sample 2", "empty"]),
         (Sample([{"question": "a?", "weight": float("nan")}], "x"), ["sample 2, item 1", "nan"]),
         (Sample([{"question": "a?", "check": "{}"}], "x"), ["sample 2", "code check"]),
     ],
@@ -129,32 +127,19 @@ def test_bad_samples_are_refused_by_number_before_anything_is_asked(sample, word
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"metric": "mean"}, "metric='mean'.*'expected'"),
         ({"threshold": 1.5}, "threshold=1.5.*from 0 to 1"),
-        ({"min_answered": float("nan")}, "min_answered=nan"),
-        ({"mass_floor": "high"}, "mass_floor='high'"),
-        ({"abstention": "drop"}, "abstention='drop'.*'skip'"),
         ({"no_answer": "worst"}, "no_answer='worst' is not known; allowed: 'lowest', 'unscored', 'judge'"),
-        ({"mode": "votes"}, "mode='votes'.*'item', 'batch', 'quality'"),
         ({"calibration": 3}, "calibration=3 is not allowed; it must be a string or a path or Calibration"),
         ({"judge": 3}, "judge=3 is not allowed; it is a Judge or the path of a file of judges"),
         ({"backend": "tgi"}, "backend='tgi'.*'vllm'"),
         ({"mode": "batch", "use_logprobs": True}, "use_logprobs=True needs mode='item'.*mode is 'batch'"),
-        ({"mode": "quality", "use_logprobs": True}, "use_logprobs=True needs mode='item'"),
         ({"mode": "batch", "votes": 3}, "votes=3 needs mode='item'"),
         ({"use_logprobs": True, "capture_reasoning": True}, "capture_reasoning=True requires use_logprobs=False"),
         ({"use_logprobs": True, "votes": 5}, "votes=5 requires use_logprobs=False"),
         ({"use_logprobs": True, "temperature": 0.5}, "temperature=0.5 requires use_logprobs=False"),
         ({"use_logprobs": True, "max_tokens": 9}, "max_tokens=9 requires use_logprobs=False"),
         ({"votes": 3, "temperature": 0}, "votes=3 needs a temperature above 0"),
-        ({"votes": 0}, "votes=0.*whole number from 1 up"),
-        ({"votes": 2.5}, "votes=2.5.*whole number"),
-        ({"max_tokens": True, "mode": "batch"}, "max_tokens=True"),
-        ({"temperature": -1.0}, "temperature=-1.0.*from 0 up"),
-        ({"temperature": float("nan")}, "temperature=nan"),
-        ({"capture_reasoning": "no"}, "capture_reasoning='no'"),
         ({"metric": "quality"}, "metric='quality' requires mode='quality'.*mode is 'item'"),
-        ({"metric": "quality", "mode": "batch"}, "requires mode='quality'.*'batch'"),
         ({"mode": "batch", "prompt": "judges/item"}, "item.md.*unknown placeholder .question"),
         ({"prompt": "judges/batch"}, "batch.md.*unknown placeholder .checklist"),
         ({"prompt": "gone.md"}, "prompt not found: 'gone.md'"),
@@ -171,11 +156,9 @@ def test_bad_settings_are_refused_in_one_sentence_with_what_is_allowed(options, 
     [
         ({}, LogprobJudge, "expected", None),
         ({"use_logprobs": False}, ReasonedJudge, "expected", 0.0),
-        ({"capture_reasoning": True}, ReasonedJudge, "expected", 0.0),
         ({"votes": 5}, ReasonedJudge, "expected", 0.7),
         ({"temperature": 0.3}, ReasonedJudge, "expected", 0.3),
-        ({"mode": "batch", "metric": "pass"}, BatchJudge, "pass", 0.0),
-        ({"mode": "batch", "temperature": 0.5}, BatchJudge, "expected", 0.5),
+        ({"mode": "batch", "metric": "pass", "temperature": 0.5}, BatchJudge, "pass", 0.5),
         ({"mode": "quality"}, QualityJudge, "quality", 0.0),
     ],
 )
@@ -197,33 +180,12 @@ def test_history_and_reference_reach_every_judge(options):
     assert score.primary_score is None and score.unanswered == {"unparsable": 1}
 
 
-def test_rocketevals_prompt_shows_the_history_and_is_read_in_one_token():
-    backend = FakeBackend(lambda prefix, tail: 0.9 if "user: Hey" in prefix else 0.1)
-    scorer = ChecklistScorer(backend=backend, prompt="judges/rocketeval", metric="normalized", store=False)
-    assert scorer.score(["a?"], "Hi.", "Bye?", history="user: Hey").primary_score == pytest.approx(0.9)
-    assert scorer.score(["a?"], "Hi.", "Bye?").primary_score == pytest.approx(0.1)
-
-
 def test_a_missing_model_is_refused_before_anything_is_loaded(tmp_path):
-    for name in ("./gone", "/gone", "a/b/c", "nonsense"):
+    for name in ("./gone", "a/b/c", "nonsense"):
         with pytest.raises(ModelError, match=f"model not found: '{name}'"):
             ChecklistScorer(name, store=False).validate()
     with pytest.raises(ModelError, match="has no config.json"):
         ChecklistScorer(str(tmp_path), store=False).validate()
-
-
-def test_plain_questions_are_put_on_a_scale():
-    from checklist_rewards.scores.scales import on_scale, ordinal_scale
-    from tests.judges.fakes import Labels
-
-    questions = ["Is it polite?", {"question": "Is it short?", "check": {"type": "words", "at_most": 3}}]
-    engine = Labels({str(step): 0.2 for step in range(5)})
-    score = ChecklistScorer(backend=engine, store=False, scale=5).score(questions, target="Yes, please.")
-    assert [len(item.probabilities or ()) for item in score.items] == [5, 0]
-    assert score.items[0].soft == pytest.approx(0.5) and score.items[1].answer == "yes"
-    assert [item.id for item in score.items] == [item.id for item in on_scale(questions, ordinal_scale(5)).items]
-    with pytest.raises(ChecklistError, match="an ordinal scale needs at least 2 steps, got 1"):
-        ChecklistScorer(backend=engine, scale=1)
 
 
 def test_python_yaml_and_shell_have_the_same_settings_of_a_scorer():

@@ -4,15 +4,12 @@ import math
 
 import pytest
 import torch
-from datasets import Dataset
 from transformers import AutoTokenizer
 
-from checklist_rewards.backends import Engine, ReadGroup, Sampling
+from checklist_rewards.backends import Engine, ReadGroup
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.judges import Ask, ThinkingJudge
-from checklist_rewards.judges.probe import probe
 from checklist_rewards.prompts import load_prompt
-from checklist_rewards.rewards.trl import ChecklistReward
 
 pytestmark = pytest.mark.slow
 
@@ -65,22 +62,6 @@ def test_it_keeps_its_label_mass_if_its_prompt_mentions_a_tag(engine):
     assert all(mass > 0.4 for mass in masses), masses
 
 
-@pytest.mark.study
-def test_probe_refuses_it_as_a_judge(engine):
-    report = probe(engine)
-    assert report.answered >= 8 and report.mass > 0.5
-    assert report.yes_mean > 0.5 and report.no_mean > 0.5  # it leans to yes on everything
-    assert report.refusal is not None and "cannot tell" in report.refusal
-
-
-def test_it_writes(engine):
-    [[reply]] = engine.load().generate(
-        [[{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]],
-        Sampling(max_tokens=24),
-    )
-    assert "Paris" in reply.text and reply.finish_reason == "stop"
-
-
 def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_written(smollm2, engine):
     judge = ThinkingJudge(engine, thinking=12, mass_floor=0.0)
     reads = [Ask(ChecklistItem(question=question), "A dog barks at the moon.") for question in QUESTIONS[:2]]
@@ -103,44 +84,3 @@ def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_writt
         yes, no = (float(probabilities[forms].sum()) for forms in places.values())
         assert verdict.probabilities["yes"] == pytest.approx(yes / (yes + no), abs=1e-4)
         assert verdict.mass == pytest.approx(yes + no, abs=1e-4)
-
-
-@pytest.mark.study  # `tests/rewards` trains the pocket model in the same way
-def test_grpo_trains_it_on_code_checks(smollm2, tmp_path):
-    peft, trl = pytest.importorskip("peft"), pytest.importorskip("trl")
-    checklist = [
-        {"question": "Does it have at most 9 words?", "check": '{"type": "words", "at_most": 9}'},
-        {"question": "Does it have a comma?", "check": '{"type": "regex", "pattern": ",", "at_least": 1}'},
-        {"question": "Does it say 'the'?", "check": '{"type": "regex", "pattern": "the", "at_least": 1}'},
-    ]
-    rows = [
-        {"prompt": [{"role": "user", "content": f"Write a line about {what}."}], "checklist": checklist}
-        for what in ("rain", "tea", "a dog", "the sea")
-    ]
-    trainer = trl.GRPOTrainer(
-        model=smollm2,
-        reward_funcs=ChecklistReward(model="pocket", store=False, log=tmp_path / "rewards.jsonl"),
-        train_dataset=Dataset.from_list(rows),
-        peft_config=peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"]),
-        args=trl.GRPOConfig(
-            output_dir=str(tmp_path),
-            use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-            bf16=False,  # slow on a CPU: this model has 135 M parameters
-            save_strategy="no",  # no checkpoint is read
-            logging_steps=1,  # the only step is looked at
-            per_device_train_batch_size=4,
-            num_generations=4,
-            max_completion_length=16,
-            max_steps=1,
-            learning_rate=1e-3,
-            seed=0,
-        ),
-    )
-    before = {name: value.clone() for name, value in trainer.model.named_parameters() if "lora_B" in name}
-    trainer.train()
-    steps = [entry for entry in trainer.state.log_history if "reward" in entry]
-    assert len(steps) == 1 and all(0 <= step["reward"] <= 1 for step in steps)
-    assert all(step["checklist_reward/unscored"] == 0 for step in steps)
-    changed = [not value.equal(before[name]) for name, value in trainer.model.named_parameters() if name in before]
-    assert any(changed)
-    assert len((tmp_path / "rewards.jsonl").read_text().splitlines()) == 4

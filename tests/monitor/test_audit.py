@@ -58,10 +58,8 @@ def test_a_plain_log_has_the_signals_that_need_no_monitor(tmp_path):
     result = audit([log], SETTINGS)
     assert not {"held_out_gap", "shadow_gap", "flips", "judged_steering"} & result.readings.keys()
     assert {"steering", "length_bias", "saturation", "mass_loss", "reward_jump"} <= result.readings.keys()
-    settings = MonitorConfig(**QUICK, max_length_bias=2.0)
-    assert set(audit([log], settings).not_evaluated.values()) == {"no data in the log"}
     flat = write_jsonl(tmp_path / "flat.jsonl", *(line | {"reward": 0.5} for line in read_jsonl(log)))
-    missing = audit([flat], settings).not_evaluated
+    missing = audit([flat], SETTINGS).not_evaluated
     assert missing["length_bias"] == "values that cannot be compared", (
         "rewards that do not vary correlate with nothing"
     )
@@ -88,8 +86,7 @@ def test_the_ranks_of_a_resumed_run_of_an_earlier_version_stay_together(tmp_path
     assert steps_of(tmp_path / "rewards.jsonl") == [(step, [reward, reward]) for step, reward in steps]
 
 
-@pytest.mark.parametrize("first", [0, 3, 5])
-@pytest.mark.parametrize("behind", [0, 1])
+@pytest.mark.parametrize(("first", "behind"), [(0, 0), (3, 1), (5, 0), (5, 1)])
 def test_a_step_of_a_run_that_was_started_again_counts_as_it_was_done_last(tmp_path, first, behind):
     """It was killed in step 5, with or without the lines of rank 1, and goes on from step `first`."""
     for name, last in (("rewards.jsonl", 6), ("rewards.rank1.jsonl", 6 - behind)):
@@ -131,12 +128,10 @@ def test_the_command_says_by_its_exit_code_what_was_found(run, tmp_path):
     (tmp_path / "clean").mkdir()
     train(tmp_path / "clean")
     train(tmp_path, hacked=True)
-    done = run(f"audit rewards.jsonl {FAST} --json a.json -o m.jsonl", code=1)
+    done = run(f"audit rewards.jsonl {FAST} --json a.json", code=1)
     found = json.loads((tmp_path / "a.json").read_text())
     [alarm] = [alarm for alarm in found["alarms"] if alarm["signal"] == "steering"]
     assert alarm["step"] == 8 and len(alarm["completions"]) == 3 and found["signals"]["steering"]["size"] == 1.0
-    kinds = [one["kind"] for one in records(tmp_path / "m.jsonl")]
-    assert kinds[0] == "start" and kinds.count("step") == 10 and "alarm" in kinds
     assert "steering" in done.output and "step 8" in done.output
     assert "nothing found by" in run(f"audit clean/rewards.jsonl {FAST} {LENIENT}").output
     run(f"audit rewards.jsonl {FAST} --max-steering 1.1 {LENIENT}")
@@ -160,17 +155,12 @@ def test_a_log_with_too_few_steps_is_not_a_clean_one(run, tmp_path):
         ({"prompt": "p"}, "line 1: not a row of a reward log: 'step' is missing"),
         (row(None, 0.1), "step=None is not a whole number"),
         (row(0, 0.1, completion=3, prompt=None), "completion must be a string, got int"),
-        (row(0, "x"), "reward must be a finite number or null"),
-        (row(0, 0.1, score={"a": 1}), "is not a score"),
-        (row(0, 0.1, held_out="a"), "held_out must be a list"),
         (row(0, 0.1, retests=[3]), "a retest must be a mapping"),
         (None, "no rows"),
     ],
 )
 def test_a_file_that_is_no_reward_log_is_refused(run, tmp_path, row, words):
     log = write_jsonl(tmp_path / "rewards.jsonl", *([] if row is None else [row]))
-    with pytest.raises(SampleError, match=words):
-        audit([log])
     run(f"audit {log}", refused=words)
 
 

@@ -5,8 +5,6 @@ from datasets import Dataset
 from pocket.world import tasks
 
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.rewards.trl import ChecklistReward
-from tests.jsonl import read_jsonl
 from tests.monitor.fakes import OptionsBackend, records
 from tests.rewards.fakes import reward_by
 from tests.rewards.test_trl_trainers import ON_CPU
@@ -39,44 +37,9 @@ def train(reward, folder, *, resume=None, **options):
     return trainer
 
 
-def test_a_run_is_watched_and_its_metrics_reach_the_trainer(scorer, tmp_path):
-    monitor = {"held_out": 0.2, "shadow": {"model": "pocket", "backend": "transformers", "store": False}}
-    reward = ChecklistReward(scorer, log=tmp_path / "rewards.jsonl", monitor=monitor)
-    trainer = train(reward, tmp_path / "out", eval_strategy="no")
-    steps = records(tmp_path / "out" / "monitor.jsonl", "step")
-    assert [step["step"] for step in steps] == [0, 1, 2, 3] and trainer.state.global_step == 4
-    assert {step["completions"] for step in steps} == {8}
-    assert not records(tmp_path / "out" / "monitor.jsonl", "failure")
-    assert len(records(tmp_path / "out" / "monitor.jsonl", "canary")) == 10, "an empty reply is no reply for the judge"
-    history = [entry for entry in trainer.state.log_history if "rewards/checklist_reward/mean" in entry]
-    for entry, step in zip(history, steps, strict=True):
-        assert entry["rewards/checklist_reward/mean"] == pytest.approx(step["statistics"]["reward_mean"], abs=1e-6)
-        assert entry["checklist_reward/monitor/steering"] == 0.0
-    rows = read_jsonl(tmp_path / "rewards.jsonl")
-    assert len(rows) == 32 and any(row["held_out"] for row in rows)
-
-
 def test_an_alarm_stops_the_trainer(tmp_path):
     reward = reward_by(OptionsBackend(lambda prefix, tail: 0.9), monitor={"action": "stop"})  # says yes to everything
     trainer = train(reward, tmp_path)
     assert trainer.state.global_step == 1 and reward.monitor.should_stop
     [alarm] = records(tmp_path / "monitor.jsonl", "alarm")
     assert (alarm["signal"], alarm["step"], alarm["action"]) == ("canary", 0, "stop")
-
-
-def test_a_resumed_training_restores_the_monitor(tmp_path):
-    def monitored():
-        backend = OptionsBackend(lambda prefix, tail: len(prefix) % 7 / 10)
-        return reward_by(backend, monitor={"max_canary": None, "start": 2, "window": 3})
-
-    first = monitored()
-    train(first, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
-    second = monitored()
-    trainer = train(second, tmp_path, max_steps=4, resume=str(tmp_path / "checkpoint-2"))
-    assert trainer.state.global_step == 4 and second.monitor.state["calls"] == 4
-    last = records(tmp_path / "monitor.jsonl", "step")[-1]
-    assert last["step"] == 3 and last["signals"]["steering"]["start"] == 0.0
-    assert (
-        second.monitor.state["watch"]["signals"]["repetition"]["start"]
-        == first.monitor.state["watch"]["signals"]["repetition"]["start"]
-    )

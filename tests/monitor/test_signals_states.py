@@ -1,15 +1,11 @@
 """Completions without an answer: an alarm says how many there are, and they are no evidence about anything else."""
 
-import json
-
 import pytest
-from typer.testing import CliRunner
 
-from checklist_rewards.cli import app
 from checklist_rewards.monitor import MonitorConfig, audit
 from tests.jsonl import read_jsonl, write_jsonl
-from tests.monitor.fakes import CHECKLIST, QUICK, OptionsBackend, by_color, call, monitored, records
-from tests.rewards.fakes import reward_by, scorer_by
+from tests.monitor.fakes import QUICK, OptionsBackend, by_color, call, monitored, records
+from tests.rewards.fakes import reward_by
 
 THOUGHT = "<think>very red, or rather"
 SETTINGS = MonitorConfig(**QUICK)
@@ -56,19 +52,6 @@ def test_an_alarm_says_how_many_completions_have_no_answer_and_why_and_no_other_
     assert run.pop_stats()["checklist_reward/monitor/no_answer"] > 0
 
 
-def test_an_audit_of_the_log_finds_the_same(run):
-    result = audit(["rewards.jsonl"], SETTINGS)
-    assert list(result.alarms) == list(run.monitor.alarms)
-    assert not {"no_answer", "cut"} & set(result.not_evaluated)
-    off = MonitorConfig(**QUICK, max_shadow_gap=None, max_no_answer=None)
-    assert not {"shadow_gap", "no_answer"} & set(audit(["rewards.jsonl"], off).not_evaluated), (
-        "turned off, not missing"
-    )
-    command = "audit rewards.jsonl --start 3 --window 3 --max-no-answer 0.9"
-    done = CliRunner().invoke(app, command.split())
-    assert done.exit_code == 0 and "nothing found" in done.output, done.output
-
-
 def test_a_log_without_states_is_not_evaluated(run):
     rows = read_jsonl("rewards.jsonl")
     for row in rows:
@@ -78,22 +61,6 @@ def test_a_log_without_states_is_not_evaluated(run):
     result = audit(["old.jsonl"], SETTINGS)
     assert not {"no_answer", "cut"} & result.readings.keys()
     assert {"no_answer", "cut", "shadow_gap"} <= set(result.not_evaluated) and "steering" not in result.not_evaluated
-    done = CliRunner().invoke(app, ["audit", "old.jsonl", "--json", "audit.json"])
-    shown = " ".join(done.output.split())
-    assert "signals could not be evaluated:" in shown and "no data in the log: " in shown and "no_answer, cut" in shown
-    with open("audit.json") as file:
-        assert {"no_answer", "cut"} <= set(json.load(file)["not_evaluated"])
-
-
-def test_neither_retests_nor_the_shadow_judge_are_asked_about_them():
-    backend, shadow = OptionsBackend(by_color), OptionsBackend(by_color)
-    shares = dict(shadow=scorer_by(shadow), shadow_share=1.0, retest_share=1.0, extra_reads=1.0)
-    reward = monitored(backend, **shares, **QUICK)
-    for step in range(3):
-        step_of(reward, step, 2)
-    for engine in (backend, shadow):
-        assert engine.asked and not any("or rather" in prefix for prefix, _ in engine.asked)
-    assert len(shadow.asked) <= 3 * 8 * len(CHECKLIST)
 
 
 @pytest.mark.parametrize("rule", ["lowest", "unscored", "judge"])
