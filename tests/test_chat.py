@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checklist_rewards.chat import (
     CompletionReader,
@@ -13,7 +15,7 @@ from checklist_rewards.chat import (
     without_end_tokens,
 )
 from checklist_rewards.errors import SampleError
-from checklist_rewards.messages import SPEAKERS
+from checklist_rewards.messages import SPEAKERS, chat_messages
 from tests.families import FAMILIES, HIDDEN, KNOWN, ORDINARY, RENDERED, WORDED, tokenizer
 
 
@@ -40,6 +42,7 @@ def system(content):
             "Say it in French.",
             "user: Hi\n\nassistant: Hello!",
         ),
+        ([user("Hi"), assistant("Sure:")], "Hi\n\nassistant: Sure:", None),
         ([user([{"type": "text", "text": "What "}, {"type": "text", "text": "is it?"}])], "What is it?", None),
         ([system("Be brief.")], None, "system: Be brief."),
         ([], None, None),
@@ -76,33 +79,51 @@ TWO_PARTS = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
     ("completion", "text", "state"),
     [
         ("  two spaces and a newline\n", "  two spaces and a newline\n", "answered"),
+        ("", "", "empty"),
         (" \n", "", "empty"),
         ([], "", "empty"),
+        ("<think>", "", "empty"),
         ("<think></think>", "", "empty"),
         ("<think>So, 12", "", "cut_in_thought"),
         ("It is 12. <think>Or is", "It is 12. ", "cut"),
+        ([assistant("Hello.")], "Hello.", "answered"),
         ([assistant(TWO_PARTS)], "Hello.", "answered"),
-        ([{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}], "Hello.", "answered"),
-        ([assistant(None, refusal="No.")], "No.", "answered"),
-        ([assistant([{"type": "refusal", "refusal": "No."}])], "No.", "answered"),
-        ([assistant("It is 12.", refusal=None)], "It is 12.", "answered"),
+        ([assistant([{"type": "reasoning", "text": "greet"}, *TWO_PARTS])], "Hello.", "answered"),
         ([assistant("Hello.", reasoning_content="greet")], "Hello.", "answered"),
-        ([assistant([{"type": "text", "image": None}, *TWO_PARTS])], "Hello.", "answered"),  # Arrow adds keys
-        ([assistant(None)], "", "empty"),
         ([assistant("<think> is the tag.", reasoning_content="greet")], "<think> is the tag.", "answered"),  # parsed
         ([assistant("", reasoning_content="So, 12")], "", "cut_in_thought"),
         ([LOOK], "", "unfinished"),
         ([LOOK, TOOL], "", "unfinished"),
+        ([LOOK, TOOL, assistant("")], "", "empty"),
         ([LOOK, TOOL, assistant("<think>12?")], "", "cut_in_thought"),
         ([LOOK, TOOL, assistant("It is 12.")], "It is 12.", "answered"),
+        ([assistant(None, tool_calls=[{}]), TOOL], "", "unfinished"),
         ([assistant(None, tool_calls=CALLS), TOOL, assistant('Again:\n<tool_call>\n{"na')], "", "unfinished"),
         ([assistant("It is 12."), user("Right!")], "It is 12.", "answered"),
+        ([TOOL], "", "unfinished"),
     ],
 )
 def test_the_target_is_the_last_text_of_the_assistant_or_says_why_there_is_none(completion, text, state):
     read = CompletionReader().read(completion)
     assert (read.text, read.state) == (text, state) and read.has_answer == (state in ("answered", "cut"))
     assert completion_text(completion) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>Two words?</think>\n\nHello there.", "Hello there."),
+        ("<think>a</think>One. <think>b</think>Two.", "One. Two."),
+        ("Two words?</think>\n\nHello there.", "Hello there."),
+        ("<think>Two words? Then", ""),
+        ("Hello. <think>Was that", "Hello. "),
+        ("<think></think>", ""),
+        ("<think>a</think>The tag </think> ends it.", "The tag </think> ends it."),
+        ("No thinking at all, only 1 < 2.", "No thinking at all, only 1 < 2."),
+    ],
+)
+def test_thinking_is_stripped_closed_or_not_opened_or_not(text, answer):
+    assert strip_thinking(text) == completion_text([assistant(text)]) == answer
 
 
 def test_a_completion_of_a_prompt_that_opened_the_block_is_all_thinking_until_it_closes_it():
@@ -120,7 +141,7 @@ def test_thinking_is_kept_on_request_parsed_or_not():
     assert completion_text([assistant("", thinking="a")], keep_thinking=True) == "<think>\na\n</think>\n\n"
 
 
-@pytest.mark.parametrize("value", [None, user("Hi"), ["Hello."], [assistant(7)], [assistant(["x"])]])
+@pytest.mark.parametrize("value", [None, 7, user("Hi"), ["Hello."], [assistant(7)], [assistant(["x"])]])
 def test_what_is_no_text_is_refused_by_name(value):
     with pytest.raises(SampleError, match="must be a string or a list of mappings"):
         completion_text(value)
@@ -142,7 +163,7 @@ def test_a_marker_of_a_call_is_text_where_there_are_no_tools():
         "The tag </think> closes a thought.",
         "Put `<think>` first, and `</think>` last.",
         "For example:\n```\n<think>\nplan\n</think>\n```\nThat is all.",
-        "A marker: [THINK], is a token, and so is <|channel|>.",
+        "[THINK] is a token, and so is <|channel|>.".replace("[THINK] is", "A marker: [THINK], is"),
     ],
 )
 def test_a_mention_of_a_marker_is_text(text):
@@ -153,7 +174,6 @@ def test_a_mention_of_a_marker_is_text(text):
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("<think>Plan.</think>\n\nThe answer.", "The answer."),
         ("<think>Plan.</think>More thinking.</think>The answer.", "The answer."),
         ("<think>Plan.</think></think>\n\nThe answer.", "The answer."),
         ("Plan.</think>More.\n</think>\n\nThe answer.", "The answer."),
@@ -164,7 +184,7 @@ def test_a_mention_of_a_marker_is_text(text):
     ],
 )
 def test_a_policy_cannot_move_its_thinking_behind_the_first_closing_tag(text, answer):
-    assert strip_thinking(text) == answer
+    assert CompletionReader().read(text).text == answer
     assert CompletionReader().read(text.removeprefix("<think>"), opened=True).text == answer
 
 
@@ -174,6 +194,7 @@ THOUGHT_BLOCKS = {
     "Mistral": {"type": "thinking", "thinking": [{"type": "text", "text": "plan, "}, {"type": "text", "text": "do"}]},
     "OpenAI": {"type": "reasoning", "summary": [{"type": "summary_text", "text": "plan, do"}]},
     "OpenAI's open models": {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "plan, do"}]},
+    "one part": {"type": "reasoning_text", "text": "plan, do"},
     "Gemini": {"text": "plan, do", "thought": True},
 }
 
@@ -185,6 +206,14 @@ def test_a_block_with_a_thought_is_read_as_its_text(block):
     assert prompt_text([message, user("Yes?")]) == ("Yes?", "assistant: It is 12.")
     parsed = assistant("It is 12.", thinking=block.get("thinking") or [block])
     assert CompletionReader().read([parsed]).thought == "plan, do"
+
+
+def test_a_refusal_is_the_text_of_its_message():
+    block = {"type": "refusal", "refusal": "No."}
+    for message in (assistant([block]), assistant(None, refusal="No."), assistant("", refusal="No.")):
+        assert CompletionReader().read([message]) == Target("No.")
+        assert prompt_text([message, user("Yes?")]) == ("Yes?", "assistant: No.")
+    assert completion_text([assistant("It is 12.", refusal=None)]) == "It is 12."
 
 
 def test_a_function_call_of_older_apis_is_a_tool_call():
@@ -199,20 +228,24 @@ def test_a_function_call_of_older_apis_is_a_tool_call():
     [
         ({"content": [{"type": "text", "text": 5}]}, "the text of a content block must be a string, got int 5"),
         ({"content": None, "refusal": 5}, "the refusal of a message must be a string, got 5"),
+        ({"content": [{"type": "refusal", "refusal": 5}]}, "the text of a content block must be a string, got int 5"),
         ({"content": "", "function_call": "look"}, "its tool calls as a list of mappings, got .'look'"),
+        ({"content": "", "tool_calls": "look"}, "its tool calls as a list of mappings, got 'look'"),
         ({"content": "", "tool_calls": [{"function": "look"}]}, "its tool calls as a list of mappings"),
-        ({"role": None, "content": "It is 12."}, "every message of a completion must have a role; got ."),
-        ({"text": "Hi"}, "message 1 of a completion has no content; .*'text'"),
-        ({"parts": [{"text": "Hi"}]}, "message 1 of a completion has no content; .*'parts'"),
-        ({"refusal": "No."}, "message 1 of a completion has no content; .*'refusal'"),
-        ({"content": "What?", "images": ["x.png"]}, "message 1 of a completion has a part 'images'"),
     ],
 )
-def test_messages_of_another_shape_are_refused(fields, words):
-    with pytest.raises(SampleError, match=words):
-        completion_text([{"role": "assistant", **fields}])
-    with pytest.raises(SampleError, match=words.replace("a completion", "a prompt")):
-        prompt_text([{"role": "assistant", **fields}, user("?")])
+def test_fields_of_another_type_are_refused(fields, words):
+    for read in (completion_text, lambda messages: prompt_text([*messages, user("?")])):
+        with pytest.raises(SampleError, match=words):
+            read([{"role": "assistant", **fields}])
+
+
+@pytest.mark.parametrize("message", [{"type": "text", "text": "It is 12."}, {"content": "It is 12."}, {"role": None}])
+def test_messages_without_a_role_are_refused_and_no_empty_answer(message):
+    with pytest.raises(SampleError, match="every message of a completion must have a role; got ."):
+        completion_text([message])
+    with pytest.raises(SampleError, match="every message of a prompt must have a role; got ."):
+        prompt_text([user("Hi."), message])
 
 
 @pytest.mark.parametrize(
@@ -255,11 +288,7 @@ CONTEXTS = [
 ]  # fmt: skip
 
 
-MARKERS = {(family.opens.strip(), family.answer_opens): family.name for family in FAMILIES.values()}
-"""A family with each kind of markers."""
-
-
-@pytest.mark.parametrize("family", [None, *MARKERS.values()])
+@pytest.mark.parametrize("family", [None, *FAMILIES])
 def test_ordinary_words_are_text_unless_the_policy_shows_them_as_markers(family):
     reader = CompletionReader(family and tokenizer(FAMILIES[family]))
     for opens, closes, families in ORDINARY:
@@ -272,6 +301,29 @@ def test_ordinary_words_are_text_unless_the_policy_shows_them_as_markers(family)
                 prompt = [user(text), assistant(text), user(text)]
                 assert reader.prompt_text(prompt) == (text, f"user: {text}\n\nassistant: {text}")
                 assert not reader.opened(text) and not CompletionReader().opened(text)
+
+
+WORDS = st.sampled_from(
+    [
+        word
+        for opens, closes, _ in ORDINARY
+        for mark in (opens, closes)
+        if mark[0] not in "<["
+        for word in (mark, *mark.split())
+    ]
+    + "Rain falls I think the user assistant model end of turn thought answer s".split()
+)
+
+
+@given(
+    st.lists(
+        st.tuples(WORDS, st.sampled_from([" ", "\n", ". ", ", ", ":\n", "! ", " (", ") ", "\n\n- ", "' "])), min_size=1
+    )
+)
+def test_words_and_punctuation_are_never_parsed(parts):
+    text = "".join(word + between for word, between in parts)
+    assert CompletionReader().read(text) == Target(text)
+    assert prompt_text([assistant(text), user(text)]) == (text, f"assistant: {text}")
 
 
 @pytest.mark.parametrize("family", sorted(WORDED))
@@ -297,11 +349,7 @@ def header_of(family):
     return prompt.partition("Hi.")[2]
 
 
-ENDS = {(family.end, family.bos, family.special): family.name for family in KNOWN if family.name not in WORDED}
-"""A family with each kind of end tokens and headers."""
-
-
-@pytest.mark.parametrize("family", ENDS.values())
+@pytest.mark.parametrize("family", [family.name for family in KNOWN if family.name not in WORDED])
 def test_end_tokens_and_a_header_are_not_part_of_an_answer(family):
     shown = FAMILIES[family]
     for text in ("Rain falls.", "Rain falls. </s> ends a text, and so does <|im_end|>.", "It was <s>dry</s>", "x < 3"):
@@ -316,6 +364,20 @@ def test_end_tokens_and_a_header_are_not_part_of_an_answer(family):
 
 
 @pytest.mark.parametrize(
+    "end", ["<|im_end|>", "</s>", "</s>\n", "<|eot_id|>", "<end_of_turn>\n", "</s><pad><pad>", "</s></s>"]
+)
+@pytest.mark.parametrize("start", ["", "<|im_start|>assistant\n", "<s><|im_start|>assistant\n", "<bos>", "[/INST]"])
+def test_a_thought_and_an_answer_are_found_between_them(start, end):
+    read = CompletionReader().read
+    assert read(f"{start}Rain falls.{end}") == Target("Rain falls.")
+    assert read(f"{start}<think>Wet?</think>Rain falls.{end}") == Target("Rain falls.", thought="Wet?")
+    assert read(f"{start}<think>Wet?{end}").state == "cut_in_thought"
+    assert read(start + end).state == read(f"{start}<think>{end}").state == "empty"
+    episode = [assistant("Let me look.", tool_calls=CALLS), TOOL, assistant(f"{start}Rain falls.{end}")]
+    assert CompletionReader(part="transcript").read(episode).text.endswith("assistant: Rain falls.")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "<s>old</s>", "The price is <s>10</s>", "<s class='x'>old</s>\n", "<p><s>a</s> and <s>b</s>",
@@ -327,23 +389,6 @@ def test_end_tokens_and_a_header_are_not_part_of_an_answer(family):
 )  # fmt: skip
 def test_texts_about_tokens_and_deleted_text_in_html_stay(text):
     assert CompletionReader().read(text) == Target(text) and completion_text([assistant(text)]) == text
-
-
-@pytest.mark.parametrize(
-    ("start", "end"),
-    [
-        ("<|im_start|>assistant\n", "<|im_end|>"),
-        ("<s><|im_start|>assistant\n", "</s><pad><pad>"),
-        ("[/INST]", "</s>\n"),
-    ],
-)
-def test_a_thought_and_an_answer_are_found_between_them(start, end):
-    read = CompletionReader().read
-    assert read(f"{start}<think>Wet?</think>Rain falls.{end}") == Target("Rain falls.", thought="Wet?")
-    assert read(f"{start}<think>Wet?{end}").state == "cut_in_thought"
-    assert read(start + end).state == read(f"{start}<think>{end}").state == "empty"
-    episode = [LOOK, TOOL, assistant(f"{start}Rain falls.{end}")]
-    assert CompletionReader(part="transcript").read(episode).text.endswith("assistant: Rain falls.")
 
 
 # --- prompts
@@ -370,6 +415,7 @@ def test_turns_after_the_last_user_message_follow_it():
         "<|start_header_id|>user<|end_header_id|>\n\nSay hi.<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\n",
         "<s>[SYSTEM_PROMPT]Be brief.[/SYSTEM_PROMPT][INST]Say hi.[/INST]",
+        "<|system|>\nBe brief.<|end|>\n<|user|>\nSay hi.<|end|>\n<|assistant|>\n",
     ],
 )
 def test_a_rendered_prompt_is_split_into_its_messages(prompt):
@@ -391,12 +437,14 @@ def test_a_policy_may_have_tags_of_its_own():
     assert CompletionReader().read("<reasoning>Two?</reasoning>\nHello.").text.startswith("<reasoning>")
 
 
-@pytest.mark.parametrize("family", [None, "qwen3", *WORDED])
+@pytest.mark.parametrize("family", [None, *FAMILIES])
 def test_without_tags_nothing_is_taken_for_a_thought(family):
     reader = CompletionReader(family and tokenizer(FAMILIES[family]), thinking_tags=())
-    worded = [f"{opens}\nTwo?\n{closes}\nHello." for opens, closes, _ in ORDINARY]
-    for text in ("<think>Two?</think>Hello.", "<think>Two?", *worded):
+    for text in ("<think>Two?</think>Hello.", "Two?</think>Hello.", "<think>Two?", "[THINK]Two?[/THINK]Hello."):
         assert reader.read(text) == reader.read(text, opened=True) == Target(text)
+    for opens, closes, _ in ORDINARY:
+        text = f"{opens}\nTwo?\n{closes}\nHello."
+        assert reader.read(text) == Target(text)
     assert reader.opened("Say hello.<think>") is (None if family is None else False)
 
 
@@ -414,26 +462,41 @@ def test_special_tokens_that_look_like_markers_are_refused_unless_their_use_is_k
 
 # --- roles, and parts without text
 
+NAMES = [form(name) for name in SPEAKERS for form in (str, str.capitalize, str.upper)]
+UNKNOWN = ["narrator", "assistent", "user ", "0", "assistant\n", "critic"]
 
-@pytest.mark.parametrize("name", [*SPEAKERS, "User", "ASSISTANT"])
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_name_of_a_role_is_read_as_its_speaker(name):
     speaker = SPEAKERS[name.lower()]
     named = {"role": name, "content": "Two."}
-    one, other = (CompletionReader().read([TOOL, message]) for message in (named, named | {"role": speaker}))
-    assert (one.text, one.state, one.messages[-1].role) == (other.text, other.state, other.messages[-1].role)
-    assert (prompt_text([named])[0] == "Two.") == (speaker == "user")
+    plain = named | {"role": speaker}
+    for turns in ([], [user("Hi")], [assistant("One."), TOOL]):
+        one, other = (CompletionReader().read([*turns, message]) for message in (named, plain))
+        assert (one.text, one.state) == (other.text, other.state)
+        assert [message.role for message in one.messages] == [message.role for message in other.messages]
+        given, expected = (prompt_text([*turns, message])[0] for message in (named, plain))
+        assert given == (expected and expected.replace(f"{speaker}: Two.", f"{name}: Two."))
 
 
-@pytest.mark.parametrize("name", ["assistent", "user ", "0"])
+@pytest.mark.parametrize("name", UNKNOWN)
 def test_an_unknown_role_is_refused_by_name(name):
-    for read in (completion_text, prompt_text, CompletionReader().opened):
-        with pytest.raises(SampleError, match="message 2 of a .* has the unknown role") as error:
-            read([assistant("One."), {"role": name, "content": "Two."}])
-        assert repr(name) in str(error.value) and "allowed: user, human, " in str(error.value)
+    for messages in ([{"role": name, "content": "Two."}], [assistant("One."), {"role": name, "content": "Two."}]):
+        for read in (completion_text, prompt_text, CompletionReader().opened):
+            with pytest.raises(SampleError, match=f"message {len(messages)} of a .* has the unknown role") as error:
+                read(messages)
+            assert repr(name) in str(error.value) and "allowed: user, human, " in str(error.value)
+
+
+def test_the_messages_of_sharegpt_are_read():
+    told = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]
+    assert completion_text(told) == "Hello."
+    assert chat_messages(told) == [user("Hi"), assistant("Hello.")]
 
 
 TEXT = {"type": "text", "text": "It is 12."}
 IMAGES = [
+    {"type": "image"},
     {"type": "image", "image": b"GIF89a"},
     {"type": "image", "text": None},
     {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}},
@@ -442,35 +505,62 @@ IMAGES = [
 ]
 MEDIA = [
     {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+    {"type": "audio", "audio": "x"},
     {"type": "video", "video": "x.mp4"},
     {"type": "input_file", "file_id": "x"},
     {"type": "text", "text": "a caption", "image": "x.png"},
 ]
 SILENT = [{"type": "tool_use", "name": "look", "input": {}}, {}]
-PLACES = [
-    lambda part: prompt_text([assistant([TEXT, part]), user("Why?")]),
-    lambda part: completion_text([{"role": "tool", "content": [part]}, assistant("It is 12.")]),
-    lambda part: CompletionReader().opened([user([part])]),
-]
+PLACES = {
+    "prompt": lambda part: prompt_text([user([part, TEXT])]),
+    "history": lambda part: prompt_text([assistant([TEXT, part]), user("Why?")]),
+    "completion": lambda part: completion_text([assistant([TEXT, part])]),
+    "tool result": lambda part: completion_text([{"role": "tool", "content": [part]}, assistant("It is 12.")]),
+    "opened": lambda part: CompletionReader().opened([user([part])]),
+}
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("part", [*MEDIA, *SILENT], ids=str)
-def test_a_part_that_is_no_text_is_refused(part):
-    for read in PLACES:
-        with pytest.raises(SampleError, match="message 1 of a .* has a part .*, (but a judge reads text and|which a)"):
-            read(part)
+def test_a_part_that_is_no_text_is_refused(part, place):
+    with pytest.raises(SampleError, match="message 1 of a .* has a part .*, (but a judge reads text and|which a)"):
+        PLACES[place](part)
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("part", IMAGES, ids=str)
-def test_an_image_part_without_a_readable_image_is_refused(part):
-    for read in PLACES:
-        with pytest.raises(SampleError, match="image part(s without an image| 1 of a .*(cannot be|data URL))"):
-            read(part)
+def test_an_image_part_without_a_readable_image_is_refused(part, place):
+    with pytest.raises(SampleError, match="image part(s without an image| 1 of a .*(cannot be|data URL))"):
+        PLACES[place](part)
 
 
 @pytest.mark.parametrize("part", [*IMAGES, *MEDIA], ids=str)
 def test_images_are_ignored_on_request(part):
     caption = part.get("text") or ""
+    told = [user([part, TEXT])]
+    assert prompt_text(told, images="ignore") == (f"{caption}It is 12.", None)
     reader = CompletionReader(images="ignore")
-    assert reader.prompt_text([user([part, TEXT])]) == (f"{caption}It is 12.", None)
+    assert reader.prompt_text(told) == (f"{caption}It is 12.", None)
     assert reader.read([assistant([part, TEXT])]).text == f"{caption}It is 12."
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "text", "text": "", "image": None}, {"type": "text", "image": None}], ids=str
+)
+def test_arrow_adds_keys_without_values_to_parts(part):
+    assert completion_text([assistant([part, TEXT])]) == "It is 12."
+
+
+@pytest.mark.parametrize(
+    "fields", [{"text": "Hi"}, {"parts": [{"text": "Hi"}]}, {"message": "Hi"}, {"refusal": "No."}]
+)
+def test_a_message_that_says_something_elsewhere_is_refused(fields):
+    with pytest.raises(SampleError, match=f"message 1 of a completion has no content; .*{next(iter(fields))!r}"):
+        completion_text([{"role": "assistant", **fields}])
+    assert CompletionReader().read([{"role": "assistant"}]).state == "empty"
+
+
+def test_images_beside_the_content_are_refused_too():
+    with pytest.raises(SampleError, match="message 1 of a prompt has a part 'images'"):
+        prompt_text([{"role": "user", "content": "What is it?", "images": ["x.png"]}])
+    assert prompt_text([{"role": "user", "content": "What is it?", "images": []}])[0] == "What is it?"

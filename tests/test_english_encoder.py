@@ -1,10 +1,14 @@
 """The packaged encoder judge of English: `model="english-encoder"`, where judges are used."""
 
+import json
+
 import pytest
+from typer.testing import CliRunner
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import choose_backend
 from checklist_rewards.backends.packaged import english_encoder
+from checklist_rewards.cli import app
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges import EncoderJudge
 
@@ -32,6 +36,14 @@ def test_it_tells_what_a_text_says_and_follows_the_not_of_a_question(scorer):
     score = scorer.score(Checklist.parse([getattr(one, "question", one) for one in asked]), ANSWER)
     stated, denied, wrong, right = (item.probabilities["yes"] for item in score.items)
     assert stated > 0.8 and right > 0.8 and denied < 0.2 and wrong < 0.2
+
+
+def test_the_command_line_scores_with_it(tmp_path):
+    rows, scored = tmp_path / "rows.jsonl", tmp_path / "scored.jsonl"
+    rows.write_text(json.dumps({"input": "?", "target": ANSWER, "checklist": [i.question for i in CHECKLIST.items]}))
+    done = CliRunner().invoke(app, ["score", str(rows), "--model", "english-encoder", "-o", str(scored), "--no-store"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(scored.read_text())["checklist_score"]["pass_rate"] == 0.5
 
 
 def test_the_card_names_data_and_licences():
