@@ -291,6 +291,14 @@ def test_a_loop_that_restores_the_state_goes_on_in_the_same_file(tmp_path):
     assert [one for one in lines if one[0] in ("start", "step")] == expected
 
 
+def test_memory_is_bounded():
+    reward, sizes = monitored(by_color, **QUICK), []
+    for step in range(120):  # a detector keeps up to 50 changes
+        call(reward, step, texts(4, seed=step))
+        sizes.append(len(json.dumps(reward.monitor.state["watch"] | {"checklists": {}})))  # one entry per checklist
+    assert max(sizes[60:]) < 1.2 * max(sizes[:60])
+
+
 def test_evaluation_is_not_watched_and_the_trainers_hooks_get_the_metrics(tmp_path):
     trainer, reward = Trainer(tmp_path, model=SimpleNamespace(training=True)), monitored(by_color, **QUICK)
     trained(reward, 4, log_metric=trainer.log_metric)
