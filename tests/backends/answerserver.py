@@ -14,6 +14,8 @@ from checklist_rewards.backends.openai import client as loop
 from tests.conftest import HANG
 
 MODEL = SERVED_NAME = "judge"
+SETTINGS = {"timeout": HANG, "attempts": 3, "pause": 0.01}
+"""Of an engine on a server that fails."""
 Answer = Callable[[str, dict[str, Any]], tuple[int, Any]]
 """Called with the path and the body of a request; returns the status and the body of its response."""
 

@@ -13,8 +13,7 @@ from checklist_rewards.backends.decisions.protocols import DecisionQuestion, Ope
 from checklist_rewards.backends.openai.wire import WHITE
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import image_of
-from tests.backends.answerserver import MODEL, answering, refusal
-from tests.backends.test_openai_faults import SETTINGS
+from tests.backends.answerserver import MODEL, SETTINGS, answering, refusal
 
 RED, BLUE = (image_of(Pillow.new("RGB", (8, 8), colour)) for colour in ("red", "blue"))
 WEB = image_of("https://example.org/cat.png")
@@ -25,23 +24,19 @@ GROUP = ReadGroup(None, STATE, (QUESTION.text(),))
 TEXT = ReadGroup(None, "No image.", (QUESTION.text(),))
 
 
-@pytest.mark.parametrize("system", [None, "You judge."])
-def test_openai_has_images_in_their_places_and_a_body_that_its_sdk_declares(system):
+def test_openai_has_images_in_their_places_and_a_body_that_its_sdk_declares():
     params = pytest.importorskip("openai.types.decision_create_params")
     shown = [{"type": "input_image", "image_url": image.url} for image in (RED, WEB)]
     texts = [{"type": "input_text", "text": text} for text in ("First ", " then ", ".")]
     content = [texts[0], shown[0], texts[1], shown[1], shown[0], texts[2]]
-    body = OpenAIDecisions().body(MODEL, system, STATE, QUESTIONS)
-    rules = [] if system is None else [{"role": "developer", "content": system}]
-    assert body["input"] == [*rules, {"role": "user", "content": content}]
+    body = OpenAIDecisions().body(MODEL, "You judge.", STATE, QUESTIONS)
+    assert body["input"] == [{"role": "developer", "content": "You judge."}, {"role": "user", "content": content}]
     TypeAdapter(params.DecisionCreateParams).validate_python(body)
-    assert OpenAIDecisions().body(MODEL, None, "No image.", QUESTIONS)["input"] == "No image."
 
 
 def test_system_one_names_images_in_their_places_and_sends_each_once():
     body = SystemOne().body(MODEL, None, STATE, QUESTIONS)
     assert body["state"] == "First [image 1] then [image 2][image 1]." and body["images"] == [RED.url, WEB.source]
-    assert "images" not in SystemOne().body(MODEL, None, "No image.", QUESTIONS)
     of_openrouter = SystemOne(openrouter=True).body(MODEL, None, STATE, QUESTIONS)
     shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in (RED, WEB)]
     assert of_openrouter["state"] == ["First ", shown[0], " then ", shown[1], shown[0], "."]
