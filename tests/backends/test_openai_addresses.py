@@ -28,8 +28,7 @@ def no_proxies(monkeypatch):
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-@pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY"])
-@pytest.mark.parametrize("start", ["http://", ""])
+@pytest.mark.parametrize(("name", "start"), [("HTTP_PROXY", "http://"), ("ALL_PROXY", "")])
 def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, name, start):
     with serving() as proxy:
         monkeypatch.setenv(name, start + proxy.base_url.removeprefix("http://").removesuffix("/v1"))
@@ -37,10 +36,13 @@ def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, name, sta
         assert read.unanswered is None and len(proxy.asked) == 2  # the first one asks whether lists are supported
 
 
-@pytest.mark.parametrize("login", ["", "me:hidden@"])
 @pytest.mark.parametrize(
-    ("scheme", "start"),
-    [("http", "post http://far.example/v1/here http/1.1"), ("https", "connect far.example:443 http/1.1")],
+    ("scheme", "start", "login"),
+    [
+        ("http", "post http://far.example/v1/here http/1.1", "me:hidden@"),
+        ("https", "connect far.example:443 http/1.1", "me:hidden@"),
+        ("https", "connect far.example:443 http/1.1", ""),
+    ],
 )
 def test_a_proxy_gets_its_login_but_not_the_key_of_the_server(monkeypatch, scheme, start, login):
     with recording() as (address, received):
@@ -53,8 +55,14 @@ def test_a_proxy_gets_its_login_but_not_the_key_of_the_server(monkeypatch, schem
     assert "hidden" not in str(answer)
 
 
-@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
-@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "socks5h://me:hidden@127.0.0.1:9", "socks://127.0.0.1"])
+@pytest.mark.parametrize(
+    ("name", "proxy"),
+    [
+        ("HTTP_PROXY", "socks5://127.0.0.1:9"),
+        ("http_proxy", "socks5h://me:hidden@127.0.0.1:9"),
+        ("ALL_PROXY", "socks://127.0.0.1"),
+    ],
+)
 def test_a_proxy_of_another_kind_is_refused_with_its_variable_unless_it_is_not_used(monkeypatch, name, proxy):
     if name == "http_proxy":
         monkeypatch.setenv("HTTP_PROXY", DEAD)  # of the two, the other one counts
@@ -75,10 +83,9 @@ def test_the_address_of_a_proxy_that_is_no_url_is_in_the_error(monkeypatch):
         OpenAIBackend(SERVED_NAME, "http://far.example/v1", attempts=1)
 
 
-@pytest.mark.parametrize("key", ["secret\n", "sec\rret", "\x00"])
-def test_a_key_that_no_header_can_have_is_refused_without_being_shown(key):
+def test_a_key_that_no_header_can_have_is_refused_without_being_shown():
     with pytest.raises(ModelError, match="the API key has a character that cannot be sent") as raised:
-        OpenAIBackend(SERVED_NAME, DEAD, key=key)
+        OpenAIBackend(SERVED_NAME, DEAD, key="secret\n")
     assert "secret" not in str(raised.value)
 
 
@@ -88,7 +95,6 @@ def test_a_key_that_no_header_can_have_is_refused_without_being_shown(key):
         ("127.0.0.1", "127.0.0.1", True),
         ("127.0.0.1", "far.example, 127.0.0.0/8", True),
         ("127.0.0.1", "far.example,*", True),
-        ("[::1]:80", "::1", True),
         ("[fd00::2]", "fd00::/8", True),
         ("10.1.2.3", "10.0.0.0/8", True),
         ("11.1.2.3", "10.0.0.0/8,fd00::/8", False),
