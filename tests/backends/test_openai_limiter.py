@@ -346,24 +346,6 @@ def test_a_failed_probe_is_no_attempt_of_the_request_that_it_was():
     assert outcomes == [{}] * 5 and attempts[-1][0] > 30
 
 
-def test_if_a_probe_is_cancelled_another_request_probes_the_server():
-    answers = iter([FAULTS["500"], None, {}])
-
-    async def once(place):
-        answer = next(answers)
-        await asyncio.sleep(100 if answer is None else 0.1)
-        return answer
-
-    async def recovered(connection):
-        await connection.post("/chat", {})
-        probe, other = [asyncio.ensure_future(connection.post("/chat", {})) for _ in range(2)]
-        await asyncio.sleep(5)
-        probe.cancel()
-        return await other, now()
-
-    assert connected(once, recovered, failures=1, attempts=1) == ({}, pytest.approx(5.2, abs=0.3))
-
-
 REJECTED = replace(FAULTS["500"], retry=False, down=False, status=404, fatal=True)
 
 

@@ -73,21 +73,6 @@ def test_keys_are_spread_evenly():
     assert all(count == pytest.approx(1000, rel=0.15) for count in counts.values()) and len(counts) == 3
 
 
-def test_a_replica_that_failed_is_probed_with_longer_and_longer_pauses():
-    replicas, probes, now = detector(ADDRESSES), [], 0.0
-    key = next(key for key in map(str, range(100)) if replicas.home(key) == 0)
-    fail(replicas, 0)
-    while now < 60:
-        sent = replicas.choose(key, now)
-        if sent.place == 0:
-            assert sent.probe
-            assert replicas.choose(key, now).place != 0  # one probe at a time
-            probes.append(now)
-            replicas.failed(sent, now)
-        now += 0.5
-    assert probes == [1, 3, 7, 15, 30, 45]
-
-
 def test_requests_in_flight_do_not_lengthen_the_pause_of_the_replica_that_lost_them():
     replicas = detector(ADDRESSES)
     sent = [replicas.send_to(0, 0.0) for _ in range(100)]
