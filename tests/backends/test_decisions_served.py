@@ -59,12 +59,3 @@ def test_the_receipt_counts_cached_tokens(qwen3_server):
     judge = scorer(qwen3_server, backend="decisions")
     answers(judge, [f"Is the text long {number}?" for number in range(8)])
     assert judge.receipt.prompt_tokens > (judge.receipt.computed_tokens or 0) > 0
-
-
-def test_a_model_whose_decisions_vllm_does_not_serve_is_one_sentence(vllm_server):
-    from checklist_rewards.errors import ModelError
-    from tests.backends.answerserver import SERVED_NAME
-
-    judge = ChecklistScorer(SERVED_NAME, backend="decisions", base_url=vllm_server, store=False)
-    with pytest.raises(ModelError, match=r"does not answer decisions .*status 501.*use backend='openai'"):
-        judge.score(QUESTIONS, "a small dog runs")

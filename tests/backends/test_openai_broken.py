@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, Sampling, pocket_dir
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
@@ -20,14 +19,9 @@ from checklist_rewards.backends.openai import client as loop
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.openai.wire import Failure, answer_of
 from checklist_rewards.backends.servers import Settings
-from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError
-from checklist_rewards.judges import Ask
-from checklist_rewards.judges.remote import RemoteJudge, RewardServer
-from checklist_rewards.scores.score import answer_of as label_of
 from tests.backends.answers import LABELS, reads_about, user
 from tests.backends.answerserver import LIKELY, MODEL, AnswerServer, listed, raw_server, request_in, serving
-from tests.fakes import FakeBackend
 
 ONCE = {"attempts": 1, "pause": 0.001, "failures": 10**6, "timeout": 5.0}
 BODY = b'{"choices": [{}], "a": 1}'
@@ -218,19 +212,6 @@ def test_any_value_in_a_list_is_an_answer_or_a_reason(odd, of_lists, data):
         assert (answer.logprobs is None) == (answer.unanswered is not None)
 
 
-@settings(max_examples=60, deadline=None)
-@given(body=changed({"object": "list", "data": [{"id": MODEL, "max_model_len": 2048, "root": None}, {"id": "other"}]}))
-def test_any_value_in_a_list_of_models_is_a_model_or_one_sentence(odd, body):
-    odd.models, odd.odd = body, CHAT
-    try:
-        backend = OpenAIBackend(MODEL, odd.base_url, **ONCE)
-    except ModelError as error:
-        assert odd.base_url in str(error)
-    else:
-        [answer], _ = backend.read(reads_about("A text"), LABELS)
-        assert answer.label == "yes" or answer.unanswered == "too_long"
-
-
 QUESTION = DecisionQuestion("predicate", "Is it?").text()
 SYSTEM_ONE = {
     "answers": {"q1": {"type": "noul", "noul": 0.8}},
@@ -265,32 +246,6 @@ def test_a_text_with_an_unpaired_surrogate_is_read_and_sampled_from(odd, of_list
     decisions = DecisionsBackend(MODEL, odd.base_url, protocol="decisions", **ONCE)
     question = DecisionQuestion("predicate", f"{text}?").text()
     assert decisions.read([ReadGroup(None, text, (question,))])[0][0].unanswered is None
-
-
-JUDGE = {"judge": "j", "identity": "1"}
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_any_value_in_a_response_of_a_reward_server_is_a_score_or_a_reason(odd, data, scored):
-    refused = {"scores": [None, None], "errors": [{"row": 1, "message": "no"}], **JUDGE}
-    odd.models, odd.odd = JUDGE, data.draw(changed(scored, refused))
-    judge, item = RemoteJudge(RewardServer(odd.base_url, **ONCE)), ChecklistItem(question="Is it?")
-    try:
-        verdicts, _ = judge.answer([Ask(item, "A text."), Ask(item, "Another.")])
-    except ModelError as error:
-        assert "has changed its judge" in str(error)
-    else:
-        assert len(verdicts) == 2
-        assert all(verdict.unanswered or label_of(item, verdict) in ("yes", "no") for verdict in verdicts)
-
-
-@pytest.fixture(scope="module")
-def scored() -> dict:
-    """The response of a reward server to two rows, of which it scored one."""
-    scorer = ChecklistScorer("m", backend=FakeBackend(lambda p, t: 0.9), store=False)
-    score = scorer.score(["Is it?"], "A text.").model_dump(mode="json")
-    return {"scores": [score, None], "errors": [{"row": 2, "message": "no"}], **JUDGE}
 
 
 @pytest.mark.parametrize(
