@@ -92,14 +92,7 @@ def read_of(server, **settings):
 
 @pytest.mark.parametrize(
     ("wording", "most"),
-    [
-        *((wording, 5) for wording in WORDINGS),
-        ("OpenAI", 0),
-        ("OpenAI", 1),
-        ("OpenAI", 3),
-        ("OpenAI", 19),
-        ("exclusive", 19),
-    ],
+    [*((wording, 5) for wording in WORDINGS), *(("OpenAI", most) for most in (0, 1, 3, 19)), ("exclusive", 19)],
 )
 def test_fewer_likely_tokens_give_the_exact_probability_or_one_warning(wording, most, caplog):
     with answering(limited(most, WORDINGS[wording])) as server:
