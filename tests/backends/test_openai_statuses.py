@@ -17,11 +17,9 @@ from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import ModelError
 from tests import clock
 from tests.backends.answers import LABELS, reads_about, user
-from tests.backends.answerserver import LIKELY, MODEL, answering, chat, listed, refusal
+from tests.backends.answerserver import LIKELY, MODEL, SETTINGS, answering, chat, listed, refusal
 
-ONE_REQUEST = (400, 403, 413, 422)
 BAD = "DROP TABLE"
-FAST = {"pause": 0.01, "attempts": 3}
 
 
 # ----- one response -----
@@ -51,7 +49,6 @@ def error(message):
         (400, error("Bad seed"), "backend_error: status 400: Bad seed", ""),
         (401, error("Wrong key"), "backend_error: status 401: Wrong key", "fatal"),
         (403, error("Your input was flagged"), "refused", ""),
-        (404, {}, "backend_error: status 404: {}", "fatal"),
         (409, {"detail": "busy"}, "backend_error: status 409: busy", "retry"),
         (413, b"", "too_long", ""),
         (429, {"error": "slow down"}, "backend_error: status 429: slow down", "retry"),
@@ -64,6 +61,13 @@ def test_a_failure_has_a_reason_and_says_what_may_help(status, body, reason, fla
     failure = meaning(status, body)
     assert failure.unanswered == reason
     assert " ".join(flag for flag in ("retry", "down", "fatal") if getattr(failure, flag)) == flags
+
+
+def test_what_passes_is_repeated_and_what_lasts_is_not():
+    assert all(meaning(status, {}).retry for status in (408, 409, 425, 429, 500, 502, 503, 504, 529))
+    assert all(
+        meaning(status, {}).fatal and not meaning(status, {}).retry for status in (401, 402, 403, 404, 405, 501)
+    )
 
 
 def test_a_server_may_ask_for_a_pause_in_seconds_or_by_date():
@@ -97,11 +101,11 @@ def for_text(status):
 
 def reads_of(respond, *texts, card=None, **settings):
     with answering(respond, card) as server:
-        judge = OpenAIBackend(MODEL, server.base_url, **FAST | settings)
+        judge = OpenAIBackend(MODEL, server.base_url, **SETTINGS | settings)
         return judge.read(reads_about(*texts), LABELS)[0]
 
 
-@pytest.mark.parametrize("status", ONE_REQUEST)
+@pytest.mark.parametrize("status", [400, 403, 413, 422])
 def test_after_an_accepted_request_a_refusal_costs_its_own_read(status):
     reads = reads_of(chats(for_text(status)), "fine", BAD, "good")
     assert [read.logprobs is not None for read in reads] == [True, False, True]
@@ -131,7 +135,7 @@ def test_a_list_that_is_refused_is_halved_until_the_prompt_to_blame_is_alone():
 )
 def test_what_concerns_every_request_ends_the_run_at_once(status, texts):
     with answering(chats(for_text(status))) as server:
-        judge = OpenAIBackend(MODEL, server.base_url, **FAST)
+        judge = OpenAIBackend(MODEL, server.base_url, **SETTINGS)
         for ask in (
             lambda: judge.read(reads_about(*texts), LABELS),
             lambda: judge.generate([user(text) for text in texts], Sampling()),
