@@ -27,13 +27,14 @@ TEMPLATE = (
     "{% for o in options %}[{{ letters[loop.index0] }}] {{ o.description or o.key }}\n{% endfor %}"
     "Answer with one letter.<|im_end|>\n<|im_start|>assistant\n"
 )
-COLOURS = ChecklistItem(
-    question="Which colour?", options=[{"label": name, "value": n} for n, name in enumerate(("red", "blue"))]
-)
-GRADES = ChecklistItem(
-    question="How good?", options=[{"label": name, "value": n / 2} for n, name in enumerate(("bad", "fair", "good"))]
-)
-CHECKLIST = [ChecklistItem(question="Does the text mention a dog?"), COLOURS, GRADES]
+CHECKLIST = [
+    ChecklistItem(question="Does the text mention a dog?"),
+    ChecklistItem(question="Which colour?", options=[{"label": "red", "value": 0}, {"label": "blue", "value": 1}]),
+    ChecklistItem(
+        question="How good?",
+        options=[{"label": name, "value": n / 2} for n, name in enumerate(("bad", "fair", "good"))],
+    ),
+]
 
 
 @pytest.fixture(scope="module")

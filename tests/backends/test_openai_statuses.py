@@ -192,3 +192,11 @@ def test_silence_is_reported_while_requests_are_in_flight_and_none_is_answered(r
 
     clock.run(all_of_them())
     assert [record.getMessage().split(" for ")[1][:4] for record in caplog.records] == silences
+
+
+def test_a_refused_connection_is_reported_with_its_first_attempt(caplog):
+    with answering(chats(lambda body: None)) as server:
+        judge = OpenAIBackend(MODEL, server.base_url, **SETTINGS)
+        judge.read(reads_about("fine"), LABELS)
+    judge.read(reads_about("good"), LABELS)
+    assert [record for record in caplog.records if "connection failed" in record.getMessage()]
