@@ -92,7 +92,7 @@ def test_without_a_tokenizer_reads_are_chats(broken_server, caplog, tmp_path):
     assert (asked["max_tokens"], asked["top_logprobs"], asked["temperature"]) == (1, 20, 0)
 
 
-@pytest.mark.parametrize("listing", [{"listing": 404}, {"card": None}], ids=str)
+@pytest.mark.parametrize("listing", [{"listing": 404}, {"card": None}, {"card": {"max_model_len": None}}])
 def test_a_server_that_does_not_list_its_models_is_used_as_it_is(broken_server, listing):
     vars(broken_server).update(listing)
     assert connect(broken_server).read(ONE, LABELS)[0] == BY_CHAT

@@ -332,10 +332,12 @@ IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
 @pytest.mark.parametrize(
     ("content", "thought"),
     [
+        ([{"text": "Yes"}], None),
         ([{"type": "text", "text": "Ye"}, {"type": "text", "text": "s"}], None),
         ([{"type": "output_text", "text": "Yes", "annotations": []}], None),
         (["Y", "es"], None),
         (YES_PART, None),
+        ([*THINKING, YES_PART], "No?"),
         ([*MISTRALS, YES_PART], "No?"),
         ([{"type": "redacted_thinking", "data": "x"}, YES_PART], None),
     ],
@@ -354,6 +356,7 @@ def test_a_content_of_parts_is_its_text(content, thought):
         (THINKING, "null_content"),
         ([REFUSAL], "refused"),
         ([YES_PART, IMAGE], "error_body"),
+        ([1, 2], "error_body"),
         (7, "error_body"),
     ],
 )
@@ -369,6 +372,7 @@ def test_a_content_that_is_no_text_is_unanswered(content, reason):
         ("Yes", "yes"),
         ("**No**", "no"),
         ("No, it does not.", "no"),
+        ("YES\n\nBecause", "yes"),
         ("<think>no, no</think>Yes", "yes"),
         *((text, None) for text in ("N/A", "yes or no", "Not yes", "Nope", "The answer is yes")),
     ],

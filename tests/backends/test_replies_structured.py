@@ -45,6 +45,7 @@ def asked(rule, *texts, shape=Answer, sampling=None, **settings):
         ('{"a": [1, 2,], "b": {"c": 3,},}', {"a": [1, 2], "b": {"c": 3}}),
         ('The set {x} has [1] element: {"a": "}"}', {"a": "}"}),
         ('For example {"a": "a long example that is not meant"}.\nThe answer: {"a": 1}', {"a": 1}),
+        ('{"a": 1}, as said in [2].', {"a": 1}),
         ('[{"a": 1}, {"a": 2}]', [{"a": 1}, {"a": 2}]),
         ('{"a": "yes", "b": 1, "a": "no"}', {"a": ["yes", "no"], "b": 1}),
         ('{"a": "yes", "a": "yes"}', {"a": "yes"}),
