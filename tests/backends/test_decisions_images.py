@@ -138,3 +138,10 @@ def test_openrouter_is_asked_with_a_state_of_parts(monkeypatch):
         monkeypatch.setattr(decisions_backend, "_OPENROUTER_DECISIONS", server.base_url)
         assert DecisionsBackend(MODEL, "openrouter", **SETTINGS).read([GROUP])[0][0].logprobs
         assert [type(body["state"]) for body in server.of("/decisions")] == [list, list]
+
+
+def test_a_wrong_key_is_not_taken_for_a_server_that_does_not_see():
+    with answering(lambda p, b: refusal("invalid key", 401)) as server:
+        backend = DecisionsBackend(MODEL, server.base_url, **SETTINGS)
+        with pytest.raises(ModelError, match="rejected a request: status 401: invalid key"):
+            backend.read([GROUP])

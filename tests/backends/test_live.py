@@ -272,3 +272,10 @@ def test_the_identity_has_the_precision_in_which_it_computes_also_once_a_trainer
     before = engine.identity
     in_autocast(changed)
     assert engine.identity != before != FILED.identity
+
+
+def test_frozen_can_be_entered_twice():
+    model = policy()
+    with frozen(model), frozen(model):
+        assert not model.training
+    assert model.training and any(weight.requires_grad for weight in model.parameters())

@@ -114,6 +114,13 @@ def test_an_answer_out_of_the_likely_tokens_is_never_given_out_as_an_exact_one(b
 # ----- failures, deadlines and limits -----
 
 
+def test_a_lasting_failure_leaves_its_reads_unanswered_after_bounded_retries(broken_server):
+    broken_server.statuses = [500]
+    [read], _ = connect(broken_server).read(ONE, LABELS)
+    assert read.logprobs is None and read.unanswered == "backend_error: status 500: status 500"
+    assert len(broken_server.asked) == 5
+
+
 def test_requests_that_the_server_refuses_from_the_first_are_an_error(chat_server):
     chat_server.statuses = [400]
     with pytest.raises(ModelError, match="rejected a request: status 400"):

@@ -52,9 +52,9 @@ def test_a_request_whose_deadline_ends_in_a_pause_fails_at_once_and_its_wait_for
         waiting = asyncio.ensure_future(limiter.admit(1.5))
         await asyncio.sleep(waited)
         limiter.done(first, LIMITED, now() + WAIT)
-        return await waiting, now()
+        return await waiting, await limiter.admit(1.5), now()
 
-    assert run(late()) == (LIMITED, waited)
+    assert run(late()) == (LIMITED, LIMITED, waited)
 
 
 def test_a_pause_that_is_extended_counts_once():

@@ -62,7 +62,14 @@ def test_all_requests_about_a_text_go_to_one_replica_and_every_replica_gets_some
 
 @pytest.mark.parametrize(
     ("fleet", "fault"),
-    [("lists", HANGS), ("lists", OTHER_MODEL), ("chats", REFUSED), ("chats", LIMITED), ("decisions", BUSY)],
+    [
+        ("lists", HANGS),
+        ("lists", OTHER_MODEL),
+        ("chats", REFUSED),
+        ("chats", LIMITED),
+        ("chats", OTHER_MODEL),
+        ("decisions", BUSY),
+    ],
     indirect=["fleet"],
 )
 def test_a_replica_that_dies_costs_no_read_and_returns_when_it_answers(fleet, fault):

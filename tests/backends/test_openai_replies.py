@@ -380,3 +380,4 @@ def test_a_content_that_is_no_text_is_unanswered(content, reason):
 def test_a_word_is_an_answer_only_where_it_stands_alone(text, answer):
     read = label_of(chat(text)[1]["choices"][0], LABELS)
     assert (read.label, read.unanswered, read.logprobs) == (answer, None if answer else "off_label", None)
+    assert label_of(chat("<think>so</think>")[1]["choices"][0], LABELS).unanswered == "null_content"
