@@ -1,9 +1,9 @@
 """An OpenAI-compatible server that fails on demand, in a process of its own.
 
 The model's name says what goes wrong with its answers: `html`, `hang`, `drop` ... ([`FAULTS`]). A name that ends in
-`@some` goes wrong only for prompts that contain [`MARK`]; its other answers are sound. One model is sound and only
-costs: `dense` bills a token per byte and a template besides. The right
-answers stand in the questions: `Is it fine (yes)?` is answered yes, `Is it red (no)?` no.
+`@some` goes wrong only for prompts that contain [`MARK`]; its other answers are sound. `dense` is sound and only
+costs: it bills a token per byte and a template besides. The right answers stand in the questions: `Is it fine (yes)?`
+is answered yes, `Is it red (no)?` no.
 
 It answers label reads (log-probabilities asked for, or none where a server refused them), and the JSON of batch,
 reasoned and quality judgements, checklists as numbered lists, or JSON of any other schema. What is asked for is told
@@ -27,7 +27,6 @@ from aiohttp import web
 from tests import decisionservers
 
 MARK = "[BROKEN]"
-SLOW_SECONDS = 1.0
 TEMPLATE_TOKENS = 60
 RETRY_AFTER = "0.3"
 GRADE = 4
@@ -41,36 +40,18 @@ CHECKLIST = {
     },
 }
 """What is asked for in words where no schema says it."""
-
-DRESSED = ("fenced", "prose", "think", "upper")
-SOUND = ("valid", *DRESSED, "429", "503_twice", "slow", "schema_refused", "split", "no_usage")
-"""Every JSON reply is right, if oddly dressed."""
-SILENT = ("null", "empty_choices", "html", "error_body", "500", "hang", "drop", "truncated", "refusal", "cut")
-"""No reply can be read."""
-INDICES = ("missing", "duplicate", "zero_based", "extra")
-"""Numbered replies do not carry the numbers of the questions."""
-WORDS = ("na", "off_label", "no_logprobs", "logprobs_refused", "words_only")
-"""About labels."""
-FAULTS = (*SOUND, *SILENT, *INDICES, *WORDS)
-DECIDED = (
-    "valid",
-    "429",
-    "503_twice",
-    "slow",
-    "wrong_order",
-    "one_missing",
-    "extra_answer",
-    "no_usage",
-    "few_questions",
+FAULTS = (
+    *("valid", "fenced", "prose", "think", "upper", "429", "503_twice", "schema_refused", "split", "no_usage"),
+    *("null", "empty_choices", "html", "error_body", "500", "hang", "drop", "truncated", "refusal", "cut"),
+    *("missing", "duplicate", "zero_based", "extra"),  # numbered replies without the numbers of the questions
+    *("na", "off_label", "no_logprobs", "logprobs_refused", "words_only"),  # about labels
 )
-"""Decisions that are right in the end. `one_missing` leaves the last answer out the first time."""
-UNDECIDED = (
-    *("500", "501", "hang", "drop", "html", "error_body", "null_answers", "refusal"),
-    *("never_answered", "answered_twice", "no_names", "nan", "above_one", "wrong_type", "wrong_labels", "not_a_sum"),
+DECISION_FAULTS = (
+    *("wrong_order", "one_missing", "extra_answer", "few_questions"),  # right in the end
+    *("null_answers", "never_answered", "answered_twice", "no_names", "nan", "above_one", "not_a_sum"),
+    *("wrong_type", "wrong_labels"),
 )
-"""Decisions without a usable answer."""
-DECISION_FAULTS = (*DECIDED, *UNDECIDED)
-COSTLY = ("dense",)
+"""Faults of decisions, together with those of any request. `one_missing` leaves the last answer out the first time."""
 
 _QUESTION = re.compile(r"^[^\S\n]*(?:(?:Q|\[|\()?(\d+)[.):\]]*\s+)?[^\n]*\((yes|no)\)", re.M)
 _seen: Counter[tuple[str, str]] = Counter()
@@ -81,15 +62,13 @@ async def failure(request: web.Request, fault: str, times: int) -> web.StreamRes
     if fault == "429" and times == 1:
         headers = {"Retry-After": RETRY_AFTER}
         return web.json_response({"error": {"message": "slow down"}}, status=429, headers=headers)
-    if fault in ("500", "501") or (fault == "503_twice" and times <= 2):
+    if fault == "500" or (fault == "503_twice" and times <= 2):
         return web.json_response({"error": {"message": "out of order"}}, status=int(fault[:3]))
     if fault == "hang":
         await asyncio.sleep(3600)
     if fault == "drop":
         assert request.transport is not None
         request.transport.abort()
-    if fault == "slow":
-        await asyncio.sleep(SLOW_SECONDS)
     if fault == "html":
         return web.Response(text="<!doctype html><h1>Bad gateway</h1>", content_type="text/html")
     if fault == "error_body":
@@ -160,7 +139,7 @@ def decided(question: dict[str, Any], fault: str, system_one: bool) -> dict[str,
 
 async def models(request: web.Request) -> web.Response:
     """Every fault, with and without `@some`."""
-    names = [name + suffix for name in dict.fromkeys([*FAULTS, *COSTLY, *DECISION_FAULTS]) for suffix in ("", "@some")]
+    names = [name + suffix for name in (*FAULTS, "dense", *DECISION_FAULTS) for suffix in ("", "@some")]
     return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
 

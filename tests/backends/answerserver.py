@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from typing import Any
 
 from checklist_rewards.backends import pocket_dir
@@ -14,6 +15,8 @@ from checklist_rewards.backends.openai import client as loop
 from tests.conftest import HANG
 
 MODEL = SERVED_NAME = "judge"
+SETTINGS = {"timeout": HANG, "attempts": 3, "pause": 0.01}
+"""Of an engine on a server that fails."""
 Answer = Callable[[str, dict[str, Any]], tuple[int, Any]]
 """Called with the path and the body of a request; returns the status and the body of its response."""
 
@@ -170,18 +173,20 @@ def connect(server, **settings):
 
 
 @contextmanager
-def raw_server(handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> Iterator[str]:
+def raw_server(
+    handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any], ssl: SSLContext | None = None
+) -> Iterator[str]:
     """The address of a server in the loop of the clients, whose connections `handle` serves byte by byte."""
 
     async def start():
-        return await asyncio.start_server(handle, "127.0.0.1", 0)
+        return await asyncio.start_server(handle, "127.0.0.1", 0, ssl=ssl)
 
     async def stop():
         server.close()
 
     server = loop.run(start())
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield f"{'http' if ssl is None else 'https'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         loop.run(stop())
 

@@ -1,53 +1,55 @@
-"""The client of the Decisions APIs: both wire formats, every fault, and what a server may leave out."""
+"""The client of the Decisions APIs: both wire formats, every fault, and the judge through the scorer."""
 
-import asyncio
 import math
 from functools import cache
 
 import pytest
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
-from checklist_rewards.backends import Engine, ReadGroup, Sampling, is_transient
+from checklist_rewards.backends import Engine, ReadGroup, Sampling
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion, OpenAIDecisions, SystemOne
-from checklist_rewards.backends.openai.client import run
 from checklist_rewards.errors import ModelError, SampleError
-from checklist_rewards.judges.decisions import DecisionsJudge, levels_of
-from checklist_rewards.judges.settings import JudgeConfig
-from tests.backends.test_openai_faults import HASTY, SETTINGS
-from tests.faultserver import DECIDED, DECISION_FAULTS, MARK
+from checklist_rewards.judges.decisions import levels_of
+from tests.backends.answerserver import SETTINGS
+from tests.faultserver import MARK
 
-PREDICATES = [DecisionQuestion("predicate", "Is it fine (yes)?"), DecisionQuestion("predicate", "Is it red (no)?")]
+FINE = DecisionQuestion("predicate", "Is it fine (yes)?")
 CHOICE = DecisionQuestion("choice", "Which colour (blue)?", ("red", "blue", "green"))
 SCORE = DecisionQuestion("score", "How good (fair)?", ("bad", "fair", "good"))
-QUESTIONS = [*PREDICATES, CHOICE, SCORE]
+QUESTIONS = [FINE, DecisionQuestion("predicate", "Is it red (no)?"), CHOICE, SCORE]
 RIGHT = ["yes", "no", "blue", "fair"]
-PROTOCOLS = ("systemone", "decisions")
-REASONS = {
-    "500": "backend_error: status 500: out of order",
-    "hang": "timeout",
-    "drop": "backend_error: connection failed (Server disconnected)",
-    "html": "not_json",
-    "error_body": "error_body",
-    "null_answers": "error_body",
-    "refusal": "refused",
-    "never_answered": "missing",
-    "no_names": "missing",
+FAULTS = {
+    "valid": ("", 0, 0),
+    "wrong_order": ("", 0, 0),
+    "one_missing": ("", 0, 0),
+    "extra_answer": ("", 0, 0),
+    "few_questions": ("", 0, 0),
+    "500": ("backend_error: status 500: out of order", 4, 4),
+    "null_answers": ("error_body", 4, 4),
+    "refusal": ("refused", 4, 4),
+    "never_answered": ("missing", 1, 1),
+    "answered_twice": ("unparsable", 0, 1),  # cannot happen to an object of answers, as the next one
+    "no_names": ("missing", 0, 4),
+    "nan": ("unparsable", 4, 4),
+    "above_one": ("unparsable", 4, 4),
+    "not_a_sum": ("unparsable", 4, 4),
+    "wrong_type": ("unparsable", 3, 3),
+    "wrong_labels": ("unparsable", 3, 4),  # System One names levels by their number
 }
-"""All others are unparsable."""
-OF_A_LIST = ("answered_twice", "no_names")
-"""Cannot happen to an object of answers."""
-PASSING = {"500", "hang", "drop", "html", "error_body", "null_answers"}
+"""The reason of the reads that are lost, and their number with System One and with OpenAI's format."""
+
+
+@pytest.fixture
+def both(fault_server) -> str:
+    """The address of a server with both protocols."""
+    return fault_server.removesuffix("v1") + "both"
 
 
 @cache
-def backend(fault: str, url: str, protocol: str | None = None) -> DecisionsBackend:
+def backend(fault: str, url: str, protocol: str) -> DecisionsBackend:
     """A served model whose decisions about marked texts go wrong."""
-    return DecisionsBackend(f"{fault}@some", url, protocol=protocol, **(HASTY if fault == "hang" else SETTINGS))
-
-
-def both(fault_server: str) -> str:
-    return fault_server.removesuffix("v1") + "both"
+    return DecisionsBackend(f"{fault}@some", url, protocol=protocol, **SETTINGS)
 
 
 def group(text: str, questions=QUESTIONS) -> ReadGroup:
@@ -55,58 +57,40 @@ def group(text: str, questions=QUESTIONS) -> ReadGroup:
 
 
 def answer(read, question: DecisionQuestion) -> str:
-    return question.labels[max(range(len(question.labels)), key=read.logprobs.__getitem__)]
+    """The likeliest label, or the reason without one."""
+    return read.unanswered or question.labels[max(range(len(question.labels)), key=read.logprobs.__getitem__)]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("fault", [fault for fault in DECISION_FAULTS if fault != "501"])
-def test_a_decision_is_right_or_unanswered_with_its_reason(fault, protocol, fault_server):
+def labels(reads) -> list[str]:
+    return [answer(read, question) for read, question in zip(reads, QUESTIONS, strict=True)]
+
+
+@pytest.mark.parametrize("protocol", ["systemone", "decisions"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_decision_is_right_or_unanswered_with_its_reason(fault, protocol, both):
     texts = [f"{fault} {protocol} first.", f"{fault} {protocol} {MARK}.", f"{fault} {protocol} third."]
-    answers, usage = backend(fault, both(fault_server), protocol).read([group(text) for text in texts])
-    count = len(QUESTIONS)
-    for sound in (answers[:count], answers[2 * count :]):
-        assert [answer(read, question) for read, question in zip(sound, QUESTIONS, strict=True)] == RIGHT
-        for read in sound:
-            assert read.mass_reported == (protocol == "systemone")
-            assert sum(map(math.exp, read.logprobs)) == pytest.approx(0.9 if read.mass_reported else 1.0)
-    broken = answers[count : 2 * count]
+    answers, usage = backend(fault, both, protocol).read([group(text) for text in texts])
+    sound, broken = [*answers[:4], *answers[8:]], labels(answers[4:8])
+    assert labels(sound[:4]) == labels(sound[4:]) == RIGHT
+    for read in sound:
+        assert read.mass_reported == (protocol == "systemone")
+        assert sum(map(math.exp, read.logprobs)) == pytest.approx(0.9 if read.mass_reported else 1.0)
     if fault == "valid":
         assert (usage.prompt_tokens, usage.completion_tokens, usage.computed_tokens) == (300, 12, None)
-    if fault in DECIDED or (protocol == "systemone" and fault in OF_A_LIST):
-        assert [answer(read, question) for read, question in zip(broken, QUESTIONS, strict=True)] == RIGHT
-        return
-    for read, question, right in zip(broken, QUESTIONS, RIGHT, strict=True):
-        if read.unanswered is None:  # the fault cannot touch this type of question, or was not about this answer
-            assert answer(read, question) == right
-        else:
-            assert read.unanswered == REASONS.get(fault, "unparsable")
-            assert is_transient(read.unanswered) == (fault in PASSING)
-    unanswered = sum(read.unanswered is not None for read in broken)
-    touched = {"never_answered": 1, "answered_twice": 1, "wrong_type": 3}.get(fault, len(QUESTIONS))
-    if fault == "wrong_labels" and protocol == "systemone":
-        touched -= 1  # levels are named by their number
-    assert unanswered == touched
+    reason, *lost = FAULTS[fault]
+    assert broken.count(reason) == lost[protocol == "decisions"]
+    assert all(found in (right, reason) for found, right in zip(broken, RIGHT, strict=True))
 
 
-def test_the_protocol_of_the_server_is_found(fault_server):
-    base = fault_server.removesuffix("v1")
-    for name, path in (("both", "/systemone"), ("one", "/systemone"), ("two", "/decisions")):
-        found = DecisionsBackend("valid", base + name, **SETTINGS)
-        reads, _ = found.read([group(f"Found {name}.")])
-        assert [answer(read, question) for read, question in zip(reads, QUESTIONS, strict=True)] == RIGHT
-        assert [protocol.path for protocol in found._protocols] == [path]
+@pytest.mark.parametrize(("name", "path"), [("both", "/systemone"), ("one", "/systemone"), ("two", "/decisions")])
+def test_the_protocol_of_the_server_is_found(name, path, fault_server):
+    found = DecisionsBackend("valid", fault_server.removesuffix("v1") + name, **SETTINGS)
+    assert labels(found.read([group(f"Found {name}.")])[0]) == RIGHT
+    assert [protocol.path for protocol in found._protocols] == [path]
 
 
-def test_a_server_without_decisions_is_one_sentence_that_names_the_alternative(fault_server):
-    scorer = ChecklistScorer("valid", backend="decisions", base_url=fault_server, store=False)
-    with pytest.raises(ModelError, match=r"does not answer decisions for 'valid' at .* use backend='openai'"):
-        scorer.score(["Is it fine (yes)?"], "A text.")
-    with pytest.raises(ModelError, match=r"at [/a-z ]+ \(status 501.*use backend='openai'"):
-        DecisionsBackend("501", both(fault_server), **SETTINGS).read([group("A text.")])
-
-
-def test_questions_are_split_at_the_limit_of_the_protocol(monkeypatch, fault_server):
-    served = DecisionsBackend("valid", both(fault_server), protocol="systemone", **SETTINGS)
+def test_questions_are_split_at_the_limit_of_the_protocol(monkeypatch, both):
+    served = DecisionsBackend("valid", both, protocol="systemone", **SETTINGS)
     sent, post = [], served.connection.post
 
     def counting(path, body, **others):
@@ -114,124 +98,91 @@ def test_questions_are_split_at_the_limit_of_the_protocol(monkeypatch, fault_ser
         return post(path, body, **others)
 
     monkeypatch.setattr(served.connection, "post", counting)
-    many = [DecisionQuestion("predicate", f"{number} (yes)?") for number in range(150)]
-    reads, _ = served.read([group("Many.", many)])
-    assert sorted(sent) == [22, 64, 64] and all(answer(read, many[0]) == "yes" for read in reads)
+    reads, _ = served.read([group("Many.", [DecisionQuestion("predicate", f"{n} (yes)?") for n in range(150)])])
+    assert sorted(sent) == [22, 64, 64] and {answer(read, FINE) for read in reads} == {"yes"}
 
 
-def test_a_request_that_is_cancelled_leaves_no_task(fault_server):
-    served = DecisionsBackend("501", both(fault_server), **SETTINGS)
-
-    async def tasks() -> int:
-        return len(asyncio.all_tasks()) - 1
-
-    with pytest.raises(ModelError):
-        served.read([group(f"Text {number}.") for number in range(50)])
-    assert run(tasks()) == 0
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_a_question_survives_its_text(question):
-    assert DecisionQuestion.parse(question.text()) == question
+def test_a_question_survives_its_text():
+    assert [DecisionQuestion.parse(question.text()) for question in QUESTIONS] == QUESTIONS
     with pytest.raises(ValueError):
         DecisionQuestion.parse('["guess", "What?"]')
 
 
 def test_the_bodies_of_the_protocols():
-    questions = {"q1": PREDICATES[0], "q2": CHOICE, "q3": SCORE}
-    asked = {name: {"instructions": question.instructions} for name, question in questions.items()}
+    questions = {"q1": FINE, "q2": CHOICE, "q3": SCORE}
     colours = {"red": None, "blue": None, "green": None}
     assert SystemOne().body("m", "Be fair.", "Text.", questions) == {
         "model": "m",
         "state": "Text.",
         "instructions": "Be fair.",
         "questions": {
-            "q1": {"type": "noul", **asked["q1"]},
-            "q2": {"type": "choice", **asked["q2"], "criteria": colours},
-            "q3": {"type": "score", **asked["q3"], "criteria": ["bad", "fair", "good"]},
+            "q1": {"type": "noul", "instructions": FINE.instructions},
+            "q2": {"type": "choice", "instructions": CHOICE.instructions, "criteria": colours},
+            "q3": {"type": "score", "instructions": SCORE.instructions, "criteria": ["bad", "fair", "good"]},
         },
     }
+    choices = [{"value": colour} for colour in colours]
     levels = [{"label": "bad"}, {"label": "fair"}, {"label": "good"}]
     assert OpenAIDecisions().body("m", None, "Text.", questions) == {
         "model": "m",
         "input": "Text.",
         "questions": [
-            {"type": "predicate", "name": "q1", **asked["q1"]},
-            {"type": "choice", "name": "q2", **asked["q2"], "choices": [{"value": colour} for colour in colours]},
-            {"type": "score", "name": "q3", **asked["q3"], "levels": levels},
+            {"type": "predicate", "name": "q1", "instructions": FINE.instructions},
+            {"type": "choice", "name": "q2", "instructions": CHOICE.instructions, "choices": choices},
+            {"type": "score", "name": "q3", "instructions": SCORE.instructions, "levels": levels},
         ],
     }
     messages = OpenAIDecisions().body("m", "Be fair.", "Text.", questions)["input"]
     assert messages == [{"role": "developer", "content": "Be fair."}, {"role": "user", "content": "Text."}]
 
 
-def item(**labels: float | None) -> ChecklistItem:
-    options = [
-        {"label": label, "na": True} if v is None else {"label": label, "value": v} for label, v in labels.items()
-    ]
-    return ChecklistItem(question="How is it?", options=options)
+# ----- the judge -----
 
 
 @pytest.mark.parametrize(
-    ("given", "levels"),
+    ("options", "levels"),
     [
-        (item(bad=0, fair=0.5, good=1), ("bad", "fair", "good")),
-        (item(good=1, fair=0.5, bad=0), ("bad", "fair", "good")),
-        (item(good=1, bad=0, fair=0.5), None),
-        (item(bad=0, fair=0.5, good=1, unknown=None), None),
-        (item(bad=0, worse=0, good=1), None),
-        (item(bad=0, good=1), None),
-        (ChecklistItem(question="Is it?"), None),
+        ({"bad": 0, "fair": 0.5, "good": 1}, ("bad", "fair", "good")),
+        ({"good": 1, "fair": 0.5, "bad": 0}, ("bad", "fair", "good")),
+        ({"good": 1, "bad": 0, "fair": 0.5}, None),
+        ({"bad": 0, "fair": 0.5, "good": 1, "unknown": None}, None),
+        ({"bad": 0, "worse": 0, "good": 1}, None),
+        ({"bad": 0, "good": 1}, None),
     ],
 )
-def test_ordered_options_are_levels(given, levels):
-    assert (None if given.options is None else levels_of(given)) == levels
+def test_ordered_options_are_levels(options, levels):
+    values = [{"na": True} if value is None else {"value": value} for value in options.values()]
+    given = [{"label": label} | value for label, value in zip(options, values, strict=True)]
+    assert levels_of(ChecklistItem(question="How is it?", options=given)) == levels
 
 
-class TestScorer:
-    """The judge, through the scorer."""
+def scorer(url: str, **settings) -> ChecklistScorer:
+    return ChecklistScorer("valid", backend="decisions", base_url=url, **{"store": False} | settings)
 
-    def scorer(self, url: str, model: str = "valid", **others) -> ChecklistScorer:
-        engine = {"timeout": 60.0, "attempts": 2, "pause": 0.01}
-        return ChecklistScorer(
-            model, backend="decisions", base_url=url, engine_args=engine, **{"store": False} | others
-        )
 
-    def test_the_store_answers_the_second_time(self, fault_server, tmp_path):
-        for asked in (2, 0):
-            scorer = self.scorer(both(fault_server), store=tmp_path / "answers.sqlite")
-            score = scorer.score(["Is it fine (yes)?", "Is it red (no)?"], "Some text.")
-            assert [line.answer for line in score.items] == ["yes", "no"] and score.items[0].mass == pytest.approx(0.9)
-            assert scorer.receipt.asked == asked
+def test_the_store_answers_the_second_time(both, tmp_path):
+    for asked in (2, 0):
+        judge = scorer(both, store=tmp_path / "answers.sqlite")
+        score = judge.score(["Is it fine (yes)?", "Is it red (no)?"], "Some text.")
+        assert [line.answer for line in score.items] == ["yes", "no"] and score.items[0].mass == pytest.approx(0.9)
+        assert judge.receipt.asked == asked
+    assert Engine("valid", "decisions", both).identity != Engine("valid", "openai", both).identity
 
-    def test_a_budget_limits_it(self, fault_server):
-        budget = {"dollars": 0.0, "prices": {"valid": (1.0, 1.0)}}
-        score = self.scorer(both(fault_server), budget=budget).score(["Is it fine (yes)?"], "A text.")
-        assert score.unanswered == {"budget": 1}
 
-    @pytest.mark.parametrize(
-        ("settings", "message"),
-        [
-            ({"mode": "batch"}, "mode='batch' has no effect with backend='decisions'"),
-            ({"capture_reasoning": True}, "capture_reasoning=True has no effect"),
-            ({"use_logprobs": False}, "use_logprobs=False has no effect"),
-        ],
-    )
-    def test_settings_without_effect_are_refused(self, settings, message):
-        with pytest.raises(SampleError, match=message):
-            self.scorer("http://localhost:1/v1", **settings)
+def test_a_budget_limits_it(both):
+    budget = {"dollars": 0.0, "prices": {"valid": (1.0, 1.0)}}
+    assert scorer(both, budget=budget).score(["Is it fine (yes)?"], "A text.").unanswered == {"budget": 1}
 
-    def test_it_writes_nothing(self, fault_server):
-        with pytest.raises(ModelError, match="writes no text"):
-            Engine("valid", "decisions", both(fault_server)).load().generate([[]], Sampling())
 
-    def test_the_settings_build_a_decisions_judge_behind_wrappers_too(self):
-        from checklist_rewards.backends.budget import Budget
+@pytest.mark.parametrize(
+    "settings", [{"mode": "batch"}, {"capture_reasoning": True}, {"use_logprobs": False}], ids=str
+)
+def test_settings_without_effect_are_refused(settings):
+    [(name, value)] = settings.items()
+    with pytest.raises(SampleError, match=f"{name}={value!r} has no effect with backend='decisions'"):
+        scorer("http://localhost:1/v1", **settings)
 
-        engine = Engine("valid", "decisions", "http://localhost:1/v1")
-        limited = Budget(1.0, {"valid": (1, 1)}).limited(engine)
-        for one in (engine, limited):
-            assert one.backend_name == "decisions" and isinstance(
-                JudgeConfig(model=one).build(store=False), DecisionsJudge
-            )
-        assert engine.identity == limited.identity != Engine("valid", "openai", "http://localhost:1/v1").identity
+
+def test_it_writes_nothing(both):
+    with pytest.raises(ModelError, match="writes no text"):
+        Engine("valid", "decisions", both).load().generate([[]], Sampling())

@@ -1,7 +1,5 @@
 """Images in the requests of a decisions judge: in the places of each wire format, and what a server may refuse."""
 
-import os
-
 import pytest
 from PIL import Image as Pillow
 from pydantic import TypeAdapter
@@ -13,8 +11,7 @@ from checklist_rewards.backends.decisions.protocols import DecisionQuestion, Ope
 from checklist_rewards.backends.openai.wire import WHITE
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import image_of
-from tests.backends.answerserver import MODEL, answering, refusal
-from tests.backends.test_openai_faults import SETTINGS
+from tests.backends.answerserver import MODEL, SETTINGS, answering, refusal
 
 RED, BLUE = (image_of(Pillow.new("RGB", (8, 8), colour)) for colour in ("red", "blue"))
 WEB = image_of("https://example.org/cat.png")
@@ -25,23 +22,19 @@ GROUP = ReadGroup(None, STATE, (QUESTION.text(),))
 TEXT = ReadGroup(None, "No image.", (QUESTION.text(),))
 
 
-@pytest.mark.parametrize("system", [None, "You judge."])
-def test_openai_has_images_in_their_places_and_a_body_that_its_sdk_declares(system):
+def test_openai_has_images_in_their_places_and_a_body_that_its_sdk_declares():
     params = pytest.importorskip("openai.types.decision_create_params")
     shown = [{"type": "input_image", "image_url": image.url} for image in (RED, WEB)]
     texts = [{"type": "input_text", "text": text} for text in ("First ", " then ", ".")]
     content = [texts[0], shown[0], texts[1], shown[1], shown[0], texts[2]]
-    body = OpenAIDecisions().body(MODEL, system, STATE, QUESTIONS)
-    rules = [] if system is None else [{"role": "developer", "content": system}]
-    assert body["input"] == [*rules, {"role": "user", "content": content}]
+    body = OpenAIDecisions().body(MODEL, "You judge.", STATE, QUESTIONS)
+    assert body["input"] == [{"role": "developer", "content": "You judge."}, {"role": "user", "content": content}]
     TypeAdapter(params.DecisionCreateParams).validate_python(body)
-    assert OpenAIDecisions().body(MODEL, None, "No image.", QUESTIONS)["input"] == "No image."
 
 
 def test_system_one_names_images_in_their_places_and_sends_each_once():
     body = SystemOne().body(MODEL, None, STATE, QUESTIONS)
     assert body["state"] == "First [image 1] then [image 2][image 1]." and body["images"] == [RED.url, WEB.source]
-    assert "images" not in SystemOne().body(MODEL, None, "No image.", QUESTIONS)
     of_openrouter = SystemOne(openrouter=True).body(MODEL, None, STATE, QUESTIONS)
     shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in (RED, WEB)]
     assert of_openrouter["state"] == ["First ", shown[0], " then ", shown[1], shown[0], "."]
@@ -121,36 +114,11 @@ def test_while_it_is_not_known_whether_a_server_sees_it_is_asked_about_no_image(
         assert not any(shows(body, RED) for _, body in server.asked)
 
 
-def test_a_forked_child_finds_out_for_itself():
-    """Where several requests of the parent have waited for it."""
-    groups = [ReadGroup(None, f"{RED.mark}{n}", GROUP.tails) for n in range(4)]
-    with answering(decides) as server:
-        backend = DecisionsBackend(MODEL, server.base_url, protocol="systemone", **SETTINGS | {"attempts": 1})
-        sound, server.respond = server.respond, lambda p, b: refusal("loading", 503)
-        backend.read(groups)
-        server.respond = sound
-        child = os.fork()
-        if child == 0:
-            try:
-                sound = all(answer.logprobs for answer in backend.read(groups)[0])
-            except BaseException:
-                os._exit(2)
-            os._exit(0 if sound else 1)
-        assert os.waitpid(child, 0)[1] == 0
-
-
 def test_one_image_that_a_server_refuses_costs_its_reads_only():
     with answering(lambda p, b: refusal("image exceeds 5 MB maximum") if shows(b, RED) else decides(p, b)) as server:
         backend = DecisionsBackend(MODEL, server.base_url, **SETTINGS)
         answers, _ = backend.read([GROUP, ReadGroup(None, BLUE.mark, GROUP.tails)])
     assert answers[0].unanswered == "backend_error: status 400: image exceeds 5 MB maximum" and answers[1].logprobs
-
-
-def test_a_wrong_key_is_not_taken_for_a_server_that_does_not_see():
-    with answering(lambda p, b: refusal("invalid key", 401)) as server:
-        backend = DecisionsBackend(MODEL, server.base_url, **SETTINGS)
-        with pytest.raises(ModelError, match="rejected a request: status 401: invalid key"):
-            backend.read([GROUP])
 
 
 def test_the_protocol_is_found_by_a_request_with_images_and_a_server_that_counts_no_tokens_is_trusted():
@@ -170,3 +138,10 @@ def test_openrouter_is_asked_with_a_state_of_parts(monkeypatch):
         monkeypatch.setattr(decisions_backend, "_OPENROUTER_DECISIONS", server.base_url)
         assert DecisionsBackend(MODEL, "openrouter", **SETTINGS).read([GROUP])[0][0].logprobs
         assert [type(body["state"]) for body in server.of("/decisions")] == [list, list]
+
+
+def test_a_wrong_key_is_not_taken_for_a_server_that_does_not_see():
+    with answering(lambda p, b: refusal("invalid key", 401)) as server:
+        backend = DecisionsBackend(MODEL, server.base_url, **SETTINGS)
+        with pytest.raises(ModelError, match="rejected a request: status 401: invalid key"):
+            backend.read([GROUP])

@@ -6,7 +6,6 @@ What vLLM reads at `/v1/systemone` is what a direct read of the same prompt give
 import pytest
 
 from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
-from checklist_rewards.judges.probe import probe
 from checklist_rewards.prompts import parse_prompt
 from tests.backends.conftest import DECISIONS_NAME
 
@@ -56,21 +55,7 @@ def test_choices_and_scales(qwen3_server):
     assert [set(line.probabilities) for line in lines[:2]] == [{"red", "green"}, set("01234")]
 
 
-def test_probe_refuses_a_random_judge(qwen3_server):
-    report = probe(DECISIONS_NAME, backend="decisions", base_url=qwen3_server, mass_floor=0.0)
-    assert report.refusal is not None and report.mass is not None
-
-
 def test_the_receipt_counts_cached_tokens(qwen3_server):
     judge = scorer(qwen3_server, backend="decisions")
     answers(judge, [f"Is the text long {number}?" for number in range(8)])
     assert judge.receipt.prompt_tokens > (judge.receipt.computed_tokens or 0) > 0
-
-
-def test_a_model_whose_decisions_vllm_does_not_serve_is_one_sentence(vllm_server):
-    from checklist_rewards.errors import ModelError
-    from tests.backends.answerserver import SERVED_NAME
-
-    judge = ChecklistScorer(SERVED_NAME, backend="decisions", base_url=vllm_server, store=False)
-    with pytest.raises(ModelError, match=r"does not answer decisions .*status 501.*use backend='openai'"):
-        judge.score(QUESTIONS, "a small dog runs")

@@ -1,6 +1,5 @@
 """Reads of a served judge: in lists or in chats, what a broken answer costs, what is computed, and who is refused."""
 
-import asyncio
 import logging
 import os
 import re
@@ -13,7 +12,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Answer, ReadGroup, Sampling, engine_identity, is_kept, pocket_dir
 from checklist_rewards.backends.base import Written
 from checklist_rewards.backends.openai import OpenAIBackend, client
-from checklist_rewards.backends.openai.served import Counts, PrefixCache, counts_in
+from checklist_rewards.backends.openai.served import Counts, counts_in
 from checklist_rewards.backends.openai.wire import answer_of, in_words
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
@@ -80,12 +79,10 @@ def test_a_server_that_names_no_tokens_is_read_by_chat(broken_server):
     assert ["prompt" in asked for asked in broken_server.asked] == [True, False, False]  # tried once
 
 
-@pytest.mark.parametrize("tokenizer", ["missing", "broken"])
-def test_without_a_tokenizer_reads_are_chats(broken_server, caplog, tmp_path, tokenizer):
-    if tokenizer == "broken":
-        for file in ("config.json", "tokenizer_config.json"):
-            shutil.copy(pocket_dir() / file, tmp_path)
-        (tmp_path / "tokenizer.json").write_text('{"model": {"type": "none of these"}}')
+def test_without_a_tokenizer_reads_are_chats(broken_server, caplog, tmp_path):
+    for file in ("config.json", "tokenizer_config.json"):
+        shutil.copy(pocket_dir() / file, tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "none of these"}}')
     broken_server.card |= {"root": str(tmp_path)}
     with caplog.at_level(logging.WARNING):
         judge = connect(broken_server)
@@ -95,7 +92,7 @@ def test_without_a_tokenizer_reads_are_chats(broken_server, caplog, tmp_path, to
     assert (asked["max_tokens"], asked["top_logprobs"], asked["temperature"]) == (1, 20, 0)
 
 
-@pytest.mark.parametrize("listing", [{"listing": 404}, {"listing": 405}, {"listing": 501}, {"card": None}], ids=str)
+@pytest.mark.parametrize("listing", [{"listing": 404}, {"card": None}, {"card": {"max_model_len": None}}])
 def test_a_server_that_does_not_list_its_models_is_used_as_it_is(broken_server, listing):
     vars(broken_server).update(listing)
     assert connect(broken_server).read(ONE, LABELS)[0] == BY_CHAT
@@ -115,13 +112,6 @@ def test_an_answer_out_of_the_likely_tokens_is_never_given_out_as_an_exact_one(b
 
 
 # ----- failures, deadlines and limits -----
-
-
-def test_a_rate_limit_is_told_once_with_the_setting_that_bounds_the_wait(broken_server, caplog):
-    broken_server.statuses = [429, 429, 429, 200]
-    connect(broken_server).read(ONE, LABELS)
-    [said] = [record.getMessage() for record in caplog.records if "limits the rate" in record.getMessage()]
-    assert "repeated for 300 s" in said and "`deadline`" in said
 
 
 def test_a_lasting_failure_leaves_its_reads_unanswered_after_bounded_retries(broken_server):
@@ -146,16 +136,6 @@ def test_what_a_server_calls_too_long_is_not_stored(chat_server):
     [read], _ = judge.read(ONE, LABELS)
     [[reply]] = judge.generate([user("?")], Sampling())
     assert read.unanswered == reply.unanswered == "too_long" and not is_kept(read) and not is_kept(reply)
-
-
-def test_a_request_ends_at_its_deadline(broken_server):
-    broken_server.card, broken_server.answers = {}, lambda server: False
-    judge = connect(broken_server, timeout=0.2, deadline=0.3, attempts=99)
-    [read], _ = judge.read(ONE, LABELS)
-    assert read.unanswered == "timeout" and len(broken_server.asked) <= 2
-    broken_server.answers = lambda server: True  # lets go of its threads
-    with broken_server.changed:
-        broken_server.changed.notify_all()
 
 
 def test_a_first_request_that_takes_long_keeps_no_other_waiting(chat_server, monkeypatch):
@@ -207,11 +187,9 @@ def test_an_address_with_a_login_is_refused_without_its_password(client):
     assert "SECRET" not in repr(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("body", "why"), [(b"<html>", "its response is not JSON"), (b"{}", "its response is not one of this API")]
-)
+@pytest.mark.parametrize(("body", "why"), [(b"<html>", "is not JSON"), (b"{}", "is not one of this API")])
 def test_a_server_of_something_else_is_refused_in_words(body, why):
-    assert in_words(answer_of(200, {}, body, "data")) == why
+    assert in_words(answer_of(200, {}, body, "data")) == f"its response {why}"
 
 
 def test_a_served_model_is_known_by_name_and_address(monkeypatch):
@@ -262,12 +240,9 @@ def test_computed_tokens_are_those_that_were_not_in_the_cache_also_after_a_slow_
     assert judge.read(TWO, LABELS)[1].computed_tokens is not None
 
 
-@pytest.mark.parametrize(
-    "counters", [{"others": 5}, {"per_token": 0.0}, None], ids=["another client", "no cache", "no counters"]
-)
+@pytest.mark.parametrize("counters", [{"others": 5}, {"per_token": 0.0}], ids=["another client", "no cache"])
 def test_what_cannot_be_told_is_not_known(broken_server, counters):
-    if counters is not None:
-        counting(broken_server, **counters)
+    counting(broken_server, **counters)
     scorer = ChecklistScorer(SERVED_NAME, backend=connect(broken_server), store=False)
     scorer.score(["Is it short?", "Is it long?"], "Hello there.")
     assert scorer.receipt.computed_tokens is None
@@ -284,8 +259,7 @@ def test_counters_that_say_nothing_are_not_asked_for_again(broken_server, metric
     asked = []
     broken_server.metrics = lambda: asked.append(1) or metrics()
     judge = connect(broken_server)
-    for _ in range(6):
-        assert judge.read(TWO, LABELS)[1].computed_tokens is None
+    assert [judge.read(TWO, LABELS)[1].computed_tokens for _ in range(4)] == [None] * 4
     assert len(asked) == requests
 
 
@@ -304,21 +278,3 @@ def test_receipts_add_up_to_unknown_where_one_part_is_unknown():
     known, unknown = Receipt(computed_tokens=5, floor_tokens=5), Receipt(computed_tokens=None)
     assert (known + unknown).computed_tokens is None and (known + known).computed_tokens == 10
     assert (known - unknown).computed_tokens is None
-
-
-def test_counters_that_calls_miss_at_the_same_time_are_not_requested_for_ever():
-    class Silent:
-        is_whole, requests = True, 0
-
-        async def texts(self, path):
-            self.requests += 1
-            await asyncio.sleep(0)
-            return [None]
-
-    async def calls(cache):
-        await asyncio.gather(*(cache.counts() for _ in range(4)))
-        return await cache.counts()
-
-    connection = Silent()
-    assert asyncio.run(calls(PrefixCache(connection, {"max_model_len": 1}))) is None
-    assert connection.requests == 4

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, Sampling, pocket_dir
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
@@ -20,14 +19,9 @@ from checklist_rewards.backends.openai import client as loop
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.openai.wire import Failure, answer_of
 from checklist_rewards.backends.servers import Settings
-from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError
-from checklist_rewards.judges import Ask
-from checklist_rewards.judges.remote import RemoteJudge, RewardServer
-from checklist_rewards.scores.score import answer_of as label_of
 from tests.backends.answers import LABELS, reads_about, user
 from tests.backends.answerserver import LIKELY, MODEL, AnswerServer, listed, raw_server, request_in, serving
-from tests.fakes import FakeBackend
 
 ONCE = {"attempts": 1, "pause": 0.001, "failures": 10**6, "timeout": 5.0}
 BODY = b'{"choices": [{}], "a": 1}'
@@ -53,7 +47,6 @@ SOUND = {
     "in chunks": chunked(b"19\r\n" + BODY + b"\r\n", b"0\r\n\r\n"),
     "after a promise": b"HTTP/1.1 100 Continue\r\n\r\n" + response(),
     "a header in another encoding": response("X-Name: \udcff".encode(errors="surrogateescape").decode("latin-1")),
-    "a broken cookie": response("Set-Cookie: \x01=;;=\x02; Max-Age=x"),
     "a broken type": response("Content-Type: ;;;=\x7f"),
 }
 BROKEN = {
@@ -61,26 +54,19 @@ BROKEN = {
     "no HTTP": b"SSH-2.0-OpenSSH_9.6\r\n",
     "TLS": b"\x15\x03\x01\x00\x02\x02\x50",
     "too short": response().replace(b"Length: 25", b"Length: 99"),
-    "two lengths": response("Content-Length: 3"),
-    "a negative length": response().replace(b"Length: 25", b"Length: -1"),
     "a length in words": response().replace(b"Length: 25", b"Length: ten"),
     "a chunk without a size": chunked(b"zz\r\n" + BODY + b"\r\n"),
-    "a chunk that is cut": chunked(b"ff\r\n" + BODY),
     "no last chunk": chunked(b"19\r\n" + BODY + b"\r\n"),
-    **{f"not {name}": response(f"Content-Encoding: {name}") for name in ("gzip", "deflate", "br", "zstd")},
+    "not gzip": response("Content-Encoding: gzip"),
+    "an unknown encoding": response("Content-Encoding: br"),
     "half of gzip": response("Content-Encoding: gzip", PACKED[:-9]),
     "a long header": response("X-Long: " + "x" * 10**5),
-    "many headers": response("\r\n".join(f"X-{n}: x" for n in range(10**4))),
-    "a header without a name": response(": x"),
-    "status 99999": response(status="HTTP/1.1 99999 No"),
-    "HTTP 9": response(status="HTTP/9.9 200 OK"),
     "no content": response(status="HTTP/1.1 204 No Content"),
-    "not modified": response(status="HTTP/1.1 304 Not Modified"),
     "only a promise": b"HTTP/1.1 100 Continue\r\n\r\n",
     "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n\x00\x01",
     **{
         f"redirected to {to!r}": response(f"Location: {to}", status="HTTP/1.1 307 Moved")
-        for to in ("", "/v1/chat", "http://[", "//", "ftp://there", "http://:99999999/", "/\x17", f"http://{NO_HOST}/")
+        for to in ("", "/v1/chat", "http://[", "ftp://there", "http://:99999999/", f"http://{NO_HOST}/")
     },
 }
 
@@ -117,17 +103,6 @@ def test_broken_http_is_a_failure_of_the_server(raw, name):
     assert isinstance(outcome_of(raw, BROKEN[name]), Failure)
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    sound=st.sampled_from(list(SOUND.values())),
-    start=st.integers(0, 200),
-    length=st.integers(0, 20),
-    other=st.binary(max_size=12),
-)
-def test_a_response_with_other_bytes_anywhere_is_an_answer_or_a_failure(raw, sound, start, length, other):
-    assert isinstance(outcome_of(raw, sound[:start] + other + sound[start + length :]), dict | Failure)
-
-
 def test_a_fault_of_this_package_is_no_failure_of_the_server(raw, monkeypatch):
     def broken(*arguments, **named):
         raise AttributeError("a fault of ours")
@@ -138,7 +113,7 @@ def test_a_fault_of_this_package_is_no_failure_of_the_server(raw, monkeypatch):
             loop.run(request)
 
 
-@pytest.mark.parametrize("host", [NO_HOST, "no such host", "xn--a.example"])
+@pytest.mark.parametrize("host", [NO_HOST, "no such host"])
 def test_a_host_name_that_cannot_exist_is_a_server_that_does_not_answer(host):
     with pytest.raises(ModelError, match="no OpenAI-compatible server responds at"):
         OpenAIBackend(MODEL, f"http://{host}/v1", **ONCE)
@@ -207,7 +182,7 @@ def engine(server: AnswerServer, **card: object) -> OpenAIBackend:
     return OpenAIBackend(MODEL, server.base_url, **ONCE)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(body=changed(CHAT, LIKELY_CHAT, ERROR))
 def test_any_value_in_a_chat_is_an_answer_or_a_reason(odd, body):
     backend = engine(odd)
@@ -227,7 +202,7 @@ def of_lists(odd) -> OpenAIBackend:
     return backend
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_value_in_a_list_is_an_answer_or_a_reason(odd, of_lists, data):
     ids = sorted({*of_lists.tokens.label_ids("yes"), *of_lists.tokens.label_ids("no")})
@@ -235,19 +210,6 @@ def test_any_value_in_a_list_is_an_answer_or_a_reason(odd, of_lists, data):
     answers, _ = of_lists.read([ReadGroup(None, "A text. ", ("Is it?", "Was it?"))], LABELS)
     for answer in answers:
         assert (answer.logprobs is None) == (answer.unanswered is not None)
-
-
-@settings(max_examples=100, deadline=None)
-@given(body=changed({"object": "list", "data": [{"id": MODEL, "max_model_len": 2048, "root": None}, {"id": "other"}]}))
-def test_any_value_in_a_list_of_models_is_a_model_or_one_sentence(odd, body):
-    odd.models, odd.odd = body, CHAT
-    try:
-        backend = OpenAIBackend(MODEL, odd.base_url, **ONCE)
-    except ModelError as error:
-        assert odd.base_url in str(error)
-    else:
-        [answer], _ = backend.read(reads_about("A text"), LABELS)
-        assert answer.label == "yes" or answer.unanswered == "too_long"
 
 
 QUESTION = DecisionQuestion("predicate", "Is it?").text()
@@ -260,7 +222,7 @@ SYSTEM_ONE = {
 DECISIONS = {"answers": [{"name": "q1", "type": "predicate", "probability": 0.8}], "usage": SYSTEM_ONE["usage"]}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), protocol=st.sampled_from(["systemone", "decisions"]))
 def test_any_value_in_a_decision_is_an_answer_or_a_reason(odd, data, protocol):
     odd.models = {"object": "list", "data": [{"id": MODEL}]}
@@ -270,8 +232,8 @@ def test_any_value_in_a_decision_is_an_answer_or_a_reason(odd, data, protocol):
     assert (answer.logprobs is None) == (answer.unanswered is not None)
 
 
-@pytest.mark.parametrize("text", ["Cut in an emoji: \ud83d", "\udc80"])
-def test_a_text_with_an_unpaired_surrogate_is_read_and_sampled_from(odd, of_lists, text):
+def test_a_text_with_an_unpaired_surrogate_is_read_and_sampled_from(odd, of_lists):
+    text = "Cut in an emoji: \ud83d"
     ids = sorted({*of_lists.tokens.label_ids("yes"), *of_lists.tokens.label_ids("no")})
     chats, group = engine(odd), ReadGroup(text, f"{text}. ", (f"{text}?",))
     odd.odd = {"choices": listed([0], ids)}
@@ -286,33 +248,8 @@ def test_a_text_with_an_unpaired_surrogate_is_read_and_sampled_from(odd, of_list
     assert decisions.read([ReadGroup(None, text, (question,))])[0][0].unanswered is None
 
 
-JUDGE = {"judge": "j", "identity": "1"}
-
-
-@settings(max_examples=100, deadline=None)
-@given(data=st.data())
-def test_any_value_in_a_response_of_a_reward_server_is_a_score_or_a_reason(odd, data, scored):
-    refused = {"scores": [None, None], "errors": [{"row": 1, "message": "no"}], **JUDGE}
-    odd.models, odd.odd = JUDGE, data.draw(changed(scored, refused))
-    judge, item = RemoteJudge(RewardServer(odd.base_url, **ONCE)), ChecklistItem(question="Is it?")
-    try:
-        verdicts, _ = judge.answer([Ask(item, "A text."), Ask(item, "Another.")])
-    except ModelError as error:
-        assert "has changed its judge" in str(error)
-    else:
-        assert len(verdicts) == 2
-        assert all(verdict.unanswered or label_of(item, verdict) in ("yes", "no") for verdict in verdicts)
-
-
-@pytest.fixture(scope="module")
-def scored() -> dict:
-    """The response of a reward server to two rows, of which it scored one."""
-    scorer = ChecklistScorer("m", backend=FakeBackend(lambda p, t: 0.9), store=False)
-    score = scorer.score(["Is it?"], "A text.").model_dump(mode="json")
-    return {"scores": [score, None], "errors": [{"row": 2, "message": "no"}], **JUDGE}
-
-
-@pytest.mark.parametrize("text", ["[" * 10**5, '{"a":' * 10**5, "1" * 10**5, "\xff", '"\\ud800"'])
-@pytest.mark.parametrize("status", [200, 400, 500])
-def test_json_that_python_does_not_parse_is_a_failure(odd, text, status):
+@pytest.mark.parametrize(
+    ("text", "status"), [("[" * 10**5, 200), ("[" * 10**5, 400), ("1" * 10**5, 200), ("\xff", 500), ('"\\ud800"', 200)]
+)
+def test_json_that_python_does_not_parse_is_a_failure(text, status):
     assert isinstance(answer_of(status, {}, text.encode("latin-1"), "choices"), Failure)

@@ -8,7 +8,7 @@ import threading
 import pytest
 from PIL import Image as Pillow
 
-from checklist_rewards.backends import OPENAI, Engine, ReadGroup, Sampling
+from checklist_rewards.backends import ReadGroup, Sampling
 from checklist_rewards.backends.base import Written
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.errors import ModelError
@@ -56,14 +56,7 @@ def test_images_are_parts_of_a_message_in_their_order():
     assert "<|im_end|>" not in first[4]["text"] and first[4]["text"].endswith(("Is it red?", "Is it big?"))
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "At most 0 image(s) may be provided in one prompt.",
-        "Invalid content type. image_url is only supported by certain models.",
-        "judge is not a multimodal model",
-    ],
-)
+@pytest.mark.parametrize("message", ["At most 0 image(s) may be provided.", "judge is not a multimodal model"])
 def test_the_sentence_of_a_server_that_does_not_see_reaches_the_user(message):
     with answering(lambda path, body: refusal(message)) as server:
         with pytest.raises(ModelError, match="does not take images.*images='ignore'") as raised:
@@ -77,19 +70,17 @@ def of_image(body, image):
     return isinstance(content, list) and any(part.get("image_url", {}).get("url") == image.url for part in content)
 
 
-REFUSALS = [
-    (400, "cannot identify image file", "backend_error: status 400: cannot identify image file"),
-    (400, "image exceeds 5 MB maximum", "backend_error: status 400: image exceeds 5 MB maximum"),
-    (404, "the image was not found", "backend_error: status 404: the image was not found"),
-    (422, "file type not allowed", "backend_error: status 422: file type not allowed"),
-    (413, "Request Entity Too Large", "too_long: Request Entity Too Large"),
-    (400, "The context length is 4096 tokens; the image has 9000.", "too_long: The context length is 4096 tokens;"),
-]
-
-
-@pytest.mark.parametrize(("status", "message", "reason"), REFUSALS)
-@pytest.mark.parametrize("place", [0, 1])
-def test_one_image_that_a_server_refuses_costs_its_reads_only(status, message, reason, place):
+@pytest.mark.parametrize(
+    ("place", "status", "message", "reason"),
+    [
+        (0, 400, "image exceeds 5 MB maximum", "backend_error: status 400: image exceeds 5 MB maximum"),
+        (1, 404, "the image was not found", "backend_error: status 404: the image was not found"),
+        (0, 422, "file type not allowed", "backend_error: status 422: file type not allowed"),
+        (1, 413, "Request Entity Too Large", "too_long: Request Entity Too Large"),
+        (0, 400, "The context length is 4096 tokens; the image has 9000.", "too_long: The context length is 4096"),
+    ],
+)
+def test_one_image_that_a_server_refuses_costs_its_reads_only(place, status, message, reason):
     """Whether it is the first that is sent or not, the server's sentence is the reason, and the others are read."""
     bad = image_of(Pillow.new("RGB", (8, 8), "black"))
     groups = [*GROUPS[:place], ReadGroup(None, bad.mark, ("Is it red?",)), *GROUPS[place:]]
@@ -163,8 +154,3 @@ def test_a_thought_before_a_label_is_refused_with_images(monkeypatch):
         group = ReadGroup(None, RED.mark, ("Is it red?",), written=(Written("It is."),))
         with pytest.raises(ModelError, match="thinking=... cannot be combined with images on the server"):
             backend.read([group], LABELS)
-
-
-def test_an_engine_on_a_server_counts_as_one_that_sees():
-    assert Engine(MODEL, OPENAI, "http://localhost:1/v1").sees
-    assert Engine(MODEL, "decisions", "http://localhost:1/v1").sees

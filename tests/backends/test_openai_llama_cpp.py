@@ -17,8 +17,6 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
-from checklist_rewards.errors import ModelError
-from checklist_rewards.judges.probe import probe
 from tests import decisionservers
 
 pytestmark = pytest.mark.slow
@@ -29,13 +27,14 @@ TEMPLATE = (
     "{% for o in options %}[{{ letters[loop.index0] }}] {{ o.description or o.key }}\n{% endfor %}"
     "Answer with one letter.<|im_end|>\n<|im_start|>assistant\n"
 )
-COLOURS = ChecklistItem(
-    question="Which colour?", options=[{"label": name, "value": n} for n, name in enumerate(("red", "blue"))]
-)
-GRADES = ChecklistItem(
-    question="How good?", options=[{"label": name, "value": n / 2} for n, name in enumerate(("bad", "fair", "good"))]
-)
-CHECKLIST = [ChecklistItem(question="Does the text mention a dog?"), COLOURS, GRADES]
+CHECKLIST = [
+    ChecklistItem(question="Does the text mention a dog?"),
+    ChecklistItem(question="Which colour?", options=[{"label": "red", "value": 0}, {"label": "blue", "value": 1}]),
+    ChecklistItem(
+        question="How good?",
+        options=[{"label": name, "value": n / 2} for n, name in enumerate(("bad", "fair", "good"))],
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -132,17 +131,6 @@ def test_chats_are_read_from_the_top_log_probabilities(chatting):
     assert scorer.receipt.prompt_tokens > 0
 
 
-def test_probe_of_a_chat_model(chatting):
-    report = probe("smollm2", base_url=chatting, mass_floor=0.1)
-    assert report.refusal is not None
-
-
-def test_a_chat_model_answers_no_decisions(chatting):
-    scorer = ChecklistScorer("smollm2", backend="decisions", base_url=chatting, store=False)
-    with pytest.raises(ModelError, match="status 501: This model is not a decision model.*use backend='openai'"):
-        scorer.score(CHECKLIST, "A small dog runs.")
-
-
 def test_a_decision_model_answers_all_kinds_of_items_without_a_label_mass(deciding):
     scorer = ChecklistScorer("decider", backend="decisions", base_url=deciding, store=False)
     scores = [scorer.score(CHECKLIST, text) for text in ("A small dog runs.", "The house is blue.")]
@@ -152,18 +140,6 @@ def test_a_decision_model_answers_all_kinds_of_items_without_a_label_mass(decidi
             assert line.mass is None and sum(line.probabilities.values()) == pytest.approx(1)
     assert scores[0].items[0].soft != scores[1].items[0].soft
     assert scorer.receipt.prompt_tokens > 0
-
-
-def test_an_answer_does_not_depend_on_the_other_questions(deciding):
-    scorer = ChecklistScorer("decider", backend="decisions", base_url=deciding, store=False)
-    together = scorer.score(CHECKLIST, "A small dog runs.")
-    for line, item in zip(together.items, CHECKLIST, strict=True):
-        assert scorer.score([item], "A small dog runs.").items[0].soft == pytest.approx(line.soft, abs=0.02)
-
-
-def test_probe_of_a_decision_model(deciding):
-    report = probe("decider", backend="decisions", base_url=deciding)
-    assert report.answered == len(report.lines) and report.mass is None
 
 
 def test_the_imitated_server_has_the_same_shapes(deciding, chatting):

@@ -4,7 +4,7 @@ import itertools
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -37,22 +37,10 @@ YES = [[Reply("yes", "stop")]]
 
 
 def test_generation_keeps_the_full_concurrency(chat_server):
-    everybody = threading.Barrier(200)
-
-    def alone(asked):
-        if asked["messages"][0]["content"] == "first":
-            return False
-        try:
-            everybody.wait(10)
-        except threading.BrokenBarrierError:
-            return True
-        return False
-
-    chat_server.fails = alone
     judge = connect(chat_server, concurrency=200, attempts=1)
     judge.generate([user("first")], WARM)  # the server is known to take such requests
-    replies = sample_replies(Engine(SERVED_NAME, judge), [user(f"{n}") for n in range(200)], WARM)
-    assert [reply.unanswered for [reply] in replies] == [None] * 200
+    chat_server.answers = lambda server: server.most == 200
+    assert judge.generate([user(f"{n}") for n in range(200)], WARM) == YES * 200
 
 
 def test_replies_arrive_in_the_calling_thread_while_others_are_waited_for(chat_server):
@@ -109,26 +97,20 @@ def test_a_prompt_too_long_for_a_server_is_asked_again_when_it_was_started_with_
     broken_server, tmp_path
 ):
     store, text = Store(tmp_path / "store.sqlite"), "word " * 300
-
-    def answers():
+    for context, reason in ((100, "too_long"), (2048, None)):
+        broken_server.card |= {"max_model_len": context}
         judge = connect(broken_server)
         score = ChecklistScorer(SERVED_NAME, backend=judge, store=store).score(["Is it?"], text)
         [[reply]] = sample_replies(Engine(SERVED_NAME, judge), [user(text)], WARM, store)
-        return score.items[0].unanswered, reply.unanswered
-
-    broken_server.card |= {"max_model_len": 100}
-    assert answers() == ("too_long", "too_long")
-    broken_server.card |= {"max_model_len": 2048}
-    assert answers() == (None, None)
+        assert score.items[0].unanswered == reply.unanswered == reason
 
 
-@pytest.mark.parametrize("finish", ["abort", "error"])
-def test_an_answer_that_the_server_broke_off_is_unanswered(broken_server, finish):
-    broken_server.finish = finish
-    broken_server.spoil = lambda choices: [choice | {"finish_reason": finish} for choice in choices]
+def test_an_answer_that_the_server_broke_off_is_unanswered(broken_server):
+    broken_server.finish = "abort"
+    broken_server.spoil = lambda choices: [choice | {"finish_reason": "abort"} for choice in choices]
     lists = connect(broken_server)
     broken_server.card = {}
-    chats, reason = connect(broken_server), f"backend_error: the server ended the answer with {finish!r}"
+    chats, reason = connect(broken_server), "backend_error: the server ended the answer with 'abort'"
     reads = [*lists.read([ReadGroup(None, "Hello. ", ("Is it?", "Was it?"))], LABELS)[0], *chats.read(ONE, LABELS)[0]]
     [[reply]] = chats.generate([user("?")], WARM)
     assert [(read.logprobs, read.unanswered) for read in reads] == [(None, reason)] * 3
@@ -158,9 +140,14 @@ def test_a_server_takes_nothing_from_the_models_generation_config(chat_server, w
         assert {name: reply[name] for name in (*PLAIN, "top_p")} == PLAIN | {"top_p": 0.9}
 
 
-@pytest.mark.parametrize("complaint", ["{} is not supported", "Extra inputs are not permitted"])
-@pytest.mark.parametrize("name", ["chat_template_kwargs", *PLAIN])
-def test_a_server_without_a_parameter_is_asked_without_it_from_then_on(chat_server, name, complaint):
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        *((name, "{} is not supported") for name in ("chat_template_kwargs", "presence_penalty", "top_k", "min_p")),
+        *((name, "Extra inputs are not permitted") for name in ("chat_template_kwargs", "repetition_penalty")),
+    ],
+)
+def test_a_server_without_a_parameter_is_asked_without_it_from_then_on(name, complaint, chat_server):
     chat_server.refuses = lambda asked: name in asked and complaint.format(name)
     judge = connect(chat_server)
     asked = []
@@ -183,14 +170,14 @@ def test_servers_known_by_name_are_sent_the_parameters_of_openai_only(chat_serve
     assert "chat_template_kwargs" not in asked and not PLAIN.keys() & asked.keys() and asked["transforms"] == []
 
 
-@pytest.mark.parametrize("model", ["o1", "o3-mini", "openai/o4-mini", "gpt-5", "gpt-5.1-mini"])
+@pytest.mark.parametrize("model", ["o1", "openai/o4-mini", "gpt-5.1-mini"])
 def test_reasoning_models_sample_their_own_way(model):
     body = reply_body(model, user("?"), Sampling(max_tokens=100, temperature=0.7), 1, 10**6, refused_by(model))
     assert body.keys() == {"model", "messages", "max_completion_tokens", "seed"}
     assert "logprobs" not in label_body(model, user("?"), refused_by(model))
 
 
-@pytest.mark.parametrize("model", ["gpt-4.1", "gpt-4o-mini", "org/o1x", "gpt-5-chat-latest", "llama-o1s"])
+@pytest.mark.parametrize("model", ["gpt-4.1", "org/o1x", "gpt-5-chat-latest", "llama-o1s"])
 def test_other_models_do_not(model):
     assert refused_by(model) == frozenset()
 
@@ -201,21 +188,12 @@ CONTROLS = """<|im_end|> <|im_start|> <|eot_id|> <|start_header_id|> <|endoftext
 <｜end▁of▁sentence｜> <start_of_turn> <end_of_turn> <|turn> <turn|> <s> </s> <bos> <unused7> <SPECIAL_12> <think>
 </think> <tool_call> [INST] [/INST] [TOOL_CALLS] <<SYS>> [gMASK] [|assistant|] ]~b] [e~[""".split()
 HARMLESS = [
-    "a < b and c > d",
+    "a < b and c > d; a <- b; f <| x |> g",
     "if a<b: return x[0]",
     "<p>One <b class='x'>bold</b> word.</p>",
     "<target-123456>\ntext\n</target-123456>",
     "[NAME], see [1] and [x](y).",
-    "a <- b; f <| x |> g",
-    "{'key': [1, 2]}",
-    "日本 🙂 �",
 ]
-
-
-@pytest.mark.parametrize("control", CONTROLS)
-def test_a_control_string_is_broken_behind_its_first_character(control):
-    found = neutral(f"Fine.{control}assistant")
-    assert control not in found and found.replace(ZERO_WIDTH, "") == f"Fine.{control}assistant"
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -228,8 +206,10 @@ def test_strings_that_overlap_and_those_of_the_tokenizer_are_all_broken():
     assert neutral("Say @@end@@.", ["@@end@@"]) == f"Say @{ZERO_WIDTH}@end@@."
 
 
-@given(st.lists(st.sampled_from([*CONTROLS, *"<>[]|/｜~ a\n", "im_end", "assistant"]), max_size=12).map("".join))
-def test_no_control_string_is_left_and_nothing_else_is_changed(text):
+@example(CONTROLS)
+@given(st.lists(st.sampled_from([*CONTROLS, *"<>[]|/｜~ a\n", "im_end", "assistant"]), max_size=12))
+def test_no_control_string_is_left_and_nothing_else_is_changed(parts):
+    text = "".join(parts)
     found = neutral(text)
     assert not any(control in found for control in CONTROLS)
     assert neutral(found) == found and found.replace(ZERO_WIDTH, "") == text
@@ -281,22 +261,21 @@ def targets(server, prompts=1, **settings):
     return [(candidate.target.state, candidate.target.text) for (candidate,) in found]
 
 
-@pytest.mark.parametrize("shows", ["vllm", "llama.cpp"])
 @pytest.mark.parametrize(
-    ("template", "text", "finish", "expected"),
+    ("shows", "template", "text", "finish", "expected"),
     [
-        (OPENS, THOUGHT, "length", ("cut_in_thought", "")),
-        (OPENS, f"{THOUGHT}</think>\n{ANSWER}", "stop", ("answered", ANSWER)),
-        (OPENS, f"{THOUGHT}</think>\n{ANSWER}", "length", ("cut", ANSWER)),
-        (OPENS, THOUGHT, "stop", ("cut_in_thought", "")),
-        (CLOSED, ANSWER, "length", ("cut", ANSWER)),
-        (CLOSED, ANSWER, "stop", ("answered", ANSWER)),
+        ("vllm", OPENS, THOUGHT, "length", ("cut_in_thought", "")),
+        ("llama.cpp", OPENS, THOUGHT, "length", ("cut_in_thought", "")),
+        ("vllm", OPENS, f"{THOUGHT}</think>\n{ANSWER}", "stop", ("answered", ANSWER)),
+        ("vllm", OPENS, f"{THOUGHT}</think>\n{ANSWER}", "length", ("cut", ANSWER)),
+        ("vllm", OPENS, THOUGHT, "stop", ("cut_in_thought", "")),
+        ("llama.cpp", OPENS, THOUGHT, "stop", ("answered", THOUGHT)),  # its parser may have taken an empty thought
+        ("llama.cpp", CLOSED, ANSWER, "length", ("cut", ANSWER)),
+        ("vllm", CLOSED, ANSWER, "stop", ("answered", ANSWER)),
     ],
 )
 def test_a_prompt_that_the_server_renders_shows_whether_it_opens_a_thought(shows, template, text, finish, expected):
     message = {"reasoning": None} if shows == "vllm" else {}  # vLLM's message has the field without a parser too
-    if shows == "llama.cpp" and (text, finish) == (THOUGHT, "stop"):
-        expected = ("answered", text)  # its parser may have taken an empty thought: not known
     with answering(Rendering(shows, template, [(text, finish)], **message)) as server:
         assert targets(server) == [expected]
 
@@ -311,7 +290,7 @@ def test_the_tokenizer_shows_it_where_the_server_does_not(opens, tmp_path):
         assert targets(server) == [("cut_in_thought", "") if opens else ("cut", THOUGHT)]
 
 
-@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("place", [0, 3])
 def test_another_reply_shows_it_where_nothing_else_does(place):
     replies = [(THOUGHT, "length")] * 3
     replies.insert(place, (f"{THOUGHT}</think>{ANSWER}", "stop"))
@@ -333,14 +312,12 @@ def test_replies_that_are_held_back_are_few_and_a_warning_says_what_is_not_known
     assert "max_tokens=8" in said
 
 
-@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
-@pytest.mark.parametrize("thought", ["", "\n", "Two words."])
+@pytest.mark.parametrize(("key", "thought"), [("reasoning", "Two words."), ("reasoning_content", "")])
 def test_a_server_that_parses_thoughts_returns_the_answer_apart(key, thought):
     with answering(Rendering("vllm", OPENS, [(ANSWER, "length")], **{key: thought})) as server:
         assert targets(server) == [("cut", ANSWER)]
     cut = reply_of({"message": {"content": None, key: thought}, "finish_reason": "length"})
     assert (cut.text, cut.unanswered, cut.thought) == (None, "cut_off", thought or None)
-    assert reply_of({"message": {"content": "yes"}, "finish_reason": "stop"}).thought is None
 
 
 # ----- what is an answer -----
@@ -355,10 +332,9 @@ IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
 @pytest.mark.parametrize(
     ("content", "thought"),
     [
-        ([YES_PART], None),
+        ([{"text": "Yes"}], None),
         ([{"type": "text", "text": "Ye"}, {"type": "text", "text": "s"}], None),
         ([{"type": "output_text", "text": "Yes", "annotations": []}], None),
-        ([{"text": "Yes"}], None),
         (["Y", "es"], None),
         (YES_PART, None),
         ([*THINKING, YES_PART], "No?"),
@@ -394,7 +370,6 @@ def test_a_content_that_is_no_text_is_unanswered(content, reason):
     ("text", "answer"),
     [
         ("Yes", "yes"),
-        (" yes.", "yes"),
         ("**No**", "no"),
         ("No, it does not.", "no"),
         ("YES\n\nBecause", "yes"),
@@ -405,3 +380,4 @@ def test_a_content_that_is_no_text_is_unanswered(content, reason):
 def test_a_word_is_an_answer_only_where_it_stands_alone(text, answer):
     read = label_of(chat(text)[1]["choices"][0], LABELS)
     assert (read.label, read.unanswered, read.logprobs) == (answer, None if answer else "off_label", None)
+    assert label_of(chat("<think>so</think>")[1]["choices"][0], LABELS).unanswered == "null_content"

@@ -4,27 +4,18 @@ The pocket model knows no JSON: it is the server that holds it to the schema, so
 say what comes. What is tested is that the form arrives and that nothing is lost or made up on the way.
 """
 
-import json
-import random
 import re
-import urllib.request
 from functools import partial
 from typing import Annotated
 
 import pytest
-from pocket.world import tasks, write_response
 from pydantic import BaseModel, Field
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
-from checklist_rewards.attacks.attack import attack
-from checklist_rewards.attacks.bank import BANK
 from checklist_rewards.backends import ReadGroup, Sampling, load_backend
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.wire import neutral
-from checklist_rewards.errors import GenerationError, ModelError
-from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.generators import DirectGenerator
-from checklist_rewards.rerank import Pool
 from tests.backends.answers import LABELS, ONE, largest_difference, p_yes, user
 from tests.backends.answerserver import SERVED_NAME
 from tests.backends.conftest import DECISIONS_NAME
@@ -43,15 +34,6 @@ class Questions(BaseModel):
 @pytest.fixture(scope="module")
 def served(vllm_server):
     return load_backend(SERVED_NAME, base_url=vllm_server)
-
-
-@pytest.fixture(scope="module")
-def samples() -> list[Sample]:
-    rng = random.Random(3)
-    return [
-        Sample([c.question() for c in task.constraints], write_response(rng, task, 0.4, "test"), task.instruction)
-        for task in tasks(6, seed=5, split="test")
-    ]
 
 
 # ----- the engine -----
@@ -76,32 +58,12 @@ def test_a_served_judge_thinks_and_its_labels_are_read_after_the_thoughts(pocket
         assert [i.confidence for i in there.items] == pytest.approx([i.confidence for i in ours.items], abs=1e-3)
 
 
-def test_what_does_not_fit_is_too_long_before_it_is_sent(served):
-    [long, short], _ = served.read([ReadGroup(None, "word " * 3000, ("Is it?",)), *ONE], LABELS)
-    assert (long.unanswered, short.unanswered) == ("too_long", None)
-    [[reply]] = served.generate([user("word " * 3000)], Sampling())
-    assert (reply.text, reply.unanswered) == (None, "too_long")
-
-
 def test_greedy_replies_are_the_transformers_engines(pocket, served):
     prompts = [user("Write something."), user("Write one sentence. Avoid digits.")]
     [theirs, ours] = [engine.generate(prompts, Sampling(max_tokens=40)) for engine in (served, pocket)]
     assert [reply.text for [reply] in theirs] == [reply.text for [reply] in ours]
     [replies] = served.generate(prompts[:1], Sampling(max_tokens=9000, temperature=1.0, n=3, seed=1))
     assert len({reply.text for reply in replies}) > 1
-
-
-def test_a_reply_follows_the_schema(served):
-    schema = json.dumps({"type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}, "required": ["answer"]})
-    prompts = [user("Write something."), user("Is it? Reply in JSON.")]
-    replies = served.generate(prompts, Sampling(max_tokens=60, schema=schema))
-    assert all(json.loads(reply.text)["answer"] in ("yes", "no") for [reply] in replies)
-    assert all(reply.prompt_tokens > 0 and reply.completion_tokens > 0 for [reply] in replies)
-
-
-def test_a_server_of_another_model_is_refused_by_name(vllm_server):
-    with pytest.raises(ModelError, match=r"serves \['judge'\], not 'llama'"):
-        load_backend("llama", base_url=vllm_server)
 
 
 def test_the_receipt_is_near_the_floor(vllm_server, world_reads):
@@ -136,35 +98,7 @@ def test_a_real_server_forms_no_control_token_from_the_text(vllm_server, served,
     assert served.read([group], LABELS)[0][0].exact
 
 
-# ----- through scorer, attack, command and generator -----
-
-
-@pytest.mark.parametrize(
-    "ways", [{"mode": "batch"}, {"use_logprobs": False}, {"mode": "quality"}], ids=["batch", "words", "quality"]
-)
-def test_every_read_is_answered_or_says_why_not(vllm_server, samples, ways):
-    scorer = ChecklistScorer(SERVED_NAME, base_url=vllm_server, store=False, max_tokens=256, **ways)
-    scores = scorer.score_batch(samples)
-    assert [score.total for score in scores] == [len(sample.checklist) for sample in samples]
-    for item in (item for score in scores for item in score.items):
-        assert (item.answer in ("yes", "no")) != (item.unanswered is not None)
-
-
-def test_an_attack_never_sends_more_than_its_budget(vllm_server, samples):
-    rows = [Pool(Checklist.parse(sample.checklist), (sample.target,), sample.input) for sample in samples]
-    scorer = ChecklistScorer(SERVED_NAME, base_url=vllm_server, store=False)
-    scorer.score_batch(samples[:1])  # what the client asks a server about first is no read
-    before, budget = prompts_answered(vllm_server), 700
-    report = attack(scorer, rows, attacks=list(BANK)[:24], budget_reads=budget, bootstrap=Bootstrap(0))
-    sent = prompts_answered(vllm_server) - before
-    assert 0.5 * budget < sent <= report.reads <= budget and report.rounds > 0
-
-
-def prompts_answered(address: str) -> int:
-    """How many prompts the server has answered, by its own count."""
-    with urllib.request.urlopen(f"{address.removesuffix('/v1')}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return int(sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:request_success_total")))
+# ----- through scorer, command and generator -----
 
 
 def test_a_servers_reasoning_parser_changes_no_read(qwen3_server, qwen3, monkeypatch):
@@ -187,17 +121,9 @@ def test_a_servers_reasoning_parser_changes_no_read(qwen3_server, qwen3, monkeyp
     assert reason == "null_content: the server took the whole reply for a thought (its reasoning parser)"
 
 
-@pytest.mark.parametrize("options", [(), ("--judge.no-use-logprobs",)], ids=["labels", "words"])
-def test_the_bill_is_no_higher_than_a_dry_run_forecast(run, vllm_server, options):
-    at_most, billed, _ = forecast_and_bill(run, SERVED_NAME, vllm_server, *options)
+def test_the_bill_is_no_higher_than_a_dry_run_forecast(run, vllm_server):
+    at_most, billed, _ = forecast_and_bill(run, SERVED_NAME, vllm_server)
     assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
-
-
-def test_a_generator_gives_a_checklist_or_the_reply_it_could_not_read(vllm_server, samples):
-    writer = DirectGenerator(SERVED_NAME, base_url=vllm_server, store=False, temperature=0)
-    found = writer.generate_batch([sample.input for sample in samples if sample.input])
-    assert len(found) == 6 and sum(isinstance(one, Checklist) for one in found) >= 5
-    assert all(one.raw for one in found if isinstance(one, GenerationError))
 
 
 def test_a_generators_own_shape_reaches_the_server(vllm_server):
