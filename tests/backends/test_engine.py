@@ -1,6 +1,5 @@
 """Engine settings by name: what they do, what of them stored answers depend on, and how often the Hub is asked."""
 
-import json
 import pickle
 import shutil
 from pathlib import Path
@@ -184,14 +183,10 @@ def test_few_prompts_on_a_cpu_are_written_in_transformers(
 def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_path, monkeypatch):
     """A Hub cache with two commits of a model, as `hf download` leaves it; the Hub itself is not there."""
     repository = tmp_path / "hub" / "models--org--judge"
+    (repository / "refs").mkdir(parents=True)
     for commit, name in (("a" * 40, "main"), ("b" * 40, "v2")):
-        snapshot = repository / "snapshots" / commit
-        shutil.copytree(pocket_dir(), snapshot)
-        (repository / "refs").mkdir(exist_ok=True)
+        shutil.copytree(pocket_dir(), repository / "snapshots" / commit)
         (repository / "refs" / name).write_text(commit)
-        if name == "v2":
-            config = json.loads((snapshot / "config.json").read_text())
-            (snapshot / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
     asked, download = [], huggingface_hub.hf_hub_download
 
     def counted(*arguments, **options):
@@ -201,25 +196,19 @@ def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_p
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", counted)
     monkeypatch.setattr("transformers.utils.hub.hf_hub_download", counted)
-
-    def scorer(**engine):
-        return ChecklistScorer("org/judge", backend="transformers", engine_args=engine, store=False)
-
-    one = scorer()
+    one = ChecklistScorer("org/judge", backend="transformers", store=False)
     one.validate()
     assert len(asked) == 1
     one.score(["Is it short?"], "Text 0.")
     loaded = len(asked)
     assert loaded > 1  # transformers fetches each file of the model when it is loaded
     one.score(["Is it short?"], "Text 1.")
-    scorer().score(["Is it short?"], "Text 2.")
+    ChecklistScorer("org/judge", backend="transformers", store=False).score(["Is it short?"], "Text 2.")
     assert len(asked) == loaded
-    revisions = ({}, {"revision": "main"}, {"revision": "v2"})
-    main, named, other = (Engine("org/judge", settings=settings).identity for settings in revisions)
-    assert main == named == f"org/judge@{'a' * 40}" and other == f"org/judge@{'b' * 40}"
-    assert one.judge.engine.load().model.config._commit_hash == "a" * 40
-    ours, theirs = (judge.score(["Is it short?"], "Text 0.").items[0] for judge in (one, scorer(revision="v2")))
-    assert ours.probabilities != theirs.probabilities
+    for revision, commit in (({}, "a" * 40), ({"revision": "main"}, "a" * 40), ({"revision": "v2"}, "b" * 40)):
+        engine = Engine("org/judge", "transformers", settings=revision)
+        assert engine.identity == f"org/judge@{commit}"
+        assert engine.load().model.config._commit_hash == commit
 
 
 @pytest.fixture
