@@ -42,6 +42,11 @@ def test_a_label_is_the_sum_of_its_surface_forms():
     assert (usage.prompt_tokens, usage.computed_tokens, usage.floor_tokens) == (6 + 6 + 5, 7, 3 + 3 + 1 + 3)
 
 
+def test_a_label_without_any_probability_is_minus_infinity():
+    answers, _ = read(lambda branches, ids: ([dict.fromkeys(ids, -math.inf) for _ in prompts_of(branches)], 0))
+    assert answers[2] == Answer((-math.inf, -math.inf))
+
+
 def test_one_failed_prompt_costs_one_read():
     def ask(branches, ids):
         answers, computed = all_equal(branches, ids)

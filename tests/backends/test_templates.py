@@ -139,6 +139,10 @@ def test_templates_for_typed_blocks_get_blocks():
     assert [text[start:end] for start, end in spans] == ["one", "two", "three"]
 
 
+def test_a_thought_in_words_that_the_prompt_opens_is_closed_as_the_template_does():
+    assert template_of("apriel_1_6").thoughts == ("", "\n[BEGIN FINAL RESPONSE]\n", "")
+
+
 OPENED = {
     "<think>": "<think>\n\n</think>\n\n",
     "<think>\nOkay": "<think>\nOkay\n\n</think>\n\n",
