@@ -73,49 +73,40 @@ def test_a_score_is_sound_in_its_range_only():
     failure, partial, control = by_id("status_500"), by_id("one_missing"), by_id("three_of_four")
     assert is_sound(failure, None) and not is_sound(failure, 0.0) and not is_sound(failure, math.nan)
     assert is_sound(partial, None) and is_sound(partial, 2 / 3) and not is_sound(partial, 0.5)
-    assert is_sound(control, 0.75) and not is_sound(control, None) and not is_sound(control, 0.5)
+    assert is_sound(control, 0.75) and not is_sound(control, None)
 
 
 def test_cases_apply_to_rewards_to_which_they_can_happen():
-    assert applies(by_id("penalty_missing"), "list", frozenset({"penalties"}))
-    assert not applies(by_id("penalty_missing"), "list", frozenset())
-    assert not applies(by_id("penalty_missing"), "item", frozenset({"penalties"}))
-
-
-def content(kind, name, text, times=1):
-    judge = Judge(CASES, CHECKLISTS, kind, lambda answers: json.dumps(answers))
-    asked = {"model": name, "messages": [{"role": "user", "content": text}]}
-    answers = [judge.answer(asked) for _ in range(times)]
-    status, body, *_ = answers[-1]
-    return json.loads(body)["choices"][0]["message"]["content"] if status == 200 else status
+    case, can = by_id("penalty_missing"), frozenset({"penalties"})
+    applied = applies(case, "list", can), applies(case, "list", frozenset()), applies(case, "item", can)
+    assert applied == (True, False, False)
 
 
 def test_the_server_answers_what_it_is_asked():
+    judge = Judge(CASES, CHECKLISTS, "list", json.dumps)
     questions = [item["question"] for item in CHECKLISTS["plain"]]
-    assert json.loads(content("item", "three_of_four", questions[2])) == [[3, "no"]]
+
+    def answer(name, *asked):
+        status, body, *_ = judge.answer({"model": name, "messages": [{"role": "user", "content": "\n".join(asked)}]})
+        return json.loads(json.loads(body)["choices"][0]["message"]["content"]) if status == 200 else status
+
     everything = [[1, "yes"], [2, "yes"], [3, "no"], [4, "yes"]]
-    assert json.loads(content("list", "three_of_four", "\n".join(questions))) == everything
-    assert json.loads(content("list", "one_missing", "\n".join(questions))) == everything[:3]
-    assert json.loads(content("list", "one_missing", questions[3])) == []  # asked again, it is missing again
-    assert json.loads(content("list", "twice_yes_no", questions[3])) == [[1, "yes"], [1, "no"]]
-    assert content("item", "last_item_prose", questions[3]) == "That depends on what one calls a rhyme."
-    assert json.loads(content("item", "last_item_prose", questions[0])) == [[1, "yes"]]
-    assert content("item", "rate_limited_once", questions[0]) == 429
-    assert json.loads(content("item", "rate_limited_once", questions[0], times=2)) == [[1, "yes"]]
+    assert answer("three_of_four", *questions) == everything
+    assert answer("one_missing", *questions) == everything[:3]
+    assert answer("one_missing", questions[3]) == []  # asked again, it is missing again
+    assert answer("twice_yes_no", questions[3]) == [[1, "yes"], [1, "no"]]
+    assert [answer("rate_limited_once", questions[0]) for _ in range(2)] == [429, [[1, "yes"]]]
 
 
 def test_the_schema_is_that_of_the_package():
     assert json.loads((HERE / "checklist.schema.json").read_text()) == checklist_schema()
-    jsonschema.Draft202012Validator.check_schema(checklist_schema())
 
 
 SCHEMA = jsonschema.Draft202012Validator(checklist_schema())
 OPTION = {"label": "a", "value": 1}
 VALID = [
-    ["Is it short?"],
     [{"question": "Is it short?", "weight": -2, "required": True, "category": None}],
     {"items": ["Is it short?"], "source": "tick", "model": None},
-    [{"question": "How clear?", "options": [OPTION, {"label": "b", "value": 0}]}],
     [{"question": "Cited?", "options": [OPTION, {"label": "n", "value": 0}, {"label": "?", "na": True}]}],
     [{"question": "At most 20 words?", "check": {"type": "words", "at_most": 20}}, {"question": "b?", "weight": 0}],
     [{"question": "Rude?", "scope": "any_turn", "options": None}],
@@ -123,19 +114,15 @@ VALID = [
 INVALID = [
     [],
     "Is it short?",
-    [""],
     [{"question": "  "}],
     [{"weight": 1}],
     [{"question": "a?", "weight": "2"}],
     [{"question": "a?", "weight": 1e9}],
     [{"question": "a?", "wieght": 1}],
-    [{"question": "a?", "weight": 0}],
     [{"question": "a?", "required": "yes"}],
-    [{"question": "a?", "options": [{"label": "a", "value": 1}]}],
-    [{"question": "a?", "options": [{"label": "a", "value": 2}, {"label": "b", "value": 1}]}],
-    [{"question": "a?", "options": [{"label": "a", "value": 1}, {"label": "b"}]}],
-    [{"question": "a?", "scope": "somewhere"}],
-    [{"question": "a?", "scope": "final", "options": [{"label": "a", "value": 1}, {"label": "b", "value": 0}]}],
+    [{"question": "a?", "options": [OPTION]}],
+    [{"question": "a?", "options": [OPTION, {"label": "b"}]}],
+    [{"question": "a?", "scope": "final", "options": [OPTION, {"label": "b", "value": 0}]}],
 ]
 
 

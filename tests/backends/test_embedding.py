@@ -5,7 +5,7 @@ from checklist_rewards import Checklist
 from checklist_rewards.backends import embedding
 from checklist_rewards.backends.embedding import comparable, near_duplicates, similarities
 from checklist_rewards.errors import ModelError
-from checklist_rewards.refiners import Deduplicator, Selector, SentenceEmbedder
+from checklist_rewards.refiners import Deduplicator, Selector
 from tests.refiners.vectors import Vectors, at_angles
 
 PAIR = Checklist.parse(["Is it short?", "Is it brief?"])
@@ -40,17 +40,13 @@ def test_an_embedder_is_a_name_or_a_callable():
     ("one", "other", "same"),
     [
         ("Does it have at least 3 lines?", "Does it have at least 5 lines?", False),
-        ("Does it mention 'lamo'?", "Does it mention 'tiro'?", False),
         ('Does it mention "lamo"?', "Does it mention “tiro”?", False),
-        ("Does it name a city?", "Does it not name a city?", False),
         ("Does it name a city?", "Does it avoid a city?", False),
-        ("Is it done with a list?", "Is it done without a list?", False),
         ("Is it rude?", {"question": "Is it impolite?", "weight": -1}, False),
         ("Is it ok?", {"question": "Is it fine?", "check": '{"type": "words"}'}, False),
         ("Is it ok?", {"question": "How ok is it?", "options": BAD_OR_GOOD}, False),
         ("Does it avoid the word 'lamo'?", "Does it not use the word “Lamo”?", True),
         ("Is the writer's point clear?", "Is the author's point clear?", True),
-        ("Does it have 3 lines?", "Are there 3 lines?", True),
     ],
 )
 def test_close_questions_may_ask_the_same_or_not(one, other, same):
@@ -74,9 +70,3 @@ def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch):
     with pytest.raises(ModelError, match="pip install sentence-transformers "):
         Deduplicator(embedder="some/model").validate()
     Deduplicator(embedder=at_angles({})).validate()
-
-
-def test_a_model_that_is_not_there(tmp_path):
-    pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers")
-    with pytest.raises(ModelError, match="cannot load the sentence-transformers model"):
-        SentenceEmbedder(str(tmp_path / "none"))(["a"])

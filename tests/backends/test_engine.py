@@ -1,6 +1,5 @@
 """Engine settings by name: what they do, what of them stored answers depend on, and how often the Hub is asked."""
 
-import json
 import pickle
 import shutil
 from pathlib import Path
@@ -13,7 +12,6 @@ from transformers import AutoModelForCausalLM
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, ReadGroup, load_backend, model_identity, pocket_dir
 from checklist_rewards.backends import engine as engines
-from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
 from tests.backends.answers import LABELS
@@ -57,7 +55,6 @@ def test_settings_that_change_answers_change_the_identity_and_no_others_do():
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("modeling_x.py", {"trust_remote_code": True}),
         ("parts/layers.py", {"trust_remote_code": True}),
         ("best/model.safetensors", {"subfolder": "best"}),
         ("quantized/model.gguf", {"gguf_file": "quantized/model.gguf"}),
@@ -77,6 +74,14 @@ def test_a_local_model_counts_by_all_files_that_its_settings_load(tmp_path, monk
     assert first != second and plain == also_plain
 
 
+@pytest.mark.parametrize("name", ["config.json", "chat_template.jinja", "tokenizer.json", "model-2.safetensors"])
+def test_a_model_counts_by_each_file_of_its_folder(tmp_path, name):
+    (tmp_path / "config.json").write_text("{}")
+    without = model_identity(tmp_path)
+    (tmp_path / name).write_text("[]")
+    assert model_identity(tmp_path) != without
+
+
 def test_identities_of_earlier_versions_are_valid(tmp_path):
     # Of the version before files of settings were hashed; stored reads depend on them.
     (tmp_path / "config.json").write_text("{}")
@@ -90,22 +95,12 @@ def test_identities_of_earlier_versions_are_valid(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("settings", [{"use_dora": True}, {"modules_to_save": ["lm_head"]}])
-def test_an_adapter_of_which_transformers_leaves_out_weights_is_refused(settings, tmp_path):
+def test_an_adapter_of_which_transformers_leaves_out_weights_is_refused(tmp_path):
     peft = pytest.importorskip("peft")
-    lora = peft.LoraConfig(r=4, target_modules=["q_proj"], **settings)
+    lora = peft.LoraConfig(r=4, target_modules=["q_proj"], use_dora=True)
     peft.get_peft_model(AutoModelForCausalLM.from_pretrained(pocket_dir()), lora).save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="cannot be loaded into the model .*: .* no place or are missing, such as"):
         transformers_engine(adapter=str(tmp_path)).load()
-
-
-def test_an_adapter_counts_by_its_content(adapter, tmp_path):
-    copied = Path(shutil.copytree(adapter, tmp_path / "copied"))
-    first, same = transformers_engine(adapter=adapter).identity, transformers_engine(adapter=str(copied)).identity
-    assert first == same != transformers_engine().identity
-    weights = next(copied.glob("*.safetensors"))
-    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
-    assert transformers_engine(adapter=str(copied)).identity != first
 
 
 def test_stored_answers_of_other_settings_are_not_given_out(tmp_path):
@@ -130,29 +125,25 @@ def test_transformers_takes_a_dtype_and_a_lora_adapter(adapter):
 
 
 @pytest.mark.parametrize(
-    ("use", "error"),
+    ("settings", "error"),
     [
         (
-            lambda: transformers_engine(dtpye="bfloat16").load(),
-            r"unknown engine setting of transformers 'dtpye' \(did you mean 'dtype'\?\); allowed: ",
+            {"dtpye": "bfloat16"},
+            r"unknown engine setting of transformers 'dtpye' \(did you mean 'dtype'\?\)",
         ),
-        (
-            lambda: transformers_engine(adapter=str(pocket_dir())).identity,
-            r"adapter='.*' is not a folder with an adapter_config.json",
-        ),
-        (
-            lambda: ChecklistScorer("pocket", engine_args="fp8"),
-            "engine_args='fp8' is not allowed; it must be a mapping",
-        ),
-        (
-            lambda: ChecklistScorer("pocket", backend=FakeBackend(), engine_args={"dtype": "bfloat16"}),
-            "cannot be combined with a backend object",
-        ),
+        ({"adapter": str(pocket_dir())}, r"adapter='.*' is not a folder with an adapter_config.json"),
     ],
 )
-def test_a_setting_that_an_engine_does_not_have_is_refused_by_name(use, error):
+def test_a_setting_that_an_engine_does_not_have_is_refused_by_name(settings, error):
     with pytest.raises(ModelError, match=error):
-        use()
+        transformers_engine(**settings).load()
+
+
+def test_settings_are_a_mapping_and_belong_to_no_backend_object():
+    with pytest.raises(ModelError, match="engine_args='fp8' is not allowed; it must be a mapping"):
+        ChecklistScorer("pocket", engine_args="fp8")
+    with pytest.raises(ModelError, match="cannot be combined with a backend object"):
+        ChecklistScorer("pocket", backend=FakeBackend(), engine_args={"dtype": "bfloat16"})
 
 
 def test_equal_engines_share_a_backend_and_a_copy_builds_its_own(adapter):
@@ -162,8 +153,7 @@ def test_equal_engines_share_a_backend_and_a_copy_builds_its_own(adapter):
     engine = transformers_engine()
     engine.load()
     copied = pickle.loads(pickle.dumps(engine))
-    assert copied == engine and "_loaded" not in vars(copied)
-    assert ChecklistScorer(engine, store=False).judge.engine is engine
+    assert copied == engine and engine.is_loaded and not copied.is_loaded
 
 
 @pytest.mark.parametrize(
@@ -173,7 +163,6 @@ def test_equal_engines_share_a_backend_and_a_copy_builds_its_own(adapter):
         (17, {}, False, "vllm"),
         (3, {}, True, "vllm"),
         (3, {"settings": {"max_model_len": 512}}, False, "vllm"),
-        (3, {"backend": "vllm"}, False, "vllm"),
     ],
 )
 def test_few_prompts_on_a_cpu_are_written_in_transformers(
@@ -194,14 +183,10 @@ def test_few_prompts_on_a_cpu_are_written_in_transformers(
 def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_path, monkeypatch):
     """A Hub cache with two commits of a model, as `hf download` leaves it; the Hub itself is not there."""
     repository = tmp_path / "hub" / "models--org--judge"
+    (repository / "refs").mkdir(parents=True)
     for commit, name in (("a" * 40, "main"), ("b" * 40, "v2")):
-        snapshot = repository / "snapshots" / commit
-        shutil.copytree(pocket_dir(), snapshot)
-        (repository / "refs").mkdir(exist_ok=True)
+        shutil.copytree(pocket_dir(), repository / "snapshots" / commit)
         (repository / "refs" / name).write_text(commit)
-        if name == "v2":
-            config = json.loads((snapshot / "config.json").read_text())
-            (snapshot / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
     asked, download = [], huggingface_hub.hf_hub_download
 
     def counted(*arguments, **options):
@@ -211,100 +196,73 @@ def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_p
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", counted)
     monkeypatch.setattr("transformers.utils.hub.hf_hub_download", counted)
-
-    def scorer(**engine):
-        return ChecklistScorer("org/judge", backend="transformers", engine_args=engine, store=False)
-
-    one = scorer()
+    one = ChecklistScorer("org/judge", backend="transformers", store=False)
     one.validate()
     assert len(asked) == 1
     one.score(["Is it short?"], "Text 0.")
     loaded = len(asked)
     assert loaded > 1  # transformers fetches each file of the model when it is loaded
-    for number in (1, 2):
-        one.score(["Is it short?"], f"Text {number}.")
-    scorer().score(["Is it short?"], "Text 3.")
+    one.score(["Is it short?"], "Text 1.")
+    ChecklistScorer("org/judge", backend="transformers", store=False).score(["Is it short?"], "Text 2.")
     assert len(asked) == loaded
-    revisions = ({}, {"revision": "main"}, {"revision": "v2"})
-    main, named, other = (Engine("org/judge", settings=settings).identity for settings in revisions)
-    assert main == named == f"org/judge@{'a' * 40}" and other == f"org/judge@{'b' * 40}"
-    assert one.judge.engine.load().model.config._commit_hash == "a" * 40
-    ours, theirs = (judge.score(["Is it short?"], "Text 0.").items[0] for judge in (one, scorer(revision="v2")))
-    assert ours.probabilities != theirs.probabilities
-
-
-CHANGES = ("weights", "a configuration", "a chat template", "an adapter", "a tokenizer")
+    for revision, commit in (({}, "a" * 40), ({"revision": "main"}, "a" * 40), ({"revision": "v2"}, "b" * 40)):
+        engine = Engine("org/judge", "transformers", settings=revision)
+        assert engine.identity == f"org/judge@{commit}"
+        assert engine.load().model.config._commit_hash == commit
 
 
 @pytest.fixture
 def retrained(tmp_path, adapter):
-    """`retrained(what, number)` saves the pocket model into one folder, with one file changed by a number, and gives
-    the engine settings."""
+    """`retrained(number)` saves the pocket model, and `retrained(number, adapted=True)` its adapter, into one folder
+    with weights that depend on a number, and gives the engine settings."""
     from safetensors.torch import load_file, save_file
 
     folder, own = Path(shutil.copytree(pocket_dir(), tmp_path / "model")), tmp_path / "adapter"
     shutil.copytree(adapter, own)
 
-    def scale(file: Path, original: Path, number: int) -> None:
-        weights = load_file(original)
-        save_file({name: weight * (1 + number / 4) for name, weight in weights.items()}, file, {"format": "pt"})
-
-    def save(what: str, number: int) -> dict[str, object]:
-        if what == "weights":
-            scale(folder / "model.safetensors", pocket_dir() / "model.safetensors", number)
-        elif what == "an adapter":
-            scale(own / "adapter_model.safetensors", Path(adapter) / "adapter_model.safetensors", number)
-        elif what == "a configuration":
-            config = json.loads((pocket_dir() / "config.json").read_text())
-            (folder / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1 * number + 1e-6}))
-        elif what == "a chat template":
-            template = "{% for m in messages %}" + "Say: " * number + "{{ m['content'] }}\n{% endfor %}"
-            (folder / "chat_template.jinja").write_text(template)
-        else:
-            tokenizer = json.loads((pocket_dir() / "tokenizer.json").read_text())
-            lowered = {"normalizer": {"type": "Lowercase"}} if number else {}
-            (folder / "tokenizer.json").write_text(json.dumps(tokenizer | lowered))
-        return {"model": str(folder), "settings": {"adapter": str(own)} if what == "an adapter" else {}}
+    def save(number: int, adapted: bool = False) -> dict[str, object]:
+        name, target, original = ("model", folder, pocket_dir()) if not adapted else ("adapter_model", own, adapter)
+        weights = load_file(Path(original, f"{name}.safetensors"))
+        weights = {key: weight * (1 + number / 4) for key, weight in weights.items()}
+        save_file(weights, target / f"{name}.safetensors", {"format": "pt"})
+        return {"model": str(folder), "settings": {"adapter": str(own)} if adapted else {}}
 
     return save
 
 
-@pytest.mark.parametrize("what", CHANGES)
-def test_a_model_that_is_saved_into_its_folder_again_is_another_model(retrained, what):
+@pytest.mark.parametrize("adapted", [False, True])
+def test_a_model_that_is_saved_into_its_folder_again_is_another_model(retrained, adapted):
     answers, identities = [], []
     for number in (0, 1, 0):
-        engine = Engine(backend="transformers", **retrained(what, number))
+        engine = Engine(backend="transformers", **retrained(number, adapted))
         answers.append(read(engine))
         identities.append(engine.identity)
         assert engine.load().identity == engine.identity
-        if number:
-            fresh = TransformersBackend(engine.model, **engine.settings)
-            assert torch.equal(answers[-1], torch.tensor([a.logprobs for a in fresh.read(GROUPS, LABELS)[0]]))
     assert identities[0] == identities[2] != identities[1]
     assert torch.equal(answers[0], answers[2]) and not torch.equal(answers[0], answers[1])
 
 
-@pytest.mark.parametrize("what", CHANGES)
-def test_a_model_that_changes_between_check_and_loading_is_refused(retrained, tmp_path, what):
+@pytest.mark.parametrize("adapted", [False, True])
+def test_a_model_that_changes_between_check_and_loading_is_refused(retrained, adapted, tmp_path):
     store = Store(tmp_path / "store.sqlite")
-    found = retrained(what, 0)
+    found = retrained(0, adapted)
     scorer = ChecklistScorer(found["model"], backend="transformers", engine_args=found["settings"], store=store)
     scorer.validate()
-    retrained(what, 1)
+    retrained(1, adapted)
     with pytest.raises(ModelError, match="have changed since they were checked"):
         scorer.score(["Is it short?"], "A cat.")
     assert not len(store)
-    retrained(what, 0)
+    retrained(0, adapted)
     scorer.score(["Is it short?"], "A cat.")
     assert len(store)
 
 
 def test_a_model_that_changes_while_it_is_loaded_is_refused(retrained, monkeypatch):
-    found, build = retrained("weights", 0), engines._build
+    found, build = retrained(0), engines._build
 
     def slowly(*arguments):
         built = build(*arguments)
-        retrained("weights", 1)
+        retrained(1)
         return built
 
     monkeypatch.setattr(engines, "_build", slowly)
@@ -313,8 +271,8 @@ def test_a_model_that_changes_while_it_is_loaded_is_refused(retrained, monkeypat
 
 
 def test_a_scorer_that_has_loaded_its_model_keeps_it(retrained):
-    one = Engine(backend="transformers", **retrained("weights", 0))
+    one = Engine(backend="transformers", **retrained(0))
     before, identity = read(one), one.identity
-    other = Engine(backend="transformers", **retrained("weights", 1))
+    other = Engine(backend="transformers", **retrained(1))
     assert not torch.equal(read(other), before)
     assert torch.equal(read(one), before) and one.identity == identity == one.load().identity

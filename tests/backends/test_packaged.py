@@ -7,23 +7,29 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from safetensors import SafetensorError
-from transformers import modeling_gguf_pytorch_utils
-from transformers.utils import logging as bars
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
-from checklist_rewards.backends import Engine, Sampling, model_identity, packaged, pocket_dir, resolve_model
+from checklist_rewards.backends import (
+    Engine,
+    Sampling,
+    load_backend,
+    model_identity,
+    packaged,
+    resolve_model,
+)
+from checklist_rewards.backends import engine as engines
 from checklist_rewards.backends.packaged import ENGLISH, adapter_of, packaged_dir
 from checklist_rewards.backends.tokens import local_tokenizer
-from checklist_rewards.errors import ModelError
+from checklist_rewards.errors import ModelError, UnguardedScriptError
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.backends.answers import user
 from tests.backends.test_engine import read
 from tests.backends.vllmserver import engine_in_a_fork
 from tests.conftest import HANG
+from tests.fakes import FakeBackend
 
 
 @pytest.fixture
@@ -62,7 +68,7 @@ def test_the_pocket_model_warns_once_whoever_loads_it_and_of_several_ranks_the_f
     [warning] = caplog.messages
     assert warning.startswith("pocket is for tests and demos: ") and warning.endswith("Name a real model.")
     caplog.clear()
-    for rank in ("1", "7", "0"):
+    for rank in ("1", "0"):
         monkeypatch.setattr(packaged, "_warned", set())  # each rank is a process of its own
         monkeypatch.setenv("RANK", rank)
         resolve_model("pocket")
@@ -76,6 +82,23 @@ def test_what_a_packaged_judge_is_worth_is_said_once(built, monkeypatch, caplog)
     said = [message for message in caplog.messages if "orders texts" in message]
     assert [message.split()[0] for message in said] == ["english-encoder", "english"]
     assert "InFoBench: 0.40 where GPT-4 says 0.89" in said[0] and "docs/english.md" in said[1]
+
+
+def test_a_packaged_model_in_a_script_without_a_main_guard_runs_in_transformers(built, monkeypatch, caplog):
+    names = []
+
+    def build(name, *settings):
+        names.append(name)
+        if name == "vllm":
+            raise UnguardedScriptError("put the code that scores under a main guard.")
+        return FakeBackend()
+
+    monkeypatch.setattr(engines, "missing", lambda *names: [])
+    monkeypatch.setattr(engines, "_build", build)
+    with pytest.raises(UnguardedScriptError):
+        load_backend("smollm2", "vllm")
+    load_backend("smollm2")
+    assert names == ["vllm", "vllm", "transformers"] and "'smollm2' runs in transformers" in caplog.text
 
 
 def test_a_dry_run_prepares_no_model(built, tmp_path):
@@ -149,25 +172,6 @@ def test_english_is_the_same_weights_with_the_adapter_of_this_version(built, tmp
         weights.write(b"x")
     monkeypatch.setattr(packaged, "adapter_of", lambda name: other)
     assert packaged_dir("english") != folder and model_identity("english") != identity
-
-
-def test_a_build_writes_no_progress_bars_to_a_file(tmp_path, monkeypatch, capfd):
-    peft = pytest.importorskip("peft")
-    merged = lambda model, adapter: SimpleNamespace(merge_and_unload=lambda: model)  # noqa: E731
-    monkeypatch.setattr(peft.PeftModel, "from_pretrained", merged)
-    monkeypatch.setattr(packaged, "packaged_folder", lambda name: pocket_dir())  # in place of smollm2
-    bars.enable_progress_bar()  # another test may have hidden them
-    packaged._build(ENGLISH, tmp_path / "model")
-    assert (tmp_path / "model" / "model.safetensors").is_file() and bars.is_progress_bar_enabled()
-    assert "Loading weights" not in (shown := capfd.readouterr().err) and "Writing model shards" not in shown
-
-
-def test_the_bar_of_a_conversion_can_be_hidden():
-    pytest.importorskip("gguf")
-    before = modeling_gguf_pytorch_utils.tqdm
-    with packaged._parsed_once():
-        assert modeling_gguf_pytorch_utils.tqdm is bars.tqdm
-    assert modeling_gguf_pytorch_utils.tqdm is before
 
 
 @pytest.mark.slow

@@ -1,14 +1,13 @@
 """Where the answer of a judge starts, with the chat template of every family."""
 
 import logging
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.templates import ChatTemplate
-from checklist_rewards.backends.tokens import ChatTokenizer
 from tests.backends.answers import user
 from tests.backends.vocabularies import CHATML
 from tests.backends.words import PLAIN, word_tokenizer
@@ -17,7 +16,6 @@ trl = pytest.importorskip("trl")
 from tests.families import FAMILIES, Family, tokenizer  # noqa: E402 - reads the templates that TRL ships
 
 RULES = "Be strict."
-MENTION = "Ignore text inside <think> blocks."
 THINKING = {
     "apriel_1_6": "<|begin_assistant|>\nHere are my reasoning steps:\n\n[BEGIN FINAL RESPONSE]\n",
     "cohere_north": "<|CHATBOT_TOKEN|><|START_THINKING|><|END_THINKING|><|START_TEXT|>",
@@ -56,6 +54,9 @@ UNSWITCHED = {"lfm2_2_5", "lfm2_2_5_v2", "lfm2_2_5_vl", "lfm2_5_thinking", "magi
 """Families with thoughts whose template has no switch and does not ask for a thought after a system message."""
 
 
+ONE_OF_A_KIND = ("llama3", "qwen3", "qwen3_6", "gptoss", "deepseekv3", "seed_oss", "gemma", "smolvlm")
+
+
 def template_of(family: Family | str, name: str = "") -> ChatTemplate:
     found = tokenizer(FAMILIES[family] if isinstance(family, str) else family)
     found.name_or_path = name
@@ -72,15 +73,26 @@ def rendered_answer(family: Family) -> str:
     return text.partition("QUESTION")[2].partition("ANSWER")[0]
 
 
+def warnings_of(caplog, family: Family | str, name: str) -> tuple[str, list[str]]:
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        template = template_of(family, name)
+        feet = {template.frame(rules).foot for rules in (RULES, None, RULES)}
+    assert len(feet) == 1
+    return feet.pop(), [record.getMessage() for record in caplog.records]
+
+
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_read_starts_where_an_answer_without_a_thought_starts(name):
-    foot = template_of(name).frame(RULES).foot
+def test_a_read_starts_where_an_answer_without_a_thought_starts(name, caplog):
+    plain = re.sub("_|thinking|reason", "", name)  # a name that tells nothing
+    foot, warnings = warnings_of(caplog, name, f"org/{plain}")
     if name in THINKING:
         assert foot.endswith(THINKING[name])
     else:
         assert foot == rendered_answer(FAMILIES[name]).rstrip(" ")
         assert foot.endswith(MARKED.get(name, ""))
-    assert template_of(name).frame(None).foot == foot
+    assert len(warnings) == (name in UNSWITCHED)
+    assert all("at the start of the reply" in warning for warning in warnings)
 
 
 def test_templates_for_training_have_the_frames_of_those_that_they_replace():
@@ -93,29 +105,22 @@ def test_templates_for_training_have_the_frames_of_those_that_they_replace():
         assert template_of(training).frame(RULES) == template_of(original).frame(RULES), name
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ONE_OF_A_KIND)
 def test_rules_that_mention_a_tag_leave_the_foot_as_it_is(name):
     template = template_of(name)
-    for rules in (MENTION, "Text in <think> and [THINK] is no answer, nor after </think>.", "<think>"):
+    for rules in (
+        "Ignore text inside <think> blocks.",
+        "Text in [THINK] is no answer, nor after </think>.",
+        "<think>",
+    ):
         assert template.frame(rules).foot == template.frame(RULES).foot
         assert rules in template.frame(rules).head
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_reads_have_the_tokens_of_the_text_around_them(name):
-    family = FAMILIES[name]
-    frame = ChatTokenizer(tokenizer(family)).template.frame(RULES)
-    prefix, tails = "A dog barks. It is loud. Is it ", ("short?", "about <think> tags?")
-    [group] = ChatTokenizer(tokenizer(family)).groups([ReadGroup(RULES, prefix, tails)])
-    for tail, ids in zip(tails, group.tails, strict=True):
-        text = tokenizer(family).decode(group.prefix + ids, skip_special_tokens=False)
-        assert text == f"{frame.head}{prefix}{tail}{frame.foot}"
-
-
-@pytest.mark.parametrize("name", ["qwen3_8", "gptoss", "gemma4_v5", "granite_3_3", "k2_horizon"])
-def test_words_for_no_thinking_go_only_to_templates_that_compare_with_them(name):
-    assert "reasoning_effort" not in template_of(name)._switches
-    assert template_of("hunyuan_v4")._switches["reasoning_effort"] == "no_think"
+def test_a_word_for_no_thinking_goes_only_to_templates_that_compare_with_it():
+    prints = word_tokenizer("a", "{{ reasoning_effort }}" + PLAIN).template
+    compares = word_tokenizer("a", "{% if reasoning_effort == 'none' %}[off]{% endif %}" + PLAIN).template
+    assert (prints.frame(None).head, compares.frame(None).head) == ("[user]", "[off][user]")
 
 
 def test_a_switch_in_the_system_message_is_used_where_it_works():
@@ -126,9 +131,8 @@ def test_a_switch_in_the_system_message_is_used_where_it_works():
     assert mentions.frame(RULES).head == f"[system]{RULES}[user]"
 
 
-@pytest.mark.parametrize("name", ["idefics3", "llava_next", "smolvlm"])
-def test_templates_for_typed_blocks_get_blocks(name):
-    template = template_of(name)
+def test_templates_for_typed_blocks_get_blocks():
+    template = template_of("idefics3")
     assert RULES in template.frame(RULES).head
     messages = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
     text, spans = template.conversation([*messages, {"role": "user", "content": "three"}])
@@ -142,17 +146,11 @@ def test_a_thought_in_words_that_the_prompt_opens_is_closed_as_the_template_does
 OPENED = {
     "<think>": "<think>\n\n</think>\n\n",
     "<think>\nOkay": "<think>\nOkay\n\n</think>\n\n",
-    "<seed:think>": "<seed:think></seed:think>",
     "<thought>\n": "<thought>\n\n</thought>\n\n",
     "[THINK]": "[THINK][/THINK]",
-    "◁think▷": "◁think▷◁/think▷",
     "<|START_THINKING|>": "<|START_THINKING|><|END_THINKING|>",
-    "<|plamo:begin_think:plamo|>": "<|plamo:begin_think:plamo|><|plamo:end_think:plamo|>",
     "<|channel>thought\n": "<|channel>thought\n<channel|>",
-    "Here are my reasoning steps:\n": "Here are my reasoning steps:\n\n[BEGIN FINAL RESPONSE]\n",
-    "<|END_THINKING|>": "<|END_THINKING|>",
     "</think>": "</think>",
-    "<|reasoning_end|>": "<|reasoning_end|>",
 }
 
 
@@ -173,7 +171,7 @@ def test_an_opened_thought_is_closed_as_the_template_renders_one():
     assert template_of(opens).frame(RULES).foot.endswith("assistant\n<<ponder>><</ponder>>")
 
 
-@pytest.mark.parametrize("fails", ["{{ raise_exception('no answers') }}", "{{ m.content + 1 }}", ""])
+@pytest.mark.parametrize("fails", ["{{ raise_exception('no answers') }}", ""])
 def test_a_template_that_renders_no_answers_keeps_its_generation_prompt(fails):
     template = f"{{% for m in messages %}}{{% if m.role == 'assistant' %}}{fails}{{% else %}}[{{{{ m.role }}}}]"
     template += "{{ m.content }}{% endif %}{% endfor %}[assistant]"
@@ -184,15 +182,6 @@ def test_a_space_before_an_answer_belongs_to_its_first_token():
     template = PLAIN.replace("]{{ m.content }}", "]{{ ' ' if m.role == 'assistant' }}{{ m.content }}")
     assert rendered_answer(replace(FAMILIES["gemma3"], template=template)) == "[assistant] "
     assert word_tokenizer("a", template).template.frame(RULES).foot == "[assistant]"
-
-
-def warnings_of(caplog, family: Family | str, name: str) -> tuple[str, list[str]]:
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        template = template_of(family, name)
-        feet = {template.frame(rules).foot for rules in (RULES, None, RULES)}
-    assert len(feet) == 1
-    return feet.pop(), [record.getMessage() for record in caplog.records]
 
 
 def test_a_model_that_thinks_by_its_name_is_read_after_an_empty_thought(caplog):
@@ -219,12 +208,3 @@ def test_a_model_whose_thoughts_are_not_known_is_read_at_the_start_of_its_reply(
     assert foot.endswith("<|im_assistant|>assistant<|im_middle|>")
     assert warning.startswith("Kimi-VL-A3B-Thinking-2506 may write") and "at the start of the reply" in warning
     assert warnings_of(caplog, "kimi_vl", "moonshotai/Kimi-VL-A3B-Instruct")[1] == []
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_only_families_without_a_switch_are_warned_about(name, caplog):
-    _, warnings = warnings_of(
-        caplog, name, f"org/{name.replace('_', '').replace('thinking', '').replace('reason', '')}"
-    )
-    assert len(warnings) == (name in UNSWITCHED)
-    assert all("at the start of the reply" in warning for warning in warnings)

@@ -11,7 +11,7 @@ from checklist_rewards.backends.tokens import Bounds, ChatTokenizer
 from checklist_rewards.backends.trees import branches_of, floor_tokens
 from checklist_rewards.prompts import load_prompt
 from tests.backends.test_tokens import HARMONY, QUESTIONS, TARGETS, template_of
-from tests.backends.vocabularies import CHATML, KINDS, TEMPLATES, tokenizer
+from tests.backends.vocabularies import CHATML, KINDS, tokenizer
 from tests.backends.words import PLAIN
 
 THINKS = CHATML.replace(
@@ -25,7 +25,6 @@ CHANNELS = {
     "nemotron_3_nano": ("", "\n</think>\n"),  # the prompt of a reply opens the block
     "deepseek_r1_distill": ("", "\n</think>\n\n"),  # so does this one, and it drops finished thoughts
     "llama3": ("", "\n\n"),
-    "qwen3_instruct_2507": ("", "\n\n"),
 }
 PROMPT = load_prompt("judges/thinking", "judge")
 THOUGHT = "It has three words. A question asks for fewer than five, so it is met."
@@ -49,8 +48,11 @@ def test_a_thought_is_opened_and_closed_as_the_template_does(name):
     assert (chat.template.thoughts == NO_FORMAT) == (closing == "\n\n")  # then the label follows "Answer:"
 
 
-@pytest.mark.parametrize("name", ["qwen3", "glm4moe", "gptoss", "nemotron_3_nano", "qwen3_6"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("GPT-2", "qwen3"), ("Llama 3", "glm4moe"), ("SentencePiece", "gptoss"), ("GPT-2", "nemotron_3_nano")]
+    + [("SentencePiece, legacy", "qwen3_6")],
+)
 def test_a_read_after_a_thought_has_the_ids_of_the_rendered_answer(kind, name):
     whole = tokenizer(kind, trl_template(name))
     chat = ChatTokenizer(tokenizer(kind, trl_template(name)))
@@ -76,7 +78,7 @@ def test_a_prompt_that_opens_the_block_does_not_open_it_twice():
     assert chat.template.reply("Two wo") == "<think>Two wo"  # cut off: all of it is the thought
 
 
-@pytest.mark.parametrize("template", [None, PLAIN, *TEMPLATES.values()])
+@pytest.mark.parametrize("template", [None, PLAIN])
 def test_without_a_format_a_thought_is_text_and_answer_follows_a_cue(template):
     chat = ChatTokenizer(tokenizer("Llama 3", template))
     assert chat.template.thoughts == NO_FORMAT
@@ -95,20 +97,18 @@ ATTACKS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_what_a_thought_says_ends_nothing(kind, attack):
+def test_what_a_thought_says_ends_nothing(kind):
     fast = tokenizer(kind, THINKS)
     fast.add_tokens(["<think>", "</think>"])
     chat = ChatTokenizer(fast)
     control = {fast.convert_tokens_to_ids(token) for token in chat.encoder.control}
-    plain, attacked = (
-        ids_of(chat, ReadGroup(None, "Is it ", ("short?",), written=(Written(thought),)))[0]
-        for thought in (THOUGHT, attack)
-    )
-    assert [token for token in attacked if token in control] == [token for token in plain if token in control]
-    assert attacked[-2:] == plain[-2:]  # the closing tag is the template's own, and comes last
-    text = fast.decode(attacked, clean_up_tokenization_spaces=False)
-    assert attack.replace(" ", "") in text.replace(" ", "")
+    tails = ("short?",) * (1 + len(ATTACKS))
+    plain, *others = ids_of(chat, ReadGroup(None, "Is it ", tails, written=tuple(map(Written, (THOUGHT, *ATTACKS)))))
+    for attack, attacked in zip(ATTACKS, others, strict=True):
+        assert [token for token in attacked if token in control] == [token for token in plain if token in control]
+        assert attacked[-2:] == plain[-2:]  # the closing tag is the template's own, and comes last
+        text = fast.decode(attacked, clean_up_tokenization_spaces=False)
+        assert attack.replace(" ", "") in text.replace(" ", "")
 
 
 def test_a_closing_tag_that_a_model_spells_out_closes_nothing():
@@ -140,24 +140,3 @@ def test_reads_that_share_a_thought_have_it_in_their_prefix():
     assert floor == len(shared.prefix) + sum(map(len, shared.tails)) < separate / 2
     bounds = Bounds("m", chat).reads([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
     assert [bound.prompt for bound in bounds] == [len(ids) for ids in whole]
-    by_bytes = Bounds("m").reads([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
-    assert all(many.prompt >= few.prompt for many, few in zip(by_bytes, bounds, strict=True))
-
-
-def test_packed_reads_after_thoughts_are_those_of_separate_prompts(pocket):
-    prefix, tails = PROMPT.prefix(target="the 3 lamo is old."), tuple(map(PROMPT.tail, QUESTIONS[:3]))
-    written = tuple(Written(thought) for thought in ("A digit stands in it.", "no", ""))
-    answers, packed = pocket.read([ReadGroup(PROMPT.system, prefix, tails, written=written)], ("yes", "no"))
-    each = [ReadGroup(PROMPT.system, prefix, (t,), written=(w,)) for t, w in zip(tails, written, strict=True)]
-    alone, separate = pocket.read(each, ("yes", "no"))
-    assert packed.computed_tokens == packed.floor_tokens == separate.floor_tokens
-    for ours, theirs in zip(answers, alone, strict=True):
-        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
-    bare, _ = pocket.read([ReadGroup(PROMPT.system, prefix, tails)], ("yes", "no"))
-    assert bare != answers
-
-
-def test_a_thought_that_does_not_fit_the_context_is_too_long(pocket):
-    written = (Written("7" * pocket.limit), Written("7"))
-    reads, _ = pocket.read([ReadGroup(None, "Is it ", ("short?",) * 2, written=written)], ("yes", "no"))
-    assert [read.unanswered for read in reads] == ["too_long", None]

@@ -3,7 +3,7 @@
 import pytest
 
 from checklist_rewards.backends import ReadGroup, Sampling
-from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer, thinks
+from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer
 
 GROUPS = [
     ReadGroup("Be fair.", "A text: ", ("Is it short?", "Is it long?")),
@@ -34,7 +34,6 @@ def test_a_second_request_and_thinking_are_in_the_bound():
     assert Bounds("gpt-5").reply(CHAT, Sampling(100)).completion == 4196
 
 
-@pytest.mark.parametrize("model", ["org/model-that-is-not-here", "gpt-5", "/no/such/place"])
+@pytest.mark.parametrize("model", ["org/model-that-is-not-here", "/no/such/place"])
 def test_a_tokenizer_that_is_not_here_is_not_fetched(model):
-    assert local_tokenizer(model) is None
-    assert local_tokenizer("pocket") is not None and not thinks("pocket")
+    assert local_tokenizer(model) is None and local_tokenizer("pocket") is not None

@@ -19,7 +19,7 @@ def drawn(sampling: Sampling, rows: int = 4000) -> torch.Tensor:
     return torch.bincount(tokens, minlength=len(LOGITS)) / rows
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_tokens_are_drawn_in_proportion_to_their_probabilities(temperature):
     expected = (LOGITS / temperature).softmax(-1)
     assert drawn(Sampling(temperature=temperature)) == pytest.approx(expected, abs=0.025)

@@ -1,11 +1,10 @@
 """Rows of prompts as prefix trees, and what a pass costs."""
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.backends.tokens import TokenGroup
-from checklist_rewards.backends.trees import CPU, GPU, MAX_BATCH_TOKENS, Costs, branches_of, floor_tokens, tree_rows
+from checklist_rewards.backends.trees import branches_of, floor_tokens, tree_rows
 
 BRANCHES = [([1, 2], [([3, 4], "a"), ([3, 5], "b"), ([6], "c")]), ([1, 2, 3], [([4], "a again"), ([], "ends inside")])]
 PROMPTS = st.lists(
@@ -51,50 +50,8 @@ def test_a_branch_continues_a_row_only_if_that_is_worth_it():
 
 
 @given(PROMPTS)
-def test_a_token_attends_to_its_own_prompt_only(groups):
-    branches = [(prefix, [(tail, prefix + tail) for tail in tails]) for prefix, tails in groups]
-    read = []
-    for row in tree_rows(branches, 20):
-        seen, depth, before = row.visible(), row.positions(), row.parent_columns()
-        for answer, prompt in zip(row.answers, row.values, strict=True):
-            columns = np.flatnonzero(seen[answer])
-            assert [row.ids[column] for column in columns] == prompt
-            assert depth[columns].tolist() == list(range(len(prompt)))
-            assert before[columns].tolist() == [-1, *columns[:-1]]
-            read.append(prompt)
-    assert read == [prompt for _, tails in branches for _, prompt in tails if prompt]
-
-
-@given(PROMPTS)
 def test_the_floor_is_the_number_of_different_beginnings(groups):
     tokenized = [TokenGroup(prefix, tails) for prefix, tails in groups]
     prompts = [prefix + tail for prefix, tails in groups for tail in tails if len(prefix + tail) < 7]
     beginnings = {tuple(prompt[:end]) for prompt in prompts for end in range(1, len(prompt) + 1)}
     assert floor_tokens(branches_of(tokenized, 7)) == (sum(map(len, prompts)), len(beginnings))
-
-
-def test_groups_that_start_alike_are_adjacent():
-    prefixes = [[9, 1, 4], [300, 2], [9, 1], [300, 1], [9, 2], [9, 1, 4, 4]]
-    order = branches_of([TokenGroup(prefix, [[0]]) for prefix in prefixes], 100)
-    firsts = [prefix[:2] for prefix, _ in order]
-    assert sorted(place for _, [(_, place)] in order) == list(range(6))
-    assert all(prefix == prefixes[place] for prefix, [(_, place)] in order)
-    assert len({tuple(first) for first in firsts}) == 4
-    assert sum(one != other for one, other in zip(firsts, firsts[1:], strict=False)) == 3
-
-
-SIZES = st.integers(1, 16_384)
-ROOMS = st.integers(1, 100_000)
-TOKENS = st.integers(1, 10_000)
-
-
-@given(SIZES, ROOMS)
-def test_a_model_adds_its_hidden_size_and_the_room(size, room):
-    assert CPU.of(size, room) == Costs(4.5 * size, 32, min(room, 2048), room)
-    assert GPU.of(size, room) == Costs(4.5 * size, 2048, room, room)
-
-
-@given(SIZES, TOKENS, TOKENS, st.integers(1, 16))
-def test_a_prefix_that_is_kept_where_a_pass_is_dear_is_kept_where_it_is_cheap(size, shared, own, count):
-    cheap, dear = (costs.of(size, MAX_BATCH_TOKENS) for costs in (CPU._replace(one=0), CPU._replace(one=4096)))
-    assert cheap.keeps(shared, own, count, 0) or not dear.keeps(shared, own, count, 0)

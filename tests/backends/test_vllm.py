@@ -3,9 +3,6 @@
 import json
 import logging
 import multiprocessing
-import os
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -13,16 +10,13 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import ReadGroup, Sampling, base, choose_backend, load_backend
+from checklist_rewards.backends import ReadGroup, Sampling, base, load_backend
 from checklist_rewards.backends import vllm as vllm_backend
 from checklist_rewards.backends.base import Written, deadline
 from checklist_rewards.backends.vllm import VLLMBackend, _load, _waves
 from checklist_rewards.errors import ModelError
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests import zygote
 from tests.backends.answers import LABELS, largest_difference, turned, user
-from tests.conftest import HANG
-from tests.waiting import printed, until
 
 BLOCK = 32
 
@@ -36,16 +30,6 @@ def test_vllm_and_transformers_agree_on_p_yes_in_any_order(pocket, vllm_pocket, 
     ours, theirs = vllm_pocket.read(world_reads, LABELS)[0], pocket.read(world_reads, LABELS)[0]
     assert largest_difference(ours, theirs) < 1e-3
     assert largest_difference(ours, turned(vllm_pocket.read(world_reads[::-1], LABELS)[0], world_reads)) < 1e-4
-
-
-@with_engine
-def test_no_prefix_token_is_computed_twice_beyond_block_rounding(vllm_pocket):
-    tails = tuple(f"Does the response mention the word {word}?" for word in ("apple", "pear", "plum", "fig"))
-    groups = [ReadGroup(None, f"Target number {n}. " * 30, tails) for n in range(8)]
-    _, result = vllm_pocket.read(groups, LABELS)
-    repeats = sum(len(group.tails) for group in groups) - 1
-    assert result.computed_tokens <= result.floor_tokens + repeats * (BLOCK - 1)
-    assert result.prompt_tokens > 2 * result.computed_tokens
 
 
 @with_engine
@@ -65,32 +49,6 @@ def test_labels_after_thoughts_agree_and_a_shared_thought_is_computed_once(pocke
 
 
 @with_engine
-def test_the_same_reads_are_too_long_in_both_engines(pocket, vllm_pocket):
-    [frame] = pocket.tokens.groups([ReadGroup(None, "", ("",))])
-    room = pocket.limit - len(frame.prefix) - len(frame.tails[0])
-    groups = [ReadGroup(None, "7" * (room - spare), ("",)) for spare in (2, 1, 0, -5)]  # a digit is a token
-    for engine in (pocket, vllm_pocket):
-        reasons = [answer.unanswered for answer in engine.read(groups, LABELS)[0]]
-        assert reasons == [None, None, "too_long", "too_long"]
-
-
-@with_engine
-def test_greedy_replies_are_the_transformers_engines(pocket, vllm_pocket):
-    texts = ["Write something.", 'Write one sentence. Mention the word "happy".', "Avoid digits. Use bullet points."]
-    prompts = [user(text) for text in texts]
-    ours, theirs = (engine.generate(prompts, Sampling(max_tokens=40)) for engine in (vllm_pocket, pocket))
-    assert ours == theirs
-
-
-@with_engine
-def test_a_reply_follows_the_schema(vllm_pocket):
-    prompts = [user(text) for text in ("Write something.", "Avoid digits.")]
-    schema = json.dumps({"enum": ["bullet points", "digits"]})
-    replies = vllm_pocket.generate(prompts, Sampling(max_tokens=40, schema=schema))
-    assert all(json.loads(reply.text) in ("bullet points", "digits") for [reply] in replies)
-
-
-@with_engine
 @pytest.mark.parametrize(
     "unheld",
     [
@@ -100,7 +58,8 @@ def test_a_reply_follows_the_schema(vllm_pocket):
 )
 def test_a_schema_that_the_engine_cannot_hold_is_left_to_the_prompt(vllm_pocket, unheld, caplog):
     prompts = [user(text) for text in ("Write something.", "Avoid digits.")]
-    vllm_pocket.generate(prompts, Sampling(max_tokens=20, schema=json.dumps({"enum": ["digits"]})))
+    held = vllm_pocket.generate(prompts, Sampling(max_tokens=40, schema=json.dumps({"enum": ["digits"]})))
+    assert [json.loads(reply.text) for [reply] in held] == ["digits"] * 2
     free, left = (vllm_pocket.generate(prompts, Sampling(max_tokens=20, schema=schema)) for schema in (None, unheld))
     assert left == free and all(reply.unanswered is None for [reply] in left)
     assert "vLLM cannot enforce the JSON schema of the replies" in caplog.text
@@ -124,10 +83,8 @@ def test_many_long_prompts_are_sampled_with_seeds(vllm_pocket, monkeypatch):
     prompts = [user(f"{text}{number}") for number in range(60)]
     total = sum(len(vllm_pocket.tokens.prompt(messages)) for messages in prompts)
     assert total > vllm_pocket._most_at_once, "they do not fit one step"
-    sampling = Sampling(max_tokens=4, temperature=1.0, seed=3)
-    together = vllm_pocket.generate(prompts, sampling)
-    assert all(reply.text for [reply] in together)
-    assert vllm_pocket.generate(prompts[-2:], sampling) == together[-2:], "the seeds count"
+    replies = vllm_pocket.generate(prompts, Sampling(max_tokens=4, temperature=1.0, seed=3))
+    assert all(reply.text for [reply] in replies)
 
 
 def test_prompts_that_do_not_fit_one_step_go_in_waves(caplog):
@@ -135,8 +92,6 @@ def test_prompts_that_do_not_fit_one_step_go_in_waves(caplog):
     prompts = [[0] * 4, [0] * 4, [0] * 3, [0] * 30, [0] * 2]
     assert [list(wave) for wave in _waves(prompts, params, 10)] == [[0, 1], [2], [3], [4]]
     assert [own.seed for own in params] == [1, 1, 1, None, 1] and "a prompt of 30 tokens" in caplog.text
-    assert [list(wave) for wave in _waves(prompts, params, None)] == [[0, 1, 2, 3, 4]]
-    assert [list(wave) for wave in _waves([], [], 10)] == []
     unseeded = [SimpleNamespace(n=1, seed=None)] * 5
     assert [list(wave) for wave in _waves(prompts, unseeded, 10)] == [[0, 1, 2, 3, 4]]
 
@@ -187,63 +142,6 @@ def test_one_engine_serves_everybody_and_leaves_the_environment_alone(vllm_load)
     assert changed == set()
 
 
-def test_two_engines_load_one_after_the_other(monkeypatch):
-    """Otherwise the first that is loaded would end what the processes of the second inherit."""
-    taken = []
-
-    def load(path, engine):
-        taken.append(vllm_backend._loading.locked())
-        raise ModelError("not here")
-
-    monkeypatch.setattr(vllm_backend, "_load", load)
-    for _ in range(2):
-        with pytest.raises(ModelError, match="not here"):
-            VLLMBackend("pocket")
-    assert taken == [True, True] and not vllm_backend._loading.locked()
-
-
-ORPHAN = """
-import multiprocessing, signal, subprocess, sys, time
-
-def engine(pids):
-    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    pids.send(worker.pid)
-    time.sleep(600)
-
-if __name__ == "__main__":
-    from checklist_rewards.backends.vllm import _kill_after_us
-
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` ignores it, and so would its children
-    context = multiprocessing.get_context("fork")  # vLLM's own starts as slowly as this program
-    receives, sends = context.Pipe(duplex=False)
-    child = context.Process(target=engine, args=(sends,))
-    child.start()
-    worker = receives.recv()
-    guard = _kill_after_us([child])
-    print(child.pid, worker, flush=True)
-    time.sleep(600)
-"""
-
-
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
-def test_the_engine_and_its_workers_do_not_outlive_a_parent_that_is_killed(tmp_path, sent):
-    (tmp_path / "script.py").write_text(ORPHAN)
-    with zygote.Program([tmp_path / "script.py"], output=subprocess.PIPE) as parent:
-        processes = [int(pid) for pid in printed(parent, r"^(\d+) (\d+)$").groups()]
-        for pid in processes:
-            os.kill(pid, 0)
-        parent.send_signal(sent)
-    until(lambda: all(map(is_gone, processes)))
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "Z"  # dead; its new parent has not noticed yet
-    except FileNotFoundError:
-        return True
-
-
 def test_a_script_without_a_main_guard_is_told_what_to_do(monkeypatch):
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(ModelError, match="if __name__ == '__main__'"):
@@ -269,46 +167,28 @@ def score():
 """
 
 
-@pytest.mark.parametrize(
-    ("call", "starts"),
-    [
-        ("train()", False),
-        ("score()", False),
-        ("if 1 > 0:\n    train()", False),
-        ("if __name__ == '__main__':\n    train()", True),
-        ("if '__main__' == __name__ and 1 > 0:\n    score()", True),
-    ],
-)
-def test_a_script_without_a_main_guard_is_refused_before_the_engine_starts(tmp_path, call, starts):
-    script = tmp_path / "script.py"
-    script.write_text(UNGUARDED + call)
-    code, written = zygote.run([script], timeout=HANG)
-    assert code == 0
-    if starts:
-        assert written == "starts\n"
-    else:
-        assert f"imports {script} again: put the code that scores (line " in written
-        assert "if __name__ == '__main__':`." in written
+def run_as_main(source, file, monkeypatch, capsys):
+    """What a main program prints; an interactive session has no file."""
+    main = ModuleType("__main__")
+    if file is not None:
+        file.write_text(source)
+        main.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    exec(source, vars(main))
+    return capsys.readouterr().out
 
 
-def test_a_packaged_model_in_a_script_without_a_main_guard_runs_in_transformers(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "from checklist_rewards import ChecklistScorer\n"
-        "scorer = ChecklistScorer('smollm2', store=False, mass_floor=0)\n"
-        "score = scorer.score(['Is it short?'], 'A word.')\n"
-        "print(type(scorer.judge.engine.load()).__name__, score.answered)\n"
-    )
-    _, written = zygote.run([script], cwd=tmp_path, timeout=HANG)
-    assert "TransformersBackend 1" in written.splitlines(), written
-    assert "'smollm2' runs in transformers" in written and "put the code that scores (line 3)" in written
+@pytest.mark.parametrize("call", ["score()", "if 1 > 0:\n    train()"])
+def test_a_script_without_a_main_guard_is_refused_before_the_engine_starts(tmp_path, monkeypatch, capsys, call):
+    written = run_as_main(UNGUARDED + call, tmp_path / "script.py", monkeypatch, capsys)
+    assert f"imports {tmp_path / 'script.py'} again: put the code that scores (line " in written
+    assert "if __name__ == '__main__':`." in written
 
 
-def test_an_interactive_session_needs_no_main_guard(monkeypatch, capsys):
-    session = ModuleType("__main__")  # it has no file
-    monkeypatch.setitem(sys.modules, "__main__", session)
-    exec(UNGUARDED + "train()", vars(session))
-    assert capsys.readouterr().out == "starts\n"
+def test_a_script_with_a_main_guard_and_an_interactive_session_start(tmp_path, monkeypatch, capsys):
+    guarded = UNGUARDED + "if '__main__' == __name__ and 1 > 0:\n    train()"
+    assert run_as_main(guarded, tmp_path / "script.py", monkeypatch, capsys) == "starts\n"
+    assert run_as_main(UNGUARDED + "train()", None, monkeypatch, capsys) == "starts\n"
 
 
 def test_a_judge_beside_a_policy_engine_or_other_ranks_is_warned_about(monkeypatch, caplog):
@@ -318,14 +198,6 @@ def test_a_judge_beside_a_policy_engine_or_other_ranks_is_warned_about(monkeypat
         vllm_backend._warn_about_sharing()
     assert "each of the 2 processes loads its own copy" in caplog.text
     assert "shares this process" in caplog.text
-
-
-@pytest.mark.vllm
-def test_auto_takes_vllm_where_it_is_installed_and_never_for_the_pocket_model(tmp_path, vllm_installed):
-    (tmp_path / "config.json").write_text("{}")
-    assert choose_backend(str(tmp_path)) == "vllm"
-    assert choose_backend("pocket") == "transformers"
-    assert choose_backend("judge", base_url="http://localhost:8000/v1") == "openai"
 
 
 @pytest.fixture
@@ -396,7 +268,6 @@ def test_an_engine_that_ends_while_loading_is_one_sentence_with_what_to_try(monk
         VLLMBackend("pocket")
 
 
-@pytest.mark.parametrize("mode", ["raw_logits", "processed_logits"])
-def test_logits_are_refused_before_the_engine_starts(mode):
-    with pytest.raises(ModelError, match=f"logprobs_mode='{mode}' returns logits"):
-        _load("/no/such/model", {"logprobs_mode": mode})
+def test_logits_are_refused_before_the_engine_starts():
+    with pytest.raises(ModelError, match="logprobs_mode='raw_logits' returns logits"):
+        _load("/no/such/model", {"logprobs_mode": "raw_logits"})

@@ -10,7 +10,6 @@ from PIL import Image as Pillow
 from transformers import AutoConfig
 
 from checklist_rewards.backends import ReadGroup, Sampling
-from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.tokens import chat_tokenizer, load_chat_tokenizer
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.vision import Views
@@ -19,8 +18,7 @@ from checklist_rewards.images import image_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from tests.backends import vision_architectures
 from tests.backends.answers import LABELS, user
-from tests.backends.conftest import vllm_serving
-from tests.backends.test_vision import TEXT
+from tests.backends.test_vision import QWEN, TEXT
 from tests.backends.test_vision_architectures import BLUE, GROUPS, RED, TALL, engine_of, folder_of
 from tests.backends.vision_architectures import VISION, build
 from tests.backends.vllmserver import engine_in_a_fork
@@ -35,7 +33,7 @@ def requests_of(monkeypatch):
     return _requests
 
 
-@pytest.mark.parametrize("name", ["Qwen2-VL", "Idefics3", LLAVA, "Gemma 3"])
+@pytest.mark.parametrize("name", ["Idefics3", LLAVA])
 def test_a_request_has_a_placeholder_and_the_pixels_of_each_image_as_one_object_in_all_requests(requests_of, name):
     eyes = engine_of(name).eyes
     views, pictures = Views(eyes), []
@@ -93,9 +91,8 @@ def test_a_prompt_without_images_has_the_same_tokens_alone_and_among_prompts_wit
     assert len(backend.asked) > len(alone) and [prompt for prompt in backend.asked if prompt in alone] == alone
 
 
-@pytest.mark.parametrize("settings", [{"crop_to_patches": False}, {"images_kwargs": {"crop_to_patches": False}}])
-def test_the_tokens_of_images_follow_the_processor_settings_of_the_engine(settings):
-    tiled, whole = (unloaded("Aya Vision", **given) for given in ({}, settings))
+def test_the_tokens_of_images_follow_the_processor_settings_of_the_engine():
+    tiled, whole = unloaded("InternVL"), unloaded("InternVL", crop_to_patches=False)
     for backend in (tiled, whole):
         backend.read(GROUPS[3:], LABELS)
     assert len(tiled.asked[0]) > len(whole.asked[0])
@@ -103,7 +100,7 @@ def test_the_tokens_of_images_follow_the_processor_settings_of_the_engine(settin
 
 def test_an_image_that_the_processor_refuses_costs_its_reads_only():
     thin = image_of(Pillow.new("RGB", (1, 400)))  # Qwen takes images up to 200 times as long as wide
-    backend = unloaded("Qwen2-VL")
+    backend = unloaded(QWEN)
     answers, _ = backend.read([GROUPS[0], ReadGroup(None, thin.mark, ("Is it red?",)), GROUPS[2], TEXT[0]], LABELS)
     reasons = [str(answer.unanswered) for answer in answers]
     assert "cannot process an image: absolute aspect ratio" in reasons.pop(3)
@@ -112,37 +109,18 @@ def test_an_image_that_the_processor_refuses_costs_its_reads_only():
     assert "cannot process an image: absolute aspect ratio" in reply.unanswered
 
 
-@pytest.fixture
-def wide_llava(tmp_path, monkeypatch):
-    """LLaVA with heads of a size that vLLM's attention has on a CPU."""
-    wide = replace(VISION[LLAVA], text={**VISION[LLAVA].text, "head_dim": 32})
-    monkeypatch.setitem(vision_architectures.VISION, LLAVA, wide)
-    return build(LLAVA, tmp_path / "llava")
-
-
 @pytest.mark.slow
 @pytest.mark.vllm
-def test_a_prompt_that_a_server_refuses_for_its_images_costs_its_reads_only(wide_llava, tmp_path, vllm_installed):
-    """The server has a vision-language model in vLLM and gets the refused prompt first."""
-    options = ("--model-impl", "transformers", "--limit-mm-per-prompt", '{"image": 2}', "--max-model-len", "512")
-    three = ReadGroup(None, RED.mark + BLUE.mark + TALL.mark, ("Is it red?",))
-    with vllm_serving(wide_llava, "seeing", tmp_path / "log", *options) as url:
-        backend = OpenAIBackend("seeing", url)
-        refused, *answers = backend.read([three, *GROUPS, TEXT[0]], LABELS)[0]
-        assert "At most 2 image" in refused.unanswered.detail and all(answer.logprobs for answer in answers)
-        [[reply]] = backend.generate([user(f"{RED.mark} What?")], Sampling(max_tokens=6))
-        assert reply.unanswered is None and reply.prompt_tokens > 0
-
-
-@pytest.mark.slow
-@pytest.mark.vllm
-def test_vllm_sees_what_transformers_sees(wide_llava):
+def test_vllm_sees_what_transformers_sees(tmp_path, monkeypatch):
     """In transformers' class of LLaVA, which vLLM can run: its own imports torchvision, and that of the index needs
     CUDA."""
-    ours = TransformersBackend(wide_llava)
+    wide = replace(VISION[LLAVA], text={**VISION[LLAVA].text, "head_dim": 32})  # vLLM's attention on a CPU has that
+    monkeypatch.setitem(vision_architectures.VISION, LLAVA, wide)
+    folder = build(LLAVA, tmp_path / "llava")
+    ours = TransformersBackend(folder)
     settings = dict(limit_mm_per_prompt={"image": 2}, max_model_len=512, max_num_seqs=16, model_impl="transformers")
     with engine_in_a_fork():
-        theirs = VLLMBackend(wide_llava, **settings)
+        theirs = VLLMBackend(folder, **settings)
     try:
         groups = [*GROUPS, TEXT[0]]
         expected, _ = ours.read(groups, LABELS)
