@@ -73,7 +73,7 @@ def test_reads_are_those_of_a_plain_forward_pass(name):
         assert result.computed_tokens == (result.floor_tokens if engine.packs else result.prompt_tokens)
 
 
-@pytest.mark.parametrize("name", ONE_OF_A_KIND)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_reads_below_kept_prefixes_are_those_of_a_plain_forward_pass(name, monkeypatch):
     engine = engine_of(name)
     costs = engine.device_costs._replace(even=4.5, one=-1e9)  # keep every beginning of prompts, at any price

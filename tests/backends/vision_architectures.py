@@ -117,6 +117,12 @@ _PIXTRAL_TOKENS = {
 }
 _PIXTRAL_TOKENS |= {"closed": "[/INST]", "system": "[SYSTEM_PROMPT]", "rules": "[/SYSTEM_PROMPT]"}
 _TILES = {f"tile{row}{col}": f"<row_{row}_col_{col}>" for row in (1, 2, 3) for col in (1, 2, 3)}
+_AYA = (
+    "{{ bos_token }}{% for m in messages %}<|START_OF_TURN_TOKEN|><|{{ m.role }}|>{% if m.content is string %}"
+    "{{ m.content }}{% else %}{% for c in m.content %}{% if c.type == 'image' %}<image>{% else %}{{ c.text }}"
+    "{% endif %}{% endfor %}{% endif %}<|END_OF_TURN_TOKEN|>{% endfor %}{% if add_generation_prompt %}"
+    "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{% endif %}"
+)
 
 _IDEFICS3 = Vision(
     "Idefics3Config",
@@ -252,6 +258,21 @@ VISION: dict[str, Vision] = {
         {"image_token_index": "<image>"},
         {"vision_feature_layer": -1, "vision_feature_select_strategy": "default"},
         {"patch_size": 14, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1},
+    ),
+    "Aya Vision": Vision(
+        "AyaVisionConfig",
+        {"model_type": "cohere2", "sliding_window": WINDOW, "layer_types": _LAYERS},
+        {**_SIGLIP, "model_type": "siglip_vision_model", "image_size": 56, "patch_size": 14},
+        "AyaVisionProcessor",
+        {"image_processor_type": "GotOcr2ImageProcessor", "size": {"height": 56, "width": 56}}
+        | {"crop_to_patches": True, "min_patches": 1, "max_patches": 4},
+        _AYA,
+        {"bos_token": "<BOS_TOKEN>", "image_token": "<image>", "turn": "<|START_OF_TURN_TOKEN|>"}
+        | {"end": "<|END_OF_TURN_TOKEN|>", "bot": "<|CHATBOT_TOKEN|>", "from": "<|START_OF_IMG|>"}
+        | {"to": "<|END_OF_IMG|>", "patch": "<|IMG_PATCH|>"},
+        {"image_token_index": "<|IMG_PATCH|>"},
+        {"vision_feature_layer": -1, "downsample_factor": 2},
+        {"patch_size": 28, "img_size": 56},
     ),
     "Gemma 3": Vision(
         "Gemma3Config",
