@@ -95,6 +95,8 @@ def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judg
     page.find("[name=input]").send_keys("\ue011", *["\ue017"] * len("[image]"))  # Home, Del
     page.has("#chip [data-state=stale]")
     assert shown(page) == [], "the judge would see the text alone"
+    page.pick("[name=pick-B]", "0")
+    assert page.value("[name=target-B]") == "A red square."
     page.pick("[name=row]", "3")
     page.wait("document.querySelector('[name=input]').value.endsWith('What is 2?')")
     answered = judge.answered.total()
