@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.server import app as middleware
 from checklist_rewards.server import build_app
 from checklist_rewards.server.rows import LISTED, MAX_READS, MAX_ROWS
 from tests.fakes import FakeBackend
@@ -237,6 +238,15 @@ def test_without_the_token_only_health_answers(scorer, header):
         assert client.get("/health").json()["status"] == "ok" and client.get("/ready").status_code == 200
         for given in ("Bearer secret", "bearer secret"):
             assert client.post("/score", json=rows("red"), headers={"Authorization": given}).status_code == 200
+
+
+def test_tokens_are_compared_in_constant_time(scorer, monkeypatch):
+    compared = []
+    real = middleware.hmac.compare_digest
+    monkeypatch.setattr(middleware.hmac, "compare_digest", lambda *pair: compared.append(pair) or real(*pair))
+    with TestClient(build_app(scorer, token="sécret")) as client:
+        client.post("/score", json=rows("red"), headers={"Authorization": "Bearer secret"})
+    assert compared == [(b"secret", "sécret".encode())]
 
 
 FIELDS = (

@@ -146,6 +146,19 @@ HOLD = """
 """Hold the replies to requests of a path until `release()`; of later ones once `holds` is false."""
 
 
+def test_of_two_replies_about_the_settings_the_later_request_counts(page):
+    page.go("/batch", "[name=threshold]")
+    page.unfold("[name=threshold]")
+    page.js(HOLD, "settings")
+    page.fill("[name=threshold]", "0.7")
+    page.js("window.holds = false")
+    page.fill("[name=threshold]", "0.8")
+    page.wait("document.getElementById('chip').textContent.includes('yes from 0.8')")
+    page.js("window.release()")
+    page.pause()
+    assert "yes from 0.8" in shown_chip(page)
+
+
 def test_of_two_comparisons_the_later_one_counts(page):
     page.go("/compare", "[name=score]")
     page.fill("[name=target-A]", POCKET_RESPONSES[0])
