@@ -241,8 +241,9 @@ def test_what_cannot_be_asked_is_one_sentence(client, body, status, message):
 def test_criteria_must_fit_the_type(client, question, message):
     answer = system_one(client, {"a": {"instructions": "Is it?", **question}})
     assert answer.status_code == 400 and message in answer.json()["error"]
-    audio = system_one(client, audio=["data:audio/wav;base64,"])
-    assert audio.status_code == 400 and "text and images only" in audio.json()["error"]
+    for kind in ("audio", "videos"):
+        refused = system_one(client, **{kind: ["data:audio/wav;base64,"]})
+        assert refused.status_code == 400 and "text and images only" in refused.json()["error"]
 
 
 def test_a_failed_judge_is_503_and_never_an_answer(client):

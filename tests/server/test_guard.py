@@ -24,7 +24,7 @@ OWN_HOSTS = """
 OTHER_HOSTS = r"""
     evil.example:8090 127.0.0.1.evil.example localhost.evil.example:8090 127.1 evil.example@127.0.0.1 127.0.0.1:x
     127.0.0.1/ 127.0.0.1,evil.example [::1 [evil.example] localhost:8090@evil.example 256.0.0.1 evil.example.
-    \localhost
+    evil.notlocalhost \localhost
 """.split()
 SCORER = ChecklistScorer(backend=FakeBackend(knows), store=False)
 BODY = json.dumps(rows("red")).encode()

@@ -210,7 +210,7 @@ def test_images_of_prompt_and_response_are_shown_and_their_labels_are_no_trainin
 
 
 def test_the_labels_file_is_that_of_a_majority(client, folder):
-    given = {"ann": ["yes", "no", "yes"], "bob": ["yes", "no", "no"], "cy": ["no", "cannot_assess", None]}
+    given = {"ann": ["no", "cannot_assess", None], "bob": ["yes", "no", "no"], "cy": ["yes", "no", "yes"]}
     for name, labels in given.items():
         for place, label in enumerate(labels):
             answer(client, place, 0, label, name, note=f"{name} says {label}")
@@ -220,13 +220,13 @@ def test_the_labels_file_is_that_of_a_majority(client, folder):
     assert done == {"name": "labels/scored.jsonl", **counts, "annotators": ["ann", "bob", "cy"]}
     path = folder / "labels" / "scored.jsonl"
     assert [(row["id"], row["labels"], row["reasons"]) for row in read_jsonl(path)] == [
-        ("r1", ["yes", None], ["ann says yes", None]),
-        ("r2", ["no", None], ["ann says no", None]),
+        ("r1", ["yes", None], ["bob says yes", None]),
+        ("r2", ["no", None], ["bob says no", None]),
     ]
     pairs = [(pair.target, pair.question, pair.label) for pair in read_labels(path)]
     assert pairs == [(TEXTS[0], "Is it red?", 1.0), (TEXTS[1], "Is it red?", 0.0)]
     examples = [(one.target, one.label, one.reason) for one in FewShot.load(path, reasons=True).examples]
-    assert examples == [(TEXTS[0], "yes", "ann says yes"), (TEXTS[1], "no", "ann says no")]
+    assert examples == [(TEXTS[0], "yes", "bob says yes"), (TEXTS[1], "no", "bob says no")]
 
 
 def labelled(client, file, label):

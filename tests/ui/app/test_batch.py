@@ -187,7 +187,7 @@ def test_a_job_file_that_came_with_the_project_starts_nothing_else(batch, folder
 REFUSED = [
     ({"file": "../rows.jsonl"}, "is not the name of a file of the project folder"),
     ({"file": "link.jsonl"}, "leads out of the project folder"),
-    ({"file": "hidden.jsonl"}, "leads to '.env', which is not opened"),
+    ({"file": "hidden.jsonl"}, "leads to '.env.json', which is not opened"),
     ({"file": "none.jsonl"}, "none.jsonl: not found in the project folder."),
     ({"output": "/tmp/x.jsonl"}, "is not the name of a file of the project folder"),
     ({"output": "up/x.jsonl"}, "leads out of the project folder"),
@@ -208,9 +208,9 @@ REFUSED = [
 def test_a_job_is_checked_alike_however_it_is_started(batch, folder):
     outside = folder.parent
     (outside / "outside.jsonl").write_text("{}\n")
-    (folder / ".env").write_text("{}\n")
+    (folder / ".env.json").write_text("{}\n")
     (folder / "code.yaml").write_text("{model: pocket, engine: {trust_remote_code: true}}\n")
-    links = {"link": outside / "outside.jsonl", "dangling": outside / "nowhere.jsonl", "hidden": folder / ".env"}
+    links = {"link": outside / "outside.jsonl", "dangling": outside / "nowhere.jsonl", "hidden": folder / ".env.json"}
     links |= {"inside": folder / "nothing.jsonl", "loop": folder / "loop.jsonl"}
     for name, target in links.items():
         (folder / f"{name}.jsonl").symlink_to(target)
