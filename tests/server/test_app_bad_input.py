@@ -8,8 +8,11 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.server import app as middleware
 from checklist_rewards.server import build_app
 from checklist_rewards.server.rows import LISTED, MAX_READS, MAX_ROWS
 from tests.fakes import FakeBackend
@@ -53,7 +56,7 @@ TWINS = [{"label": "a", "value": 1}, {"label": "a", "value": 0}]
 BAD_ROWS = [
     *((value, "samples") for value in (None, NESTED)),
     *(({"checklist": QUESTIONS}, "target"), ({"target": "x"}, "checklist")),
-    *((sample(target=value), "target") for value in (None, NESTED, [7])),
+    *((sample(target=value), "target") for value in (None, 7, NESTED, [7])),
     *((sample(**{field: value}), field) for field, value in (("input", [7]), ("reference", 0), ("history", {}))),
     *((sample(**{field: "x"}), field) for field in ("taget", "\ud800", "as_is")),
     (sample(messages=[SAID]), "messages"),
@@ -61,10 +64,13 @@ BAD_ROWS = [
     *((sample(as_is=True, **{field: []}), field) for field in ("input", "target")),
     *((sample(checklist=value), "checklist") for value in (None, [], "Is red?", DEEP, NESTED, {"items": 5})),
     *((item(question=value), "checklist") for value in (NESTED, " ")),
-    *((item(weight=value), "checklist") for value in (float("nan"), 10**400, 0)),
-    *((item(options=value), "checklist") for value in (TWINS, 5)),
+    *((item(weight=value), "checklist") for value in (float("nan"), float("inf"), 10**400, "heavy", True, 0)),
+    *(
+        (item(options=value), "checklist")
+        for value in (TWINS, TWINS[:1], [{"label": "a", "value": 2}, TWINS[1] | {"label": "b"}], 5)
+    ),
     *((item(check=value), "checklist") for value in (5, '{"type": "no_such_check"}', "{")),
-    (item(wieght=1), "checklist"),
+    *((item(**{field: 5}), "checklist") for field in ("wieght", "category", "required")),
     (sample(checklist=[f"Is it {number}?" for number in range(1001)]), "checklist"),
 ]
 
@@ -147,6 +153,7 @@ OPTIONS = [{"label": str(n), "value": n / 30} for n in range(20)]
 NUMBER = MAX_READS // 800 + 1
 
 
+@pytest.mark.parametrize("path", ["/score", "/reward"])
 @pytest.mark.parametrize(
     ("checklist", "count", "sentence"),
     [
@@ -156,8 +163,12 @@ NUMBER = MAX_READS // 800 + 1
     ],
     ids=["rows", "questions", "options"],
 )
-def test_more_rows_or_items_than_allowed_are_refused(client, checklist, count, sentence):
-    answer = client.post("/score", json={"samples": [sample(checklist=checklist)] * count})
+def test_more_rows_or_items_than_allowed_are_refused(client, path, checklist, count, sentence):
+    body = {"samples": [sample(checklist=checklist)] * count}
+    if path == "/reward":
+        label = json.dumps({"checklist": checklist})
+        body = {"query": ["Q red"] * count, "prompts": ["Q "] * count, "labels": [label] * count}
+    answer = client.post(path, json=body)
     assert refused(answer, 413) and sentence in answer.json()["error"]
 
 
@@ -172,12 +183,18 @@ def test_a_checklist_as_text_is_bounded_before_it_is_parsed(client):
         assert refused(answer, 422) == [(1, field)] and "131,072 values" in answer.json()["errors"][0]["message"]
 
 
+LISTS = (("choice", "choices"), ("score", "levels"))
+
+
 def test_many_wrong_values_of_a_decision_have_a_bounded_answer(client):
     many = [{"a": 1}] * 2**16
     asked = {"model": "fake", "input": "x"}
-    for questions in (many, [{"type": "choice", "instructions": "?", "choices": many}]):
+    for questions in (many, *([{"type": kind, "instructions": "?", name: many}] for kind, name in LISTS)):
         refused(client.post("/v1/decisions", json={**asked, "questions": questions}), 413)
     refused(client.post("/v1/systemone", json={"state": "x", "questions": dict(enumerate(many))}), 413)
+    refused(
+        client.post("/v1/systemone", json={"state": "x", "questions": {"q": {"type": "noul"}}, "images": many}), 413
+    )
 
 
 @pytest.mark.parametrize("number", [LISTED, MAX_ROWS])
@@ -212,14 +229,82 @@ def test_half_a_surrogate_pair_comes_back_as_it_came_or_its_row_fails_alone(clie
 def test_without_the_token_only_health_answers(scorer, header):
     headers = {} if header is None else {"Authorization": header.encode("latin-1")}
     with TestClient(build_app(scorer, token="secret")) as client:
-        answer = client.post("/score", json=rows("red"), headers=headers)
-        assert refused(answer, 401) == [(None, "Authorization")]
-        assert answer.headers["www-authenticate"] == "Bearer"
+        for path in ("/score", "/reward", "/v1/decisions", "/v1/systemone"):
+            answer = client.post(path, json=rows("red"), headers=headers)
+            assert refused(answer, 401) == [(None, "Authorization")]
+            assert answer.headers["www-authenticate"] == "Bearer"
         assert client.get("/metrics", headers=headers).status_code == 401
         assert client.get("/nowhere", headers=headers).status_code == 401
         assert client.get("/health").json()["status"] == "ok" and client.get("/ready").status_code == 200
         for given in ("Bearer secret", "bearer secret"):
             assert client.post("/score", json=rows("red"), headers={"Authorization": given}).status_code == 200
+
+
+def test_tokens_are_compared_in_constant_time(scorer, monkeypatch):
+    compared = []
+    real = middleware.hmac.compare_digest
+    monkeypatch.setattr(middleware.hmac, "compare_digest", lambda *pair: compared.append(pair) or real(*pair))
+    with TestClient(build_app(scorer, token="sécret")) as client:
+        client.post("/score", json=rows("red"), headers={"Authorization": "Bearer secret"})
+    assert compared == [(b"secret", "sécret".encode())]
+
+
+FIELDS = (
+    "checklist target input history items question weight options label value na category required id check".split()
+)
+CHECK = '{"type": "regex", "pattern": "("}'
+WORDS = [*QUESTIONS, "red", "yes", "no", "cannot_assess", "0", "1e999", "NaN", CHECK, "[[", "\ud800"]
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(WORDS)
+NESTED_JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=3),
+    max_leaves=8,
+)
+JSON = LEAVES | NESTED_JSON | NESTED_JSON.map(json.dumps)  # in a string too, as datasets keep checklists
+ITEMS = st.fixed_dictionaries(
+    {"question": st.just("Is red?") | JSON},
+    optional={name: JSON for name in ("weight", "options", "category", "required", "id", "check")},
+)
+CHECKLISTS = st.lists(ITEMS | JSON, min_size=1, max_size=2) | st.fixed_dictionaries({"items": st.lists(ITEMS)}) | JSON
+ROW = (
+    st.fixed_dictionaries({"checklist": CHECKLISTS, "target": st.just("red") | JSON}, optional={"input": JSON}) | JSON
+)
+FUZZ = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@FUZZ
+@given(found=st.lists(ROW, min_size=1, max_size=3))
+def test_whatever_the_rows_are_a_good_one_is_scored_and_the_others_are_named(client, found):
+    good = rows("a red thing")["samples"]
+    answer = client.post("/score", content=json.dumps({"samples": [*found, *good]}))
+    assert answer.status_code == 200
+    body = answer.json()
+    assert len(body["scores"]) == len(found) + 1 and body["scores"][-1]["answered"] == 2
+    missing = [number for number, score in enumerate(body["scores"], start=1) if score is None]
+    assert [error["row"] for error in body["errors"]] == missing
+    assert all(error["field"] and error["message"] for error in body["errors"])
+
+
+@FUZZ
+@given(found=CHECKLISTS | ROW, column=st.sampled_from(["query", "prompts", "labels"]))
+def test_whatever_a_column_is_an_openrlhf_request_is_answered_or_refused(client, found, column):
+    body = openrlhf("red", "blue")
+    body[column] = [body[column][0], found]
+    answer = client.post("/reward", content=json.dumps(body))
+    if answer.status_code == 200:
+        assert len(answer.json()["rewards"]) == 2
+    else:
+        assert {row for row, _ in refused(answer, 422)} == {2}
+
+
+@FUZZ
+@given(
+    path=st.sampled_from(["/score", "/reward"]),
+    body=st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode()),
+)
+def test_whatever_the_body_is_it_is_refused(client, path, body):
+    answer = client.post(path, content=body)
+    assert answer.status_code in (400, 422) and refused(answer, answer.status_code)
 
 
 def test_an_exception_that_the_check_of_one_row_raises_is_that_rows_error(scorer, monkeypatch):
@@ -234,3 +319,4 @@ def test_an_exception_that_the_check_of_one_row_raises_is_that_rows_error(scorer
             {"row": 1, "field": "checklist", "message": "the value cannot be used (KeyError: 'colour')."}
         ]
         assert answer.json()["scores"][1]["answered"] == 1
+        assert refused(client.post("/reward", json=openrlhf("red")), 422) == [(1, "labels")]

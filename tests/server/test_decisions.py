@@ -164,7 +164,10 @@ def test_a_state_may_name_its_fields(client, judged, state, fields):
 @pytest.mark.parametrize(
     ("input", "state"),
     [
+        ("", "empty"),
+        ("<think>red", "cut_in_thought"),
         ({"target": "<think>red</think>"}, "empty"),
+        ([user("Say."), assistant("<think>red")], "cut_in_thought"),
         ([user("Say."), {"type": "reasoning", "summary": []}], "cut_in_thought"),
         ([assistant("Wait.", **CALLS)], "unfinished"),
     ],
@@ -177,6 +180,7 @@ def test_a_target_without_an_answer_is_refused_with_its_state(client, input, sta
         assert {line["type"] for line in mapped["answers"].values()} == {"refusal"}
         assert mapped["target_state"] == state
     assert decision(client).json()["target_state"] == "answered"
+    assert f'no_answer_total{{state="{state}"}}' in client.get("/metrics").text
 
 
 def test_a_target_without_an_answer_is_judged_on_request():
@@ -205,6 +209,8 @@ def colours(*values) -> dict:
         ({"model": "gpt-6-luna"}, 404, "the model 'gpt-6-luna' is not served here; the judge is 'pocket'"),
         ({"questions": [{"type": "guess", "instructions": "What?"}]}, 400, "questions"),
         ({"questions": [ASKED[0]] * 401}, 400, "questions"),
+        ({"questions": []}, 400, "questions"),
+        (colours("red"), 400, "choices"),
         (colours("true", True), 400, "must differ"),
         (colours(*map(str, range(30))), 400, "30 options are too many"),
         ({"questions": [{"type": "predicate", "instructions": " "}]}, 400, "the question is blank"),
@@ -212,7 +218,10 @@ def colours(*values) -> dict:
         ({"input": ["red"]}, 400, "must be a list of messages, got str"),
         ({"input": [{"role": "judge", "content": "red"}]}, 400, "unknown role 'judge'"),
         ({"input": [user([{"type": "input_audio", "data": "x"}])]}, 400, "text and images only"),
-        ({"input": [assistant("red", tool_calls=[{"function": "paint"}])]}, 400, "must be a list of calls"),
+        *(
+            ({"input": [assistant("red", tool_calls=calls)]}, 400, "tool_calls must be a list of calls")
+            for calls in ("paint", [1], [{"function": "paint"}])
+        ),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence(client, body, status, message):
@@ -226,13 +235,15 @@ def test_what_cannot_be_asked_is_one_sentence(client, body, status, message):
         ({"type": "choice", "criteria": ["a", "b"]}, "criteria must map"),
         ({"type": "score", "criteria": {"a": None}}, "criteria must be a list"),
         ({"type": "noul", "criteria": {"maybe": "x"}}, "an object of true and false"),
+        ({"type": "noul", "weight": 1}, "weight"),
     ],
 )
 def test_criteria_must_fit_the_type(client, question, message):
     answer = system_one(client, {"a": {"instructions": "Is it?", **question}})
     assert answer.status_code == 400 and message in answer.json()["error"]
-    audio = system_one(client, audio=["data:audio/wav;base64,"])
-    assert audio.status_code == 400 and "text and images only" in audio.json()["error"]
+    for kind in ("audio", "videos"):
+        refused = system_one(client, **{kind: ["data:audio/wav;base64,"]})
+        assert refused.status_code == 400 and "text and images only" in refused.json()["error"]
 
 
 def test_a_failed_judge_is_503_and_never_an_answer(client):
@@ -265,6 +276,9 @@ def test_openai_clients_and_our_own_read_the_same_probabilities(scorer, monkeypa
     with serving(build_app(scorer, token="secret")) as address:
         client = openai.OpenAI(base_url=f"{address}/v1")
         answered = client.decisions.create(model="pocket", input="a red thing", questions=ASKED)
+        refused = openai.OpenAI(base_url=f"{address}/v1", api_key="wrong", max_retries=0)
+        with pytest.raises(openai.AuthenticationError):
+            refused.decisions.create(model="pocket", input="a red thing", questions=ASKED)
         asked = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
         score = asked.score(QUESTIONS[:1], "a red thing")
     assert score.answered == 1 and score.items[0].method == "decision" and score.items[0].mass is not None

@@ -1,5 +1,6 @@
 """Images in requests of the Decisions APIs: what the judge sees, where, and what is refused."""
 
+import base64
 import json
 
 import pytest
@@ -16,19 +17,16 @@ from checklist_rewards.server import build_app, rows
 from checklist_rewards.server.decisions import decision_request, system_one_request
 from tests.fakes import FakeBackend
 from tests.serving import serving
-from tests.test_images import BLUE, IMAGES, PILLOWS, RED, Seeing
+from tests.test_images import BLUE, IMAGES, PILLOWS, RED, Seeing, claims
 
 SCORER = ChecklistScorer(Engine(backend=Seeing()), store=False)
+GREEN = IMAGES["green"]
 ASKED = [{"type": "predicate", "name": "one", "instructions": "Is it red?"}]
 TEXT = {"type": "input_text", "text": "Red."}
 
 
 def part(image, kind="input_image"):
     return {"type": kind, "image_url": image.url if kind == "input_image" else {"url": image.url}}
-
-
-def urls(images):
-    return [image.url for image in images]
 
 
 def user(*parts):
@@ -97,13 +95,16 @@ def test_images_of_a_state(state, others, fields):
     assert RED in {*sample.images, *sample.target_images}
 
 
-@pytest.mark.parametrize("value", ["{path}", "https://example.org/a.png", None, {"url": "{path}"}])
+@pytest.mark.parametrize("value", ["{path}", "https://example.org/a.png", "file://{path}", None, {"url": "{path}"}])
 def test_a_client_reads_no_files_and_makes_the_server_fetch_nothing(value, tmp_path):
     PILLOWS["red"].save(tmp_path / "red.png")
     given = json.loads(json.dumps(value).replace("{path}", str(tmp_path / "red.png")))
+    shown = {"type": "input_image", "image_url": given}
     with pytest.raises(rows.Refused, match="must be|must have") as refused:
-        decided([user({"type": "input_image", "image_url": given})])
+        decided([user(shown)])
     assert (refused.value.status, refused.value.field) == (400, "input")
+    with pytest.raises(rows.Refused, match="must be|must have"):
+        state_of([shown])
     if isinstance(given, str):
         with pytest.raises(rows.Refused, match="must be a data URL"):
             state_of("Red.", images=[given])
@@ -130,13 +131,20 @@ def test_json_about_images_is_judged_as_json_and_a_question_has_no_images():
         decided("Red.", questions=[ASKED[0] | {"instructions": [TEXT, part(RED)]}])
 
 
+def in_a_message(given):
+    return decided([user(*({"type": "input_image", "image_url": url} for url in given))])
+
+
 def test_images_are_bounded_as_those_of_rows(monkeypatch):
-    monkeypatch.setattr(rows, "MAX_IMAGE_PIXELS", 2 * 64)
-    for ask in (lambda *given: decided([user(*map(part, given))]), lambda *given: state_of("", images=urls(given))):
-        assert ask(RED, BLUE, RED)
-        with pytest.raises(rows.Refused, match="more than 128 pixels in images; send less at once") as refused:
-            ask(RED, BLUE, IMAGES["green"])
-        assert refused.value.status == 413
+    huge = f"data:image/png;base64,{base64.b64encode(claims(100, 100)).decode()}"  # cannot be decoded
+    monkeypatch.setattr(rows, "MAX_IMAGE_PIXELS", 3 * 64)
+    monkeypatch.setattr(rows, "MAX_IMAGES", 2)
+    for ask in (in_a_message, lambda given: state_of("Red.", images=given)):
+        assert ask([RED.url, BLUE.url, RED.url])
+        for urls, most in (([RED.url, huge], "192 pixels in images"), ([RED.url, BLUE.url, GREEN.url], "2 images")):
+            with pytest.raises(rows.Refused, match=f"more than {most}; send less at once") as refused:
+                ask(urls)
+            assert refused.value.status == 413
 
 
 def test_a_judge_that_reads_text_only_refuses_in_one_sentence():
@@ -190,13 +198,15 @@ def test_our_client_shows_the_judge_of_a_server_what_a_direct_read_shows_it(prot
     assert len(set(read)) == len(samples)  # the judge tells the images apart
 
 
-def test_a_target_with_an_image_in_a_prompt_of_this_package_was_read_already():
+@pytest.mark.parametrize("protocol", ["decisions", "systemone"])
+def test_a_target_with_an_image_in_a_prompt_of_this_package_was_read_already(protocol):
     """Thoughts that the target has were kept on purpose."""
     backend = Seeing()
     scorer = ChecklistScorer(Engine(backend=backend), store=False)
     target = f"tool: {RED.mark}\n</think>\nIt is red."
     with serving(build_app(scorer)) as address:
-        asked = asking(scorer, address, "systemone")
+        asked = asking(scorer, address, protocol)
         assert asked.score_batch([Sample(["Is it red?"], target, target_images=(RED,))])[0].answered == 1
+    shown = target if protocol == "decisions" else target.replace(RED.mark, "[image 1]")
     prompt, _ = backend.asked[-1]
-    assert target.replace(RED.mark, "[image 1]") in prompt and RED.mark in prompt
+    assert shown in prompt and RED.mark in prompt

@@ -1,5 +1,6 @@
 """A web page cannot use a server on this machine; commands, SDKs, probes and routers are answered as before."""
 
+import itertools
 import json
 
 import pytest
@@ -23,7 +24,7 @@ OWN_HOSTS = """
 OTHER_HOSTS = r"""
     evil.example:8090 127.0.0.1.evil.example localhost.evil.example:8090 127.1 evil.example@127.0.0.1 127.0.0.1:x
     127.0.0.1/ 127.0.0.1,evil.example [::1 [evil.example] localhost:8090@evil.example 256.0.0.1 evil.example.
-    \localhost
+    evil.notlocalhost \localhost
 """.split()
 SCORER = ChecklistScorer(backend=FakeBackend(knows), store=False)
 BODY = json.dumps(rows("red")).encode()
@@ -46,7 +47,7 @@ def client():
 
 def test_names_that_no_one_can_point_to_this_machine_are_its_own():
     assert [host for host in OWN_HOSTS if not is_unrebound(host)] == []
-    assert [host for host in ("", *OTHER_HOSTS) if is_unrebound(host)] == []
+    assert [host for host in ("", "127.0.0.1 evil.example", *OTHER_HOSTS) if is_unrebound(host)] == []
 
 
 @settings(max_examples=50)
@@ -62,12 +63,12 @@ def test_without_a_token_other_names_and_pages_are_refused_on_every_path(client)
         method = "POST" if path in WRITES else "GET"
         assert status(client, method, path, "evil.example") == 403
         assert status(client, method, path, origin="http://evil.example") == 403
-    for origin in ("null", "https://localhost", "http://localhost:3000"):
+    for origin in ("null", "https://localhost", "http://localhost:3000", "file://", "chrome-extension://x"):
         assert status(client, "POST", "/score", origin=origin) == 403
     for site in ("cross-site", "same-site"):
         assert status(client, "POST", "/score", **{"Sec-Fetch-Site": site}) == 403
-    for kind in (" TEXT/PLAIN", "multipart/form-data; boundary=x"):
-        assert status(client, "POST", "/score", kind=kind) == 415
+    for path, kind in itertools.product(WRITES, ("text/plain", " TEXT/PLAIN", "multipart/form-data; boundary=x")):
+        assert status(client, "POST", path, kind=kind) == 415
 
 
 def test_other_pages_get_no_cors_headers(client):

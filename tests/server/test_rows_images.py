@@ -35,7 +35,7 @@ def test_rows_have_images_in_messages_and_in_a_field():
     assert scored(input=[{"role": "user", "content": [{"type": "image"}]}], images=RED.url).images == (RED,)
 
 
-@pytest.mark.parametrize("value", ["{path}", "https://example.org/a.png", {"path": "{path}"}])
+@pytest.mark.parametrize("value", ["{path}", "https://example.org/a.png", "file://{path}", {"path": "{path}"}])
 def test_a_client_reads_no_files_and_makes_the_server_fetch_nothing(value, tmp_path):
     PILLOWS["red"].save(tmp_path / "red.png")
     value = json.loads(json.dumps(value).replace("{path}", str(tmp_path / "red.png")))

@@ -14,7 +14,7 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.tokens import IMAGE_TOKENS
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.checks.base import CHECKS, Check, _parsed
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.remote import DEADLINE_HEADER, RewardServer
 from checklist_rewards.server import build_app, scoring
 from checklist_rewards.server.scoring import READ_TOKENS, estimated_tokens
@@ -190,7 +190,7 @@ def test_rows_whose_deadline_passes_in_the_queue_are_unanswered_and_not_scored()
     assert scorer.sizes == [1]
 
 
-@pytest.mark.parametrize("header", ["soon", "-1", "inf"])
+@pytest.mark.parametrize("header", ["soon", "-1", "nan", "inf", ""])
 def test_a_deadline_that_is_not_a_time_is_400(client, header):
     answer = client.post("/score", json=rows("red"), headers={DEADLINE_HEADER: header})
     assert answer.status_code == 400 and DEADLINE_HEADER in answer.json()["error"]
@@ -227,7 +227,9 @@ def test_the_server_is_not_ready_while_its_judge_answers_nothing(client, monkeyp
     assert ready("boom").status_code == 200
 
 
-def test_metrics_count_what_was_scored(client):
+def test_metrics_count_what_was_scored_in_the_format_of_prometheus(client):
+    from prometheus_client.parser import text_string_to_metric_families
+
     client.post("/score", json=rows("red", "red", "boom"))
     client.post("/score", json=rows("red"))
     found = {name.removeprefix("checklist_rewards_"): value for name, value in numbers(client).items()}
@@ -238,6 +240,9 @@ def test_metrics_count_what_was_scored(client):
     assert found['reads_total{source="duplicate"}'] == 2 and found['reads_total{source="judge"}'] == 6
     assert found['unanswered_total{reason="backend_error"}'] == 2 and found["unscored_total"] == 1
     assert found["tokens_per_second"] > 0 and found["waiting"] == found["waiting_tokens"] == 0
+    families = {family.name: family.type for family in text_string_to_metric_families(client.get("/metrics").text)}
+    assert families["checklist_rewards_queue_seconds"] == "histogram"
+    assert families["checklist_rewards_samples"] == "counter" and families["checklist_rewards_waiting"] == "gauge"
 
 
 class Broken(ChecklistScorer):
@@ -254,8 +259,8 @@ class Broken(ChecklistScorer):
         return super().score_batch(samples, progress)
 
 
-def test_a_judge_that_cannot_be_used_fails_the_request_and_is_counted():
-    error = MemoryError("no memory.")
+@pytest.mark.parametrize("error", [MemoryError("no memory."), ModelError("the weights are gone.")])
+def test_a_judge_that_cannot_be_used_fails_the_request_and_is_counted(error):
     with served(Broken("", error=error)) as client:
         answer = client.post("/score", json=rows("red"))
         assert answer.status_code == 500
@@ -284,12 +289,15 @@ def test_a_row_on_which_a_working_judge_fails_is_the_clients():
         for texts in (["bad"], ["bad", "bad one"]):
             answer = client.post("/score", json=rows(*texts))
             assert answer.status_code == 422 and "the sample cannot be scored (TypeError" in answer.text
+        answer = client.post("/reward", json=openrlhf("red", "bad"))
+        assert answer.status_code == 422 and [error["row"] for error in answer.json()["errors"]] == [2]
         answer = client.post("/score", json=rows("red", "bad"))
         assert answer.status_code == 200 and [score is None for score in answer.json()["scores"]] == [False, True]
         assert client.get("/ready").status_code == 200
         assert number(client, "failed_batches_total") == 0
 
 
-def test_a_blank_token_is_refused(scorer):
+@pytest.mark.parametrize("token", ["", " \t"])
+def test_a_blank_token_is_refused(scorer, token):
     with pytest.raises(SampleError, match="the token is blank"):
-        build_app(scorer, token=" \t")
+        build_app(scorer, token=token)

@@ -107,19 +107,29 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
     assert sum(overview["score_bins"]) == overview["scored"]
 
 
-def test_a_parquet_file_gives_the_same_page_and_a_column_of_times_is_text(tmp_path, report):
-    pandas = pytest.importorskip("pandas")
-    path, rows = tmp_path / "scored.parquet", list(scored_rows(3))
-    with write_rows(path) as writer:
+@pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])
+def test_every_format_gives_the_same_page(tmp_path, report, name):
+    rows = list(scored_rows(8))
+    with write_rows(tmp_path / name) as writer:
         for row in rows:
+            writer.write(row)
+    data, expected = data_of(tmp_path / name), report(rows=rows)
+    for place in ("table", "overview", "analysis"):
+        assert data["files"][0][place] == expected["files"][0][place]
+    assert data["texts"] == expected["texts"]
+
+
+def test_a_column_of_times_is_shown_as_text(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "timed.parquet"
+    with write_rows(path) as writer:
+        for row in scored_rows(3):
             writer.write(row)
     frame = pandas.read_parquet(path)
     frame["when"] = pandas.to_datetime(["2026-11-27 10:00", "2026-11-28 11:30", None])
     frame.to_parquet(path)
-    data, expected = data_of(path), report(rows=rows)
-    [file], [same] = data["files"], expected["files"]
-    assert (file["overview"], file["table"]["cells"]) == (same["overview"], same["table"]["cells"])
-    shown = [data["texts"][place] if place >= 0 else None for place in file["table"]["others"]["when"]]
+    data = data_of(path)
+    shown = [data["texts"][place] if place >= 0 else None for place in data["files"][0]["table"]["others"]["when"]]
     assert [text and text.strip('"') for text in shown] == ["2026-11-27 10:00:00", "2026-11-28 11:30:00", None]
 
 
@@ -317,6 +327,9 @@ def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_las
     known = [row["reward"] for row in rewards[-8:] if row["reward"] is not None]
     assert training["series"]["reward"][2] == pytest.approx(sum(known) / len(known))
     assert file["total"] == 8 * 10, "the table has all rows"
+    as_sorted = sorted(rewards, key=lambda row: str(row["completion"]))  # as a spreadsheet sorts them
+    again = report(r=as_sorted)["files"][0]["training"]
+    assert again["series"].keys() == training["series"].keys() and again["steps"] == [0, 1, 2]
 
 
 def test_a_log_of_evaluations_alone_has_no_training(tmp_path, report):

@@ -101,6 +101,8 @@ def test_an_answer_that_the_disk_does_not_take_is_not_refused_but_may_be_sent_ag
         ({"row": "r9"}, "scored.jsonl has no row 'r9'."),
         ({"spans": [{"start": 0, "end": 99}]}, "is not a part of the response"),
         ({"note": 3}, "a note must be a text"),
+        ({"spans": [{"start": True, "end": 2}]}, "is not a part of the response"),
+        ({"annotator": ""}, "is not a name for an annotator"),
         ({"annotator": "../ann"}, "is not a name for an annotator"),
     ],
 )
@@ -181,12 +183,15 @@ def test_an_order_that_needs_scores_says_so(client):
     assert "no labels to export" in error_of(client.post("/api/annotate/export", json=FILE))
 
 
-def test_images_of_prompt_and_response_are_shown_and_their_labels_are_no_training_data(client, folder):
+@pytest.mark.parametrize("scored", [True, False], ids=["scored", "rows"])
+def test_images_of_prompt_and_response_are_shown_and_their_labels_are_no_training_data(client, folder, scored):
     pillow = pytest.importorskip("PIL.Image")
     pillow.new("RGB", (8, 8), "red").save(folder / "red.png")
     parts = [{"type": "text", "text": "See "}, {"type": "image", "image": "red.png"}, {"type": "text", "text": "."}]
     [row, *_] = scored_rows()
     row |= {"image": "red.png", "target": [{"role": "assistant", "content": parts}]}
+    if not scored:
+        del row["checklist_score"]
     write(folder / "seen.jsonl", [row])
     task = shown(client, file="seen.jsonl")
     assert (task["prompt"], task["target"]) == ("[image]Name a colour.", "See [image].")
@@ -194,16 +199,18 @@ def test_images_of_prompt_and_response_are_shown_and_their_labels_are_no_trainin
     assert prompt.startswith("data:image/jpeg;base64,") and "must be a data URL; got 'red.png'" in response
     assert answer(client, 0, 0, "yes", file="seen.jsonl").status_code == 200
     done = client.post("/api/annotate/export", json={"file": "seen.jsonl"}).json()
-    assert [command.split()[1] for command in done["commands"]][-2:] == ["calibrate", "score"]
+    commands = [command.split()[1] for command in done["commands"]][-2:]
+    assert commands == ["calibrate", "score"]
     with pytest.raises(SampleError, match="logged without a path"):
         read_labels(folder / done["name"])
-    Labels(folder / done["name"]).of(read_scored(folder / "seen.jsonl"))  # what agree compares
+    if scored:
+        Labels(folder / done["name"]).of(read_scored(folder / "seen.jsonl"))  # what agree compares
     write(folder / "seen.jsonl", [row | {"image": "blue.png"}])
     assert shown(client, file="seen.jsonl")["mine"] == {}, "about another image"
 
 
 def test_the_labels_file_is_that_of_a_majority(client, folder):
-    given = {"ann": ["yes", "no", "yes"], "bob": ["yes", "no", "no"], "cy": ["no", "cannot_assess", None]}
+    given = {"ann": ["no", "cannot_assess", None], "bob": ["yes", "no", "no"], "cy": ["yes", "no", "yes"]}
     for name, labels in given.items():
         for place, label in enumerate(labels):
             answer(client, place, 0, label, name, note=f"{name} says {label}")
@@ -213,12 +220,13 @@ def test_the_labels_file_is_that_of_a_majority(client, folder):
     assert done == {"name": "labels/scored.jsonl", **counts, "annotators": ["ann", "bob", "cy"]}
     path = folder / "labels" / "scored.jsonl"
     assert [(row["id"], row["labels"], row["reasons"]) for row in read_jsonl(path)] == [
-        ("r1", ["yes", None], ["ann says yes", None]),
-        ("r2", ["no", None], ["ann says no", None]),
+        ("r1", ["yes", None], ["bob says yes", None]),
+        ("r2", ["no", None], ["bob says no", None]),
     ]
-    assert [pair.label for pair in read_labels(path)] == [1.0, 0.0]
+    pairs = [(pair.target, pair.question, pair.label) for pair in read_labels(path)]
+    assert pairs == [(TEXTS[0], "Is it red?", 1.0), (TEXTS[1], "Is it red?", 0.0)]
     examples = [(one.target, one.label, one.reason) for one in FewShot.load(path, reasons=True).examples]
-    assert examples == [(TEXTS[0], "yes", "ann says yes"), (TEXTS[1], "no", "ann says no")]
+    assert examples == [(TEXTS[0], "yes", "bob says yes"), (TEXTS[1], "no", "bob says no")]
 
 
 def labelled(client, file, label):
@@ -258,12 +266,15 @@ def test_every_file_has_its_own_labels(client, folder, files, more):
 
 
 def test_labels_that_an_earlier_version_exported_are_used_for_their_texts(client, folder):
-    for name in ("a", "labels"):
+    rows = scored_rows()
+    for name, more in (("a", ""), ("b", " again")):
         (folder / name).mkdir()
-    write(folder / "a" / "scored.jsonl", scored_rows())
-    old = [{"id": row["id"], "target": row["target"], "labels": ["yes", None]} for row in scored_rows()]
+        write(folder / name / "scored.jsonl", [row | {"target": row["target"] + more} for row in rows])
+    (folder / "labels").mkdir()
+    old = [{"id": row["id"], "target": row["target"], "labels": ["yes", None]} for row in rows]
     write(folder / "labels" / "scored.jsonl", old)
     assert trust_of(client, "a/scored.jsonl") == (5, 0)
+    assert trust_of(client, "b/scored.jsonl") is None
 
 
 def test_labels_in_the_order_of_the_sample_get_their_probabilities(client, folder):

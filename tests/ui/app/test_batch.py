@@ -185,8 +185,9 @@ def test_a_job_file_that_came_with_the_project_starts_nothing_else(batch, folder
 
 
 REFUSED = [
+    ({"file": "../rows.jsonl"}, "is not the name of a file of the project folder"),
     ({"file": "link.jsonl"}, "leads out of the project folder"),
-    ({"file": "hidden.jsonl"}, "leads to '.env', which is not opened"),
+    ({"file": "hidden.jsonl"}, "leads to '.env.json', which is not opened"),
     ({"file": "none.jsonl"}, "none.jsonl: not found in the project folder."),
     ({"output": "/tmp/x.jsonl"}, "is not the name of a file of the project folder"),
     ({"output": "up/x.jsonl"}, "leads out of the project folder"),
@@ -198,6 +199,7 @@ REFUSED = [
     ({"output": "scored.jsonl"}, "scored.jsonl exists; choose another name"),
     ({"checklist": "../x.json"}, "is not the name of a file of the project folder"),
     ({"settings": {"allow_code": True}}, "'allow_code' is not a setting"),
+    ({"settings": {"judge": "../judge.yaml"}}, "is not the name of a file of the project folder"),
     ({"settings": {"judge": "code.yaml"}}, "trust_remote_code"),
     ({"budget": -1}, "budget"),
 ]
@@ -206,9 +208,9 @@ REFUSED = [
 def test_a_job_is_checked_alike_however_it_is_started(batch, folder):
     outside = folder.parent
     (outside / "outside.jsonl").write_text("{}\n")
-    (folder / ".env").write_text("{}\n")
+    (folder / ".env.json").write_text("{}\n")
     (folder / "code.yaml").write_text("{model: pocket, engine: {trust_remote_code: true}}\n")
-    links = {"link": outside / "outside.jsonl", "dangling": outside / "nowhere.jsonl", "hidden": folder / ".env"}
+    links = {"link": outside / "outside.jsonl", "dangling": outside / "nowhere.jsonl", "hidden": folder / ".env.json"}
     links |= {"inside": folder / "nothing.jsonl", "loop": folder / "loop.jsonl"}
     for name, target in links.items():
         (folder / f"{name}.jsonl").symlink_to(target)
@@ -218,6 +220,8 @@ def test_a_job_is_checked_alike_however_it_is_started(batch, folder):
     for change, sentence in REFUSED:
         shipped(folder, judge, **change)
         requests = [("jobs", REQUEST | change), ("jobs/resume", {"id": "a"})]
+        if "budget" not in change:
+            requests += [("jobs/resume", {"id": "a", "budget": 5})]
         if "exists" not in sentence:
             requests += [("jobs/forecast", REQUEST | change)]
         for path, body in requests:
@@ -231,12 +235,12 @@ def test_a_job_is_checked_alike_however_it_is_started(batch, folder):
     assert before == {path: path.read_bytes() for path in before}
 
 
-@pytest.mark.parametrize("to", ["outside.txt", "nowhere.txt", "project/scored.jsonl"])
+@pytest.mark.parametrize("to", ["outside.txt", "nowhere.txt", "project/scored.jsonl", ""])
 def test_no_link_among_the_files_of_a_job_is_followed(batch, folder, to):
-    """To a file outside, to nothing, or to another file of the project."""
+    """To a file or folder outside, to nothing, or to another file of the project."""
     (folder.parent / "outside.txt").write_text("mine")
     judge = Jobs(judging_on(folder))._judge()
-    for name in ("a.json", *(f".run/a.{kind}" for kind in ("yaml", "log", "lock", "summary.json"))):
+    for name in (".run", "a.json", *(f".run/a.{kind}" for kind in ("yaml", "log", "lock", "summary.json"))):
         shutil.rmtree(folder / "jobs", ignore_errors=True)
         shipped(folder, judge)
         link = folder / "jobs" / name
@@ -269,16 +273,17 @@ def test_an_upload_is_checked_before_it_appears(batch, folder, monkeypatch):
     assert upload(batch, "bad.jsonl", b'{"a": 1}\n{\n').json()["error"].startswith("bad.jsonl, line 2, column 1: ")
     assert upload(batch, "bad.csv", b"a\n\xff\xfe\n").json()["error"].startswith("bad.csv, line 2, byte 1: not UTF-8")
     assert upload(batch, "bad.csv", b"PK\x03\x04").json()["error"].startswith("bad.csv: a workbook or an archive")
-    for name in ("../x.jsonl", "a/x.jsonl", ".x.jsonl", "x.sh", "x.parquet", "a\\b.jsonl", None):
+    for name in ("../x.jsonl", "a/x.jsonl", ".env", ".x.jsonl", "x.sh", "x.json", "x.parquet", "a\\b.jsonl", None):
         assert upload(batch, name, b"{}").status_code in (400, 403)
     monkeypatch.setattr(uploads, "MAX_UPLOAD", 10)
     assert upload(batch, "large.jsonl", b'{"a": "0123456789"}\n').status_code == 413
     assert [path.name for path in (folder / "uploads").iterdir()] == ["new.jsonl"]
 
 
-def test_an_upload_is_in_any_encoding_that_the_commands_read(batch):
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_an_upload_is_in_any_encoding_that_the_commands_read(batch, encoding):
     for name, content in {"a.csv": "é\n", "a.jsonl": '{"é": 1}\n'}.items():
-        assert upload(batch, name, content.encode("utf-16")).json() == {"name": f"uploads/{name}"}
+        assert upload(batch, name, content.encode(encoding)).json() == {"name": f"uploads/{name}"}
 
 
 def test_an_upload_does_not_follow_a_link_out_of_the_project(batch, folder, tmp_path):

@@ -108,6 +108,10 @@ def test_the_chip_says_whose_scores_they_are_and_an_export_holds_what_was_scored
     code = page.text(".code pre")
     assert POCKET_RESPONSES[0] in code and "No." not in code
     assert "not of what is in the boxes now" in page.text("details.export")
+    page.unfold("details.settings")
+    page.fill("[name=threshold]", "0.9")
+    page.wait("document.getElementById('chip').textContent.includes('yes from 0.9')")
+    page.fill("[name=threshold]", "")
     field.send_keys(*["\ue003"] * 4)
     page.has("#chip [data-state=current]")
     assert "From row r0 of scored.jsonl" in page.text()
@@ -142,6 +146,19 @@ HOLD = """
 """Hold the replies to requests of a path until `release()`; of later ones once `holds` is false."""
 
 
+def test_of_two_replies_about_the_settings_the_later_request_counts(page):
+    page.go("/batch", "[name=threshold]")
+    page.unfold("[name=threshold]")
+    page.js(HOLD, "settings")
+    page.fill("[name=threshold]", "0.7")
+    page.js("window.holds = false")
+    page.fill("[name=threshold]", "0.8")
+    page.wait("document.getElementById('chip').textContent.includes('yes from 0.8')")
+    page.js("window.release()")
+    page.pause()
+    assert "yes from 0.8" in shown_chip(page)
+
+
 def test_of_two_comparisons_the_later_one_counts(page):
     page.go("/compare", "[name=score]")
     page.fill("[name=target-A]", POCKET_RESPONSES[0])
@@ -159,6 +176,18 @@ def test_of_two_comparisons_the_later_one_counts(page):
     page.pause()
     assert page.js(f"return {shown}") == before and before.count(",") == 1
     assert shown_chip(page).endswith("current")
+
+
+def test_an_empty_response_has_no_answer(page):
+    page.go("/judge", "[name=score]")
+    page.fill("[name=target]", " ")
+    paste(page, POCKET_QUESTIONS)
+    page.click("[name=score]")
+    page.has(".score .num")
+    assert float(page.js("return document.querySelector('.score .num').title")) == 0
+    assert page.text(".result .flag") == "empty"
+    pills = "return [...document.querySelectorAll('.editor .pill')].map((one) => [one.textContent, one.className])"
+    assert page.js(pills) == [["not asked", "pill open"]] * 3
 
 
 def test_a_checklist_is_written_and_scored(page):
@@ -239,13 +268,14 @@ def test_which_of_two_judges_to_trust_takes_four_clicks(page, project):
             line["answer"], line["judge"] = {"yes": "no", "no": "yes"}[line["answer"]], "another"
             line["probabilities"] = line["confidence"] = line["level"] = None
             line["value"] = line["soft"] = float(line["answer"] == "yes")
+        row["checklist_score"]["items"][-1] |= {"judge": "code", "method": "check"}
     write(project / "two.jsonl", rows)
     page.go("/", "[name=compare]")
     for name in ("one", "two"):
         page.click(f"[aria-label='select {name}.jsonl']")
     page.click("[name=compare]")
     page.has(".choices")
-    assert shown_chip(page).startswith("scored by pocket, another, yes from")
+    assert shown_chip(page).startswith("scored by pocket, another, yes from"), "code checks are no judge"
     page.press("the column human", "a")
     page.wait("document.querySelector('.verdict')?.textContent.startsWith('one.jsonl agrees with people more often')")
     page.go("/", "[name=compare]")  # the report asks for its files

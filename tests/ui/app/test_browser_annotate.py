@@ -61,11 +61,15 @@ def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, pr
     compared = json.loads((project / "results" / "agree.json").read_text())["comparisons"][0]
     assert compared["units"] == 29 and 0.5 < compared["items"]["yes/no"]["figures"]["accuracy"]["value"] <= 1
     figures = compared["items"]["yes/no"]["figures"]
+    typed(commands[1] + " --json results/calibrate.json")
+    figures |= json.loads((project / "results" / "calibrate.json").read_text())["kinds"]["yes/no"]["before"]
+    assert {"accuracy", "kappa", "alpha", "ece"} <= set(figures)
     page.driver.get(f"{page.base}/report?file=scored.jsonl#/0/trust")
     page.has("[aria-label=Agreement]")
-    shown = page.js("return [...document.querySelectorAll('#view .num')].map((one) => one.title)")
-    assert {str(figures["accuracy"]["value"]), str(figures["kappa"]["value"])} <= set(shown)  # to the last digit
-    typed(commands[1] + " --json results/calibrate.json")
+    titles = page.js("return [...document.querySelectorAll('#view .num')].map((one) => one.title)")
+    shown = {float(title) for title in titles if title not in ("", "none")}
+    for name, figure in figures.items():
+        assert figure["value"] is None or figure["value"] in shown, name  # to the last digit
     typed(commands[2])
     before, after = (scores(project / name) for name in ("scored.jsonl", "calibrated.jsonl"))
     assert before != after and len(after) == 10 and None not in after

@@ -1,6 +1,7 @@
 """Batch, Library and Live in headless Chromium, on the pocket judge."""
 
 import json
+from urllib.parse import urlencode
 
 import pytest
 
@@ -23,6 +24,7 @@ def project(tmp_path_factory):
         folder / "rows.jsonl",
         [{"ask": EVIL, "answer": f"{POCKET_RESPONSES[n % 10]} {n}", "rubric": POCKET_QUESTIONS} for n in range(ROWS)],
     )
+    (folder / f"{EVIL}.jsonl").write_text("{\n")
     return folder
 
 
@@ -125,6 +127,28 @@ def test_a_training_is_followed_while_it_writes(page, project):
     assert layout.shifted(page.driver) < layout.LIMIT
     assert page.js("return [document.querySelector('.live details').open, scrollY]") == [True, scrolled]
     assert "<script>" in page.text(".live")
+
+
+def test_names_of_files_errors_and_answers_with_html_are_shown_as_text(page, project):
+    page.driver.get(page.base)
+    page.wait("[...document.querySelectorAll('.files td')].some((one) => one.textContent.startsWith('<img src=x'))")
+    query = urlencode({"file": f"{EVIL}.jsonl"})
+    for view, ready in (
+        ("report", "[role=alert]"),
+        ("batch", "[role=alert]"),
+        ("annotate", "form.setup"),
+        ("live", "[role=alert]"),
+    ):
+        page.driver.get(f"{page.base}/{view}?{query}")
+        page.has(ready)
+    page.go("/judge", "[name=score]")
+    for checklist, ready in (([EVIL], ".score .num"), ([{"question": EVIL, "check": {"type": EVIL}}], "[role=alert]")):
+        page.js("document.querySelector('[name=json]').value = arguments[0]", json.dumps(checklist))
+        page.js("document.querySelector('[name=apply]').click(); document.querySelector('[name=score]').click()")
+        page.has(ready)
+    assert "<img src=x onerror=" in page.text("[role=alert]")
+    assert page.count("img, #view script") == 0
+    assert page.refused()
 
 
 def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):

@@ -27,6 +27,8 @@ def project(tmp_path_factory):
         pillow.new("RGB", (300, 200), name).save(folder / f"{name}.png")
     (folder / "broken.png").write_bytes(b"not an image")
     rows = [{"prompt": f"What is {number}?", "images": images} for number, images in enumerate(IMAGES)]
+    pair = {"chosen": "It is red.", "rejected": "It is not red.", "score_chosen": 1.0, "score_rejected": 0.0}
+    write(folder / "pairs.jsonl", [row | pair for row in rows])
     texts = {"candidates": ["A red square.", "A blue one."], "checklist": ITEMS}
     write(folder / "candidates.jsonl", [row | texts for row in rows])
     write(folder / "rows.jsonl", [row | {"target": "It is red.", "checklist": ITEMS} for row in rows])
@@ -75,6 +77,15 @@ def no_other_host(page) -> bool:
     return all(name.startswith((page.base, "data:image/jpeg;base64,")) for name in names)
 
 
+def test_pairs_show_the_images_of_a_prompt_once(page):
+    page.driver.get(f"{page.base}/report?file=pairs.jsonl#/0/pairs")
+    page.wait(f"document.querySelectorAll('article').length === {len(IMAGES)}")
+    page.wait("[...document.querySelectorAll('img')].every((one) => one.complete)")
+    for place, expected in enumerate(SHOWN, start=1):
+        check(shown(page, f"article:nth-of-type({place})"), expected)
+    assert no_other_host(page)
+
+
 def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judge):
     page.go("/compare", "[name=target-B]")
     page.fill("[name=target-B]", "a draft")
@@ -95,6 +106,8 @@ def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judg
     page.find("[name=input]").send_keys("\ue011", *["\ue017"] * len("[image]"))  # Home, Del
     page.has("#chip [data-state=stale]")
     assert shown(page) == [], "the judge would see the text alone"
+    page.pick("[name=pick-B]", "0")
+    assert page.value("[name=target-B]") == "A red square."
     page.pick("[name=row]", "3")
     page.wait("document.querySelector('[name=input]').value.endsWith('What is 2?')")
     answered = judge.answered.total()
@@ -108,17 +121,19 @@ def test_compare_shows_the_images_of_each_row_and_its_judge_sees_them(page, judg
     assert no_other_host(page)
 
 
-def test_a_row_of_a_report_keeps_its_images_in_judge(page, judge):
-    page.driver.get(f"{page.base}/report?file=scored.jsonl#/0/matrix/0")
-    page.wait("document.querySelector('.panel .images img')?.complete")
-    check(shown(page), ["image 1"])
-    page.press("Open in Judge")
-    page.wait("document.querySelector('[name=score]') !== null && document.querySelector('.images img')?.complete")
-    check(shown(page), ["image 1"])
-    page.click("[name=score]")
-    page.has("#chip [data-state=current]")
-    assert {one.split()[0] for one in page.texts(".editor .pill")} == {"yes"}
-    assert "<image red>Name a colour." in list(judge.answered)[-1]
+def test_a_row_of_a_report_keeps_its_images_in_judge_and_compare(page, judge):
+    for button, answers in (("Open in Judge", ".editor .pill"), ("Compare", ".compared-items .pill")):
+        page.driver.get("about:blank")
+        page.driver.get(f"{page.base}/report?file=scored.jsonl#/0/matrix/0")
+        page.wait("document.querySelector('.panel .images img')?.complete")
+        check(shown(page), ["image 1"])
+        page.driver.find_element("xpath", f"//button[.='{button}']").click()
+        page.wait("document.querySelector('[name=score]') !== null && document.querySelector('.images img')?.complete")
+        check(shown(page), ["image 1"])
+        page.click("[name=score]")
+        page.has("#chip [data-state=current]")
+        assert {one.split()[0] for one in page.texts(answers)} == {"yes"}
+        assert "<image red>Name a colour." in list(judge.answered)[-1]
 
 
 def test_annotate_shows_what_is_judged(page, project):

@@ -93,10 +93,30 @@ def test_a_stage_that_is_stopped_ends_at_its_next_reply(client, writer):
     assert client.get("/api/build/progress?run=one").json() == {}
 
 
+def test_the_next_stage_uses_the_edited_output(client, writer):
+    given = {"pipeline": "checkeval", "source": DIMENSIONS}
+    found = ok(client, "stage", **given, stage="seed")
+    assert found["draft"] == {"pools": [{"dimension": "colour", "seeds": ["Is it red?"], "added": []}]}
+    assert writer.sampled == []  # given seeds cost nothing
+    found["draft"]["pools"][0]["seeds"] = ["Is it blue?"]
+    ok(client, "stage", **given, stage="elaborate", draft=found["draft"])
+    assert "- Is it blue?" in writer.sampled[-1][0][0] and "Is it red?" not in writer.sampled[-1][0][0]
+
+
+def test_a_stage_that_fails_is_one_sentence(client, writer):
+    given = {"pipeline": "checkeval", "source": DIMENSIONS}
+    draft = ok(client, "stage", **given, stage="seed")["draft"]
+    writer.reply = lambda text, sampling: "I cannot."
+    sentence = refused(client, "stage", **given, stage="elaborate", draft=draft)
+    assert sentence.startswith("checkeval: the stage 'elaborate' failed. colour:")
+    assert "no question left" in refused(
+        client, "stage", **given, stage="elaborate", draft={"pools": [{"dimension": "colour"}]}
+    )
+
+
 IMAGE_FILE = json.dumps([{"role": "user", "content": [{"type": "image", "path": "/tmp/a.png"}]}])
 CHECKEVAL = {"pipeline": "checkeval"}
 SELECT = {"refiner": "selector", "checklist": ["Is it?"]}
-EMPTY = {"pools": [{"dimension": "colour"}]}
 CODE = [{"question": "Does it run?", "check": {"type": "code"}}]
 
 
@@ -109,15 +129,17 @@ CODE = [{"question": "Does it run?", "check": {"type": "code"}}]
         ("plan", {**CHECKEVAL, "settings": {"seeds": 0}}, "seeds=0 is not allowed"),
         ("stage", {**CHECKEVAL, "stage": "seed", "source": {}}, "Dimensions: dimensions is missing"),
         ("stage", {**CHECKEVAL, "stage": "best", "source": DIMENSIONS}, "stage='best' is not known"),
-        ("stage", {**CHECKEVAL, "stage": "elaborate", "source": DIMENSIONS, "draft": EMPTY}, "no question left"),
         ("stage", {**CHECKEVAL, "stage": "seed", "source": DIMENSIONS, "writer": "org/any"}, "is not a writer that"),
         ("refine", {**SELECT, "refiner": "best"}, "unknown refiner 'best'"),
         ("refine", {**SELECT, "settings": {"alpha": 2}}, "alpha=2"),
+        ("refine", {**SELECT, "checklist": []}, "the checklist is empty"),
+        ("refine", {**SELECT, "settings": {"embedder": "x"}}, "not a setting"),
         ("refine", {**SELECT, "refiner": "check_admission", "settings": {"allow_code": True}}, "not a"),
         ("refine", {**SELECT, "refiner": "unit_tester"}, "needs samples"),
         ("preview", {"samples": [{}]}, "sample 1 must have a text as 'target'"),
         ("preview", {"samples": [{"target": "x", "answers": [3]}]}, "answers must be items"),
         ("preview", {"samples": [{"target": "x", "input": IMAGE_FILE}]}, "must be a data URL"),
+        ("preview", {"checklist": [{"question": "Is it?", "weight": 0}]}, "every weight is 0"),
         ("preview", {"checklist": CODE, "samples": [{"target": "1"}]}, "--allow-code"),
     ],
 )
@@ -155,6 +177,8 @@ def test_tags_say_why_an_item_is_dropped_and_what_could_not_be_assessed(client, 
     assert [one["state"] for one in found["before"]] == ["dropped", "kept", "kept"]
     assert found["before"][0]["reason"] == "it is not general: one author"
     assert found["after"][0]["reason"] == "" and found["after"][1]["reason"]
+    writer.reply = lambda text, sampling: json.dumps({"reason": "no", "general": False, "specific": False})
+    assert "no item is left of 1" in refused(client, "refine", refiner="tagger", checklist=["Is it ours?"])
 
 
 def test_unit_tests_use_the_samples_and_the_judge(client, writer):

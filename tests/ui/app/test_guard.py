@@ -36,9 +36,10 @@ def test_the_printed_url_opens_the_page_and_its_cookie_opens_no_data(stranger):
     assert stranger.get("/api/project", headers={HEADER: TOKEN}).status_code == 200
 
 
-OTHER_HOSTS = (
-    "evil.example 127.0.0.1.evil.example:8091 192.168.0.2:8091 evil.example@127.0.0.1 localhost:8091/".split()
-)
+OTHER_HOSTS = """
+    evil.example 127.0.0.1.evil.example:8091 192.168.0.2:8091 evil.example@127.0.0.1 localhost:8091/ [::1 127.0.0.1:x
+    127.0.0.1:8091,evil.example
+""".split()
 
 
 def test_this_machine_alone_is_answered(client):
@@ -90,6 +91,8 @@ def test_no_name_leaves_the_project(folder, client):
     for name in OUTSIDE:
         with pytest.raises(OutsideError):
             Project.at(folder).path(name)
+        answer = client.get("/api/report", params={"file": name})
+        assert answer.status_code == 403 and "secret" not in answer.json()["error"].replace(repr(name), "")
     asked = {"settings": {"calibration": "../secret.jsonl"}, "checklist": ["Is it red?"], "target": "red"}
     assert "of a file of the project folder" in client.post("/api/judge", json=asked).text
 

@@ -9,6 +9,8 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
@@ -75,14 +77,15 @@ def test_a_served_judge_answers_one_by_one_with_the_same_score(folder, monkeypat
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_a_response_without_an_answer_is_not_judged(folder, monkeypatch, served):
+@pytest.mark.parametrize(("target", "state"), [("", "empty"), ("<think>a red", "cut_in_thought")])
+def test_a_response_without_an_answer_is_not_judged(folder, monkeypatch, served, target, state):
     backend = FakeBackend(colours)
     judging = judging_of(folder, backend)
     monkeypatch.setattr(Judging, "served", served)
-    for no_answer, value, answered in (("lowest", 0.0, 0), ("unscored", None, 0), ("judge", 1.0, 2)):
-        *_, last = judging.score({**BODY, "target": "<think>a red", "settings": {"no_answer": no_answer}})
+    for no_answer, value, answered in ((None, 0.0, 0), ("unscored", None, 0), ("judge", 1.0, 2)):
+        *_, last = judging.score({**BODY, "target": target, "settings": {"no_answer": no_answer} if no_answer else {}})
         score = last["score"]
-        assert (score["state"], score["answered"], len(backend.asked)) == ("cut_in_thought", answered, answered)
+        assert (score["state"], score["answered"], len(backend.asked)) == (state, answered, answered)
         assert answered or score["primary_score"] == value
 
 
@@ -169,9 +172,20 @@ def test_only_settings_whose_name_is_that_of_a_secret_are_left_out():
         assert engine_arguments(engine, public=False)["engine_args"] == settings
 
 
-@pytest.mark.parametrize("backend", ["auto", "vllm"])
-def test_the_exported_code_has_the_settings_that_were_exported(backend):
-    engine = {"dtype": "it's \"two\"\n$HOME \\ 'ü'", "tokens": [1.5, True, None, {"max_tokens": -2}], "keyed": ""}
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.sampled_from(NOT_SECRET), inside, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.sampled_from(NOT_SECRET), VALUES, max_size=4), st.sampled_from(["auto", "vllm"]))
+def test_the_exported_code_has_the_settings_that_were_exported(engine, backend):
     chosen = {"threshold": 0.1 + 0.2, "metric": "pass", "abstention": "fail", "no_answer": "judge", "scale": 5}
     config = PipelineConfig.parse({"scorer": {**chosen, "min_answered": ScorerConfig().min_answered}})
     sample = Sample(Checklist.parse(["Is it red?"]), "a red thing", "Name a colour.")
@@ -179,7 +193,7 @@ def test_the_exported_code_has_the_settings_that_were_exported(backend):
     [line] = [line for line in found["python"].splitlines() if line.startswith("scorer = ")]
     seen = {}
     exec(line, {"ChecklistScorer": lambda model, **rest: seen.update(rest, model=model)})
-    expected = {**chosen, "model": "org/judge", "store": "store.sqlite", "engine_args": engine}
+    expected = {**chosen, "model": "org/judge", "store": "store.sqlite"} | ({"engine_args": engine} if engine else {})
     assert seen == expected | ({} if backend == "auto" else {"backend": backend}), "defaults are omitted"
     assert PipelineConfig.parse(yaml.safe_load(found["yaml"])) == config
     options = [word.partition("=") for word in shlex.split(found["cli"].rpartition("\nEND\n")[2])]
@@ -190,6 +204,7 @@ def test_the_exported_code_has_the_settings_that_were_exported(backend):
 SETTINGS = [
     {"metric": "pass", "threshold": 0.3, "min_answered": 0.25, "abstention": "partial", "no_answer": "unscored"},
     {"judge": "judges/panel.yaml", "metric": "weighted"},
+    {"pipeline": "rocketeval"},
 ]
 
 
@@ -314,6 +329,8 @@ def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(cl
     assert "the response has [image] 1 times" in judged(client, {**bodies[0], "target": "[image] is red."})
     assert "seen.jsonl, line 4: '" in judged(client, bodies[3])
     assert "may not be read" in judged(client, bodies[4])
+    for file, number in (("../x.jsonl", 1), ("seen.jsonl", 9), ("seen.jsonl", [1]), (None, None)):
+        assert judged(client, {**bodies[0], "of": {"file": file, "row": number, "text": "x"}}).endswith(".")
     code = client.post("/api/code", json={**bodies[0], "target": "Red.", "checklist": QUESTIONS})
     assert "score its file in Batch" in code.json()["error"]
     generate, prompts = judging.writer.backend.generate, []
@@ -323,6 +340,7 @@ def test_a_judge_that_sees_gets_the_images_of_the_row_and_another_one_refuses(cl
     rows[0]["image"] = "blue.png"
     write(folder / "seen.jsonl", rows)
     assert "seen.jsonl, line 1 has changed since it was opened" in judged(client, bodies[0])
+    assert judged(client, {**bodies[0], "input": "What?"}) == "no", "the text alone"
 
 
 def test_a_request_reads_no_image_file(client, folder):
@@ -392,6 +410,17 @@ def test_a_file_of_judges_that_is_broken_is_the_caveat_of_the_app(folder):
     broken = judging.of_the_app()
     assert (broken["judge"], broken["models"], broken["threshold"]) == ("judges/mine.yaml", [], None)
     assert "modell" in broken["caveats"][0] and broken.keys() == told.keys()
+
+
+def test_a_score_says_which_version_of_the_file_of_judges_gave_it(client, folder):
+    (folder / "judges").mkdir()
+    path = folder / "judges" / "mine.yaml"
+    path.write_text("{model: pocket, backend: transformers}")
+    settings = {"judge": "judges/mine.yaml"}
+    by = events(client, {**BODY, "settings": settings})[-1]["by"]
+    assert by == client.post("/api/settings", json={"settings": settings}).json() and len(by["files"]) == 1
+    path.write_text("{model: pocket, backend: transformers}  # edited")
+    assert client.post("/api/settings", json={"settings": settings}).json()["files"] != by["files"]
 
 
 @pytest.mark.parametrize(

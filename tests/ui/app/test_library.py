@@ -40,9 +40,11 @@ def test_files_are_listed_by_kind_with_what_they_hold(client, folder):
     [
         ("checklists/a.json", "{", "checklists/a.json"),
         ("prompts/a.md", "# User\n{question}\n{target}\n", "prompts/a.md:3: {target} comes after {question}"),
+        ("pipelines/a.yaml", "scorer: {metric: best}\n", "pipelines/a.yaml: "),
         ("pipelines/a.yaml", "scorer: [\n", "pipelines/a.yaml:2: not valid YAML"),
         ("pipelines/a.yaml", "generator: {prompt: ../../secret.md}\n", "which is not in the project folder"),
         ("pipelines/a.yaml", "scorer: {allow_code: true}\n", "start the app with --allow-code"),
+        ("judges/a.yaml", "panel: {}\njudges: [{modle: x}]\n", "judges/a.yaml, judge 1: unknown key 'modle'"),
         ("judges/a.yaml", "panel: {}\njudges: [{model: x, examples: /etc/passwd}]\n", "not in the project folder"),
     ],
 )
@@ -85,7 +87,10 @@ def test_an_edit_elsewhere_is_not_overwritten_unless_its_version_is_sent_back(cl
     assert "mine" in (folder / "checklists" / "a.json").read_text()
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "checklists/../rows.json", "checklists/a.sh", "a.md", None])
+@pytest.mark.parametrize(
+    "name",
+    ["rows.jsonl", "../a.json", "checklists/../rows.json", "checklists/a.sh", "checklists/.a.json", "a.md", None],
+)
 def test_other_files_are_neither_read_nor_written(client, name):
     assert error_of(opened(client, name)) and error_of(save(client, name, CHECKLIST))
 
@@ -133,4 +138,5 @@ def test_an_import_that_fails_writes_nothing(client, folder):
     sentence = error_of(imported(client, "bad.jsonl", "imported/bad.jsonl", format="healthbench"))
     assert "bad.jsonl, line 1" in sentence and str(folder) not in sentence
     assert not (folder / "imported" / "bad.jsonl").exists()
-    assert error_of(imported(client, "bad.jsonl", "a.json"))
+    for output in ("a.json", "../a.jsonl"):
+        assert error_of(imported(client, "bad.jsonl", output))

@@ -46,7 +46,7 @@ REQUESTS = {
     },
     "/api/annotate/export": {"file": "scored.jsonl", "order": "sample", "seed": 1},
 }
-WRONG = (5, "", [[]], {"a": 5}, None, "half \ud800")
+WRONG = (5, -1.5, True, "x", "", [], [5], [[]], {}, {"a": 5}, None, "half \ud800")
 
 
 def places(value, path=()):
