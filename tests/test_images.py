@@ -450,6 +450,7 @@ def test_a_prompt_of_several_columns_has_the_text_of_its_columns_and_the_images_
     for row in ({"prompt": "What?", "image": RED}, {"prompt": asks(PILLOWS["red"], "What?")}):
         [message] = columns.asked_of({**row, "input": "Why?"}, "row 1")
         assert content_of(message) == f"{RED.mark}What?\n\nWhy?"
+    assert columns.messages_of({"prompt": "What?", "input": "Why?", "image": RED}, "row 1") == "What?\n\nWhy?"
     with pytest.raises(SampleError, match="an image in a message has no place in the text of several"):
         columns.messages_of({**row, "input": "Why?"}, "row 1")
 

@@ -169,11 +169,17 @@ def test_a_thought_in_words_that_the_prompt_opens_is_closed_as_the_template_does
 OPENED = {
     "<think>": "<think>\n\n</think>\n\n",
     "<think>\nOkay": "<think>\nOkay\n\n</think>\n\n",
+    "<seed:think>": "<seed:think></seed:think>",
     "<thought>\n": "<thought>\n\n</thought>\n\n",
     "[THINK]": "[THINK][/THINK]",
+    "◁think▷": "◁think▷◁/think▷",
     "<|START_THINKING|>": "<|START_THINKING|><|END_THINKING|>",
+    "<|plamo:begin_think:plamo|>": "<|plamo:begin_think:plamo|><|plamo:end_think:plamo|>",
     "<|channel>thought\n": "<|channel>thought\n<channel|>",
+    "Here are my reasoning steps:\n": "Here are my reasoning steps:\n\n[BEGIN FINAL RESPONSE]\n",
+    "<|END_THINKING|>": "<|END_THINKING|>",
     "</think>": "</think>",
+    "<|reasoning_end|>": "<|reasoning_end|>",
 }
 
 
