@@ -74,6 +74,14 @@ def test_the_same_reads_are_too_long_in_both_engines(pocket, vllm_pocket):
 
 
 @with_engine
+def test_greedy_replies_are_the_transformers_engines(pocket, vllm_pocket):
+    texts = ["Write something.", 'Write one sentence. Mention the word "happy".', "Avoid digits. Use bullet points."]
+    prompts = [user(text) for text in texts]
+    ours, theirs = (engine.generate(prompts, Sampling(max_tokens=40)) for engine in (vllm_pocket, pocket))
+    assert ours == theirs
+
+
+@with_engine
 @pytest.mark.parametrize(
     "unheld",
     [
