@@ -73,7 +73,7 @@ def test_a_score_is_sound_in_its_range_only():
     failure, partial, control = by_id("status_500"), by_id("one_missing"), by_id("three_of_four")
     assert is_sound(failure, None) and not is_sound(failure, 0.0) and not is_sound(failure, math.nan)
     assert is_sound(partial, None) and is_sound(partial, 2 / 3) and not is_sound(partial, 0.5)
-    assert is_sound(control, 0.75) and not is_sound(control, None)
+    assert is_sound(control, 0.75) and not is_sound(control, None) and not is_sound(control, 0.5)
 
 
 def test_cases_apply_to_rewards_to_which_they_can_happen():
@@ -107,6 +107,7 @@ OPTION = {"label": "a", "value": 1}
 VALID = [
     [{"question": "Is it short?", "weight": -2, "required": True, "category": None}],
     {"items": ["Is it short?"], "source": "tick", "model": None},
+    [{"question": "How clear?", "options": [OPTION, {"label": "b", "value": 0}]}],
     [{"question": "Cited?", "options": [OPTION, {"label": "n", "value": 0}, {"label": "?", "na": True}]}],
     [{"question": "At most 20 words?", "check": {"type": "words", "at_most": 20}}, {"question": "b?", "weight": 0}],
     [{"question": "Rude?", "scope": "any_turn", "options": None}],
@@ -119,9 +120,12 @@ INVALID = [
     [{"question": "a?", "weight": "2"}],
     [{"question": "a?", "weight": 1e9}],
     [{"question": "a?", "wieght": 1}],
+    [{"question": "a?", "weight": 0}],
     [{"question": "a?", "required": "yes"}],
     [{"question": "a?", "options": [OPTION]}],
+    [{"question": "a?", "options": [{"label": "a", "value": 2}, {"label": "b", "value": 1}]}],
     [{"question": "a?", "options": [OPTION, {"label": "b"}]}],
+    [{"question": "a?", "scope": "somewhere"}],
     [{"question": "a?", "scope": "final", "options": [OPTION, {"label": "b", "value": 0}]}],
 ]
 

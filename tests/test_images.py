@@ -32,6 +32,7 @@ from checklist_rewards.images import (
     is_plain,
     outside,
     parts,
+    shown,
 )
 from checklist_rewards.messages import content_of, images_of, with_images
 from checklist_rewards.rows import SENT, Columns, Pool, Request, Sample
@@ -128,6 +129,7 @@ NO_IMAGES = {
     "data:image/png;base64,%%%": "row 1 is a data URL that cannot be decoded",
     7: "row 1 must be a PIL image, .* got int 7",
 }
+NOT_DECODED = "^row 1 cannot be decoded as an image: it is damaged, or not one of PNG, "
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ NO_IMAGES = {
         ({"width": 3}, "got a mapping with 'width'"),
         ({"hash": "0"}, "row 1 was logged without a path"),
         (np.zeros((2, 2, 7)), "row 1 is an array that is no image"),
-        (saved(PILLOWS["red"], "PPM"), "^row 1 cannot be decoded as an image: it is damaged, or not one of PNG, "),
+        *((saved(PILLOWS["red"], kind), NOT_DECODED) for kind in "EPS PPM ICO JPEG2000 PDF".split()),
         (saved(Pillow.new("F", (2, 2), 1), "TIFF"), "32 bits per pixel .mode F.; convert it to 8 bits"),
     ],
 )
@@ -226,12 +228,13 @@ FRAMES = saved(two_pixels("L", 0, 255), "GIF", save_all=True, append_images=[two
         (with_palette(), TWO),
         (saved(two_pixels("RGBA", (10, 20, 30, 0), (200, 100, 50, 128)), "WEBP", lossless=True, exact=True), TWO),
         (saved(two_pixels("I;16", 0x0A00, 0xC8FF), "PNG"), [(10,) * 3, (200,) * 3]),
+        (saved(two_pixels("LA", (10, 0), (200, 128)), "PNG"), [(10,) * 3, (200,) * 3]),
         (saved(two_pixels("I;16B", 0x0A00, 0xFFFF), "TIFF"), [(10,) * 3, (255,) * 3]),
         (saved(two_pixels("CMYK", (0, 0, 0, 0)), "JPEG"), [(255,) * 3] * 2),
         (saved(two_pixels("RGB", *TWO), "BMP"), TWO),
         (FRAMES, [(0,) * 3, (255,) * 3]),
     ],
-    ids="rotated palette transparent 16-bit big-endian CMYK BMP frames".split(),
+    ids="rotated palette transparent 16-bit grey big-endian CMYK BMP frames".split(),
 )
 def test_any_other_file_is_sent_as_a_png_of_the_pixels_that_the_key_and_engines_have(content, pixels):
     image = image_of(content)
@@ -353,6 +356,12 @@ def test_no_text_becomes_an_image(text, other):
     assert sample.images == (RED,) and sample.input == f"{RED.mark}What is this?" and is_plain(sample.target)
 
 
+@given(st.text(max_size=50))
+def test_texts_without_marks_are_unchanged(text):
+    if not {OPEN, CLOSE} & set(text):
+        assert clean(text) is text and shown(text) is text and outside(text, 3) == 3
+
+
 @given(TEXTS, TEXTS, st.integers(0, 80))
 def test_no_place_inside_a_mark_is_a_border(before, after, place):
     text = clean(before) + RED.mark + clean(after)
@@ -372,6 +381,7 @@ CONTENT = base64.b64encode(png(PILLOWS["red"])).decode()
 PARTS = [
     {"type": "image_url", "image_url": {"url": RED.url}},
     {"type": "input_image", "image_url": RED.url},
+    {"type": "image", "url": RED.url},
     {"type": "image", "base64": CONTENT},
     {"type": "image", "source": {"type": "base64", "data": CONTENT}},
     {"image": PILLOWS["red"]},
@@ -413,8 +423,10 @@ ROWS = [
     {"prompt": "What?", "image": PILLOWS["red"]},
     {"prompt": "What?", "images": [PILLOWS["red"]]},
     {"prompt": "What?", "images": json.dumps([RED.url])},
+    {"prompt": [{"role": "user", "content": "What?"}], "image": {"bytes": png(PILLOWS["red"]), "path": None}},
     {"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}]}], "image": RED},
     {"prompt": asks(PILLOWS["red"], "What?"), "images": [PILLOWS["red"]], "image": None},
+    {"prompt": asks(PILLOWS["red"], "What?")},
 ]
 
 
@@ -438,6 +450,7 @@ def test_a_prompt_of_several_columns_has_the_text_of_its_columns_and_the_images_
     for row in ({"prompt": "What?", "image": RED}, {"prompt": asks(PILLOWS["red"], "What?")}):
         [message] = columns.asked_of({**row, "input": "Why?"}, "row 1")
         assert content_of(message) == f"{RED.mark}What?\n\nWhy?"
+    assert columns.messages_of({"prompt": "What?", "input": "Why?", "image": RED}, "row 1") == "What?\n\nWhy?"
     with pytest.raises(SampleError, match="an image in a message has no place in the text of several"):
         columns.messages_of({**row, "input": "Why?"}, "row 1")
 
@@ -506,6 +519,8 @@ def test_a_judge_of_text_refuses_images_before_any_read():
         scorer.score_batch([plain, seen])
     assert not backend.asked
     assert scorer.score_batch([Sample(["Is it?"], "", state="empty", images=[RED])])[0].no_answer
+    code = {"question": "Is it short?", "check": {"type": "words", "at_most": 3}}
+    assert scorer.score([code], "Red.", images=[RED]).primary_score == 1.0
 
 
 def test_code_reads_a_word_in_place_of_an_image():

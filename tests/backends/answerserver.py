@@ -17,6 +17,8 @@ from tests.conftest import HANG
 MODEL = SERVED_NAME = "judge"
 SETTINGS = {"timeout": HANG, "attempts": 3, "pause": 0.01}
 """Of an engine on a server that fails."""
+HASTY = {"timeout": 2.0, "attempts": 1}
+"""Of one on a server that hangs: its sound answers are there long before, on a busy machine too."""
 Answer = Callable[[str, dict[str, Any]], tuple[int, Any]]
 """Called with the path and the body of a request; returns the status and the body of its response."""
 

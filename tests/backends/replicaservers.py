@@ -17,6 +17,7 @@ from tests.conftest import HANG
 
 MODEL = "valid"
 REFUSED, HANGS, BUSY, LIMITED, OTHER_MODEL = "refused", "hangs", "503", "429", "other model"
+FAULTS = (REFUSED, HANGS, BUSY, LIMITED, OTHER_MODEL)
 VLLM_CARD = {"root": str(pocket_dir()), "max_model_len": 2048}
 
 

@@ -44,7 +44,7 @@ def samples():
     return [Sample(["One?", "Two?"], f"text {number}") for number in range(3)]
 
 
-@pytest.mark.parametrize("bill", [1, 50, 200])
+@pytest.mark.parametrize("bill", [1, 50, 199, 200])
 def test_calls_are_cut_so_that_the_limit_is_never_passed_and_hardly_anything_is_left(bill):
     engine, budget = Priced(bill), Budget(5000e-6, PRICES)
     reasons = read(engine, budget)

@@ -6,12 +6,12 @@ from functools import cache
 import pytest
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
-from checklist_rewards.backends import Engine, ReadGroup, Sampling
+from checklist_rewards.backends import Engine, ReadGroup, Sampling, is_transient
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion, OpenAIDecisions, SystemOne
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.decisions import levels_of
-from tests.backends.answerserver import SETTINGS
+from tests.backends.answerserver import HASTY, SETTINGS
 from tests.faultserver import MARK
 
 FINE = DecisionQuestion("predicate", "Is it fine (yes)?")
@@ -25,7 +25,14 @@ FAULTS = {
     "one_missing": ("", 0, 0),
     "extra_answer": ("", 0, 0),
     "few_questions": ("", 0, 0),
+    "429": ("", 0, 0),
+    "503_twice": ("", 0, 0),
+    "no_usage": ("", 0, 0),
     "500": ("backend_error: status 500: out of order", 4, 4),
+    "hang": ("timeout", 4, 4),
+    "drop": ("backend_error: connection failed (Server disconnected)", 4, 4),
+    "html": ("not_json", 4, 4),
+    "error_body": ("error_body", 4, 4),
     "null_answers": ("error_body", 4, 4),
     "refusal": ("refused", 4, 4),
     "never_answered": ("missing", 1, 1),
@@ -38,6 +45,7 @@ FAULTS = {
     "wrong_labels": ("unparsable", 3, 4),  # System One names levels by their number
 }
 """The reason of the reads that are lost, and their number with System One and with OpenAI's format."""
+PASSING = ("500", "hang", "drop", "html", "error_body", "null_answers")
 
 
 @pytest.fixture
@@ -49,7 +57,7 @@ def both(fault_server) -> str:
 @cache
 def backend(fault: str, url: str, protocol: str) -> DecisionsBackend:
     """A served model whose decisions about marked texts go wrong."""
-    return DecisionsBackend(f"{fault}@some", url, protocol=protocol, **SETTINGS)
+    return DecisionsBackend(f"{fault}@some", url, protocol=protocol, **SETTINGS | (HASTY if fault == "hang" else {}))
 
 
 def group(text: str, questions=QUESTIONS) -> ReadGroup:
@@ -78,7 +86,7 @@ def test_a_decision_is_right_or_unanswered_with_its_reason(fault, protocol, both
     if fault == "valid":
         assert (usage.prompt_tokens, usage.completion_tokens, usage.computed_tokens) == (300, 12, None)
     reason, *lost = FAULTS[fault]
-    assert broken.count(reason) == lost[protocol == "decisions"]
+    assert broken.count(reason) == lost[protocol == "decisions"] and is_transient(reason) == (fault in PASSING)
     assert all(found in (right, reason) for found, right in zip(broken, RIGHT, strict=True))
 
 

@@ -1,5 +1,7 @@
 """Images in the requests of a decisions judge: in the places of each wire format, and what a server may refuse."""
 
+import os
+
 import pytest
 from PIL import Image as Pillow
 from pydantic import TypeAdapter
@@ -112,6 +114,24 @@ def test_while_it_is_not_known_whether_a_server_sees_it_is_asked_about_no_image(
         with pytest.raises(ModelError, match=IGNORES):
             backend.read([GROUP])
         assert not any(shows(body, RED) for _, body in server.asked)
+
+
+def test_a_forked_child_finds_out_for_itself():
+    """Where several requests of the parent have waited for it."""
+    groups = [ReadGroup(None, f"{RED.mark}{n}", GROUP.tails) for n in range(4)]
+    with answering(decides) as server:
+        backend = DecisionsBackend(MODEL, server.base_url, protocol="systemone", **SETTINGS | {"attempts": 1})
+        sound, server.respond = server.respond, lambda p, b: refusal("loading", 503)
+        backend.read(groups)
+        server.respond = sound
+        child = os.fork()
+        if child == 0:
+            try:
+                sound = all(answer.logprobs for answer in backend.read(groups)[0])
+            except BaseException:
+                os._exit(2)
+            os._exit(0 if sound else 1)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_one_image_that_a_server_refuses_costs_its_reads_only():

@@ -41,7 +41,9 @@ def test_an_embedder_is_a_name_or_a_callable():
     [
         ("Does it have at least 3 lines?", "Does it have at least 5 lines?", False),
         ('Does it mention "lamo"?', "Does it mention “tiro”?", False),
+        ("Does it name a city?", "Does it not name a city?", False),
         ("Does it name a city?", "Does it avoid a city?", False),
+        ("Is it done with a list?", "Is it done without a list?", False),
         ("Is it rude?", {"question": "Is it impolite?", "weight": -1}, False),
         ("Is it ok?", {"question": "Is it fine?", "check": '{"type": "words"}'}, False),
         ("Is it ok?", {"question": "How ok is it?", "options": BAD_OR_GOOD}, False),

@@ -113,7 +113,7 @@ def test_packed_windows_cover_the_target_and_overlap_by_half(texts, length):
     assert covered == texts.tokenizer.convert_tokens_to_ids(words)
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "deberta-v2", "convbert"])
+@pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet", "deberta-v2", "convbert"])
 def test_answers_do_not_depend_on_the_lengths_of_other_texts(tmp_path, kind):
     base = tiny_bert(tmp_path, kind)
     model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)

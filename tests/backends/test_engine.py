@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, ReadGroup, load_backend, model_identity, pocket_dir
+from checklist_rewards.backends import Engine, ReadGroup, choose_backend, load_backend, model_identity, pocket_dir
 from checklist_rewards.backends import engine as engines
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
@@ -82,6 +82,15 @@ def test_a_model_counts_by_each_file_of_its_folder(tmp_path, name):
     assert model_identity(tmp_path) != without
 
 
+def test_auto_takes_vllm_where_it_is_installed_and_never_for_the_pocket_model(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+    for lacks, engine in ((["vllm"], "transformers"), ([], "vllm")):
+        monkeypatch.setattr(engines, "missing", lambda *names, lacks=lacks: lacks)
+        monkeypatch.setattr(engines, "check_installed", lambda *names: None)
+        assert (choose_backend(str(tmp_path)), choose_backend("pocket")) == (engine, "transformers")
+    assert choose_backend("judge", base_url="http://localhost:8000/v1") == "openai"
+
+
 def test_identities_of_earlier_versions_are_valid(tmp_path):
     # Of the version before files of settings were hashed; stored reads depend on them.
     (tmp_path / "config.json").write_text("{}")
@@ -95,12 +104,22 @@ def test_identities_of_earlier_versions_are_valid(tmp_path):
     ]
 
 
-def test_an_adapter_of_which_transformers_leaves_out_weights_is_refused(tmp_path):
+@pytest.mark.parametrize("settings", [{"use_dora": True}, {"modules_to_save": ["lm_head"]}], ids=str)
+def test_an_adapter_of_which_transformers_leaves_out_weights_is_refused(settings, tmp_path):
     peft = pytest.importorskip("peft")
-    lora = peft.LoraConfig(r=4, target_modules=["q_proj"], use_dora=True)
+    lora = peft.LoraConfig(r=4, target_modules=["q_proj"], **settings)
     peft.get_peft_model(AutoModelForCausalLM.from_pretrained(pocket_dir()), lora).save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="cannot be loaded into the model .*: .* no place or are missing, such as"):
         transformers_engine(adapter=str(tmp_path)).load()
+
+
+def test_an_adapter_counts_by_its_content(adapter, tmp_path):
+    copied = Path(shutil.copytree(adapter, tmp_path / "copied"))
+    first, same = transformers_engine(adapter=adapter).identity, transformers_engine(adapter=str(copied)).identity
+    assert first == same != transformers_engine().identity
+    weights = next(copied.glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    assert transformers_engine(adapter=str(copied)).identity != first
 
 
 def test_stored_answers_of_other_settings_are_not_given_out(tmp_path):

@@ -111,6 +111,13 @@ def test_an_answer_out_of_the_likely_tokens_is_never_given_out_as_an_exact_one(b
     assert methods("Is it short?", "Is it long?") == ["top_logprobs", "logprobs"]
 
 
+def test_a_rate_limit_is_told_once_with_the_setting_that_bounds_the_wait(broken_server, caplog):
+    broken_server.statuses = [429, 429, 429, 200]
+    connect(broken_server).read(ONE, LABELS)
+    [said] = [record.getMessage() for record in caplog.records if "limits the rate" in record.getMessage()]
+    assert "repeated for 300 s" in said and "`deadline`" in said
+
+
 # ----- failures, deadlines and limits -----
 
 

@@ -96,6 +96,7 @@ def test_a_key_that_no_header_can_have_is_refused_without_being_shown():
         ("127.0.0.1", "127.0.0.1", True),
         ("127.0.0.1", "far.example, 127.0.0.0/8", True),
         ("127.0.0.1", "far.example,*", True),
+        ("[::1]:80", "::1", True),
         ("[fd00::2]", "fd00::/8", True),
         ("10.1.2.3", "10.0.0.0/8", True),
         ("11.1.2.3", "10.0.0.0/8,fd00::/8", False),

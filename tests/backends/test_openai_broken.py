@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, Sampling, pocket_dir
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
@@ -19,9 +20,14 @@ from checklist_rewards.backends.openai import client as loop
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.openai.wire import Failure, answer_of
 from checklist_rewards.backends.servers import Settings
+from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError
+from checklist_rewards.judges import Ask
+from checklist_rewards.judges.remote import RemoteJudge, RewardServer
+from checklist_rewards.scores.score import answer_of as label_of
 from tests.backends.answers import LABELS, reads_about, user
 from tests.backends.answerserver import LIKELY, MODEL, AnswerServer, listed, raw_server, request_in, serving
+from tests.fakes import FakeBackend
 
 ONCE = {"attempts": 1, "pause": 0.001, "failures": 10**6, "timeout": 5.0}
 BODY = b'{"choices": [{}], "a": 1}'
@@ -54,19 +60,26 @@ BROKEN = {
     "no HTTP": b"SSH-2.0-OpenSSH_9.6\r\n",
     "TLS": b"\x15\x03\x01\x00\x02\x02\x50",
     "too short": response().replace(b"Length: 25", b"Length: 99"),
+    "two lengths": response("Content-Length: 3"),
+    "a negative length": response().replace(b"Length: 25", b"Length: -1"),
     "a length in words": response().replace(b"Length: 25", b"Length: ten"),
     "a chunk without a size": chunked(b"zz\r\n" + BODY + b"\r\n"),
+    "a chunk that is cut": chunked(b"ff\r\n" + BODY),
     "no last chunk": chunked(b"19\r\n" + BODY + b"\r\n"),
-    "not gzip": response("Content-Encoding: gzip"),
-    "an unknown encoding": response("Content-Encoding: br"),
+    **{f"not {name}": response(f"Content-Encoding: {name}") for name in ("gzip", "deflate", "br", "zstd")},
     "half of gzip": response("Content-Encoding: gzip", PACKED[:-9]),
     "a long header": response("X-Long: " + "x" * 10**5),
+    "many headers": response("\r\n".join(f"X-{n}: x" for n in range(10**4))),
+    "a header without a name": response(": x"),
+    "status 99999": response(status="HTTP/1.1 99999 No"),
+    "HTTP 9": response(status="HTTP/9.9 200 OK"),
     "no content": response(status="HTTP/1.1 204 No Content"),
+    "not modified": response(status="HTTP/1.1 304 Not Modified"),
     "only a promise": b"HTTP/1.1 100 Continue\r\n\r\n",
     "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n\x00\x01",
     **{
         f"redirected to {to!r}": response(f"Location: {to}", status="HTTP/1.1 307 Moved")
-        for to in ("", "/v1/chat", "http://[", "ftp://there", "http://:99999999/", f"http://{NO_HOST}/")
+        for to in ("", "/v1/chat", "http://[", "//", "ftp://there", "http://:99999999/", "/\x17", f"http://{NO_HOST}/")
     },
 }
 
@@ -101,6 +114,17 @@ def test_a_sound_response_is_its_json(raw, name):
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_http_is_a_failure_of_the_server(raw, name):
     assert isinstance(outcome_of(raw, BROKEN[name]), Failure)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    sound=st.sampled_from(list(SOUND.values())),
+    start=st.integers(0, 200),
+    length=st.integers(0, 20),
+    other=st.binary(max_size=12),
+)
+def test_a_response_with_other_bytes_anywhere_is_an_answer_or_a_failure(raw, sound, start, length, other):
+    assert isinstance(outcome_of(raw, sound[:start] + other + sound[start + length :]), dict | Failure)
 
 
 def test_a_fault_of_this_package_is_no_failure_of_the_server(raw, monkeypatch):
@@ -212,6 +236,19 @@ def test_any_value_in_a_list_is_an_answer_or_a_reason(odd, of_lists, data):
         assert (answer.logprobs is None) == (answer.unanswered is not None)
 
 
+@settings(max_examples=100, deadline=None)
+@given(body=changed({"object": "list", "data": [{"id": MODEL, "max_model_len": 2048, "root": None}, {"id": "other"}]}))
+def test_any_value_in_a_list_of_models_is_a_model_or_one_sentence(odd, body):
+    odd.models, odd.odd = body, CHAT
+    try:
+        backend = OpenAIBackend(MODEL, odd.base_url, **ONCE)
+    except ModelError as error:
+        assert odd.base_url in str(error)
+    else:
+        [answer], _ = backend.read(reads_about("A text"), LABELS)
+        assert answer.label == "yes" or answer.unanswered == "too_long"
+
+
 QUESTION = DecisionQuestion("predicate", "Is it?").text()
 SYSTEM_ONE = {
     "answers": {"q1": {"type": "noul", "noul": 0.8}},
@@ -246,6 +283,32 @@ def test_a_text_with_an_unpaired_surrogate_is_read_and_sampled_from(odd, of_list
     decisions = DecisionsBackend(MODEL, odd.base_url, protocol="decisions", **ONCE)
     question = DecisionQuestion("predicate", f"{text}?").text()
     assert decisions.read([ReadGroup(None, text, (question,))])[0][0].unanswered is None
+
+
+JUDGE = {"judge": "j", "identity": "1"}
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_any_value_in_a_response_of_a_reward_server_is_a_score_or_a_reason(odd, data, scored):
+    refused = {"scores": [None, None], "errors": [{"row": 1, "message": "no"}], **JUDGE}
+    odd.models, odd.odd = JUDGE, data.draw(changed(scored, refused))
+    judge, item = RemoteJudge(RewardServer(odd.base_url, **ONCE)), ChecklistItem(question="Is it?")
+    try:
+        verdicts, _ = judge.answer([Ask(item, "A text."), Ask(item, "Another.")])
+    except ModelError as error:
+        assert "has changed its judge" in str(error)
+    else:
+        assert len(verdicts) == 2
+        assert all(verdict.unanswered or label_of(item, verdict) in ("yes", "no") for verdict in verdicts)
+
+
+@pytest.fixture(scope="module")
+def scored() -> dict:
+    """The response of a reward server to two rows, of which it scored one."""
+    scorer = ChecklistScorer("m", backend=FakeBackend(lambda p, t: 0.9), store=False)
+    score = scorer.score(["Is it?"], "A text.").model_dump(mode="json")
+    return {"scores": [score, None], "errors": [{"row": 2, "message": "no"}], **JUDGE}
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,14 @@ def test_images_are_parts_of_a_message_in_their_order():
     assert "<|im_end|>" not in first[4]["text"] and first[4]["text"].endswith(("Is it red?", "Is it big?"))
 
 
-@pytest.mark.parametrize("message", ["At most 0 image(s) may be provided.", "judge is not a multimodal model"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "At most 0 image(s) may be provided.",
+        "image_url is only supported by certain models.",
+        "judge is not a multimodal model",
+    ],
+)
 def test_the_sentence_of_a_server_that_does_not_see_reaches_the_user(message):
     with answering(lambda path, body: refusal(message)) as server:
         with pytest.raises(ModelError, match="does not take images.*images='ignore'") as raised:

@@ -8,11 +8,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image as Pillow
 
 from checklist_rewards.backends.openai.client import Connection
-from checklist_rewards.backends.openai.limits import Limiter, Permit
+from checklist_rewards.backends.openai.limits import Limiter, Permit, estimated_tokens
 from checklist_rewards.backends.openai.wire import Failure, no_connection
 from checklist_rewards.backends.servers import Settings
+from checklist_rewards.images import image_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from tests.backends.test_openai_replicas import detector
 from tests.clock import run
@@ -24,6 +26,43 @@ DOWN = Failure(Unanswered(Reason.TIMEOUT), retry=True, down=True, status=0)
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+class Judge:
+    """Refuses everything until `opens`, then answers at most `most` requests at once. Each takes 0.1 s."""
+
+    def __init__(self, opens: float, most: int = 10**6, wait: float = WAIT):
+        self.opens, self.most, self.wait = opens, most, wait
+        self.requests, self.refused, self.at_once, self.busiest = [], [], 0, 0
+
+    async def ask(self) -> tuple[dict | Failure, float | None]:
+        self.requests.append(now())
+        is_refused = now() < self.opens or self.at_once >= self.most
+        self.at_once += not is_refused
+        self.busiest = max(self.busiest, self.at_once)
+        try:
+            await asyncio.sleep(0.1)
+        finally:
+            self.at_once -= not is_refused
+            if is_refused:
+                self.refused.append(now())
+        return (LIMITED, now() + self.wait) if is_refused else ({}, None)
+
+
+async def ask(limiter: Limiter, judge: Judge, seconds: float = 1000.0, tokens: int = 0) -> dict | Failure:
+    """As a connection does: the same request again until it is answered or its time is over."""
+    while True:
+        permit = await limiter.admit(seconds)
+        if isinstance(permit, Failure):
+            return permit
+        seconds, outcome, resumes = permit.left, None, None
+        try:
+            await limiter.spend(tokens)
+            outcome, resumes = await judge.ask()
+        finally:
+            limiter.done(permit, outcome, resumes)
+        if not isinstance(outcome, Failure):
+            return outcome
 
 
 # ----- pauses -----
@@ -145,6 +184,90 @@ def test_requests_and_tokens_are_spaced_out_and_cancelled_ones_cost_nothing(
     requests, per_token, tokens, cancelled, times
 ):
     assert spent(Limiter(9, requests, per_token), tokens, cancelled) == pytest.approx(times)
+
+
+requests = st.lists(
+    st.tuples(
+        st.floats(0, 5),  # when it asks
+        st.sampled_from([0.5, 3.0, 30.0, 1000.0]),  # its deadline
+        st.none() | st.floats(0, 5),  # after how many seconds its caller cancels it
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=60)
+@given(requests, st.integers(1, 6), st.floats(0, 8), st.integers(1, 8), st.sampled_from([0.0, 0.05, 1.0, 4.0]))
+def test_every_request_ends_and_no_limit_is_exceeded(requests, slots, opens, most, wait):
+    """Whatever a server refuses, and whatever is cancelled: at most `slots` requests run, none is sent in a pause, a
+    request is answered unless pauses, and waits while the server refuses, outlast its deadline, and every place is
+    given back."""
+    judge, pauses = Judge(opens, most, wait), []
+
+    class Watched(Limiter):
+        def done(self, permit, outcome, resumes=None):
+            if resumes is not None:
+                pauses.append((now(), resumes))
+            super().done(permit, outcome, resumes)
+
+    limiter = Watched(slots)
+
+    async def one(asks: float, seconds: float, cancelled: float | None):
+        await asyncio.sleep(asks)
+        task = asyncio.ensure_future(ask(limiter, judge, seconds))
+        if cancelled is not None:
+            asyncio.get_running_loop().call_later(cancelled, task.cancel)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return None
+
+    async def all_of_them():
+        outcomes = await asyncio.gather(*(one(*request) for request in requests))
+        await asyncio.sleep(10)
+        # As many as there are slots are admitted again, and no more.
+        limiter._window = float(slots)
+        again = [asyncio.ensure_future(limiter.admit(1.0)) for _ in range(slots + 1)]
+        await asyncio.sleep(0.5)
+        admitted = sum(each.done() for each in again)
+        for each in again:
+            each.cancel()
+        await asyncio.gather(*again, return_exceptions=True)
+        return outcomes, admitted
+
+    outcomes, admitted = run(all_of_them())
+    assert admitted == slots
+    assert judge.busiest <= min(slots, most)
+    assert not [time for time in judge.requests for begins, ends in pauses if begins + 1e-6 < time < ends - 1e-6]
+    for outcome, (_, seconds, cancelled) in zip(outcomes, requests, strict=True):
+        assert outcome == {} or (outcome is None and cancelled is not None) or outcome == LIMITED
+        if outcome == LIMITED:
+            waited = max(judge.refused) - min(judge.requests)
+            assert sum(ends - begins for begins, ends in pauses) + waited >= seconds - 1e-6
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=40),
+    st.none() | st.integers(1, 600),
+    st.none() | st.integers(1, 600),
+)
+def test_no_minute_exceeds_the_rates_and_no_time_is_wasted(tokens, per_request, per_token):
+    times = spent(Limiter(99, per_request, per_token), tokens)
+    assert times == sorted(times)
+    for place, begins in enumerate(times):
+        minute = [amount for time, amount in zip(times[place:], tokens[place:], strict=True) if time < begins + 60]
+        # The last one may start just before the minute ends.
+        assert per_request is None or len(minute) <= per_request + 1
+        assert per_token is None or sum(minute[:-1]) <= per_token + 1e-6
+    least = max(
+        (len(tokens) - 1) * 60 / per_request if per_request else 0,
+        sum(tokens[:-1]) * 60 / per_token if per_token else 0,
+    )
+    assert times[-1] >= least - 1e-6
+    if per_request is None or per_token is None:
+        assert times[-1] == pytest.approx(least)
 
 
 # ----- all requests of a connection -----
@@ -334,6 +457,13 @@ def test_a_server_that_does_not_return_is_given_up_once_for_all_requests_when_th
     assert [seconds for seconds in silent if seconds] == ([] if patience < 30 else [30, 61, 91])
 
 
+@pytest.mark.parametrize("patience", [10.0, 120.0])
+def test_a_replica_that_returns_within_the_patience_ends_the_wait_although_another_does_not(patience):
+    """Both get their last probe when it ends, and that of the other replica fails first."""
+    outcomes, _ = sent_by([[("503", 10**6)], [("503", patience - 1)]], 64, answer=2.0, failures=4, patience=patience)
+    assert outcomes == [{}] * 64
+
+
 @pytest.mark.parametrize("failures", [3, 32])
 def test_before_the_first_read_each_replica_gets_a_few_requests_whether_or_not_all_are_down(failures):
     outcomes, attempts = sent_by([[("503", 10**6)]] * 2, 2, to_each=True, failures=failures)
@@ -344,6 +474,24 @@ def test_before_the_first_read_each_replica_gets_a_few_requests_whether_or_not_a
 def test_a_failed_probe_is_no_attempt_of_the_request_that_it_was():
     outcomes, attempts = sent_by([[("500", 19)]], 5, failures=4, attempts=2)
     assert outcomes == [{}] * 5 and attempts[-1][0] > 30
+
+
+def test_if_a_probe_is_cancelled_another_request_probes_the_server():
+    answers = iter([FAULTS["500"], None, {}])
+
+    async def once(place):
+        answer = next(answers)
+        await asyncio.sleep(100 if answer is None else 0.1)
+        return answer
+
+    async def recovered(connection):
+        await connection.post("/chat", {})
+        probe, other = [asyncio.ensure_future(connection.post("/chat", {})) for _ in range(2)]
+        await asyncio.sleep(5)
+        probe.cancel()
+        return await other, now()
+
+    assert connected(once, recovered, failures=1, attempts=1) == ({}, pytest.approx(5.2, abs=0.3))
 
 
 REJECTED = replace(FAULTS["500"], retry=False, down=False, status=404, fatal=True)
@@ -377,3 +525,8 @@ def test_a_request_to_one_replica_waits_as_long_as_that_replica_asks():
 
     outcome = connected(once, lambda c: c.get("/models", "data", place=1), replicas=2, attempts=2)
     assert outcome == {} and attempts == [(0.0, 1), (pytest.approx(WAIT), 1)]
+
+
+def test_an_image_counts_by_its_pixels():
+    image = image_of(Pillow.new("RGB", (750, 100), "red"))
+    assert (estimated_tokens(f"What is {image.mark}?"), estimated_tokens("What is it?")) == (104, 2)

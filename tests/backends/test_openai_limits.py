@@ -51,9 +51,14 @@ SHAPES = {
     },
 }  # fmt: skip
 WORDINGS = {
-    "OpenAI": "Invalid 'top_logprobs': integer above maximum value. Expected a value <= {n}, but got {given}.",
+    "OpenAI": "Invalid value for 'top_logprobs': must be less than or equal to {n}.",
+    "OpenAI, new": "Invalid 'top_logprobs': integer above maximum value. Expected a value <= {n}, but got {given}.",
+    "OpenAI, old": "{given} is greater than the maximum of {n} - 'top_logprobs'",
+    "vLLM": "Requested sample logprobs of {given}, which is greater than max allowed: {n}",
+    "TGI": "Input validation error: `top_n_tokens` must be >= 0 and <= {n}. Given: {given}",
     "pydantic": "[{{'loc': ('body', 'top_logprobs'), 'msg': 'Input should be less than or equal to {n}', 'input': "
     "{given}, 'ctx': {{'le': {n}}}}}]",
+    "range": "top_logprobs must be between 0 and {n}",
     "brackets": "The valid range of top_logprobs is [0, {n}].",
     "exclusive": "the request has a logprobs value of {given} but the supported range is from 1 (inclusive) to {next} "
     "(exclusive)",
@@ -90,10 +95,8 @@ def read_of(server, **settings):
     return judge, read
 
 
-@pytest.mark.parametrize(
-    ("wording", "most"),
-    [*((wording, 5) for wording in WORDINGS), *(("OpenAI", most) for most in (0, 1, 3, 19)), ("exclusive", 19)],
-)
+@pytest.mark.parametrize("most", [0, 1, 3, 5, 8, 16, 19, 20])
+@pytest.mark.parametrize("wording", WORDINGS)
 def test_fewer_likely_tokens_give_the_exact_probability_or_one_warning(wording, most, caplog):
     with answering(limited(most, WORDINGS[wording])) as server:
         judge, read = read_of(server)
@@ -103,7 +106,7 @@ def test_fewer_likely_tokens_give_the_exact_probability_or_one_warning(wording, 
     words = [record for record in caplog.records if "read as the words" in record.message]
     if most >= 3:
         assert share(read) == pytest.approx(P_YES) and not words
-        assert judge._limits.top == most
+        assert judge._limits.top == min(most, 20)
     else:
         assert (read.label, read.logprobs, len(words)) == ("yes", None, 1)
 
@@ -118,16 +121,15 @@ def test_every_shape_of_a_list_gives_the_same_probability_or_the_reason_why_it_h
         if shape != "vLLM's own":
             assert share(read(TOP | {"No": nothing})) == pytest.approx(P_YES)
     for found, why in [
-        (read(TOP | {"x1": math.nan}), "--logprobs-mode raw_logprobs"),
-        (read(TOP | {"x1": 0.02}), "--logprobs-mode raw_logprobs"),
+        *((read(TOP | {"x1": logit}), "--logprobs-mode raw_logprobs") for logit in (math.nan, math.inf, 0.02, 12.5)),
         # So from vLLM 0.32 with the V1 model runner, in a step with reads by token id: the written token, and token 0.
-        (read({"No": -0.33, "<|pad|>": -9999.0}, "No"), "one kind of reads"),
+        *((read({word: -0.33, "<|pad|>": -9999.0}, word), "one kind of reads") for word in ("yes", "No", "Sure")),
     ]:
         assert (found.logprobs, found.label, found.unanswered.reason) == (None, None, "backend_error")
         assert why in found.unanswered
 
 
-@pytest.mark.parametrize("values", [(-0.1, -0.2), (math.nan, -1.0), (-1.0, 0.011)])
+@pytest.mark.parametrize("values", [(5.0, 3.0), (-0.1, -0.2), (math.nan, -1.0), (-1.0, 0.011)])
 def test_a_list_read_of_logits_is_unanswered(values):
     def respond(path, body):
         if "prompt" in body:
@@ -222,7 +224,9 @@ def test_another_way_to_ask_for_likely_tokens_is_found(respond, caplog):
     assert not [record for record in caplog.records if "read as the words" in record.message]
 
 
-@pytest.mark.parametrize("logprobs", [None, {"content": []}, {"top_logprobs": [None]}, as_chat({})])
+@pytest.mark.parametrize(
+    "logprobs", [None, {}, {"content": []}, {"content": [{"top_logprobs": []}]}, {"top_logprobs": [None]}, as_chat({})]
+)
 def test_a_server_without_lists_falls_back_to_words_with_one_warning(logprobs, caplog):
     with answering(lambda path, body: chat("Yes", logprobs)) as server:
         judge, read = read_of(server)
@@ -277,6 +281,7 @@ TOO_MANY = "top_logprobs must be <= 5"
 BODIES = {
     "web page": HTML,
     "nothing": b"",
+    "plain text": TOO_MANY.encode(),
     "another encoding": TOO_MANY.encode("utf-16"),
     "nested JSON": {"error": {"message": json.dumps({"error": {"message": TOO_MANY}})}},
     "a list of errors": {"detail": [{"loc": ["body", "top_logprobs"], "msg": "at most 5", "ctx": {"le": 5}}]},
@@ -288,9 +293,13 @@ BODIES = {
     **{
         message: {"error": {"message": message}}
         for message in (
+            "top_logprobs must be in 1..5",
             "top_logprobs must be at most five",
+            "1 validation error: top_logprobs 20 is too high",
             "Request 12: top_logprobs must be no more than 5",
+            "top_logprobs darf höchstens 5 sein",
             "参数 top_logprobs 不能大于5，实际为20",
+            "top_logprobsは5以下である必要があります（指定値: 20）",
             "top_logprobs 最大值为５",
         )
     },

@@ -15,7 +15,7 @@ from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.backend import list_keys
 from checklist_rewards.cli import app
 from checklist_rewards.errors import ModelError, NoServerError
-from tests.backends.replicaservers import BUSY, HANGS, LIMITED, MODEL, OTHER_MODEL, REFUSED, VLLM_CARD, replicas
+from tests.backends.replicaservers import FAULTS, HANGS, MODEL, OTHER_MODEL, REFUSED, VLLM_CARD, replicas
 from tests.conftest import HANG
 from tests.jsonl import write_jsonl
 
@@ -60,18 +60,7 @@ def test_all_requests_about_a_text_go_to_one_replica_and_every_replica_gets_some
         assert [sum(text in texts for texts in received) for text in TEXTS] == [1] * 24
 
 
-@pytest.mark.parametrize(
-    ("fleet", "fault"),
-    [
-        ("lists", HANGS),
-        ("lists", OTHER_MODEL),
-        ("chats", REFUSED),
-        ("chats", LIMITED),
-        ("chats", OTHER_MODEL),
-        ("decisions", BUSY),
-    ],
-    indirect=["fleet"],
-)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_replica_that_dies_costs_no_read_and_returns_when_it_answers(fleet, fault):
     servers, connect = fleet
     scorer = scorer_of(connect(concurrency=4, timeout=0.5 if fault == HANGS else HANG))

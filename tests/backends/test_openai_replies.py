@@ -105,12 +105,13 @@ def test_a_prompt_too_long_for_a_server_is_asked_again_when_it_was_started_with_
         assert score.items[0].unanswered == reply.unanswered == reason
 
 
-def test_an_answer_that_the_server_broke_off_is_unanswered(broken_server):
-    broken_server.finish = "abort"
-    broken_server.spoil = lambda choices: [choice | {"finish_reason": "abort"} for choice in choices]
+@pytest.mark.parametrize("finish", ["abort", "error"])
+def test_an_answer_that_the_server_broke_off_is_unanswered(broken_server, finish):
+    broken_server.finish = finish
+    broken_server.spoil = lambda choices: [choice | {"finish_reason": finish} for choice in choices]
     lists = connect(broken_server)
     broken_server.card = {}
-    chats, reason = connect(broken_server), "backend_error: the server ended the answer with 'abort'"
+    chats, reason = connect(broken_server), f"backend_error: the server ended the answer with {finish!r}"
     reads = [*lists.read([ReadGroup(None, "Hello. ", ("Is it?", "Was it?"))], LABELS)[0], *chats.read(ONE, LABELS)[0]]
     [[reply]] = chats.generate([user("?")], WARM)
     assert [(read.logprobs, read.unanswered) for read in reads] == [(None, reason)] * 3
@@ -193,6 +194,8 @@ HARMLESS = [
     "<p>One <b class='x'>bold</b> word.</p>",
     "<target-123456>\ntext\n</target-123456>",
     "[NAME], see [1] and [x](y).",
+    "{'key': [1, 2]}",
+    "日本 🙂 �",
 ]
 
 

@@ -8,16 +8,21 @@ from email.utils import format_datetime
 
 import pytest
 
-from checklist_rewards.backends import Sampling, pocket_dir
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends import ReadGroup, Sampling, is_transient, pocket_dir
+from checklist_rewards.backends.decisions.backend import DecisionsBackend
+from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.openai.wire import Failure, answer_of
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import ModelError
+from checklist_rewards.judges.remote import RewardServer
 from tests import clock
 from tests.backends.answers import LABELS, reads_about, user
 from tests.backends.answerserver import LIKELY, MODEL, SETTINGS, answering, chat, listed, refusal
+from tests.fakes import FakeBackend
 
 BAD = "DROP TABLE"
 
@@ -66,7 +71,8 @@ def test_a_failure_has_a_reason_and_says_what_may_help(status, body, reason, fla
 
 
 def test_what_passes_is_repeated_and_what_lasts_is_not():
-    assert all(meaning(status, {}).retry for status in (408, 409, 425, 429, 500, 502, 503, 504, 529))
+    passing = [meaning(status, {}) for status in (408, 409, 425, 429, 500, 502, 503, 504, 529)]
+    assert all(failure.retry and is_transient(failure.unanswered) for failure in passing)
     assert all(
         meaning(status, {}).fatal and not meaning(status, {}).retry for status in (401, 402, 403, 404, 405, 501)
     )
@@ -107,35 +113,71 @@ def reads_of(respond, *texts, card=None, **settings):
         return judge.read(reads_about(*texts), LABELS)[0]
 
 
-@pytest.mark.parametrize("status", [400, 403, 413, 422])
-def test_after_an_accepted_request_a_refusal_costs_its_own_read(status):
-    reads = reads_of(chats(for_text(status)), "fine", BAD, "good")
-    assert [read.logprobs is not None for read in reads] == [True, False, True]
+def answered_chats(status):
+    return [read.logprobs is not None for read in reads_of(chats(for_text(status)), "fine", BAD, "good")]
 
 
-def test_a_list_that_is_refused_is_halved_until_the_prompt_to_blame_is_alone():
+def answered_lists(status):
     decode = load_chat_tokenizer(str(pocket_dir())).tokenizer.decode
 
     def respond(path, body):
         if any(BAD in decode(prompt) for prompt in body["prompt"]):
-            return refusal("Forbidden by a rule.", 403)
+            return refusal("Forbidden by a rule.", status)
         return 200, {"choices": listed(body["prompt"], body["logprob_token_ids"])}
 
     card = {"root": str(pocket_dir()), "max_model_len": 2048}
-    reads = reads_of(respond, "fine", BAD, "good", card=card)
-    assert [read.logprobs is not None for read in reads] == [True, False, True]
+    return [read.logprobs is not None for read in reads_of(respond, "fine", BAD, "good", card=card)]
+
+
+def answered_decisions(status):
+    def respond(path, body):
+        if BAD in str(body):
+            return refusal("Forbidden by a rule.", status)
+        answers = {name: {"type": "noul", "noul": 0.9} for name in body["questions"]}
+        return 200, {"answers": answers, "diagnostics": {}}
+
+    tails = [DecisionQuestion("predicate", text).text() for text in ("Is it?", BAD, "Will it?")]
+    with answering(respond) as server:
+        judge = DecisionsBackend(MODEL, server.base_url, protocol="systemone", **SETTINGS)
+        judge.read([ReadGroup(None, "fine", tuple(tails[:1]))])
+        reads, _ = judge.read([ReadGroup(None, "A text.", tuple(tails))])
+    return [read.logprobs is not None for read in reads]
+
+
+def answered_rows(status):
+    """Those of a reward server."""
+    here = ChecklistScorer("m", backend=FakeBackend(lambda p, t: 0.9), store=False)
+
+    def respond(path, body):
+        if BAD in str(body):
+            return refusal("Forbidden by a rule.", status)
+        samples = [Sample(row["checklist"], row["target"]) for row in body["samples"]]
+        scores = [score.model_dump(mode="json") for score in here.score_batch(samples)]
+        return 200, {"scores": scores, "judge": "m", "identity": "1"}
+
+    with answering(respond) as server:
+        client = RewardServer(server.base_url, **SETTINGS)
+        client._health = {"judge": "m", "identity": "1"}
+        rows = [{"checklist": ["Is it?"], "target": text} for text in ("fine", BAD, "good")]
+        client.score(rows[:1])
+        outcomes, _ = client.score(rows)
+    return [getattr(outcome, "primary_score", None) == 0.9 for outcome in outcomes]
+
+
+@pytest.mark.parametrize("status", [400, 403, 413, 422])
+@pytest.mark.parametrize("answered", [answered_chats, answered_lists, answered_decisions, answered_rows])
+def test_after_an_accepted_request_a_refusal_costs_what_it_is_about(answered, status):
+    assert answered(status) == [True, False, True]
+
+
+FIRST, LATER = [BAD] * 50, ["fine", BAD]
 
 
 @pytest.mark.parametrize(
-    ("status", "texts"),
-    [
-        (403, [BAD] * 50),  # a 403 to the first request is a wrong key
-        (401, [BAD] * 50),
-        (402, ["fine", BAD]),
-        (404, ["fine", BAD]),
-    ],
+    ("status", "texts"), [(403, FIRST), *((status, texts) for status in (401, 402, 404) for texts in (FIRST, LATER))]
 )
 def test_what_concerns_every_request_ends_the_run_at_once(status, texts):
+    """A 403 to the first request is a wrong key."""
     with answering(chats(for_text(status))) as server:
         judge = OpenAIBackend(MODEL, server.base_url, **SETTINGS)
         for ask in (

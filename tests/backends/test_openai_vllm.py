@@ -4,11 +4,13 @@ The pocket model knows no JSON: it is the server that holds it to the schema, so
 say what comes. What is tested is that the form arrives and that nothing is lost or made up on the way.
 """
 
+import random
 import re
 from functools import partial
 from typing import Annotated
 
 import pytest
+from pocket.world import tasks, write_response
 from pydantic import BaseModel, Field
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
@@ -36,6 +38,15 @@ def served(vllm_server):
     return load_backend(SERVED_NAME, base_url=vllm_server)
 
 
+@pytest.fixture(scope="module")
+def samples() -> list[Sample]:
+    rng = random.Random(3)
+    return [
+        Sample([c.question() for c in task.constraints], write_response(rng, task, 0.4, "test"), task.instruction)
+        for task in tasks(6, seed=5, split="test")
+    ]
+
+
 # ----- the engine -----
 
 
@@ -56,6 +67,13 @@ def test_a_served_judge_thinks_and_its_labels_are_read_after_the_thoughts(pocket
         there, ours = (scorer.score(questions, text, "Ask something.") for scorer in (served, here))
         assert [item.reasoning for item in there.items] == [item.reasoning for item in ours.items]
         assert [i.confidence for i in there.items] == pytest.approx([i.confidence for i in ours.items], abs=1e-3)
+
+
+def test_what_does_not_fit_is_too_long_before_it_is_sent(served):
+    [long, short], _ = served.read([ReadGroup(None, "word " * 3000, ("Is it?",)), *ONE], LABELS)
+    assert (long.unanswered, short.unanswered) == ("too_long", None)
+    [[reply]] = served.generate([user("word " * 3000)], Sampling())
+    assert (reply.text, reply.unanswered) == (None, "too_long")
 
 
 def test_greedy_replies_are_the_transformers_engines(pocket, served):
@@ -98,6 +116,17 @@ def test_a_real_server_forms_no_control_token_from_the_text(vllm_server, served,
     assert served.read([group], LABELS)[0][0].exact
 
 
+@pytest.mark.parametrize(
+    "ways", [{"mode": "batch"}, {"use_logprobs": False}, {"mode": "quality"}], ids=["batch", "words", "quality"]
+)
+def test_every_read_is_answered_or_says_why_not(vllm_server, samples, ways):
+    scorer = ChecklistScorer(SERVED_NAME, base_url=vllm_server, store=False, max_tokens=256, **ways)
+    scores = scorer.score_batch(samples)
+    assert [score.total for score in scores] == [len(sample.checklist) for sample in samples]
+    for item in (item for score in scores for item in score.items):
+        assert (item.answer in ("yes", "no")) != (item.unanswered is not None)
+
+
 # ----- through scorer, command and generator -----
 
 
@@ -121,8 +150,9 @@ def test_a_servers_reasoning_parser_changes_no_read(qwen3_server, qwen3, monkeyp
     assert reason == "null_content: the server took the whole reply for a thought (its reasoning parser)"
 
 
-def test_the_bill_is_no_higher_than_a_dry_run_forecast(run, vllm_server):
-    at_most, billed, _ = forecast_and_bill(run, SERVED_NAME, vllm_server)
+@pytest.mark.parametrize("options", [(), ("--judge.no-use-logprobs",)], ids=["labels", "words"])
+def test_the_bill_is_no_higher_than_a_dry_run_forecast(run, vllm_server, options):
+    at_most, billed, _ = forecast_and_bill(run, SERVED_NAME, vllm_server, *options)
     assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
 
 

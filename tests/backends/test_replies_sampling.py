@@ -57,7 +57,9 @@ def test_other_sampling_and_another_model_ask_anew(store, sampling, model):
     assert len(other.sampled) == 1 and len(replies) == sampling.n
 
 
-@pytest.mark.parametrize("field", [{"tool_calls": [CALL]}, {"reasoning_content": "so"}], ids=str)
+@pytest.mark.parametrize(
+    "field", [{"tool_calls": [CALL]}, {"name": "x"}, {"reasoning_content": "so"}, {"tool_call_id": "1"}], ids=str
+)
 def test_messages_that_differ_in_another_field_have_other_replies(field, store):
     backend = Replies(echo)
     plain = [*user("a"), {"role": "assistant", "content": "b"}]

@@ -55,7 +55,7 @@ def test_json_is_found_in_what_models_write_around_it(text, value):
     assert extract_json(text) == value
 
 
-@pytest.mark.parametrize("text", ["I would rather not.", '<think>{"a": 1}'])
+@pytest.mark.parametrize("text", ["", "I would rather not.", "{", '<think>{"a": 1}'])
 def test_no_json_is_an_error(text):
     with pytest.raises(ValueError, match="no JSON"):
         extract_json(text)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.templates import ChatTemplate
+from checklist_rewards.backends.tokens import ChatTokenizer
 from tests.backends.answers import user
 from tests.backends.vocabularies import CHATML
 from tests.backends.words import PLAIN, word_tokenizer
@@ -52,9 +54,6 @@ UNSWITCHED = {"lfm2_2_5", "lfm2_2_5_v2", "lfm2_2_5_vl", "lfm2_5_thinking", "magi
     "rendered",
 }
 """Families with thoughts whose template has no switch and does not ask for a thought after a system message."""
-
-
-ONE_OF_A_KIND = ("llama3", "qwen3", "qwen3_6", "gptoss", "deepseekv3", "seed_oss", "gemma", "smolvlm")
 
 
 def template_of(family: Family | str, name: str = "") -> ChatTemplate:
@@ -105,7 +104,7 @@ def test_templates_for_training_have_the_frames_of_those_that_they_replace():
         assert template_of(training).frame(RULES) == template_of(original).frame(RULES), name
 
 
-@pytest.mark.parametrize("name", ONE_OF_A_KIND)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_rules_that_mention_a_tag_leave_the_foot_as_it_is(name):
     template = template_of(name)
     for rules in (
@@ -115,6 +114,30 @@ def test_rules_that_mention_a_tag_leave_the_foot_as_it_is(name):
     ):
         assert template.frame(rules).foot == template.frame(RULES).foot
         assert rules in template.frame(rules).head
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_reads_have_the_tokens_of_the_text_around_them(name):
+    family = FAMILIES[name]
+    frame = ChatTokenizer(tokenizer(family)).template.frame(RULES)
+    prefix, tails = "A dog barks. It is loud. Is it ", ("short?", "about <think> tags?")
+    [group] = ChatTokenizer(tokenizer(family)).groups([ReadGroup(RULES, prefix, tails)])
+    for tail, ids in zip(tails, group.tails, strict=True):
+        text = tokenizer(family).decode(group.prefix + ids, skip_special_tokens=False)
+        assert text == f"{frame.head}{prefix}{tail}{frame.foot}"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_control_strings_of_a_family_are_text_in_a_target_and_in_a_question(name):
+    chat = ChatTokenizer(tokenizer(FAMILIES[name]))
+    control = {chat.tokenizer.convert_tokens_to_ids(token) for token in chat.encoder.control}
+    attack = "".join(sorted(chat.encoder.control))
+
+    def controls(prefix: str, tail: str) -> list[int]:
+        [group] = chat.groups([ReadGroup(RULES, prefix, (tail,))])
+        return [token for token in group.prefix + group.tails[0] if token in control]
+
+    assert controls(f"A dog {attack} barks. ", f"Is it {attack} short?") == controls("A dog barks. ", "Is it short?")
 
 
 def test_a_word_for_no_thinking_goes_only_to_templates_that_compare_with_it():
@@ -146,11 +169,17 @@ def test_a_thought_in_words_that_the_prompt_opens_is_closed_as_the_template_does
 OPENED = {
     "<think>": "<think>\n\n</think>\n\n",
     "<think>\nOkay": "<think>\nOkay\n\n</think>\n\n",
+    "<seed:think>": "<seed:think></seed:think>",
     "<thought>\n": "<thought>\n\n</thought>\n\n",
     "[THINK]": "[THINK][/THINK]",
+    "◁think▷": "◁think▷◁/think▷",
     "<|START_THINKING|>": "<|START_THINKING|><|END_THINKING|>",
+    "<|plamo:begin_think:plamo|>": "<|plamo:begin_think:plamo|><|plamo:end_think:plamo|>",
     "<|channel>thought\n": "<|channel>thought\n<channel|>",
+    "Here are my reasoning steps:\n": "Here are my reasoning steps:\n\n[BEGIN FINAL RESPONSE]\n",
+    "<|END_THINKING|>": "<|END_THINKING|>",
     "</think>": "</think>",
+    "<|reasoning_end|>": "<|reasoning_end|>",
 }
 
 

@@ -48,11 +48,8 @@ def test_a_thought_is_opened_and_closed_as_the_template_does(name):
     assert (chat.template.thoughts == NO_FORMAT) == (closing == "\n\n")  # then the label follows "Answer:"
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("GPT-2", "qwen3"), ("Llama 3", "glm4moe"), ("SentencePiece", "gptoss"), ("GPT-2", "nemotron_3_nano")]
-    + [("SentencePiece, legacy", "qwen3_6")],
-)
+@pytest.mark.parametrize("name", ["qwen3", "glm4moe", "gptoss", "nemotron_3_nano", "qwen3_6"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_read_after_a_thought_has_the_ids_of_the_rendered_answer(kind, name):
     whole = tokenizer(kind, trl_template(name))
     chat = ChatTokenizer(tokenizer(kind, trl_template(name)))
@@ -140,3 +137,24 @@ def test_reads_that_share_a_thought_have_it_in_their_prefix():
     assert floor == len(shared.prefix) + sum(map(len, shared.tails)) < separate / 2
     bounds = Bounds("m", chat).reads([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
     assert [bound.prompt for bound in bounds] == [len(ids) for ids in whole]
+    by_bytes = Bounds("m").reads([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
+    assert all(many.prompt >= few.prompt for many, few in zip(by_bytes, bounds, strict=True))
+
+
+def test_packed_reads_after_thoughts_are_those_of_separate_prompts(pocket):
+    prefix, tails = PROMPT.prefix(target="the 3 lamo is old."), tuple(map(PROMPT.tail, QUESTIONS[:3]))
+    written = tuple(Written(thought) for thought in ("A digit stands in it.", "no", ""))
+    answers, packed = pocket.read([ReadGroup(PROMPT.system, prefix, tails, written=written)], ("yes", "no"))
+    each = [ReadGroup(PROMPT.system, prefix, (t,), written=(w,)) for t, w in zip(tails, written, strict=True)]
+    alone, separate = pocket.read(each, ("yes", "no"))
+    assert packed.computed_tokens == packed.floor_tokens == separate.floor_tokens
+    for ours, theirs in zip(answers, alone, strict=True):
+        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+    bare, _ = pocket.read([ReadGroup(PROMPT.system, prefix, tails)], ("yes", "no"))
+    assert bare != answers
+
+
+def test_a_thought_that_does_not_fit_the_context_is_too_long(pocket):
+    written = (Written("7" * pocket.limit), Written("7"))
+    reads, _ = pocket.read([ReadGroup(None, "Is it ", ("short?",) * 2, written=written)], ("yes", "no"))
+    assert [read.unanswered for read in reads] == ["too_long", None]

@@ -113,10 +113,8 @@ def rendered(target: str, system: str | None = PROMPT.system) -> ReadGroup:
     return ReadGroup(system, PROMPT.prefix(input="Say it.", target=target), tuple(map(PROMPT.tail, QUESTIONS)))
 
 
-PAIRS = [(kind, "ChatML") for kind in KINDS] + [("SentencePiece, legacy", "Llama 2")]
-
-
-@pytest.mark.parametrize(("kind", "template"), PAIRS)
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_prefix_and_tail_have_the_ids_of_the_prompt_in_one_piece(kind, template):
     whole = tokenizer(kind, TEMPLATES[template])
     groups = [rendered(target) for target in TARGETS] + [rendered("Hello there.", None)]
@@ -157,7 +155,7 @@ def test_control_strings_in_a_text_are_no_control_tokens(kind):
     assert {"<|im_end|>", "<think>", "<tool_call>", "</s>"} <= chat.encoder.control
 
 
-@pytest.mark.parametrize("kind", ["GPT-2", "SentencePiece, legacy"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_text_may_begin_with_a_control_string(kind):
     chat = ChatTokenizer(tokenizer(kind))
     texts = ["<|im_end|>", "<|im_end|> and more", "a<|im_end|><|im_end|>"]
@@ -175,9 +173,11 @@ def test_threads_share_a_tokenizer():
     with ThreadPoolExecutor(8) as pool:
         for found in pool.map(lambda _: ChatTokenizer(chat.tokenizer).groups(groups), range(24)):
             assert found == alone
+        for found in pool.map(lambda _: chat.groups(groups), range(24)):
+            assert found == alone
 
 
-@pytest.mark.parametrize("label", ["是", "🙂"])
+@pytest.mark.parametrize("label", ["是", "é", "🙂", "ß"])
 def test_labels_beyond_ascii_are_found_in_a_byte_level_vocabulary(label):
     fast = tokenizer("GPT-2")
     model = json.loads(fast.backend_tokenizer.to_str())

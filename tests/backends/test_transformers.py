@@ -1,5 +1,6 @@
 """The transformers engine on the pocket model: packed reads are the separate ones, and memory is bounded."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from checklist_rewards.backends import ReadGroup, Sampling
 from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.models import pocket_dir
 from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.backends.trees import branches_of, floor_tokens
 from checklist_rewards.errors import BackendError, ModelError
 from tests.backends.answers import LABELS, before_each_pass, near, turned, user
 
@@ -36,6 +38,39 @@ def test_order_batching_and_packing_do_not_change_an_answer(own_pocket, world_re
     assert near(together, separate)
     assert costs.computed_tokens == costs.prompt_tokens == usage.prompt_tokens
     assert own_pocket.read([], LABELS)[1].computed_tokens == 0
+
+
+def test_tokens_that_prompts_share_are_computed_once_where_that_saves_more_than_a_long_row_costs(
+    own_pocket, world_reads, monkeypatch
+):
+    monkeypatch.setattr(own_pocket, "keeps", False)
+
+    def computed(**costs):
+        with monkeypatch.context() as patched:
+            patched.setattr(own_pocket, "device_costs", own_pocket.device_costs._replace(**costs))
+            return own_pocket.read(world_reads, LABELS)[1]
+
+    by_cost, longest, one_target = computed(), computed(even=math.inf), computed(even=1e-9)
+    assert by_cost.cached == 0 and by_cost.floor_tokens <= by_cost.computed_tokens < by_cost.prompt_tokens / 2
+    assert longest.computed_tokens == by_cost.floor_tokens
+    assert one_target.computed_tokens > by_cost.computed_tokens
+
+
+def test_a_row_is_widened_by_other_targets_up_to_its_mask_and_the_questions_of_a_target_stay_together(
+    own_pocket, world_reads, monkeypatch
+):
+    whole, _ = own_pocket.read(world_reads, LABELS)
+    branches = branches_of(own_pocket.tokens.groups(world_reads), own_pocket.limit)
+    each = [floor_tokens([branch])[1] for branch in branches]
+    costs = own_pocket.device_costs._replace(even=math.inf, widest=max(each) - 1)
+    monkeypatch.setattr(own_pocket, "device_costs", costs)
+    widths = []
+    with before_each_pass(own_pocket.model, lambda input_ids, **_: widths.append(input_ids.shape[1])):
+        narrow, in_rows = own_pocket.read(world_reads, LABELS)
+        monkeypatch.setattr(own_pocket, "device_costs", costs._replace(widest=0))
+        alone, in_targets = own_pocket.read(world_reads, LABELS)
+    assert max(widths) == max(each) and in_targets.computed_tokens == sum(each) >= in_rows.computed_tokens
+    assert near(whole, narrow) and near(whole, alone)
 
 
 def test_passes_and_masks_keep_to_the_token_budget_and_only_rows_with_several_reads_have_one(

@@ -37,7 +37,7 @@ PROMPTS = [user("Write it down . " * count) for count in (1, 6, 14)]
 SEPARATE = {"Bloom (ALiBi)", "Doge", "Qwen3-Next", "Qwen3.5", "Mamba 2", "Falcon-H1", "RecurrentGemma"}
 # One for each kind of attention, of positions, of experts and of recurrent layers.
 ONE_OF_A_KIND = ("Llama", "Mistral, sliding", "Doge", "Gemma 2", "Phi-3, LongRoPE", "gpt-oss", "DeepSeek-V3")
-ONE_OF_A_KIND += ("Llama 4", "GPT-2", "Bloom (ALiBi)", "Qwen3.5", "RecurrentGemma")
+ONE_OF_A_KIND += ("Llama 4", "GPT-2", "Bloom (ALiBi)", "Qwen3.5", "Falcon-H1", "RecurrentGemma")
 _BLOCKS = {"recurrent": "linear_attention", "attention": "sliding_attention"}  # those of RecurrentGemma before 5.24
 
 
@@ -88,14 +88,14 @@ def test_reads_below_kept_prefixes_are_those_of_a_plain_forward_pass(name, monke
         assert result.computed_tokens == (result.floor_tokens if engine.keeps else result.prompt_tokens)
 
 
-@pytest.mark.parametrize("name", ONE_OF_A_KIND)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_replies_to_a_batch_are_those_to_single_prompts(name):
     engine, sampling = engine_of(name), Sampling(max_tokens=12)
     assert engine.generate(PROMPTS, sampling) == [engine.generate([prompt], sampling)[0] for prompt in PROMPTS]
 
 
-PRECISIONS = [(name, "bfloat16") for name in ONE_OF_A_KIND]
-PRECISIONS += [(name, precision) for name in ("Llama", "gpt-oss") for precision in ("float16", "autocast")]
+PRECISIONS = [(name, "bfloat16") for name in ARCHITECTURES]
+PRECISIONS += [(name, precision) for name in ONE_OF_A_KIND for precision in ("float16", "autocast")]
 
 
 @pytest.mark.parametrize(("name", "precision"), PRECISIONS)
@@ -110,6 +110,11 @@ def test_what_is_packed_does_not_depend_on_the_precision(name, precision):
         assert engine.layers.dtype == dtype and engine.pads
         # Rounding may choose other experts for a token; then the check cannot tell, and no prefix is kept.
         assert engine.keeps or getattr(engine.model.config, "num_local_experts", None)
+
+
+def test_prompts_reach_beyond_every_window_and_beyond_the_boundary_of_longrope():
+    lengths = [len(group.prefix) for group in engine_of("Llama").tokens.groups(GROUPS)]
+    assert min(lengths) < 64 - 16 < 64 < 3 * 64 < max(lengths)
 
 
 def test_the_table_in_the_documentation_is_this_suites():

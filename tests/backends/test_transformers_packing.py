@@ -10,6 +10,7 @@ from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
     AutoModelForCausalLM,
+    Llama4TextConfig,
     MistralConfig,
 )
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -30,13 +31,29 @@ from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.models import pocket_dir
 from checklist_rewards.backends.transformers import TransformersBackend
 
+SMALL = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
 
-def test_a_mask_that_ignores_windows_is_found_out_by_prompts_that_are_shorter_than_them(monkeypatch):
-    window = 4096  # far longer than the prompts of the check
-    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
+HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
+
+WIDE = 4096  # far longer than the prompts of the check
+
+CONFIGS = {
+    "sliding_window": lambda: MistralConfig(**SMALL, **HEADS, sliding_window=WIDE),
+    "attention_chunk_size": lambda: Llama4TextConfig(
+        **SMALL,
+        **HEADS,
+        attention_chunk_size=WIDE,
+        intermediate_size_mlp=48,
+        num_local_experts=2,
+        layer_types=["chunked_attention", "full_attention"],
+    ),
+}
+
+
+@pytest.mark.parametrize("width", CONFIGS)
+def test_a_mask_that_ignores_windows_is_found_out_by_prompts_that_are_shorter_than_them(width, monkeypatch):
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(MistralConfig(**sizes, **heads, sliding_window=window)).eval()
+    model = AutoModelForCausalLM.from_config(CONFIGS[width]()).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -57,7 +74,7 @@ def test_a_mask_that_ignores_windows_is_found_out_by_prompts_that_are_shorter_th
     assert checked()
     monkeypatch.setattr(packing, "_within", lambda *_: torch.ones((), dtype=torch.bool))
     assert not checked()
-    assert model.config.sliding_window == window
+    assert getattr(model.config, width) == WIDE
 
 
 LONG, AT_64 = {"rope_type": "longrope"}, {"original_max_position_embeddings": 64}
@@ -82,7 +99,8 @@ def test_only_longrope_has_a_bound_and_it_may_be_in_either_place(rope, others, b
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 
 
-@pytest.mark.parametrize(("dtype", "scale"), [(FP32, 1.0), (FP16, 30.0), (BF16, 0.1)])
+@pytest.mark.parametrize("dtype", [FP32, FP16, BF16])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
 def test_logits_agree_if_they_differ_by_rounding_and_not_if_they_differ_by_more(dtype, scale):
     exact = torch.randn(5, 200, generator=torch.Generator().manual_seed(0)) * scale
     step = Precision().rounding(torch.device("cpu")) if dtype == FP32 else torch.finfo(dtype).eps
@@ -154,8 +172,13 @@ def with_attention(function):
     return AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=FP32, attn_implementation=name)
 
 
-def test_a_model_with_attention_that_takes_no_masks_reads_with_sdpa_and_keeps_its_own():
-    engine = LiveBackend(with_attention(without_masks))
+@pytest.mark.parametrize(
+    "engine_of",
+    [LiveBackend, lambda model: TransformersBackend("pocket", attn_implementation=model.config._attn_implementation)],
+)
+def test_a_model_with_attention_that_takes_no_masks_reads_with_sdpa_and_keeps_its_own(engine_of):
+    model = with_attention(without_masks)
+    engine = engine_of(model)
     result, of_sdpa = (each.read(GROUPS, ("yes", "no")) for each in (engine, TransformersBackend("pocket")))
     assert engine.attention == "sdpa" and result == of_sdpa and result[1].separate == 0
     assert engine.model.config._attn_implementation == "without_masks"

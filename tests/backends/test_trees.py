@@ -1,5 +1,6 @@
 """Rows of prompts as prefix trees, and what a pass costs."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,21 @@ def test_a_branch_continues_a_row_only_if_that_is_worth_it():
 
     assert [row.values for row in tree_rows(branches, 100, worth)] == [[0, 1], [2]]
     assert asked == [(4, 2, 4), (6, 4, 4)]
+
+
+@given(PROMPTS)
+def test_a_token_attends_to_its_own_prompt_only(groups):
+    branches = [(prefix, [(tail, prefix + tail) for tail in tails]) for prefix, tails in groups]
+    read = []
+    for row in tree_rows(branches, 20):
+        seen, depth, before = row.visible(), row.positions(), row.parent_columns()
+        for answer, prompt in zip(row.answers, row.values, strict=True):
+            columns = np.flatnonzero(seen[answer])
+            assert [row.ids[column] for column in columns] == prompt
+            assert depth[columns].tolist() == list(range(len(prompt)))
+            assert before[columns].tolist() == [-1, *columns[:-1]]
+            read.append(prompt)
+    assert read == [prompt for _, tails in branches for _, prompt in tails if prompt]
 
 
 @given(PROMPTS)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from transformers.cache_utils import DynamicCache
 
 from checklist_rewards.backends import ReadGroup
+from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.inputs import Past, cache_argument
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import Costs, keep_prefixes
@@ -96,6 +97,17 @@ def test_a_prefix_is_kept_if_its_rows_cost_less():
     assert not costs._replace(one=2048.0).keeps(300, 400, 2, 0)  # a pass is dear
 
 
+@pytest.mark.parametrize("inputs", [1, 3])
+def test_answers_below_a_kept_prefix_are_those_of_other_ways(engine, inputs, monkeypatch):
+    groups = groups_of(inputs, 3)
+    rows, kept = read_with(engine, groups, DEAR), read_with(engine, groups, FREE)
+    assert (rows[1].cached, kept[1].cached) == (0, 12 * inputs)
+    assert kept[1].computed_tokens == kept[1].floor_tokens == rows[1].floor_tokens
+    assert near(rows[0], kept[0])
+    monkeypatch.setattr(engine, "packs", False)
+    assert near(engine.read(groups, LABELS)[0], kept[0])
+
+
 def test_the_engine_chooses_by_cost(engine):
     long, short = engine.read(groups_of(1, 8, 60), LABELS), engine.read(groups_of(1, 1, 1), LABELS)
     assert (long[1].cached, short[1].cached) == (32, 0)
@@ -152,3 +164,9 @@ def test_a_cache_that_drops_tokens_is_refused(engine):
     cache.update(keys[:, :, :3], keys[:, :, :3], 1)
     with pytest.raises(TypeError, match="DynamicCache does not keep all tokens"):
         Past(cache)
+
+
+def test_a_receipt_shows_the_choice():
+    receipt = Receipt(8, asked=8, computed_tokens=100, floor_tokens=100, cached=6)
+    assert str(receipt).endswith("100 prompt tokens computed, 1.00 x the floor (6 reads below a kept prefix)")
+    assert "kept" not in str(receipt - Receipt(cached=6))

@@ -51,16 +51,21 @@ def test_an_image_that_the_processor_refuses_costs_its_reads_only():
     assert "cannot process an image: absolute aspect ratio" in refused.unanswered and reply.unanswered is None
 
 
-def test_text_alone_is_packed_and_read_as_by_the_text_class():
-    engine = engine_of(GEMMA)
+@pytest.mark.parametrize("name", [GEMMA, DELTA])
+def test_text_alone_is_read_as_by_the_text_class(name):
+    """Both have a class of transformers for text alone, whose plain passes are the reference. Only one is packed."""
+    engine = engine_of(name)
     answers, usage = engine.read(TEXT, LABELS)
-    model = AutoModelForCausalLM.from_pretrained(folder_of(GEMMA), dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder_of(name), dtype=torch.float32).eval()
     forms = engine.tokens.label_groups(LABELS)
     prompts = [group.prefix + tail for group in engine.tokens.groups(TEXT) for tail in group.tails]
     with torch.inference_mode():
         expected = [label_logprobs(model(torch.tensor([prompt])).logits, forms) for prompt in prompts]
     assert farthest(answers, expected) < 1e-5
-    assert usage.separate == 0 and usage.computed_tokens < 0.6 * usage.prompt_tokens
+    if name == GEMMA:
+        assert usage.separate == 0 and usage.computed_tokens < 0.6 * usage.prompt_tokens
+    else:
+        assert usage.separate == len(answers)
 
 
 def test_a_model_whose_processor_cannot_be_loaded_reads_text_with_its_text_class(tmp_path):
@@ -97,10 +102,13 @@ def test_an_adapter_of_the_text_class_reads_text_and_refuses_images(tmp_path):
         engine.read(GROUPS, LABELS)
 
 
-def test_an_adapter_of_another_model_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "why"), [(DELTA, "its weights have other sizes"), (GEMMA, r"\d+ of its weights have no place .*lora")]
+)
+def test_an_adapter_of_another_model_is_refused(name, why, tmp_path):
     adapter = adapter_of(AutoModelForImageTextToText, QWEN, tmp_path)
-    with pytest.raises(ModelError, match="the adapter '.*' cannot be loaded into .*: its weights have other sizes"):
-        TransformersBackend(folder_of(DELTA), adapter=adapter)
+    with pytest.raises(ModelError, match=f"the adapter '.*' cannot be loaded into the model '.*': {why}"):
+        TransformersBackend(folder_of(name), adapter=adapter)
 
 
 def test_prompts_with_the_same_beginning_compute_its_images_once():
@@ -216,9 +224,17 @@ def test_a_model_without_eyes_refuses_images(pocket):
         pocket.read(GROUPS, LABELS)
 
 
-def test_a_model_in_memory_sees_with_the_processor_of_its_files():
+def test_sampled_replies_depend_on_their_own_image_only():
+    engine, sampling = engine_of(QWEN), Sampling(max_tokens=6, temperature=1.0, n=2)
+    prompts = [user(f"{image.mark} What is it?") for image in (RED, BLUE)]
+    both = engine.generate(prompts, sampling)
+    assert both == [engine.generate([prompt], sampling)[0] for prompt in prompts]
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_model_in_memory_sees_with_its_own_processor_or_that_of_its_files(given):
     model = AutoModelForImageTextToText.from_pretrained(folder_of(QWEN), dtype=torch.float32).train()
-    engine = Engine.of_model(model)
+    engine = Engine.of_model(model, load_processor(folder_of(QWEN)) if given else None)
     answers, _ = engine.read(GROUPS, LABELS)
     assert engine.sees and distance(QWEN, answers) < 1e-4
     assert model.training and model.model.rope_deltas is None

@@ -40,8 +40,6 @@ PROMPTS = [
     [{"role": "user", "content": f"What is {image.mark}this? " + "Say it . " * count}]
     for image, count in ((RED, 1), (BLUE, 4), (TALL, 2))
 ]
-# One for each kind of positions, of layers and of cutting an image into tiles.
-ONE_OF_A_KIND = ("Qwen2-VL", "Qwen3.5", "Idefics3", "LLaVA-OneVision", "Gemma 3")
 
 folder_of, engine_of = made_once(build)
 
@@ -100,7 +98,7 @@ def test_reads_with_images_are_those_of_a_plain_forward_pass(name):
         assert usage.separate == len(answers) and usage.computed_tokens == usage.prompt_tokens
 
 
-@pytest.mark.parametrize("name", ONE_OF_A_KIND)
+@pytest.mark.parametrize("name", VISION)
 def test_separate_prompts_in_padded_batches_are_read_exactly(name, monkeypatch):
     engine = engine_of(name)
     monkeypatch.setattr(engine, "_shares_images", False)
@@ -109,14 +107,14 @@ def test_separate_prompts_in_padded_batches_are_read_exactly(name, monkeypatch):
     assert usage.separate == len(answers) and usage.computed_tokens == usage.prompt_tokens
 
 
-@pytest.mark.parametrize("name", ONE_OF_A_KIND)
+@pytest.mark.parametrize("name", VISION)
 def test_a_model_in_memory_has_the_identity_of_its_files(name):
     """Also where transformers renames the weights of the files."""
     model = AutoModelForImageTextToText.from_pretrained(folder_of(name), dtype=torch.float32)
     assert LiveBackend(model, load_processor(folder_of(name))).identity == engine_of(name).identity
 
 
-@pytest.mark.parametrize("name", ONE_OF_A_KIND)
+@pytest.mark.parametrize("name", VISION)
 def test_a_prompt_has_the_same_tokens_alone_and_among_others(name):
     chat, processor = load_chat_tokenizer(folder_of(name)), load_processor(folder_of(name))
 
@@ -130,7 +128,7 @@ def test_a_prompt_has_the_same_tokens_alone_and_among_others(name):
     assert tokens(*groups) == alone
 
 
-@pytest.mark.parametrize("name", ONE_OF_A_KIND)
+@pytest.mark.parametrize("name", VISION)
 def test_replies_to_a_batch_with_images_are_those_to_single_prompts(name):
     engine, sampling = engine_of(name), Sampling(max_tokens=8)
     replies = engine.generate(PROMPTS, sampling)

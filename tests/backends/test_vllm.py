@@ -3,6 +3,9 @@
 import json
 import logging
 import multiprocessing
+import os
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -16,7 +19,9 @@ from checklist_rewards.backends.base import Written, deadline
 from checklist_rewards.backends.vllm import VLLMBackend, _load, _waves
 from checklist_rewards.errors import ModelError
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests import zygote
 from tests.backends.answers import LABELS, largest_difference, turned, user
+from tests.waiting import printed, until
 
 BLOCK = 32
 
@@ -33,6 +38,16 @@ def test_vllm_and_transformers_agree_on_p_yes_in_any_order(pocket, vllm_pocket, 
 
 
 @with_engine
+def test_no_prefix_token_is_computed_twice_beyond_block_rounding(vllm_pocket):
+    tails = tuple(f"Does the response mention the word {word}?" for word in ("apple", "pear", "plum", "fig"))
+    groups = [ReadGroup(None, f"Target number {n}. " * 30, tails) for n in range(8)]
+    _, result = vllm_pocket.read(groups, LABELS)
+    repeats = sum(len(group.tails) for group in groups) - 1
+    assert result.computed_tokens <= result.floor_tokens + repeats * (BLOCK - 1)
+    assert result.prompt_tokens > 2 * result.computed_tokens
+
+
+@with_engine
 def test_labels_after_thoughts_agree_and_a_shared_thought_is_computed_once(pocket, vllm_pocket, world_reads):
     own, shared = [], []
     for group in world_reads:
@@ -46,6 +61,24 @@ def test_labels_after_thoughts_agree_and_a_shared_thought_is_computed_once(pocke
     assert here.computed_tokens >= here.floor_tokens == there.floor_tokens
     repeats = sum(len(group.tails) for group in shared) - 1
     assert there.computed_tokens <= there.floor_tokens + repeats * (BLOCK - 1) < there.prompt_tokens
+
+
+@with_engine
+def test_the_same_reads_are_too_long_in_both_engines(pocket, vllm_pocket):
+    [frame] = pocket.tokens.groups([ReadGroup(None, "", ("",))])
+    room = pocket.limit - len(frame.prefix) - len(frame.tails[0])
+    groups = [ReadGroup(None, "7" * (room - spare), ("",)) for spare in (2, 1, 0, -5)]  # a digit is a token
+    for engine in (pocket, vllm_pocket):
+        reasons = [answer.unanswered for answer in engine.read(groups, LABELS)[0]]
+        assert reasons == [None, None, "too_long", "too_long"]
+
+
+@with_engine
+def test_greedy_replies_are_the_transformers_engines(pocket, vllm_pocket):
+    texts = ["Write something.", 'Write one sentence. Mention the word "happy".', "Avoid digits. Use bullet points."]
+    prompts = [user(text) for text in texts]
+    ours, theirs = (engine.generate(prompts, Sampling(max_tokens=40)) for engine in (vllm_pocket, pocket))
+    assert ours == theirs
 
 
 @with_engine
@@ -83,8 +116,10 @@ def test_many_long_prompts_are_sampled_with_seeds(vllm_pocket, monkeypatch):
     prompts = [user(f"{text}{number}") for number in range(60)]
     total = sum(len(vllm_pocket.tokens.prompt(messages)) for messages in prompts)
     assert total > vllm_pocket._most_at_once, "they do not fit one step"
-    replies = vllm_pocket.generate(prompts, Sampling(max_tokens=4, temperature=1.0, seed=3))
-    assert all(reply.text for [reply] in replies)
+    sampling = Sampling(max_tokens=4, temperature=1.0, seed=3)
+    together = vllm_pocket.generate(prompts, sampling)
+    assert all(reply.text for [reply] in together)
+    assert vllm_pocket.generate(prompts[-2:], sampling) == together[-2:], "the seeds count"
 
 
 def test_prompts_that_do_not_fit_one_step_go_in_waves(caplog):
@@ -140,6 +175,48 @@ def test_one_engine_serves_everybody_and_leaves_the_environment_alone(vllm_load)
     backend, changed = vllm_load
     assert load_backend("pocket", "vllm") is backend
     assert changed == set()
+
+
+ORPHAN = """
+import multiprocessing, signal, subprocess, sys, time
+
+def engine(pids):
+    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pids.send(worker.pid)
+    time.sleep(600)
+
+if __name__ == "__main__":
+    from checklist_rewards.backends.vllm import _kill_after_us
+
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` ignores it, and so would its children
+    context = multiprocessing.get_context("fork")  # vLLM's own starts as slowly as this program
+    receives, sends = context.Pipe(duplex=False)
+    child = context.Process(target=engine, args=(sends,))
+    child.start()
+    worker = receives.recv()
+    guard = _kill_after_us([child])
+    print(child.pid, worker, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_the_engine_and_its_workers_do_not_outlive_a_parent_that_is_killed(tmp_path, sent):
+    (tmp_path / "script.py").write_text(ORPHAN)
+    with zygote.Program([tmp_path / "script.py"], output=subprocess.PIPE) as parent:
+        processes = [int(pid) for pid in printed(parent, r"^(\d+) (\d+)$").groups()]
+        for pid in processes:
+            os.kill(pid, 0)
+        parent.send_signal(sent)
+    until(lambda: all(map(is_gone, processes)))
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "Z"  # dead; its new parent has not noticed yet
+    except FileNotFoundError:
+        return True
 
 
 def test_a_script_without_a_main_guard_is_told_what_to_do(monkeypatch):

@@ -32,7 +32,11 @@ LLAMA2 = (
     "{{ messages[0].content }}\n<</SYS>>\n\n{% endif %}{{ m.content.strip() }} [/INST]"
     "{% elif m.role == 'assistant' %} {{ m.content }} </s>{% endif %}{% endfor %}"
 )
-TEMPLATES = {"ChatML": CHATML, "Llama 2": LLAMA2}
+PHI3 = (
+    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+TEMPLATES = {"ChatML": CHATML, "Llama 2": LLAMA2, "Phi-3": PHI3}
 SPECIAL = ["<s>", "</s>", "<unk>", "<|im_start|>", "<|im_end|>", "<|user|>", "<|system|>", "<|assistant|>", "<|end|>"]
 
 
