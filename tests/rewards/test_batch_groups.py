@@ -105,16 +105,11 @@ class Order(SimpleNamespace):
         """Ignore it."""
 
 
-@pytest.mark.parametrize(
-    ("world", "size", "eval_size", "training", "data", "resets"),
-    [
-        (1, 2, 2, True, "ABCD", False),
-        (1, 3, 2, False, "AABA", False),  # a prompt that is drawn twice
-        (2, 4, None, False, "ABCD", True),  # prompts that an environment has changed
-        (2, 6, 3, True, "AABA", True),
-        (3, 6, 3, False, "AABA", False),
-    ],
-)
+@pytest.mark.parametrize("resets", [False, True])  # whether an environment has changed the prompts
+@pytest.mark.parametrize("data", ["ABCD", "AABA"])  # a prompt may be drawn twice
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("size", "eval_size"), [(2, 2), (3, 2), (4, None), (6, 3)])
+@pytest.mark.parametrize("world", [1, 2, 3])
 def test_groups_are_the_rows_of_trls_view_on_every_rank(monkeypatch, world, size, eval_size, training, data, resets):
     used = size if training else eval_size or size
     prompts = [data[place] for place in RepeatSampler(data, mini_repeat_count=used, batch_size=2, seed=0)]
@@ -132,7 +127,7 @@ def test_groups_are_the_rows_of_trls_view_on_every_rank(monkeypatch, world, size
     assert found == [f"7.{place // used}" for place in range(len(prompts))], "`rewards.view(-1, num_generations)`"
 
 
-@pytest.mark.parametrize("options", [{"shaping": ["centred"]}, {"on_failure": "group"}])
+@pytest.mark.parametrize("options", [{"shaping": ["centred"]}, {"shaping": ["item_zscore"]}, {"on_failure": "group"}])
 def test_unknown_groups_are_refused_where_environments_may_change_the_prompts(options):
     reward, case = reward_by(by_hash, **options), call(["x", "y"], environments=[None] * 2)
     for hooks in ({}, {"log_metric": Order(num_generations=4).log_metric}):  # 2 completions are no group of 4
@@ -145,7 +140,10 @@ def test_unknown_groups_are_refused_where_environments_may_change_the_prompts(op
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"shaping": ["item_zscore"]}, "'item_zscore' compares items across a group, but completions of one group"),
+        *(
+            ({"shaping": [step]}, f"'{step}' compares items across a group, but completions of one group")
+            for step in ("item_zscore", "contrast", "whitened")
+        ),
         (
             {"evolving": {"proposer": lambda groups: [None] * len(groups)}},
             "completions of one group have different prompts or checklists",
