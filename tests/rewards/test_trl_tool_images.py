@@ -6,12 +6,15 @@ tool, renders its result with the image, samples the next turn from the policy, 
 and takes the step.
 """
 
+import asyncio
 import json
+from collections import Counter, defaultdict
+from types import SimpleNamespace
 
 import pytest
 
 from tests.backends.vision_architectures import build
-from tests.rewards.fakes import reward_by, user
+from tests.rewards.fakes import assistant, call, reward_by, user
 from tests.rewards.test_trl_images import trainer_of
 from tests.test_images import IMAGES, PILLOWS, RED, Seeing
 
@@ -79,3 +82,18 @@ def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, tmp_path
                 assert keys == [RED.key, image.key]
     assert {len(keys) for keys in backend.shown} == {2}
     assert all(score.primary_score == 0.75 for score in reward.last.scores)
+
+
+def test_async_grpo_makes_a_text_of_every_tool_result():
+    """What its workers pass on, which have no images either (`async_rollout_worker.py`)."""
+    worker = pytest.importorskip("trl.experimental.async_grpo.async_rollout_worker")
+    counts = SimpleNamespace(_counters=Counter(), _rates=defaultdict(lambda: [0, 0]), _tool_pool=None)
+    asked = {"type": "function", "function": {"name": "look", "arguments": {"place": "right"}}}
+    run = worker._AsyncRolloutLoop._execute_tool_calls(counts, [asked], {"look": look})
+    [message], calls, failures = asyncio.run(run)
+    assert (calls, failures) == (1, 0) and message["content"] == str(look("right"))
+    reward = reward_by(Seeing(), judged="transcript")
+    completion = [{"role": "assistant", "tool_calls": [asked]}, message, *assistant("Blue.")]
+    assert reward(**call([completion], [user(ASKED)])) == [0.75]
+    [sample] = reward.last.samples
+    assert "'image': <PIL.Image.Image" in sample.target and not sample.target_images
