@@ -69,14 +69,20 @@ def test_completions_of_a_row_are_one_group_although_their_environments_changed_
 
 
 @pytest.mark.slow
-def test_a_prompt_that_is_drawn_twice_makes_two_groups(tmp_path):
+@pytest.mark.parametrize(("algorithm", "size", "per_generation"), [("GRPO", 4, 1), ("GRPO", 2, 2), ("RLOO", 2, 2)])
+def test_a_prompt_that_is_drawn_twice_makes_two_groups(tmp_path, algorithm, size, per_generation):
     """What is centred in the trainer's groups is the advantage."""
     reward = reward_by(by_hash, **JUDGED)
-    settings = {"max_steps": 1, "temperature": 2.0, "max_completion_length": 8, "scale_rewards": "none"}
-    train(reward, tmp_path, data=rows(conversational=True, n=1) * 8, **settings)
+    settings = {"num_generations": size, "max_steps": 1, "temperature": 2.0, "max_completion_length": 8}
+    settings |= {"steps_per_generation": per_generation, "gradient_accumulation_steps": per_generation}
+    settings |= {"scale_rewards": "none"} if algorithm == "GRPO" else {}
+    train(reward, tmp_path, algorithm=algorithm, data=rows(conversational=True, n=1) * 8, **settings)
     rewards = reward.last.rewards
-    assert len(rewards) == 8 and len(set(rewards)) > 4
-    assert completions(tmp_path)["advantage"].tolist() == pytest.approx(rewards, abs=1e-5)
+    assert len(rewards) == 8 * per_generation and len(set(rewards)) > size
+    sums = [sum(rewards[start : start + size]) for start in range(0, len(rewards), size)]
+    assert sums == pytest.approx([0.0] * len(sums), abs=1e-6)
+    if algorithm == "GRPO":
+        assert completions(tmp_path)["advantage"].tolist() == pytest.approx(rewards, abs=1e-5)
 
 
 @pytest.mark.slow
