@@ -25,12 +25,13 @@ from tests.jsonl import read_jsonl
 from tests.rewards.fakes import reward_by
 
 Algorithm = Literal["GRPO", "RLOO"]
-Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools"]
+Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools", "environment"]
 
 REFUSED = "refused"
 THOUGHT = "Plan: the user asks for a number, so I count the letters of the question first and add them up."
 ANSWER = "It is 42."
 PREAMBLE = "Let me look it up."
+OBSERVATION = " The shelf holds 3 apples."
 EVERYTHING = "everything"
 """Argument for which the tool returns more than fits into a completion."""
 LENGTH, LENGTH_WITH_TOOLS = 320, 3000
@@ -100,7 +101,7 @@ def cases(family: Family, kind: Kind) -> list[Case]:
 
     "chat": messages, not parsed. "off": messages, thinking switched off. "string": prompts that are plain text.
     "rendered": prompts that are rendered chat templates. "parsed": messages, and a tokenizer with a response template.
-    "tools": messages, parsed, with a tool.
+    "tools", "environment": messages, parsed, with a tool.
     """
     asks = _Asks(family)
     if kind == "off":
@@ -109,6 +110,10 @@ def cases(family: Family, kind: Kind) -> list[Case]:
         return _strings(family, asks, kind == "rendered")
     if kind == "tools":
         return _tools(family, asks)
+    if kind == "environment":
+        call = family.calling("lookup", {"word": ARGUMENT}, preamble=PREAMBLE)
+        turns = (call, family.thought(THOUGHT, ANSWER, after_tool=True))
+        return [Case(kind, asks(), turns, ANSWER, given=(OBSERVATION.strip(),))]
     return _messages(family, asks, kind)
 
 
@@ -219,6 +224,22 @@ def _tools(family: Family, ask: _Asks) -> list[Case]:
 # --- runs
 
 
+class Shelf:
+    """An environment with one tool."""
+
+    def reset(self, **columns: Any) -> str:
+        """Begin a rollout."""
+        return OBSERVATION
+
+    def lookup(self, word: str) -> str:
+        """Look up a word.
+
+        Args:
+            word: The word.
+        """
+        return lookup(word)
+
+
 def lookup(word: str) -> str:
     """Look up a word.
 
@@ -233,7 +254,9 @@ def _seen(family: Family, kind: Kind, rows: Sequence[Case], folder: Path, algori
 
     An error of one case is an error of all cases of the call. If the reward did not refuse, the cases run one by one.
     """
-    of_tools: dict[str, Any] = {"tools": [lookup]} if kind == "tools" else {}
+    of_tools: dict[str, Any] = {"tools": {"tools": [lookup]}, "environment": {"environment_factory": Shelf}}.get(
+        kind, {}
+    )
     # TRL sets the response templates that it knows.
     tokens = tokenizer(family, parses=kind == "parsed" or (bool(of_tools) and family.response_template != "trl"))
     backend = FakeBackend(lambda prefix, tail: 0.9)
@@ -266,7 +289,7 @@ def _kinds(family: Family, algorithm: Algorithm) -> list[Kind]:
     if algorithm == "RLOO":  # it has no tools
         return kinds
     kinds += ["off"] if family.off is not None else []
-    return kinds + (["tools"] if family.call is not None else [])
+    return kinds + (["tools", "environment"] if family.call is not None else [])
 
 
 def _question(place: int) -> str:

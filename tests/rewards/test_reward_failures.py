@@ -10,11 +10,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 
 from checklist_rewards.backends import Answer, pocket_dir
-from checklist_rewards.errors import BackendError
+from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.fakes import asked, by_hash, call, reward_by, text_of
+from tests.rewards.fakes import asked, by_hash, call, reward_by, text_of, user
 from tests.rewards.test_trl_trainers import ON_CPU, rows
 
 pytestmark = pytest.mark.slow
@@ -61,6 +61,16 @@ def test_or_training_stops():
     with pytest.raises(BackendError, match="1 of 4 completions could not be scored: backend_error .1 reads."):
         reward(**LOST)
     assert reward(**FINE | {"checklist": [["Is it red?"]] * 3 + [None]}) == [0.5, 0.5, 0.5, None]
+
+
+def test_an_image_is_refused_by_a_judge_of_text_unless_it_is_to_be_ignored():
+    batch = FINE | {"prompts": [user("Hi"), user("Hi"), asks_about("red"), user("Hi")]}
+    with pytest.raises(SampleError, match="sample 3: the input has an image, but the judge 'pocket' reads text"):
+        reward_by()(**batch)
+    assert reward_by(images="ignore")(**batch) == [0.5] * 4
+    shown = [{"role": "assistant", "content": asks_about("red")[0]["content"]}]
+    with pytest.raises(SampleError, match="sample 2: the target has an image"):
+        reward_by()(**call(["w", shown, "y", "z"], [user("Hi")] * 4))
 
 
 # --- reads that were lost on the way
