@@ -8,6 +8,7 @@ import pytest
 
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
 from checklist_rewards.evaluation.scored import ScoredFile
+from checklist_rewards.evolving import FromGenerator
 from checklist_rewards.generators import ContrastiveGenerator
 from checklist_rewards.refiners import Deduplicator, UnitTester
 from checklist_rewards.ui.figures import TrainingFigures
@@ -129,6 +130,12 @@ def test_the_refiners_decide_before_an_item_counts():
 
 def generator(reply):
     return ContrastiveGenerator("fake", backend=Replies(lambda text, sampling: reply), store=False)
+
+
+def test_a_generator_proposes_from_the_responses():
+    reward = evolving(generator('{"questions": [{"question": "Is it blue?", "weight": 1}]}'))
+    assert isinstance(reward.evolving.proposer, FromGenerator)
+    assert call(reward) == pytest.approx(BLUE)
 
 
 def test_the_defaults_test_items_with_the_model_that_proposes():

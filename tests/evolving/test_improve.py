@@ -137,12 +137,12 @@ def test_weights_are_the_last_stage():
     assert json.loads(json.dumps(found.dumped()))["steps"][-1]["kind"] == "reweight"
 
 
-@pytest.mark.parametrize("kind", ["penalties", "required", "unanswered", "pass rate"])
+@pytest.mark.parametrize("kind", ["plain", "penalties", "required", "unanswered", "pass rate"])
 def test_the_figures_are_those_of_the_scores(kind):
     answers, labels = world(120)
-    weight = -2 if kind == "penalties" else 1
-    words = [{"question": f"Is it {word}?", "weight": weight} for word in WORDS]
-    words[0] |= {"required": kind == "required"}
+    weight = {"plain": 2, "penalties": -2}.get(kind, 1)
+    words = [{"question": f"Is it {word}?", "weight": weight if kind == "penalties" else 1} for word in WORDS]
+    words[0] |= {"weight": weight, "required": kind == "required"}
     checklist = Checklist.parse(words)
     rules = Aggregation(primary_metric="pass" if kind == "pass rate" else "expected")
     rows = []

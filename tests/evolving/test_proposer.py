@@ -40,12 +40,27 @@ def test_a_served_model_proposes_and_the_rewards_follow():
     assert "Conversation" not in user["content"] and "Reference" not in user["content"]
 
 
+def test_the_next_proposal_sees_the_active_items():
+    with scripted(reply(["Is it blue?"]), reply()) as server:
+        reward = evolving(proposer(server))
+        call(reward)
+        call(reward, step=1)
+    assert "- Is it blue?" not in server.prompts[0][-1]["content"]
+    assert "- Is it blue?" in server.prompts[1][-1]["content"]
+
+
 def test_a_bad_reply_is_asked_for_again_with_what_is_wrong():
     with scripted(reply(["It is blue."]), reply(["Is it blue?"])) as server:
         proposals = proposer(server)([GROUP])
     assert [item.question for item in proposals[0]] == ["Is it blue?"]
-    assert "- Is it grey?" in server.prompts[0][-1]["content"], "an active item"
     assert "is not a yes/no question" in server.prompts[1][-1]["content"]
+
+
+def test_a_model_that_never_replies_in_form_changes_nothing():
+    with scripted("I would rather not.") as server:
+        reward = evolving(proposer(server))
+        assert call(reward) == pytest.approx([0.9] * 4)
+    assert len(server.prompts) == 2 and reward.evolving.failures == {"proposal": 1}
 
 
 def test_items_weigh_as_much_as_the_persistent_ones():
@@ -65,10 +80,8 @@ class Written:
         return [Checklist.parse(["Is it new?"]) for _ in requests]
 
 
-@pytest.mark.parametrize(
-    ("scores", "lost"),
-    [((0.9, 0.1, 0.5, 0.3), (1,)), ((-0.2, -0.9, 0.0, -0.5), (0, 3)), ((0.0, 0.0, 0.1, 0.0), (0, 1, 2))],
-)
+@pytest.mark.parametrize("lost", [(), (0,), (1,), (2,), (0, 3), (0, 1, 2), (0, 1, 2, 3)])
+@pytest.mark.parametrize("scores", [(0.9, 0.1, 0.5, 0.3), (-0.2, -0.9, 0.0, -0.5), (0.0, 0.0, 0.1, 0.0)])
 def test_a_response_without_a_score_has_no_rank(scores, lost):
     generator, texts = Written(), ("a", "b", "c", "d")
     known = [(score, text) for place, (score, text) in enumerate(zip(scores, texts, strict=True)) if place not in lost]

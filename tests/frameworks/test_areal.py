@@ -60,9 +60,20 @@ def episodes(workflow, tokenizer) -> list[float]:
     return [episode["rewards"].item() for episode in asyncio.run(all_of_them())]
 
 
-def test_the_workflow_takes_the_function_by_its_path(judge, configure, tokenizer, expected):
+def test_the_wrapper_calls_the_function_in_its_processes(judge, configure, expected):
     configure(judge)
-    workflow = RLVRWorkflow(PATH, GenerationHyperparameters(max_new_tokens=64), tokenizer)
+    wrapped = AsyncRewardWrapper(checklist_reward, timeout_seconds=300, max_workers=1)
+
+    async def all_of_them():
+        return await asyncio.gather(*[wrapped(INPUT, text, [1], [2], **ROW) for text in TEXTS])
+
+    assert asyncio.run(all_of_them()) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("reward", [PATH, checklist_reward], ids=["path", "function"])
+def test_the_workflow_takes_the_function_or_its_path(server, configure, tokenizer, expected, reward):
+    configure({"backend": "remote", "base_url": server})
+    workflow = RLVRWorkflow(reward, GenerationHyperparameters(max_new_tokens=64), tokenizer)
     assert episodes(workflow, tokenizer) == pytest.approx(expected, abs=1e-4)
 
 
@@ -82,3 +93,9 @@ def test_failures_raise(server, silent_judge, configure, tokenizer):
     wrapped = AsyncRewardWrapper(checklist_reward, timeout_seconds=300, max_workers=1, max_retries=0)
     with pytest.raises(Unscored):
         asyncio.run(wrapped(INPUT, TEXTS[0], [1], [2], **ROW))
+
+
+def test_too_short_a_timeout_is_a_reward_of_zero(server, configure):
+    configure({"backend": "remote", "base_url": server})
+    wrapped = AsyncRewardWrapper(checklist_reward, timeout_seconds=1e-4, max_workers=1, max_retries=0)
+    assert asyncio.run(wrapped(INPUT, TEXTS[0], [1], [2], **ROW)) == 0

@@ -1,5 +1,6 @@
 """openenv-core: `ChecklistRubric` in its containers, and in an environment behind a real server and client."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -68,6 +69,16 @@ class TalkAsync(Talk):
         return observation
 
 
+class Leaves(Talk):
+    """Leaves the reward of an episode that was not judged empty."""
+
+    def step(self, action, timeout_s=None, **kwargs):
+        try:
+            return super().step(action)
+        except Unscored:
+            return Heard(answer="bye", done=True, reward=None)
+
+
 class Always(Rubric):
     def __init__(self, value):
         super().__init__()
@@ -114,6 +125,14 @@ def test_containers_compose_the_value(server, expected):
     assert first.reward == pytest.approx(0.25)
     assert last.reward == pytest.approx(0.25 + 0.75 * expected, abs=1e-4)
     assert made.get_rubric("rubric_1.rubric_1").last_score == pytest.approx(expected, abs=1e-4)
+    assert Gate(Always(expected), threshold=1.1)(None, None) == 0.0
+
+    async def run():
+        environment = TalkAsync(WeightedSum([Always(1.0), rubric(server)], [0.25, 0.75]))
+        environment.reset()
+        return [(await environment.step_async(Say(message=text))).reward for text in EPISODE]
+
+    assert asyncio.run(run()) == pytest.approx([0.25, 0.25 + 0.75 * expected], abs=1e-4)
 
 
 @pytest.mark.parametrize("environment", [Talk, TalkAsync])
@@ -123,18 +142,22 @@ def test_a_server_and_a_client(server, environment, expected):
         assert episode(url)[0].reward == 0.0
 
 
-def test_a_failure_is_an_error_and_never_a_score(silent_judge):
+def test_a_failure_is_an_error_or_an_empty_reward_and_never_a_score(silent_judge):
     def failing():
         return ChecklistRubric(["Is it?"], text="message", **silent_judge)
 
-    for made in (failing(), Sequential(Always(1.0), WeightedSum([failing()], [1.0]))):
+    for made in (failing(), Gate(failing(), 0.5), Sequential(Always(1.0), failing()), WeightedSum([failing()], [1.0])):
         environment = Talk(made)
         environment.reset()
         environment.step(Say(message="a"))
         with pytest.raises(Unscored, match="the judge answered 0 of 1 items"):
             environment.step(Say(message="b"))
+    assert environment.rubric.get_rubric("rubric_0").last_score is None
     with served(lambda: Talk(failing())) as url, pytest.raises(RuntimeError, match="the judge answered 0 of 1 items"):
         episode(url)
+    with served(lambda: Leaves(failing())) as url:
+        last = episode(url)[-1]
+        assert last.done and last.reward is None
 
 
 def episode(url):

@@ -75,7 +75,7 @@ def rewards_of(manager, data) -> list[dict]:
 
 
 @pytest.mark.parametrize("function", ["compute_score", "compute_score_async"])
-@pytest.mark.parametrize("manager", ["naive", "rate_limited"])
+@pytest.mark.parametrize("manager", ["naive", "dapo", "gdpo", "rate_limited"])
 def test_managers_reward_with_both_functions(judge, config, tokenizer, data, expected, manager, function):
     loaded = load_reward_manager(config(judge, function, manager), tokenizer)
     found = rewards_of(loaded, data)
@@ -83,11 +83,18 @@ def test_managers_reward_with_both_functions(judge, config, tokenizer, data, exp
     assert all(set(each["reward_extra_info"]) == {"score"} | LOGGED for each in found)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster():
     ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
+
+
+def test_the_remote_manager_takes_the_plain_function_only(judge, config, tokenizer, data, expected, cluster):
+    loaded = load_reward_manager(config(judge, "compute_score", "remote"), tokenizer)
+    assert [each["reward_score"] for each in rewards_of(loaded, data)] == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(AssertionError, match="Async reward score is not supported"):
+        load_reward_manager(config(judge, "compute_score_async", "remote"), tokenizer)
 
 
 def test_the_reward_loop_assembles_a_batch(server, config, data, expected, cluster):
@@ -111,3 +118,9 @@ def test_invalid_labels_and_unscored_samples_stop_the_step(server, silent_judge,
         rewards_of(load_reward_manager(config(judge, "compute_score_async"), tokenizer), broken)
     with pytest.raises(Unscored):
         rewards_of(load_reward_manager(config(silent_judge, "compute_score_async"), tokenizer), data)
+
+
+def test_rate_limited_turns_an_unscored_sample_into_zero(silent_judge, config, tokenizer, data):
+    loaded = load_reward_manager(config(silent_judge, "compute_score", "rate_limited"), tokenizer)
+    [found] = rewards_of(loaded, data[:1])
+    assert found["reward_score"] == 0.0 and "answered 0 of 2" in found["reward_extra_info"]["error"]

@@ -156,6 +156,9 @@ def test_a_log_with_too_few_steps_is_not_a_clean_one(run, tmp_path):
         (row(None, 0.1), "step=None is not a whole number"),
         (row(0, 0.1, completion=3, prompt=None), "completion must be a string, got int"),
         (row(0, 0.1, retests=[3]), "a retest must be a mapping"),
+        (row(0, "x"), "reward must be a finite number or null"),
+        (row(0, 0.1, score={"a": 1}), "is not a score"),
+        (row(0, 0.1, held_out="a"), "held_out must be a list"),
         (None, "no rows"),
     ],
 )

@@ -50,14 +50,19 @@ def test_a_held_out_item_without_an_answer_is_no_gap():
     assert now("held_out_gap", gap, unanswered) == held_out_gap(gap) == pytest.approx(0.6)
 
 
-def test_judges_that_pass_all_items_have_no_kappa():
+def test_shadow_gap_and_kappa():
+    one, other = Shadowed(0.9, 0.4, (2, 2, 0, 1)), Shadowed(0.5, 0.5, (1, 0, 1, 3))
+    completions = [seen(shadow=one), seen(shadow=other), seen()]
+    assert now("shadow_gap", *completions) == pytest.approx(0.25)
+    # 10 items, agreement .7; the judge passes 5 of 10, the shadow judge 4: chance .5
+    assert now("shadow_disagreement", *completions) == pytest.approx((0.7 - 0.5) / 0.5)
     assert kappa((5.0, 0.0, 0.0, 0.0)) is None and kappa((2.0, 0.0, 0.0, 2.0)) == 1
-    # 10 items, agreement .7; one judge passes 5 of 10, the other 4: chance .5
-    assert kappa((3.0, 2.0, 1.0, 4.0)) == pytest.approx((0.7 - 0.5) / 0.5)
 
 
-def test_saturation_is_the_share_of_full_rewards():
-    assert now("saturation", seen(0.5), seen(0.5), seen(0.0), seen(1.0)) == 0.25
+def test_reward_signals():
+    flat, varied = [seen(0.5), seen(0.5)], [seen(0.0, group="h"), seen(1.0, group="h")]
+    assert now("variance_loss", *flat, *varied) == 0.25 and now("flat_groups", *flat, *varied) == 0.5
+    assert now("saturation", *flat, *varied) == 0.25 and now("reward_jump", *varied) == 0.5
 
 
 def test_a_reward_or_a_gap_of_0_is_evidence_too():
@@ -162,3 +167,14 @@ def test_the_same_opening_is_looked_for_in_the_completions_of_other_prompts():
     assert now("same_opening", *said("g", alike, alike)) is None, "one prompt may well have one opening"
     assert now("same_opening", *said("g", alike), *said("h", other)) == 0
     assert BY_NAME["same_opening"].found(observed()) == "None of this step has an answer."
+
+
+def test_the_completions_that_show_repetition_and_unanswered_reads():
+    completions = [
+        seen(text="some", repetition=0.2, lines=[line(None), line(0.5, id="b")]),
+        seen(text="none", repetition=0.0, lines=[line(0.5)]),
+        seen(text="most", repetition=0.7, lines=[line(None), line(None, id="b"), line(0.5, id="c")]),
+    ]
+    shown = {name: best(completions, BY_NAME[name].evidence) for name in ("repetition", "unanswered")}
+    assert [(one.text, value) for one, value in shown["repetition"]] == [("most", 0.7), ("some", 0.2)]
+    assert [(one.text, value) for one, value in shown["unanswered"]] == [("most", 2), ("some", 1)]

@@ -4,8 +4,8 @@ import pytest
 
 from checklist_rewards.monitor import MonitorConfig, audit
 from tests.jsonl import read_jsonl, write_jsonl
-from tests.monitor.fakes import QUICK, OptionsBackend, by_color, call, monitored, records
-from tests.rewards.fakes import reward_by
+from tests.monitor.fakes import CHECKLIST, QUICK, OptionsBackend, by_color, call, monitored, records
+from tests.rewards.fakes import reward_by, scorer_by
 
 THOUGHT = "<think>very red, or rather"
 SETTINGS = MonitorConfig(**QUICK)
@@ -52,6 +52,16 @@ def test_an_alarm_says_how_many_completions_have_no_answer_and_why_and_no_other_
     assert run.pop_stats()["checklist_reward/monitor/no_answer"] > 0
 
 
+def test_an_audit_of_the_log_finds_the_same(run):
+    result = audit(["rewards.jsonl"], SETTINGS)
+    assert list(result.alarms) == list(run.monitor.alarms)
+    assert not {"no_answer", "cut"} & set(result.not_evaluated)
+    off = MonitorConfig(**QUICK, max_shadow_gap=None, max_no_answer=None)
+    assert not {"shadow_gap", "no_answer"} & set(audit(["rewards.jsonl"], off).not_evaluated), (
+        "turned off, not missing"
+    )
+
+
 def test_a_log_without_states_is_not_evaluated(run):
     rows = read_jsonl("rewards.jsonl")
     for row in rows:
@@ -70,3 +80,14 @@ def test_the_canaries_are_answers_whatever_the_completions_are(tmp_path, rule):
     found = {one["canary"]: one["score"] for one in records(tmp_path / "monitor.jsonl", "canary")}
     assert ("empty" in found) == (rule == "judge")
     assert set(found.values()) == {0.4} and len(found) >= 5, "they are judged, and not the lowest score"
+
+
+def test_neither_retests_nor_the_shadow_judge_are_asked_about_them():
+    backend, shadow = OptionsBackend(by_color), OptionsBackend(by_color)
+    shares = dict(shadow=scorer_by(shadow), shadow_share=1.0, retest_share=1.0, extra_reads=1.0)
+    reward = monitored(backend, **shares, **QUICK)
+    for step in range(3):
+        step_of(reward, step, 2)
+    for engine in (backend, shadow):
+        assert engine.asked and not any("or rather" in prefix for prefix, _ in engine.asked)
+    assert len(shadow.asked) <= 3 * 8 * len(CHECKLIST)

@@ -1,6 +1,8 @@
 """Numbers of a text: repetition, copied questions, phrases that steer the grader."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checklist_rewards.monitor.text import copied, opening, prompt_copied, repetition, steering, words
 
@@ -71,3 +73,9 @@ def test_steering_is_found(text):
 @pytest.mark.parametrize("text", PLAIN.splitlines())
 def test_plain_text_is_not_steering(text):
     assert steering(text) is None
+
+
+@given(st.text(max_size=300))
+def test_any_text_has_numbers_in_range(text):
+    assert 0 <= repetition(text) <= 1 and 0 <= copied(text, [text[:40] + "?"]) <= 1 and words(text) >= 0
+    steering(text)

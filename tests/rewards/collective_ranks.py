@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MethodType, SimpleNamespace
 
 import trl
+from PIL import Image
 from torch import distributed
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
@@ -60,16 +61,19 @@ trainer = online_dpo(folder, failing(float(rank)), ChecklistOnlineDPOTrainer)
 found: dict = {"ties": trainer.ties}
 
 # Groups that fail or are shaped.
-by_group, centred = reward_by(broken(), on_failure="group"), reward_by(differs, shaping=["centred"])
+red, blue = ([{"role": "user", "content": [{"image": Image.new("RGB", (8, 8), c)}]}] for c in ("red", "blue"))
+by_group = reward_by(broken(), on_failure="group", images="ignore")
+centred = reward_by(differs, shaping=["centred"])
 parts = reward_by(differs, shaping=["item_zscore"]).split("sign")
 in_order = BATCH | {"prompts": [f"A {rank} {n}" for n in range(2)], "environments": [None] * 2}
 in_order |= hook(num_generations=4)
 found["groups"] = {
     "rewards": by_group(**BATCH),
+    "images": by_group(**BATCH | {"prompts": [red, blue]}),
     "async": [refused(one).partition(": ")[2] for one in (by_group, centred, parts[0])],
     "centred": centred(**APART),
     "in order": [centred(**in_order), by_group(**in_order)],
-    "contrast": reward_by(differs, shaping=["contrast"])(**APART),
+    **{step: reward_by(differs, shaping=[step])(**APART) for step in ("contrast", "whitened")},
     "parts": [part(**APART) for part in parts],
 }
 

@@ -5,6 +5,7 @@ Where each was read is said in its adapter.
 
 import abc
 import asyncio
+import inspect
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple, TypedDict
@@ -131,7 +132,11 @@ def verl_reward_loop(compute_score, texts, label) -> list[float]:
 
     async def run_single(text):
         call = {"data_source": "d", "solution_str": text, "ground_truth": label, "extra_info": {}}
-        result = await compute_score(**call, strict_box_verify=False)
+        if inspect.iscoroutinefunction(compute_score):
+            result = await compute_score(**call, strict_box_verify=False)
+        else:
+            loop = asyncio.get_running_loop()
+            result = await loop.run_in_executor(None, lambda: compute_score(**call, strict_box_verify=False))
         return result["score"], dict(result)
 
     async def all_of_them():

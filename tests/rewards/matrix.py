@@ -1,4 +1,4 @@
-"""Which text the judge reads: every chat format in `GRPOTrainer`, with scripted generations.
+"""Which text the judge reads: every chat format in `GRPOTrainer` and `RLOOTrainer`, with scripted generations.
 
 A case is a prompt, the texts that a model generates for it, and the right outcome. [`faults`] runs the cases of a
 family in a real trainer: the trainer renders and tokenizes the prompt, the script replaces its generation, and the
@@ -24,12 +24,14 @@ from tests.families import ARGUMENT, Family, model, tokenizer
 from tests.jsonl import read_jsonl
 from tests.rewards.fakes import reward_by
 
-Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools"]
+Algorithm = Literal["GRPO", "RLOO"]
+Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools", "environment"]
 
 REFUSED = "refused"
 THOUGHT = "Plan: the user asks for a number, so I count the letters of the question first and add them up."
 ANSWER = "It is 42."
 PREAMBLE = "Let me look it up."
+OBSERVATION = " The shelf holds 3 apples."
 EVERYTHING = "everything"
 """Argument for which the tool returns more than fits into a completion."""
 LENGTH, LENGTH_WITH_TOOLS = 320, 3000
@@ -61,12 +63,12 @@ class Seen:
     error: Exception | None = None  # what was raised instead
 
 
-def faults(family: Family, folder: Path) -> dict[str, str]:
+def faults(family: Family, folder: Path, algorithm: Algorithm = "GRPO") -> dict[str, str]:
     """By what a case is about, what happened instead of the right outcome: `REFUSED`, or a text."""
     found: dict[str, str] = {}
-    for kind in _kinds(family):
+    for kind in _kinds(family, algorithm):
         rows = cases(family, kind)
-        for case, what in zip(rows, _seen(family, kind, rows, folder), strict=True):
+        for case, what in zip(rows, _seen(family, kind, rows, folder, algorithm), strict=True):
             if (wrong := _wrong(family, case, what)) is not None:
                 found.setdefault(case.column, wrong)
     return found
@@ -99,7 +101,7 @@ def cases(family: Family, kind: Kind) -> list[Case]:
 
     "chat": messages, not parsed. "off": messages, thinking switched off. "string": prompts that are plain text.
     "rendered": prompts that are rendered chat templates. "parsed": messages, and a tokenizer with a response template.
-    "tools": messages, parsed, with a tool.
+    "tools", "environment": messages, parsed, with a tool.
     """
     asks = _Asks(family)
     if kind == "off":
@@ -108,6 +110,10 @@ def cases(family: Family, kind: Kind) -> list[Case]:
         return _strings(family, asks, kind == "rendered")
     if kind == "tools":
         return _tools(family, asks)
+    if kind == "environment":
+        call = family.calling("lookup", {"word": ARGUMENT}, preamble=PREAMBLE)
+        turns = (call, family.thought(THOUGHT, ANSWER, after_tool=True))
+        return [Case(kind, asks(), turns, ANSWER, given=(OBSERVATION.strip(),))]
     return _messages(family, asks, kind)
 
 
@@ -218,6 +224,22 @@ def _tools(family: Family, ask: _Asks) -> list[Case]:
 # --- runs
 
 
+class Shelf:
+    """An environment with one tool."""
+
+    def reset(self, **columns: Any) -> str:
+        """Begin a rollout."""
+        return OBSERVATION
+
+    def lookup(self, word: str) -> str:
+        """Look up a word.
+
+        Args:
+            word: The word.
+        """
+        return lookup(word)
+
+
 def lookup(word: str) -> str:
     """Look up a word.
 
@@ -227,12 +249,14 @@ def lookup(word: str) -> str:
     return f"{word}: a fruit." * (LENGTH_WITH_TOOLS if word == EVERYTHING else 1)
 
 
-def _seen(family: Family, kind: Kind, rows: Sequence[Case], folder: Path) -> list[Seen]:
+def _seen(family: Family, kind: Kind, rows: Sequence[Case], folder: Path, algorithm: Algorithm) -> list[Seen]:
     """Run cases in a trainer, in one call of the reward.
 
     An error of one case is an error of all cases of the call. If the reward did not refuse, the cases run one by one.
     """
-    of_tools = {"tools": [lookup]} if kind == "tools" else {}
+    of_tools: dict[str, Any] = {"tools": {"tools": [lookup]}, "environment": {"environment_factory": Shelf}}.get(
+        kind, {}
+    )
     # TRL sets the response templates that it knows.
     tokens = tokenizer(family, parses=kind == "parsed" or (bool(of_tools) and family.response_template != "trl"))
     backend = FakeBackend(lambda prefix, tail: 0.9)
@@ -245,11 +269,12 @@ def _seen(family: Family, kind: Kind, rows: Sequence[Case], folder: Path) -> lis
         prompt = "Say nothing." if isinstance(rows[0].prompt, str) else whole
         batch.append(({"prompt": prompt, "checklist": [_question(len(rows))]}, (family.plain("Nothing."),)))
     try:
-        rolled_out(family, tokens, reward, batch, folder, chat_template_kwargs=kwargs, **of_tools)
+        settings = {"chat_template_kwargs": kwargs, "algorithm": algorithm}
+        rolled_out(family, tokens, reward, batch, folder, **settings, **of_tools)
     except Exception as error:
         if isinstance(error, SampleError) or len(rows) == 1:
             return [Seen(error=error)] * len(rows)
-        return [_seen(family, kind, [row], folder)[0] for row in rows]
+        return [_seen(family, kind, [row], folder, algorithm)[0] for row in rows]
     lines, last = read_jsonl(log), reward.last
     return [
         Seen(_judged(backend, _question(place)), last.rewards[place], lines[place].get("state"))
@@ -257,12 +282,14 @@ def _seen(family: Family, kind: Kind, rows: Sequence[Case], folder: Path) -> lis
     ]
 
 
-def _kinds(family: Family) -> list[Kind]:
+def _kinds(family: Family, algorithm: Algorithm) -> list[Kind]:
     kinds: list[Kind] = ["chat", "string", "rendered"]
     if family.response_template is not None and not family.declares:
         kinds.append("parsed")
+    if algorithm == "RLOO":  # it has no tools
+        return kinds
     kinds += ["off"] if family.off is not None else []
-    return kinds + (["tools"] if family.call is not None else [])
+    return kinds + (["tools", "environment"] if family.call is not None else [])
 
 
 def _question(place: int) -> str:
@@ -285,9 +312,10 @@ def rolled_out(
     folder: Path,
     *,
     chat_template_kwargs: dict[str, Any],
+    algorithm: Algorithm = "GRPO",
     **of_tools: Any,
 ) -> tuple[Any, dict[str, Any]]:
-    """GRPO on scripted generations, two in a group: the trainer, and what it computed.
+    """A step on scripted generations, two in a group: the trainer, and what it computed.
 
     Args:
         batch: Rows of a dataset, and the text of each turn that the policy writes. Two calls of tools are allowed.
@@ -298,12 +326,12 @@ def rolled_out(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = trl.GRPOTrainer(
+        made = getattr(trl, f"{algorithm}Trainer")(
             model=model(family, tokens),
             reward_funcs=rewards,
             processing_class=tokens,
             train_dataset=Dataset.from_list([dict.fromkeys(batch[0][0], "")]),
-            args=trl.GRPOConfig(
+            args=getattr(trl, f"{algorithm}Config")(
                 output_dir=str(folder),
                 use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
                 bf16=False,  # generations are scripted, so the precision does not matter
@@ -313,7 +341,8 @@ def rolled_out(
                 max_completion_length=LENGTH_WITH_TOOLS if of_tools else LENGTH,
                 num_generations=2,
                 chat_template_kwargs=chat_template_kwargs,
-                max_tool_calling_iterations=2,
+                beta=0.0,  # RLOO's default loads a second model
+                **({"max_tool_calling_iterations": 2} if of_tools else {}),
             ),
             **of_tools,
         )
@@ -327,7 +356,8 @@ def rolled_out(
             places = [next(n for n, start in enumerate(prompts) if ids[: len(start)] == start) for ids in prompt_ids]
             texts = [next(turns[place]) for place in places]
             written = [tokens(text, add_special_tokens=False)["input_ids"] for text in texts]
-            return [ids[: made.max_completion_length] for ids in written], None
+            cut = [ids[: made.max_completion_length] for ids in written]
+            return cut if algorithm == "RLOO" else (cut, None)
 
         made._generate_single_turn = generate
         made.model.train()

@@ -106,9 +106,14 @@ def test_a_run_continues_from_states_that_were_restored_by_hand(tmp_path):
     second.restore(json.loads(json.dumps(first.state | {"of another callback": {}})))
     assert second.state == first.state
     for calls, folder in ((2, "second"), (1, "third")):  # the run after that begins anew
-        step(second, Trainer(tmp_path / folder))
+        trainer = Trainer(tmp_path / folder)
+        step(second, trainer)
         assert calls_of(second) == calls
         assert read_jsonl(tmp_path / folder / "monitor.jsonl")[0]["kind"] == "start"
+    second.restore(second.state)
+    trainer.state = TrainerState()  # train() once more
+    step(second, trainer)
+    assert calls_of(second) == 2
 
 
 def test_a_state_that_cannot_be_restored_is_a_failure_of_the_run_that_begins(tmp_path):

@@ -1,4 +1,4 @@
-"""The judge reads the answer and nothing but the answer: every chat format, in GRPO and OnlineDPO."""
+"""The judge reads the answer and nothing but the answer: every chat format, in GRPO, RLOO and OnlineDPO."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ KINDS = sorted({*{kind(family): family.name for family in reversed(KNOWN)}.value
 """A family of each kind, and those whose markers are words."""
 
 
+FIVE = ("gptoss", "gemma4_v5", "qwen3", "deepseek_r1_distill", "magistral")
+"""Families that run in RLOO and OnlineDPO."""
+
+
 LABEL = json.dumps(["Is it so?"])
 
 
@@ -62,22 +66,37 @@ def test_grpo_judges_the_answer(name, tmp_path):
     assert not faults(FAMILIES[name], tmp_path)
 
 
-def test_online_dpo_judges_the_answer(tmp_path):
+@pytest.mark.parametrize("family", [*map(FAMILIES.get, FIVE), DECLARED, RENDERED], ids=lambda family: family.name)
+def test_rloo_judges_the_answer(family, tmp_path):
+    assert not faults(family, tmp_path, "RLOO")
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_online_dpo_judges_the_answer(name, tmp_path):
     """It passes no hook, and decodes without the markers of thoughts."""
-    family, backend = FAMILIES["gptoss"], FakeBackend()
-    tokens = tokenizer(family)
+    family, backend = FAMILIES[name], FakeBackend()
+    tokens, reward = tokenizer(family), reward_by(backend)
     trainer = OnlineDPOTrainer(
         model=model(family, tokens),
-        reward_funcs=reward_by(backend),
+        reward_funcs=reward,
         processing_class=tokens,
         train_dataset=Dataset.from_list([{"prompt": "", "checklist": [""]}]),
         args=OnlineDPOConfig(str(tmp_path), use_cpu=True, bf16=False, max_new_tokens=320),
     )
-    ids, _ = encoded(tokens, family.thought(THOUGHT, "It is 42."), family.plain("It is 7."))
-    pair = pad_sequence(list(map(torch.tensor, ids)), batch_first=True, padding_value=tokens.pad_token_id)
-    trainer.model.generate = lambda input_ids, **settings: torch.cat([input_ids, pair], dim=1)
-    trainer.training_step(trainer.model, {"prompt": [user("How many?")], "checklist": [["Is it so?"]]})
-    assert sorted(judged_text(prefix) for prefix, _ in backend.asked) == ["It is 42.", "It is 7."]
+    for prompt in (user(content(family, "How many?")), "How many?"):
+        rendered = not isinstance(prompt, str)
+        pairs = [
+            (family.thought(THOUGHT, "It is 42.", rendered=rendered), family.plain("It is 7.", rendered=rendered)),
+            (family.thought(THOUGHT, "It is 3.", rendered=rendered), family.cut_thought(THOUGHT, rendered=rendered)),
+        ]
+        for pair in pairs:
+            ids = [torch.tensor(one) for one in encoded(tokens, *pair)[0]]
+            padded = pad_sequence(ids, batch_first=True, padding_value=tokens.pad_token_id)
+            trainer.model.generate = lambda input_ids, padded=padded, **settings: torch.cat([input_ids, padded], dim=1)
+            trainer.training_step(trainer.model, {"prompt": [prompt], "checklist": [["Is it so?"]]})
+        assert reward.last.rewards == [0.5, 0.0] and reward.last.samples[1].state == "cut_in_thought"
+        judged = [judged_text(prefix).strip() for prefix, _ in backend.asked]
+        assert sorted(judged[-3:]) == ["It is 3.", "It is 42.", "It is 7."]
 
 
 def test_a_reward_that_cannot_know_the_tokenizer_says_once_what_to_pass(caplog):
@@ -141,7 +160,7 @@ def test_an_unknown_token_at_the_start_of_most_completions_is_refused(tmp_path):
     assert reward_by(tokenizer=tokens, thinking_tags=())(**columns) == pytest.approx([0.5] * 8)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [family.name for family in KNOWN])
 def test_a_reward_for_a_policy_without_thoughts_judges_all_that_it_writes(name):
     """With token ids and without, closed or not: nothing is taken for a thought, and nothing is refused."""
     family = FAMILIES[name]
@@ -158,7 +177,7 @@ def test_a_reward_for_a_policy_without_thoughts_judges_all_that_it_writes(name):
 # --- the same text wherever a completion comes from
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [family.name for family in KNOWN])
 def test_frameworks_that_decode_with_special_tokens_judge_the_answer(name):
     """OpenRLHF and AReaL, with the policy's tokenizer and, where no marker is ordinary text, without."""
     family = FAMILIES[name]

@@ -69,14 +69,20 @@ def test_completions_of_a_row_are_one_group_although_their_environments_changed_
 
 
 @pytest.mark.slow
-def test_a_prompt_that_is_drawn_twice_makes_two_groups(tmp_path):
+@pytest.mark.parametrize(("algorithm", "size", "per_generation"), [("GRPO", 4, 1), ("GRPO", 2, 2), ("RLOO", 2, 2)])
+def test_a_prompt_that_is_drawn_twice_makes_two_groups(tmp_path, algorithm, size, per_generation):
     """What is centred in the trainer's groups is the advantage."""
     reward = reward_by(by_hash, **JUDGED)
-    settings = {"max_steps": 1, "temperature": 2.0, "max_completion_length": 8, "scale_rewards": "none"}
-    train(reward, tmp_path, data=rows(conversational=True, n=1) * 8, **settings)
+    settings = {"num_generations": size, "max_steps": 1, "temperature": 2.0, "max_completion_length": 8}
+    settings |= {"steps_per_generation": per_generation, "gradient_accumulation_steps": per_generation}
+    settings |= {"scale_rewards": "none"} if algorithm == "GRPO" else {}
+    train(reward, tmp_path, algorithm=algorithm, data=rows(conversational=True, n=1) * 8, **settings)
     rewards = reward.last.rewards
-    assert len(rewards) == 8 and len(set(rewards)) > 4
-    assert completions(tmp_path)["advantage"].tolist() == pytest.approx(rewards, abs=1e-5)
+    assert len(rewards) == 8 * per_generation and len(set(rewards)) > size
+    sums = [sum(rewards[start : start + size]) for start in range(0, len(rewards), size)]
+    assert sums == pytest.approx([0.0] * len(sums), abs=1e-6)
+    if algorithm == "GRPO":
+        assert completions(tmp_path)["advantage"].tolist() == pytest.approx(rewards, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -105,16 +111,11 @@ class Order(SimpleNamespace):
         """Ignore it."""
 
 
-@pytest.mark.parametrize(
-    ("world", "size", "eval_size", "training", "data", "resets"),
-    [
-        (1, 2, 2, True, "ABCD", False),
-        (1, 3, 2, False, "AABA", False),  # a prompt that is drawn twice
-        (2, 4, None, False, "ABCD", True),  # prompts that an environment has changed
-        (2, 6, 3, True, "AABA", True),
-        (3, 6, 3, False, "AABA", False),
-    ],
-)
+@pytest.mark.parametrize("resets", [False, True])  # whether an environment has changed the prompts
+@pytest.mark.parametrize("data", ["ABCD", "AABA"])  # a prompt may be drawn twice
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("size", "eval_size"), [(2, 2), (3, 2), (4, None), (6, 3)])
+@pytest.mark.parametrize("world", [1, 2, 3])
 def test_groups_are_the_rows_of_trls_view_on_every_rank(monkeypatch, world, size, eval_size, training, data, resets):
     used = size if training else eval_size or size
     prompts = [data[place] for place in RepeatSampler(data, mini_repeat_count=used, batch_size=2, seed=0)]
@@ -132,7 +133,7 @@ def test_groups_are_the_rows_of_trls_view_on_every_rank(monkeypatch, world, size
     assert found == [f"7.{place // used}" for place in range(len(prompts))], "`rewards.view(-1, num_generations)`"
 
 
-@pytest.mark.parametrize("options", [{"shaping": ["centred"]}, {"on_failure": "group"}])
+@pytest.mark.parametrize("options", [{"shaping": ["centred"]}, {"shaping": ["item_zscore"]}, {"on_failure": "group"}])
 def test_unknown_groups_are_refused_where_environments_may_change_the_prompts(options):
     reward, case = reward_by(by_hash, **options), call(["x", "y"], environments=[None] * 2)
     for hooks in ({}, {"log_metric": Order(num_generations=4).log_metric}):  # 2 completions are no group of 4
@@ -145,7 +146,10 @@ def test_unknown_groups_are_refused_where_environments_may_change_the_prompts(op
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"shaping": ["item_zscore"]}, "'item_zscore' compares items across a group, but completions of one group"),
+        *(
+            ({"shaping": [step]}, f"'{step}' compares items across a group, but completions of one group")
+            for step in ("item_zscore", "contrast", "whitened")
+        ),
         (
             {"evolving": {"proposer": lambda groups: [None] * len(groups)}},
             "completions of one group have different prompts or checklists",

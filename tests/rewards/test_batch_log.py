@@ -80,6 +80,13 @@ def test_each_further_rank_has_a_file_of_its_own(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["reward.rank1.jsonl"]
 
 
+def test_a_log_that_cannot_be_written_costs_the_log_only(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    reward = reward_by(is_red, log=tmp_path / "file" / "reward.jsonl")
+    assert reward(**BATCH) == reward(**BATCH) == [pytest.approx(0.9), None]
+    assert caplog.text.count("cannot write the log") == 1
+
+
 def test_a_record_that_has_no_json_costs_the_log_only(tmp_path, caplog):
     log = RewardLog(tmp_path / "reward.jsonl")
     for value in (1, object(), 2):

@@ -10,6 +10,7 @@ from checklist_rewards.rewards.group_shaping import MIN_STD, Contrast, ItemZscor
 
 item_zscore, contrast, whitened = FORMULAS = (ItemZscore().shaped, Contrast().shaped, Whitened().shaped)
 contrast_weights, whitened_weights = Contrast().weights, Whitened().weights
+TINY = 1e-9
 
 
 def without_variance(credits, min_std=MIN_STD):
@@ -40,6 +41,21 @@ def test_the_order_of_completions_and_of_items_does_not_matter(group, random, fo
     assert moved == pytest.approx([values[r] for r in rows], abs=1e-6)
 
 
+@given(groups(), st.sampled_from(FORMULAS))
+def test_values_are_finite_and_bounded(group, formula):
+    credits, weights = group
+    values = formula(credits, weights)
+    assert len(values) == len(credits) and all(map(math.isfinite, values))
+    if formula is contrast:
+        assert all(-TINY <= value <= 1 + TINY for value in values)
+
+
+@given(groups(), st.sampled_from(FORMULAS))
+def test_a_group_of_one_or_of_equal_answers_gives_no_advantage(group, formula):
+    credits, weights = group
+    assert len(set(formula([credits[0]] * len(credits), weights))) == 1
+
+
 @given(groups(), st.sampled_from([ItemZscore, Whitened]), st.floats(0.2, 5), st.floats(-1, 1))
 def test_standardized_items_do_not_depend_on_level_and_scale(group, step, scale, shift):
     credits, weights = group
@@ -60,6 +76,20 @@ def test_an_answer_that_is_lost_moves_no_other_completion_on_an_item_of_its_own(
     without_answer = formula(credits, weights)
     differences = [a - b for a, b in zip(with_answer, without_answer, strict=True)]
     assert differences == pytest.approx([differences[0]] * len(differences), abs=1e-9)
+
+
+@given(groups(missing=False))
+def test_standardized_sums_are_centred_in_the_group(group):
+    for formula in (item_zscore, whitened):
+        assert math.fsum(formula(*group)) == pytest.approx(0, abs=1e-6)
+
+
+@given(st.lists(st.sampled_from([0.5, 1.0, 2.0, -1.0]), min_size=1, max_size=5), st.integers(2, 6))
+def test_contrast_keeps_the_weights_when_all_variances_are_equal(weights, completions):
+    credits = [[float(row % 2)] * len(weights) for row in range(completions)]
+    categories = [str(place % 2) for place in range(len(weights))]
+    assert contrast_weights(credits, weights) == pytest.approx([abs(w) for w in weights])
+    assert contrast_weights(credits, weights, categories) == pytest.approx([abs(w) for w in weights])
 
 
 @given(groups())

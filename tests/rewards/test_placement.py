@@ -16,6 +16,7 @@ from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.placement import in_process, load
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
+from tests.rewards.fakes import call
 from tests.rewards.test_trl_trainers import train
 
 SERVED = dict(model="judge", base_url="http://127.0.0.1:9/v1", store=False)
@@ -103,6 +104,16 @@ class Napping(Backend):
         assert self.up
         self.events.append("reads")
         return self.engine.read(groups, labels)
+
+
+def test_a_reward_prepares_only_judges_that_sleep_or_are_objects(monkeypatch):
+    sleeping = Engine("pocket", "transformers", settings={"enable_sleep_mode": True})
+    assert placement.is_placed(PanelJudge([LogprobJudge("pocket"), LogprobJudge(sleeping)]))
+    assert placement.is_placed(LogprobJudge(Engine("judge", FakeBackend())))
+    reward = ChecklistReward(**HERE)
+    assert not placement.is_placed(reward.scorer.judge)
+    monkeypatch.setattr("checklist_rewards.rewards.reward.within", None)  # it is not called
+    assert reward(**call(["red?"], items=("Is it a question?",))) != [None]
 
 
 def test_sleep_mode_works_behind_a_budget_and_when_another_engine_cannot_be_loaded(monkeypatch, tmp_path):

@@ -193,7 +193,7 @@ def test_without_a_trainer_it_says_where_it_judges():
         ChecklistScorer(model="reference", store=False).score(["Is it b?"], "b")
 
 
-@pytest.mark.parametrize("mode", [{"mode": "batch"}, {"capture_reasoning": True}])
+@pytest.mark.parametrize("mode", [{"mode": "batch"}, {"capture_reasoning": True}, {"mode": "quality"}, {"votes": 3}])
 def test_modes_that_write_replies_are_refused(mode):
     with pytest.raises(SampleError, match="model='reference' reads the probabilities of labels and writes no replies"):
         ChecklistReward(model="reference", store=False, **mode)

@@ -20,12 +20,12 @@ def test_what_the_ranks_of_a_run_exchange(tmp_path):
 
         groups, sign = found["groups"], -1 if rank == 0 else 1  # groups are spread over the ranks
         moved = pytest.approx(sign * 0.3)
-        assert groups["rewards"] == [None, 0.5]
+        assert groups["rewards"] == groups["images"] == [None, 0.5]
         assert all(words.startswith("groups on 2 ranks (on_failure='group'") for words in groups["async"])
         assert groups["centred"] == [moved, 0.0]
         assert groups["in order"] == [[moved, moved], [None, None]], "four prompts, and one group of the trainer"
         assert groups["contrast"] == [pytest.approx(0.5 + sign * 0.3)] * 2
-        assert groups["parts"] == [[pytest.approx(sign), 0.0], [None, None]]
+        assert groups["parts"] == [groups["whitened"], [None, None]] == [[pytest.approx(sign), 0.0], [None, None]]
 
     # The judge of an evaluation worked on rank 0, for two timeouts of the group.
     assert [found["outlived"] for found in ranks] == [2, 0]

@@ -18,7 +18,7 @@ from tests.rewards.test_trl_trainers import rows, train
 GROUPS, SIZE = 4, 4
 pytestmark = pytest.mark.slow
 
-ALONE, BESIDE, NORMALIZED = "alone", "beside another", "normalize_then_sum"
+ALONE, BESIDE, BY_GROUP, NORMALIZED = "alone", "beside another", "on_failure=group", "normalize_then_sum"
 
 
 class Lossy(FakeBackend):
@@ -105,14 +105,18 @@ def trained(rewards, folder, **options):
     [
         ("GRPO", ALONE, 0.1, 1.0),
         ("GRPO", ALONE, 0.1, 0.5),
+        ("GRPO", ALONE, 1.0, 1.0),
         ("RLOO", ALONE, 0.1, 1.0),
         ("GRPO", BESIDE, 0.1, 1.0),
+        ("RLOO", BESIDE, 0.1, 1.0),
+        ("GRPO", BY_GROUP, 0.1, 1.0),
         ("GRPO", NORMALIZED, 0.1, 1.0),
         ("GRPO", NORMALIZED, 1.0, 1.0),
     ],
 )
 def test_advantages_are_those_of_what_was_judged(tmp_path, caplog, algorithm, company, share, least):
-    reward = ChecklistReward(scorer_by(Lossy(share), min_answered=least))
+    judge = scorer_by(Lossy(share), min_answered=least)
+    reward = ChecklistReward(judge, on_failure="group" if company == BY_GROUP else "row")
     trainer, samples = trained(
         reward if company == ALONE else [reward, length],
         tmp_path,
@@ -129,3 +133,15 @@ def test_advantages_are_those_of_what_was_judged(tmp_path, caplog, algorithm, co
         assert trainer.state.log_history[0]["checklist_reward/unscored"] == pytest.approx(ours.count(None) / len(ours))
     warned = "all completions of their prompts get None" in caplog.text
     assert warned == (company == BESIDE)
+
+
+def test_a_weight_of_0_adds_a_reward_up_all_the_same(tmp_path):
+    lossy = scorer_by(Lossy(0.04), min_answered=1.0)  # some groups lose a read, some do not
+    trainer, _ = trained([ChecklistReward(lossy), length], tmp_path, reward_weights=[1.0, 0.0])
+    ours, found = (
+        in_groups(values) for values in (trainer._logs["rewards"]["checklist_reward"], trainer._logs["advantages"])
+    )
+    lost = [any(reward != reward for reward in group) for group in ours]
+    assert 0 < sum(lost) < GROUPS
+    for is_lost, rewards, values in zip(lost, ours, found, strict=True):
+        assert values == ([0.0] * SIZE if is_lost else pytest.approx(advantages(rewards), abs=2e-3))

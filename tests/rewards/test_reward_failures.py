@@ -1,5 +1,7 @@
 """A judge that fails: what trainers make of it, and that no advantage moves because of it."""
 
+import json
+
 import pytest
 import torch
 from datasets import Dataset
@@ -8,11 +10,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 
 from checklist_rewards.backends import Answer, pocket_dir
-from checklist_rewards.errors import BackendError
+from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.fakes import asked, by_hash, call, reward_by
+from tests.rewards.fakes import asked, by_hash, call, reward_by, text_of, user
 from tests.rewards.test_trl_trainers import ON_CPU, rows
 
 pytestmark = pytest.mark.slow
@@ -61,6 +63,16 @@ def test_or_training_stops():
     assert reward(**FINE | {"checklist": [["Is it red?"]] * 3 + [None]}) == [0.5, 0.5, 0.5, None]
 
 
+def test_an_image_is_refused_by_a_judge_of_text_unless_it_is_to_be_ignored():
+    batch = FINE | {"prompts": [user("Hi"), user("Hi"), asks_about("red"), user("Hi")]}
+    with pytest.raises(SampleError, match="sample 3: the input has an image, but the judge 'pocket' reads text"):
+        reward_by()(**batch)
+    assert reward_by(images="ignore")(**batch) == [0.5] * 4
+    shown = [{"role": "assistant", "content": asks_about("red")[0]["content"]}]
+    with pytest.raises(SampleError, match="sample 2: the target has an image"):
+        reward_by()(**call(["w", shown, "y", "z"], [user("Hi")] * 4))
+
+
 # --- reads that were lost on the way
 
 
@@ -83,6 +95,8 @@ FOUR = call(["w", "x"], items=("Is it red?", "Is it big?"))
 @pytest.mark.parametrize(
     ("lost", "options", "least", "reads", "unscored"),
     [
+        (3, {}, 0.5, 4 + 3, 0),
+        (99, {}, 0.5, 4 + 4, 2),
         (5, {}, 0.5, 4 + 4, 0),
         (5, {}, 1.0, 4 + 4, 1),
         (8, {"retries": 2}, 0.5, 4 + 4 + 4, 0),
@@ -95,11 +109,32 @@ def test_what_was_lost_is_asked_once_more_then_its_item_is_left_out_and_then_the
     reward = reward_by(Shaky(lost), scorer={"min_answered": least}, **options)
     rewards = reward(**FOUR)
     assert len(asked(reward)) == reads and rewards.count(None) == unscored
+    assert set(asked(reward)[4:8]) <= set(asked(reward)[:lost]), "nothing else is asked again"
     answered = sorted(score.answered for score in reward.last.scores)
     if unscored == 0:
         assert answered == ([1, 2] if lost == 5 else [2, 2])
     if answered == [2, 2]:
         assert rewards == reward_by(Shaky(0))(**FOUR)
+
+
+def test_a_failure_that_is_not_transient_is_not_asked_again():
+    reward = reward_by(lambda prefix, tail: None)  # too long
+    assert reward(**FOUR) == [None, None] and len(asked(reward)) == 4
+
+
+def test_a_judge_that_answers_whole_checklists_is_asked_for_the_whole_one():
+    class Writes(FakeBackend):
+        def generate(self, prompts, sampling, arrived=None):
+            self.calls.append(list(prompts))
+            if len(self.calls) == 1:
+                raise BackendError("the engine broke")
+            return super().generate(prompts, sampling)
+
+    backend = Writes(
+        replies=[json.dumps({"answers": [{"index": n, "answer": "yes no".split()[n - 1]} for n in (1, 2)]})]
+    )
+    assert reward_by(backend, scorer={"mode": "batch"})(**FOUR) == [0.5, 0.5]
+    assert backend.calls[0] == backend.calls[1]
 
 
 # --- pairs of OnlineDPO
@@ -151,9 +186,13 @@ def test_online_dpo_trains_with_it_and_no_failed_completion_loses_for_it(tmp_pat
     assert reward.pop_stats()["checklist_reward/unscored"] == pytest.approx(1 - scored)
 
 
-@pytest.mark.parametrize(("share", "ties"), [(0.3, None), (1.0, 1.0)])
-def test_pairs_without_scores_are_left_out_by_our_online_dpo_trainer(tmp_path, caplog, share, ties):
-    trainer = online_dpo(tmp_path, failing(share), ChecklistOnlineDPOTrainer)
+def by_text(completions, **columns):
+    return [by_hash(text_of(text), str(n)) for n, text in enumerate(completions)]
+
+
+@pytest.mark.parametrize(("share", "others", "ties"), [(0.3, [], None), (1.0, [], 1.0), (1.0, [by_text], 0.0)])
+def test_pairs_without_scores_are_left_out_by_our_online_dpo_trainer(tmp_path, caplog, share, others, ties):
+    trainer = online_dpo(tmp_path, [failing(share), *others], ChecklistOnlineDPOTrainer)
     assert trainer.ties == [
         sum(a == b for a, b in zip(given[:4], given[4:], strict=True)) / 4 for given in trainer.given
     ]

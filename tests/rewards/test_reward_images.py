@@ -165,21 +165,24 @@ def test_the_images_of_rows_without_a_checklist_are_not_read(tmp_path):
     assert second["images"][0].startswith("<image, sha256 ")
 
 
-@pytest.mark.parametrize(
-    ("mode", "column", "prompt", "checklist"),
-    [
-        ("show", "image", lambda image: "What?", ["Is it?"]),
-        ("show", "images", lambda image: asks(PILLOWS["red"], None, "What?"), ["Is it?"]),
-        ("ignore", "images", lambda image: user("What?"), ["Is it?"]),
-        ("ignore", "image", lambda image: asks(image, "What?"), None),
-    ],
-    ids=["text", "a part and a place", "messages, ignored", "a part, ignored"],
-)
-def test_rows_of_a_log_have_one_prompt_where_their_images_are_equal(tmp_path, mode, column, prompt, checklist):
+LOGGED = {
+    "text": lambda image: "What?",
+    "messages": lambda image: user("What?"),
+    "places": lambda image: asks(None, "What?"),
+    "parts": lambda image: asks(image, "What?"),
+    "a part and a place": lambda image: asks(PILLOWS["red"], None, "What?"),
+}
+
+
+@pytest.mark.parametrize("column", ["image", "images"])
+@pytest.mark.parametrize("checklist", [["Is it?"], None])
+@pytest.mark.parametrize("mode", ["show", "ignore"])
+@pytest.mark.parametrize("shape", LOGGED)
+def test_rows_of_a_log_have_one_prompt_where_their_images_are_equal(tmp_path, shape, mode, checklist, column):
     given = [PILLOWS["green"], PILLOWS["green"].copy(), PILLOWS["blue"], PILLOWS["blue"].copy()]
     columns = {column: [[image] for image in given] if column == "images" else given}
     reward = seen_by(images=mode, log=tmp_path / "log.jsonl")
-    reward(**call(["Red."] * 4, list(map(prompt, given)), [checklist] * 4), **columns)
+    reward(**call(["Red."] * 4, [LOGGED[shape](image) for image in given], [checklist] * 4), **columns)
     keys = [text.prompt_key for text in ScoredFile(tmp_path / "log.jsonl", unscored=True)]
     assert keys[0] == keys[1] != keys[2] == keys[3]
 

@@ -45,8 +45,24 @@ def through_trl(adapter):
     return ChecklistReward(pocket_scorer())(**BATCH | chats, completion_ids=[[1]] * len(TEXTS))
 
 
+def through_trl_async(adapter):
+    return asyncio.run(ChecklistReward(pocket_scorer()).as_async()(**BATCH))
+
+
+def through_verl(adapter):
+    return verl_reward_loop(ChecklistComputeScore(pocket_scorer()).compute_score, TEXTS, LABEL)
+
+
 def through_verl_async(adapter):
     return verl_reward_loop(ChecklistComputeScore(pocket_scorer()).compute_score_async, TEXTS, LABEL)
+
+
+def through_verl_batch(adapter):
+    n = len(TEXTS)
+    scores = ChecklistComputeScore(pocket_scorer()).compute_score_batch(
+        data_sources=["d"] * n, solution_strs=TEXTS, ground_truths=LABELS, extra_infos=[None] * n
+    )
+    return [score["score"] for score in scores]
 
 
 def through_openrlhf(adapter):

@@ -174,3 +174,22 @@ def test_async_grpo_samples_further_groups_while_the_judge_works_on_one(form):
     # The least number of completions, one group at a time: the defaults, 8 and 32, sample all groups at once.
     samples = rolled_out(form(reward_by(judge)), ["is it red?"], Requests(), num_generations=2, max_inflight_tasks=2)
     assert [sample.metrics["rewards/checklist_reward"] for sample in samples] == [0.5, 0.5]
+
+
+@pytest.mark.slow
+def test_async_grpo_with_the_defaults_of_trl():
+    from trl.experimental.async_grpo import AsyncGRPOConfig
+
+    config, sampled = AsyncGRPOConfig(use_cpu=True), []  # without a GPU, TRL refuses its own default, bf16
+    samples = rolled_out(
+        reward_by(lambda prefix, tail: 0.9 if "?" in prefix.rsplit("red", 1)[-1] else 0.2),
+        ["is it red?", "the bakto is old.", "a deko is small.", "3 lamo are red?"],
+        sampled,
+        num_generations=config.num_generations,
+        max_inflight_tasks=config.max_staleness * config.per_device_train_batch_size,  # as the trainer infers it
+        max_tokens=config.max_completion_length,
+        temperature=config.temperature,
+    )
+    assert len({sample.metrics["rewards/checklist_reward"] for sample in samples}) == 2
+    assert sum(sample.advantage for sample in samples) == pytest.approx(0, abs=1e-4)
+    assert sampled[0]["max_tokens"] == 2048

@@ -20,8 +20,14 @@ SHOWN = (
 
 @pytest.mark.parametrize(
     ("completion", "text"),
-    [(TOOLS, SHOWN), ([AS_TEXT], 'assistant calls f({"x": 1})'), (assistant("It rains."), "It rains."), ([], "")],
-    ids=["every message, call and result", "a call alone", "one message", "nothing"],
+    [
+        (TOOLS, SHOWN),
+        ([AS_TEXT], 'assistant calls f({"x": 1})'),
+        ("It rains.", "It rains."),
+        (assistant("It rains."), "It rains."),
+        ([], ""),
+    ],
+    ids=["every message, call and result", "a call alone", "a text", "one message", "nothing"],
 )
 def test_a_transcript_has_all_in_order(completion, text):
     assert completion_text(completion, part="transcript") == text

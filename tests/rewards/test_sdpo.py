@@ -6,12 +6,12 @@ from transformers import AutoTokenizer
 from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
 
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.rewards.sdpo import ChecklistSDPOTrainer, feedback_texts
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.jsonl import read_jsonl
 from tests.rewards.fakes import call, reward_by
-from tests.rewards.test_trl_trainers import ON_CPU
+from tests.rewards.test_trl_trainers import ON_CPU, rows
 
 pytestmark = pytest.mark.slow
 
@@ -70,13 +70,14 @@ def test_the_teacher_reads_the_feedback_of_each_completion(tmp_path):
     assert reward.last.groups == ["1.0", "1.0", "1.1", "1.1"], "consecutive completions, in the second call"
 
 
-def test_a_completion_without_a_score_takes_its_group_along_and_an_evaluation_is_none_of_training(tmp_path):
+@pytest.mark.parametrize("kind", [SDPOTrainer, ChecklistSDPOTrainer])
+def test_a_completion_without_a_score_takes_its_group_along_and_an_evaluation_is_none_of_training(tmp_path, kind):
     """SDPO counts None as 0, also if it has one reward, and passes no hooks that show the trainer."""
     lost = iter([False, True, *[False] * 100])
     options = {"log": tmp_path / "rewards.jsonl", "monitor": {"max_canary": None, "retest_share": 0}}
     judged = reward_by(lambda prefix, tail: None if next(lost) else 0.9, **options)
     evaluated = dict(max_steps=1, eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=2)
-    made = trainer(tmp_path, judged, kind=SDPOTrainer, checklist=CHECKLIST[:1], **evaluated)
+    made = trainer(tmp_path, judged, kind=kind, checklist=CHECKLIST[:1], **evaluated)
     made.train()
     lines = read_jsonl(tmp_path / "rewards.jsonl")
     training = [line["reward"] for line in lines if "evaluation" not in line]
@@ -84,6 +85,34 @@ def test_a_completion_without_a_score_takes_its_group_along_and_an_evaluation_is
     assert [None, None] in groups and [pytest.approx(0.9)] * 2 in groups
     assert len(lines) == 4 + 8 and judged.monitor.state["calls"] == 1
     assert judged.callback in made.callback_handler.callbacks and (tmp_path / "monitor.jsonl").is_file()
+
+
+def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):
+    made = ChecklistSDPOTrainer(
+        model=str(pocket_dir()),
+        reward_funcs=ChecklistReward(scorer),
+        args=SDPOConfig(
+            output_dir=str(tmp_path),
+            include_environment_feedback=True,  # required
+            use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+            max_steps=1,  # the default is three epochs
+        ),
+        train_dataset=Dataset.from_list(rows(conversational=True, n=8)),
+    )
+    assert made.args.bf16 and made.args.gradient_checkpointing
+    made.train()
+    last = made.reward_funcs[0].last
+    again = scorer.score_batch(last.samples)
+    assert [score.primary_score for score in last.scores] == [
+        pytest.approx(score.primary_score, abs=1e-6) for score in again
+    ]
+    assert len(again) == 8 and (tmp_path / "checkpoint-1" / "trainer_state.json").is_file()
+    assert not [record for record in caplog.records if record.name.startswith("checklist_rewards")]
+
+
+def test_the_reference_of_sdpo_is_the_base_of_an_adapter_for_it_keeps_no_other(tmp_path):
+    with pytest.raises(ModelError, match=r"train an adapter \(peft_config=LoraConfig\(...\)\), or name a judge\.$"):
+        trainer(tmp_path, ChecklistReward(model="reference", store=False), beta=0.1).train()
 
 
 def test_it_needs_one_checklist_reward_and_feedback_that_is_used(tmp_path):

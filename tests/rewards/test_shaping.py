@@ -1,6 +1,7 @@
 """The formulas of the steps that shape one completion: None stays None, and a failure moves nothing."""
 
 import doctest
+import math
 
 import pytest
 from hypothesis import given
@@ -86,6 +87,9 @@ def test_earned_is_what_the_items_give_less_their_penalties(credits, categories,
         (0.8, 0.4, "floor", 0.1, 0.1),
         (0.05, 0.4, "floor", 0.1, 0.05),
         (0.8, None, "multiply", 0.0, 0.8),  # a gate that was not read is neither open nor closed
+        (-0.5, 1, "multiply", 0.0, -0.5),
+        (-0.5, 0, "multiply", 0.0, -1.0),
+        (-0.5, 0.4, "floor", 0.1, -0.5),
         (-0.5, 0.5, "multiply", 0.0, -0.75),  # a failed gate lowers a value below zero too
     ],
 )
@@ -108,6 +112,12 @@ def test_a_format_gate_limits_texts_that_do_not_match(value, text, otherwise, ex
     assert step.value(value, Sample(MIXED, text), None) == expected
 
 
+@pytest.mark.parametrize("name", ["at_cap", "cap", "exponent"])
+def test_a_length_penalty_is_finite(name):
+    with pytest.raises(ValueError, match="finite number"):
+        LengthPenalty(**{name: math.inf})
+
+
 def test_centring_goes_by_group_and_not_by_place_and_ignores_none():
     assert centred([1.0, None, 5.0, 3.0, None], ["a", "a", "b", "a", "b"]) == [-1.0, None, 0.0, 1.0, None]
 
@@ -117,10 +127,13 @@ def test_the_example_of_the_module(module):
     assert doctest.testmod(module).failed == 0
 
 
+unit = st.floats(0, 1)
+maybe = st.one_of(st.none(), st.floats(-100, 100))
+any_sign = st.floats(-10, 1)
 weight = st.floats(-5, 5).filter(lambda w: abs(w) > 0.01)
 
 
-@given(st.lists(st.tuples(weight, st.one_of(st.none(), st.floats(0, 1))), min_size=1, max_size=6), st.floats(0, 1))
+@given(st.lists(st.tuples(weight, st.one_of(st.none(), unit)), min_size=1, max_size=6), unit)
 def test_earned_less_penalties_is_the_score_and_an_unanswered_item_changes_nothing(pairs, value):
     checklist = Checklist.parse([{"question": f"{n}?", "weight": w} for n, (w, _) in enumerate(pairs)])
     score = score_checklist(checklist, [LOST if v is None else p(v) for _, v in pairs])
@@ -138,3 +151,40 @@ def test_earned_less_penalties_is_the_score_and_an_unanswered_item_changes_nothi
         if found is not None:
             found = Clipped().value(found, None, None)
         assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+@given(any_sign, st.lists(unit, min_size=3, max_size=3))
+def test_a_gate_never_raises_a_value(value, credits):
+    for how in ("multiply", "floor"):
+        gated = gate(value, credits, how=how, floor=0.5)
+        assert gated <= value + 1e-12 and (value < 0 or gated >= 0)
+
+
+@given(st.lists(any_sign, min_size=2, max_size=2), st.lists(unit, min_size=2, max_size=2), st.floats(-1, 1))
+def test_a_better_answer_to_a_required_item_never_gives_a_worse_value(values, credits, floor):
+    low, high = sorted(values)
+    worse, better = sorted(credits)
+    for how in ("multiply", "floor"):
+        pairs = ((low, worse), (low, better), (high, better))
+        outcomes = [gate(value, [credit, 1, 1], how=how, floor=floor) for value, credit in pairs]
+        assert outcomes == pytest.approx(sorted(outcomes), abs=1e-12)
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e4), st.floats(1, 1e4), unit, st.floats(0.1, 5))
+def test_a_longer_text_never_costs_less(one, other, free, room, at_cap, exponent):
+    step = LengthPenalty(free=free, cap=free + room, at_cap=at_cap, exponent=exponent)
+    costs = [step.penalty(length) for length in sorted((one, other))]
+    assert 0 <= costs[0] <= costs[1] <= at_cap
+
+
+@given(st.lists(st.tuples(maybe, st.integers(0, 2)), max_size=12))
+def test_centred_values_sum_to_zero_and_none_moves_no_one(pairs):
+    values, groups = [value for value, _ in pairs], [group for _, group in pairs]
+    result = centred(values, groups)
+    assert [value is None for value in result] == [value is None for value in values]
+    for group in set(groups):
+        known = [value for value, g in zip(result, groups, strict=True) if g == group and value is not None]
+        assert math.fsum(known) == pytest.approx(0, abs=1e-6)
+    kept = [(value, group) for value, group in pairs if value is not None]
+    alone = centred([value for value, _ in kept], [group for _, group in kept])
+    assert alone == [value for value in result if value is not None]

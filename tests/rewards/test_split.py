@@ -49,6 +49,14 @@ def test_each_part_is_the_metric_over_its_items_and_one_scoring_serves_all():
     assert len(asked(reward)) == 7
 
 
+def test_the_parts_of_a_checklist_add_up_to_the_whole():
+    reward = reward_of()
+    items = [{**item, "required": False, "weight": abs(item.get("weight", 1))} for item in FORM + TONE]
+    parts, whole = reward.split(dataset=[{"checklist": items}]), batch("v", items=items)
+    found = sum(part.weight * part(**whole)[0] for part in parts) / sum(part.weight for part in parts)
+    assert found == pytest.approx(reward(**whole)[0])
+
+
 @pytest.mark.parametrize(
     ("by", "names"),
     [

@@ -49,6 +49,9 @@ class Square(ShapingStep):
     ("steps", "expected"),
     [
         (None, EARNED),
+        ([], EARNED),
+        ([{"name": "gate", "how": "floor", "floor": 0.1}], EARNED),
+        ([{"name": "format_gate", "form": r"x"}], EARNED),
         ([{"name": "earned", "answers": "hard"}], 1.0),
         ([{"name": "earned", "categories": {"tone": 0}}, "gate"], 0.8 * 0.9),
         ([{"name": "format_gate", "form": r"\d+", "otherwise": 0.2}], 0.2),
@@ -68,9 +71,18 @@ def test_a_failed_gate_leaves_what_it_says():
 
 
 def test_a_penalty_that_was_not_answered_leaves_nothing_to_shape():
+    for metric in ("expected", "net", "weighted"):
+        assert shaped(None, p_yes=UNREAD, metric=metric) == [None]
     assert shaped(None, p_yes=UNREAD, metric="pass") == [1.0]  # a share of items counts a penalty like any other
     assert shaped(["earned"], p_yes=UNREAD, metric="pass") == [None]
     assert shaped([Square(), "clipped"], p_yes={}) == [None], "a completion without a score has no shaped reward"
+
+
+def test_centred_is_within_a_prompt_wherever_its_completions_stand():
+    rule = lambda prefix, tail: 0.9 if "red" in prefix else 0.1 if "blue" in prefix else None  # noqa: E731
+    reward = reward_by(rule, shaping=["centred"])
+    rewards = reward(**call(["red", "red", "blue", "red", "lost", "red"], ["A", "B"] * 3, items=("Is it?",)))
+    assert rewards == [pytest.approx(0.4), 0.0, pytest.approx(-0.4), 0.0, None, 0.0]
 
 
 def test_a_length_is_counted_in_words_of_every_script_and_in_tokens_of_the_model_that_is_named():

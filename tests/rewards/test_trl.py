@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trl.trainer.utils import get_callable_name, is_async_callable
 
-from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.pipelines import pipeline
 from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.scores import rescore
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl
 from tests.pipelines.fakes import Scripted
@@ -25,6 +26,14 @@ from tests.rewards.fakes import Log, asked, assistant, call, knows, reward_by, s
 
 RED = pytest.approx(0.9)
 COLOURS = call(["red", "blue"])
+
+
+def test_standard_and_conversational_formats_get_the_same_rewards():
+    checklist = [["Is red?", "Is blue?"], ["Is blue?"]]
+    reward = reward_by(knows)
+    standard = reward(**call(["a red thing"] * 2, ["A", "B"], checklist))
+    chat = reward(**call([assistant("a red thing")] * 2, [user("A"), user("B")], checklist))
+    assert standard == chat == pytest.approx([0.5, 0.1])
 
 
 def test_the_reward_is_what_score_batch_gives_for_the_same_texts_in_any_order():
@@ -57,6 +66,15 @@ def test_thinking_is_not_judged_unless_asked_for(options, prompt, completion, ex
     assert reward_by(knows, **options)(**batch) == pytest.approx([expected])
 
 
+def test_the_judge_sees_the_last_user_message_and_the_turns_before_it():
+    reward = reward_by(knows)
+    prompt = [{"role": "system", "content": "Be brief."}, *user("Hi"), *assistant("Hello"), *user("Again")]
+    reward(**call([assistant("Hello")], [prompt]))
+    [(shown, _)] = asked(reward)
+    assert "system: Be brief.\n\nuser: Hi\n\nassistant: Hello" in shown
+    assert shown.index("Again") < shown.index("system: Be brief.")
+
+
 def test_a_row_without_a_checklist_is_none_and_costs_nothing():
     reward, log = reward_by(knows), Log()
     batch = call(["red", "red"], ["A", "B"], [None, ["Is red?"]])
@@ -81,7 +99,8 @@ def test_a_reward_is_none_or_a_finite_number_from_0_to_1(weights, yes, metric, r
         assert value is None
 
 
-def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(tmp_path):
+@pytest.mark.parametrize("metric", ["pass", "weighted", "expected", "normalized"])
+def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric, tmp_path):
     items = [
         {"question": "Is red?", "weight": 3, "required": True},
         {"question": "Is blue?", "weight": -1},
@@ -89,17 +108,25 @@ def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(tmp_path):
     ]
     backend = FakeBackend(lambda prefix, tail: None if "cursed" in tail else knows(prefix, tail))
     batch = call(["red", "red and blue", "blue"], items=items)
-    rewards = reward_by(backend, metric="pass", log=tmp_path / "log.jsonl")(**batch)
-    assert rewards == reward_by(backend, scorer={"metric": "pass"})(**batch)
+    rewards = reward_by(backend, metric=metric, log=tmp_path / "log.jsonl")(**batch)
+    assert rewards == reward_by(backend, scorer={"metric": metric})(**batch)
     assert rewards[2] == 0.0, "the required item failed"
-    assert {record["score"]["primary_metric"] for record in read_jsonl(tmp_path / "log.jsonl")} == {"pass"}
+    assert {record["score"]["primary_metric"] for record in read_jsonl(tmp_path / "log.jsonl")} == {metric}
 
 
 # --- columns
 
 
-@pytest.mark.parametrize("checklist", ['["Is red?"]', Checklist.parse(["Is red?"])])
-def test_checklists_may_be_json_or_objects_in_a_column_of_any_name(checklist):
+@pytest.mark.parametrize(
+    "checklist",
+    [
+        ["Is red?"],
+        [{"question": "Is red?", "weight": None, "category": None, "id": None}],  # as Arrow fills the fields of rows
+        '["Is red?"]',
+        Checklist.parse(["Is red?"]),
+    ],
+)
+def test_every_form_that_a_dataset_row_may_have_is_read_from_a_column_of_any_name(checklist):
     batch = call(["red"], items=("Is blue?",), rubric=[checklist])
     assert reward_by(knows, column="rubric")(**batch) == [RED]
 
@@ -116,7 +143,16 @@ def test_a_missing_column_is_refused_with_the_columns_that_are_there(options, wo
         reward_by(**options)(**call(["x"], level=[1]), trainer_state=object())
 
 
-@pytest.mark.parametrize(("checklist", "words"), [([], "row 2 .*'Name a'.*empty"), ("Is it?", "row 2 .*must be JSON")])
+@pytest.mark.parametrize(
+    ("checklist", "words"),
+    [
+        ([], "row 2 .*'Name a'.*empty"),
+        ([{"question": "Is x?", "weight": math.inf}], "row 2 .*item 1.*inf"),
+        ([{"question": " "}], "row 2 .*item 1.*blank"),
+        ("Is it?", "row 2 .*must be JSON"),
+        (7, "row 2 .*got 7"),
+    ],
+)
 def test_a_checklist_that_cannot_be_used_is_an_error_naming_the_row_before_anything_is_asked(checklist, words):
     reward = reward_by(knows)
     with pytest.raises(ChecklistError, match=words):
@@ -130,7 +166,7 @@ def test_one_checklist_per_completion_is_demanded(checklist):
         reward_by()(prompts=["A", "B"], completions=["x", "y"], checklist=checklist)
 
 
-@pytest.mark.parametrize("value", [float("nan"), {"role": "assistant", "content": "a"}])
+@pytest.mark.parametrize("value", [5, float("nan"), ["a", "b"], {"role": "assistant", "content": "a"}])
 def test_a_reference_that_is_no_text_is_refused_by_column_and_row(value):
     reward = reward_by(reference_column="answer")
     with pytest.raises(SampleError, match=r"row 2 of the batch \(prompt 'B'\): 'answer' must be a string, a list of"):
@@ -169,6 +205,15 @@ def test_the_table_of_the_trainer_has_one_line_per_completion():
             "no answer: empty",
         ]
     }
+
+
+def test_the_log_has_scores_that_can_be_aggregated_again(tmp_path):
+    rewards = reward_by(knows, log=tmp_path / "log.jsonl")(**call(["red"], items=("Is red?", "Is blue?")))
+    [record] = read_jsonl(tmp_path / "log.jsonl")
+    score = Score.model_validate(record["score"])
+    assert [score.primary_score] == rewards
+    heavier = Checklist.parse([{"question": "Is red?", "weight": 3}, "Is blue?"])
+    assert rescore(heavier, score).primary_score == pytest.approx((3 * 0.9 + 0.1) / 4)
 
 
 def test_metrics_are_logged_once_per_completion_so_that_means_weigh_completions():
@@ -229,6 +274,9 @@ def test_weights_apply_to_the_score_and_to_shaping(tmp_path):
         ({"metric": "mean"}, "metric='mean'.*weighted"),
         ({"metric": "quality"}, "metric='quality' requires mode='quality', which grades; mode is 'item'"),
         ({"on_failure": "zero"}, "on_failure='zero' is not known; allowed: 'row', 'group', 'raise'"),
+        ({"judged": "first"}, "judged='first' is not known; allowed: 'answer', 'transcript'"),
+        ({"images": "keep"}, "images='keep' is not known; allowed: 'show', 'ignore'"),
+        ({"threshold": 2}, "threshold=2"),
         ({"name": "reward"}, "name='reward'"),
         ({"name": ""}, "name=''"),
         ({"column": "completions"}, "column='completions'"),

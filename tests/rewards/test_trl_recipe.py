@@ -19,18 +19,29 @@ ROWS = [{"prompt": [{"role": "user", "content": f"Write {n}."}], "checklist": ["
 
 @pytest.fixture
 def run(tmp_path):
-    """`run(rows, reward, ...)` trains for a step with the pocket config."""
+    """`run(rows, reward, ...)` trains for a step with the pocket config, or with `config`."""
     from grpo import main, parse
 
     sizes = "--per_device_train_batch_size 8 --num_generations 4 --max_completion_length 8"
     small = f"--config {ON_CPU} --max_steps 1 --seed 1 {sizes}"
 
-    def trained(rows, reward, *more):
+    def trained(rows, reward, *more, config=small):
         data = write_jsonl(tmp_path / "data.jsonl", *rows)
         files = ["--dataset_name", str(data), "--output_dir", str(tmp_path / "out")]
-        return main(*parse([*small.split(), *files, "--reward", json.dumps(reward), *more]))
+        return main(*parse([*config.split(), *files, "--reward", json.dumps(reward), *more]))
 
     return trained
+
+
+def test_with_the_defaults_of_trl(run, tmp_path):
+    # Without a GPU, TRL refuses its own default, bf16; the default is three epochs.
+    defaults = "--model_name_or_path pocket --use_cpu True --max_steps 1"
+    trainer = run(ROWS, {"model": "pocket", "store": False}, config=defaults)
+    assert trainer.args.bf16 and trainer.args.gradient_checkpointing
+    last = trainer.state.log_history[-1]
+    assert 0 <= last["reward"] <= 1 and last["checklist_reward/unscored"] == 0
+    for folder in ("out", "out/checkpoint-1"):
+        assert (tmp_path / folder / "model.safetensors").is_file()
 
 
 def test_the_pocket_config_trains_with_a_split_reward_that_is_watched(run, tmp_path):

@@ -6,12 +6,16 @@ tool, renders its result with the image, samples the next turn from the policy, 
 and takes the step.
 """
 
+import asyncio
 import json
+from collections import Counter, defaultdict
+from types import SimpleNamespace
 
 import pytest
 
+from checklist_rewards.images import parts
 from tests.backends.vision_architectures import build
-from tests.rewards.fakes import reward_by, user
+from tests.rewards.fakes import assistant, call, reward_by, user
 from tests.rewards.test_trl_images import trainer_of
 from tests.test_images import IMAGES, PILLOWS, RED, Seeing
 
@@ -32,6 +36,26 @@ def look(place: str) -> list:
     """
     here, image = {"type": "text", "text": "Here: "}, {"type": "image", "image": PILLOWS[RESULT[place]]}
     return [here, image, {"type": "text", "text": "Seen."}]
+
+
+def photograph(place: str):  # TRL takes an image that is not in a list for a text
+    return PILLOWS[RESULT[place]]
+
+
+photograph.__name__, photograph.__doc__ = look.__name__, look.__doc__
+
+
+class Room:
+    """An environment whose first observation and whose tool are images."""
+
+    def reset(self, **row) -> list:
+        return [{"type": "text", "text": " Now: "}, {"type": "image", "image": PILLOWS["white"]}]
+
+    def look(self, place: str) -> list:
+        return look(place)
+
+
+Room.look.__doc__ = look.__doc__
 
 
 @pytest.fixture(scope="module")
@@ -55,27 +79,57 @@ def scripted(trainer, tokens, texts):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, tmp_path):
+@pytest.mark.parametrize(
+    ("settings", "columns", "input"),
+    [
+        ({"tools": [look]}, {"image": PILLOWS["red"]}, f"{RED.mark}{ASKED}"),
+        ({"environment_factory": Room}, {}, f"{ASKED} Now: {IMAGES['white'].mark}"),
+        ({"tools": [photograph]}, {}, ASKED),
+    ],
+    ids=["a tool and a column", "an environment", "an image that is not a part"],
+)
+def test_the_judge_sees_the_image_of_a_tool_result_in_its_place(policy, settings, columns, input, tmp_path):
     from trl.chat_template_utils import qwen3_vl_chat_template  # which has tools
 
     backend = Seeing()
     reward = reward_by(backend, judged="transcript")
-    row = {"prompt": user(ASKED), "checklist": json.dumps(CHECKLIST), "image": PILLOWS["red"]}
-    options = {"per_device_train_batch_size": 4, "max_completion_length": 150, "max_tool_calling_iterations": 1}
-    options |= {"template": qwen3_vl_chat_template, "more": {"tools": [look]}}
-    trainer = trainer_of("GRPO", policy, reward, [row] * 4, tmp_path, **options)
+    row = {"prompt": user(ASKED), "checklist": json.dumps(CHECKLIST)} | columns
+    options = {"per_device_train_batch_size": 4, "max_tool_calling_iterations": 1, "template": qwen3_vl_chat_template}
+    options["max_completion_length"] = 150 if columns else 250  # a call, its result and an answer
+    trainer = trainer_of("GRPO", policy, reward, [row] * 4, tmp_path, **options, more=settings)
     places = ["left", "right", "right", "left"]
     scripted(trainer, trainer.processing_class.tokenizer, [CALL % place for place in places])
     trainer.train()
     samples = reward.last.samples
-    assert [sample.input for sample in samples] == [f"{RED.mark}{ASKED}"] * 4
+    assert [sample.input for sample in samples] == [input] * 4
+    of_input = [part.key for part in parts(input) if not isinstance(part, str)]
+    is_text = settings.get("tools") == [photograph]
     for place, sample in zip(places, samples, strict=True):
         image = IMAGES[RESULT[place]]
         begins = f'assistant calls look(place="{place}")\n\ntool look: '
+        if is_text:
+            assert sample.target.startswith(f"{begins}<PIL.Image.Image image mode=RGB size=8x8")
+            assert not sample.target_images
+            continue
         assert sample.target.startswith(f"{begins}Here: {image.mark}Seen.\n\nassistant: ")
         assert sample.target_images == (image,) and [m.role for m in sample.messages][:2] == ["assistant", "tool"]
         for asked, keys in zip(backend.asked, backend.shown, strict=True):
             if sample.target in asked[0] or ("Does it show" in asked[1] and image.mark in asked[0]):
-                assert keys == [RED.key, image.key]
-    assert {len(keys) for keys in backend.shown} == {2}
+                assert keys == [*of_input, image.key]
+    assert {len(keys) for keys in backend.shown} == {len(of_input) + (not is_text)}
     assert all(score.primary_score == 0.75 for score in reward.last.scores)
+
+
+def test_async_grpo_makes_a_text_of_every_tool_result():
+    """What its workers pass on, which have no images either (`async_rollout_worker.py`)."""
+    worker = pytest.importorskip("trl.experimental.async_grpo.async_rollout_worker")
+    counts = SimpleNamespace(_counters=Counter(), _rates=defaultdict(lambda: [0, 0]), _tool_pool=None)
+    asked = {"type": "function", "function": {"name": "look", "arguments": {"place": "right"}}}
+    run = worker._AsyncRolloutLoop._execute_tool_calls(counts, [asked], {"look": look})
+    [message], calls, failures = asyncio.run(run)
+    assert (calls, failures) == (1, 0) and message["content"] == str(look("right"))
+    reward = reward_by(Seeing(), judged="transcript")
+    completion = [{"role": "assistant", "tool_calls": [asked]}, message, *assistant("Blue.")]
+    assert reward(**call([completion], [user(ASKED)])) == [0.75]
+    [sample] = reward.last.samples
+    assert "'image': <PIL.Image.Image" in sample.target and not sample.target_images

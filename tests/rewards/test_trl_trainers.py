@@ -13,6 +13,7 @@ from pocket.world import tasks
 
 from checklist_rewards import Sample
 from checklist_rewards.backends import pocket_dir
+from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.callback import ChecklistEvalCallback
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE
 from tests.jsonl import read_jsonl, write_jsonl
@@ -147,6 +148,11 @@ def test_async_and_shaped_rewards_of_checklists_that_differ_keep_their_names_and
         assert {text_of(prompt) for prompt in table["prompt"][table[name].isna()]} == {text_of(data[2]["prompt"])}
     centred = table["a"] - table["a"].groupby(table["prompt"].map(text_of)).transform("mean")
     assert table["c"].tolist() == pytest.approx(centred.tolist(), abs=1e-5, nan_ok=True)
+
+
+def test_a_trainer_that_drops_the_column_is_told_so(tmp_path):
+    with pytest.raises(SampleError, match="remove_unused_columns=False"):
+        train(reward_by(by_hash), tmp_path, remove_unused_columns=True)
 
 
 # --- in processes of their own

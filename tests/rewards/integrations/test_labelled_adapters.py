@@ -54,6 +54,7 @@ def config(tmp_path, monkeypatch):
         ({"checklist": ["Is it?"], "input": 7}, SampleError, "row 2: input must be a string, got int 7"),
         ({"checklist": ["Is it?"], "images": ["a.png"]}, SampleError, "row 2, 'images' must be a data URL; got 'a.p"),
         ([], ChecklistError, "row 2: .*empty"),
+        (None, ChecklistError, "row 2: expected a list of questions"),
     ],
 )
 def test_a_broken_label_is_refused_with_its_row_before_anything_is_asked(label, error, says):

@@ -1,5 +1,6 @@
 """One call, one sample; the engine still sees batches."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -87,6 +88,16 @@ def test_calls_from_many_threads_get_the_scores_of_score_batch(batcher):
     assert queue.batches == 2
 
 
+def test_coroutines_share_a_batch(batcher):
+    queue = batcher(max_wait=HANG, max_batch=24)
+
+    async def all_of_them():
+        return await asyncio.gather(*[queue.score_async([sample]) for sample in SAMPLES])
+
+    assert [scores[0] for scores in asyncio.run(all_of_them())] == expected(SAMPLES)
+    assert queue.batches == 1
+
+
 @pytest.mark.parametrize("error", [None, ModelError("the judge broke")], ids=["scores", "errors"])
 def test_an_error_in_on_batch_reaches_the_log_and_not_the_callers(batcher, caplog, error):
     def report(waits, scores):
@@ -163,6 +174,15 @@ def test_close_finishes_what_was_taken_and_takes_no_more(batcher):
     assert [future.result(0) for future in futures] == expected(SAMPLES)
     with pytest.raises(QueueClosed):
         queue.submit(SAMPLES[:1])
+
+
+def test_a_cancelled_sample_is_not_scored(working):
+    queue, scorer, _ = working()
+    waiting = queue.submit(SAMPLES[1:3])
+    assert waiting[0].cancel()
+    scorer.go.set()
+    assert waiting[1].result(HANG)
+    assert scorer.sizes == [1, 1]
 
 
 def test_a_forked_process_has_a_thread_of_its_own(batcher):
