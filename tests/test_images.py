@@ -137,7 +137,10 @@ NO_IMAGES = {
         ({"width": 3}, "got a mapping with 'width'"),
         ({"hash": "0"}, "row 1 was logged without a path"),
         (np.zeros((2, 2, 7)), "row 1 is an array that is no image"),
-        (saved(PILLOWS["red"], "PPM"), "^row 1 cannot be decoded as an image: it is damaged, or not one of PNG, "),
+        *(
+            (saved(PILLOWS["red"], kind), "^row 1 cannot be decoded as an image: it is damaged, or not one of PNG, ")
+            for kind in "EPS PPM ICO JPEG2000 PDF".split()
+        ),
         (saved(Pillow.new("F", (2, 2), 1), "TIFF"), "32 bits per pixel .mode F.; convert it to 8 bits"),
     ],
 )
@@ -512,3 +515,20 @@ def test_code_reads_a_word_in_place_of_an_image():
     code = [{"question": "Is it short?", "check": {"type": "words", "exactly": 2}}]
     sample = Sample(code, f"Look: {RED.mark}", target_images=[RED])
     assert ChecklistScorer(store=False).score_batch([sample])[0].primary_score == 1.0
+
+
+def test_an_eps_file_starts_no_program(tmp_path, monkeypatch):
+    from PIL import EpsImagePlugin
+
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    content = saved(PILLOWS["red"], "EPS")
+    for value in (content, Pillow.open(io.BytesIO(content))):
+        with pytest.raises(SampleError, match="not one of PNG"):
+            image_of(value)
+    assert not (tmp_path / "started").exists()
+    with pytest.raises(OSError):  # the image of the other program is missing
+        Pillow.open(io.BytesIO(content)).load()
+    assert (tmp_path / "started").exists()

@@ -261,3 +261,13 @@ def test_rows_under_other_names(run):
     [row] = read_jsonl("rows.jsonl")
     assert (row["prompt"], row["target"], row["checklist_source"]) == ("t", "o", "by hand")
     assert (row["checklist"][0]["question"], row["checklist"][0]["weight"]) == ("Is it red?", -2.0)
+
+
+def test_a_config_names_a_file_of_examples_beside_it(run, engine):
+    fake = engine(lambda prefix, tail: 0.9)
+    write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?"]})
+    Path("judges").mkdir()
+    write_jsonl("judges/examples.jsonl", *EXAMPLES)
+    Path("judges/judge.yaml").write_text("name: mine\nscorer: {examples: examples.jsonl, shots: 3}\n")
+    run("score rows.jsonl -o s.jsonl --config judges/judge.yaml --no-store")
+    assert fake.asked[0][1].count("Answer: ") == 3

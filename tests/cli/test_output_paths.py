@@ -199,7 +199,12 @@ def test_a_dry_run_writes_nothing(run, rows, no_engine, monkeypatch, command):
 def test_a_file_that_an_option_names_is_not_overwritten(run, rows, no_engine, command):
     Path("weights.json").write_text('{"Is it red?": 2}')
     Path("judge.yaml").write_text("model: pocket")
-    for option, name in (("--model pocket --weights", "weights.json"), ("--judge", "judge.yaml")):
+    write_jsonl("examples.jsonl", {"target": "blue", "question": "Is it red?", "label": "no"})
+    for option, name in (
+        ("--model pocket --weights", "weights.json"),
+        ("--judge", "judge.yaml"),
+        ("--model pocket --judge.examples", "examples.jsonl"),
+    ):
         words = f"{command} {option} {name} -o out.jsonl --summary {name}"
         run(words, refused=f"--summary {name} is an input file")
 
