@@ -32,6 +32,7 @@ from checklist_rewards.images import (
     is_plain,
     outside,
     parts,
+    shown,
 )
 from checklist_rewards.messages import content_of, images_of, with_images
 from checklist_rewards.rows import SENT, Columns, Pool, Request, Sample
@@ -532,3 +533,9 @@ def test_an_eps_file_starts_no_program(tmp_path, monkeypatch):
     with pytest.raises(OSError):  # the image of the other program is missing
         Pillow.open(io.BytesIO(content)).load()
     assert (tmp_path / "started").exists()
+
+
+@given(st.text(max_size=50))
+def test_texts_without_marks_are_unchanged(text):
+    if not {OPEN, CLOSE} & set(text):
+        assert clean(text) is text and shown(text) is text and outside(text, 3) == 3

@@ -116,12 +116,14 @@ def test_pairs_keep_the_images_of_their_prompts(run, looking, row, form):
     assert ("image" in row) or pair["prompt"][0]["content"][0]["image"] == "red.png"
 
 
-def test_inspect_samples_and_scores_with_the_images_of_a_row(run, looking):
+@pytest.mark.parametrize("options", ["--policy.model vlm --n 2 --scored scored.jsonl", "--meta", "--paraphrases 1"])
+def test_inspect_samples_scores_and_reviews_with_the_images_of_a_row(run, looking, options):
     write_rows(image="red.png")
-    done = run("inspect rows.jsonl --policy.model vlm --n 2 --scored scored.jsonl --model vlm --no-store")
+    done = run(f"inspect rows.jsonl {options} --model vlm --no-store")
     assert [RED.key] in looking.shown, done.output
-    assert sorted(looking.continued) == [[], [RED.key]]
-    assert {row["target"][:-2] for row in read_jsonl("scored.jsonl")} == {"A square, number "}
+    if "--scored" in options:
+        assert sorted(looking.continued) == [[], [RED.key]]
+        assert {row["target"][:-2] for row in read_jsonl("scored.jsonl")} == {"A square, number "}
 
 
 MOVED = {

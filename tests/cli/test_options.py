@@ -84,3 +84,15 @@ def test_a_pipeline_has_settings_for_its_judge_and_for_its_writer():
     assert pipe.generator.engine == Engine("pocket", settings=writing)
     both = pipeline("tick", model="pocket", engine_args=loading)
     assert both.generator.engine == both.scorer.judge.engine
+
+
+def test_every_option_of_every_command_has_help():
+    for name, command in get_command(app).commands.items():
+        for option in command.params:
+            assert option.help, (name, option.opts)
+
+
+def test_only_options_that_the_user_gave_override_a_pipeline():
+    for option in options_of("score").values():
+        if option.rich_help_panel == "Judge" or "--judge.model" in option.opts:
+            assert option.default is None, option.opts

@@ -232,3 +232,8 @@ def test_an_output_over_a_read_only_file_is_refused_before_anything_is_read(run,
     access = os.access  # root may write every file
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
     run(f"{command} {words}", refused=f"{output}: cannot be written, it is read-only")
+
+
+def test_a_device_is_not_replaced():
+    with pytest.raises(SampleError, match="--output /dev/null: cannot be written, it is a device or a pipe"):
+        check_outputs(output=Path("/dev/null"))
