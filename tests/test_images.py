@@ -527,3 +527,26 @@ def test_code_reads_a_word_in_place_of_an_image():
     code = [{"question": "Is it short?", "check": {"type": "words", "exactly": 2}}]
     sample = Sample(code, f"Look: {RED.mark}", target_images=[RED])
     assert ChecklistScorer(store=False).score_batch([sample])[0].primary_score == 1.0
+
+
+def test_an_eps_file_starts_no_program(tmp_path, monkeypatch):
+    from PIL import EpsImagePlugin
+
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    content = saved(PILLOWS["red"], "EPS")
+    for value in (content, Pillow.open(io.BytesIO(content))):
+        with pytest.raises(SampleError, match="not one of PNG"):
+            image_of(value)
+    assert not (tmp_path / "started").exists()
+    with pytest.raises(OSError):  # the image of the other program is missing
+        Pillow.open(io.BytesIO(content)).load()
+    assert (tmp_path / "started").exists()
+
+
+@given(st.text(max_size=50))
+def test_texts_without_marks_are_unchanged(text):
+    if not {OPEN, CLOSE} & set(text):
+        assert clean(text) is text and shown(text) is text and outside(text, 3) == 3

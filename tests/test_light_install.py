@@ -175,6 +175,7 @@ def test_what_needs_an_extra_names_it_in_one_sentence(scored, fault_server):
         ("score", "rows.jsonl", "-o", "o.jsonl", "--model", "pocket"): "checklist-rewards[trl]",
         ("score", "rows.jsonl", "-o", "o.jsonl", "--model", "pocket", "--backend", "vllm"): "checklist-rewards[vllm]",
         ("score", "rows.parquet", "-o", "o.jsonl", *served): "rewards[datasets]",
+        ("score", "rows.jsonl", "-o", "o.parquet", *served): "rewards[datasets]",
         ("agree", "scored.jsonl", "--label-key", "human"): "checklist-rewards[evaluation]",
         ("distill", "scored.jsonl", "-o", "judge"): "checklist-rewards[encoder]",
         ("serve",): "checklist-rewards[serve]",
@@ -191,7 +192,8 @@ def test_every_integration_is_imported_and_rewards(light, reward_server):
     assert {"areal", "nemo_rl", "open_instruct", "openrlhf", "skyrl", "swift", "verifiers", "verl"} <= set(names)
     light.python(
         """
-import importlib, os, sys
+import asyncio, importlib, os, sys
+from types import SimpleNamespace
 sys.path.insert(0, "")
 from hosts import host_modules, verl_reward_loop
 sys.modules.update(host_modules())
@@ -201,8 +203,17 @@ here = {name: importlib.import_module(f"checklist_rewards.rewards.integrations.{
 label, text = ["Does the response end with a question mark?"], "is it old?"
 remote = {"backend": "remote", "base_url": server}
 [verl] = verl_reward_loop(here["verl"].ChecklistComputeScore(**remote).compute_score_async, [text], label)
+env = here["skyrl"].ChecklistEnv({}, {"reward_spec": {"ground_truth": label}})
+env.init("Ask something.")
+skyrl = env.step(text)["reward"]
+open_instruct = here["open_instruct"].ChecklistVerifier()([], text, label, "Ask something.").score
+task = SimpleNamespace(checklist=label, prompt_text="Ask something.")
+verifiers = asyncio.run(here["verifiers"].ChecklistJudge().score(task, SimpleNamespace(last_reply=text)))
+messages = [{"role": "user", "content": "Ask something."}, {"role": "assistant", "content": text}]
+[swift] = here["swift"].ChecklistORM()([text], messages=[messages], checklist=[label])
 areal = here["areal"].checklist_reward("Ask something.", text, [1], [2], checklist=label)
-assert all(0.5 < reward <= 1 for reward in (verl, areal)), (verl, areal)
+rewards = {"verl": verl, "skyrl": skyrl, "open_instruct": open_instruct, "verifiers": verifiers, "swift": swift}
+assert all(0.5 < reward <= 1 for reward in (*rewards.values(), areal)), (rewards, areal)
 
 from checklist_rewards.rewards.trl import ChecklistReward
 [reward] = ChecklistReward(**remote)(prompts=["Ask something."], completions=[text], checklist=[label])

@@ -207,3 +207,15 @@ def test_the_card_states_rule_and_counts():
     assert "1 pairs from 3 prompts, for TRL's `DPOTrainer`" in card
     assert "at least 0.1 apart; of these the 40% with the largest difference in a single item" in card
     assert "| tie | 1 | the candidates have the same score |" in card and "| too_few | 1 |" in card
+
+
+@given(three_items, three_items)
+def test_shared_pairs_do_not_see_what_only_one_was_asked(one, other):
+    """Answers to items lost for the other candidate change neither the order nor the margin."""
+    masked = [
+        tuple(p if q is not None else None for p, q in zip(a, b, strict=True)) for a, b in ((one, other), (other, one))
+    ]
+    found, again = (choose_pair(pool(*rows, checklist=THREE, least=0.0), Rule()) for rows in ((one, other), masked))
+    if isinstance(found, Pair) and again != "too_few":  # a candidate that lost a penalty has no score, so no pair
+        assert isinstance(again, Pair) and texts(again) == texts(found)
+        assert again.margin == pytest.approx(found.margin)

@@ -8,6 +8,7 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.chat import Target
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.rerank import (
     Candidate,
     Pool,
@@ -158,3 +159,19 @@ def test_selection_precision_as_the_stick_study_defines_it(ranking, gold, precis
 def test_gold_must_be_one_finite_number_per_candidate(gold):
     with pytest.raises(SampleError, match="pool 1: .*gold"):
         selection([picked(0)], [gold])
+
+
+def test_selection_compares_the_pick_with_the_first_the_mean_and_the_ceiling():
+    gold = [[0.0, 1.0, 0.5, 0.5], [0.5, 0.5, 1.0, 0.0], [1, 1, 1, 1]]
+    measured = selection([picked(1, 2), picked(0), picked()], gold)
+    assert (measured.pools, measured.unpicked, measured.precision) == (3, 1, 0.25)
+    assert measured.gold_picked == pytest.approx((0.75 + 0.5) / 2)
+    assert (measured.gold_first, measured.gold_mean, measured.gold_best) == pytest.approx((0.25, 0.5, 1.0))
+
+
+def test_sampled_candidates_are_kept_in_the_store(tmp_path):
+    backend = FakeBackend(replies=["one reply", "never asked again"])
+    store = Store(tmp_path / "store")
+    for _ in range(2):
+        texts = sample_candidates(["Say a."], Engine("m", backend), Sampling(n=3, temperature=1.0), store)
+        assert texts == [["one reply"] * 3]

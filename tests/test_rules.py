@@ -81,6 +81,17 @@ def test_rule_5_rerun_is_resume_and_one_changed_word_is_one_read(pocket, tmp_pat
     assert len(Store(tmp_path / "store")) == 13
 
 
+def test_rule_6_order_batch_and_token_budget_do_not_change_a_verdict(pocket):
+    from checklist_rewards.backends.transformers import TransformersBackend
+
+    samples = [Sample(QUESTIONS[: 1 + n % 3], f"{TEXTS[n % 4]} {n}") for n in range(12)]
+    usual = ChecklistScorer("pocket", backend="transformers", store=False).score_batch(samples)
+    narrow = ChecklistScorer(backend=TransformersBackend("pocket", max_batch_tokens=200), store=False)
+    shuffled = narrow.score_batch(samples[::-1])[::-1]
+    for one, other in zip(usual, shuffled, strict=True):
+        assert one.primary_score == pytest.approx(other.primary_score, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     "attack",
     [

@@ -5,6 +5,7 @@ import pytest
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.self_refine import Task, feedback_of, refine_batch
 from tests.fakes import FakeBackend
@@ -204,3 +205,18 @@ def test_a_critique_is_its_answer_and_without_one_refinement_ends(critique, stop
     (done,), _ = refine(rule, method="critique", rounds=1)
     assert (done.stopped, done.text) == (stopped, "a thing")
     assert [step.feedback for step in done.rounds[1:]] == (["Too plain."] if stopped == "rounds" else [])
+
+
+def test_the_best_round_is_the_earliest_of_equals():
+    replies = iter(["red", "a thing", "red again", "nothing"])
+    (done,), _ = refine(lambda text, sampling: next(replies), rounds=3)
+    assert [step.score.pass_rate for step in done.rounds] == [0.5, 0.0, 0.5, 0.0]
+    assert done.best == 0 and done.text == "red"
+
+
+def test_a_rerun_asks_for_nothing(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    first, engine = refine(lambda text, sampling: f"<think>round?</think>{improving(text, sampling)}", store=store)
+    assert [step.text for step in first[0].rounds] == ["a thing", "a thing red", "a thing red round"]  # no thoughts
+    again, silent = refine(lambda text, sampling: pytest.fail("asked"), store=store)
+    assert again == first and not silent.sampled and engine.sampled

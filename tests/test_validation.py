@@ -10,6 +10,8 @@ from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.items import similarity
 from checklist_rewards.evaluation.measures import Numbers
 from checklist_rewards.judges.remote import RewardServer
+from checklist_rewards.pipelines import register_custom_pipeline
+from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.validation import finite, fraction, nearest, one_of, one_sentence, string, whole_number
 
@@ -109,11 +111,17 @@ def test_a_pydantic_error_is_one_sentence(value, sentence):
 MISSPELLED = {
     "the scorer": (lambda reward: ChecklistScorer("pocket", treshold=0.5), "'treshold'; the nearest are threshold, "),
     "the reward": (lambda reward: ChecklistReward(shapping=[]), "'shapping'; the nearest are shaping, "),
+    "a scorer's": (lambda reward: ChecklistReward(treshold=0.5), "'treshold'; the nearest are threshold, "),
     "beside a scorer": (
         lambda reward: ChecklistReward(reward.scorer, treshold=0.5), "'treshold'; the nearest are threshold, "
     ),
     "the monitor": (lambda reward: ChecklistReward(monitor={"windw": 5}), "'windw'; the nearest are window, "),
+    "verl": (lambda reward: ChecklistComputeScore(treshold=0.5), "'treshold'; the nearest are threshold, "),
     "a server": (lambda reward: RewardServer("http://localhost", timout=5), "'timout' (did you mean 'timeout'?)"),
+    "a pipeline": (
+        lambda reward: register_custom_pipeline("mine", "generators/tick", generater={}),
+        "unknown key 'generater' (did you mean 'generator'?)",
+    ),
 }  # fmt: skip
 """What takes **settings."""
 

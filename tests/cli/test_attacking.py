@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.encoders import tiny_bert
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.test_images import PILLOWS, RED
 
@@ -45,6 +46,7 @@ def test_the_weakness_is_in_the_file_the_table_the_labels_and_the_exit_code(run,
     again = run(ARGUMENTS, "--store", "s.db", "--max-rise", "0.3", code=1)
     assert json.load(open("attack.json")) == record and " 0 asked" in again.output
     assert "at least --max-rise 0.3" in again.output and "--max-beats" not in again.output
+    run(f"{ARGUMENTS} --store s.db --max-rise 1.0")
 
 
 def test_two_judges_are_compared_by_diff(run, engine, files):
@@ -117,3 +119,14 @@ def test_responses_belong_to_the_prompt_with_the_same_words_and_images(run, engi
     assert not re.search("[\ufdd0\ufdd1\ufffd]|\\\\u(fdd|fffd)", texts)
     write_jsonl("answers.jsonl", *({"prompt": "What?", "completion": "Red."} for row in rows))
     run(ARGUMENTS, *served, refused="none of its 1 prompts is a prompt of checklists.jsonl")
+
+
+def test_an_encoder_is_attacked(run, files, tmp_path):
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    judge = tiny_bert(tmp_path / "judge")
+    config = AutoConfig.from_pretrained(judge, num_labels=1)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(judge)
+    run(f"{ARGUMENTS} --model {judge} --no-store")
+    record = json.load(open("attack.json"))
+    assert record["unanswered"] == {} and all(attack["failed"] == 0 for attack in record["attacks"])

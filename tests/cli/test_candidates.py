@@ -121,12 +121,18 @@ def asks_otherwise(row):
     ("change", "options", "words"),
     [
         (lambda row: row["candidates"].reverse(), "", "has the scores of other candidates than the row"),
+        (lambda row: row["candidates"].append("new"), "", "has the scores of other candidates than the row"),
+        (lambda row: row["checklist_scores"].pop(), "", "has the scores of other candidates than the row"),
         (lambda row: row["candidates"].__setitem__(0, "another"), "", "a candidate, the prompt or the reference has"),
+        (lambda row: row["candidates"].__setitem__(slice(2), ["red", "plain"]), "", "a candidate, the prompt or the"),
+        (lambda row: row.update(prompt="Sing."), "", "a candidate, the prompt or the reference has changed since"),
         (asks_otherwise, "", "answers 'Is it big?', but the checklist asks 'Is it small?' under the same id"),
         (lambda row: row["checklist"].append("Is it new?"), "", "has no answer to some items of the checklist"),
+        (lambda row: row.update(checklist_scores="red"), "", "'checklist_scores' must be a list"),
         (lambda row: row.update(checklist_scores={"a": 1}), "", "checklist_scores must be a list, got dict"),
         (lambda row: row.update(checklist_scores=[{"a": 1}] * 3), "", "is not a score"),
         (lambda row: None, "--judge.prompt judges/item", "--judge.prompt has no effect on the stored"),
+        (lambda row: None, "--mode batch", "--mode has no effect on the stored checklist_scores"),
         (lambda row: row.pop("checklist_scores"), "", "no model is named"),
     ],
 )
@@ -292,3 +298,14 @@ def test_probe_of_an_encoder_reports_its_answers(run, tmp_path):
     assert "not applicable: an encoder writes no text" in done.stdout and "on a server" not in done.stdout
     report = json.loads(Path("probe.json").read_text())
     assert report["answered"] == 12 and report["encoder"] and report["label_first"] == 0
+
+
+def test_the_card_names_the_judges_that_answered(run, engine):
+    engine(likes)
+    write_jsonl("rows.jsonl", *ROWS)
+    names = ("org/one", "org/two", "org/three")
+    judges = [{"model": name, "base_url": SERVER} for name in names]
+    Path("panel.json").write_text(json.dumps({"panel": {}, "judges": judges}))
+    run("pairs rows.jsonl -o out.jsonl --no-store --judge panel.json")
+    card = Path("out.md").read_text()
+    assert "pocket" not in card and all(name in card for name in names)

@@ -220,6 +220,11 @@ def test_what_is_wrong_is_named_with_file_and_line(run, no_engine, name, content
     assert shown.stdout.startswith("fine.md: a generator prompt")
 
 
+def test_a_prompt_of_another_kind_is_refused(run, no_engine):
+    Path("kind.md").write_text("Ask about {input}")
+    run("lint kind.md --kind judge", refused=["kind.md:1: the placeholder {target} is missing", "1 of 1 files"])
+
+
 def test_statements_and_double_questions_are_warnings(run, no_engine):
     options = [{"label": "well", "value": 1}, {"label": "badly", "value": 0}]
     fine = [
@@ -261,3 +266,13 @@ def test_rows_under_other_names(run):
     [row] = read_jsonl("rows.jsonl")
     assert (row["prompt"], row["target"], row["checklist_source"]) == ("t", "o", "by hand")
     assert (row["checklist"][0]["question"], row["checklist"][0]["weight"]) == ("Is it red?", -2.0)
+
+
+def test_a_config_names_a_file_of_examples_beside_it(run, engine):
+    fake = engine(lambda prefix, tail: 0.9)
+    write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?"]})
+    Path("judges").mkdir()
+    write_jsonl("judges/examples.jsonl", *EXAMPLES)
+    Path("judges/judge.yaml").write_text("name: mine\nscorer: {examples: examples.jsonl, shots: 3}\n")
+    run("score rows.jsonl -o s.jsonl --config judges/judge.yaml --no-store")
+    assert fake.asked[0][1].count("Answer: ") == 3

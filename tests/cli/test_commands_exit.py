@@ -161,7 +161,9 @@ def test_a_command_ends_with_its_engine(runs, command):
 
 
 @pytest.mark.parametrize(
-    ("sent", "code", "place"), [("SIGTERM", -15, "load"), ("SIGINT", 130, "generate"), ("SIGKILL", -9, "generate")]
+    ("sent", "code", "place"),
+    [("SIGTERM", -15, "load"), ("SIGTERM", -15, "generate"), ("SIGINT", 130, "load"), ("SIGINT", 130, "generate")]
+    + [("SIGKILL", -9, "generate")],
 )
 def test_a_command_that_is_stopped_leaves_no_process(runs, sent, code, place):
     process = runs.start("score", *COMMANDS["score"].split(), waits=place)
@@ -205,10 +207,12 @@ print(scorer.score(["Is it short?"], "Rain falls.").answered)
 @pytest.mark.parametrize(
     ("code", "ends", "reached"),
     [
+        (SCRIPT, 0, "generate"),
+        (f"{SCRIPT}raise ValueError", 1, "generate"),
         (f"{SCRIPT}sys.exit(3)", 3, "generate"),
         (f"from checklist_rewards.backends import vllm\nvllm.load_chat_tokenizer = None\n{SCRIPT}", 1, "load"),
     ],
-    ids=["with its own code", "with an engine that cannot be used"],
+    ids=["at its end", "with an error", "with its own code", "with an engine that cannot be used"],
 )
 def test_a_script_ends_with_its_engine(runs, code, ends, reached):
     assert runs.start(code=code).wait(HANG) == ends, runs.written

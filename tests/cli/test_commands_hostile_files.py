@@ -145,3 +145,13 @@ def test_a_document_in_another_encoding_is_read_and_one_that_is_no_text_is_refus
         assert str(raised.value).startswith(
             f"{begins}{path}: cannot be read as UTF-8 text ('utf-8' codec can't decode"
         )
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_documents_are_read_in_the_encodings_of_rows(tmp_path, encoding, ends):
+    checklist, judge = tmp_path / "checklist.json", tmp_path / "judge.yaml"
+    checklist.write_bytes(f'["Is it größer?",{ends}"Is it kind?"]{ends}'.encode(encoding))
+    judge.write_bytes(f"model: pocket{ends}threshold: 0.4{ends}".encode(encoding))
+    assert [item.question for item in read_checklist(checklist).items] == ["Is it größer?", "Is it kind?"]
+    assert read_text(judge) == "model: pocket\nthreshold: 0.4\n"

@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from checklist_rewards.backends import Reply
 from checklist_rewards.files.rows import read_rows
-from checklist_rewards.images import images_in
+from checklist_rewards.images import image_of, images_in
 from checklist_rewards.rows import Columns
 from tests.evaluation.files import scored_file
 from tests.jsonl import read_jsonl, write_jsonl
@@ -19,8 +19,11 @@ ROW = {"prompt": "What is this?", "target": "A red square.", "checklist": CHECKL
 ROW |= {"candidates": ["A red square.", "A dog."], "said": [0.9, 0.2], "labels": [1, 0]}
 COMMANDS = {
     "score": "score rows.jsonl -o out.jsonl",
+    "score, one checklist": "score rows.jsonl -o out.jsonl --checklist list.json",
     "generate": "generate rows.jsonl -o out.jsonl --input-key prompt",
     "run": "run rows.jsonl -o out.jsonl",
+    "run, one checklist": "run rows.jsonl -o out.jsonl --checklist list.json",
+    "rerank": "rerank rows.jsonl -o out.jsonl",
     "rerank, sampled": "rerank rows.jsonl -o out.jsonl --policy.model pocket",
     "pairs": "pairs rows.jsonl -o out.jsonl",
     "refine": "refine rows.jsonl -o out.jsonl",
@@ -31,6 +34,7 @@ COMMANDS = {
     "replay": "replay rows.jsonl -o out.jsonl",
     "improve": "improve list.json --data rows.jsonl --label-key label -o out.json",
     "calibrate": "calibrate rows.jsonl -o out.json --contextual",
+    "score --dry-run": "score rows.jsonl -o out.jsonl --dry-run",
 }
 
 
@@ -112,17 +116,23 @@ def test_pairs_keep_the_images_of_their_prompts(run, looking, row, form):
     assert ("image" in row) or pair["prompt"][0]["content"][0]["image"] == "red.png"
 
 
-def test_inspect_samples_and_scores_with_the_images_of_a_row(run, looking):
+@pytest.mark.parametrize("options", ["--policy.model vlm --n 2 --scored scored.jsonl", "--meta", "--paraphrases 1"])
+def test_inspect_samples_scores_and_reviews_with_the_images_of_a_row(run, looking, options):
     write_rows(image="red.png")
-    done = run("inspect rows.jsonl --policy.model vlm --n 2 --scored scored.jsonl --model vlm --no-store")
+    done = run(f"inspect rows.jsonl {options} --model vlm --no-store")
     assert [RED.key] in looking.shown, done.output
-    assert sorted(looking.continued) == [[], [RED.key]]
-    assert {row["target"][:-2] for row in read_jsonl("scored.jsonl")} == {"A square, number "}
+    if "--scored" in options:
+        assert sorted(looking.continued) == [[], [RED.key]]
+        assert {row["target"][:-2] for row in read_jsonl("scored.jsonl")} == {"A square, number "}
 
 
 MOVED = {
     "score": "score data/rows.jsonl -o {out}",
+    "generate": "generate data/rows.jsonl -o {out} --input-key prompt",
+    "run": "run data/rows.jsonl -o {out}",
+    "rerank": "rerank data/rows.jsonl -o {out}",
     "pairs": "pairs data/rows.jsonl -o {out} --ties keep",
+    "refine": "refine data/rows.jsonl -o {out}",
     "replay": "replay data/rows.jsonl -o {out}",
     "inspect, sampled": "inspect data/rows.jsonl --policy.model vlm --n 2 --scored {out}",
     "import": "checklists import data/rows.jsonl -o {out} --checklist-key checklist",
@@ -138,7 +148,9 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize(("command", "extension"), [*((command, "jsonl") for command in MOVED), ("score", "csv")])
+@pytest.mark.parametrize(
+    ("command", "extension"), [*((command, "jsonl") for command in MOVED), ("score", "csv"), ("pairs", "parquet")]
+)
 def test_images_of_rows_that_are_written_to_another_folder_open_there(run, looking, command, extension):
     """Every command that copies rows, and, in `score`, every shape of a path."""
     for folder in ("data/images", "elsewhere"):
@@ -197,3 +209,23 @@ def test_a_row_keeps_what_is_no_path_of_a_file(run, looking):
     assert cells == ["00017", "../data/red.png", ADDRESS, RED.url, {"bytes": None, "path": "../data/red.png"}]
     run(command.replace("out/", "data/"))
     assert [row["image"] for row in read_jsonl("data/scored.jsonl")] == [row["image"] for row in rows]
+
+
+def test_rows_of_which_the_judge_would_see_no_image_are_scored(run, engine):
+    engine()
+    by_code = [{"question": "Is it short?", "check": {"type": "words", "at_most": 9}}]
+    changes = ({"checklist": None}, {"target": ""}, {"checklist": by_code})
+    PILLOWS["red"].save("red.png")
+    write_jsonl("rows.jsonl", *(ROW | {"image": "red.png"} | change for change in changes))
+    run("score rows.jsonl -o out.jsonl --model pocket --no-store", code=1)  # one row has no checklist
+    scores = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
+    assert [score and score["primary_score"] for score in scores] == [None, 0, 1]
+
+
+def test_a_saved_dataset_of_images_is_scored(run, looking):
+    rows = Dataset.from_list([{**ROW, "image": image} for image in (PILLOWS["red"], None)])
+    rows.save_to_disk("saved")
+    run("score saved -o out.parquet --model vlm --no-store")
+    assert looking.shown == [[RED.key]] * 2 + [[]] * 2
+    cells = Dataset.from_parquet("out.parquet").with_format("arrow")[:]["image"].to_pylist()
+    assert [cell and image_of(cell) for cell in cells] == [RED, None]

@@ -46,7 +46,9 @@ def scored(scorer):
 IN_PYTHON = {
     "scorer": lambda: scored(ChecklistScorer(store=False)),
     "an engine": lambda: scored(ChecklistScorer(Engine(), store=False)),
+    "empty": lambda: scored(ChecklistScorer("", store=False)),
     "batch": lambda: scored(ChecklistScorer(mode="batch", store=False)),
+    "thinking": lambda: scored(ChecklistScorer(thinking=8, store=False)),
     "reasons": lambda: scored(ChecklistScorer(capture_reasoning=True, store=False)),
     "encoder": lambda: scored(ChecklistScorer(backend="encoder", store=False)),
     "a server": lambda: scored(ChecklistScorer(base_url="http://localhost:9/v1", store=False)),

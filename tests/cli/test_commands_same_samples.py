@@ -1,6 +1,6 @@
 """A row is the same sample to every command, to the server, the app, a pipeline, and in training data.
 
-Rows are all shapes of prompts, and all shapes of targets. Each is written to a file, sent to the server, and
+Rows are the product of shapes of prompts and shapes of targets. Each is written to a file, sent to the server, and
 given to the app and to a pipeline; what reaches `ChecklistScorer.score_batch` is compared with what was meant.
 """
 
@@ -15,8 +15,9 @@ pytest.importorskip("httpx")
 pytest.importorskip("datasets")
 from fastapi.testclient import TestClient
 
-from checklist_rewards import ChecklistScorer
+from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine
+from checklist_rewards.datasets import build_checklists
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.evaluation.labels import text_of
 from checklist_rewards.evaluation.scored import read_scored
@@ -71,7 +72,7 @@ TARGETS = {
     "blanks": (" ", ""),
     "half a thought": ("<think>1, 2", ""),
 }
-SHAPES = [*product(PROMPTS, ["a thought"], (None, "<think>Oslo.")), *product(["a message", OPENING], TARGETS, [None])]
+SHAPES = list(product(PROMPTS, TARGETS, (None, "<think>Oslo.")))
 ROWS = [
     {"input": PROMPTS[prompt][0], "target": TARGETS[target][0], "reference": reference, "checklist": [QUESTION]}
     for prompt, target, reference in SHAPES
@@ -153,10 +154,18 @@ def test_a_row_is_the_same_sample_on_every_way(way, scored, run, engine):
     assert {sample.state for sample in scored} == {"answered", "empty", "cut_in_thought"}
 
 
-def test_a_row_is_the_same_in_training_data_and_as_an_example(run):
-    read = [(one.input, one.target, one.reference) for one in read_labels(file_of("csv", label=1, question=QUESTION))]
+KINDS = ["jsonl", "csv", "parquet"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_is_the_same_in_training_data(kind, run):
+    read = [(one.input, one.target, one.reference) for one in read_labels(file_of(kind, label=1, question=QUESTION))]
     assert named(read) == named((input, answer, reference) for input, _, answer, reference in MEANT)
-    examples = FewShot.load(file_of("csv", label="yes", question=QUESTION), 1).examples
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_is_the_same_example(kind, run):
+    examples = FewShot.load(file_of(kind, label="yes", question=QUESTION), 1).examples
     assert named((one.input, one.target) for one in examples) == named((one[0], one[2]) for one in MEANT)
 
 
@@ -175,3 +184,27 @@ def test_a_scored_row_is_the_same_to_every_reader(kind, scored, run, engine):
     run(f"agree scored.jsonl again.{kind} --bootstrap 0")  # refuses two texts of the same id
     found = [text_of(row.data["target"]) for row in read_scored(f"again.{kind}")]
     assert found == [text_of(row["target"]) for row in rows]
+
+
+class Remembering:
+    """A generator that remembers its requests."""
+
+    def __init__(self):
+        self.requests = []
+
+    def validate(self):
+        pass
+
+    def generate_batch(self, requests, progress=None):
+        self.requests += requests
+        return [Checklist.parse([QUESTION]) for _ in requests]
+
+
+@pytest.mark.parametrize("shape", PROMPTS)
+def test_a_prompt_is_the_same_request_to_a_writer(shape):
+    prompt, (input, history) = PROMPTS[shape]
+    writer = Remembering()
+    rows = [{"prompt": prompt, "reference": reference} for reference in ("<think>Oslo.", "")]
+    build_checklists(rows, writer, reference_key="reference", progress=False)
+    asked = [(request.input, request.history, request.reference) for request in writer.requests]
+    assert asked == [(input, history, "<think>Oslo."), (input, history, None)]

@@ -31,7 +31,7 @@ def forecast_and_bill(run, model, url, *options, rows=ROWS):
     return at_most, (receipt["prompt_tokens"], receipt["completion_tokens"]), shown.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("--judge.capture-reasoning",)])
+@pytest.mark.parametrize("options", [(), ("--mode", "batch"), ("--judge.capture-reasoning",)])
 def test_a_server_that_bills_a_token_per_byte_bills_no_more_than_was_forecast(run, fault_server, options):
     at_most, billed, shown = forecast_and_bill(run, "dense", fault_server, *options)
     assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
@@ -98,3 +98,10 @@ def test_a_dry_run_needs_no_store_that_can_be_written(run, no_engine, command, m
     for store in ((), ("--store", "file/s.sqlite")):
         assert "no model loaded, no file written" in run(f"{command} -o out.jsonl --dry-run", *store).stdout
         run(f"{command} -o out.jsonl", *store, refused="cannot be opened")
+
+
+def test_a_decision_is_one_request(run):
+    write_jsonl("rows.jsonl", ROWS[0])
+    command = "score rows.jsonl -o out.jsonl --model m --base-url http://localhost:1/v1 --dry-run"
+    assert "two requests" in run(command).output
+    assert "two requests" not in run(f"{command} --backend decisions").output

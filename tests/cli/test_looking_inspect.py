@@ -128,3 +128,38 @@ def test_a_text_without_an_answer_is_left_out(run, scored, engine):
     assert [item["answered"] for item in record["items"]] == [6, 6]
     assert [item["repeats"] for item in record["items"]] == [12, 12]
     assert len(asked.asked) == 5 * 2  # of five different texts, each question in two wordings
+
+
+def test_repeats_show_what_is_unstable(run, scored):
+    scored("scored.jsonl")
+    scored("again.jsonl", lambda prefix, tail: 0.9)
+    record, _ = figures(run, "scored.jsonl --repeat again.jsonl")
+    for item in record["items"]:
+        assert item["repeats"] == 6 and item["stability"] == item["pass_rate"]  # only what passed before still agrees
+        assert "unstable" in item["flags"]
+
+
+def test_a_repeated_question_is_shown_by_inspect_report_and_the_app(run, engine):
+    rows = [row | {"checklist": ["Is it long?", "Is it red?", "Is it long?"]} for row in ROWS]
+    write_jsonl("rows.jsonl", *rows)
+    engine(names)
+    run("score rows.jsonl -o scored.jsonl --no-store")
+    items = figures(run, "scored.jsonl")[0]["items"]
+    assert [item["answered"] for item in items] == [6, 6, 6] and items[2]["id"] == f"{items[0]['id']}#2"
+    run("report scored.jsonl -o page.html")
+    [file] = page_data(Path("page.html"))["files"]
+    assert [item["id"] for item in file["overview"]["items"]] == [item["id"] for item in items]
+    assert [item["counted"] for item in file["overview"]["items"]] == [6, 6, 6]
+
+
+def test_answers_in_the_rows_are_no_matter_where_completions_are_sampled(run, engine):
+    fake = engine(names, replies=['{"wordings": ["Is its length great, is it long?"]}'])
+    fake.generate = lambda prompts, sampling, arrived=None: [
+        [Reply(text, "stop") for text in ("long", "short")] for _ in prompts
+    ]
+    write_jsonl("rows.jsonl", {"prompt": "Write.", "checklist": ["Is it long?"], "output": "old"})
+    figures(run, "rows.jsonl --policy.model pocket --n 2 --model pocket --scored scored.jsonl --no-store")
+    assert [(row["target"], row["output"]) for row in read_jsonl("scored.jsonl")] == [
+        ("long", "old"),
+        ("short", "old"),
+    ]

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from checklist_rewards import ChecklistScorer, pipeline
+from checklist_rewards.backends import Engine
 from checklist_rewards.cli import app
 from checklist_rewards.cli.options import JudgeOptions, OwnWriter
 from checklist_rewards.judges.settings import JudgeConfig, Mode
@@ -72,3 +74,25 @@ def test_the_backend_of_a_second_model_is_the_judges_if_that_can_write(judge):
     options = OwnWriter(given={"writer.model": "pocket"})
     engine = options.other_engine(JudgeOptions(given={"judge.backend": judge}))
     assert engine.backend == ("transformers" if judge == "transformers" else "auto")
+
+
+def test_a_pipeline_has_settings_for_its_judge_and_for_its_writer():
+    loading, writing = {"dtype": "bfloat16"}, {"max_batch_tokens": 64}
+    pipe = pipeline("tick", model="pocket", engine_args=loading, generator_engine_args=writing)
+    assert isinstance(pipe.scorer, ChecklistScorer)
+    assert pipe.scorer.judge.engine == Engine("pocket", settings=loading)
+    assert pipe.generator.engine == Engine("pocket", settings=writing)
+    both = pipeline("tick", model="pocket", engine_args=loading)
+    assert both.generator.engine == both.scorer.judge.engine
+
+
+def test_every_option_of_every_command_has_help():
+    for name, command in get_command(app).commands.items():
+        for option in command.params:
+            assert option.help, (name, option.opts)
+
+
+def test_only_options_that_the_user_gave_override_a_pipeline():
+    for option in options_of("score").values():
+        if option.rich_help_panel == "Judge" or "--judge.model" in option.opts:
+            assert option.default is None, option.opts

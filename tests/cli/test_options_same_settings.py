@@ -1,6 +1,8 @@
 """The same settings give the same scorer from Python, YAML files, the environment and the command line."""
 
 import json
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,15 +14,16 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.cli import app
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.work import Work
+from checklist_rewards.config import Config, allowed
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.generators import DirectGenerator
-from checklist_rewards.judges.panel import CascadeJudge, PanelJudge
+from checklist_rewards.judges.panel import CascadeConfig, CascadeJudge, PanelConfig, PanelJudge
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
 from checklist_rewards.pipelines import PipelineConfig, pipeline
 from checklist_rewards.rewards import configured
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
-from checklist_rewards.writer import Writer
+from checklist_rewards.writer import Writer, WriterSampling
 
 FILES = ("judge", "prompt", "examples", "calibration", "weights", "shots", "example_reasons")
 APART = ("store", "budget", *ENGINE_SETTINGS, *FILES)
@@ -28,14 +31,26 @@ PLAIN = [name for name in ScorerConfig.model_fields if name not in APART]
 URL = "http://127.0.0.1:9/v1"
 
 
-EVERYWHERE = [
-    {},
-    {"mode": "batch", "metric": "pass", "threshold": 0.25, "no_answer": "unscored", "votes": 3, "temperature": 0.5},
-    {"capture_reasoning": True, "scale": 4, "min_answered": 0.5, "abstention": "zero", "allow_code": "unsafe"},
-    {"backend": "openai", "engine_args": {"concurrency": 4}, "use_logprobs": False, "metric": "weighted"},
-    {"mass_floor": 0.125, "thinking": 16, "thinking_per": "target", "allow_code": True},
-    {"capture_reasoning": True, "use_logprobs": True},  # which contradict each other
-]
+def drawn(chance: random.Random) -> dict[str, Any]:
+    """A few random settings, which may contradict each other."""
+    settings: dict[str, Any] = {"model": "org/judge", "base_url": URL}
+    if chance.random() < 0.5:
+        settings |= {"backend": "openai", "engine_args": {"concurrency": chance.randint(1, 9)}}
+    return settings | drawn_of(ScorerConfig, chance, chance.sample(PLAIN, chance.randint(0, 4)))
+
+
+def drawn_of(config: type[Config], chance: random.Random, names: Sequence[str]) -> dict[str, Any]:
+    """Random values of fields of a configuration."""
+    settings: dict[str, Any] = {}
+    for name in names:
+        what = allowed(config, name)
+        if what.choices:
+            settings[name] = chance.choice(what.choices)
+        elif what.kind is int:
+            settings[name] = chance.randint(max(2, what.at_least or 0), 9)
+        else:
+            settings[name] = round(chance.random(), 3)
+    return settings
 
 
 def written(settings: dict[str, Any]) -> list[str]:
@@ -80,9 +95,9 @@ def facts(scorer: ChecklistScorer) -> dict[str, Any]:
     return {**values, "engine": config.asked, "how": scorer.aggregation, "identity": scorer.identity}
 
 
-@pytest.mark.parametrize("settings", EVERYWHERE, ids=range(len(EVERYWHERE)))
-def test_settings_are_the_same_from_everywhere(tmp_path, monkeypatch, settings):
-    settings = {"model": "org/judge", "base_url": URL} | settings
+@pytest.mark.parametrize("seed", range(40))
+def test_settings_are_the_same_from_everywhere(tmp_path, monkeypatch, seed):
+    settings = drawn(random.Random(seed))
     file = tmp_path / "reward.yaml"
     file.write_text(yaml.safe_dump(settings | {"store": False}))
     monkeypatch.setenv(configured.CONFIG_VARIABLE, str(file))
@@ -114,12 +129,12 @@ def test_settings_are_the_same_from_everywhere(tmp_path, monkeypatch, settings):
         assert facts(way()) == expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "group_of", "settings"),
-    [("panel", PanelJudge, {"rule": "majority", "quorum": 0.5}), ("cascade", CascadeJudge, {"margin": 0.3})],
-)
-def test_several_judges_are_the_same_from_everywhere(tmp_path, monkeypatch, kind, group_of, settings):
-    members = [{"mass_floor": 0.25}, {"capture_reasoning": True, "temperature": 1}]
+@pytest.mark.parametrize("seed", range(8))
+def test_several_judges_are_the_same_from_everywhere(tmp_path, monkeypatch, seed):
+    chance = random.Random(seed)
+    kind, config, group_of = (("panel", PanelConfig, PanelJudge), ("cascade", CascadeConfig, CascadeJudge))[seed % 2]
+    settings = drawn_of(config, chance, [name for name in config.model_fields if name != "weights"])
+    members = [drawn_of(JudgeConfig, chance, ["mass_floor"]), {"capture_reasoning": True, "temperature": 1}]
     judges = [{"model": "pocket", "backend": "transformers", **member} for member in members]
     file = tmp_path / "judges" / "several.yaml"
     file.parent.mkdir()
@@ -146,9 +161,11 @@ def test_several_judges_are_the_same_from_everywhere(tmp_path, monkeypatch, kind
     assert {scorer.identity for scorer in found} == {ChecklistScorer(judge=group, store=False).identity}
 
 
-def test_a_writer_is_the_same_from_everywhere(tmp_path):
-    sampling = {"temperature": 0.25, "seed": 7}
-    settings = sampling | {"max_items": 5}
+@pytest.mark.parametrize("seed", range(8))
+def test_a_writer_is_the_same_from_everywhere(tmp_path, seed):
+    chance = random.Random(seed)
+    sampling = drawn_of(WriterSampling, chance, chance.sample([*WriterSampling.model_fields], 2))
+    settings = sampling | {"max_items": chance.randint(2, 9)}
     (tmp_path / "pipelines").mkdir()
     file = tmp_path / "pipelines" / "drawn.yaml"
     file.write_text(yaml.safe_dump({"name": "drawn", "generator": settings}))
@@ -171,3 +188,14 @@ def test_a_writer_is_the_same_from_everywhere(tmp_path):
     for generator in found:
         assert generator.writer.sampling == expected.writer.sampling and generator.engine == expected.engine
         assert (generator.writer.attempts, generator.max_items) == (expected.writer.attempts, expected.max_items)
+
+
+def test_most_of_the_drawn_settings_can_be_used():
+    usable = 0
+    for seed in range(40):
+        try:
+            ChecklistScorer(**drawn(random.Random(seed)), store=False)
+            usable += 1
+        except ChecklistRewardsError:
+            pass
+    assert 15 <= usable < 40

@@ -199,7 +199,12 @@ def test_a_dry_run_writes_nothing(run, rows, no_engine, monkeypatch, command):
 def test_a_file_that_an_option_names_is_not_overwritten(run, rows, no_engine, command):
     Path("weights.json").write_text('{"Is it red?": 2}')
     Path("judge.yaml").write_text("model: pocket")
-    for option, name in (("--model pocket --weights", "weights.json"), ("--judge", "judge.yaml")):
+    write_jsonl("examples.jsonl", {"target": "blue", "question": "Is it red?", "label": "no"})
+    for option, name in (
+        ("--model pocket --weights", "weights.json"),
+        ("--judge", "judge.yaml"),
+        ("--model pocket --judge.examples", "examples.jsonl"),
+    ):
         words = f"{command} {option} {name} -o out.jsonl --summary {name}"
         run(words, refused=f"--summary {name} is an input file")
 
@@ -227,3 +232,8 @@ def test_an_output_over_a_read_only_file_is_refused_before_anything_is_read(run,
     access = os.access  # root may write every file
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
     run(f"{command} {words}", refused=f"{output}: cannot be written, it is read-only")
+
+
+def test_a_device_is_not_replaced():
+    with pytest.raises(SampleError, match="--output /dev/null: cannot be written, it is a device or a pipe"):
+        check_outputs(output=Path("/dev/null"))

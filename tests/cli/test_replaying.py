@@ -13,6 +13,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Verdict, score_checklist
 from tests.fakes import FakeBackend
 from tests.jsonl import read_jsonl, write_jsonl
+from tests.judges.fakes import Labels
 
 CHECKLIST = [{"question": "Is it red?", "weight": 3, "category": "colour"}, {"question": "Is it short?"}]
 WORDS = ["red", "blue", "red and long", "green"]
@@ -223,3 +224,41 @@ def test_the_order_of_the_rows_changes_nothing(run):
     for read in found["reads"] + again["reads"]:
         del read["row"]  # the place in the file
     assert again == found
+
+
+def test_the_same_judge_gives_the_same_log(run, log, engine):
+    engine(red)
+    run("replay rewards.jsonl -o again.jsonl --model pocket --no-store", code=1)
+    again = read_jsonl("again.jsonl")
+    assert [row.keys() for row in again] == [row.keys() for row in log]
+    for row, before in zip(again, log, strict=True):
+        assert row == before or row["score"]["primary_score"] == pytest.approx(before["score"]["primary_score"])
+
+
+def test_code_checks_of_a_log_keep_their_answers(run, engine):
+    checked = [{"question": "Short?", "check": {"type": "words", "at_most": 1}}, "Is it red?"]
+    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(red), store=False), log="rewards.jsonl")
+    reward(prompts=["x", "x"], completions=["red", "red and long"], checklist=[checked, checked])
+    other = engine(lambda prefix, tail: 0.7)
+    run("replay rewards.jsonl -o again.jsonl --model pocket --no-store")
+    rows = read_jsonl("again.jsonl")
+    assert [[item["method"] for item in row["score"]["items"]] for row in rows] == [["check", "logprobs"]] * 2
+    assert [row["score"]["items"][0]["answer"] for row in rows] == ["yes", "no"]
+    assert len(other.asked) == 2
+
+
+def test_a_scaled_file_is_replayed_on_its_scale(run, engine):
+    write_jsonl("rows.jsonl", *ROWS)
+    engine(backend=Labels({"0": 0.2, "1": 0.3, "2": 0.5}))
+    run("score rows.jsonl -o scaled.jsonl --scale 3 --no-store")
+    run("replay scaled.jsonl -o again.jsonl --metric weighted")
+    assert read_jsonl("again.jsonl")[0]["checklist_score"]["primary_score"] == 1.0
+
+
+def test_rows_without_a_prompt_are_groups_of_their_own(run):
+    def bare(rows):
+        return [{"target": row["prompt"] + row["completion"], "checklist_score": row["score"]} for row in rows]
+
+    found, _ = difference(run, bare(ONE), bare(OTHER))
+    assert found["rows"] == 5 and found["counts"]["groups"] == found["counts"]["pairs"] == 0
+    assert found["figures"]["flips"]["refused"] == "needs 15 groups, has 5"

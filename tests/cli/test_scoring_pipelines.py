@@ -261,3 +261,17 @@ def test_the_refiners_keep_what_can_be_checked_and_say_what_they_dropped(run):
     _, summary, asked = scored(run, replies, "--config", "refined.yaml")
     assert asked.total() == CALLS["refiners"]
     assert summary["left_out"] == {"by tagger": 2, "by deduplicator": 1, "by unit_tester": 1, "by selector": 1}
+
+
+def test_concurrency_reaches_the_server_and_both_models_share_it(run, monkeypatch):
+    made = []
+
+    class Served(Scripted):
+        def __init__(self, model, base_url, *, concurrency):
+            super().__init__(lambda text: LIST)
+            made.append((model, base_url, concurrency))
+
+    monkeypatch.setattr("checklist_rewards.backends.openai.OpenAIBackend", Served)
+    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
+    run("run rows.jsonl -o out.jsonl --model m --base-url http://here/v1 --concurrency 7 --no-store")
+    assert made == [("m", "http://here/v1", 7)]

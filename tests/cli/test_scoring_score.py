@@ -38,7 +38,8 @@ def test_a_scored_row_is_the_row_and_the_score_that_score_batch_gives(run, pocke
     scores = scorer.score_batch([Sample(row["checklist"], row["target"], row["input"]) for row in ROWS])
     assert [Score.model_validate(row["checklist_score"]) for row in out] == scores
     Path("rows.jsonl").write_text('{"input": "\\udc00", "target": "cut \\ud83d", "checklist": ["Is it \\ud83d?"]}\n')
-    run("score rows.jsonl -o out.jsonl --backend transformers --judge.mass-floor 0 --no-store")
+    for name in ("out.jsonl", "out.csv", "out.parquet"):
+        run(f"score rows.jsonl -o {name} --backend transformers --judge.mass-floor 0 --no-store")
     assert read_jsonl("out.jsonl")[0]["target"] == "cut \ud83d", "half a surrogate pair is judged as text"
 
 
@@ -326,3 +327,11 @@ def test_a_wrong_token_is_one_sentence(run, server, monkeypatch):
     monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "wrong")
     words = f"score rows.jsonl -o s.jsonl --backend remote --base-url {server}"
     run(words, refused="set CHECKLIST_REWARDS_TOKEN")
+
+
+def test_keys_have_other_names_and_several_inputs_are_joined(run, engine):
+    fake = engine(by_word)
+    write_jsonl("rows.jsonl", {"ask": "Sum up.", "text": "A text.", "none": "", "said": "hm", "asked": ["Is it?"]})
+    keys = "--input-key ask --input-key none --input-key text --target-key said --checklist-key asked"
+    run(f"score rows.jsonl -o out.jsonl --no-store {keys}")
+    assert "\nSum up.\n\nA text.\n" in fake.asked[0][0] and "\nhm\n" in fake.asked[0][0]

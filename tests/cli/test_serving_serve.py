@@ -10,10 +10,11 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from checklist_rewards.judges import ReasonedJudge
-from tests.conftest import REPO
+from tests.conftest import HANG, REPO
 from tests.waiting import printed, until
 from tests.zygote import Program
 
@@ -128,3 +129,24 @@ def test_the_judge_of_the_options_is_served(run, served, monkeypatch):
     assert type(reasoned.judge) is ReasonedJudge
     assert (batch.mode, batch.aggregation.threshold) == ("batch", 0.9)
     assert loaded == [scorer.judge for scorer in served]
+
+
+@pytest.mark.slow
+def test_with_the_defaults_one_connection_scores_twice_and_sigterm_ends_it(tmp_path):
+    """Only the port is not the default, which another server of this machine may have. The environment is a user's."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(REPO)}
+    command = ["-m", "checklist_rewards.cli", "serve", "--model", "pocket", "--port", "0"]
+    row = {"checklist": ["Does the response end with a question mark?"], "target": "Who is it?"}
+    with Program(command, cwd=tmp_path, env=environment, output=subprocess.PIPE) as process:
+        try:
+            address = printed(process, r"http://[^\s;]+")[0]
+            until(lambda: responds(address))
+            with httpx.Client(base_url=address, timeout=60) as client:
+                scores = [client.post("/score", json={"samples": [row]}).raise_for_status().json() for _ in range(2)]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(HANG) == 0
+        finally:
+            process.kill()
+    assert scores[0] == scores[1] and scores[0]["scores"][0]["primary_score"] is not None
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert all(name.startswith(".cache/checklist-rewards/store.sqlite") for name in files), files

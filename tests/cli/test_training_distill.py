@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.encoders import mentions, tiny_bert
+from checklist_rewards import ChecklistScorer, Sample
+from tests.encoders import compared, mentions, tiny_bert
 from tests.jsonl import read_jsonl, write_jsonl
 
 
@@ -75,3 +76,24 @@ def test_a_library_of_the_held_out_figures_is_missed_before_the_training(run, mo
     words = "krippendorff: pip install 'checklist-rewards[encoder]'"
     run("distill labels.jsonl -o judge --base nowhere --folds 2", refused=words)
     assert not Path("judge").exists()
+
+
+@pytest.mark.slow
+def test_a_judge_trained_with_references_reads_those_of_the_rows_it_scores(run, tmp_path):
+    names = ("target", "question", "label", "group", "input", "reference")
+    write_jsonl("labels.jsonl", *({name: getattr(pair, name) for name in names} for pair in compared(100)))
+    how = f"--base {tiny_bert(tmp_path / 'base')} --folds 0 --epochs 8 --learning-rate 0.005"
+    run(f"distill labels.jsonl -o judge --json out.json {how}")
+    assert json.loads(Path("out.json").read_text())["context"] == {"input": 100, "reference": 100}
+    assert "the reference (100 of 100 pairs had one)" in Path("judge/README.md").read_text()
+    question, target, references = "does it mention it ?", "red cat dog tree river", ["red", "blue", None]
+    row = {"input": "lamp", "target": target, "checklist": [question]}
+    write_jsonl("rows.jsonl", *({**row, "reference": reference} for reference in references))
+    scorer = ChecklistScorer("judge", store=False)
+    for options, read in (("--reference-key reference", references), ("", [None] * 3)):
+        run(f"score rows.jsonl -o scored.jsonl --model judge --no-store {options}")
+        found = [row["checklist_score"]["items"][0]["probabilities"]["yes"] for row in read_jsonl("scored.jsonl")]
+        samples = [Sample([question], target, "lamp", reference) for reference in read]
+        expected = [each.items[0].probabilities["yes"] for each in scorer.score_batch(samples)]
+        assert found == pytest.approx(expected, abs=1e-6)
+        assert [value > 0.5 for value in found] == [reference == "red" for reference in read]

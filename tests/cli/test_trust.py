@@ -191,10 +191,16 @@ NAN = float("nan")
 BROKEN = {
     "P(yes) is NaN": (("items", 0, "probabilities", "yes"), NAN, "items.0.probabilities.yes"),
     "P(yes) is 7": (("items", 0, "probabilities", "yes"), 7, "items.0.probabilities.yes"),
+    "no P(no)": (("items", 0, "probabilities"), {"yes": 0.4}, "items.0.probabilities"),
+    "other labels": (("items", 0, "probabilities"), {"good": 0.4, "bad": 0.6}, "good, bad"),
     "the answer is maybe": (("items", 0, "answer"), "maybe", "'maybe'"),
     "the weight is NaN": (("items", 0, "weight"), NAN, "items.0.weight"),
+    "the mass is 5": (("items", 0, "mass"), 5, "items.0.mass"),
     "a vote is 2": (("items", 0, "votes"), [{"probabilities": {"yes": 2, "no": -1}}], "votes.0.probabilities.yes"),
     "the score is NaN": (("primary_score",), NAN, "primary_score"),
+    "the score is 1.5": (("primary_score",), 1.5, "primary_score"),
+    "an unknown metric": (("primary_metric",), "best", "primary_metric"),
+    "a count below 0": (("total",), -1, "total"),
     "an unknown state": (("state",), "done", "state"),
 }
 COMMANDS = {
@@ -257,3 +263,22 @@ def test_numbers_per_row_and_preferences_of_candidates(run):
     assert comparison["targets"]["figures"]["bias"]["value"] == pytest.approx((0.9 + 0.5 + 0.1 - 1 - 0.5 - 0.75) / 3)
     figures = comparison["preferences"]["figures"]
     assert figures["wins"]["value"] == pytest.approx(2 / 3) and figures["pld_2"]["value"] == pytest.approx(1 / 3)
+
+
+def test_wins_of_one_file_over_another(run):
+    for name, said in (("one", 0.9), ("other", 0.8)):
+        labels = [[n % 4 > 0 if name == "one" else n % 2 == 0, True] if n < 40 else None for n in range(100)]
+        row = {"checklist": ITEMS, "said": [said, 0.5]}
+        scored_file(f"{name}.jsonl", *(row | {"target": f"{name} {n}", "labels": labels[n]} for n in range(100)))
+    found, shown = agree(run, "one.jsonl other.jsonl --label-key labels --bootstrap 0")
+    wins = found["rates"]["one.jsonl"][-1]
+    assert wins["name"] == "wins of one.jsonl over other.jsonl" and wins["judged"]["value"] == 1
+    assert wins["labelled"]["value"] == pytest.approx((0 + 1 + 0.5 + 1) / 4) and found["tests"] == []
+    assert "wins of" in shown
+    assert found["judges_among_each_other"] == {}  # they read different texts
+
+
+def test_rows_of_one_file_only_are_told(run, files):
+    write_jsonl("fewer.jsonl", *read_jsonl("strong.jsonl")[:3])
+    done = run("cascade cheap.jsonl fewer.jsonl")
+    assert "1 rows are in one file only" in done.output

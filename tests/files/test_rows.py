@@ -149,10 +149,12 @@ def test_arrows_json_type_is_read_as_what_it_holds(tmp_path):
 @pytest.mark.parametrize(
     "values",
     [
-        [1, "text", "1", '"text"', "", ["list"]],
+        ["text", ["list"]],
+        [1, "text", "1", '"text"', ""],
         [{}, None],
         [2**70, 1],
         [{str(i): i} for i in range(300)],
+        ["half \ud800", "whole", "null"],
         [{"text": "half \ud800"}],
     ],
 )
@@ -209,7 +211,7 @@ def test_a_file_that_cannot_be_read_or_written_is_refused_at_once(tmp_path, use,
     assert [path.name for path in tmp_path.iterdir()] == ["folder.jsonl"]
 
 
-@pytest.mark.parametrize("early", [{"n": 2**53 + 1}, [[2**53 + 1]]], ids=["struct", "list"])
+@pytest.mark.parametrize("early", [2**53 + 1, {"n": 2**53 + 1}, [[2**53 + 1]]], ids=["number", "struct", "list"])
 def test_a_large_whole_number_and_a_later_fraction_are_json_text(tmp_path, caplog, early):
     late = json.loads(json.dumps(early).replace(str(2**53 + 1), "0.5"))
     rows = [{"v": early, "w": 1}] * 1000 + [{"v": late, "w": 0.5}] * 3  # two batches
@@ -328,25 +330,33 @@ def test_a_csv_of_scores_has_plain_columns_which_are_not_read(tmp_path):
     assert [row[1:5] for row in cells] == [["0.5", "yes", "", ""], [""] * 4, ["", "no", "", "yes"]]
     assert [list(row) for row in read(path)] == [["a", "checklist_score", "z"]] * 3
     assert write(tmp_path / "b.csv", read(path)).read_bytes() == path.read_bytes()  # also of scores that are text
+    many = [{"checklist_score": scored(1.0, **{f"q{row}-{n}": "yes" for n in range(60)})} for row in range(2)]
+    [first, *_] = csv.reader(write(tmp_path / "c.csv", many).read_text().splitlines())
+    assert first == ["checklist_score.primary_score", "checklist_score"]
 
 
 CHATS = [
     [{"role": "user", "content": "Hi"}],
     [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}],
+    [{"role": "assistant", "tool_calls": [{"name": "look"}]}],
     [{"role": "assistant", "reasoning_content": "Two words?"}],
     [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}],
 ]
 TEXTS = [
+    "Hello.",
     "[role] content",
     "[]",
     '[{"a": 1}]',
+    '["role", "content"]',
     '{"role": "user", "content": "Hi"}',
+    '[{"role": "admin"}]',
     '[{"role": "admin", "name": "Ann"}, {"role": "guest", "name": "Bo"}]',
     '[{"role": 1, "content": "Hi"}]',
     '[{"role": "user", "content": "Hi"}, "and more"]',
     '[{"role": "user", "content": "Hi"}',
     '[{"from": "Rome", "to": "Oslo"}]',
     '"Hello."',
+    '"[role]"',
 ]
 
 
@@ -357,8 +367,9 @@ def test_a_conversation_in_json_or_python_is_decoded_and_its_text_is_quoted(chat
         assert from_csv(csv_text(text)) == text != csv_text(text)
 
 
-def test_a_conversation_that_pandas_wrote_is_decoded(tmp_path):
-    chat = [{"content": "Hi", "role": "user"}, {"content": "It's\n} {'role': 1}", "role": "assistant"}]
+@pytest.mark.parametrize("content", ["Hello.", "It's\n} {'role': 1}", "a" * 200])
+def test_a_conversation_that_pandas_wrote_is_decoded(tmp_path, content):
+    chat = [{"content": "Hi", "role": "user"}, {"content": content, "role": "assistant"}]
     pd.DataFrame({"target": [chat], "n": [1]}).to_parquet(tmp_path / "a.parquet")
     pd.read_parquet(tmp_path / "a.parquet").to_csv(tmp_path / "a.csv", index=False)
     assert [row.data for row in read_rows(tmp_path / "a.csv")] == [{"target": chat, "n": "1"}]

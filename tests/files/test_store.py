@@ -5,6 +5,7 @@ import pickle
 import sqlite3
 import subprocess
 import sys
+import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
@@ -139,8 +140,8 @@ def test_what_is_no_store_is_refused_with_what_to_do(store, tmp_path, caplog):
 
 @pytest.mark.parametrize(
     "value",
-    ["no JSON", "[1, 2]", b"not zlib", zlib.compress(b"\xff"), None],
-    ids=["not-json", "another-shape", "not-zlib", "not-utf8", "null"],
+    ["no JSON", "[1, 2]", "7", b"not zlib", zlib.compress(b"\xff"), 7, None, 2.5],
+    ids=["not-json", "another-shape", "a-number", "not-zlib", "not-utf8", "an-int", "null", "a-float"],
 )
 def test_a_value_that_cannot_be_decoded_is_a_miss_and_the_next_answer_replaces_it(store, value, caplog):
     store.put([(OTHER, '{"answer": "no"}')])
@@ -203,7 +204,7 @@ MOUNTS = """\
 @pytest.mark.parametrize(
     ("kind", "folder", "mode"),
     [
-        ("fuse.sshfs", "deep", "truncate"),
+        *((kind, "deep", "truncate") for kind in ("nfs4", "cifs", "lustre", "fuse.sshfs")),
         ("ext4", "deep", "wal"),
         ("nfs4", "local disk", "wal"),
     ],
@@ -279,3 +280,44 @@ def test_a_text_that_is_not_utf8_costs_itself_and_not_its_neighbours(store):
         connection.execute("INSERT INTO answers VALUES (?, CAST(x'22ff22' AS TEXT))", (KEY,))
     assert store.get([KEY, OTHER]) == {OTHER: "fine"}
     assert stored(store.path) == []
+
+
+def test_a_store_waits_for_the_process_that_is_making_it(tmp_path):
+    path = tmp_path / "store.sqlite"
+    maker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.2, maker.commit)
+    release.start()
+    store = Store(path)
+    release.join()
+    store.put([(key_of("a"), "x")])
+    assert len(store) == 1
+
+
+def test_a_full_disk_costs_the_resume_not_the_run(store, caplog):
+    pages = store._connection().execute("PRAGMA page_count").fetchone()[0]
+    store._connection().execute(f"PRAGMA max_page_count={pages + 2}")
+    for n in range(3):
+        store.put((key_of(f"{n} {m}"), "x" * 400) for m in range(200))
+    assert caplog.text.count("cannot be written") == 1
+    assert "database or disk is full" in caplog.text
+    with pytest.raises(sqlite3.OperationalError):
+        store._connection().execute("CREATE TABLE big AS SELECT randomblob(1000000)")
+
+
+def test_a_table_that_is_gone_costs_the_resume_not_the_run(store, caplog):
+    store.put([(OTHER, "x")])
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("DROP TABLE answers")
+    store.put([(KEY, "y")])
+    assert store.get([KEY]) == {}
+    assert caplog.text.count("no such table") == 2
+
+
+def test_a_store_that_may_only_be_read_still_gives_what_it_has(store, caplog):
+    store.put([(KEY, "x")])
+    store._connection().execute("PRAGMA query_only=ON")
+    store.put([(OTHER, "y")])
+    store.put([(OTHER, "y")])
+    assert store.get([KEY, OTHER]) == {KEY: "x"}
+    assert caplog.text.count("cannot be written (attempt to write a readonly database)") == 1

@@ -200,3 +200,11 @@ def test_texts_of_a_row_are_not_cut_and_of_messages_the_answer_is_used():
 def test_checks_that_nobody_compares_are_spoken_of(caplog, refiners, warned):
     pipeline("tick", model="pocket", generator={"shape": "checked"}, refiners=refiners, store=False)
     assert ("add the refiner check_admission" in caplog.text) is warned
+
+
+def test_another_engine_for_the_generator():
+    writer, models = Scripted(lambda text: LIST, identity="w"), {"generator_model": "w", "scorer_model": "j"}
+    judge = Scripted(identity="j")
+    engines = {"backend": judge, "generator_backend": writer}
+    assert pipeline("tick", **models, **engines, store=False, scorer=ITEMS)(**ROW).checklist.model == "w"
+    assert len(writer.prompts) == 1 and not writer.reads and len(judge.reads) == 2 and not judge.prompts
