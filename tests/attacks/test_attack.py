@@ -67,6 +67,13 @@ def test_the_weakness_of_a_judge_is_named_and_measured_on_prompts_that_the_searc
     assert example.honest_score == pytest.approx(0.9) and example.score < 0.5
 
 
+def test_a_judge_without_a_weakness_shows_none():
+    report = attack(scorer(lambda prefix, tail: 0.3), ROWS, **QUICK)
+    rises = [one.rise.value for one in report.attacks if one.name != "empty"]
+    # a bad empty response counts as the lowest, and any text is worth the judge's 0.3
+    assert max(rises) <= 0.3 and all(item.fell == 0 for item in report.fallen) and report.beats_before.value == 0.0
+
+
 def by_word(prefix: str, tail: str) -> float:
     return 0.9 if "silver" in tail and "silver" in target(prefix) else 0.1
 

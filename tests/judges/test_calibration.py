@@ -82,6 +82,7 @@ def test_options_are_calibrated_together(map, raw, empty, expected):
 MAPS = st.sampled_from([HOT, MOVED, ISOTONIC]) | st.builds(
     CalibrationMap, method=st.just("platt"), slope=st.floats(0.01, 50), intercept=st.floats(-20, 20), reads=st.just(1)
 )
+MAPS |= st.builds(CalibrationMap, method=st.just("temperature"), temperature=st.floats(0.05, 20), reads=st.just(1))
 
 
 @given(MAPS, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
