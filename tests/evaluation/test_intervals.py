@@ -194,10 +194,8 @@ MOSTLY_0 = stats.norm.pdf(0.5) - 0.5 * stats.norm.sf(0.5)
         (units(4), 0.0, Rule(), 0.97),
         (units(1, lambda values: np.maximum(0, values - 0.5)), MOSTLY_0, Rule(), 0.91),
         (share_of(0.88, 4), 0.88, SHARE, 0.93),
-        (share_of(0.95, 30), 0.95, SHARE, 0.92),
-        (share_of(0.98, 30), 0.98, SHARE, 0.85),
     ],
-    ids=["mean", "mean that is mostly 0", "share 0.88", "share 0.95", "share 0.98"],
+    ids=["mean", "mean that is mostly 0", "share 0.88"],
 )
 def test_an_interval_covers_with_the_fewest_groups_where_that_of_t_does_not(draw, truth, rule, by_t):
     rng, hits = np.random.default_rng(3), {"t": [], "ours": []}

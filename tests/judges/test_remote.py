@@ -3,6 +3,7 @@
 import json
 import pickle
 import sys
+import threading
 import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 from fastapi import FastAPI, Request
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from PIL import Image as Pillow
 
 from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
@@ -31,6 +32,7 @@ from checklist_rewards.judges.remote import ROWS, RewardServer
 from checklist_rewards.rewards import placement
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.server import build_app, rows
+from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Labels, Script
 from tests.rewards.integrations.test_queue import knows
@@ -272,6 +274,35 @@ def test_an_answer_that_cannot_be_used_is_no_score(answer, reason):
         scores = remote(address, server={"attempts": 2}).score_batch(SAMPLES[:2])
     assert [score.primary_score for score in scores] == [None, None]
     assert sum((score.unanswered for score in scores), Counter()) == {reason: 6}
+
+
+def test_what_fails_for_a_while_is_asked_again():
+    passing = [
+        JSONResponse({"error": "come later", "errors": []}, 429, {"Retry-After": "0.01"}),
+        JSONResponse({"error": "wait", "errors": []}, 503),
+    ]
+    with serving(odd(lambda rows: passing.pop() if passing else {"scores": scored(rows)})) as address:
+        assert remote(address).score_batch(SAMPLES[:2]) == colours().score_batch(SAMPLES[:2])
+    assert not passing
+
+
+def test_no_more_requests_are_under_way_than_concurrency_allows():
+    together = threading.Barrier(3)  # in threads, for the function of the route waits
+    app, under_way, most = FastAPI(), [], []
+
+    @app.post("/score")
+    def score(body: dict):
+        under_way.append(1)
+        together.wait(HANG)
+        most.append(len(under_way))
+        together.wait(HANG)
+        under_way.pop()
+        return {"judge": "odd", "identity": "1", "scores": scored(body["samples"])}
+
+    app.get("/health")(lambda: {"status": "ok", "judge": "odd", "identity": "1"})
+    with serving(app) as address:
+        scores = remote(address, server={"concurrency": 3}).score_batch(red(*range(6 * ROWS)))
+    assert all(score.primary_score == 0.9 for score in scores) and most == [3] * 6
 
 
 def test_a_server_that_dies_leaves_reads_unanswered_and_one_that_never_was_is_an_error():
