@@ -143,9 +143,11 @@ def test_it_may_write_a_little_in_a_plain_process():
         assert "File too large" in (ran("open('a', 'w').write('x' * 10**6)").failure or "")
 
 
-def test_a_process_that_cannot_start_is_no_answer(monkeypatch):
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_sandbox_that_cannot_start_is_no_answer(monkeypatch, plain):
     monkeypatch.setattr(guests.sys, "executable", "/nowhere/python")
-    with pytest.raises(CheckError, match="could not be started"), unsafe(True):
+    monkeypatch.setattr(guests, "_load", lambda: 1 / 0)
+    with pytest.raises(CheckError, match="could not be started"), unsafe(plain):
         holds(ADD, type="code")
 
 

@@ -319,3 +319,7 @@ def test_guests_together_take_no_more_memory_than_there_is_in_the_order_of_askin
         thread.join(HANG)
     # One part may be larger than all if nobody else has one.
     assert order == [(60, 60), (500, 500), (10, 10)] and memory.taken_mb == 0
+
+
+def test_half_of_the_machine_is_for_guests():
+    assert 0 < sandbox._memory.most_mb <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**21

@@ -22,6 +22,7 @@ from checklist_rewards.judges.calibration import (
     reliability,
 )
 from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.scores import Verdict, rescore, score_checklist
 from tests.fakes import FakeBackend
 from tests.judges.voters import Voter, sure
@@ -256,3 +257,10 @@ def test_what_the_engine_lost_of_the_empty_target_is_asked_for_again(empty, tran
     reason = f"{empty.partition(':')[0]}: " if transient else ""
     assert line.unanswered == f"uncalibrated: {reason}the empty target has no probabilities ({empty})"
     assert is_transient(line.unanswered) == transient
+
+
+def test_a_pipeline_config_has_a_place_for_it(tmp_path):
+    calibration(judge="org/judge").save(tmp_path / "map.json")
+    (tmp_path / "config.yaml").write_text("scorer: {calibration: map.json}\n")
+    config = PipelineConfig.load(tmp_path / "config.yaml")  # whose judge it is not, is not known yet
+    assert config.scorer.settings() == {"calibration": str(tmp_path / "map.json")}
