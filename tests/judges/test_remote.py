@@ -287,7 +287,7 @@ def test_what_fails_for_a_while_is_asked_again():
 
 
 def test_no_more_requests_are_under_way_than_concurrency_allows():
-    together = threading.Barrier(3)  # in threads, for the function of the route waits
+    together = threading.Barrier(3)  # of the threads that a route without `async` runs in
     app, under_way, most = FastAPI(), [], []
 
     @app.post("/score")

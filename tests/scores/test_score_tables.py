@@ -171,8 +171,8 @@ def test_a_required_item_that_abstains_gates_as_its_strategy_says(said, strategy
 
 @pytest.mark.parametrize("mode", [{"capture_reasoning": True}, {"mode": "batch"}, {"use_logprobs": False}])
 @pytest.mark.parametrize("reason", ["null_content", "empty_choices"])
-def test_trap_a_reply_without_content_is_no_verdict_for_either_sign(mode, reason):
-    # There: UNMET for a positive weight, MET for a penalty, so 1.0 fell to 0.33.
+def test_a_reply_without_content_is_no_verdict_for_either_sign(mode, reason):
+    # In Autorubric 1.6.1: UNMET for a positive weight, MET for a penalty, so 1.0 fell to 0.33.
     items = [{"question": f"q{n}?", "weight": 5} for n in range(3)] + [{"question": "bad?", "weight": -10}]
 
     def said(messages):
