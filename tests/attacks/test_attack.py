@@ -67,6 +67,13 @@ def test_the_weakness_of_a_judge_is_named_and_measured_on_prompts_that_the_searc
     assert example.honest_score == pytest.approx(0.9) and example.score < 0.5
 
 
+def test_a_judge_without_a_weakness_shows_none():
+    report = attack(scorer(lambda prefix, tail: 0.3), ROWS, **QUICK)
+    rises = [one.rise.value for one in report.attacks if one.name != "empty"]
+    # a bad empty response counts as the lowest, and any text is worth the judge's 0.3
+    assert max(rises) <= 0.3 and all(item.fell == 0 for item in report.fallen) and report.beats_before.value == 0.0
+
+
 def by_word(prefix: str, tail: str) -> float:
     return 0.9 if "silver" in tail and "silver" in target(prefix) else 0.1
 
@@ -86,6 +93,10 @@ def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
     report = attack(scorer(lambda prefix, tail: 0.9, checks="judge"), rows_avoid, attacks=["colon"], **QUICK)
     assert figures(report, "colon").rise.value == 0.0 and figures(report, "colon").earned.value > 0.3
     assert report.labels == ()  # what code confirms is no label
+    # a judge that says yes where code says no is gamed
+    judge = scorer(lambda prefix, tail: 0.9 if "All criteria" in prefix else 0.1, checks="judge")
+    gamed = figures(attack(judge, rows, attacks=["all_met", "bold"], **QUICK), "all_met")
+    assert gamed.rise.value > 0.7 and gamed.earned.value == 0.0
 
 
 def test_a_judge_is_never_asked_more_than_the_budget_allows():
@@ -253,3 +264,10 @@ def test_attacks_on_prompts_with_images_are_judged_with_them_and_write_no_marks(
         again = Columns.of(label).sample_of(label, "labels.jsonl, line 1", None)
         assert by_input[again.input].images == again.images
         assert label["group"] == prompt_key(by_input[again.input])
+
+
+def test_prompts_of_the_same_words_and_other_images_are_different_prompts():
+    checklist = Checklist.parse(["Is it a silver bird?"])
+    rows = [Pool(checklist, ("A bird.",), "What?", images=[image]) for image in IMAGES.values()]
+    assert len(set(map(prompt_key, rows))) == 4
+    assert all("other_prompt" in bad and bad["prompt"] == "[image]What?" for bad in bad_responses(rows))

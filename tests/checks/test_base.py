@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as runs
 from hypothesis import strategies as st
 
-from checklist_rewards.checks import CHECKS, Check, describe, example_of, parse_check, register_check
+from checklist_rewards.checks import CHECKS, Check, check_of, describe, example_of, parse_check, register_check
 from checklist_rewards.errors import ChecklistError
 from tests.checks.holds import holds
 
@@ -76,6 +76,11 @@ def test_whatever_stands_in_a_spec_is_a_check_or_is_refused(value, name):
         assert str(error).startswith("here: ") and str(error).endswith(".")
 
 
+@given(st.text(max_size=200), st.sampled_from([n for n in CHECKS if n not in ("code", "program", "language")]))
+def test_every_example_answers_yes_or_no_about_any_text(text, name):
+    assert parse_check(example_of(CHECKS[name]), "here").holds(text, "Say hello.") in (True, False)
+
+
 def test_a_type_of_ones_own():
     class Palindrome(Check):
         """The same forwards and backwards."""
@@ -113,3 +118,8 @@ def test_what_cannot_be_registered():
         with pytest.raises(ChecklistError, match=message):
             register_check(type("Odd", (Check,), {"__module__": __name__, **fields, **typed}))
     assert not {"silent", "wrong"} & set(CHECKS)
+
+
+def test_a_check_inside_another_that_runs_code_makes_it_one_that_does():
+    assert check_of({"type": "code"}).runs_code and not check_of({"type": "quoted"}).runs_code
+    assert check_of({"type": "all", "checks": [{"type": "quoted"}, {"type": "code"}]}).runs_code

@@ -44,7 +44,7 @@ def test_chinese_without_a_sign_of_its_script_is_chinese_and_nothing_more():
         holds("今天下雨", type="language", language="zh-tw")
 
 
-SHORT = [("ok", "en"), ("да", "ru"), ("नमस्ते", "hi"), ("سلام", "fa")]
+SHORT = [("ok", "en"), ("ok", "sk"), ("да", "ru"), ("नमस्ते", "hi"), ("سلام", "fa")]
 
 
 @pytest.mark.parametrize(("text", "language"), SHORT)

@@ -1,6 +1,7 @@
 """The last number of an answer."""
 
 import sys
+import threading
 
 import pytest
 from hypothesis import given
@@ -99,6 +100,15 @@ def test_a_fault_of_math_verify_says_nothing_about_the_answer(monkeypatch):
         last_number(r"\boxed{\sqrt{36}}")
 
 
+def test_it_works_in_a_thread():
+    pytest.importorskip("math_verify")
+    found = []
+    thread = threading.Thread(target=lambda: found.append(last_number(r"\boxed{3\sqrt{49}}")))
+    thread.start()
+    thread.join()
+    assert found == [pytest.approx(21)]
+
+
 NO_NUMBERS = [r"\frac{0}{0}", r"\sqrt{-4}", r"\sqrt{x}", r"9^{9^{9^{9}}}", r"9^99^99", r"10000000!"]
 NO_NUMBERS += [r"\sum_{n=1}^{10000000} n", r"\int_0^1 e^{x^2} dx", r"__import__('os').system('true')"]
 
@@ -134,3 +144,16 @@ _FORMS += [r"\boxed{{{}^\circ}}", r"\boxed{{x = {:,}}}"]
 @given(st.integers(-(10**12), 10**12), st.sampled_from(_FORMS), _UNITS)
 def test_every_whole_number_is_read_as_it_was_written(number, form, unit):
     assert last_number(f"First 7, then {form.format(number)}{unit}") == number
+
+
+@given(st.integers(-(10**9), 10**9), st.sampled_from(["\u2009", "\u00a0", "\u202f", ",", "{,}", r"\,", "'", r"{,}\!"]))
+def test_every_separator_of_thousands(number, separator):
+    written = f"{number:,}".replace(",", separator)
+    assert last_number(rf"\boxed{{{written}}}") == number
+    if "\\" not in separator:
+        assert last_number(f"It is {written}.") == number
+
+
+@given(st.integers(0, 99), st.integers(1, 99), st.sampled_from([r"\frac{{{}}}{{{}}}", r"\dfrac{{{}}}{{{}}}", "{}/{}"]))
+def test_every_fraction(above, below, form):
+    assert last_number(rf"\boxed{{{form.format(above, below)}}}") == above / below

@@ -64,6 +64,9 @@ def test_the_fences_of_a_hostile_text_are_found_in_linear_time(monkeypatch):
         assert sum(steps) <= len(text), "each character is looked at once"
 
 
+REPORTS = "import os\nfor fd in range(32):\n    try: os.write(fd, b'{\"value\": true}\\n')\n    except OSError: pass\n"
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -76,6 +79,7 @@ def test_the_fences_of_a_hostile_text_are_found_in_linear_time(monkeypatch):
         ("def holds(text, more): return True", "the program failed (TypeError"),
         ("import nltk\ndef holds(text): return True", "the program failed (ModuleNotFoundError"),
         ("import os; os._exit(0)", "the program failed (left early)"),
+        (f"{REPORTS}os._exit(0)", "the program failed"),
     ],
 )
 def test_a_program_that_fails_on_any_text_gives_no_answer(source, words):
@@ -139,9 +143,11 @@ def test_it_may_write_a_little_in_a_plain_process():
         assert "File too large" in (ran("open('a', 'w').write('x' * 10**6)").failure or "")
 
 
-def test_a_process_that_cannot_start_is_no_answer(monkeypatch):
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_sandbox_that_cannot_start_is_no_answer(monkeypatch, plain):
     monkeypatch.setattr(guests.sys, "executable", "/nowhere/python")
-    with pytest.raises(CheckError, match="could not be started"), unsafe(True):
+    monkeypatch.setattr(guests, "_load", lambda: 1 / 0)
+    with pytest.raises(CheckError, match="could not be started"), unsafe(plain):
         holds(ADD, type="code")
 
 

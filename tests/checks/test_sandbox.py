@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -27,18 +29,26 @@ def ran(source, tests=TESTS, seconds=0.5, memory_mb=256):
 
 START = """
 import _posixsubprocess
-command = [b'/bin/sh', b'-c', b'echo > {marker}; sleep 9']
-r, w = os.pipe()
-fds = (-1, -1, -1, -1, -1, -1, r, w)
-_posixsubprocess.fork_exec(
-    command, command[:1], True, (), None, [], *fds, False, True, -1, None, None, None, -1, None, True
-)
-while not os.path.exists({marker!r}): pass
+def start(command, leaves):
+    r, w = os.pipe()
+    fds = (-1, -1, -1, -1, -1, -1, r, w)
+    paths, command = [os.fsencode(command[0])], [os.fsencode(word) for word in command]
+    _posixsubprocess.fork_exec(
+        command, paths, True, (), None, [], *fds, False, leaves, -1, None, None, None, -1, None, True
+    )
+    os.close(w)
+    os.read(r, 9)
 """
 REACHES = {
     "a path of bytes": "open(os.fsencode({marker!r}), 'w').close()",
-    "a program that lives on": START,
+    "a folder's descriptor": "os.open({marker!r}[1:], os.O_CREAT | os.O_WRONLY, dir_fd=os.open(b'/', os.O_RDONLY))",
+    "the library of the interpreter": "open({library!r}, 'w').close()",
+    "a program": START
+    + "start(['/bin/sh', '-c', 'echo > {marker}'], False)\nwhile not os.path.exists({marker!r}): pass",
+    "a process that lives on": START + "start(['/bin/sh', '-c', 'echo > {marker}; sleep 9'], True)\n"
+    "while not os.path.exists({marker!r}): pass",
     "the trainer, by a signal": "import signal\nsignal.pidfd_send_signal(os.pidfd_open({pid}), signal.SIGUSR1)",
+    "a shell": "os.system('echo > {marker}')",
     "foreign functions": "import ctypes\nctypes.CDLL(None).creat({marker!r}.encode(), 0o600)",
     "the network": "import socket\nsocket.create_connection(('127.0.0.1', {port})).send(b'x')",
     "a fork": "while True: os.fork()",
@@ -62,21 +72,24 @@ def test_files_variables_and_arguments_of_the_host_are_not_there(monkeypatch):
 
 
 @pytest.mark.parametrize("what", REACHES)
-def test_nothing_of_the_host_is_in_reach(what, tmp_path):
+def test_nothing_of_the_host_is_in_reach(what, tmp_path, monkeypatch):
     signals = []
     before = signal.signal(signal.SIGUSR1, lambda *_: signals.append("received"))
     marker = tmp_path / "marker"
+    library = Path(sysconfig.get_path("stdlib"), "checklist_rewards_was_here.py")
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(0.01)
-            port = server.getsockname()[1]
-            source = "import os\n" + REACHES[what].format(marker=str(marker), pid=os.getpid(), port=port)
+            source = "import os\n" + REACHES[what].format(
+                marker=str(marker), library=str(library), pid=os.getpid(), port=server.getsockname()[1]
+            )
             assert ran(source + "\n" + ADD).failure is not None
             with pytest.raises(TimeoutError):
                 server.accept()
-        assert not marker.exists() and not signals
+        assert not marker.exists() and not library.exists() and not signals
     finally:
         signal.signal(signal.SIGUSR1, before)
+        library.unlink(missing_ok=True)
 
 
 WALK = """
@@ -99,18 +112,29 @@ def add(a, b): return Anything()
 """
 FORGES = {
     "an object that equals everything": ANYTHING,
+    "a number that equals everything": "class N(int):\n    __eq__ = lambda a, b: True\ndef add(a, b): return N(-1)",
     "a subclass that compares": "class S(str):\n    __eq__ = lambda a, b: True\ndef add(a, b): return S('x')",
     "an exit before the tests": "import sys\nsys.exit(0)",
+    "an end before the tests": "import os\nos._exit(0)",
+    "an exit in the tests": "def add(a, b): raise SystemExit(0)",
     "an end in the tests": "import os\ndef add(a, b): os._exit(0)",
     "a printed report": "import sys\ndef add(a, b): print('r', flush=True)\nfor out in (sys.stdout, sys.stderr):\n"
     "    out.write('\\0\\0\\0\\0\\0\\0\\0\\1r')\n    out.flush()",
     "a report in place of the guest's": "import os\ndef add(a, b):\n"
     "    os.write(0, (1).to_bytes(8, 'big') + b'r')\n    os._exit(0)",
     "a report before the tests": "import os\nos.write(0, (1).to_bytes(8, 'big') + b'r')\n" + ADD.replace("+", "-"),
+    "a report at the exit": "import atexit, os\natexit.register(os.write, 0, (1).to_bytes(8, 'big') + b'r')\n1 / 0",
+    "other built-in functions": "import builtins\nbuiltins.print = builtins.repr = builtins.isinstance = "
+    "lambda *_: True\nbuiltins.AssertionError = builtins.int = object\ndef add(a, b): return 4",
     "the names of built-in functions": "abs = all = any = len = set = sorted = bool = lambda *_: True\n"
     "class AssertionError(Exception): pass\ndef add(a, b): return 4",
+    "another encoder": "import json\njson.dumps = json.JSONEncoder.encode = lambda *_, **__: '{\"value\": true}'\n"
+    "def add(a, b): return 4",
     "a stop of the tests' loop": "def add(a, b): raise StopIteration",
-    "the report of the guest": WALK + "inside['FAILED'] = inside['RAN']\n1/0",
+    "the report function of any frame": "import sys\nframe = sys._getframe()\nwhile frame:\n"
+    "    if 'report' in frame.f_locals: frame.f_locals['report']({'value': True})\n    frame = frame.f_back\n1 / 0",
+    "the report function of the guest": WALK
+    + "inside['FAILED'] = inside['RAN']\ninside['told'] = lambda error: b''\n1/0",
     "an answer without a value": WALK + "CodeEnd.answer = lambda *_: inside['send'](b'pn;')\ndef add(a, b): return 4",
     "the tests' own built-in functions": WALK
     + "CodeEnd.defined = lambda self, names: ({'add': add, '__builtins__': {'AssertionError': Exception}}, {})\n"
@@ -158,11 +182,23 @@ def test_no_yes_is_forged(what):
     assert ran(FORGES[what], CHEATABLE).failure is not None
 
 
+def test_what_forges_a_yes_in_one_interpreter():
+    assert ran(ADD, CHEATABLE) == Execution()
+    names: dict = {}
+    exec(ANYTHING, names)
+    exec(TESTS + "\nassert abs(add(0.5, 0.25) - 0.75) < 1e-6", names)
+
+
 DROPS = {
     "kills itself": "import os\nos.kill(os.getpid(), 9)",
+    "kills itself by a descriptor": "import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(os.getpid()), 9)",
+    "reports a broken sandbox": "import sys\nframe = sys._getframe()\nwhile frame:\n"
+    "    if 'report' in frame.f_locals: frame.f_locals['report']({'broken': 'x'})\n    frame = frame.f_back\n1 / 0",
+    "aborts": "import os\nos.abort()",
     "aborts in the tests": "import os\ndef add(a, b): os.abort()",
     "exhausts memory in the tests": "def add(a, b): return 'x' * 10**9",
     "says too much": "def add(a, b): return 'x' * 2 * 10**7",
+    "recurses": "def f(): f()\nf()",
     "recurses in C": "import sys\nsys.setrecursionlimit(10**6)\ndef f(x): return max([x], key=f)\nf(1)",
     "returns a deep list": "def add(a, b):\n    deep = []\n    for _ in range(10**5): deep = [deep]\n    return deep",
     "never ends in the tests": "def add(a, b):\n    while True: pass",
@@ -170,9 +206,11 @@ DROPS = {
     "closes its files": "import os\nfor fd in range(9):\n    try: os.close(fd)\n    except OSError: pass\n1 / 0",
     "sends garbage": "import os\nos.write(0, b'garbage')\n" + ADD,
     "sends for ever": "import os\nwhile True: os.write(0, b'x' * 10**6)",
+    "prints for ever": "import os\nwhile True: os.write(1, b'x')",
     "says that the tests are broken": WALK + "inside['FAILED'] = inside['RAN'] = inside['BROKEN']\n1 / 0",
     "says so in the tests": WALK
     + "def add(a, b): inside['send'](inside['BROKEN'])\nCodeEnd.answer = lambda *_: add(1, 1)",
+    "lacks a module": "import numpy",
     "lacks a module in the tests": "def add(a, b): import numpy",
     "claims that a module is missing": WALK + "CodeEnd.defined = lambda self, names: ({}, {'add': 'nothing'})",
     "claims to be the tests": "class Unsendable(TypeError): pass\ndef add(a, b): raise Unsendable('x')",
@@ -281,3 +319,7 @@ def test_guests_together_take_no_more_memory_than_there_is_in_the_order_of_askin
         thread.join(HANG)
     # One part may be larger than all if nobody else has one.
     assert order == [(60, 60), (500, 500), (10, 10)] and memory.taken_mb == 0
+
+
+def test_half_of_the_machine_is_for_guests():
+    assert 0 < sandbox._memory.most_mb <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**21

@@ -148,6 +148,13 @@ def test_whether_a_part_of_a_thai_text_is_a_word_is_unknown():
     assert not holds("วันนี้ฝนตก", type="keywords", words=["ฝน", "rain"])
 
 
+@given(st.text(max_size=50), st.text(min_size=1, max_size=3))
+def test_what_is_there_is_not_missing(text, word):
+    there = holds(text, type="keywords", words=[word])
+    assert there is not holds(text, type="forbidden", words=[word])
+    assert there is holds(text, type="keyword_count", word=word, at_least=1)
+
+
 _LATIN = st.text(st.sampled_from("aB1 .,'’-—–…!?“”()&@:/_\n\u00a0\u202fé\u00ad%") | st.sampled_from("http://x.y"))
 
 

@@ -20,7 +20,7 @@ from checklist_rewards.images import image_of
 from tests.datasets.building import GOOD, build, fake
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
-from tests.test_images import BLUE, PILLOWS, RED, Seeing
+from tests.test_images import BLUE, PILLOWS, RED, Seeing, asks
 
 
 def test_prompts_become_a_dataset_with_the_declared_columns():
@@ -47,6 +47,16 @@ def test_of_chat_messages_the_last_by_the_user_is_the_input_and_the_rest_its_his
     assert "system: Be brief.\n\nuser: Hello.\n\nassistant: Hi." in asked
 
 
+def test_a_list_may_mix_texts_and_messages():
+    messages = [{"role": "user", "content": "Name it."}]
+    generator, backend = fake()
+    dataset = build(["plain", messages, json.dumps(messages), "5", '{"a": 1}'], generator)
+    asked = [text for sampled in backend.sampled for text in sampled[0]]
+    inputs = [text.split("## Instruction")[1].split("##")[0].strip() for text in asked]
+    assert [one.splitlines()[-2] for one in inputs] == ["plain", "Name it.", "5", '{"a": 1}']  # messages asked once
+    assert dataset["prompt"][:] == ["plain", *[json.dumps(messages)] * 2, "5", '{"a": 1}']
+
+
 PICTURED = [{"prompt": "Which?", "images": [PILLOWS["red"], PILLOWS["blue"]]}, {"prompt": "Who?", "images": []}]
 PLACES = [{"role": "user", "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": "Which?"}]}]
 
@@ -69,6 +79,13 @@ def test_images_are_shown_to_the_writer_and_survive_parquet(tmp_path, rows):
     assert RED.mark + BLUE.mark in asked[0] and all(RED.mark not in text for text in asked[1:])
     again = Dataset.from_parquet(str(tmp_path / "built.parquet"), cache_dir=str(tmp_path))
     assert again.features["images"] == List(Image()) and [image_of(i) for i in again[0]["images"]] == [RED, BLUE]
+
+
+def test_images_in_messages_are_stored_as_cells(tmp_path):
+    generator, backend = fake()
+    backend.sees = True
+    [row] = build([asks(PILLOWS["red"], "Which?")], generator)
+    assert [image_of(part["image"]) for part in row["prompt"][0]["content"] if part["image"]] == [RED]
 
 
 def test_a_row_with_an_image_that_the_writer_cannot_take_is_named_first():

@@ -1,6 +1,8 @@
 """Rows for other trainers, and checklists that went through any file: an import reads everything back."""
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,10 +17,14 @@ from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at
 from checklist_rewards.files.rows import read_rows, write_rows
-from checklist_rewards.rewards.integrations.labelled import labelled_sample
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, labelled_sample
+from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
+from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
+from checklist_rewards.rewards.reward import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.jsonl import write_jsonl
 from tests.rewards.conftest import adapter  # noqa: F401 - a fixture
+from tests.rewards.hosts import openrlhf_executor, swift_rewards
 from tests.test_images import PILLOWS, RED
 
 WHERE = {
@@ -45,12 +51,11 @@ def row(prompt, **more):
     return {"prompt": prompt, **checklist_columns(CHECKLIST), "n": 7, **more}
 
 
-PROMPTS = ["Capital of Mali?", TURNS]
-
-
-@pytest.mark.parametrize(("to", "prompt"), [(to, PROMPTS[n % 2]) for n, to in enumerate(EXPORTS)], ids=EXPORTS)
-def test_a_trainer_finds_prompt_and_checklist_and_an_import_loses_nothing(to, prompt, run):
-    extension = ".jsonl" if prompt is TURNS else ".parquet"
+@pytest.mark.parametrize(
+    ("prompt", "extension"), [("Capital of Mali?", ".parquet"), (TURNS, ".jsonl")], ids=["text", "messages"]
+)
+@pytest.mark.parametrize("to", EXPORTS)
+def test_a_trainer_finds_prompt_and_checklist_and_an_import_loses_nothing(to, extension, prompt, run):
     write_jsonl("rows.jsonl", row(prompt, reference="Bamako."), row(prompt, reference="Bamako."))
     done = run(f"checklists export rows.jsonl -o out{extension} --to {to}")
     assert f"{to}: 2 rows in out{extension}" in done.output
@@ -72,17 +77,14 @@ PARTS = [{"type": "image", "image": "red.png"}, {"type": "text", "text": "Or "},
 
 
 @pytest.mark.parametrize(
-    ("to", "columns", "input"),  # swift passes the images
+    ("columns", "input"),
     [
-        ("verl", {"prompt": "Which?", "image": "red.png"}, "Which?"),
-        (
-            "openrlhf",
-            {"prompt": [{"role": "user", "content": [{"type": "image"}, PARTS[1]]}], "image": "red.png"},
-            "Or ",
-        ),
-        ("verifiers", {"prompt": [{"role": "user", "content": PARTS}]}, "Or [image]"),
+        ({"prompt": "Which?", "image": "red.png"}, "Which?"),
+        ({"prompt": [{"role": "user", "content": [{"type": "image"}, PARTS[1]]}], "image": "red.png"}, "Or "),
+        ({"prompt": [{"role": "user", "content": PARTS}]}, "Or [image]"),
     ],
 )
+@pytest.mark.parametrize("to", [to for to in EXPORTS if to != "swift"])  # it passes the images
 def test_a_label_has_the_images_of_its_prompt(to, columns, input, tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     PILLOWS["red"].save(tmp_path / "data" / "red.png")
@@ -97,6 +99,35 @@ def test_a_label_has_the_images_of_its_prompt(to, columns, input, tmp_path, monk
     row = {"prompt": "Which?", "image": "https://example.org/red.png", "checklist": ["Is it red?"]}
     with pytest.raises(SampleError, match="row 3: the image https://example.org/red.png is an address, which a label"):
         exported(row, to, 2, "row 3")
+
+
+def test_the_adapters_reward_exported_rows(adapter):  # noqa: F811
+    """Each host passes what its trainer reads from the row; all rewards are the same."""
+    row = {"prompt": "Capital of Mali?", "checklist": [{"question": "Is Bamako named?", "weight": 3}, "Is it short?"]}
+    made = {to: exported(row, to) for to in EXPORTS}
+    backend = FakeBackend(lambda prefix, tail: 0.75 if "Bamako" in tail else 0.25)
+    scorer = ChecklistScorer(backend=backend, store=False, metric="weighted")
+    label, prompt = made["openrlhf"]["label"], "<raw>"
+    rewards = {"openrlhf": openrlhf_executor(ChecklistRewardFunc(scorer), [f"{prompt}Bamako."], [prompt], [label])[0]}
+    verl = made["verl"]
+    rewards["verl"] = ChecklistComputeScore(scorer).compute_score(
+        verl["data_source"], "Bamako.", verl["reward_model"]["ground_truth"], verl["extra_info"]
+    )["score"]
+    verifier = adapter("open_instruct").ChecklistVerifier()
+    verifier.reward = SamplewiseReward(scorer)
+    assert made["open-instruct"]["dataset"] == verifier.name
+    rewards["open-instruct"] = verifier([], "Bamako.", made["open-instruct"]["ground_truth"]).score
+    swift = adapter("swift").ChecklistORM(reward=ChecklistReward(scorer))
+    conversation = [*made["swift"]["messages"], {"role": "assistant", "content": "Bamako."}]
+    rewards["swift"] = swift_rewards(swift, [conversation], checklist=[made["swift"]["checklist"]])[0]
+    task = SimpleNamespace(checklist=made["verifiers"]["checklist"], prompt_text="Capital of Mali?")
+    judge = adapter("verifiers").ChecklistJudge(reward=SamplewiseReward(scorer))
+    trace = SimpleNamespace(last_reply="Bamako.")
+    rewards["verifiers"] = asyncio.run(judge.score(task, trace))
+    assert rewards == pytest.approx(dict.fromkeys(rewards, 3 / 4))
+    assert all("Capital of Mali?" in prefix and "<raw>" not in prefix for prefix, *_ in backend.asked)
+    sample = labelled_sample(made["nemo-gym"]["verifier_metadata"]["checklist"], "Bamako.", None, "row 1")
+    assert scorer.score_batch([sample])[0].primary_score == pytest.approx(rewards["verl"])
 
 
 @pytest.mark.parametrize(

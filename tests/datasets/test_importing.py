@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from datasets import Dataset, Features, Image, List, Value
 from PIL import Image as Pillow
 
@@ -19,6 +20,8 @@ from checklist_rewards.datasets import (
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.datasets.promptfoo import criteria_of_asserts, promptfoo_rows
 from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, SampleError
+from checklist_rewards.files.rows import write_rows
+from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.rows import Columns
 from tests.datasets.building import build
 from tests.jsonl import write_jsonl
@@ -105,6 +108,28 @@ def test_a_name_on_the_hub_is_its_dataset_split_by_split(monkeypatch):
         [(row, checklist)] = imported_rows(name).rows
         assert (row, checklist.items[0].weight) == ({"prompt": "a"}, 2)
     assert asked == [("some-org/some-rubrics", "train", True), ("some-org/some-rubrics", "test", True)]
+
+
+def test_options_gates_and_checks_of_a_file_are_said(tmp_path):
+    options = [{"label": "not", "value": 0}, {"label": "very", "value": 1}]
+    items = [
+        {"criterion": "How clear?", "weight": 1, "options": options},
+        {"criterion": "Is it short?", "weight": 1, "check": {"type": "words", "at_most": 9}, "required": True},
+    ]
+    imported = imported_rows(write_jsonl(tmp_path / "a.jsonl", {"prompt": "a", "rubric": items}))
+    list(imported.rows)
+    said = imported.taken()
+    assert {"gates: 1", "items with options: 1", "items with code checks: 1"} <= set(said)
+    assert {"weight: weight", "required: required", "options: options", "check: check"} <= set(said)
+
+
+def test_a_shard_may_have_a_column_more(tmp_path):
+    (tmp_path / "shards").mkdir()
+    row = {"prompt": "a", "rubric": [{"criterion": "Is short.", "weight": 1}]}
+    write_jsonl(tmp_path / "shards" / "1.jsonl", row)
+    write_jsonl(tmp_path / "shards" / "2.jsonl", row | {"level": 3})
+    found = [columns for columns, _ in imported_rows(tmp_path / "shards").rows]
+    assert found == [{"prompt": "a"}, {"prompt": "a", "level": 3}]
 
 
 @pytest.mark.parametrize("prompt", ["[1] Who wrote this?", '["a", "b"]', '[{"role": "user"}]', "[]"])
@@ -199,6 +224,16 @@ def test_the_format_is_seen_or_named_and_gives_the_same(name, format):
     assert read(name) == read(name, format=format)
 
 
+@pytest.mark.parametrize("name", ["autorubric.json", "rubric.yaml"])
+def test_json_and_yaml_hold_the_same(tmp_path, name):
+    value = yaml.safe_load((DATA / name).read_text())  # JSON is YAML
+    (tmp_path / "as.json").write_text(json.dumps(value))
+    (tmp_path / "as.yml").write_text(yaml.safe_dump(value))
+    expected = [(row, checklist.items) for row, checklist in read(name)[0]]
+    for other in ("as.json", "as.yml"):
+        assert [(row, checklist.items) for row, checklist in read(tmp_path / other)[0]] == expected
+
+
 def test_a_format_of_ones_own_names_the_answers_of_people(tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text("name: mine\nprompt: ask\nchecklist: rubric\ngrade: marks\ndefault_weight: 1\n")
@@ -277,6 +312,15 @@ def test_a_rubric_file_has_sections_weights_and_penalties_and_no_prompt():
         import_checklists(DATA / "rubric.yaml")
 
 
+def test_guidelines_are_shown_with_the_criteria_of_sections(tmp_path):
+    rubric = {"guidelines": "Judge the note alone.", "rubric": {"form": ["Is it short?"], "tone": ["Is it kind?"]}}
+    [(_, checklist)], _ = read(write_jsonl(tmp_path / "a.jsonl", {"prompt": "p", "rubric": rubric}))
+    assert [item.question for item in checklist.items] == [
+        "Judge the note alone.\n\nIs it short?",
+        "Judge the note alone.\n\nIs it kind?",
+    ]
+
+
 def test_a_checklist_and_the_rows_of_autochecklist():
     [(row, checklist)], left_out = read("autochecklist.json")
     assert row == {"prompt": "Ask how many keno there are."} and checklist.source == "tick"
@@ -290,6 +334,15 @@ def test_a_checklist_and_the_rows_of_autochecklist():
     ]
     assert rows[0][0]["score"] == {"total_score": 1.0}
     assert rows[1][1].items[0].weight == 100 and left_out == {}
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "rubric.yaml"])
+def test_a_dataset_of_any_of_them_has_the_declared_columns(name):
+    dataset = import_checklists(DATA / name)
+    declared = checklist_features("messages" if name == "healthbench.jsonl" else "text")
+    assert {column: dataset.features[column] for column in declared} == dict(declared)
+    checklists = [checklist for _, checklist in read(name)[0]]
+    assert [Checklist.parse(row["checklist"]).items for row in dataset] == [c.items for c in checklists]
 
 
 def test_every_question_may_abstain_on_request_and_a_source_may_be_named():
@@ -381,6 +434,17 @@ def test_formats_that_are_not_known_or_contradict_the_keys_are_refused(tmp_path)
     broken.write_text("rubric:\n  - weight: 1\n   requirement: x\n")
     with pytest.raises(ChecklistRewardsError, match="a.yaml:3: not valid YAML"):
         read(broken)
+
+
+def test_imported_labels_are_few_shot_examples(tmp_path):
+    path = tmp_path / "labelled.jsonl"
+    rows, _ = read("autorubric.json")
+    with write_rows(path) as out:
+        for row, checklist in rows[:2]:
+            out.write(row | {"checklist": [item.model_dump() for item in checklist.items]})
+    few_shot = FewShot.load(path, reasons=True)
+    shown = few_shot.chosen(rows[0][1].items[2], "another note")
+    assert sorted((label, example.reason) for label, example in shown) == [("Cold", None), ("Warm", "It offers help.")]
 
 
 # --- scored ----------------------------------------------------------------------------------------------------------

@@ -129,7 +129,10 @@ def criterion(**of_item) -> dict:
     return {"prompt": ASK, "rubric": [{"criterion": "Names Bamako.", **of_item}]}
 
 
-@pytest.mark.parametrize(("key", "value"), [("penalty", -2), ("annotations", {"x_weight": 1}), ("max_points", 3)])
+UNKNOWN = {"penalty": -2, "annotations": {"x_weight": 1}, "importance_class": "high", "max_points": 3}
+
+
+@pytest.mark.parametrize(("key", "value"), [*UNKNOWN.items(), ("pass_criteria_v2", "NO")])
 def test_a_key_that_may_be_part_of_the_score_is_not_dropped(tmp_path, key, value):
     row = criterion(weight=2, **{key: value})
     with pytest.raises(ChecklistError, match=rf"line 1, item 1: '{key}' may be part of the score.*--drop {key}"):
@@ -138,7 +141,7 @@ def test_a_key_that_may_be_part_of_the_score_is_not_dropped(tmp_path, key, value
     assert checklist.items[0].weight == 2 and found.left_out == {key: 1}
 
 
-NUMBERS = {"+3": 3, "90/100": 90, "40%": 40, "Critical": 4}
+NUMBERS = {"5": 5, "+3": 3, "90/100": 90, "40%": 40, "Critical": 4, "important": 0.7}
 
 
 @pytest.mark.parametrize(("given", "weight"), NUMBERS.items())
@@ -153,6 +156,18 @@ def test_other_words_are_refused_until_they_have_numbers(tmp_path):
         imported(tmp_path / "a.jsonl", criterion(weight="huge"))
     _, checklist = imported(tmp_path / "a.jsonl", criterion(weight="huge"), weights={"Huge": 9})
     assert checklist.items[0].weight == 9
+
+
+def test_a_statement_is_asked_in_one_way_whatever_names_its_key(tmp_path):
+    mine = {"checklist_key": "mine", "item_keys": {"question": "text"}}
+    forms = [
+        ({"prompt": ASK, "rubrics": [{"criterion": "Names Bamako.", "points": 1}]}, {}),
+        ({"prompt": ASK, "mine": [{"text": "Names Bamako.", "n": 1}]}, mine),
+        ({"prompt": ASK, "checklist": ["Names Bamako."]}, {}),
+        ({"question": ASK, "rubric": [{"title": "x", "description": "Names Bamako.", "weight": 1}]}, {}),
+    ]
+    found = [imported(tmp_path / f"{n}.jsonl", row, **options) for n, (row, options) in enumerate(forms)]
+    assert len({checklist.items[0].id for _, checklist in found}) == 1
 
 
 def test_a_question_is_kept_even_without_its_mark():
@@ -213,6 +228,12 @@ def test_a_source_that_is_not_there_is_one_sentence(tmp_path, monkeypatch, sourc
     with pytest.raises(ChecklistRewardsError, match=message) as refused:
         list(imported_rows(source).rows)
     assert "\n" not in str(refused.value)
+
+
+def test_a_grade_becomes_the_label_of_its_level(tmp_path):
+    _, [(row, checklist)] = read(tmp_path, "BiGGen-Bench")
+    assert row["labels"] == ["Politeness of level 4."]
+    assert checklist.items[0].values == {f"Politeness of level {n}.": (n - 1) / 4 for n in range(1, 6)}
 
 
 def test_the_command_shows_what_it_took_and_two_rows(run):

@@ -1,5 +1,6 @@
 """The shards of a dataset: the results of one process, resumed and counted. The actors are in this process."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,18 @@ def test_a_second_run_repeats_nothing_and_other_settings_are_refused(run_shards,
     asked = len(reads(tmp_path / "log"))
     assert run_shards(task(Judge(tmp_path / "log")), source, out).rows == 13
     assert len(reads(tmp_path / "log")) == asked + 1
+
+
+def test_an_invalid_row_fails_alone(run_shards, tmp_path):
+    bad = [{"prompt": "Write.", "target": None, "checklist": [QUESTION]}]
+    bad += [{"prompt": "Write.", "target": "x", "checklist": [QUESTION | {"weight": math.nan}]}]
+    source = write_shards(tmp_path / "in", [*rows(3), *bad, *rows(2, start=3)])
+    totals = run_shards(task(Judge(tmp_path / "log")), source, tmp_path / "out")
+    missing = totals.unanswered["invalid_row"]
+    assert (totals.rows, missing.count, missing.rows) == (7, 2, ["part-0:4", "part-0:5"])
+    assert "part-0.parquet, row 4: 'target' must be" in missing.detail
+    without = [place for place, row in enumerate(scored(tmp_path / "out")) if row["checklist_score"] is None]
+    assert without == [3, 4]
 
 
 def test_a_result_that_cannot_be_written_ends_the_run_and_frees_its_actors(run_shards, inline, tmp_path):

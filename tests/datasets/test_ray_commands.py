@@ -177,6 +177,27 @@ def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(inline, run
     assert all(row["checklist"] for row in output("out"))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--metric", "pass", "--pipeline", "rocketeval", "--threshold", "0.5", "--checks", "mean"],
+        ["--metric", "weighted", "--judge", "panel.yaml", "--checklist", "shared.json", "--input-key", "prompt"],
+    ],
+    ids=["pipeline", "panel"],
+)
+def test_options_of_the_judge_give_the_columns_of_one_process(options, both, fault_server):
+    one, two = {"model": "valid", "base_url": fault_server}, {"model": "split", "base_url": fault_server}
+    Path("panel.yaml").write_text(json.dumps({"panel": {"rule": "mean"}, "judges": [one, two | {"mass_floor": 0.2}]}))
+    Path("shared.json").write_text(json.dumps(["Is the word moon there (yes)?", "Is it one sentence (no)?"]))
+    served = [] if "--judge" in options else ["--model", "valid", "--base-url", fault_server]
+    check = {"question": "At most four words?", "check": '{"type": "words", "at_most": 4}'}
+    asked = {"question": "Are these two sentences (yes)?", "check": None}
+    rows = [row | {"checklist": [asked, check], "id": 7} for row in ROWS]
+    scored, code = both("score", [rows[:3], rows[3:]], *options, *served)
+    assert code == 0 and {row["checklist_score"]["primary_metric"] for row in scored} == {options[1]}
+    assert list(scored[0]) == ["prompt", "target", "checklist", "id", "checklist_score"]
+
+
 def test_a_full_disk_names_the_shard_that_has_no_room(inline, run, engine, tmp_path, monkeypatch):
     from checklist_rewards.datasets import shards as module
 

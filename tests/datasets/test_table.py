@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, Option
 from checklist_rewards.datasets.table import BatchScore, score_from
@@ -118,21 +120,42 @@ def test_half_a_surrogate_pair_survives(tmp_path):
     assert BatchScore.from_jsonl(tmp_path / "b.jsonl") == BatchScore.from_parquet(tmp_path / "b.parquet") == batch
 
 
-ODD = [
-    None,
-    True,
-    1,
-    1.0,
-    -0.1,
-    2**53 + 1,
-    "",
-    "ü\u2028\n",
-    [],
-    [[1], None],
-    {},
-    {"": {"a": [1, "1"]}},
-    [{"a": 1}, {"b": "x"}],
-]
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+names = st.sampled_from(["prompt", "target", "n", "meta", "ü", ""])
+
+
+@st.composite
+def scores(draw):
+    items, verdicts = [], []
+    for number in range(draw(st.integers(1, 3))):
+        item = {"question": f"{draw(st.text(min_size=1, max_size=5))} {number}?", "weight": draw(st.floats(0.5, 3))}
+        item |= {"category": draw(st.sampled_from([None, "form", "tone"])), "required": draw(st.booleans())}
+        kind = draw(st.sampled_from(["lost", "read", "word", "options"]))
+        if kind == "options":
+            item["options"] = SCALE
+            verdicts.append(Verdict({"cold": 0.25, "warm": 0.5, "n a": 0.25}, mass=draw(st.floats(0, 1))))
+        elif kind == "read":
+            yes = draw(st.floats(0, 1))
+            verdicts.append(Verdict({"yes": yes, "no": 1 - yes}, mass=1.0, judge="m", method="logprobs"))
+        elif kind == "word":
+            grade = draw(st.none() | st.integers(1, 5))
+            verdicts.append(Verdict(answer="no", reasoning=draw(st.none() | st.text()), method="reply", quality=grade))
+        else:
+            verdicts.append(LOST)
+        items.append(item)
+    return score_checklist(Checklist.parse(items), verdicts)
+
+
+@st.composite
+def batches(draw):
+    found = draw(st.lists(st.none() | scores(), max_size=4))
+    return BatchScore(found, [draw(st.dictionaries(names, values, max_size=4)) for _ in found])
 
 
 def exact(batch: BatchScore):
@@ -140,16 +163,15 @@ def exact(batch: BatchScore):
     return json.dumps(batch.rows, sort_keys=True), [s and s.model_dump_json() for s in batch.scores]
 
 
-def test_what_goes_in_comes_back(tmp_path):
-    """Values of every kind, alone in their column and mixed, with scores of every kind."""
-    rows = [{"mixed": value, f"alone {number}": value, "": number} for number, value in enumerate(ODD)]
-    warm = score_checklist(WARM, [p(0.75), Verdict({"cold": 0.25, "warm": 0.5, "n a": 0.25}, mass=0.1)])
-    for batch in (BatchScore([(ONE, TWO, None, NONE, warm)[n % 5] for n in range(len(rows))], rows), BatchScore([])):
-        batch.to_jsonl(tmp_path / "b.jsonl")
-        batch.to_parquet(tmp_path / "b.parquet")
-        again = BatchScore.from_jsonl(tmp_path / "b.jsonl")
-        assert exact(again) == exact(batch) and again == batch
-        assert BatchScore.from_parquet(tmp_path / "b.parquet").scores == batch.scores
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(batches())
+def test_what_goes_in_comes_back(tmp_path_factory, batch):
+    folder = tmp_path_factory.mktemp("batch")
+    batch.to_jsonl(folder / "b.jsonl")
+    batch.to_parquet(folder / "b.parquet")
+    again = BatchScore.from_jsonl(folder / "b.jsonl")
+    assert exact(again) == exact(batch) and again == batch
+    assert BatchScore.from_parquet(folder / "b.parquet").scores == batch.scores
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,7 @@ def totals_of(rule: str) -> Totals:
     [
         ("lowest", 2, {}, 0),
         ("unscored", 2, {"no_answer": 4}, 2),
+        ("judge", 0, {}, 0),
     ],
 )
 def test_targets_without_an_answer_are_counted_by_state(rule, not_asked, missing, unscored):

@@ -84,6 +84,22 @@ def test_an_adapter_learns_and_is_a_judge(tmp_path):
     assert opposite(adapted) == 4 > opposite(plain)
 
 
+def test_the_reported_loss_is_the_mean_over_labels(tmp_path):
+    """In rows with one label and with several, of one step and of several."""
+    engine = load_backend("pocket", "transformers")
+    pairs = [pair for pair in labelled(6) if int(pair.group) % 3 or "red" in pair.question]
+    training = TRAINING.replaced(learning_rate=1e-12, epochs=1, row_tokens=170)
+    rows = list(_rows(pairs, engine.tokens, load_prompt("judges/item", "judge"), training))
+    assert min(len(row.values) for row in rows) == 1 < max(len(row.values) for row in rows)
+    layers, forms = Layers.of(engine.model), [list(ids) for ids in engine.tokens.label_groups(LABELS)]
+    with torch.no_grad():
+        losses = torch.cat([label_losses(engine.model, _tensors(row), layers, forms) for row in rows])
+    whole = train_adapter(pairs, tmp_path / "a", base="pocket", training=training.replaced(rows=len(rows)))
+    assert whole["steps"] == 1 and whole["loss"] == pytest.approx(losses.mean().item(), abs=1e-4)
+    single = train_adapter(pairs, tmp_path / "b", base="pocket", training=training.replaced(rows=1))
+    assert single["steps"] == len(rows) and all(torch.isfinite(w).all() for w in weights(tmp_path / "b").values())
+
+
 def test_a_trained_adapter_is_trained_further(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     begun = train_adapter(labelled(8), first, base="pocket", training=TRAINING)

@@ -82,11 +82,13 @@ def test_a_model_is_saved_whole_with_its_card_and_replaces_the_one_before(tmp_pa
     assert 0 < record["loss"] < 2
 
 
-def test_a_link_stays_and_its_target_is_the_model(tmp_path):
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_and_its_target_is_the_model(tmp_path, exists):
     base, link, target = tiny_bert(tmp_path / "base"), tmp_path / "judge", tmp_path / "elsewhere" / "model"
     link.symlink_to(target)
-    target.mkdir(parents=True)
-    (target / "config.json").write_text("{}")
+    if exists:
+        target.mkdir(parents=True)
+        (target / "config.json").write_text("{}")
     train_encoder(mentions(20), link, base=base, training=SHORT)
     assert link.is_symlink() and json.loads((target / "config.json").read_text())["model_type"] == "bert"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "elsewhere", "judge"]

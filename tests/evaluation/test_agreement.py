@@ -48,6 +48,17 @@ def test_what_was_not_answered_is_in_the_coverage_and_nowhere_else(tmp_path):
     assert (after.items, after.targets, after.coverage.value) == (found.items, found.targets, 2 / 5)
 
 
+def test_checklists_that_differ_from_row_to_row_have_intervals(tmp_path):
+    rows = [
+        {"checklist": [f"Is it {word}?" for word in words], "said": [0.9] * len(words), "labels": labels}
+        for words, labels in (("ab", [1, 0]), ("cde", [1, 1, 0]), ("f", [1]), ("gh", [0, 0])) * 4
+    ]
+    found = against_labels(scored_file(tmp_path / "s.jsonl", *rows), Bootstrap(100))
+    for name in ("accuracy", "precision", "f1", "rmse", "bias"):
+        figure = found.items["yes/no"].figures[name]
+        assert figure.low < figure.value < figure.high
+
+
 def test_every_kind_of_item_has_a_section_and_all_together_one_more(tmp_path):
     said = [0.9, {"poor": 0.8, "fine": 0.2}, {"poor": 0.1, "fine": 0.9}]
     checklist = ["Is it red?", GRADED, {**GRADED, "question": "How short?"}]
@@ -75,7 +86,7 @@ def test_targets_are_compared_with_the_score_that_their_labels_give(tmp_path):
     assert found.targets.figures["bias"].value == pytest.approx(1.9 / 3 - 2 / 3)
 
 
-@pytest.mark.parametrize(("abstention", "score"), [("skip", 1.0), ("partial", 0.75)])
+@pytest.mark.parametrize(("abstention", "score"), [("skip", 1.0), ("zero", 0.5), ("partial", 0.75), ("fail", 0.5)])
 def test_labels_are_aggregated_by_the_rules_of_the_judges_score(tmp_path, abstention, score):
     said = {"said": ["yes", "cannot_assess"], "labels": ["yes", "cannot_assess"]}
     path = scored_file(
@@ -136,6 +147,14 @@ def test_two_judges_are_matched_by_row_and_item(tmp_path):
     assert tested.error_difference == pytest.approx((0.1 - 0.8) / 2)
 
 
+def test_items_that_one_judge_was_not_asked_are_counted(tmp_path):
+    row = {"id": "a", "said": [0.9, 0.9]}
+    one = read_scored(scored_file(tmp_path / "1.jsonl", {**row, "checklist": ["Is it red?", "Is it big?"]}))
+    other = read_scored(scored_file(tmp_path / "2.jsonl", {**row, "checklist": ["Is it red?", "Is it new?"]}))
+    units, _, unmatched = units_of_judges(pairs_of(one, other, ("1", "2"))[0])
+    assert (len(units), unmatched) == (1, 2)
+
+
 def test_a_text_without_an_answer_changes_no_figure_of_the_judge(tmp_path):
     """A human and the rule for such texts agree that they are bad, which says nothing about the judge."""
     rows = [
@@ -169,6 +188,7 @@ def test_two_judges_that_were_not_asked_do_not_agree(tmp_path):
 @pytest.mark.parametrize(
     ("said", "words"),
     [
+        (lambda n: n % 2, "better than chance on 40 yes/no items: kappa 1.000"),
         (lambda n: 1 - n % 2, "worse than chance on 40 yes/no items: kappa -1.000"),
         (lambda n: n // 2 % 2, "no better than chance on 40 yes/no items: kappa 0.000 ["),
     ],

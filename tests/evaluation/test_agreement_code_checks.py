@@ -4,8 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
 from checklist_rewards.checklists import Checklist
+from checklist_rewards.cli import app
 from checklist_rewards.evaluation.agreement import (
     compare,
     compare_judges,
@@ -107,3 +109,10 @@ def test_the_report_shows_the_same_figures(tmp_path):
         assert after["trust"][name]["comparison"]["items"] == before["trust"][name]["comparison"]["items"]
     lines = {line["question"]: line["by_code"] for line in after["comparisons"][0]["items"]}
     assert lines == {"Is it short?": True, "Is it red?": False, "Is it kind?": False}
+
+
+def test_agree_tells_the_code_checks_apart(tmp_path):
+    rows_of(tmp_path / "s.jsonl", P, WAYS["the check alone"])
+    done = CliRunner().invoke(app, ["agree", str(tmp_path / "s.jsonl"), "--label-key", "labels", "--bootstrap", "0"])
+    assert done.exit_code == 0, done.output
+    assert "code checks: 4 of 4 agree (they count in target scores only)" in " ".join(done.output.split())

@@ -5,7 +5,7 @@ import pytest
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
-from checklist_rewards.evaluation.measures import Categories
+from checklist_rewards.evaluation.measures import Categories, Numbers
 
 
 def test_fifteen_groups_have_an_interval_and_fewer_the_number_that_is_needed():
@@ -16,6 +16,14 @@ def test_fifteen_groups_have_an_interval_and_fewer_the_number_that_is_needed():
     assert str(found[1]) == "0.333 (needs 15 groups, has 14)" and "refused" not in Figure(value=0.5).model_dump()
     assert str(Figure(value=None)) == "none" and str(Figure(value=0.5)) == "0.500"
     assert Figure(value=0.5, low=0.25, high=0.75).shown(2) == "0.50 [0.25, 0.75]"
+
+
+def test_the_reason_is_that_of_the_figure_and_of_an_undefined_one_there_is_none():
+    found = Bootstrap(50).figures(Numbers([0.1, 0.7] * 7, [0.5, 2.0] * 7), range(14))
+    needed = {"bias": "needs 15 groups, has 14", "emd": "needs 200 groups, has 14", "ks": "no interval", "auc": None}
+    assert {name: found[name].refused for name in needed} == needed and found["auc"].value is None
+    many = Bootstrap(50).figures(Numbers([0.1, 0.7] * 8, [0.5, 2.0] * 8, ["auc"]), range(16))
+    assert many["auc"].refused is None
 
 
 def test_draws_are_of_whole_groups_and_equal_for_a_seed():

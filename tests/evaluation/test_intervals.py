@@ -91,6 +91,13 @@ def test_an_interval_without_an_error_seen_has_a_width(rate):
     assert rate_interval(1.02, 0.03, 25, 25)[0] < 1  # a correction may leave [0, 1]
 
 
+def test_draws_of_few_groups_have_a_wider_interval_and_of_many_the_normal_one():
+    draws = np.random.default_rng(0).standard_normal(100_000)
+    five, many = (bounds(0.0, draws, groups, Rule(groups=5)) for groups in (5, 100_000))
+    assert five["high"] == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4), abs=0.1)
+    assert [many["low"], many["high"]] == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("value", "draws", "groups", "rule", "reason"),
     [
@@ -162,6 +169,43 @@ def test_every_interval_contains_its_figure_and_stays_within_the_limits(rule, se
             found += 1
             assert rule.least <= ends["low"] <= value <= ends["high"] <= rule.most
     assert found > (10 if rule.groups > 15 else 50)
+
+
+def units(each, cut=lambda values: values):
+    """Draws the means of 15 groups of units with an intraclass correlation of 0.3, in 800 runs."""
+
+    def draw(rng):
+        values = rng.standard_normal((800, 15, each)) * 0.7**0.5 + rng.standard_normal((800, 15, 1)) * 0.3**0.5
+        return cut(values).mean(axis=2)
+
+    return draw
+
+
+def share_of(share, each):
+    return units(each, lambda values: values < stats.norm.ppf(share))
+
+
+MOSTLY_0 = stats.norm.pdf(0.5) - 0.5 * stats.norm.sf(0.5)
+
+
+@pytest.mark.parametrize(
+    ("draw", "truth", "rule", "by_t"),
+    [
+        (units(4), 0.0, Rule(), 0.97),
+        (units(1, lambda values: np.maximum(0, values - 0.5)), MOSTLY_0, Rule(), 0.91),
+        (share_of(0.88, 4), 0.88, SHARE, 0.93),
+    ],
+    ids=["mean", "mean that is mostly 0", "share 0.88"],
+)
+def test_an_interval_covers_with_the_fewest_groups_where_that_of_t_does_not(draw, truth, rule, by_t):
+    rng, hits = np.random.default_rng(3), {"t": [], "ours": []}
+    for values in draw(rng):
+        draws = rng.multinomial(15, [1 / 15] * 15, 300) @ values / 15
+        ends = bounds(float(values.mean()), draws, 15, rule)
+        if "refused" not in ends:
+            hits["ours"].append(ends["low"] <= truth <= ends["high"])
+            hits["t"].append(abs(values.mean() - truth) <= stats.t.ppf(0.975, 14) * stats.sem(values))
+    assert np.mean(hits["t"]) < by_t and 0.925 < np.mean(hits["ours"]) < 0.98, [*map(np.mean, hits.values())]
 
 
 def test_few_answers_of_the_rarer_kind_move_the_end_on_the_side_of_the_middle():

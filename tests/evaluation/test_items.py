@@ -54,6 +54,14 @@ def test_flags():
     assert inverted.discrimination == pytest.approx(-1) and "inverted" in inverted.flags
 
 
+def test_items_of_different_checklists_are_never_compared():
+    analysis = analysed(["yyn", "nny"] * 4)
+    for score in scored(["y", "n"] * 4, Checklist.parse(["d?"])):
+        analysis.add(score)
+    *_, d = analysis.report()
+    assert (d.answered, d.phi, d.discrimination) == (8, None, None)
+
+
 def test_stability_counts_answered_repeats():
     analysis = ItemAnalysis()
     first, again, third = scored(["yyn", "ynn", "y-y"])
@@ -108,6 +116,15 @@ def test_a_target_without_an_answer_says_nothing_about_an_item():
     assert (analysis.targets, analysis.no_answer) == (6, 12)
     analysis.add_repeat(scored(["yyn"])[0], score_checklist(CHECKLIST, missing, state="empty"))
     assert all(line.repeats == 0 for line in analysis.report())
+
+
+def test_each_copy_of_a_repeated_question_is_an_item_of_its_own():
+    first, other, copy = analysed(
+        ["yyy", "nyn", "yny", "nnn", "yyy", "nny"], Checklist.parse(["a?", "b?", "a?"])
+    ).report()
+    assert (first.answered, copy.answered, copy.id) == (6, 6, f"{first.id}#2")
+    assert (first.pass_rate, copy.pass_rate) == (0.5, pytest.approx(2 / 3))
+    assert first.same_answers == "a?" and first.phi == pytest.approx(0.7071, abs=1e-4)
 
 
 def lists(*questions):

@@ -30,6 +30,20 @@ def test_the_formula_by_hand():
     assert rate.judged.value == pytest.approx(f.mean()) and rate.labelled.value == pytest.approx(y.mean())
 
 
+def test_intervals_cover_the_truth_where_those_of_the_judge_do_not():
+    covered, widths = {"judged": [], "labelled": [], "corrected": []}, {"labelled": [], "corrected": []}
+    for seed in range(150):
+        rate = corrected_rate(*world(seed, groups=200))
+        for name, hits in covered.items():
+            figure = getattr(rate, name)
+            hits.append(figure.low is not None and figure.low <= 0.5 <= figure.high)
+        for name, some in widths.items():
+            some.append((getattr(rate, name).high or 1) - (getattr(rate, name).low or 0))
+    assert np.mean(covered["judged"]) < 0.1
+    assert np.mean(covered["labelled"]) > 0.91 and np.mean(covered["corrected"]) > 0.9
+    assert np.mean(widths["corrected"]) < 0.85 * np.mean(widths["labelled"])
+
+
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_a_corrected_rate_that_leaves_its_limits_ends_there(mirrored):
     # The judge is right but timid, and of the labelled texts one more is bad.

@@ -134,6 +134,15 @@ def test_a_request_that_cannot_be_used_is_refused_before_anything_is_asked(setti
     assert backend.sampled == []
 
 
+@pytest.mark.parametrize("settings", [PAIRWISE, LISTWISE])
+def test_what_must_be_ranked_is_never_sampled(settings):
+    other = weak()
+    generator, _ = writes(candidate_models=engines(other), **settings)
+    with pytest.raises(SampleError, match="request 1: the prompt .*openrubrics_.* needs"):
+        generator.generate("a")
+    assert other.sampled == []
+
+
 def test_a_candidate_that_cannot_be_had_costs_its_request_and_names_the_model():
     def rule(text, sampling):
         return Reply(None, unanswered="too_long") if text == "LONG" else "an answer"

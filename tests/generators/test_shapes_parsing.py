@@ -40,6 +40,7 @@ FORMS = [
     "What does the user want? A short text.\n\n1. {}\n2. {}\n\nAnything else?",
     "Analysis: two things are asked.\n1. A short text\n2. A city\n\nAnswer:\n{}\n{}",
     "## Checklist\n- {}\n  - It should be.\n- {}\n\nLet me know!",
+    "<think>\n1. Is it this?\n2. Is it that?\n</think>\n1. {}\n2. {}",
     "1. Is it this?\n2. Is it that?\n</think>\n1. {}\n2. {}",
     "1. {}\n2. {}\n3. is it  short?",  # equal questions are one
     "1. Is it  short?\n2. Does it name\n   a city?",
@@ -74,6 +75,7 @@ def test_marks_that_belong_to_a_question_stay():
     ("reply", "reason"),
     [
         ("", "0 different questions, but at least 2"),
+        ("<think>1. Is it short?\n2. Is it long?", "0 different questions, but at least 2"),
         ("1. Is it short?\n2. Is it short?", "1 different questions, but at least 2"),
         ("\n".join(f"{i}. Is it number {i}?" for i in range(1, 10)), "9 different questions, but at most 8"),
         ("1. Is it short?\n2. It names a city.", "'It names a city.' is not a yes/no question"),

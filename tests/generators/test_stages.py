@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.generators import DeductiveGenerator, InductiveGenerator, InteractiveGenerator
+from checklist_rewards.generators import DeductiveGenerator, InductiveGenerator, InteractiveGenerator, StageError
 from checklist_rewards.generators.inductive import batches
 from checklist_rewards.generators.stages import numbered
 from tests.generators import test_deductive as deductive
@@ -139,3 +139,12 @@ def test_a_draft_that_makes_no_checklist(name, draft, reason):
     generator, _, source = writer(name)
     with pytest.raises(SampleError, match=reason):
         generator.checklist(source, draft)
+
+
+def test_a_stage_that_fails_can_be_run_again():
+    generator, backend, source = writer("deductive")
+    draft = generator.advance("seed", source)
+    backend.breaks_at = [len(backend.sampled) + 1]
+    with pytest.raises(StageError, match="the stage 'elaborate' failed"):
+        generator.advance("elaborate", source, draft)
+    assert generator.advance("elaborate", source, draft).total > draft.total

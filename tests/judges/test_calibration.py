@@ -22,6 +22,7 @@ from checklist_rewards.judges.calibration import (
     reliability,
 )
 from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.scores import Verdict, rescore, score_checklist
 from tests.fakes import FakeBackend
 from tests.judges.voters import Voter, sure
@@ -82,6 +83,7 @@ def test_options_are_calibrated_together(map, raw, empty, expected):
 MAPS = st.sampled_from([HOT, MOVED, ISOTONIC]) | st.builds(
     CalibrationMap, method=st.just("platt"), slope=st.floats(0.01, 50), intercept=st.floats(-20, 20), reads=st.just(1)
 )
+MAPS |= st.builds(CalibrationMap, method=st.just("temperature"), temperature=st.floats(0.05, 20), reads=st.just(1))
 
 
 @given(MAPS, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
@@ -255,3 +257,10 @@ def test_what_the_engine_lost_of_the_empty_target_is_asked_for_again(empty, tran
     reason = f"{empty.partition(':')[0]}: " if transient else ""
     assert line.unanswered == f"uncalibrated: {reason}the empty target has no probabilities ({empty})"
     assert is_transient(line.unanswered) == transient
+
+
+def test_a_pipeline_config_has_a_place_for_it(tmp_path):
+    calibration(judge="org/judge").save(tmp_path / "map.json")
+    (tmp_path / "config.yaml").write_text("scorer: {calibration: map.json}\n")
+    config = PipelineConfig.load(tmp_path / "config.yaml")  # whose judge it is not, is not known yet
+    assert config.scorer.settings() == {"calibration": str(tmp_path / "map.json")}

@@ -62,6 +62,14 @@ def test_the_mean_of_both_is_the_probability():
     assert (line.confidence, line.answer) == (0.5, "no")
 
 
+def test_the_judge_alone_is_asked_as_if_there_were_no_check():
+    backend, plain = FakeBackend(lambda prefix, tail: 0.9), FakeBackend()
+    [line] = scorer_on(backend, checks="judge").score([SHORT], "a b c d").items
+    assert (line.answer, line.method) == ("yes", "logprobs")
+    scorer_on(plain).score([SHORT["question"]], "a b c d")
+    assert backend.asked == plain.asked
+
+
 @pytest.fixture
 def broken(monkeypatch):
     """An item whose check breaks on texts with a question mark."""

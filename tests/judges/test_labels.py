@@ -1,7 +1,7 @@
 """One parser of labels: every form of a label, in every command, by the whole column."""
 
 import json
-from itertools import permutations
+from itertools import permutations, product
 
 import pytest
 
@@ -24,8 +24,9 @@ from tests.test_images import PILLOWS, RED, asks_by
 PLAIN = ChecklistItem(question="Is it red?")
 GRADED = ChecklistItem(question="How clear?", options=options(poor=0, fine=1))
 RED_AND_BIG = ["Is it red?", "Is it big?"]
-FORMS = [(value, "yes") for value in (True, 1, 1.0, "yes", "Yes", "TRUE")]
-FORMS += [(value, "no") for value in (False, 0, 0.0, "No", "false")]
+YES = [True, 1, 1.0, "yes", "Yes", "true", "TRUE"]
+NO = [False, 0, 0.0, "no", "No", "false"]
+FORMS = [(value, "yes") for value in YES] + [(value, "no") for value in NO]
 
 
 def column(values, items=(), **settings):
@@ -54,7 +55,7 @@ def of_command_line(path):
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
-@pytest.mark.parametrize(("value", "name"), [(True, "yes"), ("No", "no"), (0.0, "no")])
+@pytest.mark.parametrize(("value", "name"), FORMS, ids=repr)
 def test_a_column_says_the_same_to_all_of_its_readers_in_every_format(tmp_path, value, name, ending):
     number = float(name == "yes")
     row = {"id": "1", "prompt": "Go.", "target": "a", "question": "Is it red?", "label": value}
@@ -95,7 +96,10 @@ def test_a_column_on_one_scale_is_read_in_any_order(scale):
         assert found[:2] == [None, None] and all(isinstance(number, float) for number in found[2:])
 
 
-@pytest.mark.parametrize(("low", "high"), [(True, 2), ("no", 5), (False, 10), (0.5, 3), (0.01, 4.0)])
+MIXED = [(low, high) for low, high in product([True, "yes", "no", False, 0.5, 0.01], [2, 3, 5, 4.0, 10])]
+
+
+@pytest.mark.parametrize(("low", "high"), MIXED, ids=repr)
 def test_a_mixed_column_is_refused_with_row_and_value(tmp_path, low, high):
     for order in ([low, high], [high, low], [1, None, low, high], [high, 1, low]):
         place = order.index(high) + 1
@@ -103,9 +107,14 @@ def test_a_mixed_column_is_refused_with_row_and_value(tmp_path, low, high):
             column(order)
     rows = [{"id": str(n), "target": str(n), "label": value} for n, value in enumerate((low, high))]
     flat = write_jsonl(tmp_path / "q.jsonl", *(row | {"question": "Is it red?"} for row in rows))
-    for read in (read_labels, of_command_line):
+    scored = scored_file(tmp_path / "s.jsonl", *(row | {"checklist": RED_AND_BIG, "said": [0.9, 0.2]} for row in rows))
+    for read in (
+        lambda: read_labels(flat),
+        lambda: of_command_line(flat),
+        lambda: report_data([scored], labels=Labels(key="label"), intervals=Bootstrap(0)),
+    ):
         with pytest.raises(SampleError, match=f"line 2: the label {high:g} in 'label' is not on the scale of"):
-            read(flat)
+            read()
 
 
 @pytest.mark.parametrize("other", [0.5, True, "fine"])

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import logsigmoid
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from checklist_rewards import ChecklistScorer
+from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine, choose_backend, encoder, is_encoder, load_backend
 from checklist_rewards.backends.base import ReadGroup, Sampling
 from checklist_rewards.backends.budget import Budget
@@ -273,6 +273,15 @@ def test_an_answer_depends_neither_on_other_questions_nor_on_other_rows(engine):
     assert together == pytest.approx(alone, abs=1e-4)
 
 
+def test_every_window_of_a_long_target_is_compared_with_the_reference(engine):
+    filler = "cat dog " * WINDOW
+    context = (("input", "lamp"), ("reference", "red"))
+    targets = (filler, "red " + filler, filler + "red")
+    groups = [ReadGroup(None, target, (IT.question,), context) for target in targets]
+    without, early, late = read(engine, *groups)
+    assert min(early, late) > without
+
+
 def test_the_reference_is_part_of_the_key_of_a_stored_answer(folder, tmp_path):
     reads = [Ask(IT, TARGET, "lamp", word) for word in ("red", "blue", "red")]
     reads += [Ask(IT, TARGET), Ask(IT, TARGET, "")]
@@ -283,3 +292,19 @@ def test_the_reference_is_part_of_the_key_of_a_stored_answer(folder, tmp_path):
     again = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
     verdicts, spent = again.answer([*reads, Ask(IT, TARGET, "tree", "red"), Ask(IT, TARGET, None, "red")])
     assert verdicts[:5] == found and (spent.asked, spent.stored) == (2, 3)
+
+
+def test_a_served_row_gives_what_the_call_gives(folder):
+    testclient = pytest.importorskip("fastapi.testclient")
+    pytest.importorskip("httpx")
+    from checklist_rewards.server import build_app
+
+    scorer = ChecklistScorer(folder, store=False)
+    references = ["red", "blue", None]
+    expected = scorer.score_batch([Sample([IT], TARGET, "lamp", reference) for reference in references])
+    rows = [{"checklist": [IT.question], "target": TARGET, "input": "lamp", "reference": word} for word in references]
+    with testclient.TestClient(build_app(scorer)) as client:
+        answer = client.post("/score", json={"samples": rows})
+    served = [score["items"][0]["probabilities"]["yes"] for score in answer.json()["scores"]]
+    assert served == pytest.approx([score.items[0].probabilities["yes"] for score in expected], abs=1e-6)
+    assert served[0] > 0.5 > max(served[1:])

@@ -126,6 +126,13 @@ def test_a_quorum_is_asked_for_again_where_that_may_help(failures, quorum, reaso
     assert (found, is_transient(found)) == (f"quorum: {reason}1 of 3 judges answered", transient)
 
 
+def test_a_reward_asks_a_panel_again_that_lost_its_quorum():
+    fails = iter([Verdict(unanswered="timeout"), sure(0.9)])
+    panel = PanelJudge([Voter(sure(0.8)), Voter(lambda read: next(fails))], quorum=1)
+    [score] = ChecklistScorer(judge=panel).score_batch([Sample(["Is it?"], "text")], retries=1)
+    assert score.primary_score == pytest.approx(0.85)
+
+
 def test_a_judge_without_a_server_is_a_failure_while_there_is_a_quorum(caplog):
     seen: list[int] = []
     panel = PanelJudge([Voter(sure(0.9), "a"), Absent("b"), Voter(sure(0.8), "c")])

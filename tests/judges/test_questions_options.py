@@ -3,10 +3,11 @@
 import json
 import math
 from collections import Counter
+from statistics import fmean
 
 import pytest
 
-from checklist_rewards import ChecklistItem, ChecklistScorer
+from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Ask, LogprobJudge, ReasonedJudge
@@ -17,6 +18,32 @@ from tests.judges.fakes import SHORT, Lettered, Script, answers, options
 
 CLEAR = ChecklistItem(question="How clear is it?", options=options(murky=0, fair=0.4, clear=0.5, lucid=1))
 TARGETS = [f"Text number {number}." for number in range(1000)]
+
+
+def scored(backend, targets=TARGETS, **settings):
+    scorer = ChecklistScorer(backend=backend, store=False, **settings)
+    return scorer.score_batch([Sample(Checklist(items=(CLEAR,)), target) for target in targets])
+
+
+def test_a_judge_that_always_says_a_gives_the_mean_of_the_options_over_targets():
+    scores = scored(Lettered(lambda shown: {"A": 1.0}))
+    # The options' mean is 0.475 and their standard deviation 0.356, so the mean of 1000 has an error of 0.0113.
+    assert fmean(score.expected_score for score in scores) == pytest.approx(0.475, abs=4 * 0.0113)
+    chosen = Counter(score.items[0].answer for score in scores)
+    assert all(count == pytest.approx(250, abs=4 * math.sqrt(1000 * 0.25 * 0.75)) for count in chosen.values())
+    assert len(chosen) == 4
+
+
+def first_listed(messages) -> str:
+    listed = messages[-1]["content"].split("Possible answers: ")[1].splitlines()[0]
+    answer = {"index": 1, "reasoning": "so", "answer": listed.split(", ")[0]}
+    return json.dumps({"answers": [answer]} if "numbered from 1" in messages[-1]["content"] else answer)
+
+
+@pytest.mark.parametrize("settings", [{"capture_reasoning": True}, {"mode": "batch"}])
+def test_so_does_a_judge_that_writes_and_always_names_what_stands_first(settings):
+    scores = scored(Script(first_listed), metric="weighted", **settings)
+    assert fmean(score.primary_score for score in scores) == pytest.approx(0.475, abs=4 * 0.0113)
 
 
 # --- the place of an option ------------------------------------------------------------------------------------------
@@ -85,6 +112,9 @@ def test_a_judge_that_writes_is_shown_the_same_order_and_answers_by_the_label():
 SOURCE = with_abstention([{"question": "Is the source right?", "weight": 2}]).items[0]
 
 
+PENALTY = SOURCE.model_copy(update={"weight": -2.0})
+
+
 def test_with_abstention_every_question_may_be_answered_cannot_assess():
     penalty, checked = {"question": "a?", "weight": -3, "required": True}, {"question": "b?", "check": "{}"}
     checklist = with_abstention([penalty, CLEAR, SOURCE, checked])
@@ -102,6 +132,7 @@ def test_with_abstention_every_question_may_be_answered_cannot_assess():
         ({"yes": 0.55, "no": 0.35, "cannot_assess": 0.1}, "yes"),  # 0.61 of yes and no
         ({"yes": 0.5, "no": 0.4, "cannot_assess": 0.1}, "no"),  # 0.56: below the threshold, though likelier than no
         ({"yes": 0.4, "no": 0.1, "cannot_assess": 0.5}, "cannot_assess"),
+        ({"yes": 0.3, "no": 0.4, "cannot_assess": 0.3}, "no"),
     ],
 )
 def test_yes_no_or_cannot_assess_is_read_in_one_token_and_the_threshold_holds(shares, answer):
@@ -110,6 +141,49 @@ def test_yes_no_or_cannot_assess_is_read_in_one_token_and_the_threshold_holds(sh
     assert item.answer == answer and item.confidence == pytest.approx(shares[answer])
     assert item.probabilities == pytest.approx(shares)
     assert answer_of(SOURCE, Verdict(shares)) == answer
+
+
+TABLE = [
+    # abstention, positive, penalty
+    ("skip", 1.0, 1.0),  # 2/2; 2/2
+    ("zero", 0.5, 1.0),  # (2 + 0)/4; (2 - 0)/2
+    ("partial", 0.75, 1.0),  # (2 + 0.5 x 2)/4; (2 - 0)/2
+    ("fail", 0.5, 0.0),  # (2 + 0)/4; (2 - 2)/2
+]
+
+
+def in_words(messages) -> str:
+    text = messages[-1]["content"]
+    if "numbered from 1" in text:
+        answers = [{"index": 1, "justification": "so", "reasoning": "so", "answer": "yes"}]
+        answers.append({"index": 2, "justification": "so", "reasoning": "so", "answer": "N/A"})
+        return json.dumps({"answers": answers, "grade": 3})
+    return json.dumps({"reasoning": "so", "answer": "N/A" if "cannot_assess" in text else "yes"})
+
+
+def abstains(shown: dict[str, str]) -> dict[str, float]:
+    return {letter: float(label == "cannot_assess") for letter, label in shown.items()}
+
+
+MODES = {
+    "logprobs": {"backend": Lettered(abstains, lambda prefix, tail: 1.0)},
+    "reasoned": {"backend": Script(in_words), "capture_reasoning": True},
+    "samples": {"backend": Script(in_words), "capture_reasoning": True, "votes": 3},
+    "batch": {"backend": Script(in_words), "mode": "batch"},
+    "quality": {"backend": Script(in_words), "mode": "quality", "metric": "weighted"},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("abstention", "positive", "penalty"), TABLE)
+def test_an_abstention_counts_by_its_strategy_in_every_mode(mode, abstention, positive, penalty):
+    scorer = ChecklistScorer(store=False, abstention=abstention, **MODES[mode])
+    for item, expected in ((SOURCE, positive), (PENALTY, penalty)):
+        score = scorer.score([ChecklistItem(question="Is it polite?", weight=2), item], "Hi.")
+        assert [line.answer for line in score.items] == ["yes", "cannot_assess"]
+        assert score.primary_score == pytest.approx(expected, abs=1e-9)
+        assert score.answered == 2 and score.answered_weight == 1.0  # an abstention is an answer
+        assert score.lower == score.upper == score.primary_score
 
 
 # --- which label the words of a judge name, without guessing ---------------------------------------------------------

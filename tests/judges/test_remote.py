@@ -3,6 +3,8 @@
 import json
 import pickle
 import sys
+import threading
+import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -13,7 +15,7 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 from fastapi import FastAPI, Request
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from PIL import Image as Pillow
 
 from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
@@ -29,7 +31,8 @@ from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.judges.remote import ROWS, RewardServer
 from checklist_rewards.rewards import placement
 from checklist_rewards.scores.scales import ordinal_scale
-from checklist_rewards.server import build_app
+from checklist_rewards.server import build_app, rows
+from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Labels, Script
 from tests.rewards.integrations.test_queue import knows
@@ -273,6 +276,35 @@ def test_an_answer_that_cannot_be_used_is_no_score(answer, reason):
     assert sum((score.unanswered for score in scores), Counter()) == {reason: 6}
 
 
+def test_what_fails_for_a_while_is_asked_again():
+    passing = [
+        JSONResponse({"error": "come later", "errors": []}, 429, {"Retry-After": "0.01"}),
+        JSONResponse({"error": "wait", "errors": []}, 503),
+    ]
+    with serving(odd(lambda rows: passing.pop() if passing else {"scores": scored(rows)})) as address:
+        assert remote(address).score_batch(SAMPLES[:2]) == colours().score_batch(SAMPLES[:2])
+    assert not passing
+
+
+def test_no_more_requests_are_under_way_than_concurrency_allows():
+    together = threading.Barrier(3)  # of the threads that a route without `async` runs in
+    app, under_way, most = FastAPI(), [], []
+
+    @app.post("/score")
+    def score(body: dict):
+        under_way.append(1)
+        together.wait(HANG)
+        most.append(len(under_way))
+        together.wait(HANG)
+        under_way.pop()
+        return {"judge": "odd", "identity": "1", "scores": scored(body["samples"])}
+
+    app.get("/health")(lambda: {"status": "ok", "judge": "odd", "identity": "1"})
+    with serving(app) as address:
+        scores = remote(address, server={"concurrency": 3}).score_batch(red(*range(6 * ROWS)))
+    assert all(score.primary_score == 0.9 for score in scores) and most == [3] * 6
+
+
 def test_a_server_that_dies_leaves_reads_unanswered_and_one_that_never_was_is_an_error():
     with serving(colours()) as address:
         scorer = remote(address, server={"attempts": 2})
@@ -374,6 +406,12 @@ def test_no_call_contains_verdicts_of_two_judges(after, tmp_path):
     assert {score.primary_score for score in scores} == {0.9}
 
 
+def test_the_same_judge_after_a_restart_goes_on():
+    with serving(Restarted(colours(), colours(), 1)) as address:
+        scorer = remote(address)
+        assert scorer.score_batch(SAMPLES[:1]) == scorer.score_batch(SAMPLES[:1])
+
+
 def test_images_are_encoded_for_rows_that_are_sent_and_not_for_stored_ones(tmp_path):
     image = image_of(Pillow.new("RGB", (9, 9), "khaki"))
     with serving(ChecklistScorer(backend=Seeing(), store=False)) as address:
@@ -382,6 +420,38 @@ def test_images_are_encoded_for_rows_that_are_sent_and_not_for_stored_ones(tmp_p
             object.__setattr__(image, "_url", None)
             [score] = scorer.score_batch([Sample(["Is red?"], "red", "What?", images=[image])])
             assert score.primary_score == 0.75 and (image._url is None) == stored
+
+
+def test_rows_with_more_images_than_a_request_may_have_are_sent_in_parts(monkeypatch):
+    monkeypatch.setattr(rows, "MAX_IMAGES", 2)
+    monkeypatch.setattr(rows, "MAX_IMAGE_PIXELS", 100)
+    samples = [
+        Sample(["Is red?"], "red", "What?", images=[Pillow.new("RGB", (9, 9), (shade, 0, 0))]) for shade in range(5)
+    ]
+    with serving(ChecklistScorer(backend=Seeing(), store=False)) as address:
+        assert [score.primary_score for score in remote(address).score_batch(samples)] == [0.75] * 5
+
+
+def test_the_judge_is_named_in_every_response(url):
+    labels = json.dumps({"checklist": ["Is red?"]})
+    predicate = {"type": "predicate", "name": "a", "instructions": "Is red?"}
+    noul = {"type": "noul", "instructions": "Is red?"}
+    bodies = {
+        "/score": {"samples": [{"checklist": ["Is red?"], "target": "red"}]},
+        "/reward": {"query": ["? red"], "prompts": ["? "], "labels": [labels]},
+        "/v1/decisions": {"model": "pocket", "input": "red", "questions": [predicate]},
+        "/v1/systemone": {"model": "pocket", "state": "red", "questions": {"a": noul}},
+    }
+    named = set()
+    for path, body in bodies.items():
+        request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            found = json.load(answer)
+        named.add((found.get("judge", found.get("model")), found["identity"]))
+        assert found.get("system_fingerprint", found["identity"]) == found["identity"]
+    with urllib.request.urlopen(f"{url}/health") as answer:
+        health = json.load(answer)
+    assert named == {(health["judge"], health["identity"])}
 
 
 def test_answers_of_a_reward_server_are_stored_as_they_arrive_and_only_what_is_missing_is_asked(url, tmp_path):

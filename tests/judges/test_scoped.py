@@ -162,7 +162,7 @@ SKY = ("The sky is blue. " * 58).strip()
 TOKENS = load_chat_tokenizer(str(pocket_dir()))
 
 
-def conversation(turns: int, needle: int):
+def conversation(turns: int, needle: int | None):
     """Turns of the assistant of 1,000 characters, each followed by a tool result; one of them has the word penguin."""
     messages = []
     for turn in range(turns):
@@ -253,6 +253,14 @@ def test_a_panel_reads_what_its_smallest_context_takes():
     panel = PanelJudge([LogprobJudge(small), LogprobJudge(large)], quorum=1)
     line = ChecklistScorer(judge=panel).score_batch([sample(conversation(12, needle=8), "any_turn")])[0].items[0]
     assert line.answer == "yes" and [vote.unanswered for vote in line.votes] == [None, None]
+
+
+def test_a_server_whose_tokenizer_is_here_gets_no_prompt_that_is_too_long():
+    target = conversation(120, needle=None)
+    with serving() as server:  # reports a context of 2,048 tokens
+        [line] = judged(connect(server), sample(target, "any_turn"))
+        prompts = [prompt for request in server.asked for prompt in request["prompt"]]
+    assert line.answer == "no" and len(prompts) == 121 and max(map(len, prompts)) < 2048  # one is the probe
 
 
 def test_a_server_that_names_its_context_in_an_error_is_not_asked_for_more_again():

@@ -115,6 +115,7 @@ MODLE = r"unknown key 'modle' \(did you mean 'mode' or 'model'\?\); allowed: mod
     ("text", "complaint"),
     [
         ("panel: [", r"judges.yaml:1: not valid YAML"),
+        ("judges: [pocket, pocket]", "expected either 'panel' or 'cascade'"),
         ("model: pocket\nthreshold: 0.5", "judges.yaml: 'threshold' is a setting of the scorer.*: --threshold on the"),
         ("panel:\njudges: [pocket, {min_answered: 1}]", "'min_answered' is a setting .*: --min-answered on"),
         ("panel:\ncascade:\njudges: [pocket]", "expected either 'panel' or 'cascade'"),

@@ -156,6 +156,14 @@ def test_samples_are_never_mixed_and_equal_ones_are_asked_once(tmp_path):
     assert (again.receipt.stored, again.receipt.asked, again.receipt.cost({})) == (3, 0, 0)
 
 
+def test_a_bad_reply_costs_its_own_target_and_no_other():
+    backend = Script(lambda messages: "no idea" if "bad" in messages[1]["content"] else reply("yes", "no"))
+    scorer = ChecklistScorer(backend=backend, mode="batch", store=False)
+    scores = scorer.score_batch([Sample(["a?", "b?"], text) for text in ("good", "bad", "fine")])
+    assert [score.primary_score for score in scores] == [0.5, None, 0.5]
+    assert scores[1].unanswered == {"unparsable": 2}
+
+
 def test_a_run_that_broke_while_asking_for_the_rest_resumes_there(tmp_path):
     store = Store(tmp_path / "s")
     broken, _ = judged([reply((1, "yes")), BackendError("the engine broke")], ITEMS[:2], store=store)

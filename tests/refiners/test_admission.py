@@ -78,6 +78,12 @@ def test_a_check_that_cannot_be_used_is_demoted_without_asking(check, reason):
     assert note.reason.startswith(f"check_admission, item a1 ('Is there an A?'): {reason}")
 
 
+def test_code_that_is_allowed_is_compared_too():
+    program = json.dumps({"type": "program", "source": "def holds(text): return 'A' in text"})
+    [item] = admission(allow_code=True).refine(Checklist.parse([ITEM | {"check": program}]), on("A", "b", "XAX")).items
+    assert item.check == program
+
+
 @pytest.mark.parametrize(
     ("samples", "settings", "message"),
     [

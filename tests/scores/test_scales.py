@@ -2,9 +2,10 @@
 
 import pytest
 
-from checklist_rewards import Checklist
+from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
+from tests.judges.fakes import Labels, Script
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,21 @@ def test_only_plain_questions_are_put_on_the_scale_and_keep_their_weights():
     x, y = scaled.items
     assert (x.weight, x.category, x.required, len(x.options)) == (70.0, "c", True, 10)
     assert x.id != plain.items[0].id and y == plain.items[1]
+
+
+def test_rlcf_in_one_read_and_in_samples_gives_the_same_mean():
+    checklist = [{"question": "Is it kind?", "weight": 100}, {"question": "Is it short?", "weight": 50}]
+    read = ChecklistScorer(backend=Labels({"0": 0.2, "1": 0.0001, "9": 0.8}), prompt="judges/rlcf", store=False).score(
+        on_scale(checklist, ordinal_scale(10)), "Hi."
+    )
+    assert read.primary_score == pytest.approx(0.8, abs=1e-3) and read.answered == 2
+    sampled = ChecklistScorer(
+        backend=Script([["100", "100", "50", "70"], ["80", "80", "80", "80"]]),
+        prompt="judges/rlcf",
+        use_logprobs=False,
+        votes=4,
+        temperature=1.0,
+        store=False,
+    ).score(on_scale(checklist, ordinal_scale(101)), "Hi.")
+    assert [item.confidence for item in sampled.items] == [0.5, 1.0]
+    assert sampled.primary_score == pytest.approx((100 * 0.8 + 50 * 0.8) / 150)

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -186,9 +187,16 @@ settings_of_a_scorer = st.fixed_dictionaries({"primary_metric": metrics, "absten
 lost_places = st.sets(st.integers(0, 7))
 
 
+SHARES = ("primary_score", "pass_rate", "weighted_score", "expected_score", "normalized_score")
+
+
 def without(lost, verdicts):
     """The verdicts, without those at these places."""
     return [LOST if n in lost else verdict for n, verdict in enumerate(verdicts)]
+
+
+def numbers(score):
+    return score.model_dump(exclude={"items"})
 
 
 @given(cases(), settings_of_a_scorer, st.randoms(use_true_random=False))
@@ -199,7 +207,7 @@ def test_order_does_not_matter(case, settings, rng: random.Random):
     shuffled = Checklist(items=tuple(checklist.items[i] for i in order))
     one = score_checklist(shuffled, [verdicts[i] for i in order], Aggregation(**settings))
     other = score_checklist(checklist, verdicts, Aggregation(**settings))
-    assert one.model_dump(exclude={"items"}) == other.model_dump(exclude={"items"})
+    assert numbers(one) == numbers(other)
 
 
 @given(cases(), settings_of_a_scorer, lost_places)
@@ -208,9 +216,10 @@ def test_a_lost_read_moves_the_score_only_within_its_stated_bounds(case, setting
     whole = score_checklist(checklist, verdicts, Aggregation(**settings))
     partial = score_checklist(checklist, without(lost, verdicts), Aggregation(min_answered=0, **settings))
     assert 0 <= partial.answered_weight <= 1
-    for name in ("pass_rate", "weighted_score", "expected_score", "normalized_score"):
+    for name in SHARES:  # none, or finite in the unit interval
         value = getattr(partial, name)
-        assert value is None or 0 <= value <= 1
+        below = whole.primary_metric == "net" and name == "primary_score"
+        assert value is None or (below or 0 <= value) and value <= 1
     if partial.lower is None or partial.upper is None:
         assert partial.primary_score is None
         return
@@ -222,6 +231,39 @@ def test_a_lost_read_moves_the_score_only_within_its_stated_bounds(case, setting
             assert score.primary_score <= partial.upper + 1e-9
             if whole.primary_metric != "net" or (score is whole and not skipped):
                 assert partial.lower - 1e-9 <= score.primary_score
+
+
+@given(cases())
+def test_the_normalized_score_is_the_mean_of_what_each_item_alone_would_get(case):
+    checklist, verdicts = case
+    alone = [
+        score_checklist(Checklist(items=(item.model_copy(update={"weight": item.weight or 1.0}),)), [verdict])
+        for item, verdict in zip(checklist.items, verdicts, strict=True)
+    ]
+    known = [score.normalized_score for score in alone if score.normalized_score is not None]
+    together = score_checklist(checklist, verdicts).normalized_score
+    assert together == (pytest.approx(math.fsum(known) / len(known)) if known else None)
+
+
+@given(cases(), settings_of_a_scorer, st.floats(0.01, 100))
+def test_weights_scale_out(case, settings, factor):
+    checklist, verdicts = case
+    scaled = Checklist(items=tuple(i.model_copy(update={"weight": i.weight * factor}) for i in checklist.items))
+    before, after = (score_checklist(c, verdicts, Aggregation(**settings)).model_dump() for c in (checklist, scaled))
+    for name in SHARES:
+        assert after[name] == (None if before[name] is None else pytest.approx(before[name], abs=1e-6))
+
+
+@given(cases(min_size=2), st.integers(0, 7))
+def test_the_reason_of_a_failure_never_matters(case, index):
+    checklist, verdicts = case
+    index %= len(verdicts)
+    scores = []
+    for reason in ("too_long", "off_label", "backend_error: no route"):
+        broken = [*verdicts]
+        broken[index] = replace(LOST, unanswered=reason)
+        scores.append(numbers(score_checklist(checklist, broken)))
+    assert scores[0] == scores[1] == scores[2]
 
 
 def test_a_grade_is_the_quality_and_may_be_the_primary_score():

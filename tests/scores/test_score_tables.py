@@ -4,12 +4,15 @@ Verdicts are written as in the tables: "yes", "no", an option's label, "na" for 
 item with options), "lost" for a read that failed.
 """
 
+import json
+
 import pytest
 
-from checklist_rewards import Checklist, ChecklistItem
+from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer
+from checklist_rewards.backends import Reply
 from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
 from checklist_rewards.scores.scales import with_abstention
-from tests.judges.fakes import options
+from tests.judges.fakes import Script, options
 
 QUALITY = options(poor=0.1, fair=0.4, good=0.9, na=None)
 
@@ -108,15 +111,21 @@ def test_soft_values_weigh_the_abstention_by_its_probability(weight, by_strategy
 @pytest.mark.parametrize(
     ("entries", "weighted", "raw", "pass_rate"),
     [
+        ([(1, "yes"), (1, "no")], 0.5, 1, 0.5),
         ([(10, "yes"), (5, "no"), (-5, "no")], 2 / 3, 10, 2 / 3),
         ([(10, "yes"), (5, "no"), (-5, "yes")], 1 / 3, 5, 1 / 3),
         ([(10, "no"), (-5, "yes")], 0.0, -5, 0.0),  # clipped from -0.5; raw is not
+        ([(10, "yes"), (-20, "yes")], 0.0, -10, 0.5),
+        ([(-10, "no"), (-5, "no")], 1.0, 0, 1.0),
         ([(-10, "yes"), (-5, "no")], 1 / 3, -10, 0.5),
+        ([(-10, "yes"), (-5, "yes")], 0.0, -15, 0.0),
         ([(2, "good"), (2, "poor")], 0.5, 2.0, 0.5),  # (1.8 + .2)/4
+        ([(2, "fair")], 0.4, 0.8, 0.0),  # credit .4 does not pass
         ([(2, "good"), (-1, "fair")], 0.7, 1.4, 1.0),  # (1.8 - .4)/2; the penalty's credit is .6
         ([(-2, "good"), (-1, "poor")], 1 - 1.9 / 3, -1.9, 0.5),
         ([(1, "yes"), (0, "no")], 1.0, 1, 0.5),  # a weight of 0 counts for the pass rate alone
         ([(3, "lost"), (1, "yes")], 1.0, 1, 1.0),
+        ([(0.5, "yes"), (0.25, "no"), (-0.25, "yes")], 1 / 3, 0.25, 1 / 3),
     ],
 )
 def test_signs_and_options(entries, weighted, raw, pass_rate):
@@ -124,6 +133,22 @@ def test_signs_and_options(entries, weighted, raw, pass_rate):
     assert score.weighted_score == pytest.approx(weighted)
     assert score.raw_score == pytest.approx(raw)
     assert score.pass_rate == pytest.approx(pass_rate)
+
+
+@pytest.mark.parametrize(
+    ("entries", "lower", "upper"),
+    [
+        # +1 yes, +1 lost: had it been no, 1/2; had it been yes, 1.
+        ([(1, "yes"), (1, "lost")], 0.5, 1.0),
+        # +2 yes, -1 lost: had the penalty been earned, 1/2; had it not, 1.
+        ([(2, "yes"), (-1, "lost")], 0.5, 1.0),
+        ([(-1, "no"), (-1, "lost")], 0.5, 1.0),
+        ([(1, "lost"), (-1, "lost")], 0.0, 1.0),
+    ],
+)
+def test_bounds_of_what_was_lost(entries, lower, upper):
+    score = scored(*entries)
+    assert (score.lower, score.upper) == (pytest.approx(lower), pytest.approx(upper))
 
 
 @pytest.mark.parametrize(
@@ -142,6 +167,28 @@ def test_a_required_item_that_abstains_gates_as_its_strategy_says(said, strategy
     score = score_checklist(checklist, verdicts, Aggregation(primary_metric="weighted", abstention=strategy))
     assert score.required_passed is required_passed
     assert score.primary_score == (None if primary is None else pytest.approx(primary))
+
+
+@pytest.mark.parametrize("mode", [{"capture_reasoning": True}, {"mode": "batch"}, {"use_logprobs": False}])
+@pytest.mark.parametrize("reason", ["null_content", "empty_choices"])
+def test_a_reply_without_content_is_no_verdict_for_either_sign(mode, reason):
+    # In Autorubric 1.6.1: UNMET for a positive weight, MET for a penalty, so 1.0 fell to 0.33.
+    items = [{"question": f"q{n}?", "weight": 5} for n in range(3)] + [{"question": "bad?", "weight": -10}]
+
+    def said(messages):
+        text = messages[-1]["content"]
+        if "bad?" in text and "q0?" not in text:
+            return Reply(None, None, reason)
+        if "numbered" in text:
+            return json.dumps({"answers": [{"index": n, "answer": "yes"} for n in (1, 2, 3)]})
+        return json.dumps({"reasoning": "so", "answer": "yes"}) if "JSON" in text else "yes"
+
+    scorer = ChecklistScorer(backend=Script(said), store=False, abstention="fail", metric="weighted", **mode)
+    score = scorer.score(items, "Hi.")
+    assert [line.answer for line in score.items] == ["yes", "yes", "yes", None]
+    assert score.items[3].value is None and score.items[3].unanswered == reason
+    assert score.primary_score is None and (score.lower, score.upper) == (pytest.approx(1 / 3), 1.0)
+    assert score.answered_weight == pytest.approx(15 / 25)
 
 
 def test_positives_that_were_skipped_do_not_make_a_perfect_score():

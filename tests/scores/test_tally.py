@@ -6,6 +6,8 @@ from scipy.stats import t
 from checklist_rewards import Checklist
 from checklist_rewards.datasets.table import BatchScore
 from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.rewards.batch import completion_metrics
+from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.scores.tally import PassRate, tally, wilson
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures
@@ -54,6 +56,13 @@ def test_rows_without_a_score_are_in_no_rate(lost):
     assert training.as_json()["series"]["pass_rate"] == [batch.micro]
     check = file.overview()["items"][0]  # the rate of a code check is that of the complete run
     assert (check["passed"], check["counted"]) == (2, 4)
+
+
+def test_a_trainer_logs_no_pass_rate_of_a_completion_without_a_score():
+    lost, sample = score_of("yes yes yes", lost=True), Sample(CHECKLIST, "Hi")
+    metrics = completion_metrics(sample, lost, None, ("form", "tone"))
+    assert [metrics[name] for name in ("pass_rate", "category/form", "category/tone")] == [None] * 3
+    assert metrics["unscored"] == 1.0
 
 
 def test_fewer_than_15_targets_have_no_interval():
