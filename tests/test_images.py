@@ -544,9 +544,3 @@ def test_an_eps_file_starts_no_program(tmp_path, monkeypatch):
     with pytest.raises(OSError):  # the image of the other program is missing
         Pillow.open(io.BytesIO(content)).load()
     assert (tmp_path / "started").exists()
-
-
-@given(st.text(max_size=50))
-def test_texts_without_marks_are_unchanged(text):
-    if not {OPEN, CLOSE} & set(text):
-        assert clean(text) is text and shown(text) is text and outside(text, 3) == 3
