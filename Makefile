@@ -30,7 +30,7 @@ demo: $(VENV)/.installed
 demo-english: $(VENV)/.installed-english
 	$(CAPPED) $(RUN) -P recipes/english/demo.py --output runs/demo-english
 
-# Four processes, because those on two cores often wait for servers, browsers and clusters, and the slowest files first,
+# Three processes, because those on two cores often wait for servers, browsers and clusters, and the slowest files first,
 # so that none of them is left for the end. The vLLM tests share one engine and one server, so they run in one process
 # of their own, beside the others; what it prints comes at its end.
 NOT_HERE := and not study
@@ -47,7 +47,7 @@ test: $(VENV)/.installed-test
 # The halves of `make test`. They share the packaged models, end with 0 and leave their exit codes in files. The second
 # collects only the files that have its mark.
 most:
-	@code=0; $(RUN) -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not vllm $(NOT_HERE)" || code=$$?; \
+	@code=0; $(RUN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not vllm $(NOT_HERE)" || code=$$?; \
 	echo $$code > $(BOTH)/$@
 
 vllm:

@@ -39,7 +39,7 @@ def test_both_halves_run_and_report_whatever_the_other_gives(tmp_path, target, m
     left_out = "not vllm and not study" if target == "test" else "not vllm "
     marked = {str(path.relative_to(REPO)) for path in REPO.glob("tests/**/test_*.py") if MARK in path.read_text()}
     *others, of_vllm = sorted(calls.read_text().splitlines(), key=lambda call: " -m vllm " in call)
-    assert others == [f"-m pytest -n 4 --dist loadfile --no-loadscope-reorder -m {left_out}"]
+    assert others == [f"-m pytest -n 3 --dist loadfile --no-loadscope-reorder -m {left_out}"]
     assert of_vllm.startswith("-m pytest -m vllm ") and set(of_vllm.split()[4:]) == marked
     assert done.stdout.splitlines()[-1] == f"make test: {said}"
     assert (done.returncode == 0) == (code == 0) and (code == 0 or f"Error {code}" in done.stderr)

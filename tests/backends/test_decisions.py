@@ -97,6 +97,13 @@ def test_the_protocol_of_the_server_is_found(name, path, fault_server):
     assert [protocol.path for protocol in found._protocols] == [path]
 
 
+def test_a_server_without_decisions_is_one_sentence_that_names_the_alternative(fault_server):
+    scorer = ChecklistScorer("valid", backend="decisions", base_url=fault_server, store=False)
+    said = r"decisions for 'valid' at [/a-z ]+ \(status 404: 404: Not Found\); use backend='openai', which reads"
+    with pytest.raises(ModelError, match=said):
+        scorer.score(["Is it fine (yes)?"], "A text.")
+
+
 def test_questions_are_split_at_the_limit_of_the_protocol(monkeypatch, both):
     served = DecisionsBackend("valid", both, protocol="systemone", **SETTINGS)
     sent, post = [], served.connection.post
