@@ -137,7 +137,7 @@ WORDS = {
     "replace remove delete underline sort detect printing prints returns will_be followed_by function_that "
     "function_which function_to verify swap fix clause statute tips complained suggested in_which find reminder "
     "system_prompt asks_that want_you_to_help guess remind warn advise instruct urge encourage convince telling "
-    "informing instructing advising",
+    "informing instructing advising used_to_say used_to_tell rubric_:",
     "u": "made_of mark_of check_out in_may",
     "%": "percent more fewer less additional extra",
     "h": "how why what where when_to",
@@ -149,7 +149,7 @@ WORDS = {
     "conclusion chorus refrain scene acts slide slides descriptions summaries definitions explanations step "
     "steps item chapter example examples stories poems essays tweets posts books articles messages emails "
     "slogans jokes riddles haikus songs reviews caption dialogue greeting greetings names signature footer "
-    "header body questions rows columns entries table tables field labels recipes reports texts",
+    "header body questions row rows column columns entries table tables field labels recipes reports texts",
     "r": "e_mail content response answer reply output essay text story poem email mail article blog post blog_post "
     "summary description message review speech script song report writing tweet rap haiku limerick joke riddle "
     "note proposal resume explanation translation document piece submission completion dialogue conversation "

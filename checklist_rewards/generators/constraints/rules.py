@@ -22,8 +22,8 @@ _AMOUNT = (
     r"(?P<post>[PFGL])?(?:,?k?(?P<how2>[GLOU])(?P<n2>#))?"
 )
 _OPEN = re.compile("[,k-]*(?:l|[nN]?[dD#]*[%GLOUPFA](?![adD]*(?:x|#-?[gurfd6WSCKTX]))|i[<>]|(?P<word>[i~ua6]))")
-_OPENING = ("at", "as", "up", "counting", "nothing", "being", "plus")
-"""What follows a number that is not meant exactly: a comparison of no other number, "as a rule of thumb"."""
+_OPENING = ("at", "as", "up", "counting", "nothing", "being", "plus", "before", "after")
+"""What follows a number that is not meant exactly, or not of the whole: "as a rule of thumb", "before the postscript"."""
 _ROUGH = {"some", "inside"}
 _ABOUT = Amount(None, None, "A")
 _TIMES = re.compile(
