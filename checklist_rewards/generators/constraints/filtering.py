@@ -147,7 +147,7 @@ _OF_ANOTHER = re.compile(
             "j|@(?!.*[,k])|h@",  # a report, other persons
             "!(?!u)|[ur]h",  # "how to write", "a town where"
             "(?<!m6)[uRp@TSWK#]a*[mM].*[,k]a*n*[otc5<>bvmM]|^u[i~][^:]*k|^r$",  # "lines must rhyme and" use
-            r"[uRpW]\^(?:.*[,k]a*n*[<>bvmM]|m.*k[otc5])|n.*\^.*k|\^b,",  # "a town that begins with A and": a relative clause
+            r"[uRpW]\^(?:.*[,k]a*n*[<>bvmM]|m.*k[otc5])|n.*\^.*k|\^b,",  # "a town that begins with A and": it goes on
             r"[nNM].*l|[nM][,Ea]|Nu+w|^[ak,#\-]*n[dry]",  # "without A-ing or", "not only": half of a negation
             "...:",  # a text after a colon
         )

@@ -23,7 +23,7 @@ _AMOUNT = (
 )
 _OPEN = re.compile("[,k-]*(?:l|[nN]?[dD#]*[%GLOUPFA](?![adD]*(?:x|#-?[gurfd6WSCKTX]))|i[<>]|(?P<word>[i~ua6]))")
 _OPENING = ("at", "as", "up", "counting", "nothing", "being", "plus", "before", "after")
-"""What follows a number that is not meant exactly, or not of the whole: "as a rule of thumb", "before the postscript"."""
+"""What follows a number that is not exact, or not that of the whole: "as a rule of thumb", "before the postscript"."""
 _ROUGH = {"some", "inside"}
 _ABOUT = Amount(None, None, "A")
 _TIMES = re.compile(
