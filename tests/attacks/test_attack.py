@@ -92,7 +92,7 @@ def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
     rows_avoid = [Pool(avoid, (), row.input) for row in ROWS]
     report = attack(scorer(lambda prefix, tail: 0.9, checks="judge"), rows_avoid, attacks=["colon"], **QUICK)
     assert figures(report, "colon").rise.value == 0.0 and figures(report, "colon").earned.value > 0.3
-    assert report.labels == ()  # what code confirms is no label
+    assert report.labels == ()  # code has confirmed it, so no label is needed
     # a judge that says yes where code says no is gamed
     judge = scorer(lambda prefix, tail: 0.9 if "All criteria" in prefix else 0.1, checks="judge")
     gamed = figures(attack(judge, rows, attacks=["all_met", "bold"], **QUICK), "all_met")

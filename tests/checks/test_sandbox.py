@@ -317,7 +317,7 @@ def test_guests_together_take_no_more_memory_than_there_is_in_the_order_of_askin
     go.set()
     for thread in threads:
         thread.join(HANG)
-    # One part may be larger than all if nobody else has one.
+    # One part may be larger than all if the others have none.
     assert order == [(60, 60), (500, 500), (10, 10)] and memory.taken_mb == 0
 
 

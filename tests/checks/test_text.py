@@ -123,7 +123,7 @@ OCCURRENCES = [
             ("a b c", " "),
         ],
     ),
-    (1, [("It is a.b, not axb", "a.b"), ("Take [note], t", "[note]")]),  # a phrase is no pattern
+    (1, [("It is a.b, not axb", "a.b"), ("Take [note], t", "[note]")]),  # a phrase is not a pattern
 ]
 
 

@@ -37,7 +37,7 @@ def test_a_monitored_run_evolves_its_checklists_and_a_resumed_one_goes_on(scorer
     steps = records(out / "monitor.jsonl", "step")
     assert [(step["step"], step["completions"]) for step in steps] == [(0, 8), (1, 8), (2, 8), (3, 8)]
     assert not records(out / "monitor.jsonl", "failure")
-    assert len(records(out / "monitor.jsonl", "canary")) == 10, "an empty reply is no reply for the judge"
+    assert len(records(out / "monitor.jsonl", "canary")) == 10, "the judge reads no empty reply"
     for entry, step in zip(logged, steps, strict=True):
         assert entry["rewards/checklist_reward/mean"] == pytest.approx(step["statistics"]["reward_mean"], abs=1e-6)
         assert entry["checklist_reward/monitor/steering"] == 0.0

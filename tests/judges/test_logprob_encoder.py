@@ -153,7 +153,7 @@ def test_half_precision_gives_nearly_the_same_answers_and_is_another_judge(folde
 
 def test_an_engine_that_breaks_leaves_reads_unanswered_and_out_of_the_store(folder, tmp_path, monkeypatch):
     def out_of_memory(**_):
-        raise RuntimeError("out of memory\nof the second line nobody needs to know")
+        raise RuntimeError("out of memory\nin a second line")
 
     engine = EncoderBackend(folder)
     judge = EncoderJudge(Engine(folder, engine), store=Store(tmp_path / "store.sqlite"))

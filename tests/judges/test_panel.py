@@ -53,7 +53,7 @@ def test_soft_rules_of_options():
 
 RULES = ("mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any")
 OUTCOMES = [
-    # A judge that is gone never votes: with one of three gone, the others decide, and with two nobody does.
+    # A judge that is gone never votes: with one of three gone, the others decide; with two gone, none does.
     *((rule, PLAIN, "yes yes dead", {}, "yes") for rule in RULES),
     *((rule, PLAIN, "no no dead", {}, "no") for rule in RULES),
     *((rule, PLAIN, "yes dead dead", {}, "quorum") for rule in RULES),

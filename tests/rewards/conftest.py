@@ -1,4 +1,4 @@
-"""Adapters beside their hosts."""
+"""Adapters in the frameworks that call them."""
 
 import importlib
 import sys

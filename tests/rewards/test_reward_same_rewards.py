@@ -1,4 +1,4 @@
-"""The same texts get the same rewards, whoever asks: every framework's adapter, the server and its client."""
+"""The same texts get the same rewards on every way: each adapter of a framework, the server and its client."""
 
 import asyncio
 import json

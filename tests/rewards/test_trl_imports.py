@@ -19,7 +19,7 @@ OF_TRAINERS = {f"checklist_rewards.rewards.{name}" for name in ("trl", "reward",
         (["trl", "configured", *(f"integrations.{name}" for name in ("areal", "openrlhf", "verl", *MODULES))], set()),
         (["integrations.labelled", "..server"], OF_TRAINERS),
     ],
-    ids=["rewards and adapters, beside their hosts", "labelled rewards and the server"],
+    ids=["rewards and adapters, with their frameworks", "labelled rewards and the server"],
 )
 def test_nothing_imports_a_trainer_an_engine_or_what_writes_checklists(modules, absent):
     names = [f"checklist_rewards.rewards.{name}".replace("rewards...", "") for name in modules]
