@@ -5,6 +5,7 @@ import json
 import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import product
 
 import pytest
 
@@ -55,10 +56,20 @@ def error(message):
         (400, error("The response was filtered by the content management policy"), "refused", ""),
         (400, error("Bad seed"), "backend_error: status 400: Bad seed", ""),
         (401, error("Wrong key"), "backend_error: status 401: Wrong key", "fatal"),
+        (400, error("Content Exists Risk"), "refused", ""),
+        (400, error("Please reduce the length of the messages or completion."), "too_long", ""),
+        (400, [error("API key not valid.")], "backend_error: status 400: API key not valid.", "fatal"),
         (403, error("Your input was flagged"), "refused", ""),
         (409, {"detail": "busy"}, "backend_error: status 409: busy", "retry"),
         (413, b"", "too_long", ""),
+        (422, error("`inputs` tokens + `max_new_tokens` must be <= 9. Given: 9 `inputs` tokens"), "too_long", ""),
         (429, {"error": "slow down"}, "backend_error: status 429: slow down", "retry"),
+        (
+            429,
+            {"error": {"message": "Your quota", "code": "insufficient_quota"}},
+            "backend_error: status 429: Your quota",
+            "retry fatal",
+        ),
         (500, {}, "backend_error: status 500: {}", "retry down"),
         (503, b"<html>", "backend_error: status 503: <html>", "retry down"),
     ],
@@ -164,7 +175,7 @@ def answered_rows(status):
     return [getattr(outcome, "primary_score", None) == 0.9 for outcome in outcomes]
 
 
-@pytest.mark.parametrize("status", [400, 403, 413, 422])
+@pytest.mark.parametrize("status", [400, 402, 403, 413, 422])
 @pytest.mark.parametrize("answered", [answered_chats, answered_lists, answered_decisions, answered_rows])
 def test_after_an_accepted_request_a_refusal_costs_what_it_is_about(answered, status):
     assert answered(status) == [True, False, True]
@@ -173,11 +184,9 @@ def test_after_an_accepted_request_a_refusal_costs_what_it_is_about(answered, st
 FIRST, LATER = [BAD] * 50, ["fine", BAD]
 
 
-@pytest.mark.parametrize(
-    ("status", "texts"), [(403, FIRST), *((status, texts) for status in (401, 402, 404) for texts in (FIRST, LATER))]
-)
+@pytest.mark.parametrize(("status", "texts"), [(402, FIRST), (403, FIRST), *product((401, 404), (FIRST, LATER))])
 def test_what_concerns_every_request_ends_the_run_at_once(status, texts):
-    """A 403 to the first request is a wrong key."""
+    """A 403 to the first request is a wrong key, and a 402 an account without money."""
     with answering(chats(for_text(status))) as server:
         judge = OpenAIBackend(MODEL, server.base_url, **SETTINGS)
         for ask in (

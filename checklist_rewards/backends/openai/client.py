@@ -13,7 +13,8 @@ not count as an attempt. The deadline of a whole call ([`deadline`]) is above al
 that wait or are in flight are cancelled, and their connections closed.
 
 Status 403 is an error of all requests (a wrong key) until a server has accepted one. Afterwards it is about one
-request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request.
+request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request. The same applies to
+an account without money (402, and 429 with `insufficient_quota`): answers that are paid for are kept.
 
 All requests are aiohttp's. The OpenAI SDK takes twice as much time as everything else, and its retries do not support
 a deadline. Certificates are those of the system, and proxies those of the environment.
@@ -49,7 +50,7 @@ from checklist_rewards.backends.base import MISSED, time_left
 from checklist_rewards.backends.openai.limits import Limiter
 from checklist_rewards.backends.openai.replicas import Replicas, Sent
 from checklist_rewards.backends.openai.wire import (
-    FORBIDDEN,
+    AT_FIRST,
     NOT_SERVED,
     RATE_LIMITED,
     TIMED_OUT,
@@ -182,6 +183,8 @@ _LOOK_SECONDS = 0.25
 """How often a request that waits for a server which is down looks whether it is back."""
 _KEPT_SECONDS = 5.0
 """How long an unused connection is kept."""
+_SECRET = 8
+"""Characters from which on an API key is not a placeholder."""
 _OF_THE_NETWORK = (aiohttp.ClientError, OSError, ValueError)
 """What a server, a proxy or the network between can raise: `OSError` includes timeouts and the errors of ssl, and
 `ValueError` is that of a host name, or of an address to which a server redirects. All others are faults of ours."""
@@ -245,7 +248,7 @@ class Connection:
         self.check: Callable[[dict[str, Any]], str | None] | None = None
         """Called with the list of models of a replica that is probed, unless it is the only one. Returns what is wrong
         with it."""
-        self._headers = _headers(key)
+        self._headers, self._key = _headers(key), key
         self._deadline_header = deadline_header
         self._is_hosted = any(map(is_hosted, self.addresses))
         self._proxies = list(map(_proxy, self.addresses))
@@ -354,7 +357,7 @@ class Connection:
                 if sent is None:  # the server is down, and another request probes it
                     continue
                 outcome = await self._attempt(sent, request, min(left, request.patience * settings.timeout))
-                if isinstance(outcome, Failure) and outcome.status == FORBIDDEN and sent.place in self._accepted:
+                if isinstance(outcome, Failure) and outcome.status in AT_FIRST and sent.place in self._accepted:
                     outcome = replace(outcome, fatal=False)
                 now = clock()
                 aside = self._record(session, sent, outcome, now)
@@ -489,7 +492,10 @@ class Connection:
                 session.silence.cancel()
                 session.silence = None
         session.heard = loop.time()
-        return answer_of(*answer, request.key)
+        status, received, content = answer
+        if status >= 300 and len(self._key) >= _SECRET:  # an error may quote it
+            content = content.replace(self._key.encode(), b"***")
+        return answer_of(status, received, content, request.key)
 
     async def _answer(
         self, place: int, url: str, headers: dict[str, str], content: bytes | None

@@ -62,12 +62,21 @@ NOT_SERVED = (404, 405, 501)
 """Statuses of a path that the server does not have."""
 FORBIDDEN = 403
 _FATAL = (401, 402, FORBIDDEN, *NOT_SERVED)
+AT_FIRST = (400, 402, FORBIDDEN, RATE_LIMITED)
+"""Statuses that concern all requests only as long as the server has accepted none."""
 _ABOUT_PROMPT = (Reason.TOO_LONG, Reason.REFUSED)
-_LONG = re.compile(r"context.{0,9}(length|window|size)|maximum.{0,40}tokens|(prompt|input).{0,20}too long", re.I)
+_LONG = re.compile(
+    r"context.{0,9}(length|window|size)|maximum.{0,40}tokens|(prompt|input).{0,20}too long"
+    r"|reduce the length of|`inputs` (tokens|must have less)",
+    re.I,
+)
 _CONTEXT = re.compile(
     r"(?:context|model)\W{0,3}(?:length|window|size|limit)\D{0,12}(\d[\d,]{2,})|> (\d[\d,]{2,}) maximum", re.I
 )
-_REFUSED = re.compile(r"content.?(filter|policy|management)|moderation|flagged", re.I)
+_REFUSED = re.compile(
+    r"content.?(filter|policy|management)|moderation|flagged|inappropriate content|content exists risk", re.I
+)
+_WRONG_KEY = re.compile(r"(?:incorrect|invalid) api key|api key (?:not valid|expired)", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,8 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
         return Failure(Unanswered(Reason.NOT_JSON), retry=True, down=True)
     if key is None and isinstance(body, dict):
         return body
+    if key == "data" and isinstance(body, list):  # Together's list of models
+        return {key: body}
     entries = body.get(key) if isinstance(body, dict) else None
     if key == "choices" and isinstance(entries, list):
         entries = body[key] = [choice for choice in entries if isinstance(choice, dict)]
@@ -190,12 +201,14 @@ def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> Failure
     why = Unanswered(Reason.BACKEND_ERROR, f"status {status}: {message}")
     if _is_transient(status):
         down = status not in (409, RATE_LIMITED)
-        return Failure(why, retry=True, down=down, wait=_wait(headers), status=status, message=message)
+        is_unpaid = status == RATE_LIMITED and b"insufficient_quota" in content
+        return Failure(why, True, down, _wait(headers), status, message, fatal=is_unpaid)
     if status == 413 or (_LONG.search(message) and not FEATURES["logprobs"].search(message)):
         return Failure(Unanswered(Reason.TOO_LONG), status=status, message=message)
     if _REFUSED.search(message):
         return Failure(Unanswered(Reason.REFUSED), status=status, message=message)
-    return Failure(why, status=status, message=message, fatal=status in _FATAL)
+    is_key = status == 400 and _WRONG_KEY.search(message) is not None
+    return Failure(why, status=status, message=message, fatal=is_key or status in _FATAL)
 
 
 def context_in(message: str) -> int | None:
@@ -214,6 +227,7 @@ def _message(content: bytes) -> str:
     text = content.decode(errors="replace")
     try:
         body = parsed(text.encode())
+        body = body[0] if isinstance(body, list) else body  # Gemini's
         error = body.get("error", body)
         text = str(error.get("message") or error.get("detail") or text) if isinstance(error, dict) else str(error)
         if isinstance(error, dict) and isinstance(error.get("metadata"), dict) and error["metadata"].get("raw"):
@@ -221,7 +235,7 @@ def _message(content: bytes) -> str:
         details = body.get("errors")  # a reward server returns one error per row
         if details and isinstance(details, list):
             text = str(details[0].get("message") or text)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, IndexError):
         pass
     return textwrap.shorten(text, 300, placeholder=" …") or "no message"
 
@@ -303,6 +317,7 @@ FEATURES = {
     "seed": re.compile(r"\bseed\b", re.I),
     "repetition_penalty": re.compile(r"(?:repetition|presence|frequency)_penalty", re.I),
     "top_k": re.compile(r"\btop_k\b|\bmin_p\b", re.I),
+    "n": re.compile(r"""['"`]n['"`]|\bn (?:>|must|should|cannot)|\bn_cmpl\b|only one candidate""", re.I),
 }
 """Features that a server may not support, each by one of its parameters, and how an error message names them."""
 _NO_THINKING = {"enable_thinking": False}
@@ -310,9 +325,11 @@ _NO_PENALTIES = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_
 _NO_CUTS = {"top_k": -1, "min_p": 0.0}
 BEYOND_OPENAI = frozenset({"chat_template_kwargs", "repetition_penalty", "top_k"})
 """Features whose parameters OpenAI does not have."""
-_UNNAMED = ("chat_template_kwargs", "top_k", "repetition_penalty", "response_format", "logprobs")
+_UNNAMED = ("chat_template_kwargs", "top_k", "repetition_penalty", "response_format", "logprobs", "n")
 """The features to omit, one after the other, if the error message names none."""
-_BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
+_CUT = ("length", "max_tokens", "model_length")
+_BROKEN_OFF = ("abort", "aborted", "cancelled", "error", "timeout", "network_error", "insufficient_system_resource")
+_FILTERED = re.compile(r"content.?filter|safety|recitation|blocklist|prohibited|spii|sensitive|refusal|guardrail")
 TOP, FEWER = 20, 5
 """Likely tokens to request, and how many if the server allows fewer and does not say how many."""
 _LEAST_TOKENS = 16
@@ -445,7 +462,7 @@ def reply_body(
 ) -> dict[str, Any]:
     """Create a request for `n` replies of at most `room` tokens."""
     body = _body(model, messages, min(room, max(sampling.max_tokens, limits.least_tokens)), without, controls)
-    body |= _sampled(sampling, without) | ({"n": n} if n > 1 else {})
+    body |= _sampled(sampling, without) | ({"n": n} if n > 1 and "n" not in without else {})
     if sampling.schema is not None and "response_format" not in without:
         schema = {"name": "reply", "schema": json.loads(sampling.schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -494,8 +511,14 @@ def label_of(choice: dict[str, Any], labels: Sequence[str]) -> Answer:
 def reply_of(choice: dict[str, Any]) -> Reply:
     """Parse the text of an answer."""
     text, missing = _text(choice)
-    finish = choice.get("finish_reason")
-    return Reply(text, finish if isinstance(finish, str) else None, missing, thought=_thought(choice))
+    return Reply(text, _finish(choice), missing, thought=_thought(choice))
+
+
+def _finish(choice: dict[str, Any]) -> str | None:
+    """Why an answer ended, in OpenAI's words. Gemini, for example, has "MAX_TOKENS" and "content_filter: RECITATION",
+    and Mistral "model_length"."""
+    finish = str(choice.get("finish_reason") or "").lower()
+    return "length" if finish in _CUT else "content_filter" if _FILTERED.search(finish) else finish or None
 
 
 def _thought(choice: dict[str, Any]) -> str | None:
@@ -548,7 +571,7 @@ def _odd_part(content: Any) -> str | None:
 
 def broken_off(choice: dict[str, Any]) -> Unanswered | None:
     """The reason if the server did not finish the answer (for example, an aborted request), else None."""
-    finish = choice.get("finish_reason")
+    finish = _finish(choice)
     if finish not in _BROKEN_OFF:
         return None
     return Unanswered(Reason.BACKEND_ERROR, f"the server ended the answer with {finish!r}")
@@ -658,8 +681,7 @@ def _text(choice: dict[str, Any]) -> tuple[str | None, Unanswered | None]:
         return None, Unanswered(Reason.ERROR_BODY)
     if (reason := broken_off(choice)) is not None:
         return None, reason
-    finish = choice.get("finish_reason")
-    content = message.get("content")
+    finish, content = _finish(choice), message.get("content")
     refused = isinstance(content, list) and any(isinstance(part, dict) and part.get("refusal") for part in content)
     if message.get("refusal") or refused or finish == "content_filter":
         return None, Unanswered(Reason.REFUSED)
@@ -672,7 +694,7 @@ def _text(choice: dict[str, Any]) -> tuple[str | None, Unanswered | None]:
 
 
 def _without_text(choice: dict[str, Any]) -> Unanswered:
-    if choice.get("finish_reason") == "length":
+    if _finish(choice) == "length":
         return Unanswered(Reason.CUT_OFF)
     took = "the server took the whole reply for a thought (its reasoning parser)" if _thought(choice) else ""
     return Unanswered(Reason.NULL_CONTENT, took)
