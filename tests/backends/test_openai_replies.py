@@ -124,12 +124,20 @@ ENDS = {  # as of other servers: Mistral; Gemini; Zhipu; TensorRT-LLM; DeepSeek
     **dict.fromkeys(("timeout", "network_error", "insufficient_system_resource"), "backend_error"),
     **dict.fromkeys(("stop", "STOP", "eos", None), "answered"),
 }
+FAILED = {"code": 502, "message": "Provider disconnected"}
 
 
 @pytest.mark.parametrize("finish", ENDS)
 def test_how_a_reply_ended_is_understood_in_the_words_of_other_servers(finish):
     reply = reply_of(chat("A part of", finish=finish)[1]["choices"][0])
     assert (target_of(reply).state if reply.unanswered is None else reply.unanswered.reason) == ENDS[finish]
+
+
+@pytest.mark.parametrize("finish", [None, "error"])
+def test_an_answer_that_a_provider_broke_off_has_its_error(finish):
+    choice = chat("A part of", finish=finish)[1]["choices"][0] | {"error": FAILED}
+    for found in (reply_of(choice), label_of(choice, LABELS)):
+        assert found.unanswered.reason == "backend_error" and "Provider disconnected" in found.unanswered
 
 
 @pytest.mark.parametrize("finish", ["abort", "error"])

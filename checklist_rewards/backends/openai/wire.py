@@ -315,7 +315,7 @@ FEATURES = {
     "temperature": re.compile(r"temperature", re.I),
     "top_p": re.compile(r"top_p", re.I),
     "seed": re.compile(r"\bseed\b", re.I),
-    "repetition_penalty": re.compile(r"(?:repetition|presence|frequency)_penalty", re.I),
+    "repetition_penalty": re.compile(r"(?:repetition|presence|frequency)_?penalty", re.I),
     "top_k": re.compile(r"\btop_k\b|\bmin_p\b", re.I),
     "n": re.compile(r"""['"`]n['"`]|\bn (?:>|must|should|cannot)|\bn_cmpl\b|only one candidate""", re.I),
 }
@@ -423,7 +423,7 @@ def guess(failure: Failure, body: Mapping[str, Any], omitted: Collection[str]) -
     the error is about access or about the path."""
     if failure.status in _FATAL:
         return None
-    return next((name for name in features(body) if name in _UNNAMED and name not in omitted), None)
+    return next((name for name in _UNNAMED if name in body and name not in omitted), None)
 
 
 def label_body(
@@ -571,10 +571,10 @@ def _odd_part(content: Any) -> str | None:
 
 def broken_off(choice: dict[str, Any]) -> Unanswered | None:
     """The reason if the server did not finish the answer (for example, an aborted request), else None."""
-    finish = _finish(choice)
-    if finish not in _BROKEN_OFF:
+    why = choice.get("error") or _finish(choice)  # OpenRouter's, of a provider
+    if isinstance(why, str | None) and why not in _BROKEN_OFF:
         return None
-    return Unanswered(Reason.BACKEND_ERROR, f"the server ended the answer with {finish!r}")
+    return Unanswered(Reason.BACKEND_ERROR, f"the server ended the answer with {why!r:.200}")
 
 
 def choices_of(body: dict[str, Any]) -> list[dict[str, Any]]:
