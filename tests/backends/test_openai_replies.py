@@ -203,7 +203,9 @@ def test_servers_known_by_name_are_sent_the_parameters_of_openai_only(chat_serve
     monkeypatch.setenv("OPENROUTER_API_KEY", "key")
     OpenAIBackend(SERVED_NAME, "openrouter").read(ONE, LABELS)
     [asked] = chat_server.asked
-    assert "chat_template_kwargs" not in asked and not PLAIN.keys() & asked.keys() and asked["transforms"] == []
+    assert (
+        "chat_template_kwargs" not in asked and not PLAIN.keys() & asked.keys() and not asked["plugins"][0]["enabled"]
+    )
 
 
 @pytest.mark.parametrize("model", ["o1", "openai/o4-mini", "gpt-5.1-mini"])
