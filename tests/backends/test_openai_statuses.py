@@ -3,9 +3,9 @@
 import asyncio
 import json
 import threading
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from itertools import product
 
 import pytest
 
@@ -16,7 +16,7 @@ from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.openai.wire import Failure, answer_of
-from checklist_rewards.backends.servers import Settings
+from checklist_rewards.backends.servers import SERVERS, Settings
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.remote import RewardServer
@@ -175,7 +175,7 @@ def answered_rows(status):
     return [getattr(outcome, "primary_score", None) == 0.9 for outcome in outcomes]
 
 
-@pytest.mark.parametrize("status", [400, 402, 403, 413, 422])
+@pytest.mark.parametrize("status", [400, 403, 413, 422])
 @pytest.mark.parametrize("answered", [answered_chats, answered_lists, answered_decisions, answered_rows])
 def test_after_an_accepted_request_a_refusal_costs_what_it_is_about(answered, status):
     assert answered(status) == [True, False, True]
@@ -184,9 +184,11 @@ def test_after_an_accepted_request_a_refusal_costs_what_it_is_about(answered, st
 FIRST, LATER = [BAD] * 50, ["fine", BAD]
 
 
-@pytest.mark.parametrize(("status", "texts"), [(402, FIRST), (403, FIRST), *product((401, 404), (FIRST, LATER))])
+@pytest.mark.parametrize(
+    ("status", "texts"), [(403, FIRST), *((status, texts) for status in (401, 402, 404) for texts in (FIRST, LATER))]
+)
 def test_what_concerns_every_request_ends_the_run_at_once(status, texts):
-    """A 403 to the first request is a wrong key, and a 402 an account without money."""
+    """A 403 to the first request is a wrong key."""
     with answering(chats(for_text(status))) as server:
         judge = OpenAIBackend(MODEL, server.base_url, **SETTINGS)
         for ask in (
@@ -198,6 +200,22 @@ def test_what_concerns_every_request_ends_the_run_at_once(status, texts):
                 ask()
             assert ("usually ends with /v1" in str(raised.value)) == (status == 404)
             assert len(server.asked) <= len(set(texts))
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+def test_an_account_without_money_ends_the_run_and_one_that_is_slowed_down_waits(hosted, monkeypatch):
+    body = {"error": {"message": "Your quota is exceeded.", "code": "insufficient_quota"}}
+    with answering(lambda *_: (429, body)) as server:
+        with pytest.raises(ModelError, match="rejected a request: status 429: Your quota"):
+            OpenAIBackend(MODEL, server.base_url, **SETTINGS).read(reads_about(*FIRST), LABELS)
+        assert len(server.asked) == 1
+        if hosted:  # as OpenAI, where it always means the account
+            monkeypatch.setitem(SERVERS, "openai", (server.base_url, "OPENAI_API_KEY"))
+        answers = iter([chat("yes", LIKELY), (429, body), chat("yes", LIKELY)])
+        server.respond = lambda *_: next(answers)
+        judge = OpenAIBackend(MODEL, server.base_url, key="key", **SETTINGS)
+        with pytest.raises(ModelError, match="Your quota") if hosted else nullcontext():
+            assert all(read.logprobs is not None for read in judge.read(reads_about("fine", "good"), LABELS)[0])
 
 
 # ----- a server that is silent -----

@@ -14,7 +14,8 @@ that wait or are in flight are cancelled, and their connections closed.
 
 Status 403 is an error of all requests (a wrong key) until a server has accepted one. Afterwards it is about one
 request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request. The same applies to
-an account without money (402, and 429 with `insufficient_quota`): answers that are paid for are kept.
+a 400 about the key, and to a 429 with the code `insufficient_quota`, which servers other than OpenAI send to slow a
+client down.
 
 All requests are aiohttp's. The OpenAI SDK takes twice as much time as everything else, and its retries do not support
 a deadline. Certificates are those of the system, and proxies those of the environment.
@@ -358,7 +359,9 @@ class Connection:
                     continue
                 outcome = await self._attempt(sent, request, min(left, request.patience * settings.timeout))
                 if isinstance(outcome, Failure) and outcome.status in AT_FIRST and sent.place in self._accepted:
-                    outcome = replace(outcome, fatal=False)
+                    outcome = replace(
+                        outcome, fatal=self._is_hosted and outcome.status == RATE_LIMITED and outcome.fatal
+                    )
                 now = clock()
                 aside = self._record(session, sent, outcome, now)
                 if isinstance(outcome, Failure) and outcome.wait is not None:

@@ -62,7 +62,7 @@ NOT_SERVED = (404, 405, 501)
 """Statuses of a path that the server does not have."""
 FORBIDDEN = 403
 _FATAL = (401, 402, FORBIDDEN, *NOT_SERVED)
-AT_FIRST = (400, 402, FORBIDDEN, RATE_LIMITED)
+AT_FIRST = (400, FORBIDDEN, RATE_LIMITED)
 """Statuses that concern all requests only as long as the server has accepted none."""
 _ABOUT_PROMPT = (Reason.TOO_LONG, Reason.REFUSED)
 _LONG = re.compile(
