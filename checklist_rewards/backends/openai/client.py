@@ -398,7 +398,7 @@ class Connection:
             else:
                 pause = min(settings.pause * 2 ** (attempt - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)
             is_limited = outcome.status == RATE_LIMITED
-            given_up = attempt >= settings.attempts and not is_limited
+            given_up = limiter.is_over if is_limited else attempt >= settings.attempts
             if not outcome.retry or given_up or pause >= left:
                 return self._warn(outcome, sent.place)
             if is_limited:
@@ -529,7 +529,7 @@ class Connection:
             )
             self._session = _Session(
                 http,
-                Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute),
+                Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute, settings.deadline),
                 Replicas(self.addresses, 2 * settings.pause, settings.failures, settings.patience),
             )
             weakref.finalize(self, close, http.close, os.getpid())
