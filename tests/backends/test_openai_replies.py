@@ -208,7 +208,7 @@ def test_servers_known_by_name_are_sent_the_parameters_of_openai_only(chat_serve
     )
 
 
-@pytest.mark.parametrize("model", ["o1", "openai/o4-mini", "gpt-5.1-mini"])
+@pytest.mark.parametrize("model", ["o1", "openai/o4-mini", "gpt-5.1-mini", "gpt-6-luna", "openai/gpt-6.1-sol"])
 def test_reasoning_models_sample_their_own_way(model):
     body = reply_body(model, user("?"), Sampling(max_tokens=100, temperature=0.7), 1, 10**6, refused_by(model))
     assert body.keys() == {"model", "messages", "max_completion_tokens", "seed"}
