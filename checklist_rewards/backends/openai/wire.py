@@ -60,9 +60,8 @@ UNAVAILABLE = (0, RATE_LIMITED, 502, 503, 504)
 """Statuses of a server that takes no requests at present, whatever they contain. 0 is a server that did not answer."""
 NOT_SERVED = (404, 405, 501)
 """Statuses of a path that the server does not have."""
-FORBIDDEN = 403
-_FATAL = (401, 402, FORBIDDEN, *NOT_SERVED)
-AT_FIRST = (400, FORBIDDEN, RATE_LIMITED)
+_FATAL = (401, 402, 403, *NOT_SERVED)
+AT_FIRST = (400, 403, RATE_LIMITED)
 """Statuses that concern all requests only as long as the server has accepted none."""
 _ABOUT_PROMPT = (Reason.TOO_LONG, Reason.REFUSED)
 _LONG = re.compile(
