@@ -121,7 +121,7 @@ def test_a_prompt_too_long_for_a_server_is_asked_again_when_it_was_started_with_
 ENDS = {  # as of other servers: Mistral; Gemini; Zhipu; TensorRT-LLM; DeepSeek
     **dict.fromkeys(("model_length", "MAX_TOKENS", "length"), "cut"),
     **dict.fromkeys(("content_filter: RECITATION", "SAFETY", "sensitive"), "refused"),
-    **dict.fromkeys(("timeout", "network_error", "insufficient_system_resource"), "backend_error"),
+    **dict.fromkeys(("repetition", "timeout", "network_error", "insufficient_system_resource"), "backend_error"),
     **dict.fromkeys(("stop", "STOP", "eos", None), "answered"),
 }
 FAILED = {"code": 502, "message": "Provider disconnected"}

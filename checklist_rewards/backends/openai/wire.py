@@ -326,10 +326,13 @@ BEYOND_OPENAI = frozenset({"chat_template_kwargs", "repetition_penalty", "top_k"
 """Features whose parameters OpenAI does not have."""
 _UNNAMED = ("chat_template_kwargs", "top_k", "repetition_penalty", "response_format", "logprobs", "n")
 """The features to omit, one after the other, if the error message names none."""
-_CUT = ("length", "max_tokens", "model_length")
+_CUT = ("length", "max_tokens", "model_length", "model_context_window_exceeded")
 UNCUT = {"plugins": [{"id": "context-compression", "enabled": False}]}
 """By default, OpenRouter removes the middle of a prompt that is too long for a model of up to 8,192 tokens."""
-_BROKEN_OFF = ("abort", "aborted", "cancelled", "error", "timeout", "network_error", "insufficient_system_resource")
+_BROKEN_OFF = (
+    *("abort", "aborted", "cancelled", "error", "repetition", "timeout"),
+    *("network_error", "insufficient_system_resource"),
+)
 _FILTERED = re.compile(r"content.?filter|safety|recitation|blocklist|prohibited|spii|sensitive|refusal|guardrail")
 TOP, FEWER = 20, 5
 """Likely tokens to request, and how many if the server allows fewer and does not say how many."""
