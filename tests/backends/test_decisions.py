@@ -32,7 +32,7 @@ FAULTS = {
     "hang": ("timeout", 4, 4),
     "drop": ("backend_error: connection failed (Server disconnected)", 4, 4),
     "html": ("not_json", 4, 4),
-    "error_body": ("error_body", 4, 4),
+    "error_body": ("error_body: the upstream broke", 4, 4),
     "null_answers": ("error_body", 4, 4),
     "refusal": ("refused", 4, 4),
     "never_answered": ("missing", 1, 1),

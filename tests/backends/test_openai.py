@@ -170,7 +170,7 @@ def test_a_forked_child_and_its_parent_both_go_on(fault_server):
     [
         *((SERVED_NAME, UNUSED, {name: 0}, f"{name}=0 is not allowed for a server")
           for name in ("concurrency", "timeout", "attempts", "requests_per_minute")),
-        (SERVED_NAME, UNUSED, {"pause": 0.01}, f"no OpenAI-compatible server responds at {UNUSED} .*vllm serve"),
+        (SERVED_NAME, UNUSED, {"pause": 0.01}, f"responds at {UNUSED} .*; check base_url, .* /v1, .*vllm serve"),
         ("org/model", "openrouter", {}, "https://openrouter.ai/api/v1 requires an API key: set OPENROUTER_API_KEY"),
         *(("gpt", address, {}, re.escape(f"base_url='{address}' is not a URL"))
           for address in ("localhost", "http://", "http://[::1:8000/v1", "http://[x]/v1")),
@@ -221,7 +221,14 @@ def test_an_address_with_a_login_is_refused_without_its_password(client):
     assert "SECRET" not in repr(refused.value)
 
 
-@pytest.mark.parametrize(("body", "why"), [(b"<html>", "is not JSON"), (b"{}", "is not one of this API")])
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"<html>", "is not JSON"),
+        (b"{}", "is not one of this API"),
+        (b'{"error": "Unexpected endpoint."}', "is not one of this API: Unexpected endpoint."),
+    ],
+)
 def test_a_server_of_something_else_is_refused_in_words(body, why):
     assert in_words(answer_of(200, {}, body, "data")) == f"its response {why}"
 

@@ -44,9 +44,14 @@ def error(message):
     ("status", "body", "reason", "flags"),
     [
         (200, b"<html>Bad gateway</html>", "not_json", "retry down"),
-        (200, {"error": {"message": "upstream", "code": 502}}, "error_body", "retry down"),
-        (200, {"error": {"message": "no such model", "code": 404}}, "error_body", "down"),
-        (200, {"choices": [], "error": {"code": 500}}, "error_body", "retry down"),
+        (200, {"error": {"message": "upstream", "code": 502}}, "error_body: upstream", "retry down"),
+        (200, {"error": {"message": "no such model", "code": 404}}, "error_body: no such model", "down"),
+        (
+            200,
+            {"choices": [], "error": {"code": 500}},
+            'error_body: {"choices": [], "error": {"code": 500}}',
+            "retry down",
+        ),
         (200, ["yes"], "error_body", "retry down"),
         (302, b"", "backend_error: status 302: no message", ""),
         (400, error("This model's maximum context length is 2048 tokens."), "too_long", ""),

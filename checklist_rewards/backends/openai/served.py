@@ -56,8 +56,8 @@ async def served_card(connection: Connection, model: str) -> dict[str, Any]:
             why = why or response
     if why is not None and not cards:
         raise NoServerError(
-            f"no OpenAI-compatible server responds at {connection.address} ({in_words(why)}); give another base_url, "
-            f"or start a server with: vllm serve {model}"
+            f"no OpenAI-compatible server responds at {connection.address} ({in_words(why)}); check base_url, "
+            f"which usually ends with /v1, or start a server with: vllm serve {model}"
         )
     if absent:
         logger.warning("no server responds at %s; the run starts with the other replicas.", ", ".join(absent))

@@ -170,7 +170,8 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
     error = body.get("error") if isinstance(body, dict) else None
     code = error.get("code") if isinstance(error, dict) else None
     lasting = isinstance(code, int) and not _is_transient(code) and code >= 400
-    return Failure(Unanswered(Reason.ERROR_BODY), retry=not lasting, down=code != RATE_LIMITED)
+    why = Unanswered(Reason.ERROR_BODY, _message(content) if error else "")
+    return Failure(why, retry=not lasting, down=code != RATE_LIMITED)
 
 
 _IN_WORDS: dict[str, str] = {
@@ -181,7 +182,9 @@ _IN_WORDS: dict[str, str] = {
 
 def in_words(failure: Failure) -> str:
     """Why a server cannot be used, for an error."""
-    return _IN_WORDS.get(failure.unanswered.reason, str(failure.unanswered))
+    why = failure.unanswered
+    said = f": {why.detail}" if why.detail else ""
+    return f"{_IN_WORDS[why.reason]}{said}" if why.reason in _IN_WORDS else str(why)
 
 
 def rejected(address: str, failure: Failure) -> str:
