@@ -400,7 +400,9 @@ def test_a_server_that_always_limits_its_rate_is_waited_for_once_by_all_calls(fa
     assert connected(once, calls, concurrency=4, pause=0.5) < Settings().deadline + 20
 
 
-@pytest.mark.parametrize(("replicas", "check"), [(1, None), (3, lambda models: None)], ids=["one", "replicas"])
+@pytest.mark.parametrize(
+    ("replicas", "check"), [(1, None), (3, lambda models, address: None)], ids=["one", "replicas"]
+)
 def test_a_server_that_asks_for_no_pause_at_all_gets_one(replicas, check):
     """`Retry-After: 0`, also if the list of models is what a replica is probed with."""
     outcomes, attempts = sent_by([[("429 now", 60)]] * replicas, 16, check=check)

@@ -246,9 +246,9 @@ class Connection:
         self.address = ", ".join(self.addresses)
         self.settings = settings
         self.slots = settings.concurrency * len(self.addresses)
-        self.check: Callable[[dict[str, Any]], str | None] | None = None
-        """Called with the list of models of a replica that is probed, unless it is the only one. Returns what is wrong
-        with it."""
+        self.check: Callable[[dict[str, Any], str], str | None] | None = None
+        """Called with the list of models and the address of a replica that is probed, unless it is the only one.
+        Returns what is wrong with it."""
         self._headers, self._key = _headers(key), key
         self._deadline_header = deadline_header
         self._is_hosted = any(map(is_hosted, self.addresses))
@@ -456,7 +456,7 @@ class Connection:
         outcome: dict[str, Any] | Failure | None = None
         if sent.probe and self.check is not None and len(self.addresses) > 1:
             models = await self._once(sent.place, _Request("/models", None, "data"), _CHECK_SECONDS)
-            complaint = None if isinstance(models, Failure) else self.check(models)
+            complaint = None if isinstance(models, Failure) else self.check(models, self.addresses[sent.place])
             if complaint is not None:
                 why = Unanswered(Reason.BACKEND_ERROR, complaint)
                 models = Failure(why, retry=True, down=True, status=0)

@@ -64,7 +64,7 @@ async def served_card(connection: Connection, model: str) -> dict[str, Any]:
     usual = Counter(map(_identity, cards.values())).most_common(1)[0][0]
     card = next(card for card in cards.values() if _identity(card) == usual)
 
-    def check(response: dict[str, Any], address: str = "it") -> str | None:
+    def check(response: dict[str, Any], address: str) -> str | None:
         try:
             found = _card(response, model, address)
         except ModelError as error:
