@@ -176,6 +176,27 @@ def test_areal_knows_from_the_decoded_prompt_that_a_thought_is_open(config):
     assert checklist_reward(prompt, "So I greet.\n</think>\n\nHello.<|im_end|>", **row) > 0.0
 
 
+def test_nemo_rl_renders_its_user_messages(adapter):
+    """Its data processors store what the chat template writes as the content of a message."""
+    env, backend = adapter("nemo_rl").ChecklistEnvironment(), FakeBackend()
+    env.reward = SamplewiseReward(scorer_by(backend))
+    asked = user("<|im_start|>user\nName a colour.<|im_end|>\n<|im_start|>assistant\n<think>\n")
+    logs = [
+        [{"role": "system", "content": "Be brief."}, *asked, *assistant(text)] for text in ("Red", "So</think>Red")
+    ]
+    rewards = env.step(logs, [{"checklist": ["Is it?"]}] * 2).rewards.tolist()
+    assert rewards == [0.0, 0.5]  # the first was cut in its thought
+    [(shown, _)] = backend.asked
+    assert "Name a colour." in shown and "system: Be brief." in shown and "im_start" not in shown
+
+
+def test_verl_says_once_that_it_passes_several_turns_as_one_text(caplog):
+    score = ChecklistComputeScore(scorer_by()).compute_score_batch
+    for turns in (None, 2, np.int32(4), 6):  # 2: a prompt and an answer
+        score(["d"] * 2, ["Red."] * 2, [["Is it?"]] * 2, np.array([{}, {"num_turns": turns}], dtype=object))
+    assert [record.args for record in caplog.records] == [(4,)]
+
+
 def test_a_trace_that_ends_with_a_call_has_no_answer(adapter):
     """`last_reply` is the text before the call there."""
     completion_of = adapter("verifiers").completion_of
