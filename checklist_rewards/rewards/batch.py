@@ -74,6 +74,8 @@ COMPLETION_IDS = "completion_ids"
 """Name under which the token ids of the completions stand among the columns of a call."""
 ENVIRONMENTS = "environments"
 """Name under which a trainer passes the environments of the completions."""
+ENVIRONMENT = "environment"
+"""Column in which rows name one of several environments."""
 ROLLOUT_WORKER = "grpo-rollout-worker-child"
 """Name of the process in which `AsyncGRPOTrainer` computes rewards."""
 Samples = Sequence[Sample | None]

@@ -74,7 +74,7 @@ def test_the_environment_writes_the_checklist_and_turns_are_judged_one_by_one(tm
     assert gold == [[1.0, 1.0, 0.0, 0.0]]
 
 
-def test_an_environment_without_a_checklist_gets_no_reward_and_a_batch_of_none_is_an_error():
+def test_of_several_environments_one_without_a_checklist_gets_no_reward_and_a_single_one_is_an_error(caplog):
     class Silent(Game):
         def reset(self, word: str = "", **columns) -> str:
             super().reset(word)
@@ -87,15 +87,28 @@ def test_an_environment_without_a_checklist_gets_no_reward_and_a_batch_of_none_i
             del self.checklist
             return "Guess."
 
-    def rewards_in(*kinds):
+    def rewards_in(*kinds, several=True):
         environments = [kind() for kind in kinds]
         for environment in environments:
             environment.reset("plum")
         batch = dict(prompts=["Play."] * len(kinds), completions=[assistant("It is plum.")] * len(kinds))
-        columns = {"environments": environments, "environment": [kind.__name__ for kind in kinds]}
-        return reward_by(says, judged="transcript")(**batch, **columns)
+        columns = {"environment": [kind.__name__ for kind in kinds]} if several else {}
+        return reward_by(says, judged="transcript")(**batch, **columns, environments=environments)
 
     assert rewards_in(Game, Other, Silent) == [pytest.approx(0.8, abs=0.11), None, None]
     assert rewards_in(Silent, Silent) == [None, None]
+    assert rewards_in(Other, Other) == [None, None]  # as `AsyncGRPOTrainer` calls a reward: with one group
+    assert "environments without the attribute 'checklist' get no reward: Other." in caplog.text
     with pytest.raises(SampleError, match=r"no column 'checklist'.*or set it as an attribute 'checklist' of the env"):
-        rewards_in(Other, Other)
+        rewards_in(Other, Other, several=False)
+
+
+def test_parts_know_the_checklists_of_environments():
+    game = Game()
+    game.reset("plum")
+    reward = reward_by(says, judged="transcript")
+    call = dict(prompts=["Play."], completions=[assistant("It is plum.")], environments=[game])
+    [positive] = reward.split(names=["other"])
+    assert positive(**call) == [pytest.approx(0.8, abs=0.11)]
+    with pytest.raises(SampleError, match="row 1: item .* belongs to part 'other', but the parts are form"):
+        reward.split(names=["form"])[0](**call)
