@@ -466,8 +466,9 @@ class Readers:
         if limit is None:
             limit = getattr(getattr(trainer, "args", None), "max_new_tokens", None)
         tools = bool(getattr(trainer, "tools", None))
+        rollouts, opened = getattr(trainer, "rollout_func", None) is not None, self.config.thinking_opened
         return reader.read_batch(
-            completions, prompts=prompts, ids=ids, limit=limit, tools=tools, opened=self.config.thinking_opened
+            completions, prompts=prompts, ids=ids, limit=limit, tools=tools, rollouts=rollouts, opened=opened
         )
 
     def of(self, trainer: Any = None) -> CompletionReader:
