@@ -97,7 +97,7 @@ def test_of_several_environments_one_without_a_checklist_gets_no_reward_and_a_si
 
     assert rewards_in(Game, Other, Silent) == [pytest.approx(0.8, abs=0.11), None, None]
     assert rewards_in(Silent, Silent) == [None, None]
-    assert rewards_in(Other, Other) == [None, None]  # as `AsyncGRPOTrainer` calls a reward: with one group
+    assert rewards_in(Other, Other) == [None, None]  # such as the one prompt of a device
     assert "environments without the attribute 'checklist' get no reward: Other." in caplog.text
     with pytest.raises(SampleError, match=r"no column 'checklist'.*or set it as an attribute 'checklist' of the env"):
         rewards_in(Other, Other, several=False)

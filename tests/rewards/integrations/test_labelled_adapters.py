@@ -216,6 +216,26 @@ def test_a_trace_that_ends_with_a_call_has_no_answer(adapter):
     assert completion_of(SimpleNamespace(last_reply="x")) == "x"
 
 
+def test_harbor_reads_a_trajectory_in_all_its_files_with_its_thoughts(adapter, tmp_path):
+    """An agent that summarizes its context begins a new file, into which it copies the steps that it still sees."""
+    asked = {"source": "user", "message": "Look up moon."}
+    call = {"tool_call_id": "1", "function_name": "look", "arguments": {"word": "moon"}}
+    observation = {"results": [{"source_call_id": "1", "content": "a light"}]}
+    looked = {"source": "agent", "message": "", "tool_calls": [call], "observation": observation}
+    answered = {"source": "agent", "message": "It is a light.", "reasoning_content": "So."}
+    first = {"steps": [asked, looked], "continued_trajectory_ref": "trajectory.cont-1.json"}
+    second = {"steps": [{**asked, "is_copied_context": True}, answered]}
+    for name, document in (("trajectory.json", first), ("trajectory.cont-1.json", second)):
+        (tmp_path / name).write_text(json.dumps(document))
+    backend = FakeBackend()
+    reward = SamplewiseReward(scorer_by(backend), judged="transcript", keep_thinking=True)
+    adapter("harbor").checklist(tmp_path, ["Is it?"], trajectory=str(tmp_path / "trajectory.json"), reward=reward)
+    [(shown, _)] = backend.asked
+    assert shown.count("Look up moon.") == 1
+    told = 'assistant calls look(word="moon")\n\ntool: a light\n\nassistant: <think>\nSo.\n</think>\n\nIt is a light.'
+    assert told in shown
+
+
 # --- settings
 
 
