@@ -465,6 +465,7 @@ class CompletionReader:
         ids: Sequence[Sequence[int]] | None = None,
         limit: int | None = None,
         tools: bool = False,
+        rollouts: bool = False,
         opened: bool | None = None,
     ) -> list[Target]:
         """Read the completions of one call of a trainer.
@@ -475,6 +476,8 @@ class CompletionReader:
             ids (sequence of token ids, *optional*): The completions as the policy wrote them.
             limit (`int`, *optional*): Most tokens of a completion. One of this length without an end token was cut.
             tools, opened: As in [`read`], of all completions.
+            rollouts (`bool`, *optional*, defaults to `False`): Whether the token ids of a completion may have several
+                turns, also of others, as those of TRL's `rollout_func`.
 
         Raises:
             SampleError: If a completion is neither a string nor a list of messages, or if decoding has dropped the
@@ -484,7 +487,7 @@ class CompletionReader:
         known = ids if completions and self.tokenizer is not None else None
         if known is not None:
             self._check_starts(known)
-        if known is not None and (self.drops_markers or tools or not all(map(_is_unparsed, completions))):
+        if known is not None and (self.drops_markers or tools or rollouts or not all(map(_is_unparsed, completions))):
             raws = self.decode(known)
         elif self._thinks and self.tokenizer is not None and self.drops_markers and self._are_stripped(completions):
             markers = [token for token in self._special if self._is_marker(token)]
@@ -504,6 +507,8 @@ class CompletionReader:
                 begun = begins[key] or (True if opened else begins[key])
             if raw is not None and ids is not None and not self._belongs(raw, ids[place], completion):
                 raw = None
+            if rollouts and raw is not None and (turns := self._turns(raw)) is not None:
+                completion, raw, begun = turns, None, None
             cut = limit is not None and ids is not None and self._is_cut(ids[place], limit)
             try:
                 targets.append(self.read(completion, raw=raw, opened=begun, cut=cut, tools=tools))
@@ -640,6 +645,16 @@ class CompletionReader:
         if token in PIECES or grammar.thought_opening.search(token) or grammar.closing.search(token):
             return True
         return any(re.escape(token) in section.open + section.close for section in self._own)
+
+    def _turns(self, raw: str) -> list[dict[str, Any]] | None:
+        """The messages in a rollout that is one text; None without turns of others, or with a header that is text."""
+        text = self._foot + raw
+        messages = (
+            rendered_turns(text)
+            if all(self._special_text.search(header[0]) for header in _HEADERS.finditer(text))
+            else None
+        )
+        return messages if messages and any(speaker(message) != "assistant" for message in messages) else None
 
     def _last_turn(self, raw: str) -> tuple[str | None, Section | bool | None]:
         """The last turn of a rollout with tools (None if it cannot be found), and what its prompt has opened."""
