@@ -34,7 +34,9 @@ _WHOLE = (
     r"|\d+(?:\.\d+)?|\.\d+)"
 )
 _NUMBER = re.compile(
-    rf"(?<![\w.^])(?<![\^_]\{{)(?P<sign>[-+–]?)(?:(?P<mixed>\d{{1,9}}) (?=\d+/\d))?(?P<number>{_WHOLE})"
+    # Not inside a name ("H2O", "x_2") or a version; other scripts write a number right after a word: "答案是42".
+    r"(?<![\d^A-Za-zÀ-ÖØ-öø-ɏͰ-ӿ])(?<![\d.]\.)(?<![^\W_]_)(?<![)}\]]_)(?<![\^_]\{)"
+    rf"(?P<sign>[-+–]?)(?:(?P<mixed>\d{{1,9}}) (?=\d+/\d))?(?P<number>{_WHOLE})"
     r"(?P<exp>[eE][-+]?\d+|\s?[×·*x]\s?10(?:\^\{?-?\d+\}?(?!\d)))?"
     r"(?:/(?P<below>\d+)|(?P<power>\^(?:\{-?\d+\}|-?\d+)))?"
 )
