@@ -122,7 +122,7 @@ _ATTRIBUTES = re.compile(r"""(?:\.|\[['"]|get\(['"])([A-Za-z_]\w*)""")
 _RENDERED = {**SPEAKERS, "inst": "user", "/inst": "assistant", "system_prompt": "system"}
 _HEADERS = re.compile(
     r"(?=[<\[\]])(?:"  # all begin with a bracket, which is looked for first: that is twice as fast
-    r"\[(?P<inst>/?(?:INST|SYSTEM_PROMPT))\]|\[\|(?P<bar>\w+)\|\]"
+    r"\[(?P<inst>/?(?:INST|SYSTEM_PROMPT))\]|\[\|(?P<bar>(?!endofturn)\w+)\|\]"
     r"|(?:<\|START_OF_TURN_TOKEN\|>)?<\|(?P<cohere>SYSTEM|USER|CHATBOT)_TOKEN\|>"
     r"|<[|｜](?:hy_|im_|begin_)?(?P<token>[Uu]ser|[Aa]ssistant|[Ss]ystem|tool|observation|developer)(?:_start)?[|｜]>"
     r"(?:\n|(?:user|assistant|system|tool)?<\|im_middle\|>)?"

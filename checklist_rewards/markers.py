@@ -125,9 +125,9 @@ CONTROL = (
 """Tokens with which chat templates structure a conversation."""
 _RESIDUE = r"<\|start\|>(?:assistant)?(?:\s*to=[\w.]*)?|<\|close\|>(?:response|message)<\|sep\|>"
 """Markers that may remain at the end of an answer: of the next message, or of an answer that the prompt has opened."""
-_ENDS = r"[^<>\s]{0,30}(?<![A-Za-z])(?:end|END|eo[dmst]|EO[DMST])[^<>\s]{0,30}"
+_ENDS = r"(?!end_of_box)[^<>\s]{0,30}(?<![A-Za-z])(?:end|END|eo[dmst]|EO[DMST])[^<>\s]{0,30}"
 END_TOKEN = re.compile(
-    rf"(?:</s>\s*<s>|</s>|<[|｜](?:{_ENDS}|return|calls?|flush|user|observation|pad(?:ding)?|plamo:tag)[|｜]>"
+    rf"(?:</s>\s*<s>|</s>|[<\[][|｜](?:{_ENDS}|return|calls?|flush|user|observation|pad(?:ding)?|plamo:tag)[|｜][>\]]"
     r"|<\|?endoftext\|?>|<(?:seed:)?eos>|<EOS_TOKEN>|<end_of_\w+>|<turn\|>|\[e~\[|\[EOS\]|<pad>)\Z"
 )
 """A token that ends the turns of a known family, or that looks like one: `<|im_end|>`, `</s>`."""

@@ -371,7 +371,7 @@ def test_end_tokens_and_a_header_are_not_part_of_an_answer(family):
 
 
 @pytest.mark.parametrize(
-    "end", ["<|im_end|>", "</s>", "</s>\n", "<|eot_id|>", "<end_of_turn>\n", "</s><pad><pad>", "</s></s>"]
+    "end", ["<|im_end|>", "</s>", "</s>\n", "<|eot_id|>", "<end_of_turn>\n", "</s><pad><pad>", "[|endofturn|]"]
 )
 @pytest.mark.parametrize("start", ["", "<|im_start|>assistant\n", "<s><|im_start|>assistant\n", "<bos>", "[/INST]"])
 def test_a_thought_and_an_answer_are_found_between_them(start, end):
@@ -391,6 +391,7 @@ def test_a_thought_and_an_answer_are_found_between_them(start, end):
         "Llama ends its text with </s>, Qwen with <|im_end|>.", "Write `</s>`", "```\nx</s>\n```", "A <s>b</s> c",
         "<|assistant|> marks the turn of the model.", "`<|im_start|>assistant` opens it.", "<s>AI:</s> Men wrote it.",
         "Best regards,\n<|name|>", "f <|x|>", "<turn>", "#include <s>", "Remove <|append|>",
+        "It is <|begin_of_box|>42<|end_of_box|>",
         "<|im_start|>user\nis the header of a user.",
     ],
 )  # fmt: skip
