@@ -258,11 +258,20 @@ def _own_text(
     token: re.Pattern[str] = END_TOKEN,
 ) -> str:
     """The text of an assistant message without its thought, or with it."""
-    content, thought = _without_header(content_of(message), grammar), parsed_thought(message)
+    thought = parsed_thought(message)
+    content = _once(_without_header(content_of(message), grammar), thought, grammar)
     if thought is None and not keep_thinking:
         content = grammar.parse(content).answer
     content = without_end_tokens(content, token)
     return content if thought is None or not keep_thinking else _thinking_block(thought) + content
+
+
+def _once(text: str, thought: str | None, grammar: Grammar) -> str:
+    """A text without its thought, if that has been parsed out of it. Some servers send both, the field and the text."""
+    if not thought or thought.strip() not in text:
+        return text
+    parsed = grammar.parse(text, False)
+    return parsed.answer if parsed.thought == thought.strip() else text
 
 
 def _thinking_block(thought: str) -> str:
@@ -586,7 +595,7 @@ class CompletionReader:
         if message is not None:
             given, called = parsed_thought(message), bool(calls_of(message))
         thought = given
-        text = _without_header(text, self.grammar)
+        text = _once(_without_header(text, self.grammar), given, self.grammar)
         if raw is not None:
             parsed = self.grammar.parse(_without_header(raw, self.grammar), opened, calls=tools)
             plain = text if not parsed.marked and thought is None and text.strip() else parsed.answer

@@ -91,6 +91,8 @@ TWO_PARTS = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
         ([assistant([{"type": "reasoning", "text": "greet"}, *TWO_PARTS])], "Hello.", "answered"),
         ([assistant("Hello.", reasoning_content="greet")], "Hello.", "answered"),
         ([assistant("<think> is the tag.", reasoning_content="greet")], "<think> is the tag.", "answered"),  # parsed
+        ([assistant("<think>\ngreet\n</think>\n\nHello.", reasoning_content="greet")], "Hello.", "answered"),  # twice
+        ([assistant("<think>So, 12", reasoning_content="So, 12")], "", "cut_in_thought"),
         ([assistant("", reasoning_content="So, 12")], "", "cut_in_thought"),
         ([LOOK], "", "unfinished"),
         ([LOOK, TOOL], "", "unfinished"),
@@ -211,7 +213,8 @@ def test_a_block_with_a_thought_is_read_as_its_text(block):
     message = assistant([block, {"type": "text", "text": "It is 12."}])
     assert CompletionReader().read([message]) == Target("It is 12.", thought="plan, do")
     assert prompt_text([message, user("Yes?")]) == ("Yes?", "assistant: It is 12.")
-    parsed = assistant("It is 12.", thinking=block.get("thinking") or [block])
+    parsed = assistant("<think>plan, do</think>It is 12.", thinking=block.get("thinking") or [block])
+    assert prompt_text([parsed, user("Yes?")]) == ("Yes?", "assistant: It is 12.")
     assert CompletionReader().read([parsed]).thought == "plan, do"
 
 
