@@ -221,10 +221,13 @@ def rendered_turns(prompt: str) -> list[dict[str, Any]] | None:
     """The messages of a prompt, or of a part of one, that a chat template has rendered, without the turn that it opens
     for the policy. None for any other text."""
     headers = list(_HEADERS.finditer(prompt))
-    if not headers or not LEADING.match(prompt[: headers[0].start()]):
+    before = prompt[: headers[0].start()] if headers else ""
+    leads, begin = LEADING.match(before), BEGIN.match(before)
+    if not headers or not (leads or (begin and "｜" in begin[0])):
         return None
     ends = [*(match.start() for match in headers[1:]), len(prompt)]
-    messages = []
+    # DeepSeek's system message has no header.
+    messages = [] if leads or not begin else [{"role": "system", "content": before[begin.end() :].strip("\n")}]
     for match, end in zip(headers, ends, strict=True):
         name = next(group for group in match.groups() if group)
         text = without_end_tokens(prompt[match.end() : end]).strip("\n")
@@ -267,7 +270,7 @@ def _own_text(
 
 
 def _once(text: str, thought: str | None, grammar: Grammar) -> str:
-    """A text without its thought, if that has been parsed out of it. Some servers send both, the field and the text."""
+    """A text without the thought that a server has also parsed out of it into a field."""
     if not thought or thought.strip() not in text:
         return text
     parsed = grammar.parse(text, False)

@@ -427,13 +427,18 @@ def test_turns_after_the_last_user_message_follow_it():
         "<|start_header_id|>assistant<|end_header_id|>\n\n",
         "<s>[SYSTEM_PROMPT]Be brief.[/SYSTEM_PROMPT][INST]Say hi.[/INST]",
         "<|system|>\nBe brief.<|end|>\n<|user|>\nSay hi.<|end|>\n<|assistant|>\n",
+        "<｜begin▁of▁sentence｜>Be brief.<｜User｜>Say hi.<｜Assistant｜><think>\n",
+        "[|system|]Be brief.[|endofturn|]\n[|user|]Say hi.[|endofturn|]\n[|assistant|]<think>\n",
     ],
 )
 def test_a_rendered_prompt_is_split_into_its_messages(prompt):
     assert prompt_text(prompt) == ("Say hi.", "system: Be brief.")
 
 
-@pytest.mark.parametrize("prompt", ["What is <|im_start|>user for?", "user\nSay hi.", "[INST", "Be brief. [INST] Hi"])
+@pytest.mark.parametrize(
+    "prompt",
+    ["What is <|im_start|>user for?", "user\nSay hi.", "[INST", "Be brief. [INST] Hi", "<bos>Is <|user|> one?"],
+)
 def test_other_strings_are_inputs_as_they_are(prompt):
     assert prompt_text(prompt) == (prompt, None)
 
