@@ -41,14 +41,14 @@ class Section(NamedTuple):
     """Regular expression for what may remain of this section at the end of an answer."""
 
 
-_TAGS = r"think(?::[^\s<>]+)?|seed:think|mm:think|ifm\|think(?:_fast(?:er)?)?"
+_TAGS = r"think(?::[^\s<>]+)?|(?:seed:|mm:|longcat_)think|ifm\|think(?:_fast(?:er)?)?"
 _HARMONY_END = r"<\|(?:end|return|call)\|>|(?=<\|start\|>)|(?=<\|channel\|>final)"
 _HARMONY_START = r"(?:<\|start\|>assistant\s*)?"
 _STARTS = r"[<\[\]◁]|to=(?=\w)"
 """How the markers of [`SECTIONS`] start."""
 _MUSE_END = r"<\|eo[mt]\|>|(?=<\|start\|>)"
 SECTIONS = (
-    # Qwen, DeepSeek, GLM, Kimi K2, MiniMax, SmolLM, Phi, OLMo, Nemotron; Seed-OSS; K2 Horizon; Hunyuan
+    # Qwen, DeepSeek, GLM, Kimi K2, MiniMax, SmolLM, Phi, OLMo, Nemotron; Seed-OSS; LongCat; K2 Horizon; Hunyuan
     Section("thought", rf"<(?P<tag>{_TAGS})>", r"</{tag}>"),
     Section("thought", r"\[THINK\]", r"\[/THINK\]"),  # Magistral, Ministral
     Section("thought", "◁think▷", "◁/think▷"),  # Kimi-VL

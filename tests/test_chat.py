@@ -120,6 +120,8 @@ def test_the_target_is_the_last_text_of_the_assistant_or_says_why_there_is_none(
         ("<think>Two words? Then", ""),
         ("Hello. <think>Was that", "Hello. "),
         ("<think></think>", ""),
+        ("<longcat_think>\nTwo?\n</longcat_think>\nHello.", "Hello."),
+        ("Two?\n</longcat_think>\nHello.", "Hello."),
         ("<think>a</think>The tag </think> ends it.", "The tag </think> ends it."),
         ("No thinking at all, only 1 < 2.", "No thinking at all, only 1 < 2."),
     ],
