@@ -51,6 +51,8 @@ ANSWERS = [
     (r"\boxed{-\frac{3}{4}}", -0.75),
     (r"\boxed{1\frac{1}{2}}", 1.5),
     (r"so $\frac{3}{4}$.", 0.75),
+    (r"\boxed{12.\overline{36}}", 12 + 4 / 11),
+    *((text, -1 / 6) for text in (r"\boxed{-0.1\overline{6}}", r"It is $-0.1\bar{6}$.")),
     (r"\boxed{\$12.50}", 12.5),
     (r"\boxed{90^{\circ}}", 90),
     (r"\boxed{- 4}", -4),
