@@ -200,6 +200,7 @@ REFUSED = [
     (f"{AGREE} --label-key labels --input-key ask", "column 'ask' not found; set --input-key"),
     (f"{AGREE} again.jsonl --bootstrap 19", "'--bootstrap': resamples=19 is not allowed; it must be 0"),
     ("cascade scored.jsonl again.jsonl --label-key grade", "labels an item"),
+    ("cascade scored.jsonl again.jsonl --label-key gold", "column 'gold' not found; the row has 'id', 'doc', "),
     (f"{CALIBRATE} --label-key labels --costs much", "--costs 'much': expected two numbers"),
     (f"{CALIBRATE} --label-key labels --contextual", "the file was scored by 'org/judge' but --model is 'pocket'"),
     (
