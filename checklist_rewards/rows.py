@@ -388,6 +388,11 @@ class Columns:
                 f"{where}: the row has an input in {found[0]!r}, but none in {self.inputs[0]!r}, the input column of "
                 f"this file; put it there, or name the columns: --input-key {self.inputs[0]} --input-key {found[0]}."
             )
+        if self.inputs == INPUTS[1:] and not _is_blank(row.get("instruction")):
+            raise SampleError(
+                f"{where}: the row has an 'instruction' too, so 'input' may be only a part of the prompt; name the "
+                "columns: --input-key instruction --input-key input (or --input-key input alone)."
+            )
         if self.images == "ignore":
             return
         similar = [] if self.inputs else [key for key in row if key.strip().lower() in INPUTS and row[key]]

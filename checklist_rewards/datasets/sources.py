@@ -94,7 +94,9 @@ def source_files(source: str | Path) -> list[Path] | None:
     if saved_dataset(path):
         return [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in EXTENSIONS and file.is_file())
+        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in EXTENSIONS and file.is_file())
+        # Jupyter and others keep copies in hidden folders.
+        files = [file for file in found if not any(part[0] == "." for part in file.relative_to(path).parts)]
         rows = [file for file in files if file.suffix.lower() in FORMATS]  # beside them, .json describes the dataset
         if not files:
             raise SampleError(f"{path}: the folder has no file to import; allowed: {', '.join(EXTENSIONS)}.")

@@ -40,6 +40,10 @@ BAD_ROWS = [
         GOOD + '{"input": null, "prompt": "Say hi.", "target": "hi", "checklist": ["a?"]}',
         ["line 2", "an input in 'prompt', but none in 'input'", "--input-key input --input-key prompt"],
     ),
+    (  # Alpaca's form
+        '{"instruction": "Translate to German.", "input": "cat", "target": "Katze", "checklist": ["a?"]}',
+        ["line 1", "an 'instruction' too", "--input-key instruction --input-key input"],
+    ),
     (
         '{" Prompt": "Say hi.", "target": "hi", "checklist": ["a?"]}',
         ["line 1", "would not see the column ' Prompt'", "rename it to 'prompt'", "--input-key"],
