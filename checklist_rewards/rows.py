@@ -425,9 +425,10 @@ class Columns:
                 f"messages before it; put these into the column {PROMPT!r}",
             )
         for key, value in row.items():
-            is_text = isinstance(value, list) or (isinstance(value, str) and " " in value.strip())
-            if is_text and key not in read and key.strip().lower() in PROMPT_COLUMNS:
-                warn_once(where, key, "the judge sees no input; if this is the prompt, name it with --input-key")
+            has_text = isinstance(value, list | Mapping) or (isinstance(value, str) and " " in value.strip())
+            if has_text and key not in read and key.strip().lower() in (*PROMPT_COLUMNS, "arguments"):  # of lm-eval
+                sees = "the judge sees no input; if this is the prompt, name it with --input-key"
+                warn_once(where, key, f"{sees}; if it is inside, put it into the column {PROMPT!r}")
 
     def request_of(self, row: Mapping[str, Any], where: str) -> Request:
         """The row as a [`Request`] for a checklist. Raises [`SampleError`] if the input is blank."""

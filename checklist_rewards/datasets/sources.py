@@ -261,13 +261,19 @@ def _asked_and_answered(submission: str) -> tuple[Any, str]:
 def _of_dataset(dataset: Any, name: str) -> Iterator[Row]:
     if hasattr(dataset, "keys"):
         raise SampleError(f"{name} has the splits {', '.join(dataset)}; pass one of them.")
-    rows: Iterable[Row]
-    transformed = (getattr(dataset, "format", None) or {}).get("type") == "custom"
-    if transformed or getattr(dataset, "features", None) is None:
-        rows = (Row(n, dict(row), "") for n, row in enumerate(dataset, start=1))
-    else:
-        rows = rows_of_tables(dataset.with_format("arrow").iter(_ROWS))
-    return (replace(row, where=f"{name}, row {row.number}") for row in rows)
+    return (replace(row, where=f"{name}, {row.where}") for row in rows_of_dataset(dataset))
+
+
+def rows_of_dataset(dataset: Any) -> Iterator[Row]:
+    """The rows of a dataset, as its transform shows them if it has one."""
+    if transformed(dataset) or getattr(dataset, "features", None) is None:
+        return (Row(n, dict(row), f"row {n}") for n, row in enumerate(dataset, start=1))
+    return rows_of_tables(dataset.with_format("arrow").iter(_ROWS))
+
+
+def transformed(dataset: Any) -> bool:
+    """Whether `set_transform` shows the rows of a dataset otherwise than it stores them."""
+    return (getattr(dataset, "format", None) or {}).get("type") == "custom"
 
 
 def _features(path: Path) -> Mapping[str, Any]:
