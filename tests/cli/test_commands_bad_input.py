@@ -65,6 +65,21 @@ def test_a_bad_row_is_refused_by_line(run, no_engine, content, words):
     run("score rows.jsonl -o out.jsonl", refused=words)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "score LONG -o out.jsonl --model pocket",
+        "score rows.jsonl -o out.jsonl --model LONG",
+        "score rows.jsonl -o out.jsonl --model pocket --judge.prompt LONG",
+        "checklists import LONG -o out.jsonl",
+        "store merge LONG -o out.sqlite",
+    ],
+)
+def test_a_path_that_the_system_refuses_is_one_sentence(run, no_engine, command):
+    Path("rows.jsonl").write_text(GOOD)
+    run(command.replace("LONG", "a" * 300), refused=["error: aaa", "cannot be read or written (File name too long)"])
+
+
 ROW = {"prompt": "Say hi.", "target": "hi", "candidates": ["hi", "ho"], "checklist": ["Is it short?"], "gold": [1]}
 ROW |= {"label": 1}
 
