@@ -508,7 +508,9 @@ class Columns:
 
     def target_of(self, row: Mapping[str, Any], where: str) -> Target:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
-        target = only_text(self.get(row, self.target, "--target-key", where), f"{where}: {self.target!r}")
+        target = self.get(row, self.target, "--target-key", where)
+        # A CSV file has the lists of lm-evaluation-harness as text.
+        target = only_text(decoded(target) if self.target in ANSWERS[:2] else target, f"{where}: {self.target!r}")
         opened = self._opened(row)
         try:
             if self.images == "show":
@@ -535,18 +537,15 @@ class Columns:
         return where if self.shared is None else "--checklist"
 
     def list_of(self, row: Mapping[str, Any], key: str, option: str, where: str) -> Any:
-        """`row[key]`, expected to be a list; CSV files hold it as JSON."""
+        """`row[key]`, expected to be a list; CSV files hold it as JSON, or as Python or NumPy writes it."""
         value = self.get(row, key, option, where)
         if not isinstance(value, str):
             return value
         if value == "" and self.blank_is_null:
             return None
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise SampleError(
-                f"{where}: {key!r} must be a list or a JSON list ({error}), got {value!r:.60}."
-            ) from None
+        if (found := decoded(value)) is value:
+            raise SampleError(f"{where}: {key!r} must be a list or a JSON list, got {value!r:.60}.")
+        return found
 
     def reference_of(self, row: Mapping[str, Any], where: str) -> str | None:
         """The row's reference answer, or None."""
