@@ -346,7 +346,7 @@ class Columns:
         before = None
         if self.history is not None and not self._absent(row, self.history):
             before = self.get(row, self.history, "--history-key", where)
-        if before is not None and not isinstance(before, str):
+        if not _is_blank(before) and not isinstance(before, str):
             kind = "a string (put earlier chat messages into the input column)"
             raise SampleError(f"{where}: {self.history!r} must be {kind}, got {_shown(before)}.")
         history = joined([before and clean(before), *(history for _, history in texts)])

@@ -25,6 +25,7 @@ def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers
     "row, named, judged",
     [
         (GOLD | {"output": None, "response": ""}, {}, "4"),
+        (GOLD | {"history": []}, {}, "4"),
         (GOLD | {"output": "four"}, {"target": "output"}, "four"),
         (GOLD | {"output": "four"}, {"target": "target"}, "4"),
         (GOLD | {"response": "four"}, {"reference": "response"}, "4"),
