@@ -421,7 +421,7 @@ def test_a_list_in_json_is_read_in_the_encodings_of_documents(tmp_path, encoding
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.json", f"{LIST}\n{LIST}".encode(), "not valid JSON .Extra data"),
+        ("a.json", f"{LIST}\n{LIST}".encode(), "not valid JSON .Extra data.; rename .* to .jsonl"),
         ("a.json", LIST.encode("latin-1"), "cannot be read"),
         ("a.csv", b"Criterion,Points\nNames it.,5\nIs short.,\n", "item 2: 'Points' must be a number"),
         ("a.csv", b"prompt,criterion,weight\nSay hi,Is it short?,2\nSay hi,Is it kind?,1\n", "'weight' may be the w"),
