@@ -119,6 +119,7 @@ SLOWEST = (
     "backends/test_live.py",
     "rewards/test_placement_settings.py",
     "backends/test_transformers_architectures.py",
+    "rewards/test_reward_advantages.py",
     "ui/app/test_batch_served.py",
     "test_english.py",
     "test_light_install.py",

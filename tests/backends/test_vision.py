@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, Auto
 from checklist_rewards.backends import Engine, ReadGroup, Sampling
 from checklist_rewards.backends.base import Usage
 from checklist_rewards.backends.models import pocket_dir, sees_images
-from checklist_rewards.backends.tokens import ChatTokenizer, MistralChatTokenizer, load_chat_tokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, MistralChatTokenizer, chat_tokenizer, load_chat_tokenizer
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.vision import Eyes, Views, load_processor
 from checklist_rewards.errors import ModelError
@@ -156,6 +156,15 @@ def test_no_read_is_lost_where_memory_is_short(method, monkeypatch):
     full.clear()
     answers, usage = engine.read(GROUPS, LABELS)
     assert distance(QWEN, answers) < 1e-4 and usage.cached == len(answers)
+
+
+def test_a_prompt_without_images_has_the_same_tokens_among_prompts_with_images():
+    """Also if the processor has a chat template and the tokenizer has none."""
+    tokenizer, processor = load_chat_tokenizer(folder_of(LLAVA)).tokenizer, load_processor(folder_of(LLAVA))
+    tokenizer.chat_template = None
+    tokens = chat_tokenizer(tokenizer)
+    eyes = Eyes(tokens, processor, engine_of(LLAVA).model.config)
+    assert processor.chat_template and eyes.prompt(user("Say it."), Views(eyes)) == tokens.prompt(user("Say it."))
 
 
 def test_images_that_depend_on_the_text_around_them_are_refused(tmp_path):

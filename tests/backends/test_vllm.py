@@ -345,6 +345,20 @@ def test_an_engine_that_ends_while_loading_is_one_sentence_with_what_to_try(monk
         VLLMBackend("pocket")
 
 
+def test_two_engines_load_one_after_the_other(monkeypatch):
+    """Otherwise the first that is loaded would end what the processes of the second inherit."""
+    taken = []
+
+    def load(*_):
+        taken.append(vllm_backend._loading.locked())
+        raise ModelError("not here")
+
+    monkeypatch.setattr(vllm_backend, "_load", load)
+    with pytest.raises(ModelError, match="^not here$"):
+        VLLMBackend("pocket")
+    assert taken == [True] and not vllm_backend._loading.locked()
+
+
 def test_logits_are_refused_before_the_engine_starts():
     with pytest.raises(ModelError, match="logprobs_mode='raw_logits' returns logits"):
         _load("/no/such/model", {"logprobs_mode": "raw_logits"})

@@ -120,6 +120,7 @@ ROUTES = [
     ("get", "report?file={}"),
     ("get", "candidates?file={}&row=1"),
     ("get", "row?file={}&id=r1"),
+    ("get", "annotate/queue?file={}&annotator=ann"),
     ("get", "annotate/queue?file=scored.jsonl&annotator=ann&order=differ&other={}"),
     ("get", "annotate/task?file={}&annotator=ann&place=0"),
     ("get", "jobs/preview?file={}"),
