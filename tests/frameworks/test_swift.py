@@ -54,9 +54,9 @@ def test_the_registered_reward_scores_completions(plugin, judge, configure, expe
 class Fails(ChecklistScorer):
     """A scorer whose judge answers nothing about the first sample."""
 
-    def score_batch(self, samples, **kwargs):
+    def score_prepared(self, samples, **kwargs):
         first, *others = samples
-        return [self.silent.score_batch([first])[0], *super().score_batch(others, **kwargs)]
+        return [*self.silent.score_prepared([first], **kwargs), *super().score_prepared(others, **kwargs)]
 
 
 @pytest.mark.parametrize("scale", ["group", "gdpo"])
