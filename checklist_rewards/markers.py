@@ -144,8 +144,11 @@ LEADING = re.compile(rf"(?:\s|{CONTROL}|\[gMASK\]|<sop>)*\Z")
 _ENDS_OF_SENTENCES = ".!?…。！？>]▷"
 _SAID = re.compile(r"[\w\n][^<\[◁]*?[\s.!?…。！？]")
 """A sentence at the start of a thought, unlike the "和" of "写在<think>和</think>之间"."""
-_QUOTE = re.compile(r"(?:(?<![\w.!?…。！？)\]}*])(?:[rbfu]{0,2}[\"']|\*{1,3})|[`“‘«「『(（])\Z")
-"""What opens a quotation right before a marker. A quotation mark after a word or a sentence closes one."""
+_QUOTE = re.compile(
+    r"(?:(?<![\w.!?…。！？)\]}*])(?:[rbfu]{0,2}[\"']|\*{1,3})|(?<![A-Za-z0-9_.)\]}\"'`])`|[“‘«「『(（])\Z"
+)
+"""What opens a quotation right before a marker. A quotation mark after a word or a sentence closes one, and so does a
+backtick after code."""
 _QUOTE_ENDS = tuple("`\"'*”’»」』)）")
 DROPPED_CHANNELS = re.compile(
     r"\A\s*(?:(?:analysis|commentary)(?P<thought>(?=[A-Z\"'(\d]).*?|.*?(?=assistantfinal))(?:assistantfinal|\Z)"

@@ -510,7 +510,8 @@ class Columns:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
         target = self.get(row, self.target, "--target-key", where)
         # A CSV file has the lists of lm-evaluation-harness as text.
-        target = only_text(decoded(target) if self.target in ANSWERS[:2] else target, f"{where}: {self.target!r}")
+        text = only_text(decoded(target) if self.target in ANSWERS[:2] else target, f"{where}: {self.target!r}")
+        target = text if isinstance(text, str) else target
         opened = self._opened(row)
         try:
             if self.images == "show":

@@ -189,6 +189,8 @@ def test_a_mention_of_a_marker_is_text(text):
         ("<think>Plan.</think>Write `</think>` last.", "Write `</think>` last."),
         ('<think>What "</think>" does? `</think>`, say "so"</think>"So," he said.', '"So," he said.'),
         ("<think>So **bold**</think>**Bold.**", "**Bold.**"),
+        ("<think>Use `len`</think>`len` counts.", "`len` counts."),
+        ("<think>Like:\n```py\nx\n```</think>```py\ny\n```", "```py\ny\n```"),
         ("<think>They ask what `</think>` does, or '</think>', and", ""),
         ("<think>Plan.</think>The tag </think>, as you know, ends it.", "The tag </think>, as you know, ends it."),
         ("<think>a</think>One. <think>b</think>Two. <think>c</think></think>Three.", "One. Two. Three."),

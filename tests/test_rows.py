@@ -34,6 +34,7 @@ def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers
         (GOLD | {"filtered_resps": ["four"]}, {"target": "filtered_resps"}, "four"),
         (GOLD | {"resps": [["four"]]}, {"target": "resps"}, "four"),
         (GOLD | {"filtered_resps": "['four']"}, {"target": "filtered_resps"}, "four"),
+        (GOLD | {"filtered_resps": "[4, 2]"}, {"target": "filtered_resps"}, "[4, 2]"),
         (GOLD | {"output": "['four']"}, {"target": "output"}, "['four']"),
     ],
 )
