@@ -190,6 +190,7 @@ def test_a_mention_of_a_marker_is_text(text):
         ('<think>What "</think>" does? `</think>`, say "so"</think>"So," he said.', '"So," he said.'),
         ("<think>So **bold**</think>**Bold.**", "**Bold.**"),
         ("<think>Use `len`</think>`len` counts.", "`len` counts."),
+        ("<think>Say (</think>**Bold.**", "**Bold.**"),
         ("<think>Like:\n```py\nx\n```</think>```py\ny\n```", "```py\ny\n```"),
         ("<think>They ask what `</think>` does, or '</think>', and", ""),
         ("<think>Plan.</think>The tag </think>, as you know, ends it.", "The tag </think>, as you know, ends it."),
