@@ -661,12 +661,10 @@ class CompletionReader:
     def _turns(self, raw: str) -> list[dict[str, Any]] | None:
         """The messages in a rollout that is one text; None without turns of others, or with a header that is text."""
         text = self._foot + raw
-        messages = (
-            rendered_turns(text)
-            if all(self._special_text.search(header[0]) for header in _HEADERS.finditer(text))
-            else None
-        )
-        return messages if messages and any(speaker(message) != "assistant" for message in messages) else None
+        if not all(self._special_text.search(header[0]) for header in _HEADERS.finditer(text)):
+            return None
+        messages = rendered_turns(text) or []
+        return messages if any(speaker(message) != "assistant" for message in messages) else None
 
     def _last_turn(self, raw: str) -> tuple[str | None, Section | bool | None]:
         """The last turn of a rollout with tools (None if it cannot be found), and what its prompt has opened."""
