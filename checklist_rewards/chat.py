@@ -128,7 +128,8 @@ _HEADERS = re.compile(
     r"(?:\n|(?:user|assistant|system|tool)?<\|im_middle\|>)?"
     rf"|(?:{CONTROL})(?:message role=\"|\n(?=User:|Assistant:))?"
     r"(?P<word>system|user|assistant|model|tool|developer|ai|human|User|Assistant|System|ipython)"
-    rf"(?P<recipient>\s*to=\w+)?(?:\s*(?:{CONTROL}|\"<\|sep\|>|:|\n)(?:final<\|message\|>)?\s*|\Z))"
+    r"(?:(?=<\|channel\|>analysis<|\s*to=self<)"  # a thought, with its marker
+    rf"|(?:\s*to=\w+)?(?:\s*(?:{CONTROL}|\"<\|sep\|>|:|\n)(?:final<\|message\|>)?\s*|\Z)))"
 )
 """The start of a turn in a prompt that a chat template has rendered."""
 

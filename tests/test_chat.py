@@ -63,6 +63,18 @@ def system(content):
             "developer: Be brief.\n\nmodel: Yes.",
         ),
         ([{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}], "Hi\n\nassistant: Hello.", None),
+        (
+            "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>analysis<|message|>Greet.<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>Hello.<|end|><|start|>user<|message|>Why?<|end|>",
+            "Why?",
+            "user: Hi\n\nassistant: Hello.",
+        ),
+        (
+            "<|start|>user<|message|>Hi<|eot|><|start|>assistant to=self<|message|>Greet.<|eom|>"
+            "<|start|>assistant to=user<|message|>Hello.<|eot|><|start|>user<|message|>Why?<|eot|>",
+            "Why?",
+            "user: Hi\n\nassistant: Hello.",
+        ),
     ],
 )
 def test_the_last_user_message_is_the_input_and_all_others_are_history(prompt, input, history):
