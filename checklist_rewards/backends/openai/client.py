@@ -360,9 +360,8 @@ class Connection:
                     continue
                 outcome = await self._attempt(sent, request, min(left, request.patience * settings.timeout))
                 if isinstance(outcome, Failure) and outcome.status in AT_FIRST and sent.place in self._accepted:
-                    outcome = replace(
-                        outcome, fatal=self._is_hosted and outcome.status == RATE_LIMITED and outcome.fatal
-                    )
+                    is_quota = self._is_hosted and outcome.status == RATE_LIMITED
+                    outcome = replace(outcome, fatal=outcome.fatal and is_quota)
                 now = clock()
                 aside = self._record(session, sent, outcome, now)
                 if isinstance(outcome, Failure) and outcome.wait is not None:
