@@ -128,7 +128,8 @@ _HEADERS = re.compile(
     r"(?:\n|(?:user|assistant|system|tool)?<\|im_middle\|>)?"
     rf"|(?:{CONTROL})(?:message role=\"|\n(?=User:|Assistant:))?"
     r"(?P<word>system|user|assistant|model|tool|developer|ai|human|User|Assistant|System|ipython)"
-    rf"(?P<recipient>\s*to=\w+)?(?:\s*(?:{CONTROL}|\"<\|sep\|>|:|\n)(?:final<\|message\|>)?\s*|\Z))"
+    r"(?:(?=<\|channel\|>analysis<|\s*to=self<)"  # a thought, with its marker
+    rf"|(?:\s*to=\w+)?(?:\s*(?:{CONTROL}|\"<\|sep\|>|:|\n)(?:final<\|message\|>)?\s*|\Z)))"
 )
 """The start of a turn in a prompt that a chat template has rendered."""
 
@@ -661,12 +662,10 @@ class CompletionReader:
     def _turns(self, raw: str) -> list[dict[str, Any]] | None:
         """The messages in a rollout that is one text; None without turns of others, or with a header that is text."""
         text = self._foot + raw
-        messages = (
-            rendered_turns(text)
-            if all(self._special_text.search(header[0]) for header in _HEADERS.finditer(text))
-            else None
-        )
-        return messages if messages and any(speaker(message) != "assistant" for message in messages) else None
+        if not all(self._special_text.search(header[0]) for header in _HEADERS.finditer(text)):
+            return None
+        messages = rendered_turns(text) or []
+        return messages if any(speaker(message) != "assistant" for message in messages) else None
 
     def _last_turn(self, raw: str) -> tuple[str | None, Section | bool | None]:
         """The last turn of a rollout with tools (None if it cannot be found), and what its prompt has opened."""

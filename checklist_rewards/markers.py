@@ -144,9 +144,12 @@ LEADING = re.compile(rf"(?:\s|{CONTROL}|\[gMASK\]|<sop>)*\Z")
 _ENDS_OF_SENTENCES = ".!?…。！？>]▷"
 _SAID = re.compile(r"[\w\n][^<\[◁]*?[\s.!?…。！？]")
 """A sentence at the start of a thought, unlike the "和" of "写在<think>和</think>之间"."""
-_QUOTE = re.compile(r"(?:(?<![\w.!?…。！？)\]}*])(?:[rbfu]{0,2}[\"']|\*{1,3})|[`“‘«「『(（])\Z")
-"""What opens a quotation right before a marker. A quotation mark after a word or a sentence closes one."""
-_QUOTE_ENDS = tuple("`\"'*”’»」』)）")
+_QUOTE = re.compile(
+    r"(?:(?<![\w.!?…。！？)\]}*])(?:[rbfu]{0,2}[\"']|\*{1,3})|(?<![A-Za-z0-9_.)\]}\"'`])`|[“‘«「『(（])\Z"
+)
+"""What opens a quotation right before a marker. A quotation mark after a word or a sentence closes one, and so does a
+backtick after code."""
+_QUOTES = dict(zip("`\"'*“‘«「『(（", "`\"'*”’»」』)）", strict=True))
 DROPPED_CHANNELS = re.compile(
     r"\A\s*(?:(?:analysis|commentary)(?P<thought>(?=[A-Z\"'(\d]).*?|.*?(?=assistantfinal))(?:assistantfinal|\Z)"
     r"|final(?!-[a-z]|_|[.,:;!?)](?:\s|\Z)))(?=[^a-z\s]|\Z)",
@@ -350,10 +353,8 @@ def _opens(section: Section, opening: re.Match[str], begin: int, fences: int, cl
 def _is_quoted(closing: re.Match[str]) -> bool:
     """Whether a closing marker is in quotation marks or in inline code."""
     text, start = closing.string, closing.start()
-    return (
-        _QUOTE.search(text, max(0, start - 5), start) is not None
-        and text[closing.end() : closing.end() + 1] in _QUOTE_ENDS
-    )
+    is_pair = text[closing.end() : closing.end() + 1] == _QUOTES.get(text[start - 1 : start])
+    return is_pair and _QUOTE.search(text, max(0, start - 5), start) is not None
 
 
 def _is_mention(closing: re.Match[str]) -> bool:

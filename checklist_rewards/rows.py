@@ -343,10 +343,11 @@ class Columns:
             (None, None) if prompt is None else self._texts(key, prompt, where)
             for key, prompt in zip(self.inputs, prompts, strict=True)
         ]
-        before = None
-        if self.history is not None and not self._absent(row, self.history):
-            before = self.get(row, self.history, "--history-key", where)
-        if not _is_blank(before) and not isinstance(before, str):
+        name = self.history
+        before = None if name is None or self._absent(row, name) else self.get(row, name, "--history-key", where)
+        if before == "[]" or _is_blank(before):  # a CSV file has an empty list as text
+            before = None
+        elif not isinstance(before, str):
             kind = "a string (put earlier chat messages into the input column)"
             raise SampleError(f"{where}: {self.history!r} must be {kind}, got {_shown(before)}.")
         history = joined([before and clean(before), *(history for _, history in texts)])
@@ -510,7 +511,8 @@ class Columns:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
         target = self.get(row, self.target, "--target-key", where)
         # A CSV file has the lists of lm-evaluation-harness as text.
-        target = only_text(decoded(target) if self.target in ANSWERS[:2] else target, f"{where}: {self.target!r}")
+        text = only_text(decoded(target) if self.target in ANSWERS[:2] else target, f"{where}: {self.target!r}")
+        target = text if isinstance(text, str) else target
         opened = self._opened(row)
         try:
             if self.images == "show":
@@ -539,12 +541,9 @@ class Columns:
     def list_of(self, row: Mapping[str, Any], key: str, option: str, where: str) -> Any:
         """`row[key]`, expected to be a list; CSV files hold it as JSON, or as Python or NumPy writes it."""
         value = self.get(row, key, option, where)
-        if not isinstance(value, str):
-            return value
-        if value == "" and self.blank_is_null:
-            return None
-        if (found := decoded(value)) is value:
-            raise SampleError(f"{where}: {key!r} must be a list or a JSON list, got {value!r:.60}.")
+        found = None if value == "" and self.blank_is_null else decoded(value)
+        if isinstance(found, str):
+            raise SampleError(f"{where}: {key!r} must be a list or a JSON list, got {found!r:.60}.")
         return found
 
     def reference_of(self, row: Mapping[str, Any], where: str) -> str | None:

@@ -63,6 +63,18 @@ def system(content):
             "developer: Be brief.\n\nmodel: Yes.",
         ),
         ([{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}], "Hi\n\nassistant: Hello.", None),
+        (
+            "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>analysis<|message|>Greet.<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>Hello.<|end|><|start|>user<|message|>Why?<|end|>",
+            "Why?",
+            "user: Hi\n\nassistant: Hello.",
+        ),
+        (
+            "<|start|>user<|message|>Hi<|eot|><|start|>assistant to=self<|message|>Greet.<|eom|>"
+            "<|start|>assistant to=user<|message|>Hello.<|eot|><|start|>user<|message|>Why?<|eot|>",
+            "Why?",
+            "user: Hi\n\nassistant: Hello.",
+        ),
     ],
 )
 def test_the_last_user_message_is_the_input_and_all_others_are_history(prompt, input, history):
@@ -189,6 +201,9 @@ def test_a_mention_of_a_marker_is_text(text):
         ("<think>Plan.</think>Write `</think>` last.", "Write `</think>` last."),
         ('<think>What "</think>" does? `</think>`, say "so"</think>"So," he said.', '"So," he said.'),
         ("<think>So **bold**</think>**Bold.**", "**Bold.**"),
+        ("<think>Use `len`</think>`len` counts.", "`len` counts."),
+        ("<think>Say (</think>**Bold.**", "**Bold.**"),
+        ("<think>Like:\n```py\nx\n```</think>```py\ny\n```", "```py\ny\n```"),
         ("<think>They ask what `</think>` does, or '</think>', and", ""),
         ("<think>Plan.</think>The tag </think>, as you know, ends it.", "The tag </think>, as you know, ends it."),
         ("<think>a</think>One. <think>b</think>Two. <think>c</think></think>Three.", "One. Two. Three."),

@@ -12,6 +12,7 @@ from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checks import parse_check
 from checklist_rewards.checks.base import CHECKS, example_of
 from checklist_rewards.checks.programs import python_of
+from checklist_rewards.files.cells import decoded
 from checklist_rewards.generators import find_requirements
 from checklist_rewards.judges.written import Unreadable, json_of
 from checklist_rewards.monitor import text as monitored
@@ -21,7 +22,7 @@ SECONDS = 0.4
 UNITS = r"""
 a ``` ` ** _ [ ] { } ( < <| |> [/ # | \ . <think> </think> ?! !? .) <|channel|> <|channel|>analysis
 <|channel|>analysis<|message|> [INST] ◁think▷ assistant analysis 1 1, 1,000 http:// <a " “ ' \boxed{ \frac{ {"
-[[ {"a": ◁
+[[ {"a": ◁ \' '\
 """.split()
 UNITS += [
     *("* ", "**a ", "# ", "- ", "a <think> b ", "about <think>x", "` </think> a", "the <think> tag, "),
@@ -47,6 +48,7 @@ SEARCHES = {
     "code blocks": python_of,
     "a prompt": find_requirements,
     "JSON": _json,
+    "a cell": lambda text: decoded(f"[{text}"),
     "repetition": monitored.repetition,
     "steering": monitored.steering,
 }

@@ -26,6 +26,7 @@ def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers
     [
         (GOLD | {"output": None, "response": ""}, {}, "4"),
         (GOLD | {"history": []}, {}, "4"),
+        (GOLD | {"history": "[]"}, {}, "4"),
         (GOLD | {"output": "four"}, {"target": "output"}, "four"),
         (GOLD | {"output": "four"}, {"target": "target"}, "4"),
         (GOLD | {"response": "four"}, {"reference": "response"}, "4"),
@@ -34,11 +35,13 @@ def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers
         (GOLD | {"filtered_resps": ["four"]}, {"target": "filtered_resps"}, "four"),
         (GOLD | {"resps": [["four"]]}, {"target": "resps"}, "four"),
         (GOLD | {"filtered_resps": "['four']"}, {"target": "filtered_resps"}, "four"),
+        (GOLD | {"filtered_resps": "[4, 2]"}, {"target": "filtered_resps"}, "[4, 2]"),
         (GOLD | {"output": "['four']"}, {"target": "output"}, "['four']"),
     ],
 )
 def test_a_named_column_or_the_only_one_is_judged(row, named, judged):
-    assert Columns.of(row, **named).sample_of(row, "line 1", ["Is it right?"]).target == judged
+    sample = Columns.of(row, **named).sample_of(row, "line 1", ["Is it right?"])
+    assert (sample.target, sample.history) == (judged, None)
 
 
 def test_a_row_without_a_target_has_no_gold_answer():

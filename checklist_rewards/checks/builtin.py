@@ -250,7 +250,7 @@ class Ends(IFEvalRules):
             text, end = text.strip().strip('"'), self.phrase.strip()
             return text.lower().endswith(end.lower()) if self.ignore_case else text.endswith(end)
         text, end = folded(text, self.ignore_case).strip(), folded(self.phrase, self.ignore_case).strip()
-        return any(ends_with(text.rstrip(marks).rstrip(), end) for marks in ("", "*", '"»」』*'))
+        return any(ends_with(text.rstrip(marks).rstrip(), end) for marks in ("", "*", '"»」』', '"»」』*'))
 
 
 @register_check

@@ -34,9 +34,11 @@ _WHOLE = (
     r"|\d+(?:\.\d+)?|\.\d+)"
 )
 _NUMBER = re.compile(
-    # Not inside a name ("H2O", "x_2") or a version; other scripts write a number right after a word: "答案是42".
-    r"(?<![\d^A-Za-zÀ-ÖØ-öø-ɏͰ-ӿ])(?<![\d.]\.)(?<![^\W_]_)(?<![)}\]]_)(?<![\^_]\{)"
-    rf"(?P<sign>[-+–]?)(?:(?P<mixed>\d{{1,9}}) (?=\d+/\d))?(?P<number>{_WHOLE})"
+    # Not inside a name ("H2O", "x_2", "items.0") or a version, but after a short form ("Rs.500"); other scripts write
+    # a number right after a word: "答案是42".
+    r"(?<![\d^A-Za-zÀ-ÖØ-öø-ɏͰ-ӿ])(?<![\d.]\.)(?<!\b[A-Za-z]\.)(?<![A-Za-z]{4}\.)(?<![^\W_]_)(?<![)}\]]_)(?<![\^_]\{)"
+    r"(?P<sign>(?:(?<!\d\w)(?<!\d\w\w)[-+–])?)"  # "3月-5月" is a range
+    rf"(?:(?P<mixed>\d{{1,9}}) (?=\d+/\d))?(?P<number>{_WHOLE})"
     r"(?P<exp>[eE][-+]?\d+|\s?[×·*x]\s?10(?:\^\{?-?\d+\}?(?!\d)))?"
     r"(?:/(?P<below>\d+)|(?P<power>\^(?:\{-?\d+\}|-?\d+)))?"
 )

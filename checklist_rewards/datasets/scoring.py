@@ -50,10 +50,9 @@ def score_dataset(
     """
     if isinstance(dataset, Mapping) or not isinstance(dataset, Dataset | IterableDataset):
         raise SampleError(f"dataset must be a Dataset or an IterableDataset, got {type(dataset).__name__}.")
-    every = rows_of_dataset(dataset)
-    if (row := next(every, None)) is None:
+    rows = rows_of_dataset(dataset) if isinstance(dataset, Dataset) else iter(dataset)
+    if (first := next(rows, None)) is None:
         raise SampleError("dataset has no rows.")
-    first = row.data
     columns = Columns.of(
         first,
         inputs=None if prompt_key is None else [prompt_key],
@@ -67,7 +66,7 @@ def score_dataset(
         return RowWork(pipe, columns, Totals(), scores=True, checklists=Source.COLUMN).process(rows)
 
     if isinstance(dataset, Dataset):
-        batches = in_groups(chain([row], every), BATCH_ROWS, lambda row: row.number)
+        batches = in_groups(chain([first], rows), BATCH_ROWS, lambda row: row.number)
         result = dataset_from_rows(chain.from_iterable(map(scored, batches)), media(dataset.features))
         assert result is not None
         return result

@@ -94,7 +94,8 @@ class Labels:
             LabelCell(row.where if source is None else source.where, source and _cell(source, row, key), row.items)
             for row, source in zip(rows, sources, strict=True)
         ]
-        labelled = _with_labels(rows, read_column(cells, key, any_scale=self.any_scale))
+        found = read_column(cells, key, any_scale=self.any_scale)
+        labelled = [replace(row, labels=_answers(row, labels)) for row, labels in zip(rows, found, strict=True)]
         chances = [_chance(source, row.where) for row, source in zip(rows, sources, strict=True)]
         if any(chance is not None for chance in chances):
             labelled = [replace(text, chance=chance) for text, chance in zip(labelled, chances, strict=True)]
@@ -194,18 +195,13 @@ def _chance(source: ScoredText | Row | None, where: str) -> float | None:
     return number
 
 
-def _with_labels(texts: Sequence[ScoredText], found: Sequence[Any]) -> list[ScoredText]:
+def _answers(text: ScoredText, labels: Any) -> Any:
+    """Labels of items as answers; other labels unchanged."""
+    if not isinstance(labels, list):
+        return labels
     return [
-        replace(
-            text,
-            labels=[
-                ItemAnswer(label, item.values[label], item.values[label]) if isinstance(label, str) else None
-                for item, label in zip(text.items, labels, strict=True)
-            ]
-            if isinstance(labels, list)
-            else labels,
-        )
-        for text, labels in zip(texts, found, strict=True)
+        ItemAnswer(label, item.values[label], item.values[label]) if isinstance(label, str) else None
+        for item, label in zip(text.items, labels, strict=True)
     ]
 
 

@@ -38,9 +38,12 @@ JSON_TEXT = {b"checklist_rewards": b"json"}
 """Field metadata of a column that is stored as JSON text; see [`as_cell`]."""
 _LONGEST_LITERAL = 1_000_000
 _DEPTH = 5
-_BETWEEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?P<gap>(?<=['"}])\s+(?=['"{]))""")
+_BETWEEN = re.compile(
+    r"""(?s)'(?:\\.|[^'\\])*(?:'|\\?\Z)|"(?:\\.|[^"\\])*(?:"|\\?\Z)|(?P<gap>(?<=['"}])\s+(?=['"{]))"""
+)
 """Strings of Python text, and the gap between two entries without a comma: pandas writes a list that it has read from
-Parquet as NumPy does. Python would join two strings."""
+Parquet as NumPy does. Python would join two strings. A string without an end is one to the end of the text, or
+each of its quotation marks would be searched for an end."""
 
 
 def decoded(value: Any) -> Any:

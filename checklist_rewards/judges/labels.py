@@ -65,8 +65,11 @@ def read_column(
     present = [(cell, value) for cell, value in zip(cells, values, strict=True) if value is not None]
     lists = [cell for cell, value in present if isinstance(value, Mapping | list | tuple)]
     words = [(cell, value) for cell, value in present if isinstance(value, bool | str)]
-    of_items = words or (not any_scale and all(_is_answer(cell, value) for cell, value in present))
-    if lists or (of_items and all(len(cell.items) == 1 for cell, _ in present)):
+    only = [cell.items[0] for cell, _ in present if len(cell.items) == 1]
+    # 1 and 0 mean yes and no of an item if they mean the same of the whole text.
+    digits = not any_scale and all(item.options is None and item.weight > 0 for item in only)
+    of_items = words or (digits and all(value in (0, 1) for _, value in present))
+    if lists or (of_items and len(only) == len(present)):
         return [
             None if value is None else _of_items(cell, value, key, soft, lists[0].where if lists else "")
             for cell, value in zip(cells, values, strict=True)
@@ -88,11 +91,6 @@ def read_column(
             f"{value!r}; use one scale in a column, such as 0 to 1 (for `agree`, name another with --label-range)."
         )
     return list(numbers)
-
-
-def _is_answer(cell: LabelCell, value: Any) -> bool:
-    """Whether 1 and 0 mean yes and no, and mean the same of the first item as of the whole text."""
-    return value in (0, 1) and any(item.options is None and item.weight > 0 for item in cell.items[:1])
 
 
 def on_unit_scale(labels: Sequence[Any]) -> bool:

@@ -477,9 +477,8 @@ class ChecklistReward:
             if not known and name not in self._warned_of:  # a call may have a single one of several environments
                 self._warned_of.add(name)
                 kinds = ", ".join(sorted({type(environment).__name__ for environment in environments}))
-                logger.warning(
-                    "%s: environments without the attribute %r get no reward: %s.", self.__name__, name, kinds
-                )
+                what = "get no reward" if name == self.column else "are judged without it"
+                logger.warning("%s: environments without the attribute %r %s: %s.", self.__name__, name, what, kinds)
         if column is None:
             also = f", or set it as an attribute {name!r} of the environments" if environments else ""
             raise SampleError(

@@ -400,6 +400,14 @@ def test_a_server_that_always_limits_its_rate_is_waited_for_once_by_all_calls(fa
     assert connected(once, calls, concurrency=4, pause=0.5) < Settings().deadline + 20
 
 
+def test_a_reply_waits_for_a_server_that_limits_its_rate_as_long_as_its_patience():
+    async def once(place):
+        await asyncio.sleep(0.1)
+        return {} if now() > 2 * Settings().deadline else FAULTS["429"]
+
+    assert connected(once, lambda connection: connection.post("/chat", {}, patience=4)) == {}
+
+
 @pytest.mark.parametrize(
     ("replicas", "check"), [(1, None), (3, lambda models, address: None)], ids=["one", "replicas"]
 )

@@ -133,9 +133,10 @@ def test_how_a_reply_ended_is_understood_in_the_words_of_other_servers(finish):
     assert (target_of(reply).state if reply.unanswered is None else reply.unanswered.reason) == ENDS[finish]
 
 
+@pytest.mark.parametrize("error", [FAILED, FAILED["message"]])
 @pytest.mark.parametrize("finish", [None, "error"])
-def test_an_answer_that_a_provider_broke_off_has_its_error(finish):
-    choice = chat("A part of", finish=finish)[1]["choices"][0] | {"error": FAILED}
+def test_an_answer_that_a_provider_broke_off_has_its_error(finish, error):
+    choice = chat("A part of", finish=finish)[1]["choices"][0] | {"error": error}
     for found in (reply_of(choice), label_of(choice, LABELS)):
         assert found.unanswered.reason == "backend_error" and "Provider disconnected" in found.unanswered
 

@@ -20,6 +20,7 @@ YES_AND_NO = [
     ({"type": "starts", "phrase": "Dear"}, "**Dear Bob**,", ["**Hi**, dear Bob", "**", "** Dearest"]),
     ({"type": "ends", "phrase": "Bye."}, "So:\n\n**“Bye.”**\n", ["**Bye.** P.S.", "**"]),
     ({"type": "ends", "phrase": "***"}, "So *it* is.***", ["*it*"]),
+    ({"type": "ends", "phrase": "***"}, '"So it is.***"', ['"it"']),
     ({"type": "ends", "phrase": "见"}, "再见", ["再会"]),
     ({"type": "paragraph_start", "paragraph": 2, "word": "So"}, 'Hi.\n\n"So, he said', ["So.\n\nHi.", "So", ""]),
     (RIVER, "The RIVER.", ["The rivers.", ""]),

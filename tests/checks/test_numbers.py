@@ -22,7 +22,8 @@ ANSWERS = [
     ("On 2024-11-21", 21),
     *((text, None) for text in ("none at all", r"\boxed{yes} 5", "1/0", "10^9999", "v2 is a version", "")),
     *((text, -42) for text in ("答案是-42。", "答えは-42です", "답은-42입니다", "คำตอบคือ-42บาท", "_-42_", "Rs.-42")),
-    *((text, 3) for text in ("3 = H2O", "3 = x_2", "3 = v1.2", "3 = \\log_28")),
+    *((text, 5) for text in ("3月-5月", "3만원-5만원", "３月–５月")),
+    *((text, 3) for text in ("3 = H2O", "3 = x_2", "3 = v1.2", "3 = a.2", "3 = items.2", "3 = \\log_28")),
     # groups of digits
     *((text, 1250) for text in ("So it is 1,250.", "1 250", "1\u2009250", "1\u00a0250", "1'250")),
     ("50 100 150 200", 200),

@@ -336,6 +336,13 @@ def test_a_scored_stream_is_the_scored_dataset(tmp_path):
         score_dataset({"train": dataset}, scorer)
 
 
+def test_a_stream_is_not_read_ahead():
+    rows, read = Dataset.from_list([{"prompt": "p", "target": "one", "checklist": [SHORT]}] * 300), []
+    stream = rows.to_iterable_dataset().map(lambda row: read.append(row) or row, features=rows.features)
+    score_dataset(stream, ChecklistScorer("judge", backend=FakeBackend(lambda *_: 0.5), store=False))
+    assert len(read) == 1
+
+
 def test_what_a_transform_shows_is_scored_and_written_about():
     dataset = Dataset.from_list([{"asked": "Hello.", "said": "one", "checklist": [SHORT]}] * 2)
     dataset.set_transform(

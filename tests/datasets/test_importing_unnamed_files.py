@@ -199,6 +199,11 @@ def test_a_document_with_prompts_is_rows(tmp_path, name, text, columns):
     assert [row for row, _ in imported_rows(tmp_path / name).rows] == columns
 
 
+def test_a_question_about_code_is_one(tmp_path):
+    question = "Does the query use `WHERE id = ?;`, or match (a?|b)?"
+    assert [item.question for item in only(tmp_path, {"rubric": question})[1]] == [question]
+
+
 def test_questions_of_other_scripts_are_kept(tmp_path):
     texts = ["回复礼貌吗？", "هل الرد قصير؟"]
     assert [item.question for item in only(tmp_path, {"rubric": texts})[1]] == texts

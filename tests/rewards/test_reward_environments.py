@@ -87,18 +87,20 @@ def test_of_several_environments_one_without_a_checklist_gets_no_reward_and_a_si
             del self.checklist
             return "Guess."
 
-    def rewards_in(*kinds, several=True):
+    def rewards_in(*kinds, several=True, **options):
         environments = [kind() for kind in kinds]
         for environment in environments:
             environment.reset("plum")
         batch = dict(prompts=["Play."] * len(kinds), completions=[assistant("It is plum.")] * len(kinds))
         columns = {"environment": [kind.__name__ for kind in kinds]} if several else {}
-        return reward_by(says, judged="transcript")(**batch, **columns, environments=environments)
+        return reward_by(says, judged="transcript", **options)(**batch, **columns, environments=environments)
 
     assert rewards_in(Game, Other, Silent) == [pytest.approx(0.8, abs=0.11), None, None]
     assert rewards_in(Silent, Silent) == [None, None]
     assert rewards_in(Other, Other) == [None, None]  # such as the one prompt of a device
     assert "environments without the attribute 'checklist' get no reward: Other." in caplog.text
+    assert rewards_in(Game, reference_column="answer") == [pytest.approx(0.8, abs=0.11)]
+    assert "environments without the attribute 'answer' are judged without it: Game." in caplog.text
     with pytest.raises(SampleError, match=r"no column 'checklist'.*or set it as an attribute 'checklist' of the env"):
         rewards_in(Other, Other, several=False)
 

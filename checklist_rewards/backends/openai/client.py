@@ -334,12 +334,13 @@ class Connection:
     async def _retried(self, request: _Request) -> dict[str, Any] | Failure:
         session, settings = self._current(), self.settings
         limiter, replicas, clock = session.limiter, session.replicas, asyncio.get_running_loop().time
-        left, attempt = request.patience * settings.deadline, 0
+        left = deadline = request.patience * settings.deadline
+        attempt = 0
         failed: set[int] = set()
         odd: set[int] = set()  # replicas that reject what another one may accept
         for_one = request.place is not None and len(self.addresses) > 1  # it cannot tell whether the others are down
         while True:
-            permit = await limiter.admit(left)
+            permit = await limiter.admit(left, deadline)
             if isinstance(permit, Failure):
                 return self._warn(permit, request.place)
             left = permit.left
@@ -359,9 +360,8 @@ class Connection:
                     continue
                 outcome = await self._attempt(sent, request, min(left, request.patience * settings.timeout))
                 if isinstance(outcome, Failure) and outcome.status in AT_FIRST and sent.place in self._accepted:
-                    outcome = replace(
-                        outcome, fatal=self._is_hosted and outcome.status == RATE_LIMITED and outcome.fatal
-                    )
+                    is_quota = self._is_hosted and outcome.status == RATE_LIMITED
+                    outcome = replace(outcome, fatal=outcome.fatal and is_quota)
                 now = clock()
                 aside = self._record(session, sent, outcome, now)
                 if isinstance(outcome, Failure) and outcome.wait is not None:
@@ -398,7 +398,7 @@ class Connection:
             else:
                 pause = min(settings.pause * 2 ** (attempt - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)
             is_limited = outcome.status == RATE_LIMITED
-            given_up = limiter.is_over if is_limited else attempt >= settings.attempts
+            given_up = limiter.is_over(deadline) if is_limited else attempt >= settings.attempts
             if not outcome.retry or given_up or pause >= left:
                 return self._warn(outcome, sent.place)
             if is_limited:
@@ -529,7 +529,7 @@ class Connection:
             )
             self._session = _Session(
                 http,
-                Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute, settings.deadline),
+                Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute),
                 Replicas(self.addresses, 2 * settings.pause, settings.failures, settings.patience),
             )
             weakref.finalize(self, close, http.close, os.getpid())

@@ -52,6 +52,8 @@ class Permit:
     """Until when its wait is deducted from that, by the loop's clock."""
     pauses: int
     """Number of pauses of the server before it was given."""
+    deadline: float = math.inf
+    """Seconds for which the request waits for a server that refuses all requests."""
 
 
 class Limiter:
@@ -65,18 +67,10 @@ class Limiter:
             with a burst. No limit by default.
         tokens_per_minute (`float`, *optional*):
             The same for tokens.
-        deadline (`float`, *optional*):
-            Seconds to wait for a server that refuses all requests.
     """
 
-    def __init__(
-        self,
-        slots: int,
-        requests_per_minute: float | None = None,
-        tokens_per_minute: float | None = None,
-        deadline: float = math.inf,
-    ):
-        self.slots, self.deadline = slots, deadline
+    def __init__(self, slots: int, requests_per_minute: float | None = None, tokens_per_minute: float | None = None):
+        self.slots = slots
         self.under_way = 0
         """Number of permits that have not ended."""
         self._window = self._threshold = float(slots)
@@ -94,23 +88,25 @@ class Limiter:
         """When the rates allow the next request, by the loop's clock."""
         self._turn = asyncio.Lock()
 
-    async def admit(self, left: float) -> Permit | Failure:
+    async def admit(self, left: float, deadline: float = math.inf) -> Permit | Failure:
         """Wait until a request may be sent.
 
         Args:
             left (`float`):
                 Seconds that are left to the request. The pauses of the server count; the wait for a slot counts only
                 while the server refuses all requests.
+            deadline (`float`, *optional*):
+                Seconds that the request had at first.
 
         Returns:
             `Permit` or [`Failure`]: The permit; or the failure by which the server asked for a longer pause than that.
         """
         loop = asyncio.get_running_loop()
-        permit = Permit(left, loop.time(), self._pauses)
+        permit = Permit(left, loop.time(), self._pauses, deadline)
         if self._resumes is not None:
             permit.left -= self._resumes.when() - permit.since
             permit.since = self._resumes.when()
-            if (permit.left <= 0 or self.is_over) and self._refusal is not None:
+            if (permit.left <= 0 or self.is_over(deadline)) and self._refusal is not None:
                 return self._refusal
         elif not self._waiting and self.under_way < int(self._window):
             self.under_way += 1
@@ -123,11 +119,10 @@ class Limiter:
                 self.done(permit, None)
             raise
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the server has refused all requests for the whole deadline."""
+    def is_over(self, deadline: float) -> bool:
+        """Whether the server has refused all requests for the deadline of a request."""
         since = self._refuses_since
-        return since is not None and asyncio.get_running_loop().time() - since >= self.deadline
+        return since is not None and asyncio.get_running_loop().time() - since >= deadline
 
     async def spend(self, tokens: int) -> bool:
         """Wait until the rates allow a request with this many tokens.
@@ -193,7 +188,7 @@ class Limiter:
             self._deduct_wait(permit, loop.time())
             permit.left -= until - begins
             permit.since = until
-            if permit.left <= 0 or self.is_over:
+            if permit.left <= 0 or self.is_over(permit.deadline):
                 del self._waiting[permit]
                 if not given.done():
                     given.set_result(refusal)

@@ -332,9 +332,8 @@ _UNNAMED = ("chat_template_kwargs", "top_k", "repetition_penalty", "response_for
 _CUT = ("length", "max_tokens", "model_length", "model_context_window_exceeded")
 UNCUT = {"plugins": [{"id": "context-compression", "enabled": False}]}
 """By default, OpenRouter removes the middle of a prompt that is too long for a model of up to 8,192 tokens."""
-_BROKEN_OFF = (
-    *("abort", "aborted", "cancelled", "error", "repetition", "timeout"),
-    *("network_error", "insufficient_system_resource"),
+_BROKEN_OFF = frozenset(
+    "abort aborted cancelled error repetition timeout network_error insufficient_system_resource".split()
 )
 _FILTERED = re.compile(r"content.?filter|safety|recitation|blocklist|prohibited|spii|sensitive|refusal|guardrail")
 TOP, FEWER = 20, 5
@@ -578,10 +577,10 @@ def _odd_part(content: Any) -> str | None:
 
 def broken_off(choice: dict[str, Any]) -> Unanswered | None:
     """The reason if the server did not finish the answer (for example, an aborted request), else None."""
-    why = choice.get("error") or _finish(choice)  # OpenRouter's, of a provider
-    if isinstance(why, str | None) and why not in _BROKEN_OFF:
+    error, finish = choice.get("error"), _finish(choice)  # OpenRouter has the error of a provider
+    if not error and finish not in _BROKEN_OFF:
         return None
-    return Unanswered(Reason.BACKEND_ERROR, f"the server ended the answer with {why!r:.200}")
+    return Unanswered(Reason.BACKEND_ERROR, f"the server ended the answer with {error or finish!r:.200}")
 
 
 def choices_of(body: dict[str, Any]) -> list[dict[str, Any]]:
