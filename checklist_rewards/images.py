@@ -227,7 +227,7 @@ def image_of(
         except binascii.Error as error:
             raise SampleError(f"{where} is a data URL that cannot be decoded: {error}.") from None
     if isinstance(value, str | os.PathLike):
-        source = os.fspath(value)
+        source = os.fspath(value).removeprefix("file://")  # as in the messages of Qwen-VL
         if folder is None:
             raise SampleError(f"{where} must be a data URL; got {source!r:.60}.")
         source = str(Path(folder, source))
