@@ -149,7 +149,7 @@ class GroupProposer:
 class FromGenerator:
     """Uses a [`Generator`] as a proposer, such as a [`ContrastiveGenerator`], or a `DirectGenerator` whose prompt has
     `{candidates}`. The responses that have a score are its candidates, best first. A group with fewer than two
-    different ones gets no proposal. The weights of a proposal keep their ratios, and get the mean absolute weight of the
+    different ones gets no proposal. The weights of a proposal are scaled to the mean absolute weight of the
     persistent items."""
 
     def __init__(self, generator: Generator):

@@ -22,6 +22,10 @@ FORMS = [
     "1\\. {}\n2\\. {}",
     "1 - {}\n2 - {}",
     "1、{}\n2、{}",
+    "1- {}\n2- {}",
+    "a) {}\nb) {}",
+    "1. Content\n   1.1 {}\n   1.2 {}",
+    "1. Content\n   a. {}\n   b. {}",
     # The dress of a question is taken off.
     "**1. {}**\n**2.** {}",
     "1. **Length**: {}\n2. **City:** {}",
@@ -40,6 +44,7 @@ FORMS = [
     "What does the user want? A short text.\n\n1. {}\n2. {}\n\nAnything else?",
     "Analysis: two things are asked.\n1. A short text\n2. A city\n\nAnswer:\n{}\n{}",
     "## Checklist\n- {}\n  - It should be.\n- {}\n\nLet me know!",
+    "{}\n{}\n\nWould you like me to add others?",
     "<think>\n1. Is it this?\n2. Is it that?\n</think>\n1. {}\n2. {}",
     "1. Is it this?\n2. Is it that?\n</think>\n1. {}\n2. {}",
     "1. {}\n2. {}\n3. is it  short?",  # equal questions are one
