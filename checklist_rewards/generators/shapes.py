@@ -75,7 +75,7 @@ _OFFER = re.compile(r"(?:would|do) you (?:like|want|need)\b|(?:shall|should|can|
 _LABEL = re.compile(r"(\*\*|__)[^*_?]{1,60}?(?::\1|\1\s*[:–—-])\s*")
 _TITLE = re.compile(r"(\*\*|__)[^*_?]{1,60}\1:?")
 _YES_NO = re.compile(
-    r"\s*\(\s*yes\s*(?:/|or)\s*no\s*\)\s*$"
+    r"\s*\(\s*yes\s*(?:(?:/|or)\s*no\s*)?\)\s*$"
     r"|(?<=[?*_])\s*(?:[(\[]\s*)?(?:yes\s*(?:/|or)\s*no|y\s*/\s*n)(?:\s*[)\]])?\s*$"
     r"|(?<=[?*_])\s*\[\s?\]\s*yes\s*\[\s?\]\s*no\s*$"
     r"|\s*（\s*是\s*[/／]\s*否\s*）\s*$",

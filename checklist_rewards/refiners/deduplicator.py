@@ -175,7 +175,9 @@ class Deduplicator(ReportingRefiner):
             return None
 
         prompts = [
-            self.prompt.messages(questions="\n".join(f"- {_line(items[index].question)}" for index in group))
+            self.prompt.messages(
+                questions="\n".join(f"- {' '.join(items[index].question.split())}" for index in group)
+            )
             for group, items in groups
         ]
         return self.writer.ask(prompts, Merged, complaint)
@@ -227,7 +229,3 @@ def _by_text(group: Sequence[int], items: Sequence[ChecklistItem]) -> list[list[
 
 def _folded(question: str) -> str:
     return " ".join(question.casefold().split())
-
-
-def _line(question: str) -> str:
-    return " ".join(question.split())
