@@ -57,7 +57,7 @@ T = TypeVar("T")
 _OPEN, _CLOSE = MARKS
 _MARK = re.compile(f"{_OPEN}([0-9a-f]{{32}}){_CLOSE}")
 _MARK_LENGTH = 34
-_DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w=.+-]+)*;base64,", re.I)
+_DATA_URL = re.compile(r"data:image(?:/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,", re.I)
 _ON_THE_WEB = re.compile(r"https?://", re.I)
 _NO_PATH = re.compile(r"data:|[a-z][a-z0-9+.-]+://", re.I)
 PLACE = "[image]"
@@ -227,7 +227,7 @@ def image_of(
         except binascii.Error as error:
             raise SampleError(f"{where} is a data URL that cannot be decoded: {error}.") from None
     if isinstance(value, str | os.PathLike):
-        source = os.fspath(value)
+        source = os.fspath(value).removeprefix("file://")  # as in the messages of Qwen-VL
         if folder is None:
             raise SampleError(f"{where} must be a data URL; got {source!r:.60}.")
         source = str(Path(folder, source))

@@ -105,7 +105,12 @@ def test_equal_pixels_are_one_image_however_they_are_given(tmp_path):
     url = f"data:image/png;base64,{base64.b64encode(png(pillow)).decode()}"
     given = [pillow, pillow.convert("RGBA"), png(pillow), path, str(path), np.asarray(pillow), url, RED]
     given += [{"bytes": png(pillow), "path": None}, {"bytes": None, "path": str(path)}, {"url": url}]
-    given += [pickle.loads(pickle.dumps(RED))]
+    given += [
+        url.replace("/png", ""),
+        f"file://{path}",
+        {"image_url": f"file://{path}"},
+        pickle.loads(pickle.dumps(RED)),
+    ]
     assert {image_of(value).key for value in given} == {RED.key}
     assert image_of("red.png", folder=tmp_path) is RED and image_of(RED.url) is RED
     assert len({image.key for image in IMAGES.values()}) == len(COLOURS)

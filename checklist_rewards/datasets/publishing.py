@@ -24,7 +24,8 @@ _COLUMNS = {
     "checklist": (
         "the questions about a response: a list of `id`, `question`, `weight` (negative: a penalty), "
         "`category`, `required` (a gate), `options` (possible answers and their values; null means yes and no), "
-        "`check` (a code check that answers the question)"
+        "`check` (a code check that answers the question), `scope` (the messages it is about), `evidence` (the part "
+        "of the prompt that states it)"
     ),
     "checklist_id": "hash of the whole checklist",
     "checklist_source": "pipeline and version that wrote it",
@@ -34,7 +35,7 @@ _WRITTEN = (
     "The checklists were written by a model and have not been reviewed question by question: inspect a sample before "
     "you train."
 )
-_IMPORTED = "The checklists were imported unchanged."
+_IMPORTED = "The checklists were imported or found by rules; no model wrote them."
 _TEXT = """\
 # {title}
 

@@ -149,7 +149,8 @@ class GroupProposer:
 class FromGenerator:
     """Uses a [`Generator`] as a proposer, such as a [`ContrastiveGenerator`], or a `DirectGenerator` whose prompt has
     `{candidates}`. The responses that have a score are its candidates, best first. A group with fewer than two
-    different ones gets no proposal."""
+    different ones gets no proposal. The weights of a proposal are scaled to the mean absolute weight of the
+    persistent items."""
 
     def __init__(self, generator: Generator):
         self.generator = generator
@@ -167,7 +168,10 @@ class FromGenerator:
         """Write a checklist for every group."""
         requests = [_request(group) for group in groups]
         written = iter(self.generator.generate_batch([request for request in requests if request is not None]))
-        return [None if request is None else next(written) for request in requests]
+        return [
+            None if request is None else _on_scale_of(group, next(written))
+            for group, request in zip(groups, requests, strict=True)
+        ]
 
 
 def _request(group: Group) -> Request | None:
@@ -180,7 +184,19 @@ def _request(group: Group) -> Request | None:
     return Request(group.input or "", group.reference, group.history, candidates=responses)
 
 
+def _on_scale_of(group: Group, proposal: Checklist | GenerationError) -> Checklist | GenerationError:
+    if isinstance(proposal, GenerationError):
+        return proposal
+    mean, own = _mean_weight(group.persistent), _mean_weight(proposal.items)
+    items = tuple(item.model_copy(update={"weight": item.weight / own * mean}) for item in proposal.items)
+    return proposal.model_copy(update={"items": items})
+
+
+def _mean_weight(items: Sequence[ChecklistItem]) -> float:
+    return fmean(abs(item.weight) for item in items)
+
+
 def _items(reply: Questions, group: Group) -> list[ChecklistItem]:
-    weight = fmean(abs(item.weight) for item in group.persistent)
+    weight = _mean_weight(group.persistent)
     signed = [*((text, weight) for text in reply.positive), *((text, -weight) for text in reply.negative)]
     return [ChecklistItem(question=tidy(text), weight=signed_weight) for text, signed_weight in signed]

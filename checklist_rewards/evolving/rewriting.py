@@ -104,11 +104,17 @@ class Rewriter:
     def changes(self, checklist: Checklist, findings: Sequence[Finding], groups: Sequence[Group]) -> list[Change]:
         """The proposals for a checklist; a request without a usable reply proposes nothing, see `failures`."""
         faults = {one.item.id: one for one in findings}
+        known = {item.question.casefold() for item in checklist.items}
+
+        def usable(item: ChecklistItem, question: str) -> bool:
+            fault = None if item.options is not None else question_fault(question)
+            return fault is None and question.casefold() not in known
+
         double = [item for item in checklist.items if "two questions" in (question_fault(item.question) or "")]
         weak = [item for item in checklist.items if item.id in faults and item not in double and item.check is None]
         found = []
         for item, wordings in zip(weak, self.paraphraser.reword(weak) if weak else [], strict=True):
-            other = dict.fromkeys(one for one in wordings if one.question != item.question)
+            other = dict.fromkeys(one for one in wordings if usable(item, one.question))
             found += [Change("reword", (item,), (one,), faults[item.id].detail) for one in other]
         self.failures += self.paraphraser.failures if weak else []
         prompts = [self.prompt.messages(item=item.question) for item in double]
@@ -118,8 +124,8 @@ class Rewriter:
                 self.failures.append(reply)
             else:
                 questions = list(dict.fromkeys(map(tidy, reply.questions)))
-                parts = tuple(_worded(item, one, len(questions)) for one in questions if question_fault(one) is None)
-                if len(parts) > 1:
+                if len(questions) > 1 and all(usable(item, one) for one in questions):
+                    parts = tuple(_worded(item, one, len(questions)) for one in questions)
                     found.append(Change("split", (item,), parts, "it asks two questions"))
         weight = fmean(abs(item.weight) for item in checklist.items)
         new: dict[str, Change] = {}

@@ -23,7 +23,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.packaged import ENGLISH_WRITER
 from checklist_rewards.backends.replies import sample_values
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import GenerationError
+from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.generators.base import Request, check_counts, check_request
 from checklist_rewards.generators.constraints import constraint_items, covering, with_constraints
 from checklist_rewards.generators.shapes import ask_in_shape, items_of, list_field, parse_questions
@@ -83,10 +83,13 @@ class DirectGenerator:
     ):
         self.writer = writer_of(self, model, settings)
         check_counts(min_items=min_items, max_items=max_items)
-        if shape is not None:
-            list_field(shape)
         self.engine = self.writer.engine
         self.model, self.shape = self.engine.model, shape
+        if shape is not None:
+            list_field(shape)
+            if drop_faults or self.model == ENGLISH_WRITER:
+                what = "drop_faults is for" if drop_faults else f"{ENGLISH_WRITER} writes"
+                raise SampleError(f"{what} numbered lists only, but replies in the shape {shape.__name__} are JSON.")
         self.prompt = load_prompt(prompt, "generator")
         self.source = f"{Path(self.prompt.name).stem}/{__version__}"
         """`Checklist.source`: name of the prompt, or of the registered pipeline it belongs to, and package version."""

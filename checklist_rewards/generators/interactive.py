@@ -33,7 +33,7 @@ from checklist_rewards.generators.stages import (
     numbered,
     questions_of,
 )
-from checklist_rewards.judges.faults import is_question
+from checklist_rewards.judges.faults import question_fault
 from checklist_rewards.writer import Writer, WriterKwargs
 
 SUB_QUESTIONS = (2, 3)
@@ -215,8 +215,8 @@ class InteractiveGenerator(CorpusWriter):
     def _key_questions(self, stage: Stage, source: ThinkAloud, draft: Themes) -> Themes:
         def complaint(index: int, value: KeyQuestions) -> str | None:
             for entry in value.questions:
-                if not is_question(tidy(entry.question)):
-                    return f"{entry.question!r:.80} is not a yes/no question; it must end with a question mark."
+                if (fault := question_fault(tidy(entry.question))) is not None:
+                    return f"{entry.question!r:.80} is not a yes/no question; it {fault}."
             return _unmatched(draft.themes, [entry.component for entry in value.questions])
 
         reply = self._reply(stage, source, KeyQuestions, complaint, components=_listed_themes(draft.themes))

@@ -65,14 +65,17 @@ _HEADING = re.compile(
 )
 _NUMBER = re.compile(
     r"(?:\*\*|__)?[(\[（]?(?:Q(?:uestion)?\s*)?(\d{1,3})\s?\\?[.):\]．）：、](?:\*\*|__)?\s*(?=\D)|Q(\d{1,3})\s*[-–—]\s*"
-    r"|(\d{1,3})\s+[-–—]\s+(?=\D)",
+    r"|(\d{1,3})\s*[-–—]\s+(?=\D)",
     re.IGNORECASE,
 )
-_BULLET = re.compile(r"(?:[-*•–—+☐□✓✔]|#{1,6})\s+(?:\[[ xX]?\]\s*)?")
+_BULLET = re.compile(r"(?:[-*•–—+☐□✓✔]|#{1,6}|\d{1,2}(?:\.\d{1,2})+[.)]?|\(?[A-Za-z][.)])\s+(?:\[[ xX]?\]\s*)?")
+"""The beginning of an entry without a number of its own: bullets, and the parts of a numbered entry (1.1, a)."""
+_OFFER = re.compile(r"(?:would|do) you (?:like|want|need)\b|(?:shall|should|can|may) I\b", re.IGNORECASE)
+"""What a model asks its reader after a list."""
 _LABEL = re.compile(r"(\*\*|__)[^*_?]{1,60}?(?::\1|\1\s*[:–—-])\s*")
 _TITLE = re.compile(r"(\*\*|__)[^*_?]{1,60}\1:?")
 _YES_NO = re.compile(
-    r"\s*\(\s*yes\s*(?:/|or)\s*no\s*\)\s*$"
+    r"\s*\(\s*yes\s*(?:(?:/|or)\s*no\s*)?\)\s*$"
     r"|(?<=[?*_])\s*(?:[(\[]\s*)?(?:yes\s*(?:/|or)\s*no|y\s*/\s*n)(?:\s*[)\]])?\s*$"
     r"|(?<=[?*_])\s*\[\s?\]\s*yes\s*\[\s?\]\s*no\s*$"
     r"|\s*（\s*是\s*[/／]\s*否\s*）\s*$",
@@ -222,7 +225,7 @@ def _from_lines(text: str) -> list[str]:
         if first is None:
             continue
         if kind != "number":
-            return [line.text for line in entries if line.asks]
+            return [line.text for line in entries if line.asks and not _OFFER.match(line.text)]
         if entries[first].number not in (0, 1):
             raise ValueError(f"its list starts at number {entries[first].number}: {entries[first].text!r:.80}")
         return [line.text for line in entries[first:]]

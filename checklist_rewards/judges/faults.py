@@ -21,6 +21,7 @@ _OPEN = re.compile(
 )
 _ASKS_YES_NO = re.compile(rf"[,;:]\s*(?:(?:and|then|or)\s+)?{AUXILIARY}\b", re.IGNORECASE)
 _SECOND = re.compile(rf"\w\s*,?\s(?:and|or|but|and/or)\s+{AUXILIARY}\s+(?:not\s+)?{_SUBJECT}\b", re.IGNORECASE)
+_ANSWER_NO = re.compile(rf"[{_MARKS}]\s*\(\s*no\s*\)$", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”|\([^()]*\)|`[^`]*`')
 _WHOLE = (
     r"(?:the |this |that |your |its )?(?:(?:generated|final|whole|entire|given|model's) )*"
@@ -62,6 +63,8 @@ def question_fault(text: str) -> str | None:
         return NO_MARK
     if is_open(text):
         return "cannot be answered with yes or no"
+    if _ANSWER_NO.search(text):
+        return "has the answer no; ask so that yes is the good answer"
     bare = _QUOTED.sub("", text)
     if sum(map(bare.count, _MARKS)) > 1 or _SECOND.search(bare):
         return "asks two questions; write one item for each"

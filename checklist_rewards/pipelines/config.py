@@ -99,7 +99,9 @@ class _Part(Config):
         entry, what, settings = self.entry, self.registry.what, self.settings()
         misplaced = [name for name in self.options if name in type(self).model_fields or name in SURROUNDINGS]
         if misplaced:
-            raise ConfigError(f"options: {misplaced[0]!r} is not an option of a {what}; set it outside `options`.")
+            own = misplaced[0] in type(self).model_fields
+            advice = "set it outside `options`" if own else "pass it to the command or to `pipeline`"
+            raise ConfigError(f"options: {misplaced[0]!r} is not an option of a {what}; {advice}.")
         entry.check_settings(settings, what)
         if not entry.built_in:
             return self

@@ -30,6 +30,7 @@ from checklist_rewards.backends.embedding import (
 )
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
+from checklist_rewards.judges.faults import NO_MARK, question_fault
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.refiners.base import Note, Report, ReportingRefiner, transient_failure
 from checklist_rewards.scorer import Sample
@@ -163,14 +164,20 @@ class Deduplicator(ReportingRefiner):
         def complaint(index: int, reply: Merged) -> str | None:
             if not reply.same:
                 return None
-            if not reply.question.strip().endswith(("?", "？", "؟")):
+            fault = question_fault(reply.question)
+            if fault == NO_MARK:
                 return f"'question' must be one question that ends in a question mark, got {reply.question!r:.80}."
+            group, items = groups[index]
+            if fault is not None and items[group[0]].options is None:
+                return f"{reply.question!r:.80} is not a yes/no question; it {fault}."
             if _folded(reply.question) in taken[index]:
                 return f"'question' repeats another item of the checklist: {reply.question!r:.80}."
             return None
 
         prompts = [
-            self.prompt.messages(questions="\n".join(f"- {_line(items[index].question)}" for index in group))
+            self.prompt.messages(
+                questions="\n".join(f"- {' '.join(items[index].question.split())}" for index in group)
+            )
             for group, items in groups
         ]
         return self.writer.ask(prompts, Merged, complaint)
@@ -222,7 +229,3 @@ def _by_text(group: Sequence[int], items: Sequence[ChecklistItem]) -> list[list[
 
 def _folded(question: str) -> str:
     return " ".join(question.casefold().split())
-
-
-def _line(question: str) -> str:
-    return " ".join(question.split())

@@ -35,7 +35,7 @@ def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
 def test_the_card_of_imported_checklists_names_no_model(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", {"prompt": "a", "checklist": ["Is it short?"], "n": 1})
     text = checklist_card(import_checklists(path), "somebody/cities").text
-    assert "| written by | not recorded |" in text and "The checklists were imported unchanged." in text
+    assert "| written by | not recorded |" in text and "imported or found by rules; no model wrote" in text
     assert "- `n`: from the source" in text
 
 

@@ -12,7 +12,7 @@ from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.improve import improve
-from checklist_rewards.evolving.rewriting import Rewriter
+from checklist_rewards.evolving.rewriting import Finding, Rewriter
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from tests.backends.answerserver import scripted
@@ -265,6 +265,19 @@ def test_a_question_about_two_things_is_split():
     [split] = [step for step in found.steps if step.change.kind == "split"]
     assert split.kept and [item.weight for item in split.change.after] == [0.5, 0.5]
     assert any(one.fault == "wording" for one in found.findings)
+
+
+def test_what_is_no_question_or_asked_already_is_no_change():
+    checklist = Checklist.parse(["Is it red?", "Is it old? Is it big?", "Is it big?"])
+    weak = [Finding(checklist.items[0], "unrelated", "")]
+    wordings, halves = ["Say whether it is red.", "is it BIG?", "Is it crimson?"], ["Is it old?", "Is it big?"]
+    with scripted(json.dumps({"wordings": wordings, "questions": halves})) as server:
+        writer = Rewriter("writer", base_url=server.base_url, store=False, proposer=lambda groups: [])
+        writer.paraphraser.count = 3
+        changes = writer.changes(checklist, weak, [])
+        alone = writer.changes(Checklist(items=checklist.items[:2]), [], [])
+    assert [one.after[0].question for one in changes] == ["Is it crimson?"]
+    assert [[item.question for item in one.after] for one in alone] == [halves]
 
 
 def test_the_budget_of_reads_is_kept():

@@ -95,6 +95,16 @@ def test_a_response_without_a_score_has_no_rank(scores, lost):
     assert (proposals[0] is None) == (len(known) < 2), "one response, or none, has no rank"
 
 
+def test_items_of_a_generator_have_the_scale_of_the_persistent_ones():
+    generator = Written()
+    failed, written = GenerationError("no"), Checklist.parse([{"question": "Is it new?", "weight": 90}, "Is it odd?"])
+    generator.generate_batch = lambda requests: [failed, written]
+    error, proposal = FromGenerator(generator)([GROUP, GROUP])
+    assert error is failed
+    one, other = (item.weight for item in proposal.items)
+    assert (one + other) / 2 == pytest.approx(3.0) and one / other == pytest.approx(90)
+
+
 def test_too_many_questions_are_no_proposal():
     with scripted(reply(["Is it a?", "Is it b?"], ["Is it c?"])) as server:
         [error] = proposer(server, max_items=2)([GROUP])

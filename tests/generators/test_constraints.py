@@ -68,6 +68,12 @@ def test_a_question_about_nothing_but_a_rule_is_left_out():
     assert [item.question for item in joined.items] == [*(item.question for item in items), asked[2]]
 
 
+def test_items_of_rules_weigh_as_much_as_the_heaviest_of_the_writer():
+    questions = [{"question": "Does it rhyme?", "weight": 40}, {"question": "Is it rude?", "weight": -90}]
+    joined = with_constraints(Checklist.parse(questions, "a reply"), constraint_items(INPUT))
+    assert [item.weight for item in joined.items] == [90, 90, 40, -90]
+
+
 def test_evidence_changes_no_id_and_survives_every_form():
     [item, _] = ConstraintsGenerator().generate(INPUT).items
     bare = ChecklistItem(question=item.question, check=item.check)

@@ -6,6 +6,7 @@ from checklist_rewards import Checklist, __version__
 from checklist_rewards.backends import Reply
 from checklist_rewards.errors import GenerationError, ModelError, PromptError, SampleError
 from checklist_rewards.generators import DirectGenerator, Request
+from checklist_rewards.generators.shapes import Questions
 from tests.generators.fakes import Replies
 
 GOOD = "1. Is it short?\n2. Does it name a city?"
@@ -87,6 +88,12 @@ def test_a_request_that_cannot_be_used_is_refused_before_anything_is_asked(reque
         ({"min_items": 3, "max_items": 2}, SampleError, "max_items=2"),
         ({"prompt": "generators/none"}, PromptError, "prompt not found: 'generators/none'"),
         ({"model": "/no/such/model"}, ModelError, "/no/such/model"),
+        (
+            {"shape": Questions, "drop_faults": True},
+            SampleError,
+            "drop_faults is for numbered lists only, but replies",
+        ),
+        ({"shape": Questions, "model": "english-writer"}, SampleError, "english-writer writes numbered lists only"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused(settings, error, message):

@@ -115,6 +115,7 @@ def components(*names):
         ("assign", assigned(component="Style"), "wanted once, by its name: 'Flow', 'Refer"),
         ("key_questions", {"questions": KEYS[:1]}, "each component is wanted once"),
         ("key_questions", {"questions": [KEYS[1] | {"question": "Order."}]}, "'Order.' is not a yes/no question"),
+        ("key_questions", {"questions": [KEYS[1] | {"question": "What follows?"}]}, "be answered with yes or no"),
         ("sub_questions", Reply(None, unanswered="too_long"), "too_long"),
         ("validate", questions(*(f"Is it {i}?" for i in range(16))), "16 questions; 2 to 15"),
     ],

@@ -95,6 +95,10 @@ WRONG = {
     "a temperature": ({"generator": {"temperature": -1}}, ["generator:", "temperature=-1"]),
     "an option": ({"generator": {"kind": "deductive", "options": {"filterin": True}}}, ["'filterin'", "filtering"]),
     "an engine": ({"generator": {"options": {"model": "x"}}}, ["'model'", "outside `options`"]),
+    "an engine of a refiner": (
+        {"refiners": [{"kind": "tagger", "options": {"model": "x"}}]},
+        ["'model' is not an option of a refiner; pass it to the command"],
+    ),
     "a stage prompt": (
         {"generator": {"kind": "deductive", "prompts": {"seed": "generators/checkeval_sed"}}},
         ["generator.prompts", "checkeval_sed", "checkeval_seed"],

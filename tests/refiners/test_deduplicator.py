@@ -74,6 +74,8 @@ def test_a_model_writes_the_question_of_a_group():
         "I cannot merge these, sorry.",
         SAME % "I cannot merge these, sorry.",
         SAME % "does it  name a CITY?",
+        SAME % "Is it short, and is it concise?",
+        SAME % "What is its length?",
         Reply(None, unanswered="too_long"),
     ],
 )

@@ -201,7 +201,10 @@ def covering(messages: Messages, items: Sequence[ChecklistItem]) -> Messages:
 
 def with_constraints(checklist: Checklist, items: Sequence[ChecklistItem]) -> Checklist:
     """The items of the rules followed by those of a written checklist, without its repetitions of them: equal
-    questions, and questions about nothing but a rule ("Is the poem at most 60 words long?")."""
+    questions, and questions about nothing but a rule ("Is the poem at most 60 words long?"). What a rule finds is
+    stated in the input, so its item gets the largest weight of the checklist, whose scale the writer chose."""
+    largest = max(abs(item.weight) for item in checklist.items)
+    items = [item.model_copy(update={"weight": largest}) for item in items]
     known, rules = {item.question.casefold() for item in items}, [_rule_of(item) for item in items]
     written = [
         item for item in checklist.items if item.question.casefold() not in known and _rule_of(item) not in rules
