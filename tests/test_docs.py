@@ -303,6 +303,8 @@ def test_the_examples_of_the_help_parse():
     for code in examples:
         for words in commands(code):
             parse(words[1:], "--help")
+            asks = words[1] in ("generate", "score", "run", "rerank", "refine", "probe", "attack", "serve")
+            assert not asks or {"--model", "--backend", "--example-input"} & {*words}, f"no model is named: {words}"
 
 
 def test_the_files_that_contributing_names_are_there():
