@@ -52,10 +52,7 @@ class SentenceEmbedder:
         """Check that the required packages are installed. Raises [`ModelError`] with the install command."""
         needed = ["sentence_transformers"] if self.model is not None else ["sentence_transformers", PACKAGED]
         if absent := [name.replace("_", "-") for name in missing(*needed)]:
-            raise ModelError(
-                f"comparing questions requires {' and '.join(absent)}: {install('refiners')} (or pass your own "
-                "`embedder`)."
-            )
+            raise ModelError(f"comparing questions requires {' and '.join(absent)}: {install('refiners')}.")
 
     def __call__(self, texts: Sequence[str], /) -> np.ndarray:
         """Unit vectors of `texts`."""

@@ -173,9 +173,7 @@ class FewShot:
         of the first item without examples."""
         if not self._pools(item) and not self._warned:
             self._warned = True
-            logger.warning(
-                "no example has the question %.80r; such questions are asked without examples.", item.question
-            )
+            logger.warning("no example has the question %.60r; such questions are asked without any.", item.question)
 
     def chosen(self, item: ChecklistItem, target: str) -> list[tuple[str, Labelled]]:
         """The examples to show with `item` when judging `target`, each with its label; see the module docstring."""
