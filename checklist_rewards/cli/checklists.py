@@ -242,7 +242,7 @@ CHECKLIST = "checklist"
 """Column of the checklist in files of rows."""
 _PARTS = ("generator", "refiners", "scorer", "universal")
 _LISTED = 10
-_TRAINING = ("reward", "model_name_or_path", "output_dir")
+_TRAINING = ("reward", "reward_funcs", "model_name_or_path", "output_dir")
 
 
 class Linted(o.Options):
