@@ -33,14 +33,14 @@ def on_files(files: Files, config: MkDocsConfig, **kwargs: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
-    """Lead the links of the overview, which are to files of the checkout, to the pages that are made from them."""
-    return site_links(markdown) if page.file.src_uri == "index.md" else markdown
+    """Lead links to files of the checkout to the pages that are made from them."""
+    return markdown if page.file.generated_by else site_links(markdown)
 
 
 def site_links(markdown: str) -> str:
-    """The overview with links to pages of the site."""
+    """A page with links to pages of the site."""
     for uri, path in {**COPIED, "cli.md": "checklist_rewards/cli/"}.items():
-        markdown = markdown.replace(f"(../{path})", f"({uri})")
+        markdown = markdown.replace(f"../{path})", f"{uri})")
     return markdown.replace(".ipynb)", ".md)")
 
 

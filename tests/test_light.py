@@ -92,6 +92,8 @@ def test_a_model_in_this_process_is_refused_with_the_extra_to_install(monkeypatc
         ChecklistScorer("org/model", backend=backend).validate()
     with pytest.raises(ModelError, match="'pocket' without base_url"):
         ChecklistScorer("pocket", store=False).score(["Is it short?"], "two words")
+    with pytest.raises(ModelError, match=rf"'english-encoder' requires .*{hidden}.*: pip install .*\[encoder\]'\.$"):
+        ChecklistScorer("english-encoder").validate()
     ChecklistScorer("org/model", base_url="http://localhost:8000/v1", store=False)
 
 

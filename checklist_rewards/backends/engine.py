@@ -33,7 +33,7 @@ from checklist_rewards.backends.models import (
     sees_images,
     served_identity,
 )
-from checklist_rewards.backends.packaged import PACKAGED
+from checklist_rewards.backends.packaged import PACKAGED, packaged_key
 from checklist_rewards.backends.servers import joined, server_addresses
 from checklist_rewards.errors import ModelError, SampleError, UnguardedScriptError
 from checklist_rewards.images import NOT_FETCHED, SEEING, Image
@@ -117,6 +117,8 @@ def check_installed(model: str, backend: str = "auto") -> None:
     if backend == "vllm" and missing("vllm"):
         raise ModelError(f"backend='vllm' requires vLLM: {install('vllm')}.")
     if absent := missing("torch", "transformers"):
+        if model in PACKAGED:
+            packaged_key(model)  # names all that is missing
         raise ModelError(
             f"{model!r} without base_url runs in this process, which requires {' and '.join(absent)}: "
             f"{install('trl')}, or set base_url to a server."

@@ -105,7 +105,7 @@ class Imported(o.Options):
 def import_(
     imported: Imported,
 ) -> None:
-    r"""Convert rubrics and checklists of other projects to rows for **score** or for a training dataset.
+    r"""Convert rubrics of other projects to rows with checklists.
 
     Criteria are found by their shape: lists of objects with a text and a number, numbered text, sections, levels of a
     grade, trees, IFEval's instructions. The output says what was taken for what.
@@ -168,7 +168,7 @@ class Exported(o.Options):
 def export_(
     exported: Exported,
 ) -> None:
-    """Write rows with a checklist in the shape that a trainer other than TRL reads.
+    """Write rows with checklists for a trainer other than TRL.
 
     The adapters of `checklist_rewards.rewards.integrations` find the checklist there. All other columns are kept, and
     **checklists import** reads the rows back.
@@ -242,7 +242,7 @@ CHECKLIST = "checklist"
 """Column of the checklist in files of rows."""
 _PARTS = ("generator", "refiners", "scorer", "universal")
 _LISTED = 10
-_TRAINING = ("reward", "model_name_or_path", "output_dir")
+_TRAINING = ("reward", "reward_funcs", "model_name_or_path", "output_dir")
 
 
 class Linted(o.Options):

@@ -207,7 +207,7 @@ def generate(
 
     ```
     checklist-rewards generate prompts.jsonl -o train.parquet --model org/model
-    checklist-rewards generate tasks.csv -o tasks.jsonl \
+    checklist-rewards generate tasks.csv -o tasks.jsonl --model org/model \
         --input-key instruction --input-key context
     checklist-rewards generate pairs.jsonl -o rubrics.jsonl --pipeline openrubrics_pairwise \
         --model org/model --base-url http://localhost:8000/v1
@@ -306,8 +306,8 @@ def score(
 
     ```
     checklist-rewards score answers.jsonl -o scored.jsonl --model org/judge
-    checklist-rewards score a.csv -o b.parquet --checklist polite.json --pipeline checkeval
-    checklist-rewards score infobench.jsonl -o scored.jsonl \
+    checklist-rewards score a.csv -o b.parquet --checklist polite.json --pipeline checkeval --model org/judge
+    checklist-rewards score infobench.jsonl -o scored.jsonl --model org/judge \
         --checklist-key decomposed_questions --target-key output \
         --input-key instruction --input-key input
     ```

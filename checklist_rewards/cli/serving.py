@@ -64,7 +64,7 @@ def serve(
     POST /score takes {"samples": [{"checklist", "target", "input"}]} and returns scores. POST /reward is the endpoint
     for OpenRLHF's --reward.remote_url. GET /health, GET /ready and GET /metrics (Prometheus) are available once the
     judge is loaded. Concurrent requests are batched. On Ctrl-C or SIGTERM the server finishes the requests it has
-    received, for at most 30 s, and exits with status 0.
+    received, for at most 25 s, and exits with status 0.
 
     Other commands use the server with --backend remote --base-url, Python code with
     ChecklistScorer(backend="remote", base_url="http://localhost:8090"). Server and clients read the token from
@@ -73,7 +73,6 @@ def serve(
     **Examples**
 
     ```
-    checklist-rewards serve
     checklist-rewards serve --model org/judge --port 8090 --max-batch 512
     checklist-rewards score answers.jsonl -o scored.jsonl --backend remote --base-url http://localhost:8090
     ```

@@ -30,6 +30,7 @@ without this section.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice, zip_longest
@@ -43,6 +44,7 @@ from checklist_rewards.judges.labels import Labelled, label_of, named, read_labe
 from checklist_rewards.prompts import fence
 from checklist_rewards.validation import whole_number
 
+logger = logging.getLogger(__name__)
 _YES_NO = {YES: YES, NO: NO}
 _ANNOUNCED = re.compile(r"\A[\s*_]*(?:the |my |final )*answer(?: is)?[\s*_]*[:,]?[\s*_]*(?=\S)", re.IGNORECASE)
 _ENDS = r"(?:[.,;:!](?!\d)|[\n—–]|\Z)"
@@ -155,6 +157,7 @@ class FewShot:
             groups = self._groups.setdefault(_compared(example.target), set())
             groups.update((example.group,) if example.group else ())
         self._drawn: dict[tuple[str, ...], list[_LabelPool]] = {}
+        self._warned = False
 
     @classmethod
     def load(cls, path: str | Path, shots: int = DEFAULT_SHOTS, reasons: bool = False) -> FewShot:
@@ -166,8 +169,11 @@ class FewShot:
         return cls(read_labelled(path), shots, reasons)
 
     def check(self, item: ChecklistItem) -> None:
-        """Raise [`ChecklistError`] if an example's label is not an answer to `item`, or two examples contradict."""
-        self._pools(item)
+        """Raise [`ChecklistError`] if an example's label is not an answer to `item`, or two examples contradict. Warn
+        of the first item without examples."""
+        if not self._pools(item) and not self._warned:
+            self._warned = True
+            logger.warning("no example has the question %.60r; such questions are asked without any.", item.question)
 
     def chosen(self, item: ChecklistItem, target: str) -> list[tuple[str, Labelled]]:
         """The examples to show with `item` when judging `target`, each with its label; see the module docstring."""

@@ -85,7 +85,7 @@ class MonitorConfig(Config):
     window: Annotated[int, Ge(3)] = 10
     """Number of last steps that are compared with the first."""
     certainty: Annotated[float, Ge(0)] = 3.0
-    """Size that a signal needs for an alarm, in its standard errors (jackknife; see `detectors.py`)."""
+    """Size that a signal needs for an alarm, in its standard errors (jackknife)."""
     seed: Annotated[int, Ge(0)] = 0
     """Seed of the held-out items and of the samples."""
 

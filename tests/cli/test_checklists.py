@@ -135,6 +135,10 @@ RIGHT = {
         "a cascade of 2 judges",
     ),
     "reward.yaml": ("model: pocket\nmin_answered: 0.8\n", "a reward"),
+    "grpo.yaml": (
+        "env: {A: b}\nreward_funcs: [checklist_rewards.rewards.trl.reward]\n",
+        "a training config; trainer arguments are not checked",
+    ),
     "format.yaml": (
         "name: own\nprompt: [task.text]\nchecklist: task.grading\nitem: {question: claim}\n",
         "the format 'own' for `checklists import`",
