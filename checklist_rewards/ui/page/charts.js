@@ -39,7 +39,7 @@ export function rateBar(value, interval) {
 }
 
 /** Lines over steps: [{ name, values }]. The faint line has the values, the strong one their moving average. Both begin
- *  anew where `breaks[i]` is not 0. Dragging over steps shows only these; a double click shows all of them again. */
+ *  anew where `breaks[i]` is not 0. The axis has `low`, `high` and all values: rewards may leave [0, 1]. Dragging over steps shows only these; a double click shows all of them again. */
 export function lines(steps, series, { label, low = null, high = null, digits = 3, breaks = [] }) {
   const height = 220, isKnown = (value) => value !== null;
   if (!steps.length || !series.some((one) => one.values.some(isKnown))) return note(`${label}: no values.`);
@@ -58,7 +58,8 @@ export function lines(steps, series, { label, low = null, high = null, digits = 
     const part = (values) => (values.length ? shown.map((i) => values[i]) : []);
     const own = part(steps), visible = series.map((_, i) => i).filter((i) => !choice.hidden.has(series[i].name));
     const known = visible.flatMap((i) => part(series[i].values)).filter(isKnown);
-    axes = axesOf(height, own, low ?? (known.length ? Math.min(...known) : 0), high ?? (known.length ? Math.max(...known) : 1));
+    const ends = [low, high, ...known].filter(isKnown);
+    axes = axesOf(height, own, ends.length ? Math.min(...ends) : 0, ends.length ? Math.max(...ends) : 1);
     const drawn = (values, attributes) => svg("path", { ...attributes, d: path(own, part(values), axes.x, axes.y, part(breaks)) });
     picture.replaceChildren(
       ...axes.parts,
