@@ -327,6 +327,12 @@ def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_las
     known = [row["reward"] for row in rewards[-8:] if row["reward"] is not None]
     assert training["series"]["reward"][2] == pytest.approx(sum(known) / len(known))
     assert file["total"] == 8 * 10, "the table has all rows"
+    rows = {name: column(file["table"]["rows"][name]) for name in ("reward", "advantage", "counts_in_run")}
+    assert rows["counts_in_run"] == [0] * 7 * 8 + [1] * 3 * 8
+    for start in range(0, 80, 4):  # also of an evaluation, and of a step that was done again
+        group = [value for value in rows["reward"][start : start + 4] if value is not None]
+        expected = [None if v is None else v - sum(group) / len(group) for v in rows["reward"][start : start + 4]]
+        assert rows["advantage"][start : start + 4] == pytest.approx(expected, abs=1e-12)
     as_sorted = sorted(rewards, key=lambda row: str(row["completion"]))  # as a spreadsheet sorts them
     again = report(r=as_sorted)["files"][0]["training"]
     assert again["series"].keys() == training["series"].keys() and again["steps"] == [0, 1, 2]
