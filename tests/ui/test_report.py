@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from checklist_rewards import ChecklistScorer
+from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.datasets import checklist_columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
@@ -17,7 +17,7 @@ from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator
 from checklist_rewards.images import image_of
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
 from checklist_rewards.scores.tally import tally, wilson
 from checklist_rewards.ui import report as report_module
 from checklist_rewards.ui.figures import pattern_of
@@ -105,6 +105,18 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
     _, settings, checklists = (section["rows"] for section in file["sections"])
     assert checklists == [[CHECKLIST.id, 40]] and settings[0][0].startswith("metric expected, threshold 0.6")
     assert sum(overview["score_bins"]) == overview["scored"]
+
+
+def test_scores_below_0_have_bars_of_their_own(report):
+    """Net scores, where penalties outweigh: 20 bars from -2 to 1."""
+    checklist = Checklist.parse(["Is it good?", {"question": "Is it rude?", "weight": -2}])
+    rules = Aggregation(primary_metric="net")
+    answers = [("yes", "no"), ("no", "no"), ("no", "yes"), ("yes", "yes"), ("yes", "yes")]  # 1, 0, -2, -1, -1
+    given = [[Verdict(answer=one) for one in row] for row in answers]
+    scores = [score_checklist(checklist, row, aggregation=rules).model_dump(mode="json") for row in given]
+    overview = report(net=[{"target": "a", "checklist_score": score} for score in scores])["files"][0]["overview"]
+    bins = {place: number for place, number in enumerate(overview["score_bins"]) if number}
+    assert overview["lowest"] == -2 and bins == {0: 1, 6: 2, 13: 1, 19: 1}
 
 
 @pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])
