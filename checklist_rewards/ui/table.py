@@ -184,7 +184,9 @@ class Table:
             shown = found.get(name)
             if not isinstance(shown, str | None):
                 shown = json.dumps(shown, ensure_ascii=False, default=str)
-            column.add(self.texts.place(shown and shown[:_LONGEST]))
+            if shown and len(shown) > _LONGEST:
+                shown = f"{shown[:_LONGEST]}… ({len(shown):,} characters)"
+            column.add(self.texts.place(shown))
 
     def _add_cells(self, score: Score, labels: Sequence[str | None], record: ScoredText, evidence: Spans) -> None:
         others = () if (again := record.shadow) is None else again.items

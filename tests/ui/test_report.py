@@ -145,6 +145,13 @@ def test_a_column_of_times_is_shown_as_text(tmp_path):
     assert [text and text.strip('"') for text in shown] == ["2026-11-27 10:00:00", "2026-11-28 11:30:00", None]
 
 
+def test_a_long_value_of_a_column_says_that_it_is_cut(report):
+    systems = [f"{'Be kind. ' * 40}{end}" for end in ("", "Be brief.")]
+    data = report(scored=[{**row, "system": text} for row, text in zip(scored_rows(2), systems, strict=True)])
+    shown = [data["texts"][place] for place in column(data["files"][0]["table"]["others"]["system"])]
+    assert shown == [f"{systems[0][:300]}… ({count} characters)" for count in (360, 369)], "two values in Group by"
+
+
 def test_an_item_shows_the_part_of_the_prompt_that_led_to_it(report):
     checklist = ConstraintsGenerator().generate("Write about tea. Use at most 9 words.")
     score = ChecklistScorer("pocket", store=False).score(checklist, "Tea is warm.").model_dump()
