@@ -336,7 +336,7 @@ def diff(
 
     Reads two scored files, or two reward logs, for example a log and its `replay`. Rows are matched by their id, or by
     step, prompt and text, in any order; rows of one file only are counted and named. A group is the texts of a prompt,
-    in a log of one step.
+    in a log the completions of one row of the dataset in one step.
 
     Of two files of `attack`, it compares the rise of each attack on the prompts of both.
 
@@ -374,7 +374,7 @@ def diff(
     with Differences(named) as differences, bars() as bar:
         for side, source in enumerate(sources):
             loaded = bar(source.path.name, source.count())
-            for text in source:
+            for text, _ in source.counted():
                 differences.add(side, text)
                 loaded(1)
         advance = bar("compared", None)

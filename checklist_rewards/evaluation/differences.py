@@ -228,9 +228,9 @@ class Differences:
 
     def add(self, side: int, text: ScoredText) -> None:
         """Add a row of the first file (`side` 0) or of the second (1)."""
-        prompt = json.dumps([text.step, text.prompt_key])
-        # A row without a prompt is a group of its own.
-        group = prompt if text.prompt is not None else f"{prompt} {text.text}"
+        group = text.group if text.step is not None else json.dumps(text.prompt_key)
+        if text.prompt is None:  # such a row is a group of its own
+            group = f"{group} {text.text}"
         # A row without an id among rows with ids is paired by its texts: its number may be the id of another row.
         texts = json.dumps([text.step, text.prompt_key, text.text])
         key = texts if not self.by_id else f"id {text.id}" if text.has_id else f"texts {texts}"

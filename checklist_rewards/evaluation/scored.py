@@ -27,7 +27,7 @@ from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
-from checklist_rewards.files.ranks import other_ranks, starts_in
+from checklist_rewards.files.ranks import Starts, other_ranks, starts_in
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
 from checklist_rewards.images import file_in, is_logged
 from checklist_rewards.judges.calibration import YES_NO
@@ -418,9 +418,18 @@ class ScoredFile:
 
     def counted(self) -> Iterator[tuple[ScoredText, bool]]:
         """The texts, and whether each is part of the training run: False in a reward log for evaluations, and for
-        steps that a later start of the run did again. To find these starts, the log is read twice."""
-        starts = {path: starts_in(path) for path in self.paths} if self.kind == "rewards" else {}
-        return ((text, path not in starts or starts[path].count(text.data)) for path, text in self._texts())
+        steps that a later start of the run did again. Such rows are in groups of their own. To find these starts, the
+        log is read twice."""
+        for path, text in self._texts():
+            if path not in self._starts or self._starts[path].count(text.data):
+                yield text, True
+            else:
+                apart = f"{self._starts[path].repeated(text.data)} {bool(text.data.get('evaluation'))}"
+                yield replace(text, group=f"{text.group}\n{apart}"), False
+
+    @cached_property
+    def _starts(self) -> dict[Path, Starts]:
+        return {path: starts_in(path) for path in self.paths} if self.kind == "rewards" else {}
 
     def _texts(self) -> Iterator[tuple[Path, ScoredText]]:
         kind, columns, scored = self.kind, self.columns, self.kind == "scored" and not self.unscored

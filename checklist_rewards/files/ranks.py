@@ -50,13 +50,15 @@ class Starts:
 
     def count(self, data: Mapping[str, Any]) -> bool:
         """Whether a row is part of the run: not of an evaluation, nor of a step that a later start did again."""
+        return not data.get("evaluation") and not self.repeated(data)
+
+    def repeated(self, data: Mapping[str, Any]) -> int:
+        """How many later starts did the step of a row again."""
         step, started = data.get("step"), data.get("started")
-        if data.get("evaluation"):
-            return False
         if not isinstance(step, int) or not isinstance(started, str):
-            return True
+            return 0
         starts = self._first.get(str(data.get("rank")), {})
-        return not any(later > started and first <= step for later, first in starts.items())
+        return sum(later > started and first <= step for later, first in starts.items())
 
 
 def starts_in(path: Path) -> Starts:

@@ -429,8 +429,6 @@ def _report(
     `labels` is a column of the files, or of one of them, whose labels are those of the same texts in the other; or a
     file of labels, which is left out if it does not fit. `columns` are those of prompt and response, where a job has
     named them. Meanwhile `reading` has how far it is."""
-    if len({path.name for path in files}) < len(files):
-        raise SampleError(f"both files are named {files[0].name}, so a report cannot tell them apart; rename one.")
     found = [one for path in files for one in _sources(project, path) if one in files or one.name == MONITOR_FILE]
     paths, column = list(dict.fromkeys(found)), labels if isinstance(labels, str) else None
     having = [path for path in files if column is not None and column in kind_of(path).get("columns", ())]

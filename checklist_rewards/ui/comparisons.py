@@ -21,7 +21,6 @@ from typing import Any, Literal
 from checklist_rewards.checklists import YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
-    Comparison,
     Unit,
     compare,
     compare_judges,
@@ -185,7 +184,7 @@ def against_labels(
     calibration = _calibration(texts, intervals)
     note = "Click an item to see where people give another answer."
     return {
-        "verdict": _verdict(compared),
+        "verdict": verdict(compared),
         "comparison": comparison,
         "rates": rates,
         "items": items,
@@ -223,7 +222,7 @@ def between(
     comparison, items = compared.model_dump(), _per_item(units, against=False)
     return {
         **({} if people is None else {"people": people}),
-        "verdict": _verdict(compared),
+        "verdict": verdict(compared),
         "comparison": comparison,
         "items": items,
         "sections": {
@@ -244,7 +243,7 @@ def _closer_to_people(
     test = compare_judges(names, own, theirs, intervals) if own and theirs else None
     if test is None or not test.units or test.accuracy_difference is None:
         return None
-    first, second = (Path(name).name for name in names)
+    first, second = names
     p, sentence = test.permutation_p, "Neither is shown to agree with people more often"
     shown = "all are in one group; a test needs two"
     if p is not None:
@@ -255,11 +254,6 @@ def _closer_to_people(
         f"{sentence}: on {test.units:,} labelled items that both answered, only {first} is right on "
         f"{test.only_one_right:,}, only {second} on {test.only_other_right:,} ({shown})."
     )
-
-
-def _verdict(compared: Comparison) -> str | None:
-    """The sentence of `agree`, with the names of the files instead of their paths."""
-    return verdict(compared.model_copy(update={"one": Path(compared.one).name, "other": Path(compared.other).name}))
 
 
 def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:

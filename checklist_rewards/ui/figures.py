@@ -21,6 +21,7 @@ judge was not asked about it.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -72,7 +73,8 @@ class FileFigures:
         self.checklists: Counter[str] = Counter()
         self._ids: dict[str, str] = {}
         """By the text of a cell: the id of its checklist. Most files repeat a checklist in many rows."""
-        self.score_bins = [0] * SCORE_BINS
+        self.score_bins: Counter[int] = Counter()
+        """Scores by their number of bins of width 1 / 20 from 0; `net` scores may be below 0."""
         self._mass, self._masses = 0.0, 0
 
     @property
@@ -116,7 +118,7 @@ class FileFigures:
         if name in self.checklists or len(self.checklists) < _CHECKLISTS:
             self.checklists[name] += 1
         if score.primary_score is not None:
-            self.score_bins[min(SCORE_BINS - 1, max(0, int(score.primary_score * SCORE_BINS)))] += 1
+            self.score_bins[min(SCORE_BINS - 1, math.floor(score.primary_score * SCORE_BINS))] += 1
         if score.no_answer:
             self.not_asked += 1
             return
@@ -176,6 +178,10 @@ class FileFigures:
             {"reason": reason, "count": count, "advice": ADVICE.get(reason), "detail": self.details.get(reason)}
             for reason, count in sorted(self.tally.unanswered.items())
         ]
+        lowest = min(0, min(self.score_bins, default=0) // SCORE_BINS)
+        bins = [0] * SCORE_BINS  # from `lowest` to 1
+        for place, count in self.score_bins.items():
+            bins[(place - lowest * SCORE_BINS) // (1 - lowest)] += count
         return {
             "verdict": self.verdict(),
             "rows": self.rows,
@@ -183,7 +189,8 @@ class FileFigures:
             "unscored": self.tally.unscored,
             "reads": self.tally.reads,
             "unanswered": unanswered,
-            "score_bins": self.score_bins,
+            "score_bins": bins,
+            "lowest": lowest,
             "items": items,
             "categories": [{"category": name, **rates(rate)} for name, rate in self.tally.by_category.items()],
             "judges": [{"judge": judge, "method": method} for (judge, method), _ in self.judges.most_common()],

@@ -69,14 +69,14 @@ _KEYS = {
 }
 
 
-def read_document(path: Path) -> dict[str, Any]:
+def read_document(path: Path, name: str) -> dict[str, Any]:
     """A JSON file with its kind. Raises [`SampleError`] if it is the result of none of these commands, and
     [`ConfigError`] if it is not valid JSON."""
     value = read_value(read_text(path), path)
     for kind, keys in _KEYS.items():
         if isinstance(value, Mapping) and all(key in value for key in keys):
-            sections = of_document(path.name, kind, value)
-            return {"name": path.name, "kind": kind, "value": dict(value), "sections": sections}
+            sections = of_document(name, kind, value)
+            return {"name": name, "kind": kind, "value": dict(value), "sections": sections}
     raise SampleError(
         f"{path} is not a result that a report can show; allowed: --json of agree, calibrate or inspect, the "
         "file of attack, and --summary."
@@ -261,57 +261,58 @@ def report_data(
     """
     whole_number("max_rows", max_rows)
     intervals = intervals or Bootstrap()
-    documents = [read_document(path) for path in paths if path.suffix.lower() == ".json"]
+    names = _names(paths)
+    documents = [read_document(path, name) for path, name in names.items() if path.suffix.lower() == ".json"]
     tables = [path for path in paths if path.suffix.lower() != ".json"]
     known = {path: kind_of(path)["kind"] for path in tables}
     annotated, monitors = ([path for path in tables if known[path] == kind] for kind in ("annotations", "monitor"))
     rows_of = [path for path in tables if known[path] not in ("annotations", "monitor")]
-    watched = list(map(read_monitor, monitors))
+    watched = [{**read_monitor(path), "name": names[path]} for path in monitors]
     if (annotated or monitors) and not rows_of:
         raise SampleError(f"{[*annotated, *monitors][0]} has no scores; give the scored file or reward log of it too.")
     files = [ScoredFile(path, inputs=inputs, target=target, id_key=id_key) for path in rows_of]
     others = {path for file in files for path in file.paths[1:]}
     files = [file for file in files if file.path not in others]
-    scored = [str(file.path) for file in files if file.kind == "scored"]
-    logs = [file for file in files if file.kind == "rewards"]
+    scored = {names[file.path]: file.path for file in files if file.kind == "scored"}
+    logs = {names[file.path]: file for file in files if file.kind == "rewards"}
     judged: dict[str, list[ScoredText]] = {}
     notes: list[str] = []
     evidence = Evidence(annotated)
     if annotated and not any(evidence.about(file.path) for file in files):
-        names = ", ".join(path.name for path in evidence.files)
-        notes.append(f"The annotations are about {names}, not about a file of this report.")
+        about = ", ".join(path.name for path in evidence.files)
+        notes.append(f"The annotations are about {about}, not about a file of this report.")
     if labels is not None and not scored:
         raise SampleError("labels require a scored file; none of the files has scores.")
     if (labels is not None or len(scored) > 1 or len(logs) > 1) and (lacking := missing(*LIBRARIES)):
         notes.append(f"Comparisons require {lacking[0]}: {install('evaluation')}.")
-        labels, scored, logs = None, [], []
+        labels, scored, logs = None, {}, {}
     if labels is not None:
-        judged = {name: labels.read(name) for name in scored}
+        judged = {name: labels.read(str(path)) for name, path in scored.items()}
     elif len(scored) > 1:
-        judged = {name: read_scored(name, id_key=id_key) for name in scored}
+        judged = {name: read_scored(path, id_key=id_key) for name, path in scored.items()}
     alarms = sum(len(one["alarms"]) for one in watched)
     texts, thumbnails, parts = Names(), Thumbnails(may_read), []
     trust: dict[str, Any] = {}
     for file in files:
         given: dict[str, list[str | None]] = {}
-        name = str(file.path)
+        name = names[file.path]
         if labels is not None and name in judged:
             labelled, unmatched = labels.of(judged[name])
             judged[name] = labelled  # two files are also compared with each other by their labels
-            trust[file.path.name] = against_labels(name, labels, labelled, unmatched, intervals)
+            trust[name] = against_labels(name, labels, labelled, unmatched, intervals)
             given = {
                 text.id: [None if label is None else label.label for label in text.labels]
                 for text in labelled
                 if isinstance(text.labels, Sequence)
             }
         table = Table(texts, thumbnails)
-        parts.append(_part(file, table, given, evidence.of(file.path), max_rows, seed, progress, alarms))
+        parts.append(_part(name, file, table, given, evidence.of(file.path), max_rows, seed, progress, alarms))
     notes += thumbnails.notes
     compared = _comparisons(judged, logs, intervals, notes)
     return {
         "format": FORMAT,
         "version": __version__,
-        "title": title or ", ".join(path.name for path in paths),
+        "title": title or ", ".join(names.values()),
         "notes": notes,
         "files": parts,
         "comparisons": compared,
@@ -321,6 +322,17 @@ def report_data(
         "extra": dict(extra or {}),
         "texts": texts,  # last: the tables before it have added all of them
     }
+
+
+def _names(paths: Sequence[Path]) -> dict[Path, str]:
+    """By path: the name of the file, after the folders that tell it from other files of this name."""
+    names = {}
+    for path in paths:
+        parts = path.absolute().parts
+        same = [other.absolute().parts for other in paths if other != path and other.name == path.name]
+        depths = (n for n in range(1, len(parts)) if not any(other[-n:] == parts[-n:] for other in same))
+        names[path] = "/".join(parts[-next(depths, len(parts)) :])
+    return names
 
 
 def parts_of(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -342,7 +354,7 @@ def _sampled(file: ScoredFile, count: int, most: int, seed: int) -> int | None:
     if count <= most:
         return None
     sizes: dict[int, int] = {}
-    for record in file:
+    for record, _ in file.counted():
         number = draw(record.group, seed)
         sizes[number] = sizes.get(number, 0) + 1
     total, threshold = 0, min(sizes)
@@ -355,6 +367,7 @@ def _sampled(file: ScoredFile, count: int, most: int, seed: int) -> int | None:
 
 
 def _part(
+    name: str,
     file: ScoredFile,
     table: Table,
     labels: Mapping[str, list[str | None]],
@@ -367,17 +380,17 @@ def _part(
     count = file.count()
     threshold = _sampled(file, count, max_rows, seed)
     figures, training = FileFigures(), TrainingFigures()
-    advance = (lambda _: None) if progress is None else progress(file.path.name, count)
+    advance = (lambda _: None) if progress is None else progress(name, count)
     for record, counts in file.counted():
         figures.add(record)
         if file.kind == "rewards" and counts:
             training.add(record)
         if threshold is None or draw(record.group, seed) <= threshold:
-            table.add(record, labels.get(record.id, ()), evidence)
+            table.add(record, labels.get(record.id, ()), evidence, counts)
         advance(1)
     analysis = item_analysis(figures)
     return {
-        "name": file.path.name,
+        "name": name,
         "path": str(file.path),
         "kind": file.kind,
         "total": figures.rows,
@@ -395,12 +408,12 @@ def _part(
 
 
 def _comparisons(
-    judged: Mapping[str, list[ScoredText]], logs: Sequence[ScoredFile], intervals: Bootstrap, notes: list[str]
+    judged: Mapping[str, list[ScoredText]], logs: Mapping[str, ScoredFile], intervals: Bootstrap, notes: list[str]
 ) -> list[dict[str, Any]]:
     logged: dict[str, Any] = {}
     try:
         if len(logs) > 1:
-            logged = {str(file.path): read_log(file) for file in logs}
+            logged = {name: read_log(file) for name, file in logs.items()}
     except SampleError as error:
         notes.append(str(error))
     compared = []

@@ -98,7 +98,7 @@ def of_comparison(compared: Mapping[str, Any], heading: str = "Agreement") -> li
     for kind, part in kinds.items():
         if part.get("confusion"):
             answers = [[label, *row] for label, row in zip(part["labels"], part["confusion"], strict=True)]
-            note = f"Rows: {_file(compared['one'])}. Columns: {_file(compared['other'])}."
+            note = f"Rows: {compared['one']}. Columns: {compared['other']}."
             heads = ["", *([label, "n"] for label in part["labels"])]
             found.append(section(f"Answers to {kind} items", heads, answers, note))
     return found
@@ -351,10 +351,6 @@ def _short(figure: Mapping[str, Any]) -> str:
     return f"{value:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]")
 
 
-def _file(path: str) -> str:
-    return path.replace("\\", "/").rsplit("/", 1)[-1]
-
-
 def _named(figures: Mapping[str, Any]) -> list[list[Any]]:
     """Rows of a name and a value."""
     return [[_words(name), _number(value)] for name, value in figures.items()]
@@ -362,12 +358,12 @@ def _named(figures: Mapping[str, Any]) -> list[list[Any]]:
 
 def _agreement(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
     for one in value["comparisons"]:
-        yield from of_comparison(one, f"{name}: {_file(one['one'])} and {_file(one['other'])}")
+        yield from of_comparison(one, f"{name}: {one['one']} and {one['other']}")
     for rates in (value.get("rates") or {}).values():
         yield from of_rates(rates)
     for test in value["tests"]:
         numbers = {key: one for key, one in test.items() if isinstance(one, int | float | None)}
-        heading = f"{name}: {_file(test['one'])} against {_file(test['other'])}"
+        heading = f"{name}: {test['one']} against {test['other']}"
         yield section(heading, ["", ["value", "n"]], _named(numbers))
 
 

@@ -115,7 +115,7 @@ class Table:
 
     def __post_init__(self) -> None:
         self.answers, self.judges, self.methods, self.reasons, self.states = (Names() for _ in range(5))
-        rows = ("id", "prompt", "target", "counts", "words", "step", "group", "state")
+        rows = ("id", "prompt", "target", "counts", "words", "step", "group", "state", "counts_in_run")
         self.rows = {name: Column("l") for name in rows}
         self.rows |= {name: Column("d") for name in ("score", "threshold", "reward", "advantage", *METRICS)}
         cells = ("item", "answer", "passed", "reason", "judge", "method", "reasoning", "label")
@@ -131,8 +131,15 @@ class Table:
     def __len__(self) -> int:
         return len(self.rows["id"])
 
-    def add(self, record: ScoredText, labels: Sequence[str | None] = (), evidence: Spans | None = None) -> None:
-        """Append a row, with one label per item if people have labelled it, and the evidence that they marked."""
+    def add(
+        self,
+        record: ScoredText,
+        labels: Sequence[str | None] = (),
+        evidence: Spans | None = None,
+        counts_in_run: bool = True,
+    ) -> None:
+        """Append a row, with one label per item if people have labelled it, the evidence that they marked, and whether
+        it is part of the training run."""
         score = record.score
         values: dict[str, Any] = {
             "id": self.texts.place(record.id),
@@ -143,6 +150,7 @@ class Table:
             "step": -1 if record.step is None else record.step,
             "group": -1 if record.step is None else self._groups.place(record.group),
             "state": self.states.place(record.state),
+            "counts_in_run": int(counts_in_run),
             "score": None if score is None else score.primary_score,
             "threshold": None if score is None or score.aggregation is None else score.aggregation.threshold,
             "reward": record.reward,
@@ -176,7 +184,9 @@ class Table:
             shown = found.get(name)
             if not isinstance(shown, str | None):
                 shown = json.dumps(shown, ensure_ascii=False, default=str)
-            column.add(self.texts.place(shown and shown[:_LONGEST]))
+            if shown and len(shown) > _LONGEST:
+                shown = f"{shown[:_LONGEST]}… ({len(shown):,} characters)"
+            column.add(self.texts.place(shown))
 
     def _add_cells(self, score: Score, labels: Sequence[str | None], record: ScoredText, evidence: Spans) -> None:
         others = () if (again := record.shadow) is None else again.items

@@ -185,6 +185,19 @@ def test_figures_by_hand(run):
     assert "answers flipped" in shown and "reads that differ most" in shown
 
 
+def test_groups_are_those_of_the_trainer(run):
+    """Rows of the dataset with one prompt, an evaluation, and a step that a later start did again are apart."""
+    starts = [{"started": "2026-11-30T10:00:00"}, {"started": "2026-11-30T11:00:00"}]
+    apart = [{"group": "x"}, {"group": "y"}, {"group": "x", "evaluation": True}]
+    of = [{**start, **columns} for start in starts for columns in apart]
+    yes = [[0.9, 0.8], [0.2, 0.1]] * 3
+    one = [line("A", f"{n} {k}", p, p) | columns for n, columns in enumerate(of) for k, p in enumerate(yes[n])]
+    other = [row | {"score": line("A", "", 0.5, 0.5)["score"]} for row in one]
+    found, _ = difference(run, one, other, "-o", "rows.jsonl")
+    assert found["counts"]["groups"] == 6
+    assert [round(abs(row["advantage_one"]), 3) for row in read_jsonl("rows.jsonl")] == [0.05] * 12
+
+
 def test_rows_of_one_file_are_counted_and_named_and_equal_rows_paired_in_turn(run):
     found, shown = difference(run, ONE, OTHER[1:])
     assert found["rows"] == 4 and found["only_other"]["rows"] == 0

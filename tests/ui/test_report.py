@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from checklist_rewards import ChecklistScorer
+from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.datasets import checklist_columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
@@ -17,7 +17,7 @@ from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator
 from checklist_rewards.images import image_of
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
 from checklist_rewards.scores.tally import tally, wilson
 from checklist_rewards.ui import report as report_module
 from checklist_rewards.ui.figures import pattern_of
@@ -107,6 +107,18 @@ def test_rows_cells_and_figures_are_those_of_the_file_of_the_tally_and_of_inspec
     assert sum(overview["score_bins"]) == overview["scored"]
 
 
+def test_scores_below_0_have_bars_of_their_own(report):
+    """Net scores, where penalties outweigh: 20 bars from -2 to 1."""
+    checklist = Checklist.parse(["Is it good?", {"question": "Is it rude?", "weight": -2}])
+    rules = Aggregation(primary_metric="net")
+    answers = [("yes", "no"), ("no", "no"), ("no", "yes"), ("yes", "yes"), ("yes", "yes")]  # 1, 0, -2, -1, -1
+    given = [[Verdict(answer=one) for one in row] for row in answers]
+    scores = [score_checklist(checklist, row, aggregation=rules).model_dump(mode="json") for row in given]
+    overview = report(net=[{"target": "a", "checklist_score": score} for score in scores])["files"][0]["overview"]
+    bins = {place: number for place, number in enumerate(overview["score_bins"]) if number}
+    assert overview["lowest"] == -2 and bins == {0: 1, 6: 2, 13: 1, 19: 1}
+
+
 @pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])
 def test_every_format_gives_the_same_page(tmp_path, report, name):
     rows = list(scored_rows(8))
@@ -131,6 +143,13 @@ def test_a_column_of_times_is_shown_as_text(tmp_path):
     data = data_of(path)
     shown = [data["texts"][place] if place >= 0 else None for place in data["files"][0]["table"]["others"]["when"]]
     assert [text and text.strip('"') for text in shown] == ["2026-11-27 10:00:00", "2026-11-28 11:30:00", None]
+
+
+def test_a_long_value_of_a_column_says_that_it_is_cut(report):
+    systems = [f"{'Be kind. ' * 40}{end}" for end in ("", "Be brief.")]
+    data = report(scored=[{**row, "system": text} for row, text in zip(scored_rows(2), systems, strict=True)])
+    shown = [data["texts"][place] for place in column(data["files"][0]["table"]["others"]["system"])]
+    assert shown == [f"{systems[0][:300]}… ({count} characters)" for count in (360, 369)], "two values in Group by"
 
 
 def test_an_item_shows_the_part_of_the_prompt_that_led_to_it(report):
@@ -327,6 +346,12 @@ def test_of_a_run_that_was_started_again_the_monitor_and_the_curves_show_the_las
     known = [row["reward"] for row in rewards[-8:] if row["reward"] is not None]
     assert training["series"]["reward"][2] == pytest.approx(sum(known) / len(known))
     assert file["total"] == 8 * 10, "the table has all rows"
+    rows = {name: column(file["table"]["rows"][name]) for name in ("reward", "advantage", "counts_in_run")}
+    assert rows["counts_in_run"] == [0] * 7 * 8 + [1] * 3 * 8
+    for start in range(0, 80, 4):  # also of an evaluation, and of a step that was done again
+        group = [value for value in rows["reward"][start : start + 4] if value is not None]
+        expected = [None if v is None else v - sum(group) / len(group) for v in rows["reward"][start : start + 4]]
+        assert rows["advantage"][start : start + 4] == pytest.approx(expected, abs=1e-12)
     as_sorted = sorted(rewards, key=lambda row: str(row["completion"]))  # as a spreadsheet sorts them
     again = report(r=as_sorted)["files"][0]["training"]
     assert again["series"].keys() == training["series"].keys() and again["steps"] == [0, 1, 2]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards import BatchScore
+from checklist_rewards import BatchScore, Checklist
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import Labels
 from checklist_rewards.ui.report import joined_modules, write_report
@@ -303,6 +303,30 @@ def test_a_chart_is_zoomed_and_a_line_is_hidden(run_page):
     run_page.js("document.querySelector('.legend > button:last-child').click()")
     assert run_page.js(ends) == whole and run_page.js(lines) == before
     run_page.check()
+
+
+def test_a_chart_has_all_of_its_line_also_where_rewards_leave_0_to_1(folder, chromium):
+    rows = [{**row, "reward": None if row["reward"] is None else 4 * row["reward"] - 2.5} for row in reward_rows()]
+    write_report(folder / "outside.html", [write(folder / "outside.jsonl", rows)])
+    page = ReportPage(chromium, folder / "outside.html")
+    page.open("0/training")
+    page.has(".chart .plot")
+    inside = "const all = document.querySelector('.chart .plot'), box = all.viewBox.baseVal;"
+    inside += "return [...all.querySelectorAll('.line')].every((one) => one.getBBox().y >= 0 && "
+    inside += "one.getBBox().y + one.getBBox().height <= box.height)"
+    assert page.js(inside) and "-2." in page.text(".chart .plot")
+
+
+def test_a_filter_that_no_row_of_a_sample_has_shows_no_row(folder, chromium):
+    rare = next(scored_rows(1, checklist=Checklist.parse(["Is it rare?"])))
+    path = write(folder / "large.jsonl", [*scored_rows(300), {**rare, "id": "rare"}])
+    write_report(folder / "large.html", [path], max_rows=20)
+    page = ReportPage(chromium, folder / "large.html")
+    page.open("0/overview")
+    page.press("Is it rare?")
+    page.wait("document.querySelector('main').dataset.view === 'matrix'")
+    page.has("[role=status]")
+    assert page.status.startswith("0 of "), "the figures count it, and this page has none of its rows"
 
 
 def test_numbers_are_those_of_the_file_rounded_as_python_rounds(judges):

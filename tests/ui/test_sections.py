@@ -67,14 +67,14 @@ def test_a_comparison_has_a_column_per_kind_and_its_answers():
     compared |= {"items": {"yes/no": yes_no, "A/B": {"units": 0}}, "targets": targets, "code_checks": 2}
     value = {"comparisons": [compared | {"code_checks_equal": 1}], "tests": [], "bootstrap": {}}
     figures, answers = of_document("x.json", "agree", value)
-    assert figures["heading"] == "x.json: b.jsonl and c.jsonl"
+    assert figures["heading"] == "x.json: a/b.jsonl and c.jsonl"
     assert figures["heads"] == ["", ["yes/no", "n"], ["target scores", "n"]]
     assert figures["rows"] == [["units", 4, 2], ["accuracy", FIGURE, None], ["pearson", None, FIGURE]]
     assert figures["note"] == (
         "Coverage 0.500 [0.400, 0.600] of 1,200 items. 3 rows are on one side only. "
         "Code checks: 1 of 2 agree (they count in target scores only)."
     )
-    assert answers["rows"] == [["yes", 3, 0], ["no", 1, 0]] and answers["note"] == "Rows: b.jsonl. Columns: c.jsonl."
+    assert answers["rows"] == [["yes", 3, 0], ["no", 1, 0]] and answers["note"] == "Rows: a/b.jsonl. Columns: c.jsonl."
 
 
 def test_items_are_listed_by_their_different_answers():

@@ -134,7 +134,7 @@ async function queue(main, given) {
       return el("button", { type: "button", "aria-pressed": String(mine.label === label), onclick: () => answer(i, label) }, shown, " ", el("kbd", {}, key));
     });
     const remark = area(mine.note, { rows: 1, placeholder: "note", "aria-label": "note", class: "remark" });
-    remark.addEventListener("change", () => store(i, { ...state(i), note: remark.value }));
+    remark.addEventListener("change", () => store(i, { ...state(i), note: remark.value }, { redraw: false })); // a click that left the note is on a button of this item
     remark.addEventListener("keydown", (event) => event.key === "Escape" && remark.blur());
     const spans = mine.spans.map((span, k) =>
       el("li", {}, el("q", {}, span.text), " ", el("button", { type: "button", class: "link", onclick: () => store(i, { ...state(i), spans: state(i).spans.filter((_, n) => n !== k) }) }, "remove")),
@@ -170,12 +170,12 @@ async function queue(main, given) {
   }
 
   /** Keep an answer on the page at once, and send it. */
-  function store(i, value, remember = true) {
+  function store(i, value, { remember = true, redraw = true } = {}) {
     const item = task.items[i], before = state(i), [row, shown] = [at, task];
     if (remember) undo.push({ row, key: item.key, before });
     shown.mine[item.key] = value;
     rows[row].done += (value.label !== null) - (before.label !== null);
-    items.children[i]?.replaceWith(itemOf(item, i));
+    if (redraw) items.children[i]?.replaceWith(itemOf(item, i));
     mark();
     const body = { file: given.file, annotator: given.annotator, row: shown.id, item: item.key, text: shown.text, ...value };
     pending.push({ row, body });
@@ -220,7 +220,7 @@ async function queue(main, given) {
     if (last.row !== at && !(await show(last.row))) return void undo.push(last);
     const i = task.items.findIndex((one) => one.key === last.key);
     current = i;
-    store(i, last.before, false);
+    store(i, last.before, { remember: false });
   }
 
   function move(i) {

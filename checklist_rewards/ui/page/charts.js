@@ -9,13 +9,14 @@ const SMOOTHING = 0.85;
 const DASHES = ["none", "7 3", "2 3", "9 3 2 3", "5 5", "1 4"]; // lines that coincide are told apart
 const chosen = new Map(); // by label of a chart: the steps and lines that the reader chose; a redraw keeps them
 
-/** Counts of equal bins from 0 to 1. */
-export function histogram(counts, { label }) {
+/** Counts of equal bins from `low` to 1. */
+export function histogram(counts, { label, low }) {
+  const value = (share) => fixed(low + share * (1 - low), 2);
   const height = 150, bottom = height - BOTTOM;
   const most = Math.max(...counts, 1), step = (WIDTH - LEFT - RIGHT) / counts.length;
-  const bars = counts.map((value, i) => {
-    const size = ((bottom - TOP) * value) / most;
-    const shown = `${fixed(i / counts.length, 2)} to ${fixed((i + 1) / counts.length, 2)}: ${count(value)}`;
+  const bars = counts.map((number, i) => {
+    const size = ((bottom - TOP) * number) / most;
+    const shown = `${value(i / counts.length)} to ${value((i + 1) / counts.length)}: ${count(number)}`;
     return svg("rect", { x: LEFT + i * step + 1, y: bottom - size, width: Math.max(step - 2, 1), height: size, class: "bar" }, svg("title", {}, shown));
   });
   return drawing(height, label, [
@@ -23,7 +24,7 @@ export function histogram(counts, { label }) {
     text(LEFT - 6, TOP + 8, count(most), "end"),
     text(LEFT - 6, bottom, "0", "end"),
     bars,
-    [0, 0.25, 0.5, 0.75, 1].map((value) => text(LEFT + value * (WIDTH - LEFT - RIGHT), height - 6, fixed(value, 2), value === 1 ? "end" : "middle")),
+    [0, 0.25, 0.5, 0.75, 1].map((share) => text(LEFT + share * (WIDTH - LEFT - RIGHT), height - 6, value(share), share === 1 ? "end" : "middle")),
   ]);
 }
 
@@ -39,7 +40,7 @@ export function rateBar(value, interval) {
 }
 
 /** Lines over steps: [{ name, values }]. The faint line has the values, the strong one their moving average. Both begin
- *  anew where `breaks[i]` is not 0. Dragging over steps shows only these; a double click shows all of them again. */
+ *  anew where `breaks[i]` is not 0. The axis has `low`, `high` and all values: rewards may leave [0, 1]. Dragging over steps shows only these; a double click shows all of them again. */
 export function lines(steps, series, { label, low = null, high = null, digits = 3, breaks = [] }) {
   const height = 220, isKnown = (value) => value !== null;
   if (!steps.length || !series.some((one) => one.values.some(isKnown))) return note(`${label}: no values.`);
@@ -58,7 +59,8 @@ export function lines(steps, series, { label, low = null, high = null, digits = 
     const part = (values) => (values.length ? shown.map((i) => values[i]) : []);
     const own = part(steps), visible = series.map((_, i) => i).filter((i) => !choice.hidden.has(series[i].name));
     const known = visible.flatMap((i) => part(series[i].values)).filter(isKnown);
-    axes = axesOf(height, own, low ?? (known.length ? Math.min(...known) : 0), high ?? (known.length ? Math.max(...known) : 1));
+    const ends = [low, high, ...known].filter(isKnown);
+    axes = axesOf(height, own, ends.length ? Math.min(...ends) : 0, ends.length ? Math.max(...ends) : 1);
     const drawn = (values, attributes) => svg("path", { ...attributes, d: path(own, part(values), axes.x, axes.y, part(breaks)) });
     picture.replaceChildren(
       ...axes.parts,
@@ -148,38 +150,38 @@ export function sparkline(values) {
 export function reliabilityChart(bins, label) {
   const most = Math.max(...bins.map((bin) => bin.count), 1), known = bins.filter((bin) => bin.count);
   const told = (bin) => `${count(bin.count)} reads: probability ${fixed(bin.confidence)}, true ${fixed(bin.frequency)}`;
-  return square(label, ["probability", "share that is true"], [0, 1], (at, up) => [
+  return square(label, ["probability", "share that is true"], [0, 1], [0, 1], (at, up) => [
     line(at(0), up(0), at(1), up(1), "diagonal"),
     svg("path", { d: path(known.map((bin) => bin.confidence), known.map((bin) => bin.frequency), at, up), class: "line", stroke: "var(--series-1)" }),
     known.map((bin) => svg("circle", { cx: at(bin.confidence), cy: up(bin.frequency), r: 3 + 6 * Math.sqrt(bin.count / most), class: "dot" }, svg("title", {}, told(bin)))),
   ]);
 }
 
-/** Many points, with `xs` from 0 to 1 and `ys` in the range `y`. `pick` is called with the index of the point that was clicked. */
-export function scatter(xs, ys, { label, names, y = [0, 1], diagonal = false, pick = null }) {
+/** Many points, with `xs` in the range `x` and `ys` in the range `y`. `pick` is called with the index of the point that was clicked. */
+export function scatter(xs, ys, { label, names, x = [0, 1], y = [0, 1], diagonal = false, pick = null }) {
   const known = xs.map((_, i) => i).filter((i) => !Number.isNaN(xs[i]) && !Number.isNaN(ys[i]));
   const told = (i) => `${names[0]} ${fixed(xs[i])}, ${names[1]} ${fixed(ys[i])}`;
-  return square(label, names, y, (at, up) => [
-    diagonal ? line(at(0), up(y[0]), at(1), up(y[1]), "diagonal") : null,
+  return square(label, names, x, y, (at, up) => [
+    diagonal ? line(at(x[0]), up(y[0]), at(x[1]), up(y[1]), "diagonal") : null,
     svg("g", { vars: { "--opacity": Math.max(0.08, Math.min(0.7, 300 / known.length)) } }, known.map((i) => svg("circle", { cx: at(xs[i]), cy: up(ys[i]), r: 3, class: pick ? "dot pick" : "dot", onclick: pick && (() => pick(i)) }, svg("title", {}, told(i))))),
   ]);
 }
 
-/** A square drawing with the names of both axes: from 0 to 1, and over the range `y`. */
-function square(label, names, y, draw) {
-  const size = 360, edge = 40;
-  const at = (value) => edge + value * (size - edge - 10);
-  const up = (value) => size - edge - ((value - y[0]) / (y[1] - y[0])) * (size - edge - 10);
+/** A square drawing with the names of both axes, over the ranges `x` and `y`. */
+function square(label, names, x, y, draw) {
+  const size = 360, edge = 48, length = size - edge - 10;
+  const at = (value) => edge + ((value - x[0]) / (x[1] - x[0])) * length;
+  const up = (value) => size - edge - ((value - y[0]) / (y[1] - y[0])) * length;
   return svg(
     "svg",
     { viewBox: `0 0 ${size} ${size}`, class: "square", role: "img", "aria-label": label },
     [0, 0.5, 1].map((share) => {
-      const value = y[0] + share * (y[1] - y[0]);
-      return [line(at(0), up(value), at(1), up(value), "tick"), text(edge - 6, up(value) + 4, fixed(value, 1), "end"), text(at(share), size - edge + 16, fixed(share, 1), "middle")];
+      const [across, value] = [x, y].map(([low, high]) => low + share * (high - low));
+      return [line(at(x[0]), up(value), at(x[1]), up(value), "tick"), text(edge - 6, up(value) + 4, fixed(value, 1), "end"), text(at(across), size - edge + 16, fixed(across, 1), "middle")];
     }),
     draw(at, up),
-    text(at(0.5), size - 6, names[0], "middle"),
-    svg("g", { transform: `translate(12 ${size - at(0.5)}) rotate(-90)` }, text(0, 0, names[1], "middle")),
+    text(edge + length / 2, size - 6, names[0], "middle"),
+    svg("g", { transform: `translate(12 ${size - edge - length / 2}) rotate(-90)` }, text(0, 0, names[1], "middle")),
   );
 }
 

@@ -21,7 +21,7 @@ function comparison(report, compared, open, filter) {
   const pairs = report.pairsOf(compared);
   const points = (sameText ? rowPairs : groupPairs)(first, second, pairs).filter((one) => !Number.isNaN(one.a) && !Number.isNaN(one.b));
   const order = points.toSorted((one, other) => Math.abs(other.a - other.b) - Math.abs(one.a - one.b)).slice(0, MOST_ROWS);
-  const what = sameText ? "row" : "group";
+  const what = sameText ? "row" : "group", range = [Math.min(first.overview.lowest, second.overview.lowest), 1];
   return [
     verdict(compared.people, compared.verdict),
     note([first, second].map((file) => `${file.name}: scored by ${judgesOf(file).join(", ") || "code checks"}. `)),
@@ -36,7 +36,7 @@ function comparison(report, compared, open, filter) {
           "div",
           {},
           scatter(points.map((one) => one.a), points.map((one) => one.b), {
-            label: `Scores of ${points.length} ${what}s: ${first.name} against ${second.name}`, names: [first.name, second.name], diagonal: true, pick: (i) => open(first, points[i].row),
+            label: `Scores of ${points.length} ${what}s: ${first.name} against ${second.name}`, names: [first.name, second.name], x: range, y: range, diagonal: true, pick: (i) => open(first, points[i].row),
           }),
           note(`${count(points.length)} points, one per ${what} on this page${sameText ? "" : " (its mean score)"}; click a point to open its row.`),
         ),

@@ -1,6 +1,6 @@
 // The data of a report, in two parts: what the page shows first, and the rows. Views read it through Report and RunFile only.
 
-const ROW_INTEGERS = ["id", "prompt", "target", "counts", "words", "step", "group", "state"];
+const ROW_INTEGERS = ["id", "prompt", "target", "counts", "words", "step", "group", "state", "counts_in_run"];
 const CELL_INTEGERS = ["item", "answer", "passed", "reason", "judge", "method", "reasoning", "label"];
 const PIECE = 2 ** 22; // letters of base64: a multiple of 4
 
@@ -44,8 +44,8 @@ export class Report {
     this.ready = true;
   }
 
-  file(path) {
-    return this.files.find((file) => file.path === path);
+  file(name) {
+    return this.files.find((file) => file.name === name);
   }
 
   /** The first other file with answers to the same texts; see RunFile.rowIn. */

@@ -1,5 +1,7 @@
 // Which rows a filter keeps, and in what order. Works on the typed arrays of a file; texts are searched once each.
 
+const ANY = -1, NOWHERE = -2; // a filter without a value; a value that no row of the page has, as in a sample
+
 export const EMPTY = {
   text: "",
   item: "", // the id of an item
@@ -21,23 +23,23 @@ export const EMPTY = {
 export function matching(file, filter, partner) {
   const { rows, cells, starts } = file;
   const inText = filter.text ? textMatches(file, filter.text) : null;
-  const item = filter.item === "" ? -1 : file.items.findIndex((one) => one.id === filter.item);
-  const reason = filter.reason === "" ? -1 : file.reasons.indexOf(filter.reason);
-  const state = filter.state === "" ? -1 : file.states.indexOf(filter.state);
-  const answer = filter.answer.startsWith("=") ? file.answers.indexOf(filter.answer.slice(1)) : -1;
+  const place = (wanted, list) => (wanted === "" ? ANY : list.includes(wanted) ? list.indexOf(wanted) : NOWHERE);
+  const item = place(filter.item, file.items.map((one) => one.id));
+  const reason = place(filter.reason, file.reasons), state = place(filter.state, file.states);
+  const answer = filter.answer.startsWith("=") ? place(filter.answer.slice(1), file.answers) : ANY;
   const passed = { pass: 1, fail: 0 }[filter.answer];
   const limit = (text, other) => (text === "" ? other : Number(text));
   const low = limit(filter.low, -Infinity), high = limit(filter.high, Infinity);
   const from = limit(filter.from, -Infinity), to = limit(filter.to, Infinity);
   const byScore = filter.low !== "" || filter.high !== "";
   const differs = filter.judgesDiffer && partner ? differingCells(file, partner) : null;
-  const byCell = item >= 0 || reason >= 0 || filter.answer !== "" || differs !== null || filter.peopleDiffer;
-  const others = Object.values(file.others), column = filter.value === null ? null : file.others[filter.column], value = column && file.texts.indexOf(filter.value);
+  const byCell = item !== ANY || reason !== ANY || filter.answer !== "" || differs !== null || filter.peopleDiffer;
+  const others = Object.values(file.others), column = filter.value === null ? null : file.others[filter.column], value = column && (file.texts.includes(filter.value) ? file.texts.indexOf(filter.value) : NOWHERE);
   const kept = [];
   for (let row = 0; row < file.length; row++) {
     if (inText && !inText[rows.prompt[row] + 1] && !inText[rows.target[row] + 1] && !inText[rows.id[row] + 1] && !others.some((one) => inText[one[row] + 1])) continue;
     if (column && column[row] !== value) continue;
-    if (state >= 0 && rows.state[row] !== state) continue;
+    if (state !== ANY && rows.state[row] !== state) continue;
     if (filter.unscored && !Number.isNaN(rows.score[row])) continue;
     if (byScore && !(rows.score[row] >= low && rows.score[row] <= high)) continue;
     if (rows.step[row] >= 0 && !(rows.step[row] >= from && rows.step[row] <= to)) continue;
@@ -45,9 +47,9 @@ export function matching(file, filter, partner) {
       let found = false;
       for (let cell = starts[row]; cell < starts[row + 1] && !found; cell++) {
         found =
-          (item < 0 || cells.item[cell] === item) &&
-          (reason < 0 || cells.reason[cell] === reason) &&
-          (answer < 0 || cells.answer[cell] === answer) &&
+          (item === ANY || cells.item[cell] === item) &&
+          (reason === ANY || cells.reason[cell] === reason) &&
+          (answer === ANY || cells.answer[cell] === answer) &&
           (passed === undefined || cells.passed[cell] === passed) &&
           (filter.answer !== "unanswered" || (cells.reason[cell] >= 0 && cells.reason[cell] !== file.unread)) &&
           (!filter.peopleDiffer || peopleDiffer(file, cell)) &&

@@ -17,7 +17,7 @@ export function overview(report, file, at) {
     el(
       "div",
       { class: "columns" },
-      section("Scores", facts.scored ? histogram(facts.score_bins, { label: `Distribution of ${count(facts.scored)} scores` }) : note("No row has a score.")),
+      section("Scores", facts.scored ? histogram(facts.score_bins, { low: facts.lowest, label: `Distribution of ${count(facts.scored)} scores` }) : note("No row has a score.")),
       failing.length ? section("Fail most", table(["item", ["pass rate", "wide"], ["", "n"]], failing.map((one) => [failed(one), rateBar(one.rate, one.interval), num(one.rate)]), { "aria-label": "Items that fail most" })) : null,
     ),
     facts.categories.length ? section("Categories", rates(facts.categories, "category", (line) => line.category)) : null,

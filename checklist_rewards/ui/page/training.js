@@ -80,7 +80,9 @@ export function learnedTable(learned) {
 /** The completions of one prompt in one step, and how those of the prompt changed. `open(row)` shows the details of a row. */
 function completions(file, open) {
   const { step, prompt, reward } = file.rows;
-  const byStep = Map.groupBy(file.all, (row) => step[row]), byPrompt = Map.groupBy(file.all, (row) => prompt[row]);
+  const own = file.all.filter((row) => file.rows.counts_in_run[row]); // without evaluations and steps that were done again
+  if (!own.length) return note("No completion of the run is on this page.");
+  const byStep = Map.groupBy(own, (row) => step[row]), byPrompt = Map.groupBy(own, (row) => prompt[row]);
   const steps = [...byStep.keys()].sort((a, b) => a - b);
   const value = (row) => (Number.isNaN(reward[row]) ? -Infinity : reward[row]);
   const slider = el("input", { type: "range", min: 0, max: steps.length - 1, value: 0, "aria-label": "step", oninput: fill });

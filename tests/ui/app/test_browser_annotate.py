@@ -120,6 +120,17 @@ def restarted(page, is_restarted: bool) -> None:
     )
 
 
+def test_the_click_that_leaves_a_note_answers(page, project):
+    page.go("/annotate?file=scored.jsonl&annotator=clicking", ".item")
+    page.click(".item .remark")
+    page.keys("seen")
+    page.click(".item .buttons button")
+    page.wait("document.querySelectorAll('.item')[1].hasAttribute('aria-current')")
+    page.wait("document.querySelector('.saved').textContent === 'saved'")
+    lines = read_jsonl(project / "annotations" / "clicking.jsonl")
+    assert [(line["label"], line["note"]) for line in lines] == [(None, "seen"), ("yes", "seen")]
+
+
 def test_answers_that_cannot_be_saved_are_kept_and_sent_again(page, project):
     def labels():
         return [line["label"] for line in read_jsonl(project / "annotations" / "restarted.jsonl")]

@@ -82,11 +82,20 @@ def test_the_rows_are_those_of_the_head_that_the_page_has(client, folder):
     assert length(rows_of(now)) == 5
 
 
-def test_two_files_of_one_name_are_refused(client, folder):
+def test_two_files_of_one_name_are_told_apart_by_their_folders(client, folder, labels):
     (folder / "again").mkdir()
-    write(folder / "again" / "scored.jsonl", scored_rows())
-    answer = report(client, file="scored.jsonl", other="again/scored.jsonl")
-    assert "both files are named scored.jsonl" in error_of(answer)
+    names = [f"{folder.name}/scored.jsonl", "again/scored.jsonl"]
+    rows = [{**row, "human": given} for row, given in zip(scored_rows(), LABELS, strict=True)]
+    write(folder / "scored.jsonl", rows)
+    write(folder / "again" / "scored.jsonl", read_jsonl(folder / "other.jsonl"))
+    found = report(client, file="scored.jsonl", other="again/scored.jsonl", labels="human").json()
+    assert [file["name"] for file in found["files"]] == list(found["trust"]) == names
+    both = report(client, file="scored.jsonl", other="other.jsonl", labels="human").json()
+    for name, alone in zip(names, ("scored.jsonl", "other.jsonl"), strict=True):
+        expected = both["trust"][alone]["comparison"]
+        assert found["trust"][name]["comparison"] == {**expected, "one": name}
+    [compared], [same] = found["comparisons"], both["comparisons"]
+    assert compared["people"] == same["people"].replace("scored", names[0][:-6]).replace("other.jsonl", names[1])
 
 
 def test_the_texts_of_a_row_are_compared(client, folder):
