@@ -1,15 +1,14 @@
 """The one filter: what a clause does with the thing that a rule found in it.
 
-[`decide`] reads the symbols of the whole clause around the thing. The words before it must have one of four forms, and
-the words after it must be known; otherwise the clause requires nothing:
+[`decide`] reads the basic words around the thing. Those before it must be one of the forms of this module, completely:
 
 - an order: "use", "do not mention", "make sure to include", "you should write";
 - the response as subject: "your answer should", "it must not";
 - a task with its topic and a link: "write a poem about the sea in";
-- nothing but known words at the start of a clause, or after a comma behind an order.
+- nothing but known words at the start of a clause, or behind an order and a comma.
 
-Coarse signs of danger then leave no check. They are short on purpose, because a wrong item is worse than a missing one
-and no list of precise wordings is ever complete:
+The word after it must be known too; otherwise the clause requires nothing. Coarse signs of danger then leave no check.
+They are short on purpose, because a wrong item is worse than a missing one:
 
 - in the clause: a permission, a condition, a report, other persons, another subject, a part of the response;
 - in the prompt: code; a later change of mind ("scratch that"); for checks of words and letters, a language in which
@@ -35,11 +34,9 @@ OTHER_LANGUAGE = "the checks cannot count in this language"
 NO_BOUND = "every response or none meets it"
 UNCLEAR = "the rules cannot tell whether it is required or forbidden"
 
-
-ANY_VERB = "otcwb6vi"
-INCLUDES = "owivb"
-"""Symbols of the verbs and links that ask for words."""
-
+ANY_VERB = frozenset("use write keep using is written contains in".split())
+INCLUDES = frozenset("use using contains in is".split())
+"""Verbs and links that ask for words."""
 
 _WHOLE = frozenset(
     "keyword_count keywords forbidden paragraphs paragraph_start postscript repeats_prompt json title two_responses "
@@ -58,7 +55,7 @@ _OF_TEXT = ("language", "casing")
 
 
 class Found(NamedTuple):
-    """A thing that a rule found: the symbols from `start` to `end` of the clause.
+    """A thing that a rule found: the basic words from `start` to `end` of the clause.
 
     `check` holds if it is required, `denied` if it is forbidden; None where no check expresses that. With a `reason`,
     no check expresses it at all.
@@ -70,8 +67,8 @@ class Found(NamedTuple):
     denied: Spec | None = None
     question: str = ""
     reason: str = ""
-    verbs: str = ANY_VERB
-    """Symbols of the verbs or links that can govern it."""
+    verbs: frozenset[str] = ANY_VERB
+    """Basic words that can govern it."""
     subject: bool = False
     """It has its own verb: "the letter e must appear at least twice"."""
     negations: int = 0
@@ -84,77 +81,123 @@ class Found(NamedTuple):
         return NAMES.get(check.get("pattern", ""), str(check["type"]))
 
 
-# Parts of the forms. `seg` is the part of a clause whose negations count, `verb` what governs the thing.
-_OTHERS = r"(?:.*[,k:\-]|[^nMN]*(?=s))?"  # other parts of the clause
-_LEAD = r"[akfE,:#1\-]*"
-_ASKED = r"(?:s[aiydDr^]*)?"
-_PLACE = r"(?:[i~][dri>]*,?)?"
-_WORDS = r"(?:[dDgawib6yHE]|(?<=[dgi])r)*"
-_FILL = rf"{_WORDS}N?{_WORDS}"
-_RESPONSE = r"(?:[dg]*u?g*[rS]*r|y(?:idr)?)(?:iy+|\^?y[tuo5]+|y|a)?"
+FRAGMENTS = {
+    "lead": r"(?:<first only char>|\d+ )*",
+    "ensure": "(?:ensure <in it the a response that>*)?",  # "make sure that in your answer"
+    "place": "(?:<in about><the response in about end>*)?",  # "in your answer", "at the end of your reply"
+    "response": "(?:<the short>*<_>?<short>*<response piece>*response |it (?:in the response )?)"
+    "(?:in <it>+|(?:that )?it <it write use describe _>+|it )?",  # "the answer you give"
+    "filler": "(?:<the a short in using is written it number_of only>|(?<=the )response |(?<=short )response "
+    "|(?<=in )response )*",
+    "fill": "{filler}(?:no {filler})?",
+}
+"""Parts of phrases."""
+
+
+def phrase(text: str) -> re.Pattern[str]:
+    """The pattern of a phrase of basic words, each followed by a space. `{name}` is one of [`FRAGMENTS`]; `<a b>` is
+    one of the basic words a and b."""
+    while "{" in text:
+        text = re.sub(r"\{(\w+)\}", lambda one: FRAGMENTS[one[1]], text)
+    one_of = re.compile(r"(?<!\(\?)(?<!\?P)<([^<>=!]+)>")
+    return re.compile(one_of.sub(lambda one: f"(?:(?:{'|'.join(map(re.escape, one[1].split()))}) )", text))
+
+
+_JOINT = phrase(".*(?:^| )<, and : ->")
+"""What comes before the last part of a clause."""
 _GOVERNED = [
-    re.compile(form)
-    for form in (
-        # "make sure to use", "do not mention"
-        rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}(?:y[mM])?[anMfE]*(?P<verb>[otc<>]|(?<=n)w)[an]*{_FILL})",
-        # "your answer should contain", "it must not"
-        rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}{_RESPONSE}a*[mM][ankfE]*(?P<verb>[ob6tcvw<>]?){_FILL})",
-        # a second verb after an order or a subject: "…, and must not"
-        rf"(?:.*[mM].*|[^\^]*[ot][^\^]*)[,k](?P<seg>{_LEAD}(?:[mM][an]*|(?=v))(?P<verb>[ob6tcv<>]?){_FILL})",
-        # a subject without "must": "make sure your answer has"
-        rf"{_OTHERS}(?P<seg>{_LEAD}(?:s[ai^]*|t(?=d)){_RESPONSE}[aE]*(?P<verb>[mMbvo6])[an]*{_FILL})",
-    )
-]
-# "write a poem about the sea in"
-_TOPIC = re.compile(
-    rf"{_OTHERS}{_LEAD}(?:{_ASKED}a*(?P<task>[otc5])|s|{_PLACE}{_RESPONSE}a*m[ab6]*[obtv6])"
-    rf"(?P<topic>(?:[^otv<>mMnc:8]|(?<=[dDg])t)*?)"
-    rf"(?P<seg>,?k?a*(?:(?P<verb>[iw<>6])|Nw?|\^[mM]?[an]*(?P<verb2>[ovb6t<>])|n[wi])[dDgbaE]*w?i?[dDgaE]*N?[dDgaE]*)"
+    # "make sure to use", "do not mention"
+    phrase("{lead}{ensure}{place}(?:it <must mustnt>)?<not mustnt first only>*"
+           "(?P<verb><use write keep start end>|(?<=not )using )<not>*{fill}"),
+    # "your answer should contain", "it must not"
+    phrase("{lead}{ensure}{place}{response}<must mustnt><not mustnt first only>*"
+           "(?P<verb><use is written used keep contains using start end>?){fill}"),
+    # a subject without "must": "make sure your answer has"
+    phrase("{lead}(?:ensure <in that>*|write (?=the )){response}<only>*"
+           "(?P<verb><must mustnt contains use is written>)<not>*{fill}"),
+]  # fmt: skip
+_SECOND_VERB = phrase(
+    "{lead}(?:<must mustnt><not>*|(?=contains ))(?P<verb><use is written used keep contains start end>?){fill}"
 )
-# known words only, or nothing, perhaps after an order: "please, no". The head ends at the last comma,
-# so that no other place is tried
-_BARE = re.compile(
-    rf"(?P<head>(?:.*[,k:\-])?[afE#1]*(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])[^\^]*"
-    rf"[,k:\-](?=[^,k:\-]*$))?(?P<seg>{_LEAD}(?:s[aiydDr]*)?[nN]?w?[dDgawi6rHE]*N?[dDgawi6rHE]*)"
+"""A second verb after an order or a subject: "…, and must not"."""
+_LINK = phrase(
+    "(?:^|(?<= ))(?:, )?(?:and )?(?:(?P<verb><in using start end written>)|no (?:using )?"
+    "|that <must mustnt>?<not>*(?P<verb2><use contains is written write start end>)|not <using in>)"
+    r"<the a is only>*(?:using )?(?:in )?<the short only a>*(?:no )?<the short only a>*\Z"
 )
-# what may stand before a thing with its own verb: "make sure that" the word "sea" appears
-_OWN_VERB = re.compile(rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}[dDgaiyN^rbo]*)")
-# the verb after a thing: "must be used", "is forbidden"
-_PASSIVE = re.compile(r"[a,]*(?P<how>[mMnb6vka]*)(?P<what>[234]|i(?:y|d+r))")
-# what may follow a thing
-_NEXT = re.compile(r"$|[,:kaiw~^hNsQ\-y*@6l8qz]|e6|Ld*r|E(?=$|[,:k])")
-# what may follow a string: not "on its own", "to begin", "not both"
-_NEXT_STRING = re.compile(rf"(?!,?kno?[du]?(?:$|[,:])|,k?n[ud]|i[dD]*[<>]|~|6[dD]|,?u~)(?:{_NEXT.pattern})")
-# a part of the response: "each title", "in the conclusion, use", "in the second stanza", "per page"
-_PART = re.compile("e(?!6)|[pfT]")
-_PART_FIRST = re.compile(r"[ak#\-]*[i~][^,]*[pfeT][^,]*,")
-_PART_AFTER = re.compile("(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDg]*[ur]?[efpTSC#]")
-# what makes a size between the words before and after it ("|") that of another text
-_OF_ANOTHER_SIZE = re.compile(
+"""What links a task to the thing: "a poem about the sea in", "… that does not use"."""
+_TASK = phrase(
+    "(?:.*(?:^| )<, and : ->)?{lead}(?:(?:{ensure}(?P<task><use write keep describe>))|ensure "
+    "|{place}{response}must <is written>*<use describe is contains write>)"
+    "(?P<topic>(?:(?!<use write contains start end must mustnt not keep : such_as>)\\S+ )*)"
+)
+"""A task with its topic: "write a poem about the sea"."""
+_BARE = phrase(
+    r"(?:<first only number_of>|\d+ )*(?:ensure <in it the a response>*)?<not no>?(?:using )?"
+    "<the a short in written response number_of it only>*(?:no )?<the a short in written response number_of it only>*"
+)
+"""Known words only."""
+_HEAD = phrase(
+    r"(?:.*(?:^| )<, and : ->)?(?:<first only char>|\d+ )*"
+    r"(?:ensure |{ensure}(?:it <must mustnt>)?<not mustnt>*(?:<use write keep start end describe no atleast atmost over under"
+    r" exactly only>|\d+ )|{ensure}{response}must )(?!.*(?:^| )that )"
+)
+"""An order before a comma, which known words follow: "write a poem, no commas"."""
+_OWN_VERB = phrase("{lead}{ensure}{place}<the short it no that response in is>*")
+"""What may stand before a thing with its own verb: "make sure that" the word "sea" appears."""
+_PASSIVE = phrase("<,>*(?P<how><must mustnt not is contains and>*)(?P<what><used forbidden allowed>|in (?:it |the +response ))")
+"""The verb after a thing: "must be used", "is forbidden"."""
+_NEXT = phrase(
+    r"\Z|<, : and in using about that how no ensure string not - it they describe such_as if may>|each written "
+    r"|atmost (?:the )*response |<exactly only>(?:\Z|<, : and>)"
+)
+"""What may follow a thing."""
+_NOT_AFTER_STRING = phrase(
+    r"(?:, )?and no (?:<the _>)?(?:\Z|, |: )|(?:, )?and <not no>_ |in <the a>*<start end>|about |written <the a>|(?:, )?_ about "
+)
+"""What must not follow a string: "on its own", "to begin", "not both"."""
+_PART = phrase("each (?!written )|<part first section>")
+"""A part of the response: "each title", "in the second stanza"."""
+_PART_FIRST = phrase(r"(?:<and ->|\d+ )*<in about>[^,]*<part first each section>[^,]*, ")
+_PART_AFTER = phrase(
+    r"(?:(?:in )?<the a short>*|(?:(?!<and : , in using>)\S+ )*)each (?!written )"
+    r"|<,>*<in about><the a short>*<_ response>?(?:<each first part section piece mark>|\d+ )"
+)
+_OF_ANOTHER = phrase(
     "|".join(
         (
-            r"p,\||kD[gu]*[rp].*\||\|.*k(?:D?#(?!C)|u+i[GLOUE]?#|D[gu]*[rp])",  # "descriptions (", "and a title of"
-            r"[t5].*\|.*[,k]+[yi@]*5|l.*\|",  # "and explain it", "or in"
-            r"~.*\|~|\^[u\x22].*\||S#.*\|",  # "on tea, … on milk", "that quotes Ann in", "paragraph 2 in"
+            "says |they (?!.*<, and>)|how they ",  # a report, other persons
+            "how_to (?!_ )|<_ response>how ",  # "how to write", "a town where"
+            r"(?<!must written )(?:<_ book part they section piece letter word>|\d+ )<must mustnt>.*<, and><not>*"
+            r"<use write keep describe start end is contains must mustnt>|\A_ <in about>[^:]*and |\Aresponse \Z",
+            "<_ book part word>that (?:.*<, and><not>*<start end is contains must mustnt>"
+            "|must .*and <use write keep describe>)|not .*that .*and |that is , ",  # "a town that begins with A and"
+            r"<not no mustnt>.*or |<not mustnt><, only>|no <_>+using |\A(?:<and , ->|\d+ )*not <the response it>",
+            r"\S+ \S+ \S+ : ",  # a text after a colon
         )
     )
 )
-_OWN_NOUN = re.compile("^[ug]{0,3}r")
-# what makes the words before a thing those of another text
-_OF_ANOTHER = re.compile(
+"""What makes the words before a thing those of another text, or half of a negation."""
+_OF_ANOTHER_SIZE = phrase(
     "|".join(
         (
-            "j|@(?!.*[,k])|h@",  # a report, other persons
-            "!(?!u)|[ur]h",  # "how to write", "a town where"
-            "(?<!m6)[uRp@TSWK#]a*[mM].*[,k]a*n*[otc5<>bvmM]|^u[i~][^:]*k|^r$",  # "lines must rhyme and" use
-            r"[uRpW]\^(?:.*[,k]a*n*[<>bvmM]|m.*k[otc5])|n.*\^.*k|\^b,",  # "a town that begins with A and": it goes on
-            r"[nNM].*l|[nM][,Ea]|Nu+w|^[ak,#\-]*n[dry]",  # "without A-ing or", "not only": half of a negation
-            "...:",  # a text after a colon
+            r"part , \||and a <short _>*<response part>.*\|",  # "descriptions (", "and a title of"
+            r"\|.*and (?:(?:a )?\d+ (?!mark )|<_>+in <atleast atmost over under only exactly>?\d+ "
+            r"|a <short _>*<response part>)",
+            r"<write describe>.*\|.*<, and><it in they>*describe |or .*\|",  # "and explain it", "or in"
+            r"about .*\| about |that <_ quotes>.*\||piece \d+ .*\|",  # "on tea, … on milk", "that quotes Ann in"
         )
     )
 )
-_SAYS = re.compile(",[^,k:]*j")
-_ELSEWHERE = re.compile("[i~][dDgy]*[uR@]")
+"""What makes a size between the words before and after it ("|") that of another text."""
+_WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
+_OWN_NOUN = phrase("<_ short>{0,3}response ".replace("{0,3}", "?<_ short>?<_ short>?"))
+_SAYS = phrase(", (?:(?!<, and :>)\\S+ )*says ")
+_ELSEWHERE = phrase("<in about><the a short it>*<_ book they>")
+_A_TEXT = phrase(r"(?:<the a short it>|\d+ )*<short _ response book language>*response (?:it )?")
+_TEXT_FIRST = phrase(r"(?:<a short it language>|\d+ )*<short _>*response ")
+_THE_TEXT = phrase("the response (?=<must mustnt is>)")
+_WRITTEN = frozenset("the a in using is written it response short only use write not contains".split())
 # Words anywhere in the prompt that leave no check, most of them only none of a size.
 _CODE = frozenset("python javascript typescript php golang bash sql perl html regex".split())
 _UNCOUNTED = (
@@ -181,160 +224,192 @@ _SEVERAL = re.compile(
 """Several texts are asked for."""
 _JUDGED = frozenset("rate grade judge evaluate assess score feedback keys fields".split())
 """The prompt is about another text, or about one with named parts: "the story must" is not about the response."""
-_THE_TEXT = re.compile("dr(?=a*[mMb])")
-_WRITTEN = re.compile("[dDgawib6ryHEot5nNv]*")
-_QUESTIONS = ("do", "does", "did", "was", "were", "have", "which", "when", "am")
+_QUESTIONS = frozenset("do does did was were have which when am".split())
+_ABOUT_OTHERS = frozenset("list name suggest recommend translate convert describe discuss explain compare".split())
+"""Tasks whose object is not written: what follows "that" or "with" belongs to it."""
 
 
 class _Form(NamedTuple):
-    """How the words before a thing ask for it, with places in the symbols of the clause."""
+    """How the words before a thing ask for it, with places of basic words."""
 
-    segment: int
-    """Where the part begins whose negations count."""
-    task: int
-    """The verb of the task, or the start of the part."""
     verb: int
     """The verb or link that governs the thing, -1 for none."""
+    segment: int
+    """Where the part begins whose negations count."""
     negations: int
+    task: int
+    """The verb of the task."""
     topic: str | None = None
-    """The symbols between a task and the link to the thing."""
+    """The basic words between a task and the link to the thing."""
+
+
+def negations_in(plain: str) -> int:
+    """The number of negations among basic words."""
+    return sum(plain.count(negation) for negation in ("not ", "no ", "mustnt "))
 
 
 def _form(clause: Clause, found: Found) -> _Form | None:
     """How the words before a thing ask for it, None if they do not."""
-    left = clause.symbols[: found.start]
+    left = clause.around(found.start, found.end)[0]
+    if clause.words[0] in ("is", "does", "do", "are", "has") and _WRITTEN.issuperset(clause.tokens[1 : found.start]):
+        return _Form(-1, 0, negations_in(left), 0)  # a question of a checklist as a statement
     if found.kind in _OF_TEXT:
-        left = re.sub(r"Y,?k?(?=[aE]*$)", "", left)  # "in English and in capital letters"
-    if clause.words[0] in ("is", "does", "do", "are", "has") and _WRITTEN.fullmatch(left[1:]):
-        return _Form(0, 0, -1, negations_in(left))  # a question of a checklist as a statement
+        left = re.sub("language (?:, )?(?:and )?(?=(?:only )*$)", "", left)  # "in English and in capital letters"
+    joint = _JOINT.match(left)
+    first = joint.end() if joint else 0
+    ensured = left.find("ensure ", first)
+    if ensured > first and not negations_in(left[first:ensured]):
+        first = ensured
+    before, last = left[:first], left[first:]
+    place = before.count(" ")
     if found.subject:
-        own = _OWN_VERB.fullmatch(left)
-        return own and _Form(own.start("seg"), own.start("seg"), -1, negations_in(own["seg"]))
-    for expression in _GOVERNED:
-        if (match := expression.fullmatch(left)) and (not match["verb"] or match["verb"] in found.verbs):
-            verb, seg = match.start("verb") if match["verb"] else -1, match.start("seg")
-            return _Form(seg, max(verb, seg), verb, negations_in(match["seg"]))
+        return _Form(-1, place, negations_in(last), place) if _OWN_VERB.fullmatch(last) else None
+    for form in (*_GOVERNED, _SECOND_VERB):
+        match = form.fullmatch(last)
+        verb = match["verb"].strip() if match else ""
+        if match and (not verb or verb in found.verbs) and (form is not _SECOND_VERB or _goes_on(before)):
+            at = place + last.count(" ", 0, match.start("verb")) if verb else -1
+            return _Form(at, place, negations_in(last), max(at, place))
+    return _after_topic(clause, found, left) or _bare(clause, found, before, last)
+
+
+def _goes_on(before: str) -> bool:
+    """Whether an order or a subject goes on behind these words."""
+    return "must" in before or ("that " not in before and ("use " in before or "write " in before))
+
+
+def _after_topic(clause: Clause, found: Found, left: str) -> _Form | None:
+    """The form of a task with its topic: "write a poem about the sea in"."""
     if clause.words[found.start] in ("within", "under"):
-        left += "i"
-    if (match := _TOPIC.fullmatch(left)) and (match["verb"] or match["verb2"] or "w") in found.verbs:
-        task = match.start("task") if match["task"] else match.start("topic")
-        verb = max(match.start("verb"), match.start("verb2"))
-        return _Form(match.start("seg"), task, verb, negations_in(match["seg"]), topic=match["topic"])
-    if match := _BARE.fullmatch(left):
-        seg, negations = match.start("seg"), negations_in(match["seg"])
-        thing = clause.symbols[found.start : found.end]
-        if not negations and set("nM") & set(match["head"] or ""):
-            return None
-        if thing[0] == "Y" and not match["head"] and not re.match("$|:|,a*[t5]", clause.symbols[found.end :]):
-            return None
-        if negations or thing[0] not in "CQWZYJdDg" or set("iw") & set(match["seg"]) or set("#x") & set(thing):
-            return _Form(seg, seg, -1, negations)
+        left += "in "
+    link = _LINK.search(left)
+    match = _TASK.fullmatch(left, 0, link.start()) if link else None
+    if link is None or match is None or (link["verb"] or link["verb2"] or "using ").strip() not in found.verbs:
+        return None
+    verb = max(link.start("verb"), link.start("verb2"))
+    task = match.start("task") if match["task"] else match.start("topic")
+    return _Form(
+        clause.plain.count(" ", 0, verb) if verb >= 0 else -1,
+        clause.plain.count(" ", 0, link.start()),
+        negations_in(link.group()),
+        clause.plain.count(" ", 0, task),
+        match["topic"],
+    )
+
+
+def _bare(clause: Clause, found: Found, before: str, last: str) -> _Form | None:
+    """The form of known words only, or none, at the start of a clause or behind an order: "please, no"."""
+    if not _BARE.fullmatch(last) or (before and not _HEAD.match(before)):
+        return None
+    negations, tokens = negations_in(last), clause.tokens
+    if not negations and ("not " in before or "mustnt " in before):
+        return None
+    thing = tokens[found.start : found.end]
+    if thing[0] == "language" and not before and tokens[found.end] not in ("", ":", "write", "describe"):
+        return None
+    named = thing[0] in ("mark", "string", "word", "caps", "language", "json", "the", "a", "short")
+    if negations or not named or "in " in last or "using " in last or "times" in thing or thing[-1][-1:] == "x":
+        place = before.count(" ")
+        return _Form(-1, place, negations, place)
     return None
-
-
-def negations_in(symbols: str) -> int:
-    """The number of negations among symbols."""
-    return symbols.count("n") + symbols.count("N") + symbols.count("M")
 
 
 def _asks(clause: Clause) -> bool:
     """Whether a clause is a question, not a request."""
     if not clause.text.rstrip().endswith("?"):
         return False
-    first = next((n for n, symbol in enumerate(clause.symbols) if symbol not in "a,k"), 0)
-    return clause.symbols[first] in "hbjzm" or clause.words[first] in _QUESTIONS
-
-
-_ABOUT_OTHERS = frozenset("list name suggest recommend translate convert describe discuss explain compare".split())
-"""Tasks whose object is not written: what follows "that" or "with" belongs to it."""
-_A_TEXT = re.compile("[dDga#y]*[gurRY]*ra*y?")
-_TEXT_FIRST = re.compile("[Dga#yY]*[gu]*r")
+    first = next((n for n, token in enumerate(clause.tokens) if token not in (",", "and")), 0)
+    return clause.tokens[first] in ("how", "is", "says", "may", "must") or clause.words[first] in _QUESTIONS
 
 
 def _of_the_topic(clause: Clause, found: Found, form: _Form) -> bool:
     """Whether a thing after a topic may belong to something that the topic names: "a poem about a letter with"."""
-    topic, seg = form.topic or "", clause.symbols[form.segment : found.start]
+    topic, link_tokens = form.topic or "", clause.tokens[form.segment : found.start]
     link = clause.words[form.verb] if 0 <= form.verb < found.start else ""
     if clause.words[form.task] in _ABOUT_OTHERS and link not in ("in", "using", "as", ""):
         return True
-    if ("^" in seg or link == "of") and not _TEXT_FIRST.match(topic):
+    if ("that" in link_tokens or link == "of") and not _TEXT_FIRST.match(topic):
         return True
     if found.kind in _OF_TEXT:
-        if "6" in seg:
+        if "written" in link_tokens:
             return True
     elif link in ("in", "using"):
         return False
-    if seg[:1] == "," or seg[:2] == "kN" or _A_TEXT.fullmatch(topic):
+    if link_tokens[:1] == [","] or link_tokens[:2] == ["and", "no"] or _A_TEXT.fullmatch(topic):
         return False
-    return (topic[-1:] in ("r", "R", "p", "W") and topic[-2:] != "#W") or (link == "of" and "i" in topic)
+    ends = topic.split()[-2:]
+    of_noun = ends[-1:] in (["response"], ["book"], ["part"]) or (ends[-1:] == ["word"] and not ends[0].isdigit())
+    return of_noun or (link == "of" and "in " in topic)
 
 
 def decide(clause: Clause, found: Found) -> Requirement | None:
     """The requirement of a thing in its clause, with a check or with the reason why it has none; None if the clause
     requires nothing."""
-    symbols = clause.symbols
-    left, right = symbols[: found.start], symbols[found.end :]
-    for symbol, reason in (("z", PERMITTED), ("q", CONDITIONAL)):
-        if symbol in left or symbol in right or symbol in clause.header:
+    tokens, header = clause.tokens, clause.header
+    outside = tokens[: found.start] + tokens[found.end :]
+    for sign, reason in (("may", PERMITTED), ("if", CONDITIONAL)):
+        if sign in outside or f"{sign} " in header:
             return _without(clause, found, reason)
-    if (
-        _asks(clause)
-        or _OF_ANOTHER.search(left)
-        or _SAYS.search(right)
-        or symbols[found.start - 1 : found.start + 1] == "nE"
-    ):
+    left, right = clause.around(found.start, found.end)
+    if _asks(clause) or _OF_ANOTHER.search(left) or _SAYS.search(right):
+        return None
+    if tokens[found.start - 1] == "not" and found.start and tokens[found.start] in ("only", "exactly"):
         return None
     passive = _PASSIVE.match(right)
-    if passive and (passive["how"].strip("a") or ("s" in left and passive["what"] in "234")):
-        refused = negations_in(passive["how"]) + (passive["what"] == "3")
-        found = found._replace(subject=True, end=found.end + passive.end(), negations=found.negations + refused)
-        right = symbols[found.end :]
+    what = passive["what"].strip() if passive else ""
+    if passive and (passive["how"] or ("ensure " in left and what in ("used", "forbidden", "allowed"))):
+        refused = negations_in(passive["how"]) + (what == "forbidden")
+        end = found.end + passive.group().count(" ")
+        found = found._replace(subject=True, end=end, negations=found.negations + refused)
+        right = right[passive.end() :]
         if _ELSEWHERE.match(right):
             return None  # "is banned in our office"
-    right = _OWN_NOUN.sub("", right)  # "a 300-word magazine article"
+    else:
+        passive = None
+    own = _OWN_NOUN.match(right)  # "a 300-word magazine article"
+    right = right[own.end() :] if own else right
     form, kind = _form(clause, found), found.kind
-    following = _NEXT_STRING if found.verbs.startswith(INCLUDES) else _NEXT
-    if form is None or not following.match(right) or (form.topic is not None and _of_the_topic(clause, found, form)):
+    follows = _NEXT.match(right) and not (kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right))
+    if form is None or not follows or (form.topic is not None and _of_the_topic(clause, found, form)):
         return _without(clause, found, A_PART) if kind not in _WHOLE and _PART.search(left + right) else None
     negations = form.negations + found.negations
     check, question = found.check, found.question
     if negations == 1:
         check = found.denied
         question = question.replace(" with ", " with something else than ", 1) if found.check else question
-    reason = _reason(clause, found, form, kind, right) or found.reason or (APPROXIMATE if "A" in right[:2] else "")
-    if not reason and passive and passive["what"] == "4" and not negations:
+    reason = _reason(clause, found, form, left, right) or found.reason
+    if not reason and "roughly" in right.split()[:2]:
+        reason = APPROXIMATE
+    if not reason and what == "allowed" and passive and not negations:
         reason = PERMITTED
-    if not reason and (
-        check is None
-        or negations_in(clause.header)
-        or negations > 1
-        or (negations and right[:1] == "8")
-        or right[:1] == "l"
-    ):
+    unclear = check is None or negations_in(header) or negations > 1
+    if not reason and (unclear or right[:3] == "or " or (negations and right[:7] == "such_as")):
         reason = UNCLEAR
     if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
         return _without(clause, found, reason or NO_BOUND)
-    verb = form.verb if found.verbs != ANY_VERB or symbols[form.verb] == "o" and kind in _OF_TEXT else -1
-    negation = max(symbols.rfind(symbol, form.segment, found.start) for symbol in "nNM") if negations else -1
-    start = next((at for at in (negation, verb) if at >= 0), found.start)
-    first, last = clause.starts[start], clause.ends[found.end - 1]
-    return Requirement(first, last, check, question or question_of(check))
+    governs = found.verbs is not ANY_VERB or (tokens[form.verb] == "use" and kind in _OF_TEXT)
+    negation = max((n for n in range(form.segment, found.start) if tokens[n] in ("not", "no", "mustnt")), default=-1)
+    start = found.start
+    if negations and negation >= 0:
+        start = negation
+    elif governs and form.verb >= 0:
+        start = form.verb
+    return Requirement(clause.starts[start], clause.ends[found.end - 1], check, question or question_of(check))
 
 
-def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) -> str:
+def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
-    words, left = clause.view.words, clause.symbols[: found.start]
+    view, words, kind = clause.view, clause.view.words, found.kind
     of_response = OF_RESPONSE.search(clause.text) is not None
     if not of_response and not words.isdisjoint(_CODE):
         return OF_CODE
-    reconsidered = clause.view.places(_RECONSIDERED)
-    if reconsidered and reconsidered[-1] >= clause.ends[found.end - 1]:
+    if view.last(_RECONSIDERED) >= clause.ends[found.end - 1]:
         return CONDITIONAL
-    if kind not in _IN_EVERY_LANGUAGE and clause.view.places(_IN_UNCOUNTED, _UNCOUNTED):
+    if kind not in _IN_EVERY_LANGUAGE and not words.isdisjoint(_UNCOUNTED) and view.last(_IN_UNCOUNTED) >= 0:
         return OTHER_LANGUAGE
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
-    if kind not in _WHOLE and _PART.search((clause.header + left).rpartition(",")[2]):
+    if kind not in _WHOLE and _PART.search((clause.header + left).rpartition(", ")[2]):
         return A_PART
     if not of_response and not words.isdisjoint(_JUDGED) and _THE_TEXT.search(left):
         return A_PART
@@ -342,13 +417,13 @@ def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) ->
         return ""
     if not words.isdisjoint(_TAKEN_BACK):
         return CONDITIONAL
-    several = clause.view.places(_SEVERAL)
-    if several and (not of_response or several[-1] >= clause.end):
+    several = view.last(_SEVERAL)
+    if several >= 0 and (not of_response or several >= clause.end):
         return A_PART
-    if not of_response and (_OF_ANOTHER_SIZE.search(f"{left}|{right}") or clause.words[form.task] == "add"):
+    around = f"{left}| {right}"
+    if not of_response and (_OF_ANOTHER_SIZE.search(around) or clause.words[form.task] == "add"):
         return A_PART
-    with_bullets = kind == "paragraphs" and re.search(r"[^N]Ck\||\|[,k]+D?#C", f"{left}|{right}")
-    return A_PART if with_bullets else ""
+    return A_PART if kind == "paragraphs" and _WITH_BULLETS.search(around) else ""
 
 
 def _without(clause: Clause, found: Found, reason: str) -> Requirement:

@@ -18,9 +18,9 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
 from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
-from checklist_rewards.generators.constraints.filtering import A_PART, SIZES, Found, decide
+from checklist_rewards.generators.constraints.filtering import A_PART, SIZES, decide
 from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement
-from checklist_rewards.generators.constraints.strings import RULES
+from checklist_rewards.generators.constraints.rules import things_in
 from checklist_rewards.images import words_of
 from checklist_rewards.version import __version__
 
@@ -51,7 +51,7 @@ def find_requirements(prompt: str) -> list[Requirement]:
 def _of_clause(clause: Clause) -> Iterator[Requirement]:
     """The requirements of a clause. Where one size of a kind is that of a part, so are the others: "a headline of at
     most 8 words and a text of at most 50"."""
-    decided = [(thing, decide(clause, thing)) for thing in _things(clause)]
+    decided = [(thing, decide(clause, thing)) for thing in things_in(clause)]
     sizes = [(thing.kind, one) for thing, one in decided if thing.kind in SIZES and thing.check not in _WEAK]
     parts = {kind for kind, one in sizes if one is None or one.reason == A_PART}
     checks = [one.check for _, one in sizes if one and one.check]
@@ -64,18 +64,6 @@ def _of_clause(clause: Clause) -> Iterator[Requirement]:
 
 _WEAK = ({"type": "json"}, {"type": "bullets", "at_least": 1})
 """Checks that another one of their type includes."""
-
-
-def _things(clause: Clause) -> Iterator[Found]:
-    """The things that the rules find in a clause. What one rule found is not found again by the next."""
-    used: set[int] = set()
-    symbols = set(clause.symbols)
-    for rule, needed in RULES:
-        if not symbols.isdisjoint(needed):
-            things = [thing for thing in rule(clause) if used.isdisjoint(range(thing.start, thing.end))]
-            for thing in things:
-                used.update(range(thing.start, thing.end))
-            yield from things
 
 
 _ONE_VALUE = {"casing": "casing", "language": "language", "starts": "phrase", "ends": "phrase", "title": "style"}

@@ -1,12 +1,10 @@
-"""A prompt as the rules read it: masked, in clauses, with its quoted strings, each clause as symbols.
+"""A prompt as the rules read it: masked, in clauses, each as basic words.
 
 [`PromptText`] keeps positions: its `text` has the length of the prompt, in lower case, with every quoted string and
-code block masked. So no rule reads an instruction inside quotation marks, and the position of a match is the evidence
+code block masked. So no rule reads an instruction inside quotation marks, and the position of a word is the evidence
 in the prompt. A clause ends at the end of a sentence or a list item. Of nested quotations only the outer one is a
 string. Texts that a request or a label announces as material ("Translate the text below.") are masked too, up to a
 label or a later line about the response. Clauses that are too long to be read are left out.
-
-[`Clause.symbols`] has one letter for each word or phrase of the clause; see `lexicon.py`.
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from checklist_rewards.generators.constraints.amounts import number
-from checklist_rewards.generators.constraints.lexicon import CODE, NOUNS, PHRASES, QUOTE, SYMBOLS, TRIGGERS
+from checklist_rewards.generators.constraints.lexicon import ANCHORS, BASIC_WORDS, CODE, NOUNS, PHRASES, QUOTE
 
 Spec = dict[str, Any]
 
@@ -94,8 +92,6 @@ _JOINED = re.compile(
 _END = re.compile(r"[.!?\n](?<!(?i:max|min).)(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
-_APART = bytes(n if n < 128 and (chr(n).isalnum() or n in (1, 39)) else 32 for n in range(256))
-"""Every character that no word contains becomes a space."""
 _TOKEN = re.compile(
     r"((?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_][\w'#]*|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
     r"|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]])"
@@ -103,6 +99,8 @@ _TOKEN = re.compile(
 LONGEST_CLAUSE = 700
 """Number of characters of a clause that rules read. A longer one gives no item, so prompts take linear time."""
 _LONGEST_HEADER = 2000
+_PADDING = 4
+"""Number of empty words behind a clause, so that rules may look behind its end; those before it are the same."""
 
 
 class Strings(NamedTuple):
@@ -116,70 +114,116 @@ class Strings(NamedTuple):
 
 
 class Clause:
-    """A clause of a prompt, from `start` to `end`: its words and phrases, each with a symbol and a place."""
+    """A clause of a prompt, from `start` to `end`.
 
-    def __init__(self, view: PromptText, start: int, end: int):
+    `tokens` are its basic words, `words` the words or phrases of the prompt in lower case, `starts` and `ends` their
+    places in the prompt. `plain` has all basic words, each followed by a space.
+    """
+
+    def __init__(self, view: PromptText, start: int, end: int, words: list[str], starts: list[int], ends: list[int]):
         self.view, self.start, self.end = view, start, end
         self.text = view.text[start:end]
-        self.symbols, self.words, self.starts, self.ends = symbols_of(view.text, start, end)
-        """One symbol for each word or phrase; the words in lower case; where each starts and ends in the prompt."""
-        first = start + len(self.text) - len(self.text.lstrip())
-        self.header = _header(view.text, first) if "\n" in view.text else ""
-        """The symbols of the line that introduces the list item of the clause ("Each tweet should:")."""
+        self.tokens, self.words, self.starts, self.ends = basic_words(words, starts, ends)
+        self.length = len(self.tokens)
+        self.plain = " ".join(self.tokens) + " "
+        self._offsets = [0, *itertools.accumulate(len(token) + 1 for token in self.tokens)]
+        self.tokens += [""] * _PADDING
+        self.words += [""] * _PADDING
+
+    @cached_property
+    def header(self) -> str:
+        """The basic words of the line that introduces the list item of the clause: "Each tweet should:"."""
+        return _header(self.view.text, self.start) if "\n" in self.view.text else ""
+
+    def span(self, match: re.Match[str], group: int | str = 0) -> tuple[int, int]:
+        """The basic words from which and up to which a match in `plain` reaches."""
+        start, end = match.span(group)
+        return self.plain.count(" ", 0, start), self.plain.count(" ", 0, end)
+
+    def around(self, start: int, end: int) -> tuple[str, str]:
+        """The basic words before and after those from `start` to `end`."""
+        return self.plain[: self._offsets[start]], self.plain[self._offsets[end] :]
 
     def at(self, place: int) -> int:
-        """The number of the first word at or after a place of the clause."""
+        """The number of the first word at or after a place of the text of the clause."""
         return bisect_left(self.starts, self.start + place)
 
-    def given(self, at: int) -> Strings:
+    def given(self, index: int) -> Strings:
         """The enumeration at a place; a word that is not quoted is one of a single string."""
-        start, end = self.starts[at], self.ends[at]
+        start, end = self.starts[index], self.ends[index]
         return self.view.quoted.get(start) or Strings((self.view.prompt[start:end],), start, end)
 
+    def limits(self, index: int) -> bool:
+        """Whether a verb of limiting stands before a place: "keep your answer to"."""
+        before = index - 1
+        while self.tokens[before] in ("in", "the", "a", "short", "response", "number_of"):
+            before -= 1
+        return self.tokens[before] == "keep" and self.tokens[index - 1] == "in"
 
-def _header(text: str, first: int) -> str:
-    """The symbols of the line that introduces the list item with a character of a masked text, "" for none."""
-    line = text.rfind("\n", 0, first) + 1
+    def number_after(self, index: int) -> bool:
+        """Whether a number follows a place, perhaps behind "the" or "a"."""
+        return self.tokens[index + 1 + (self.tokens[index + 1] in ("the", "a"))].isdigit()
+
+
+def _header(text: str, start: int) -> str:
+    """The basic words of the line that introduces the list item with a place of a masked text, "" for none."""
+    while text[start : start + 1].isspace():
+        start += 1
+    line = text.rfind("\n", 0, start) + 1
     end = text.rfind(":\n", max(line - _LONGEST_HEADER, 0), line)
     if end < 0 or not _LIST_ITEM.match(text, line):
         return ""
-    return symbols_of(text, max(text.rfind("\n", 0, end), text.rfind(". ", 0, end)) + 1, end + 1)[0]
+    first = max(text.rfind("\n", 0, end), text.rfind(". ", 0, end)) + 1
+    return " ".join(basic_words(*split(text[first : end + 1]))[0])
 
 
-_NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")
-"""A letter between other people."""
-_NO_VERB = re.compile(r"(?<=[dDguW\-])[t5jo<>z6c]|(?<=r)[t5joz6c]")
-"""A verb after a determiner: "the answer", "his use"."""
+def split(text: str) -> tuple[list[str], list[int], list[int]]:
+    """The words and marks of a text, and where they start and end."""
+    parts = _TOKEN.split(text)
+    places = list(itertools.accumulate(map(len, parts)))
+    return parts[1::2], places[:-1:2], places[1::2]
 
 
-def symbols_of(text: str, start: int, end: int) -> tuple[str, list[str], list[int], list[int]]:
-    """The words and phrases of a part of a masked text: their symbols, the words, and where they start and end."""
-    parts = _TOKEN.split(text[start:end])
-    places = list(itertools.accumulate(map(len, parts), initial=start))
-    words, starts, ends = parts[1::2], places[1:-1:2], places[2::2]
-    symbols = list(map(SYMBOLS.__getitem__, words))
-    phrases: list[tuple[int, int, str, str]] = []
+def basic_words(
+    words: list[str], starts: list[int], ends: list[int]
+) -> tuple[list[str], list[str], list[int], list[int]]:
+    """Basic words, with the words or phrases that they stand for and their places. Words of politeness are omitted."""
+    tokens = [BASIC_WORDS[word] for word in words]
+    phrases: list[tuple[int, int, str]] = []
     after = 0
     for n in [n for n, pair in enumerate(itertools.pairwise(words)) if pair in PHRASES]:
-        if n < after:
-            continue
-        for phrase, symbol, name in PHRASES[words[n], words[n + 1]]:
+        for phrase, basic in PHRASES[words[n], words[n + 1]] if n >= after else ():
             if words[n : n + len(phrase)] == phrase:
                 after = n + len(phrase)
-                phrases.append((n, after, symbol, name))
+                phrases.append((n, after, basic))
                 break
-    for n, after, symbol, name in reversed(phrases):
-        words[n:after], symbols[n:after], starts[n + 1 : after], ends[n : after - 1] = [name], [symbol], [], []
-    joint = _NO_VERB.sub(lambda one: "r" if words[one.start()] in NOUNS else one.group(), "".join(symbols))
-    if "K" in joint:
-        joint = _NO_LETTER.sub(lambda one: "p" if words[one.start()] == "letters" else "r", joint)
-    return joint, words, starts, ends
+    for n, after, basic in reversed(phrases):
+        words[n:after] = [" ".join(word for word in words[n:after] if word != "-")]
+        tokens[n:after], starts[n + 1 : after], ends[n : after - 1] = [basic], [], []
+    if "" in tokens:
+        kept = [bool(token) for token in tokens]
+        words, starts, ends, tokens = (list(itertools.compress(one, kept)) for one in (words, starts, ends, tokens))
+    for n, word in enumerate(words):
+        if word in NOUNS and tokens[n - 1] in _BEFORE_NOUNS and n and tokens[n] in _VERBS:
+            tokens[n] = "response"
+        elif tokens[n] == "letter" and not _names_a_letter(tokens[n + 1 : n + 3]):
+            tokens[n] = "part" if word == "letters" else "response"
+    return tokens, words, starts, ends
+
+
+_BEFORE_NOUNS = frozenset("the a short _ word - response".split())
+_VERBS = frozenset("write use describe says start end may written keep".split())
+"""Basic words that are nouns after "the": "the answer", "his use"."""
+
+
+def _names_a_letter(after: list[str]) -> bool:
+    return after[after[:1] in ([","], [":"]) :][:1] in (["string"], ["char"], ["a"], ["they"])  # "a" and "I"
 
 
 def numbers(text: str) -> set[int]:
     """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
-    symbols, words, _, _ = symbols_of(text, 0, len(text))
-    return {number(word) for symbol, word in zip(symbols, words, strict=True) if symbol in "#x"}
+    tokens = basic_words(*split(text))[0]
+    return {int(token.rstrip("x")) for token in tokens if token[:1].isdigit()}
 
 
 class PromptText:
@@ -196,8 +240,6 @@ class PromptText:
         for mark, block in _BLOCKS.items():
             if mark in cased:
                 cased = block.sub(lambda match: CODE * len(match.group()), cased)
-        self.words = frozenset(cased.lower().encode("ascii", "replace").translate(_APART).decode().split())
-        """The words of the text, for a quick test whether an expression can match."""
         cased = "".join(_without_material(cased))
         for mark, quotation in _QUOTED.items():
             if mark in cased:
@@ -208,6 +250,7 @@ class PromptText:
                 value = prompt[start + 1 : end - 1].strip().rstrip(",;")
                 outer.append((start, end, value))
         self.quoted = {strings.start: strings for strings in _enumerations(cased, outer)}
+        """The enumerations of quoted strings by their places."""
         for strings in self.quoted.values():
             mask = QUOTE if strings.values[0] else CODE
             cased = cased[: strings.start] + mask * (strings.end - strings.start) + cased[strings.end :]
@@ -216,23 +259,29 @@ class PromptText:
             self.text = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
         self.ends = self._ends_of_clauses(cased, outer)
         """The ends of the clauses, without that of the text."""
-        self._found: dict[int, list[int]] = {}
+        self._words, self._starts, self._ends = split(self.text)
+        self.words = frozenset(self._words)
+        self._found: dict[int, int] = {}
 
-    def places(self, expression: re.Pattern[str], words: Iterable[str] = ()) -> list[int]:
-        """Where a pattern matches in the masked text, which is searched once, if it has one of the words."""
-        if words and self.words.isdisjoint(words):
-            return []
+    def last(self, expression: re.Pattern[str]) -> int:
+        """Where a pattern matches for the last time in the masked text, -1 for nowhere. The text is searched once."""
         key = id(expression)  # the hash of a pattern takes as long as a search
         if key not in self._found:
-            self._found[key] = [match.start() for match in expression.finditer(self.text)]
+            self._found[key] = max((match.start() for match in expression.finditer(self.text)), default=-1)
         return self._found[key]
 
     def clauses(self) -> Iterator[Clause]:
         """The clauses that contain a word with which a requirement can start."""
-        triggers = (*(TRIGGERS & self.words), QUOTE, "**", "<<")
+        first = 0
         for start, end in zip([0, *self.ends], [*self.ends, len(self.text)], strict=True):
-            if 1 < end - start <= LONGEST_CLAUSE and any(self.text.find(one, start, end) >= 0 for one in triggers):
-                yield Clause(self, start, end)
+            last = bisect_left(self._starts, end, first)
+            words = self._words[first:last]
+            if end - start <= LONGEST_CLAUSE and (not ANCHORS.isdisjoint(words) or self._marked(start, end)):
+                yield Clause(self, start, end, words, self._starts[first:last], self._ends[first:last])
+            first = last
+
+    def _marked(self, start: int, end: int) -> bool:
+        return any(self.text.find(mark, start, end) >= 0 for mark in (QUOTE, "**", "<<"))
 
     def _ends_of_clauses(self, cased: str, quoted: list[tuple[int, int, str]]) -> list[int]:
         ends = [match.end() for match in _END.finditer(cased)]

@@ -1,249 +1,497 @@
-"""The rules about things that are counted or left out, about casing and about the language of the response.
+"""The rules: what each phrase of basic words asks for, with the check for it and the check under a negation.
 
-Each [`Thing`] has the words that name it and the check without its bounds. "At most 3 commas", "commas at most three
-times", "no commas" and "commas are forbidden" are read from the same row. A number of words or characters without any
-comparison is usually meant approximately, so it gives no check; a number of sentences or paragraphs is exact.
+A rule is a function under `@rule`, which names the phrase: it gives the things that a match of the phrase states, and
+the filter decides whether the clause requires them. Things that are counted need no rule of their own: "at most 3
+commas", "commas at most three times", "no commas" and "commas are forbidden" are read from one row of `things.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from checklist_rewards.generators.constraints.amounts import Amount, amount, number
-from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found, negations_in
-from checklist_rewards.generators.constraints.lexicon import LANGUAGES
-from checklist_rewards.generators.constraints.reading import Clause, Spec
-from checklist_rewards.generators.constraints.things import THINGS, thing_at
-
-_AMOUNT = (
-    r"(?P<limit>c[dgryH]*i)?(?P<how>[GLOUEAB](?:a?[EGLOU])?|~(?=[dD]?#))?[dD]?(?P<n>#)(?:(?P<to>[-ikl]|a)(?P<m>#))?"
-    r"(?P<post>[PFGL])?(?:,?k?(?P<how2>[GLOU])(?P<n2>#))?"
+from checklist_rewards.generators.constraints.amounts import Amount, amount_at, compared, followed
+from checklist_rewards.generators.constraints.filtering import (
+    A_PART,
+    ANY_VERB,
+    APPROXIMATE,
+    INCLUDES,
+    Found,
+    negations_in,
+    phrase,
 )
-_OPEN = re.compile("[,k-]*(?:l|[nN]?[dD#]*[%GLOUPFA](?![adD]*(?:x|#-?[gurfd6WSCKTX]))|i[<>]|(?P<word>[i~ua6]))")
-_OPENING = ("at", "as", "up", "counting", "nothing", "being", "plus", "before", "after")
+from checklist_rewards.generators.constraints.lexicon import LANGUAGES, ORDINALS
+from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
+from checklist_rewards.generators.constraints.things import THINGS, regex_check, thing_at
+
+Rule = Callable[[Clause, "re.Match[str]", int, int], Iterator[Found]]
+RULES: list[tuple[frozenset[str], re.Pattern[str], Rule]] = []
+"""All rules in the order in which they read a clause: the basic words of which it must have one, phrase, function."""
+
+
+def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
+    """A rule for each match of a phrase, which is searched in clauses with one of the needed basic words. The function
+    is called with the clause, the match, and the first and the last basic word of the match."""
+
+    def add(function: Rule) -> Rule:
+        RULES.append((frozenset(needed.split()), phrase(text), function))
+        return function
+
+    return add
+
+
+def things_in(clause: Clause) -> Iterator[Found]:
+    """The things that the rules find in a clause. What one rule found is not found again by the next."""
+    used: set[int] = set()
+    basic = {"number" if token[:1].isdigit() else token for token in clause.tokens}
+    for needed, pattern, function in RULES:
+        if not basic.isdisjoint(needed):
+            things = [
+                found
+                for match in pattern.finditer(clause.plain)
+                for found in function(clause, match, *clause.span(match))
+                if used.isdisjoint(range(found.start, found.end))
+            ]
+            for found in things:
+                used.update(range(found.start, found.end))
+            yield from things
+
+
+_OPEN = phrase(
+    r"<, and ->*(?:or |<not no>?<the a>?(?:\d+ )?<extra atleast over under atmost or_more or_fewer roughly exactly only>"
+    r"(?!<the a>*(?:\d+x|\d+ (?:- )?<_ short response first written word piece mark letter section times>))|in <start end>)"
+)
+_OPENING = frozenset("at as up counting nothing being plus before after".split())
 """What follows a number that is not exact, or not that of the whole: "as a rule of thumb", "before the postscript"."""
-_ROUGH = {"some", "inside"}
-_ABOUT = Amount(None, None, "A")
-_TIMES = re.compile(
-    r"(?P<what>[dDg]*(?:W[,:]?(?:Q|[u1]u?)|K[,:]?[Q1D@]|Q|C))(?P<mid>[mMnb6vaidgry2~,]*?)"
-    + _AMOUNT.replace("#", "[#x]")
-    + r"(?:g?X(?P<post2>[PFGL](?![dD]?#))?|(?<=x)|(?<=x[PFGL]))e?"
-)
-_MEASURE = re.compile(
-    r"(?:H[dg]*(?P<unit>[WSC])|(?P<how0>[GL]?)-?(?P<limit0>V))(?P<mid>[:idDgrmMnb6tav,y]*)"
-    rf"{_AMOUNT}(?:-?(?P<unit2>[WS]))?"
-)
-_COUNT = re.compile(
-    _AMOUNT + r"(?P<dash>-?)(?P<what>[gdfur6]*?)(?P<unit>[WSCKT])(?P<post2>[PFGL](?![dD]?#))?"
-    r"(?:,?k?(?:(?P<how3>[GLOU])(?P<n3>#)|(?P<n4>#)(?P<how4>[GL]))(?!-?[guCWSKT]))?"
-)
 
 
-def _amount(clause: Clause, match: re.Match[str]) -> Amount:
-    """The bounds that a match of `_AMOUNT` states."""
-    groups = match.groupdict()
-
-    def value(name: str) -> str:
-        return clause.words[match.start(name)]
-
-    how = (groups["how"] or "")[-1:]
-    if (groups["how"] or "")[:1] == "A" or (how == "~" and value("how") in ("about", "around")):
-        return _ABOUT
-    first = number(value("n"))
-    if groups["m"] is not None:
-        last, to = number(value("m")), value("to")
-        if last <= first or to not in ("-", "to", "and", "or") or (to == "or" and last != first + 1):
-            return _ABOUT
-        return Amount(first, last, "R" if how in ("", "B", "E") and (to != "and" or how == "B") else "A")
-    if groups.get("limit") and not how:
-        how = "L"
-    post = groups.get("post") or groups.get("post2")
-    if post and how in ("", "E"):
-        how = {"P": "G", "F": "L"}.get(post, post)
-    found = amount(how.strip("~"), first)
-    for n in "234":
-        if groups.get(f"n{n}") is not None:
-            found = found.joined(amount(groups[f"how{n}"], number(value(f"n{n}"))))
-    return _ABOUT if how == "B" or (not found.how and _open(clause, match)) else found
-
-
-def _open(clause: Clause, match: re.Match[str]) -> bool:
-    """Whether words around a number without a comparison may be one."""
-    start, after = match.start(), _OPEN.match(clause.symbols, match.end())
-    if after and (after["word"] is None or clause.words[after.start("word")] in _OPENING):
-        return True
-    before = clause.words[max(start - 1, 0) : match.start("n")]
-    return not _ROUGH.isdisjoint(before) or re.search("B#[gu]*[WSC][ik]$", clause.symbols[:start]) is not None
+def _open(clause: Clause, found: Amount, end: int) -> bool:
+    """Whether words around a number without a comparison, which ends with what it counts at `end`, may be one."""
+    after = end
+    while clause.tokens[after] in (",", "and", "-"):
+        after += 1
+    rough = {"some", "inside"}.intersection(clause.words[max(found.start - 1, 0) : found.start + 1])
+    return bool(rough) or clause.words[after] in _OPENING or _OPEN.match(clause.around(0, end)[1]) is not None
 
 
 def _bounded(start: int, end: int, name: str, found: Amount, spec: Spec | None = None, **settings: Any) -> Found:
     """The check of a thing with its bounds, and with those under a negation."""
     if (spec := spec or THINGS[name].spec) is None:
         return Found(start, end, reason=f"code does not count {name}")
-    if found.how == "A":
+    if found.how == "roughly":
         return Found(start, end, reason=APPROXIMATE)
     return Found(start, end, {**spec, **found.bounds}, found.denied and {**spec, **found.denied}, **settings)
 
 
-def times(clause: Clause) -> Iterator[Found]:
+_NAMED = phrase(
+    r"<the a short>*(?P<what>word (?:<, :>)?(?:string |<_ char><_>?)|letter (?:<, :>)?<string char a they>|string |mark )"
+    r"(?P<between><must mustnt not is written used contains in the a short about it ,>*)\Z"
+)
+"""What is counted, before the number of times: "the letter e must appear"."""
+_LIMIT = phrase(
+    "(?:number_of <the short>*(?P<unit><word piece mark>)|(?P<how><atleast atmost>)?(?:- )?(?P<limit>length ))"
+    r"<: in the a response short must mustnt not is written about that it ,>*\Z"
+)
+"""What a number is the limit of: "the number of words should be", "word limit"."""
+
+
+@rule("number", r"\d+x? (?:<- in and or>\d+ )?")
+def counts(clause: Clause, match: re.Match[str], at: int, _: int) -> Iterator[Found]:
+    """What a number counts: "at least 100 words", "the word rain twice", "word limit: 50"."""
+    found, tokens = amount_at(clause, at), clause.tokens
+    before = clause.around(found.start, found.end)[0]
+    end = found.end + (tokens[found.end] == "short")
+    timed = tokens[end] == "times"
+    if (timed or tokens[at][-1] == "x") and (named := _NAMED.search(before)):
+        yield from _times(clause, named, *followed(clause, found, end + timed))
+    elif not (("number_of " in before or "length " in before) and (yield from _limit(clause, before, found))):
+        yield from _things(clause, at, found)
+
+
+def _times(clause: Clause, named: re.Match[str], found: Amount, end: int) -> Iterator[Found]:
     """How often a word, a letter or a mark occurs."""
-    for match in _TIMES.finditer(clause.symbols):
-        found = _amount(clause, match)
-        found = found if found.how else found._replace(high=None)
-        verb, negations = bool(set("mMb6v2n") & set(match["mid"])), negations_in(match["mid"])
-        for spec in _target(clause, match):
-            yield _bounded(match.start(), match.end(), "", found, spec, subject=verb, negations=negations,
-                           verbs="otwbvi")  # fmt: skip
-
-
-def _target(clause: Clause, match: re.Match[str]) -> Iterator[Spec]:
-    """The checks that count what a match of `_TIMES` names."""
-    what = match["what"].lstrip("dDg")
-    at = match.end("what") - len(what)
-    last = match.end("what") - 1
-    if what[0] == "K":
-        yield from ({"type": "letters", "letters": letter} for letter in _letters(clause, last))
-    elif what[-1] == "Q" and clause.given(last).either:
-        return  # one of them is enough
-    elif what[-1] == "Q":
-        yield from ({"type": "keyword_count", "word": word} for word in clause.given(last).values)
-    elif what[0] == "W":
-        first = at + 1 + (what[1] in ",:")
-        word = clause.view.prompt[clause.starts[first] : clause.ends[last]]
-        yield {"type": "keyword_count", "word": word}
-    elif "c" in THINGS[thing_at(clause, last)].uses:
-        yield THINGS[thing_at(clause, last)].spec or {}
+    if found.how == "":
+        found = found._replace(how="roughly") if _open(clause, found, end) else found._replace(high=None)
+    start, (at, after) = clause.span(named)[0], clause.span(named, "what")
+    settings: dict[str, Any] = {
+        "negations": negations_in(named["between"]),
+        "subject": not {"must", "mustnt", "is", "written", "used", "not"}.isdisjoint(named["between"].split()),
+        "verbs": INCLUDES | {"write"},
+    }
+    specs: list[Spec] = []
+    if clause.tokens[at] == "letter":
+        specs = [{"type": "letters", "letters": letter} for letter in _letters(clause, after - 1)]
+    elif clause.tokens[after - 1] == "string" and not clause.given(after - 1).either:  # one of them is enough
+        specs = [{"type": "keyword_count", "word": word} for word in clause.given(after - 1).values]
+    elif clause.tokens[at] == "word" and clause.tokens[after - 1] != "string":
+        first = clause.starts[at + 1 + (clause.tokens[at + 1] in (",", ":"))]
+        specs = [{"type": "keyword_count", "word": clause.view.prompt[first : clause.ends[after - 1]]}]
+    elif (name := thing_at(clause, at)) and "c" in THINGS[name].uses:
+        specs = [THINGS[name].spec or {}]
+    for spec in specs:
+        yield _bounded(start, end + (clause.tokens[end] == "each"), "", found, spec, **settings)
 
 
 def _letters(clause: Clause, at: int) -> tuple[str, ...]:
     """The letters that stand at a place, () if one of them is longer than a letter."""
-    given = clause.given(at).values if clause.symbols[at] == "Q" else (clause.words[at],)
+    given = clause.given(at).values if clause.tokens[at] == "string" else (clause.words[at],)
     return given if all(len(letter) == 1 for letter in given) else ()
 
 
-def measures(clause: Clause) -> Iterator[Found]:
+def _limit(clause: Clause, before: str, found: Amount) -> Iterator[Found]:
     """Limits: "the number of words should be less than 50", "word limit: 50"."""
-    for match in _MEASURE.finditer(clause.symbols):
-        found, how = _amount(clause, match), match["how0"]
-        if match["unit"] or match["unit2"]:
-            name = thing_at(clause, match.start("unit" if match["unit"] else "unit2"))
-        else:
-            name = clause.words[match.start("limit0")].split()[0] + "s"
-        if match["limit0"] and not found.how:
-            how = how or ("L" if "limit" in clause.words[match.start("limit0")] else "")
-            found = amount(how, found.low or 0)
-        named = clause.symbols[: match.start()].rstrip("dD").endswith("o")  # "mention the word limit of 250 words"
-        if name in THINGS and found.how and not named:
-            negations = negations_in(match["mid"])
-            yield _bounded(match.start(), match.end(), name, found, subject=True, negations=negations)
+    if (match := _LIMIT.search(before)) is None:
+        return False
+    after = found.end + (clause.tokens[found.end] == "-")
+    counted = clause.tokens[after] in ("word", "piece")
+    start, name = clause.span(match)[0], thing_at(clause, after)
+    if match["unit"]:
+        name = thing_at(clause, clause.span(match, "unit")[0])
+    elif (named := clause.words[clause.span(match, "limit")[0]]) and not counted:
+        name = named.split()[0] + "s"
+    if match["limit"] and not found.how:
+        how = (match["how"] or "").strip() or ("atmost" if "limit" in named else "")
+        found = compared(how, found.low or 0, found.start, found.end)
+    mentioned = before[: match.start()].removesuffix("the ").removesuffix("a ").endswith("use ")
+    if name in THINGS and found.how and not mentioned:  # not "mention the word limit of 250 words"
+        negations = negations_in(match.group())
+        yield _bounded(start, after + 1 if counted else found.end, name, found, subject=True, negations=negations)
+        return True
+    return False
 
 
 _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{0,20}(?<!\*)\*{3}(?!\*)")
 _EMPHASIS = ("highlight", "emphasi", "italic")
-
-
-def counts(clause: Clause) -> Iterator[Found]:
-    """The things with a number: "at least 100 words", "three paragraphs"."""
-    view, symbols = clause.view, clause.symbols
-    for match in _COUNT.finditer(symbols):
-        found, name = _amount(clause, match), thing_at(clause, match.start("unit")) or "parts"
-        start, end = match.start() + len(match["limit"] or ""), match.end()
-        before, after = symbols[:start], symbols[end:]
-        passive = re.match("[mMb]*6+|", after)
-        end_of = end + len(passive.group() if passive else "")
-        near = clause.words[max(start - 3, before.rfind(",") + 1, before.rfind("k") + 1) : end_of]
-        if any(word.startswith(_EMPHASIS) for word in near) and view.places(_MARKDOWN):
-            if name in ("parts", "sentences", "words", "bullet points", "highlighted passages"):
-                yield _bounded(
-                    start, end_of, "highlighted passages", found if found.how else found._replace(high=None)
-                )
-        elif name == "words" and (capital := re.match(r"(?:lW)?[\^imb6dr]*Z", after)):
-            if thing_at(clause, end + capital.end() - 1) != "upper":
-                continue
-            yield _bounded(start, end + capital.end(), "words in capital letters", found)
-        elif set("ur6") & set(match["what"]) or "c" not in THINGS[name].uses:
-            continue
-        elif name in ("parts", "paragraphs") and view.places(_DIVIDER):
-            yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
-        elif found.how == "" and (reason := _unclear(clause, match, name, found.low or 0)) is not None:
-            if reason:
-                yield _bounded(start, end, name, found, reason=reason)
-        elif name == "characters" and max(found.low or 0, found.high or 0) < 20:
-            continue
-        else:
-            yield _bounded(start, end, name, found)
-
-
 _MARKDOWN = re.compile(r"\*|markdown|asterisk|italic")
+_IN_CAPITALS = phrase("(?:or word )?<that in is written must short>*caps ")
+_EXACT = phrase(r"(?:in |using |<must mustnt><is written>)<the a only>*\Z")
+_WANTED = phrase("<,>*(?:ensure |(?:ensure )?<write describe><the a>*|ensure <the a>*)")
 
 
-def _unclear(clause: Clause, match: re.Match[str], name: str, low: int) -> str | None:
-    """Why a number without a comparison gives no check: a reason, "" if it is not asked for; None if it gives one."""
-    start = match.start()
-    before, after = clause.symbols[:start], clause.symbols[match.end() :]
+def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
+    """The things with a number: "three paragraphs"."""
+    view, tokens = clause.view, clause.tokens
+    unit = found.end + (tokens[found.end] == "-")
+    first = unit
+    while tokens[unit] in ("short", "the", "first", "_", "response", "written"):
+        unit += 1
+    name = thing_at(clause, unit)
+    if not name or tokens[at][-1] == "x":
+        return
+    start, (found, end) = found.start, followed(clause, found, unit + 1)
+    if not found.how and _open(clause, found, end):
+        found = found._replace(how="roughly")
+    end_of = end
+    while tokens[end_of] in ("must", "mustnt", "is", "written"):
+        end_of += 1
+    end_of = end_of if tokens[end_of - 1] == "written" else end
+    if view.last(_MARKDOWN) >= 0 and any(word.startswith(_EMPHASIS) for word in _near(clause, start, end_of)):
+        if name in ("parts", "sentences", "words", "bullet points", "highlighted passages"):
+            found = found if found.how else found._replace(high=None)
+            yield _bounded(start, end_of, "highlighted passages", found)
+    elif name == "words" and (capital := _IN_CAPITALS.match(clause.around(0, end)[1])):
+        end += capital.group().count(" ")
+        if thing_at(clause, end - 1) == "upper":
+            yield _bounded(start, end, "words in capital letters", found)
+    elif not {"the", "short"}.issuperset(tokens[first:unit]) or "c" not in THINGS[name].uses:
+        return
+    elif name in ("parts", "paragraphs") and view.last(_DIVIDER) >= 0:
+        yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
+    elif found.how == "" and (reason := _unclear(clause, start, end, name, found)) is not None:
+        if reason:
+            yield _bounded(start, end, name, found, reason=reason)
+    elif name != "characters" or max(found.low or 0, found.high or 0) >= 20:
+        yield _bounded(start, end, name, found)
+
+
+def _near(clause: Clause, start: int, end: int) -> list[str]:
+    """The words of a thing, with up to three before it in the same part of the clause."""
+    first = start
+    while first and first > start - 3 and clause.tokens[first - 1] not in (",", "and"):
+        first -= 1
+    return clause.words[first:end]
+
+
+def _unclear(clause: Clause, start: int, end: int, name: str, found: Amount) -> str | None:
+    """Why a number without a comparison gives no check: a reason, "" if it is not asked for; None if it gives one.
+    A number of words is usually meant approximately; one of sentences or paragraphs is exact."""
+    before, after = clause.around(start, end)
     if name in ("words", "characters"):
-        if low <= 10 and re.search("(?:[iw]|[mM][b6])[dDa]*$", before) and re.match("$|[,:k]|a?$", after):
+        if (found.low or 0) <= 10 and _EXACT.search(before) and re.match(r"$|[,:] |and ", after):
             return None
-        return f'a number of {name} without "at least" or "at most" may be approximate' if low >= 20 else ""
+        approximate = f'a number of {name} without "at least" or "at most" may be approximate'
+        return approximate if (found.low or 0) >= 20 else ""
     if name == "non-empty lines":
         return "code cannot tell these lines from the other lines of the response"
-    if match["dash"] and name != "bullet points":
-        return None if re.match("[a,]*(?:s|s?[at]+)[aDd]*$", before) else A_PART
+    if clause.tokens[found.end] == "-" and name != "bullet points":
+        return None if _WANTED.fullmatch(before) else A_PART
     return None
 
 
-_LIST = re.compile(r"[dDg]*(?:C|K[Q1D@]|Z)(?:[,kl]{0,2}g*(?:C|K[Q1D@]|Z))*")
-_ONE = re.compile(r"[CZ]|K[Q1D@]")
+@rule("language", "(?:in |use |using )(?P<only><the only atmost>*)language (?:book )?")
+def language(clause: Clause, match: re.Match[str], start: int, end: int) -> Iterator[Found]:
+    """The language of the response: "in German", "using only the Kannada language"."""
+    names = {word for word, token in zip(clause.words, clause.tokens, strict=True) if token == "language"}
+    left, after, name = clause.tokens[:start], clause.tokens[end], names.pop()
+    only = "only" in (*match["only"].split(), after, *left[-2:]) or "no other language" in clause.text
+    other = not {"book", "part", "word", "piece", "string"}.isdisjoint(left)  # "the title in German"
+    other = other or (any(token.isdigit() for token in left) and "response" not in left)  # "five words in German"
+    if names or (other and not only) or (after == "about" and clause.tokens[end + 1] != "a"):
+        return  # "French for the dialogue"
+    asked = f"Is the response in {name.capitalize()}?"
+    yield Found(start + 1, end, {"type": "language", "language": LANGUAGES[name]}, question=asked)
 
 
-def without(clause: Clause) -> Iterator[Found]:
+_REPEAT = re.compile(
+    r"\b(?:repeat|copy|restate|rewrite|reproduce) (?:back )?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|entire|whole"
+    r"|exact|same|full|original|(?P<below>below|following)) )+(?:request|prompt|question|query|instructions?"
+    r"|(?:sentence|text)(?= above))\b(?P<after> below)?)"
+)
+_FIRST = re.compile(
+    r"\bfirst\b|\bbefore\b|\bthen (?:give|answer|provide|respond|reply|write)|\bword[- ](?:for|by)[- ]word\b"
+    r"|\bverbatim\b|\bexactly\b|\bwithout (?:any )?chang|\bunchanged\b|\bat the (?:very )?beginning"
+)
+_TOLD = phrase("if |, <the>?<_ response>*says ")
+
+
+@rule("write describe", r"\A")
+def repeated(clause: Clause, _: re.Match[str], __: int, ___: int) -> Iterator[Found]:
+    """The request repeated first: the text above this instruction, or below it."""
+    view, match = clause.view, _REPEAT.search(clause.text)
+    if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
+        return
+    verb = clause.at(match.start())
+    told = not {"says", "may", "how_to"}.isdisjoint(clause.tokens[:verb]) or _TOLD.search(clause.plain)
+    if told or re.match(r":[ \t]*\S", clause.text[match.end() :]):
+        return
+    below = match["below"] or match["after"]
+    gap = view.text.find("\n\n", clause.start + match.end()) if below or clause.start == 0 else -1
+    text = view.prompt[gap:].strip() if gap > 0 else view.prompt[: clause.start].strip()
+    if given := view.quoted.get(clause.start + match.start("quoted")):
+        text = given.values[0]
+    if text or not below:
+        check: Spec = {"type": "repeats_prompt", **({"prompt": text} if text else {})}
+        yield Found(verb + 1, clause.length, check, verbs=frozenset(["write"]))
+
+
+@rule(
+    "start",
+    r"(?:(?P<nth>first piece |piece \d+ )(?:in <the response>*)?<must mustnt>*(?P<verb>start )|start <the>?"
+    r"(?P<nth2>first piece |piece \d+ )(?:in <the response>+)?)in <the word>*(?P<word>\S+ )(?=\Z|<, and in>)",
+)
+def paragraph_starts(clause: Clause, match: re.Match[str], start: int, end: int) -> Iterator[Found]:
+    """The first word of a paragraph: "Paragraph 2 must start with"."""
+    nth, word = clause.span(match, "nth" if match["nth"] else "nth2")[0], clause.given(end - 1).values[0]
+    paragraph = int(clause.tokens[nth + 1]) if clause.tokens[nth + 1].isdigit() else ORDINALS.get(clause.words[nth])
+    named = "paragraph" in clause.words[nth : nth + 2]
+    if paragraph and named and " " not in word and word.lower() not in ("a", "an", "the"):
+        check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": word}
+        by_verb = not match["verb"]
+        yield Found(start + by_verb, end, check, subject=not by_verb, verbs=frozenset(["start"]))
+
+
+_MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
+
+
+@rule("postscript", "postscript (?:[^,]*?<postscript string>)?")
+def postscripts(clause: Clause, _: re.Match[str], start: int, end: int) -> Iterator[Found]:
+    """A postscript with its marker: "Add a postscript starting with P.S."."""
+    if _MARKER.fullmatch(marker := clause.given(end - 1).values[0]):
+        verbs = frozenset("use write in using start end".split())
+        yield Found(start, end, {"type": "postscript", "marker": marker}, verbs=verbs)
+
+
+_KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
+
+
+@rule(
+    "json",
+    r"json (?!<- or>|<, and>in _ |in a |about the <response first end>)(?:(?:(?!<string ,>)\S+ )*(?P<keys>string ))?",
+)
+def json_objects(clause: Clause, match: re.Match[str], at: int, end: int) -> Iterator[Found]:
+    """JSON, perhaps with its keys."""
+    keys = clause.given(end - 1)
+    if match["keys"] and not keys.either and _KEYS.search(clause.view.text, clause.starts[at], keys.start):
+        asked = f"Is the response a JSON object with the keys {' and '.join(map(_in_quotes, keys.values))}?"
+        yield Found(at, end, {"type": "json", "keys": list(keys.values)}, question=asked)
+    else:
+        yield Found(at, at + 1, {"type": "json"})
+
+
+@rule("brackets", r"(?:<part word>(?:(?!<part each brackets>)\S+ )*|(?<=written in ))brackets ")
+def titles(clause: Clause, _: re.Match[str], start: int, end: int) -> Iterator[Found]:
+    """A title in angle brackets."""
+    yield Found(start, end, {"type": "title", "style": "angled"})
+
+
+@rule("quotes", "(?:<the>+<short _ response>*response |it )?in quotes |quotes about <the>+<short _>*response ")
+def in_quotation_marks(clause: Clause, _: re.Match[str], start: int, end: int) -> Iterator[Found]:
+    """The response in quotation marks."""
+    yield Found(start, end, {"type": "quoted"}, verbs=frozenset("use write is written".split()))
+
+
+_STARS = re.compile(r"separat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)")
+
+
+@rule("asterisks mark", r"\A")
+def two_responses(clause: Clause, _: re.Match[str], __: int, ___: int) -> Iterator[Found]:
+    """Two responses with six asterisks between them."""
+    for match in _STARS.finditer(clause.text):
+        verb = clause.at(match.start())
+        yield Found(verb + 1, max(clause.at(match.end()), verb + 2), {"type": "two_responses"})
+
+
+@rule(
+    "mark",
+    "(?:end <the short _ response it>*(?:in <the response _>+)?in |(?P<last>first )<piece _>"
+    r"(?P<is><must mustnt><not>*<is written>))(?:<a only exactly>|\d+ )+mark ",
+)
+def endings(clause: Clause, match: re.Match[str], start: int, end: int) -> Iterator[Found]:
+    """A last mark by its name: "End with a question mark", "The last character must be a question mark"."""
+    name, thing, subject = clause.words[end - 1], thing_at(clause, end - 1), bool(match["last"])
+    mark = (THINGS[thing].spec or {}).get("letters", "") if thing else ""
+    if len(mark) == 1 and not (subject and clause.words[start] != "last"):
+        article, denied = "an" if name[0] == "e" else "a", regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0)
+        check, asked = {"type": "ends", "phrase": mark}, f"Does the response end with {article} {name}?"
+        found = Found(start + (not subject), end, check, denied, asked, verbs=frozenset(["end"]))
+        yield found._replace(subject=subject, negations=negations_in(match["is"] or ""))
+
+
+@rule(
+    "mark letter caps",
+    "<the a short>*(?P<one>mark |letter <string char a they>|caps )"
+    "(?:(?:, )?<and or>?<short the a>*(?:mark |letter <string char a they>|caps ))*",
+)
+def without(clause: Clause, match: re.Match[str], start: int, end: int) -> Iterator[Found]:
     """What must not occur: commas, digits, emojis, a letter, capital letters; also that bullet points occur."""
-    for match in _LIST.finditer(clause.symbols):
-        start, end = match.span()
-        for one in _ONE.finditer(clause.symbols, start, end):
-            name = thing_at(clause, one.start())
-            if one.group()[0] == "K":
-                if given := _letters(clause, one.end() - 1):
-                    yield Found(start, end, None, {"type": "letters", "letters": "".join(given), "exactly": 0})
-            elif one.group() == "Z":
-                if end - start <= 3 and (
-                    one.start() == start or "l" in match.group() or match.group().strip("dDg") == "Z"
-                ):
-                    yield from _cased(clause, start, end, name)
-            else:
-                thing = THINGS[name]
-                some = {**thing.spec, "at_least": 1} if "s" in thing.uses else None  # type: ignore[dict-item]
-                none = {**thing.spec, "exactly": 0} if "n" in thing.uses else None  # type: ignore[dict-item]
-                if some or none:
-                    yield Found(start, end, some, none)
+    for at in range(start, end):
+        token, name = clause.tokens[at], thing_at(clause, at)
+        if token == "letter" and (given := _letters(clause, at + 1)):
+            yield Found(start, end, None, {"type": "letters", "letters": "".join(given), "exactly": 0})
+        elif token == "caps" and match["one"] == "caps " and (end - at == 1 or "or" in clause.tokens[start:end]):
+            yield from _cased(clause, start, end, name)
+        elif token == "mark" and (spec := THINGS[name].spec):
+            some = {**spec, "at_least": 1} if "s" in THINGS[name].uses else None
+            none = {**spec, "exactly": 0} if "n" in THINGS[name].uses else None
+            if some or none:
+                yield Found(start, end, some, none)
 
 
 def _cased(clause: Clause, start: int, end: int, name: str) -> Iterator[Found]:
     """Capital or small letters only, or none of them."""
-    before = clause.symbols[:start]
-    if set("WKQ") & set(re.split("[,k]", before)[-1]) or clause.words[end : end + 1] in (["for"], ["by"]):
-        return  # the casing of a word, "all caps for the title"
-    denied = None if re.search("i[aEdg]*$", before) else THINGS[name].spec
-    yield Found(start, end, {"type": "casing", "casing": name}, denied)
+    part = re.split(r"(?:, |and )", clause.around(start, end)[0])[-1].split()
+    if {"word", "letter", "string"}.isdisjoint(part) and clause.words[end] not in ("for", "by"):
+        while part and part[-1] in ("the", "a", "short", "only"):
+            part.pop()
+        denied = None if part[-1:] == ["in"] else THINGS[name].spec
+        yield Found(start, end, {"type": "casing", "casing": name}, denied)
 
 
-_LANGUAGE = re.compile("[iow](?P<only>[aEdL]*)YR?")
+_NOT_LITERAL = re.compile(r"\n|\.\.\.|…|\[[^\]]*[a-z]|__")
+"""Several lines, or places that a response fills: "In conclusion, ...", "Dear [name]"."""
+_PLACED = phrase(
+    r"(?P<verb><start end>)<the short response it word first>*(?:in <the response it>+)?"
+    r"in <the a short only exactly word , : piece letter response write is it in>*\Z"
+)
+"""What may stand before the string with which a response starts or ends: "end your letter with the words"."""
+_LAST = phrase(
+    r"(?:short )*first (?P<unit><word piece _ write>)(?:in <the short>*response )?"
+    r"(?P<is><must mustnt>+<not>*<is written>*|is |written )<short the , :>*\Z"
+)
+"""What may stand before the string that is the first or the last word."""
+_NOUN = phrase(r"(?:<the a short only exactly>*<word piece letter>(?:in <the response>*)?)?<the a short only exactly : ,>*\Z")
+"""What names a string: "the word"."""
+_OPTIONS = re.compile(
+    r"\b(?:answer|respond|reply|choose|select|pick|output|return|state|say|classify|label|categori[sz]e)\b"
+    r"[^\x01]{0,90}\b(?:one of|either|options?|choices)\b[^\x01]{0,60}$"
+)
+_ANY = re.compile(r"\b(?:any|one|either)(?: one)? of\b|\beither\b")
+_REQUIRING = ("includ", "contain", "mention", "incorporat", "insert")
+_FORBIDDING = ("say", "us", "writ", "avoid", "without", "output")
+_LINKS = ("but", "about", "than", "before", "after", "of", "for", "like", "to", "in")
 
 
-def language(clause: Clause) -> Iterator[Found]:
-    """The language of the response: "in German", "using only the Kannada language"."""
-    names = {clause.words[n] for n, symbol in enumerate(clause.symbols) if symbol == "Y"}
-    match = _LANGUAGE.search(clause.symbols)
-    if match is None or len(names) > 1:
+@rule("string", "string ")
+def quoted_strings(clause: Clause, _: re.Match[str], at: int, end: int) -> Iterator[Found]:
+    """The requirements about a quoted string or an enumeration of them."""
+    given, before = clause.given(at), clause.around(at, end)[0]
+    start = clause.span(_NOUN.search(before))[0]  # type: ignore[arg-type]  # it matches the empty end
+    if any(len(value) > 300 or _NOT_LITERAL.search(value) for value in given.values):
         return
-    name, left, right = names.pop(), clause.symbols[: match.start()], clause.symbols[match.end() :]
-    only = set("aE") & set(match["only"] + right[:1] + left[-2:]) or "no other language" in clause.text
-    if not only and (set("RpWSQ") & set(left) or ("#" in left and "r" not in left)):
-        return  # "the title in German", "five words in German"
-    if right[:1] == "~" and right[1:2] != "D":
-        return  # "French for the dialogue"
-    check = {"type": "language", "language": LANGUAGES[name]}
-    asked = f"Is the response in {name.capitalize()}?"
-    yield Found(match.start() + 1, match.end(), check, question=asked)
+    if placed := _PLACED.search(before):
+        if (len(given.values[0]) > 1 or given.values[0] == "I") and not _MARKER.fullmatch(given.values[0]):
+            found = _place(at, given, placed["verb"].strip(), False)
+            yield found._replace(start=start, verbs=frozenset([placed["verb"].strip()]))
+    elif last := _LAST.search(before):
+        named = clause.span(last, "unit")[0]
+        kind = "start" if clause.words[named - 1] in ("first", "opening") else "end"
+        found = _place(at, given, kind, clause.words[named].startswith("word"))
+        yield found._replace(start=named - 1, subject=True, negations=negations_in(last["is"]))
+    elif len(given.values) > 1 and (options := _OPTIONS.search(clause.view.text, clause.start, given.start)):
+        exact = {"need": "any", "whole_words": False, "ignore_case": False}
+        check: Spec = {"type": "keywords", "words": list(given.values), **exact}
+        yield Found(clause.at(options.start() - clause.start) + 1, end, check, verbs=frozenset(["write"]))
+    elif any(map(str.isalnum, "".join(given.values))):  # not marks
+        yield from _keywords(clause, start, at, given)
+
+
+def _place(at: int, given: Strings, verb: str, word: bool) -> Found:
+    """The start or the end of the response."""
+    any_of = "|".join(re.escape(value) for value in given.values)
+    expression = rf"(?i)\A\W*(?:{any_of})(?!\w)" if verb == "start" else rf"(?i)(?<!\w)(?:{any_of})\W*\Z"
+    denied = regex_check(expression, exactly=0)
+    check: Spec | None = {"type": f"{verb}s", "phrase": given.values[0]}
+    asked = f"Does the response {verb} with {_in_quotes(given.values[0])}?"
+    if len(given.values) > 1:
+        check, asked = None, f"Does the response {verb} with {' or '.join(map(_in_quotes, given.values))}?"
+    return Found(at, at + 1, regex_check(expression, exactly=1) if word and check else check, denied, asked)
+
+
+def _keywords(clause: Clause, start: int, at: int, given: Strings) -> Iterator[Found]:
+    """Keywords and forbidden words."""
+    between, governor, words = clause.tokens[start:at], clause.words[start - 1], list(given.values)
+    noun = "word" in between or "piece" in between
+    if "letter" in between or between[-2:] == ["word", "in"] or governor in _LINKS or clause.tokens[start - 1] == "first":
+        return
+    if not noun and not governor.startswith(_REQUIRING + _FORBIDDING):
+        return
+    check: Spec | None = {"type": "keywords", "words": words}
+    if len(words) > 1 and (given.either or _ANY.search(clause.view.text, max(clause.start, given.start - 60), given.start)):
+        check = {"type": "keywords", "words": words, "need": "any"}
+    if not noun and governor.startswith(_FORBIDDING):
+        check = None
+    verbs = INCLUDES | {"write"} if governor in ("say", "write", "output") else INCLUDES
+    yield Found(start, at + 1, check, {"type": "forbidden", "words": words}, verbs=verbs)
+
+
+def _in_quotes(word: str) -> str:
+    return f'"{word}"'
+
+
+_FUNCTION = frozenset(
+    "that which of in with for to you and or like such as the a an is are be used should must can at on from by if it "
+    "count limit per length itself appears appear more no not only than".split()
+)
+_UNQUOTED = re.compile(
+    r"(?P<colon>\s*:)?\s*\[?(?P<list>[^\W\d][\w'-]*(?:(?:, (?:and |or )?| and | or )[^\W\d][\w'-]*)*)"
+    r"(?=\s+(?:in (?:your|the|its|my|this)|somewhere|throughout|within|to|as|at (?:least|all|the)|anywhere|should|must"
+    r"|may|can|will|cannot|when|while|for|into|unless|except|and (?:make|write|use|do|ensure|avoid|end|start|keep|then"
+    r"|the)|is|are|but)\b|[.;!?\n)\]]|$)"
+)
+_WORD = re.compile(r"\b(?!(?:and|or)\b)[\w'-]+")
+
+
+@rule("word", r"<the a short only exactly>*word ")
+def unquoted(clause: Clause, _: re.Match[str], start: int, end: int) -> Iterator[Found]:
+    """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
+    noun, match = clause.words[end - 1], _UNQUOTED.match(clause.text, clause.ends[end - 1] - clause.start)
+    if match is None or noun == "name" or clause.tokens[end - 2].isdigit():
+        return
+    place, either = clause.start + match.start("list"), " or " in match["list"]
+    values = [clause.view.prompt[place + word.start() : place + word.end()] for word in _WORD.finditer(match["list"])]
+    fits = either or match["colon"] or (len(values) > 1) == noun.endswith("s")
+    if fits and _FUNCTION.isdisjoint(map(str.lower, values)):
+        check: Spec = {"type": "keywords", "words": values, **({"need": "any"} if either else {})}
+        denied = {"type": "forbidden", "words": values}
+        yield Found(start, clause.at(match.end()), check, denied, verbs=INCLUDES)
