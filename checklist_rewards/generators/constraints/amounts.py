@@ -98,8 +98,8 @@ def amount_at(clause: Clause, at: int) -> Amount:
     found = compared("roughly" if how == "between" else how, first, start, end)
     joint = end + (tokens[end] == ",")
     joint += tokens[joint] == "and"
-    if tokens[joint] in ("atleast", "atmost", "over", "under") and tokens[joint + 1].isdigit():
-        found = found.joined(compared(tokens[joint], int(tokens[joint + 1]), joint, joint + 2))
+    if tokens[joint] in ("atleast", "atmost", "over", "under") and tokens[joint + 1][:1].isdigit():
+        found = found.joined(compared(tokens[joint], int(tokens[joint + 1].rstrip("x")), joint, joint + 2))
     return found
 
 

@@ -137,23 +137,25 @@ _BARE = phrase(
     "<the a short in written response number_of it only>*(?:no )?<the a short in written response number_of it only>*"
 )
 """Known words only."""
+_BEFORE_TASK = phrase(r"\Z|: |, <write describe>")
 _HEAD = phrase(
     r"(?:.*(?:^| )<, and : ->)?(?:<first only char>|\d+ )*"
     r"(?:ensure |{ensure}(?:it <must mustnt>)?<not mustnt>*(?:<use write keep start end describe no atleast atmost over under"
     r" exactly only>|\d+ )|{ensure}{response}must )(?!.*(?:^| )that )"
 )
 """An order before a comma, which known words follow: "write a poem, no commas"."""
-_OWN_VERB = phrase("{lead}{ensure}{place}<the short it no that response in is>*")
+_OWN_VERB = phrase("{lead}{ensure}{place}<the a short it no that response in is use>*")
 """What may stand before a thing with its own verb: "make sure that" the word "sea" appears."""
-_PASSIVE = phrase("<,>*(?P<how><must mustnt not is contains and>*)(?P<what><used forbidden allowed>|in (?:it |the +response ))")
+_PASSIVE = phrase("<,>*(?P<how><must mustnt not is written contains and>*)(?P<what><used forbidden allowed>|in (?:it |the +response ))")
 """The verb after a thing: "must be used", "is forbidden"."""
 _NEXT = phrase(
-    r"\Z|<, : and in using about that how no ensure string not - it they describe such_as if may>|each written "
+    r"\Z|<, : and in using about that how no ensure string not - it they describe such_as if may written>|each written "
     r"|atmost (?:the )*response |<exactly only>(?:\Z|<, : and>)"
 )
 """What may follow a thing."""
 _NOT_AFTER_STRING = phrase(
-    r"(?:, )?and no (?:<the _>)?(?:\Z|, |: )|(?:, )?and <not no>_ |in <the a>*<start end>|about |written <the a>|(?:, )?_ about "
+    r"(?:, )?and not (?:use )?<the _>?(?:\Z|, |: )|, (?:and )?not <_ the>|in <the a>*<start end>|about |written <the a>"
+    "|(?:, )?_ about "
 )
 """What must not follow a string: "on its own", "to begin", "not both"."""
 _PART = phrase("each (?!written )|<part first section>")
@@ -173,7 +175,7 @@ _OF_ANOTHER = phrase(
             "<_ book part word>that (?:.*<, and><not>*<start end is contains must mustnt>"
             "|must .*and <use write keep describe>)|not .*that .*and |that is , ",  # "a town that begins with A and"
             r"<not no mustnt>.*or |<not mustnt><, only>|no <_>+using |\A(?:<and , ->|\d+ )*not <the response it>",
-            r"\S+ \S+ \S+ : ",  # a text after a colon
+            r"\S+ \S+ \S+ : |string and : ",  # a text after a colon
         )
     )
 )
@@ -261,7 +263,9 @@ def _form(clause: Clause, found: Found) -> _Form | None:
     if ensured > first and not negations_in(left[first:ensured]):
         first = ensured
     before, last = left[:first], left[first:]
-    place = before.count(" ")
+    if {",", "and", ":", "-"}.issuperset(before.split()):
+        before = ""
+    place = left.count(" ", 0, first)
     if found.subject:
         return _Form(-1, place, negations_in(last), place) if _OWN_VERB.fullmatch(last) else None
     for form in (*_GOVERNED, _SECOND_VERB):
@@ -305,11 +309,11 @@ def _bare(clause: Clause, found: Found, before: str, last: str) -> _Form | None:
     if not negations and ("not " in before or "mustnt " in before):
         return None
     thing = tokens[found.start : found.end]
-    if thing[0] == "language" and not before and tokens[found.end] not in ("", ":", "write", "describe"):
+    if thing[0] == "language" and not before and not _BEFORE_TASK.match(clause.around(0, found.end)[1]):
         return None
     named = thing[0] in ("mark", "string", "word", "caps", "language", "json", "the", "a", "short")
     if negations or not named or "in " in last or "using " in last or "times" in thing or thing[-1][-1:] == "x":
-        place = before.count(" ")
+        place = found.start - last.count(" ")
         return _Form(-1, place, negations, place)
     return None
 

@@ -75,4 +75,4 @@ for _line in _table.replace("\n    ", " ").splitlines():
     if _basic == "response":
         NOUNS.update(_words.split())
     if not _line.startswith("#"):
-        learn(_basic, _words.split(), anchors=_basic in "word letter json postscript brackets quotes asterisks length")
+        learn(_basic.replace("omitted", ""), _words.split(), anchors=_basic in "word letter json postscript brackets quotes asterisks length")

@@ -156,7 +156,7 @@ class Clause:
     def limits(self, index: int) -> bool:
         """Whether a verb of limiting stands before a place: "keep your answer to"."""
         before = index - 1
-        while self.tokens[before] in ("in", "the", "a", "short", "response", "number_of"):
+        while self.tokens[before] in ("in", "the", "a", "short", "response", "it", "number_of"):
             before -= 1
         return self.tokens[before] == "keep" and self.tokens[index - 1] == "in"
 

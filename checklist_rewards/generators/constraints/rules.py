@@ -62,6 +62,7 @@ _OPEN = phrase(
     r"<, and ->*(?:or |<not no>?<the a>?(?:\d+ )?<extra atleast over under atmost or_more or_fewer roughly exactly only>"
     r"(?!<the a>*(?:\d+x|\d+ (?:- )?<_ short response first written word piece mark letter section times>))|in <start end>)"
 )
+_BETWEEN = phrase(r"between \d+ <short _>*<word piece mark><in and>\Z")
 _OPENING = frozenset("at as up counting nothing being plus before after".split())
 """What follows a number that is not exact, or not that of the whole: "as a rule of thumb", "before the postscript"."""
 
@@ -72,7 +73,7 @@ def _open(clause: Clause, found: Amount, end: int) -> bool:
     while clause.tokens[after] in (",", "and", "-"):
         after += 1
     rough = {"some", "inside"}.intersection(clause.words[max(found.start - 1, 0) : found.start + 1])
-    return bool(rough) or clause.words[after] in _OPENING or _OPEN.match(clause.around(0, end)[1]) is not None
+    return bool(rough or _BETWEEN.search(clause.around(found.start, end)[0])) or clause.words[after] in _OPENING or _OPEN.match(clause.around(0, end)[1]) is not None
 
 
 def _bounded(start: int, end: int, name: str, found: Amount, spec: Spec | None = None, **settings: Any) -> Found:
@@ -96,17 +97,27 @@ _LIMIT = phrase(
 """What a number is the limit of: "the number of words should be", "word limit"."""
 
 
-@rule("number", r"\d+x? (?:<- in and or>\d+ )?")
-def counts(clause: Clause, match: re.Match[str], at: int, _: int) -> Iterator[Found]:
-    """What a number counts: "at least 100 words", "the word rain twice", "word limit: 50"."""
-    found, tokens = amount_at(clause, at), clause.tokens
-    before = clause.around(found.start, found.end)[0]
+@rule("number", r"\A")
+def counts(clause: Clause, _: re.Match[str], __: int, ___: int) -> Iterator[Found]:
+    """What the numbers count: "at least 100 words", "the word rain twice", "word limit: 50"."""
+    after = 0
+    for at in range(clause.length):
+        if at >= after and clause.tokens[at][0].isdigit():
+            amount = amount_at(clause, at)
+            things = list(_counted(clause, at, amount))
+            yield from things
+            after = max((amount.end, *(found.end for found in things)))
+
+
+def _counted(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
+    """What a number counts."""
+    tokens, before = clause.tokens, clause.around(found.start, found.end)[0]
     end = found.end + (tokens[found.end] == "short")
     timed = tokens[end] == "times"
     if (timed or tokens[at][-1] == "x") and (named := _NAMED.search(before)):
-        yield from _times(clause, named, *followed(clause, found, end + timed))
-    elif not (("number_of " in before or "length " in before) and (yield from _limit(clause, before, found))):
-        yield from _things(clause, at, found)
+        return _times(clause, named, *followed(clause, found, end + timed))
+    limit = _LIMIT.search(before) if "number_of " in before or "length " in before else None
+    return _limit(clause, limit, before, at, found) if limit else _things(clause, at, found)
 
 
 def _times(clause: Clause, named: re.Match[str], found: Amount, end: int) -> Iterator[Found]:
@@ -127,7 +138,7 @@ def _times(clause: Clause, named: re.Match[str], found: Amount, end: int) -> Ite
     elif clause.tokens[at] == "word" and clause.tokens[after - 1] != "string":
         first = clause.starts[at + 1 + (clause.tokens[at + 1] in (",", ":"))]
         specs = [{"type": "keyword_count", "word": clause.view.prompt[first : clause.ends[after - 1]]}]
-    elif (name := thing_at(clause, at)) and "c" in THINGS[name].uses:
+    elif clause.tokens[at] == "mark" and (name := thing_at(clause, at)) and "c" in THINGS[name].uses:
         specs = [THINGS[name].spec or {}]
     for spec in specs:
         yield _bounded(start, end + (clause.tokens[end] == "each"), "", found, spec, **settings)
@@ -139,10 +150,8 @@ def _letters(clause: Clause, at: int) -> tuple[str, ...]:
     return given if all(len(letter) == 1 for letter in given) else ()
 
 
-def _limit(clause: Clause, before: str, found: Amount) -> Iterator[Found]:
+def _limit(clause: Clause, match: re.Match[str], before: str, at: int, found: Amount) -> Iterator[Found]:
     """Limits: "the number of words should be less than 50", "word limit: 50"."""
-    if (match := _LIMIT.search(before)) is None:
-        return False
     after = found.end + (clause.tokens[found.end] == "-")
     counted = clause.tokens[after] in ("word", "piece")
     start, name = clause.span(match)[0], thing_at(clause, after)
@@ -157,14 +166,14 @@ def _limit(clause: Clause, before: str, found: Amount) -> Iterator[Found]:
     if name in THINGS and found.how and not mentioned:  # not "mention the word limit of 250 words"
         negations = negations_in(match.group())
         yield _bounded(start, after + 1 if counted else found.end, name, found, subject=True, negations=negations)
-        return True
-    return False
+    else:
+        yield from _things(clause, at, found)
 
 
 _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{0,20}(?<!\*)\*{3}(?!\*)")
 _EMPHASIS = ("highlight", "emphasi", "italic")
 _MARKDOWN = re.compile(r"\*|markdown|asterisk|italic")
-_IN_CAPITALS = phrase("(?:or word )?<that in is written must short>*caps ")
+_IN_CAPITALS = phrase("(?:or word )?<that in is written must short the response>*caps ")
 _EXACT = phrase(r"(?:in |using |<must mustnt><is written>)<the a only>*\Z")
 _WANTED = phrase("<,>*(?:ensure |(?:ensure )?<write describe><the a>*|ensure <the a>*)")
 
@@ -275,20 +284,25 @@ def repeated(clause: Clause, _: re.Match[str], __: int, ___: int) -> Iterator[Fo
         yield Found(verb + 1, clause.length, check, verbs=frozenset(["write"]))
 
 
+_FIRST_WORD = re.compile(r"\s*(\x01+|[\w'-]+)(?= in\b| and\b|\s*(?:[.,;:!?\n]|$))")
+
+
 @rule(
     "start",
     r"(?:(?P<nth>first piece |piece \d+ )(?:in <the response>*)?<must mustnt>*(?P<verb>start )|start <the>?"
-    r"(?P<nth2>first piece |piece \d+ )(?:in <the response>+)?)in <the word>*(?P<word>\S+ )(?=\Z|<, and in>)",
+    r"(?P<nth2>first piece |piece \d+ )(?:in <the response>+)?)in <the word>*",
 )
 def paragraph_starts(clause: Clause, match: re.Match[str], start: int, end: int) -> Iterator[Found]:
     """The first word of a paragraph: "Paragraph 2 must start with"."""
-    nth, word = clause.span(match, "nth" if match["nth"] else "nth2")[0], clause.given(end - 1).values[0]
+    nth, by_verb = clause.span(match, "nth" if match["nth"] else "nth2")[0], not match["verb"]
     paragraph = int(clause.tokens[nth + 1]) if clause.tokens[nth + 1].isdigit() else ORDINALS.get(clause.words[nth])
-    named = "paragraph" in clause.words[nth : nth + 2]
-    if paragraph and named and " " not in word and word.lower() not in ("a", "an", "the"):
-        check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": word}
-        by_verb = not match["verb"]
-        yield Found(start + by_verb, end, check, subject=not by_verb, verbs=frozenset(["start"]))
+    word = _FIRST_WORD.match(clause.text, clause.ends[end - 1] - clause.start)
+    if word and paragraph and "paragraph" in clause.words[nth : nth + 2]:
+        place, last = clause.start + word.start(1), clause.at(word.end())
+        given = clause.view.quoted.get(place, Strings((word[1],), place, place)).values[0]
+        if " " not in given and given.lower() not in ("a", "an", "the"):
+            check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": given}
+            yield Found(start + by_verb, last, check, subject=not by_verb, verbs=frozenset(["start"]))
 
 
 _MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
