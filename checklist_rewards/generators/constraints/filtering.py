@@ -1,20 +1,16 @@
 """The one filter: what a clause does with the thing that a rule found in it.
 
-[`decide`] reads the basic words around the thing. Those before it must be one of the forms of this module, completely:
+[`decide`] reads the basic words around the thing. Those before it must be one of four forms, completely:
 
-- an order: "use", "do not mention", "make sure to include", "you should write";
+- an order: "use", "do not mention", "make sure to include";
 - the response as subject: "your answer should", "it must not";
 - a task with its topic and a link: "write a poem about the sea in";
 - nothing but known words at the start of a clause, or behind an order and a comma.
 
-The word after it must be known too; otherwise the clause requires nothing. Coarse signs of danger then leave no check.
-They are short on purpose, because a wrong item is worse than a missing one:
-
-- in the clause: a permission, a condition, a report, other persons, another subject, a part of the response;
-- in the prompt: code; a later change of mind ("scratch that"); for checks of words and letters, a language in which
-  they cannot count; for sizes, words that take a limit back ("flexible") or ask for another text ("then", "versions").
-
-One negation in the form forbids the thing; two are not understood.
+The word after it must be known too; otherwise the clause requires nothing. One negation in the form forbids the thing;
+two are not understood. Coarse signs of danger then leave no check. They are short on purpose, because a wrong item is
+worse than a missing one: a permission, a condition, a report, other persons or a part of the response in the clause;
+code, a change of mind ("scratch that"), another language or another text ("then", "versions") in the prompt.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from checklist_rewards.generators.constraints.reading import OF_RESPONSE, Clause, Requirement, Spec
+from checklist_rewards.generators.constraints.reading import Clause, Requirement, Spec
 from checklist_rewards.generators.constraints.things import NAMES, question_of
 
 A_PART = "it is about a part of the response"
@@ -37,19 +33,18 @@ UNCLEAR = "the rules cannot tell whether it is required or forbidden"
 ANY_VERB = frozenset("use write keep using is written contains in".split())
 INCLUDES = frozenset("use using contains in is".split())
 """Verbs and links that ask for words."""
-
-_WHOLE = frozenset(
-    "keyword_count keywords forbidden paragraphs paragraph_start postscript repeats_prompt json title two_responses "
-    "capital_words highlights placeholders letters hashtags emojis dashes".split()
-)
-"""Types of checks about the whole response, even where a part of it is named before."""
+SIZES = ("words", "sentences", "paragraphs", "characters", "non-empty lines", "bullets")
+"""What is counted of a whole text."""
 _IN_EVERY_LANGUAGE = frozenset(
     "bullets paragraphs placeholders highlights json title postscript quoted two_responses repeats_prompt language "
     "hashtags emojis".split()
 )
 """Types of checks that count no words or letters, which some languages separate otherwise."""
-SIZES = ("words", "sentences", "paragraphs", "characters", "non-empty lines", "bullets")
-"""What is counted of a whole text."""
+_WHOLE = frozenset(
+    "keyword_count keywords forbidden paragraphs paragraph_start postscript repeats_prompt json title two_responses "
+    "capital_words highlights placeholders letters hashtags emojis dashes".split()
+)
+"""Types of checks about the whole response, even where a part of it is named before."""
 _OF_TEXT = ("language", "casing")
 """Types of checks about the form of the text that a task asks for."""
 
@@ -83,53 +78,51 @@ class Found(NamedTuple):
 
 FRAGMENTS = {
     "lead": r"(?:<first only char>|\d+ )*",
+    "joint": "<, and : ->",
     "ensure": "(?:ensure <in it the a response that>*)?",  # "make sure that in your answer"
     "place": "(?:<in about><the response in about end>*)?",  # "in your answer", "at the end of your reply"
     "response": "(?:<the short>*<_>?<short>*<response piece>*response |it (?:in the response )?)"
     "(?:in <it>+|(?:that )?it <it write use describe _>+|it )?",  # "the answer you give"
-    "filler": "(?:<the a short in using is written it number_of only>|(?<=the )response |(?<=short )response "
-    "|(?<=in )response )*",
-    "fill": "{filler}(?:no {filler})?",
+    "known": "(?:<the a short in using is written it number_of only>|(?<!a )response )*",
+    "fill": "{known}(?:no {known})?",
+    "verb": "<use is written used keep contains using start end>",
 }
 """Parts of phrases."""
 
 
 def phrase(text: str) -> re.Pattern[str]:
-    """The pattern of a phrase of basic words, each followed by a space. `{name}` is one of [`FRAGMENTS`]; `<a b>` is
-    one of the basic words a and b."""
-    while "{" in text:
-        text = re.sub(r"\{(\w+)\}", lambda one: FRAGMENTS[one[1]], text)
+    """The pattern of a phrase of basic words, each with a space behind it. `{name}` is one of [`FRAGMENTS`]; `<a b>`
+    is one of the basic words a and b."""
+    while match := re.search(r"\{(\w+)\}", text):
+        text = text.replace(match[0], FRAGMENTS[match[1]])
     one_of = re.compile(r"(?<!\(\?)(?<!\?P)<([^<>=!]+)>")
     return re.compile(one_of.sub(lambda one: f"(?:(?:{'|'.join(map(re.escape, one[1].split()))}) )", text))
 
 
-_JOINT = phrase(".*(?:^| )<, and : ->")
+_JOINT = phrase(".*(?:^| ){joint}")
 """What comes before the last part of a clause."""
-_GOVERNED = [
-    # "make sure to use", "do not mention"
-    phrase("{lead}{ensure}{place}(?:it <must mustnt>)?<not mustnt first only>*"
-           "(?P<verb><use write keep start end>|(?<=not )using )<not>*{fill}"),
-    # "your answer should contain", "it must not"
-    phrase("{lead}{ensure}{place}{response}<must mustnt><not mustnt first only>*"
-           "(?P<verb><use is written used keep contains using start end>?){fill}"),
-    # a subject without "must": "make sure your answer has"
-    phrase("{lead}(?:ensure <in that>*|write (?=the )){response}<only>*"
-           "(?P<verb><must mustnt contains use is written>)<not>*{fill}"),
-]  # fmt: skip
-_SECOND_VERB = phrase(
-    "{lead}(?:<must mustnt><not>*|(?=contains ))(?P<verb><use is written used keep contains start end>?){fill}"
+_ORDER = phrase(
+    "{lead}{ensure}{place}(?:it <must mustnt>)?<not mustnt first only>*"
+    "(?P<verb><use write keep start end>|(?<=not )using )<not>*{fill}"
 )
-"""A second verb after an order or a subject: "…, and must not"."""
+"""An order: "make sure to use", "do not mention"."""
+_SUBJECT = phrase(
+    "{lead}(?:{ensure}{place}{response}<must mustnt><not mustnt first only and>*(?P<verb>{verb}?)"
+    "|(?:ensure <in that>*|write (?=the )){response}<only>*(?P<verb2><must mustnt contains use is written>)<not>*){fill}"
+)
+"""The response as subject: "your answer should contain", "it must not", "make sure your answer has"."""
+_SECOND_VERB = phrase("{lead}(?:<must mustnt><not>*(?P<verb>{verb}?)|(?P<verb2>contains )){fill}")
+"""A second verb behind an order or a subject: "and must not"."""
 _LINK = phrase(
-    "(?:^|(?<= ))(?:, )?(?:and )?(?:(?P<verb><in using start end written>)|no (?:using )?"
-    "|that <must mustnt>?<not>*(?P<verb2><use contains is written write start end>)|not <using in>)"
+    "(?:, )?(?:and )?(?:(?P<verb><in using start end written>)|no (?:using )?|not <using in>"
+    "|that <must mustnt>?<not>*(?P<verb2><use contains is written write start end>))"
     r"<the a is only>*(?:using )?(?:in )?<the short only a>*(?:no )?<the short only a>*\Z"
 )
 """What links a task to the thing: "a poem about the sea in", "… that does not use"."""
 _TASK = phrase(
-    "(?:.*(?:^| )<, and : ->)?{lead}(?:(?:{ensure}(?P<task><use write keep describe>))|ensure "
+    "(?:.*(?:^| ){joint})?{lead}(?:{ensure}(?P<task><use write keep describe>)|ensure "
     "|{place}{response}must <is written>*<use describe is contains write>)"
-    "(?P<topic>(?:(?!<use write contains start end must mustnt not keep : such_as>)\\S+ )*)"
+    r"(?P<topic>(?:(?!<use write contains start end must mustnt not keep : such_as>)\S+ )*)"
 )
 """A task with its topic: "write a poem about the sea"."""
 _BARE = phrase(
@@ -137,16 +130,18 @@ _BARE = phrase(
     "<the a short in written response number_of it only>*(?:no )?<the a short in written response number_of it only>*"
 )
 """Known words only."""
-_BEFORE_TASK = phrase(r"\Z|: |, <write describe>")
 _HEAD = phrase(
-    r"(?:.*(?:^| )<, and : ->)?(?:<first only char>|\d+ )*"
-    r"(?:ensure |{ensure}(?:it <must mustnt>)?<not mustnt>*(?:<use write keep start end describe no atleast atmost over under"
-    r" exactly only>|\d+ )|{ensure}{response}must )(?!.*(?:^| )that )"
+    r"(?:.*(?:^| ){joint})?{lead}(?:ensure |{ensure}(?:it <must mustnt>)?<not mustnt>*"
+    r"(?:<use write keep start end describe no atleast atmost over under exactly only>|\d+ )"
+    r"|{ensure}{response}must )(?!.*(?:^| )that )"
 )
 """An order before a comma, which known words follow: "write a poem, no commas"."""
+_BEFORE_TASK = phrase(r"\Z|: |, <write describe>")
 _OWN_VERB = phrase("{lead}{ensure}{place}<the a short it no that response in is use>*")
 """What may stand before a thing with its own verb: "make sure that" the word "sea" appears."""
-_PASSIVE = phrase("<,>*(?P<how><must mustnt not is written contains and>*)(?P<what><used forbidden allowed>|in (?:it |the +response ))")
+_PASSIVE = phrase(
+    "<,>*(?P<how><must mustnt not is written contains and>*)(?P<what><used forbidden allowed>|in (?:it |the +response ))"
+)
 """The verb after a thing: "must be used", "is forbidden"."""
 _NEXT = phrase(
     r"\Z|<, : and in using about that how no ensure string not - it they describe such_as if may written>|each written "
@@ -154,8 +149,8 @@ _NEXT = phrase(
 )
 """What may follow a thing."""
 _NOT_AFTER_STRING = phrase(
-    r"(?:, )?and not (?:use )?<the _>?(?:\Z|, |: )|, (?:and )?not <_ the>|in <the a>*<start end>|about |written <the a>"
-    "|(?:, )?_ about "
+    r"(?:, )?and not (?:use )?<the _>?(?:\Z|, |: )|, (?:and )?not <_ the>|in <the a>*<start end>|(?:, _ )?about "
+    "|written <the a>"
 )
 """What must not follow a string: "on its own", "to begin", "not both"."""
 _PART = phrase("each (?!written )|<part first section>")
@@ -168,33 +163,26 @@ _PART_AFTER = phrase(
 _OF_ANOTHER = phrase(
     "|".join(
         (
-            "says |they (?!.*<, and>)|how they ",  # a report, other persons
-            "how_to (?!_ )|<_ response>how ",  # "how to write", "a town where"
+            "they (?!.*<, and>)|<how _ response><they how>(?<!response they )(?<!_ they )",  # "what they", "a town where"
             r"(?<!must written )(?:<_ book part they section piece letter word>|\d+ )<must mustnt>.*<, and><not>*"
-            r"<use write keep describe start end is contains must mustnt>|\A_ <in about>[^:]*and |\Aresponse \Z",
+            "<use write keep describe start end is contains must mustnt>",  # "lines must rhyme and" use
             "<_ book part word>that (?:.*<, and><not>*<start end is contains must mustnt>"
-            "|must .*and <use write keep describe>)|not .*that .*and |that is , ",  # "a town that begins with A and"
-            r"<not no mustnt>.*or |<not mustnt><, only>|no <_>+using |\A(?:<and , ->|\d+ )*not <the response it>",
+            "|must .*and <use write keep describe>)|that is , ",  # "a town that begins with A and"
+            r"<not mustnt><, only>|<not no mustnt>.*or |no <_>+using |\A_ <in about>[^:]*and |\Aresponse \Z",  # "not only"
             r"\S+ \S+ \S+ : |string and : ",  # a text after a colon
         )
     )
 )
 """What makes the words before a thing those of another text, or half of a negation."""
 _OF_ANOTHER_SIZE = phrase(
-    "|".join(
-        (
-            r"part , \||and a <short _>*<response part>.*\|",  # "descriptions (", "and a title of"
-            r"\|.*and (?:(?:a )?\d+ (?!mark )|<_>+in <atleast atmost over under only exactly>?\d+ "
-            r"|a <short _>*<response part>)",
-            r"<write describe>.*\|.*<, and><it in they>*describe |or .*\|",  # "and explain it", "or in"
-            r"about .*\| about |that <_ quotes>.*\||piece \d+ .*\|",  # "on tea, … on milk", "that quotes Ann in"
-        )
-    )
+    r"and a <short _>*<response part>.*\||that <_ quotes>.*\||piece \d+ .*\||\|.*and (?:(?:a )?\d+ (?!mark )"
+    r"|<_>+in <atleast atmost over under only exactly>?\d+ |a <short _>*<response part>)"
+    r"|<write describe>.*\|.*<, and><it in they>*describe "
 )
-"""What makes a size between the words before and after it ("|") that of another text."""
+"""What makes a size between the words before and after it ("|") that of another text: "and explain it"."""
 _WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
-_OWN_NOUN = phrase("<_ short>{0,3}response ".replace("{0,3}", "?<_ short>?<_ short>?"))
-_SAYS = phrase(", (?:(?!<, and :>)\\S+ )*says ")
+_OWN_NOUN = phrase("<_ short>?<_ short>?<_ short>?response ")
+_SAYS = phrase(r", (?:(?!<, and :>)\S+ )*says ")
 _ELSEWHERE = phrase("<in about><the a short it>*<_ book they>")
 _A_TEXT = phrase(r"(?:<the a short it>|\d+ )*<short _ response book language>*response (?:it )?")
 _TEXT_FIRST = phrase(r"(?:<a short it language>|\d+ )*<short _>*response ")
@@ -226,7 +214,6 @@ _SEVERAL = re.compile(
 """Several texts are asked for."""
 _JUDGED = frozenset("rate grade judge evaluate assess score feedback keys fields".split())
 """The prompt is about another text, or about one with named parts: "the story must" is not about the response."""
-_QUESTIONS = frozenset("do does did was were have which when am".split())
 _ABOUT_OTHERS = frozenset("list name suggest recommend translate convert describe discuss explain compare".split())
 """Tasks whose object is not written: what follows "that" or "with" belongs to it."""
 
@@ -247,12 +234,11 @@ class _Form(NamedTuple):
 
 def negations_in(plain: str) -> int:
     """The number of negations among basic words."""
-    return sum(plain.count(negation) for negation in ("not ", "no ", "mustnt "))
+    return plain.count("not ") + plain.count("no ") + plain.count("mustnt ")
 
 
-def _form(clause: Clause, found: Found) -> _Form | None:
+def _form(clause: Clause, found: Found, left: str) -> _Form | None:
     """How the words before a thing ask for it, None if they do not."""
-    left = clause.around(found.start, found.end)[0]
     if clause.words[0] in ("is", "does", "do", "are", "has") and _WRITTEN.issuperset(clause.tokens[1 : found.start]):
         return _Form(-1, 0, negations_in(left), 0)  # a question of a checklist as a statement
     if found.kind in _OF_TEXT:
@@ -262,24 +248,20 @@ def _form(clause: Clause, found: Found) -> _Form | None:
     ensured = left.find("ensure ", first)
     if ensured > first and not negations_in(left[first:ensured]):
         first = ensured
-    before, last = left[:first], left[first:]
-    if {",", "and", ":", "-"}.issuperset(before.split()):
-        before = ""
-    place = left.count(" ", 0, first)
+    last, place = left[first:], left.count(" ", 0, first)
+    before = "" if {",", "and", ":", "-"}.issuperset(left[:first].split()) else left[:first]
+    negations = negations_in(last)
     if found.subject:
-        return _Form(-1, place, negations_in(last), place) if _OWN_VERB.fullmatch(last) else None
-    for form in (*_GOVERNED, _SECOND_VERB):
-        match = form.fullmatch(last)
-        verb = match["verb"].strip() if match else ""
-        if match and (not verb or verb in found.verbs) and (form is not _SECOND_VERB or _goes_on(before)):
-            at = place + last.count(" ", 0, match.start("verb")) if verb else -1
-            return _Form(at, place, negations_in(last), max(at, place))
-    return _after_topic(clause, found, left) or _bare(clause, found, before, last)
-
-
-def _goes_on(before: str) -> bool:
-    """Whether an order or a subject goes on behind these words."""
-    return "must" in before or ("that " not in before and ("use " in before or "write " in before))
+        return _Form(-1, place, negations, place) if _OWN_VERB.fullmatch(last) else None
+    goes_on = "must" in before or ("that " not in before and ("use " in before or "write " in before))
+    match = _ORDER.fullmatch(last) or _SUBJECT.fullmatch(last) or (goes_on and _SECOND_VERB.fullmatch(last)) or None
+    if match:
+        group = "verb" if match["verb"] or match.re is _ORDER else "verb2"
+        verb = match[group] or ""
+        if not verb or verb.strip() in found.verbs:
+            at = place + last.count(" ", 0, match.start(group)) if verb else -1
+            return _Form(at, place, negations, max(at, place))
+    return _after_topic(clause, found, left) or _bare(clause, found, before, last, negations)
 
 
 def _after_topic(clause: Clause, found: Found, left: str) -> _Form | None:
@@ -290,25 +272,19 @@ def _after_topic(clause: Clause, found: Found, left: str) -> _Form | None:
     match = _TASK.fullmatch(left, 0, link.start()) if link else None
     if link is None or match is None or (link["verb"] or link["verb2"] or "using ").strip() not in found.verbs:
         return None
-    verb = max(link.start("verb"), link.start("verb2"))
-    task = match.start("task") if match["task"] else match.start("topic")
-    return _Form(
-        clause.plain.count(" ", 0, verb) if verb >= 0 else -1,
-        clause.plain.count(" ", 0, link.start()),
-        negations_in(link.group()),
-        clause.plain.count(" ", 0, task),
-        match["topic"],
-    )
+    verb, task = max(link.start("verb"), link.start("verb2")), match.start("task" if match["task"] else "topic")
+    at = left.count(" ", 0, verb) if verb >= 0 else -1
+    segment = left.count(" ", 0, link.start())
+    return _Form(at, segment, negations_in(link.group()), left.count(" ", 0, task), match["topic"])
 
 
-def _bare(clause: Clause, found: Found, before: str, last: str) -> _Form | None:
+def _bare(clause: Clause, found: Found, before: str, last: str, negations: int) -> _Form | None:
     """The form of known words only, or none, at the start of a clause or behind an order: "please, no"."""
     if not _BARE.fullmatch(last) or (before and not _HEAD.match(before)):
         return None
-    negations, tokens = negations_in(last), clause.tokens
     if not negations and ("not " in before or "mustnt " in before):
         return None
-    thing = tokens[found.start : found.end]
+    thing = clause.tokens[found.start : found.end]
     if thing[0] == "language" and not before and not _BEFORE_TASK.match(clause.around(0, found.end)[1]):
         return None
     named = thing[0] in ("mark", "string", "word", "caps", "language", "json", "the", "a", "short")
@@ -318,93 +294,73 @@ def _bare(clause: Clause, found: Found, before: str, last: str) -> _Form | None:
     return None
 
 
-def _asks(clause: Clause) -> bool:
-    """Whether a clause is a question, not a request."""
-    if not clause.text.rstrip().endswith("?"):
-        return False
-    first = next((n for n, token in enumerate(clause.tokens) if token not in (",", "and")), 0)
-    return clause.tokens[first] in ("how", "is", "says", "may", "must") or clause.words[first] in _QUESTIONS
-
-
-def _of_the_topic(clause: Clause, found: Found, form: _Form) -> bool:
+def _of_the_topic(clause: Clause, found: Found, form: _Form, topic: str) -> bool:
     """Whether a thing after a topic may belong to something that the topic names: "a poem about a letter with"."""
-    topic, link_tokens = form.topic or "", clause.tokens[form.segment : found.start]
-    link = clause.words[form.verb] if 0 <= form.verb < found.start else ""
+    seg, link = clause.tokens[form.segment : found.start], clause.words[form.verb] if form.verb >= 0 else ""
     if clause.words[form.task] in _ABOUT_OTHERS and link not in ("in", "using", "as", ""):
         return True
-    if ("that" in link_tokens or link == "of") and not _TEXT_FIRST.match(topic):
+    if ("that" in seg or link == "of") and not _TEXT_FIRST.match(topic):
         return True
     if found.kind in _OF_TEXT:
-        if "written" in link_tokens:
+        if "written" in seg:
             return True
     elif link in ("in", "using"):
         return False
-    if link_tokens[:1] == [","] or link_tokens[:2] == ["and", "no"] or _A_TEXT.fullmatch(topic):
+    if seg[:1] == [","] or seg[:2] == ["and", "no"] or _A_TEXT.fullmatch(topic):
         return False
-    ends = topic.split()[-2:]
-    of_noun = ends[-1:] in (["response"], ["book"], ["part"]) or (ends[-1:] == ["word"] and not ends[0].isdigit())
-    return of_noun or (link == "of" and "in " in topic)
+    return bool(re.search(r"(?<!\d )word $|(?:response|book|part) $", topic)) or (link == "of" and "in " in topic)
 
 
 def decide(clause: Clause, found: Found) -> Requirement | None:
     """The requirement of a thing in its clause, with a check or with the reason why it has none; None if the clause
     requires nothing."""
     tokens, header = clause.tokens, clause.header
-    outside = tokens[: found.start] + tokens[found.end :]
     for sign, reason in (("may", PERMITTED), ("if", CONDITIONAL)):
-        if sign in outside or f"{sign} " in header:
+        if sign in tokens or f"{sign} " in header:
             return _without(clause, found, reason)
     left, right = clause.around(found.start, found.end)
-    if _asks(clause) or _OF_ANOTHER.search(left) or _SAYS.search(right):
+    if "says " in left or _SAYS.search(right) or _OF_ANOTHER.search(left):
         return None
-    if tokens[found.start - 1] == "not" and found.start and tokens[found.start] in ("only", "exactly"):
+    if left.endswith("not ") and tokens[found.start] in ("only", "exactly"):
         return None
     passive = _PASSIVE.match(right)
     what = passive["what"].strip() if passive else ""
     if passive and (passive["how"] or ("ensure " in left and what in ("used", "forbidden", "allowed"))):
-        refused = negations_in(passive["how"]) + (what == "forbidden")
-        end = found.end + passive.group().count(" ")
-        found = found._replace(subject=True, end=end, negations=found.negations + refused)
+        negations, end = negations_in(passive["how"]) + (what == "forbidden"), found.end + passive[0].count(" ")
+        found = found._replace(subject=True, end=end, negations=found.negations + negations)
         right = right[passive.end() :]
         if _ELSEWHERE.match(right):
             return None  # "is banned in our office"
-    else:
-        passive = None
-    own = _OWN_NOUN.match(right)  # "a 300-word magazine article"
-    right = right[own.end() :] if own else right
-    form, kind = _form(clause, found), found.kind
+    if own := _OWN_NOUN.match(right):
+        right = right[own.end() :]  # "a 300-word magazine article"
+    form, kind = _form(clause, found, left), found.kind
     follows = _NEXT.match(right) and not (kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right))
-    if form is None or not follows or (form.topic is not None and _of_the_topic(clause, found, form)):
+    if not form or not follows or (form.topic is not None and _of_the_topic(clause, found, form, form.topic)):
         return _without(clause, found, A_PART) if kind not in _WHOLE and _PART.search(left + right) else None
-    negations = form.negations + found.negations
-    check, question = found.check, found.question
+    negations, check, question = form.negations + found.negations, found.check, found.question
     if negations == 1:
         check = found.denied
         question = question.replace(" with ", " with something else than ", 1) if found.check else question
     reason = _reason(clause, found, form, left, right) or found.reason
     if not reason and "roughly" in right.split()[:2]:
         reason = APPROXIMATE
-    if not reason and what == "allowed" and passive and not negations:
+    if not reason and found.subject and what == "allowed" and not negations:
         reason = PERMITTED
-    unclear = check is None or negations_in(header) or negations > 1
-    if not reason and (unclear or right[:3] == "or " or (negations and right[:7] == "such_as")):
+    if not reason and (check is None or negations_in(header) or negations > 1 or right[:3] == "or "):
+        reason = UNCLEAR
+    if not reason and negations and right[:7] == "such_as":
         reason = UNCLEAR
     if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
         return _without(clause, found, reason or NO_BOUND)
+    negation = [n for n in range(form.segment, found.start) if tokens[n] in ("not", "no", "mustnt")] if negations else []
     governs = found.verbs is not ANY_VERB or (tokens[form.verb] == "use" and kind in _OF_TEXT)
-    negation = max((n for n in range(form.segment, found.start) if tokens[n] in ("not", "no", "mustnt")), default=-1)
-    start = found.start
-    if negations and negation >= 0:
-        start = negation
-    elif governs and form.verb >= 0:
-        start = form.verb
+    start = negation[-1] if negation else form.verb if governs and form.verb >= 0 else found.start
     return Requirement(clause.starts[start], clause.ends[found.end - 1], check, question or question_of(check))
 
 
 def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
-    view, words, kind = clause.view, clause.view.words, found.kind
-    of_response = OF_RESPONSE.search(clause.text) is not None
+    view, words, kind, of_response = clause.view, clause.view.words, found.kind, clause.of_response
     if not of_response and not words.isdisjoint(_CODE):
         return OF_CODE
     if view.last(_RECONSIDERED) >= clause.ends[found.end - 1]:
@@ -425,7 +381,7 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     if several >= 0 and (not of_response or several >= clause.end):
         return A_PART
     around = f"{left}| {right}"
-    if not of_response and (_OF_ANOTHER_SIZE.search(around) or clause.words[form.task] == "add"):
+    if not of_response and (clause.words[form.task] == "add" or _OF_ANOTHER_SIZE.search(around)):
         return A_PART
     return A_PART if kind == "paragraphs" and _WITH_BULLETS.search(around) else ""
 

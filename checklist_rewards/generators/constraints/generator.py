@@ -51,6 +51,8 @@ def find_requirements(prompt: str) -> list[Requirement]:
 def _of_clause(clause: Clause) -> Iterator[Requirement]:
     """The requirements of a clause. Where one size of a kind is that of a part, so are the others: "a headline of at
     most 8 words and a text of at most 50"."""
+    if clause.asks:
+        return
     decided = [(thing, decide(clause, thing)) for thing in things_in(clause)]
     sizes = [(thing.kind, one) for thing, one in decided if thing.kind in SIZES and thing.check not in _WEAK]
     parts = {kind for kind, one in sizes if one is None or one.reason == A_PART}

@@ -96,6 +96,7 @@ _TOKEN = re.compile(
     r"((?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_][\w'#]*|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
     r"|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]])"
 )
+_QUESTIONS = frozenset("do does did was were have which when am".split())
 LONGEST_CLAUSE = 700
 """Number of characters of a clause that rules read. A longer one gives no item, so prompts take linear time."""
 _LONGEST_HEADER = 2000
@@ -134,6 +135,19 @@ class Clause:
     def header(self) -> str:
         """The basic words of the line that introduces the list item of the clause: "Each tweet should:"."""
         return _header(self.view.text, self.start) if "\n" in self.view.text else ""
+
+    @cached_property
+    def asks(self) -> bool:
+        """Whether it is a question, not a request."""
+        if not self.text.rstrip().endswith("?"):
+            return False
+        first = next((n for n, token in enumerate(self.tokens) if token not in (",", "and")), 0)
+        return self.tokens[first] in ("how", "is", "says", "may", "must") or self.words[first] in _QUESTIONS
+
+    @cached_property
+    def of_response(self) -> bool:
+        """Whether it names the response: "your answer"."""
+        return OF_RESPONSE.search(self.text) is not None
 
     def span(self, match: re.Match[str], group: int | str = 0) -> tuple[int, int]:
         """The basic words from which and up to which a match in `plain` reaches."""

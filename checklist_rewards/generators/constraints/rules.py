@@ -59,7 +59,7 @@ def things_in(clause: Clause) -> Iterator[Found]:
 
 
 _OPEN = phrase(
-    r"<, and ->*(?:or |<not no>?<the a>?(?:\d+ )?<extra atleast over under atmost or_more or_fewer roughly exactly only>"
+    r"<, and ->*(?:or |<not no>?<the a>?(?:\d+ )?<extra atleast over under atmost or_more or_fewer roughly>"
     r"(?!<the a>*(?:\d+x|\d+ (?:- )?<_ short response first written word piece mark letter section times>))|in <start end>)"
 )
 _BETWEEN = phrase(r"between \d+ <short _>*<word piece mark><in and>\Z")
@@ -345,7 +345,7 @@ def in_quotation_marks(clause: Clause, _: re.Match[str], start: int, end: int) -
     yield Found(start, end, {"type": "quoted"}, verbs=frozenset("use write is written".split()))
 
 
-_STARS = re.compile(r"separat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)")
+_STARS = re.compile(r"separat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?| marks?)?(?:\W{1,3}\*{6})?)")
 
 
 @rule("asterisks mark", r"\A")
