@@ -207,11 +207,16 @@ _RECONSIDERED = re.compile(
     r"|(?:[.!?,;:\n(–—-]|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
 )
 """What stands before is taken back, whatever it is."""
+_TAKING_BACK = frozenset(
+    "scratch forget ignore disregard strike second mind nevermind kidding joking changed take correction rather actually "
+    "hm hmm no wait".split()
+)
 _SEVERAL = re.compile(
     r"\b(?:in a second|then|subsequently|followed|afterwards|also (?:re)?write|versions|variants|plus|headline|series"
     r"|chapters)\b"
 )
 """Several texts are asked for."""
+_MORE = frozenset("second then subsequently followed afterwards also versions variants plus headline series chapters".split())
 _JUDGED = frozenset("rate grade judge evaluate assess score feedback keys fields".split())
 """The prompt is about another text, or about one with named parts: "the story must" is not about the response."""
 _ABOUT_OTHERS = frozenset("list name suggest recommend translate convert describe discuss explain compare".split())
@@ -363,9 +368,9 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     view, words, kind, of_response = clause.view, clause.view.words, found.kind, clause.of_response
     if not of_response and not words.isdisjoint(_CODE):
         return OF_CODE
-    if view.last(_RECONSIDERED) >= clause.ends[found.end - 1]:
+    if view.last(_RECONSIDERED, _TAKING_BACK) >= clause.ends[found.end - 1]:
         return CONDITIONAL
-    if kind not in _IN_EVERY_LANGUAGE and not words.isdisjoint(_UNCOUNTED) and view.last(_IN_UNCOUNTED) >= 0:
+    if kind not in _IN_EVERY_LANGUAGE and view.last(_IN_UNCOUNTED, _UNCOUNTED) >= 0:
         return OTHER_LANGUAGE
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
@@ -377,7 +382,7 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
         return ""
     if not words.isdisjoint(_TAKEN_BACK):
         return CONDITIONAL
-    several = view.last(_SEVERAL)
+    several = view.last(_SEVERAL, _MORE)
     if several >= 0 and (not of_response or several >= clause.end):
         return A_PART
     around = f"{left}| {right}"

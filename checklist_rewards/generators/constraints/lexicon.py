@@ -32,6 +32,8 @@ QUOTE, CODE = "\x01", "\x02"
 """Masks of quoted strings (with their quotation marks) and of code blocks and other material."""
 ANCHORS = set("repeat copy restate rewrite reproduce p.s p.p.s mark".split())
 """Words of which a clause needs one to have a requirement; [`learn`] adds those of the things."""
+COUNTED: set[str] = set()
+"""Words of things that matter only with a number."""
 
 
 class _BasicWords(dict[str, str]):
@@ -48,8 +50,8 @@ PHRASES: dict[tuple[str, str], list[tuple[list[str], str]]] = {}
 """Phrases by their first two words, each with its basic word; longest first."""
 
 
-def learn(basic: str, phrases: list[str], anchors: bool = False) -> None:
-    """Add words and phrases of a basic word. The first entry of a word counts."""
+def learn(basic: str, phrases: list[str], anchors: set[str] | None = None) -> None:
+    """Add words and phrases of a basic word, each with a word of it in `anchors`. The first entry of a word counts."""
     for phrase in phrases:
         first, *rest = phrase.split("_")
         for words in ([first, *rest], [first, "-", *rest]) if rest else ():
@@ -57,8 +59,8 @@ def learn(basic: str, phrases: list[str], anchors: bool = False) -> None:
             PHRASES[words[0], words[1]].sort(key=lambda one: -len(one[0]))
         if not rest:
             BASIC_WORDS.setdefault(first, basic)
-        if anchors:
-            ANCHORS.add(max((first, *rest), key=len))
+        if anchors is not None:
+            anchors.add(max((first, *rest), key=len))
 
 
 for _value, _number in VALUES.items():
@@ -66,13 +68,14 @@ for _value, _number in VALUES.items():
 for _value, _number in TIMES.items():
     learn(f"{_number}x", [_value])
 learn("first", list(ORDINALS))
-learn("language", list(LANGUAGES), anchors=True)
+learn("language", list(LANGUAGES), ANCHORS)
 NOUNS = set("use start end mention complete format form".split())
 """Words that are verbs elsewhere and nouns after "the", an adjective or another noun."""
+_ANCHORED = ("word", "letter", "json", "postscript", "brackets", "quotes", "asterisks", "length")
 _table = Path(__file__).with_name("basic_words.txt").read_text(encoding="utf-8")
 for _line in _table.replace("\n    ", " ").splitlines():
     _basic, _, _words = _line.partition(": ")
     if _basic == "response":
         NOUNS.update(_words.split())
     if not _line.startswith("#"):
-        learn(_basic.replace("omitted", ""), _words.split(), anchors=_basic in "word letter json postscript brackets quotes asterisks length")
+        learn(_basic.replace("omitted", ""), _words.split(), ANCHORS if _basic in _ANCHORED else None)

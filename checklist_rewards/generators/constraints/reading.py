@@ -12,12 +12,12 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from checklist_rewards.generators.constraints.lexicon import ANCHORS, BASIC_WORDS, CODE, NOUNS, PHRASES, QUOTE
+from checklist_rewards.generators.constraints.lexicon import ANCHORS, BASIC_WORDS, CODE, COUNTED, NOUNS, PHRASES, QUOTE
 
 Spec = dict[str, Any]
 
@@ -68,6 +68,7 @@ _GIVEN = re.compile(
     r"|(?:this|next|following) (?:prompt|sentence)\b[^\n:.?]{0,80}[.?])"
 )
 """The start of a prompt that is material: what stands before it in its line, often a question about it."""
+_GIVING = frozenset("this these following my system next".split())
 _TEXT_LABEL = re.compile(
     r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
     r"|assistant|[qa])s?\W{0,3}(?::|$)"
@@ -93,7 +94,7 @@ _END = re.compile(r"[.!?\n](?<!(?i:max|min).)(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
 _TOKEN = re.compile(
-    r"((?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_][\w'#]*|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
+    r"([^\W\d_](?!\.)[\w'#]*|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_]|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
     r"|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]])"
 )
 _QUESTIONS = frozenset("do does did was were have which when am".split())
@@ -215,13 +216,17 @@ def basic_words(
         words[n:after] = [" ".join(word for word in words[n:after] if word != "-")]
         tokens[n:after], starts[n + 1 : after], ends[n : after - 1] = [basic], [], []
     if "" in tokens:
-        kept = [bool(token) for token in tokens]
-        words, starts, ends, tokens = (list(itertools.compress(one, kept)) for one in (words, starts, ends, tokens))
-    for n, word in enumerate(words):
-        if word in NOUNS and tokens[n - 1] in _BEFORE_NOUNS and n and tokens[n] in _VERBS:
-            tokens[n] = "response"
-        elif tokens[n] == "letter" and not _names_a_letter(tokens[n + 1 : n + 3]):
-            tokens[n] = "part" if word == "letters" else "response"
+        words, starts, ends = (list(itertools.compress(one, tokens)) for one in (words, starts, ends))
+        tokens = [token for token in tokens if token]
+    if not NOUNS.isdisjoint(words):
+        for n in range(1, len(words)):
+            if words[n] in NOUNS and tokens[n - 1] in _BEFORE_NOUNS and tokens[n] in _VERBS:
+                tokens[n] = "response"
+    if "letter" in tokens:
+        for n in (n for n, token in enumerate(tokens) if token == "letter"):
+            after = tokens[n + 1 + (tokens[n + 1 : n + 2] in ([","], [":"])) :][:1]
+            if after not in (["string"], ["char"], ["a"], ["they"]):  # "a" and "I" are letters
+                tokens[n] = "part" if words[n] == "letters" else "response"
     return tokens, words, starts, ends
 
 
@@ -230,14 +235,17 @@ _VERBS = frozenset("write use describe says start end may written keep".split())
 """Basic words that are nouns after "the": "the answer", "his use"."""
 
 
-def _names_a_letter(after: list[str]) -> bool:
-    return after[after[:1] in ([","], [":"]) :][:1] in (["string"], ["char"], ["a"], ["they"])  # "a" and "I"
-
-
 def numbers(text: str) -> set[int]:
     """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
     tokens = basic_words(*split(text))[0]
     return {int(token.rstrip("x")) for token in tokens if token[:1].isdigit()}
+
+
+def _may_require(words: list[str]) -> bool:
+    """Whether words have one with which a requirement can start: a thing, or a number of others."""
+    if not ANCHORS.isdisjoint(words):
+        return True
+    return not COUNTED.isdisjoint(words) and any(BASIC_WORDS[word][:1].isdigit() for word in words)
 
 
 class PromptText:
@@ -277,8 +285,11 @@ class PromptText:
         self.words = frozenset(self._words)
         self._found: dict[int, int] = {}
 
-    def last(self, expression: re.Pattern[str]) -> int:
-        """Where a pattern matches for the last time in the masked text, -1 for nowhere. The text is searched once."""
+    def last(self, expression: re.Pattern[str], words: Iterable[str]) -> int:
+        """Where a pattern, which needs one of the words, matches for the last time in the masked text, -1 for nowhere.
+        The text is searched once."""
+        if self.words.isdisjoint(words):
+            return -1
         key = id(expression)  # the hash of a pattern takes as long as a search
         if key not in self._found:
             self._found[key] = max((match.start() for match in expression.finditer(self.text)), default=-1)
@@ -290,7 +301,7 @@ class PromptText:
         for start, end in zip([0, *self.ends], [*self.ends, len(self.text)], strict=True):
             last = bisect_left(self._starts, end, first)
             words = self._words[first:last]
-            if end - start <= LONGEST_CLAUSE and (not ANCHORS.isdisjoint(words) or self._marked(start, end)):
+            if end - start <= LONGEST_CLAUSE and (self._marked(start, end) or _may_require(words)):
                 yield Clause(self, start, end, words, self._starts[first:last], self._ends[first:last])
             first = last
 
@@ -310,20 +321,24 @@ def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
     a label such as "Input:", up to a label such as "Task:" or a line about the response."""
     lines = text.splitlines(keepends=True)
-    above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
+    above = 0
+    if "above" in text:
+        above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
     inside = begun = False
     for n, line in enumerate(lines):
-        labelled = _TEXT_LABEL.match(line)
-        if labelled or _TASK_LABEL.match(line) or (begun and OF_RESPONSE.search(line)):
-            inside, begun = bool(labelled), False
-        given = _GIVEN.match(line)
+        labelled = _TEXT_LABEL.match(line) if n + 1 < len(lines) or ":" in line else None
+        if inside and (labelled or _TASK_LABEL.match(line) or (begun and OF_RESPONSE.search(line))):
+            inside = begun = False
+        inside = inside or bool(labelled)
+        given = _GIVEN.match(line) if not _GIVING.isdisjoint(line.lower().split()) else None
         kept = 0 if n < above or inside else given.end() if given else len(line)
-        yield line[:kept] + re.sub(".", CODE, line[kept:])
+        yield line[:kept] + CODE * (len(line.rstrip("\r\n")) - kept) + line[max(kept, len(line.rstrip("\r\n"))) :]
         begun = inside and (begun or bool(line.strip() and not labelled))
         inside = inside and not line.startswith('"')  # a quotation is masked as such
-        announced = _TREATS.search(line) or (line.rstrip().endswith(":") and not _RULES.search(line))
-        asked = given and given[0][-1] in ".?" and given.end() == len(line.rstrip())
-        inside = inside or bool(asked or (announced and '"' not in line and _ANNOUNCES.search(line)))
+        if not inside and n + 1 < len(lines):
+            announced = (line.rstrip().endswith(":") and not _RULES.search(line)) or _TREATS.search(line)
+            asked = given and given[0][-1] in ".?" and given.end() == len(line.rstrip())
+            inside = bool(asked or (announced and '"' not in line and _ANNOUNCES.search(line)))
 
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:

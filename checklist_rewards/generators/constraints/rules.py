@@ -195,7 +195,8 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
     while tokens[end_of] in ("must", "mustnt", "is", "written"):
         end_of += 1
     end_of = end_of if tokens[end_of - 1] == "written" else end
-    if view.last(_MARKDOWN) >= 0 and any(word.startswith(_EMPHASIS) for word in _near(clause, start, end_of)):
+    emphasized = any(word.startswith(_EMPHASIS) for word in _near(clause, start, end_of))
+    if emphasized and _MARKDOWN.search(view.text):
         if name in ("parts", "sentences", "words", "bullet points", "highlighted passages"):
             found = found if found.how else found._replace(high=None)
             yield _bounded(start, end_of, "highlighted passages", found)
@@ -205,7 +206,7 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
             yield _bounded(start, end, "words in capital letters", found)
     elif not {"the", "short"}.issuperset(tokens[first:unit]) or "c" not in THINGS[name].uses:
         return
-    elif name in ("parts", "paragraphs") and view.last(_DIVIDER) >= 0:
+    elif name in ("parts", "paragraphs") and "***" in view.text and _DIVIDER.search(view.text):
         yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
     elif found.how == "" and (reason := _unclear(clause, start, end, name, found)) is not None:
         if reason:

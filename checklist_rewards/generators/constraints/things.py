@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from checklist_rewards.checks.ifeval import quantity, question_of_instruction
-from checklist_rewards.generators.constraints.lexicon import learn
+from checklist_rewards.generators.constraints.lexicon import ANCHORS, COUNTED, learn
 from checklist_rewards.generators.constraints.reading import Clause, Spec
 
 EMOJI = (
@@ -102,7 +102,7 @@ _PHRASES: dict[str, str] = {}
 for _name, _row in reversed(THINGS.items()):
     for _phrase in _row.words.split():
         _PHRASES[_phrase.replace("_", " ")] = _name
-    learn(_row.basic, _row.words.split(), anchors=True)
+    learn(_row.basic, _row.words.split(), COUNTED if _row.basic in ("word", "piece", "section") else ANCHORS)
 
 
 def thing_at(clause: Clause, at: int) -> str:
