@@ -169,7 +169,7 @@ _OF_ANOTHER = phrase(
             "<_ book part word>that (?:.*<, and><not>*<start end is contains must mustnt>"
             "|must .*and <use write keep describe>)|that is , ",  # "a town that begins with A and"
             r"<not mustnt><, only>|<not no mustnt>.*or |no <_>+using |\A_ <in about>[^:]*and |\Aresponse \Z",  # "not only"
-            r"\S+ \S+ \S+ : |string and : ",  # a text after a colon
+            "string and : ",
         )
     )
 )
@@ -326,6 +326,8 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     left, right = clause.around(found.start, found.end)
     if "says " in left or _SAYS.search(right) or _OF_ANOTHER.search(left):
         return None
+    if left.count(" ", 0, left.rfind(": ") + 1) > 2:
+        return None  # a text after a colon
     if left.endswith("not ") and tokens[found.start] in ("only", "exactly"):
         return None
     passive = _PASSIVE.match(right)

@@ -94,8 +94,8 @@ _END = re.compile(r"[.!?\n](?<!(?i:max|min).)(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
 _TOKEN = re.compile(
-    r"([^\W\d_](?!\.)[\w'#]*|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_]|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
-    r"|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]])"
+    r"((?![ .!?\"])(?:[^\W\d_](?!\.)[\w'#]*|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_]|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
+    r"|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]]))"
 )
 _QUESTIONS = frozenset("do does did was were have which when am".split())
 LONGEST_CLAUSE = 700
