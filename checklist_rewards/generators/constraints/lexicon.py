@@ -79,3 +79,6 @@ for _line in _table.replace("\n    ", " ").splitlines():
         NOUNS.update(_words.split())
     if not _line.startswith("#"):
         learn(_basic.replace("omitted", ""), _words.split(), ANCHORS if _basic in _ANCHORED else None)
+BEFORE_NOUNS = frozenset("the a short _ word - response".split())
+VERBS = frozenset("write use describe says start end may written keep".split())
+"""Basic words of [`NOUNS`] that become `response` behind one of [`BEFORE_NOUNS`]: "the answer", "his use"."""

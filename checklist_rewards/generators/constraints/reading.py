@@ -1,10 +1,9 @@
 """A prompt as the rules read it: masked, in clauses, each as basic words.
 
-[`PromptText`] keeps positions: its `text` has the length of the prompt, in lower case, with every quoted string and
-code block masked. So no rule reads an instruction inside quotation marks, and the position of a word is the evidence
-in the prompt. A clause ends at the end of a sentence or a list item. Of nested quotations only the outer one is a
-string. Texts that a request or a label announces as material ("Translate the text below.") are masked too, up to a
-label or a later line about the response. Clauses that are too long to be read are left out.
+[`PromptText`] keeps positions: its `text` has the length of the prompt, in lower case, with quoted strings, code and
+texts that a request or a label announces ("Translate the text below.") masked. So no rule reads an instruction that is
+material, and the position of a word is the evidence in the prompt. A clause ends at the end of a sentence or a list
+item. Of nested quotations only the outer one is a string. Clauses that are too long to be read are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +16,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from checklist_rewards.generators.constraints.lexicon import ANCHORS, BASIC_WORDS, CODE, COUNTED, NOUNS, PHRASES, QUOTE
+from checklist_rewards.generators.constraints.lexicon import (
+    ANCHORS,
+    BASIC_WORDS,
+    BEFORE_NOUNS,
+    CODE,
+    COUNTED,
+    NOUNS,
+    PHRASES,
+    QUOTE,
+    VERBS,
+)
 
 Spec = dict[str, Any]
 
@@ -48,40 +57,36 @@ _BLOCKS = {
         r"(?ms)(?:\bA\)|^A\.) .{0,300}?(?:\bB\)|^B\.) [^\n.?!]*(?:[.?!]?\s*(?:\(?[C-H]\)|^[C-H]\.) [^\n.?!]*)*"
     ),
 }
-"""Code blocks, lines that quote a message, texts between lines, options of a question."""
+"""Code, quoted lines, texts between lines and options of a question, each with a string that the text needs."""
 _TREATS = re.compile(
     r"(?i)(?:^|[.!?:]\s+)\W*(?:(?:please|kindly|can you|could you) )*(?:fix|correct|translate|improve|proofread|edit"
     r"|summari[sz]e|classify|convert|paraphrase|rephrase|rewrite|reword|rate|evaluate|analy[sz]e|critique|check|review"
     r"|shorten|simplify|rank|judge|grade|parse|turn|continue|compare|add|make|tell me|which (?:of|one)|is the|answer"
     r"|reply|respond|below|here(?:'s| is| are)(?! (?:the|my|some) (?:rule|requirement|constraint|guideline)s:))\b"
 )
-"""A task whose object is a text that is given."""
 _ANNOUNCES = re.compile(r"(?i)\b(?:below|above|following|these|this|my|here are|paste)\b|^\W*\w+ (?:in)?to \w+\W*$")
+"""With [`_TREATS`] or a colon: a line before a text to work on."""
 _RULES = re.compile(
     r"(?i)\b(?:rule|requirement|constraint|instruction|guideline|criteri|format|(?:key)?word|phrase|must|should|follow\b"
     r"|us(?:e|ing)\b|includ|response|answer|reply|question|style|structure|section|separat|like\b)"
 )
-"""Words of a line that announces requirements, not material."""
+"""Words of a line before requirements, not before a text."""
 _GIVEN = re.compile(
     r"(?i)^[^\n:]{0,200}\b(?:(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
     r"|constraint|assignment|brief)s?\b[^\n:.?]{0,80}(?::(?=[ \t])|\?)"
     r"|(?:this|next|following) (?:prompt|sentence)\b[^\n:.?]{0,80}[.?])"
 )
-"""The start of a prompt that is material: what stands before it in its line, often a question about it."""
+"""What stands before another prompt in its line, often a question about it."""
 _GIVING = frozenset("this these following my system next".split())
-_TEXT_LABEL = re.compile(
-    r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
-    r"|assistant|[qa])s?\W{0,3}(?::|$)"
-)
-_TASK_LABEL = re.compile(
-    r"(?i)\W{0,6}(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b"
+_LABEL = re.compile(
+    r"(?i)\W{0,6}(?:(?P<text>(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
+    r"|assistant|[qa])s?\W{0,3}(?::|$))|(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b)"
 )
 OF_RESPONSE = re.compile(
     r"(?i)\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
-# Each starts with its quotation mark, so that a search skips to it.
-_CURLY = re.compile(r"“([^“”]{1,400})”")
 _QUOTED = {
+    "“": re.compile(r"“([^“”]{1,400})”"),
     '"': re.compile(r'"(?<!\w")(?=\S)([^"]{1,400})(?<=\S)"(?!\w)'),
     "'": re.compile(r"'(?<![\w'\"]')(?=[^\s'])((?:[^'\n]|'(?=\w)){1,200}?)(?<=\S)'(?![\w'])"),
     "`": re.compile(r"`([^`\n]{1,200})`"),
@@ -90,19 +95,20 @@ _JOINED = re.compile(
     r"\s*(?:[,;/&|]\s*)?(?:\n\s*)?(?:[-*•]\s+|\d+[.)]\s+)?(?:(?:and/or|and|or|nor|as well as)\s+)?"
     r"(?:(?:also|then)\s+)?(?:the\s+)?(?:(?:key)?(?:word|phrase|letter|term)\s+)?"
 )
+"""What stands between the quoted strings of an enumeration."""
 _END = re.compile(r"[.!?\n](?<!(?i:max|min).)(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))")
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
 _TOKEN = re.compile(
-    r"((?![ .!?\"])(?:[^\W\d_](?!\.)[\w'#]*|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_]|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
-    r"|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]]))"
+    r"((?![ .!?\"])(?:[^\W\d_](?!\.)[\w'#]*|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_]|[$€£#]?\d+(?:[.,:]\d+)*"
+    r"(?:%|\w+)?|\x01+|\x02+|\*+|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]]))"
 )
 _QUESTIONS = frozenset("do does did was were have which when am".split())
 LONGEST_CLAUSE = 700
 """Number of characters of a clause that rules read. A longer one gives no item, so prompts take linear time."""
 _LONGEST_HEADER = 2000
-_PADDING = 4
-"""Number of empty words behind a clause, so that rules may look behind its end; those before it are the same."""
+_PADDING = [""] * 4
+"""Empty words behind a clause, so that rules may look behind its end; those before it are the same."""
 
 
 class Strings(NamedTuple):
@@ -123,19 +129,24 @@ class Clause:
     """
 
     def __init__(self, view: PromptText, start: int, end: int, words: list[str], starts: list[int], ends: list[int]):
-        self.view, self.start, self.end = view, start, end
-        self.text = view.text[start:end]
+        self.view, self.start, self.end, self.text = view, start, end, view.text[start:end]
         self.tokens, self.words, self.starts, self.ends = basic_words(words, starts, ends)
-        self.length = len(self.tokens)
-        self.plain = " ".join(self.tokens) + " "
+        self.length, self.plain = len(self.tokens), " ".join(self.tokens) + " "
         self._offsets = [0, *itertools.accumulate(len(token) + 1 for token in self.tokens)]
-        self.tokens += [""] * _PADDING
-        self.words += [""] * _PADDING
+        self.tokens, self.words = self.tokens + _PADDING, self.words + _PADDING
 
     @cached_property
     def header(self) -> str:
-        """The basic words of the line that introduces the list item of the clause: "Each tweet should:"."""
-        return _header(self.view.text, self.start) if "\n" in self.view.text else ""
+        """The basic words of the line that introduces the list item of the clause ("Each tweet should:"), or ""."""
+        text = self.view.text
+        if "\n" not in text:
+            return ""
+        line = text.rfind("\n", 0, self.end - len(self.text.lstrip())) + 1
+        end = text.rfind(":\n", max(line - _LONGEST_HEADER, 0), line)
+        if end < 0 or not _LIST_ITEM.match(text, line):
+            return ""
+        first = max(text.rfind("\n", 0, end), text.rfind(". ", 0, end)) + 1
+        return " ".join(basic_words(*split(text[first : end + 1]))[0])
 
     @cached_property
     def asks(self) -> bool:
@@ -168,29 +179,6 @@ class Clause:
         start, end = self.starts[index], self.ends[index]
         return self.view.quoted.get(start) or Strings((self.view.prompt[start:end],), start, end)
 
-    def limits(self, index: int) -> bool:
-        """Whether a verb of limiting stands before a place: "keep your answer to"."""
-        before = index - 1
-        while self.tokens[before] in ("in", "the", "a", "short", "response", "it", "number_of"):
-            before -= 1
-        return self.tokens[before] == "keep" and self.tokens[index - 1] == "in"
-
-    def number_after(self, index: int) -> bool:
-        """Whether a number follows a place, perhaps behind "the" or "a"."""
-        return self.tokens[index + 1 + (self.tokens[index + 1] in ("the", "a"))].isdigit()
-
-
-def _header(text: str, start: int) -> str:
-    """The basic words of the line that introduces the list item with a place of a masked text, "" for none."""
-    while text[start : start + 1].isspace():
-        start += 1
-    line = text.rfind("\n", 0, start) + 1
-    end = text.rfind(":\n", max(line - _LONGEST_HEADER, 0), line)
-    if end < 0 or not _LIST_ITEM.match(text, line):
-        return ""
-    first = max(text.rfind("\n", 0, end), text.rfind(". ", 0, end)) + 1
-    return " ".join(basic_words(*split(text[first : end + 1]))[0])
-
 
 def split(text: str) -> tuple[list[str], list[int], list[int]]:
     """The words and marks of a text, and where they start and end."""
@@ -220,25 +208,18 @@ def basic_words(
         tokens = [token for token in tokens if token]
     if not NOUNS.isdisjoint(words):
         for n in range(1, len(words)):
-            if words[n] in NOUNS and tokens[n - 1] in _BEFORE_NOUNS and tokens[n] in _VERBS:
+            if words[n] in NOUNS and tokens[n - 1] in BEFORE_NOUNS and tokens[n] in VERBS:
                 tokens[n] = "response"
-    if "letter" in tokens:
-        for n in (n for n, token in enumerate(tokens) if token == "letter"):
-            after = tokens[n + 1 + (tokens[n + 1 : n + 2] in ([","], [":"])) :][:1]
-            if after not in (["string"], ["char"], ["a"], ["they"]):  # "a" and "I" are letters
-                tokens[n] = "part" if words[n] == "letters" else "response"
+    for n in [n for n, token in enumerate(tokens) if token == "letter"] if "letter" in tokens else ():
+        after = n + 1 + (tokens[n + 1 : n + 2] in ([","], [":"]))
+        if tokens[after : after + 1] not in (["string"], ["char"], ["a"], ["they"]):  # "a" and "I" are letters
+            tokens[n] = "part" if words[n] == "letters" else "response"
     return tokens, words, starts, ends
-
-
-_BEFORE_NOUNS = frozenset("the a short _ word - response".split())
-_VERBS = frozenset("write use describe says start end may written keep".split())
-"""Basic words that are nouns after "the": "the answer", "his use"."""
 
 
 def numbers(text: str) -> set[int]:
     """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
-    tokens = basic_words(*split(text))[0]
-    return {int(token.rstrip("x")) for token in tokens if token[:1].isdigit()}
+    return {int(token.rstrip("x")) for token in basic_words(*split(text))[0] if token[:1].isdigit()}
 
 
 def _may_require(words: list[str]) -> bool:
@@ -249,16 +230,13 @@ def _may_require(words: list[str]) -> bool:
 
 
 class PromptText:
-    """A prompt with its quoted strings, code blocks and quoted lines masked."""
+    """A prompt with its quoted strings, code and material masked."""
 
     def __init__(self, prompt: str):
-        self.prompt = prompt
+        self.prompt = cased = prompt
         quoted: list[tuple[int, int]] = []
-        cased = prompt
-        if "“" in cased:
-            cased = _masked(_CURLY, cased, quoted)
-        if not cased.isascii():
-            cased = cased.translate(_STRAIGHT)
+        if not prompt.isascii():
+            cased = _masked(_QUOTED["“"], cased, quoted).translate(_STRAIGHT)
         for mark, block in _BLOCKS.items():
             if mark in cased:
                 cased = block.sub(lambda match: CODE * len(match.group()), cased)
@@ -269,8 +247,7 @@ class PromptText:
         outer: list[tuple[int, int, str]] = []
         for start, end in sorted(quoted, key=lambda span: (span[0], -span[1])):
             if not (outer and start < outer[-1][1]):
-                value = prompt[start + 1 : end - 1].strip().rstrip(",;")
-                outer.append((start, end, value))
+                outer.append((start, end, prompt[start + 1 : end - 1].strip().rstrip(",;")))
         self.quoted = {strings.start: strings for strings in _enumerations(cased, outer)}
         """The enumerations of quoted strings by their places."""
         for strings in self.quoted.values():
@@ -279,8 +256,10 @@ class PromptText:
         self.text = cased.lower()
         if len(self.text) != len(prompt):  # a few letters have no lower case of the same length
             self.text = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
-        self.ends = self._ends_of_clauses(cased, outer)
-        """The ends of the clauses, without that of the text."""
+        self.ends = [match.end() for match in _END.finditer(cased)]
+        """The ends of the clauses, without that of the text. A sentence may end inside a quotation."""
+        stops = (end for _, end, value in outer if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end))
+        self.ends = sorted([*self.ends, *stops])
         self._words, self._starts, self._ends = split(self.text)
         self.words = frozenset(self._words)
         self._found: dict[int, int] = {}
@@ -297,24 +276,14 @@ class PromptText:
 
     def clauses(self) -> Iterator[Clause]:
         """The clauses that contain a word with which a requirement can start."""
-        first = 0
-        for start, end in zip([0, *self.ends], [*self.ends, len(self.text)], strict=True):
+        first, text = 0, self.text
+        for start, end in zip([0, *self.ends], [*self.ends, len(text)], strict=True):
             last = bisect_left(self._starts, end, first)
             words = self._words[first:last]
-            if end - start <= LONGEST_CLAUSE and (self._marked(start, end) or _may_require(words)):
+            marked = QUOTE in text[start:end] or "**" in text[start:end] or "<<" in text[start:end]
+            if end - start <= LONGEST_CLAUSE and (marked or _may_require(words)):
                 yield Clause(self, start, end, words, self._starts[first:last], self._ends[first:last])
             first = last
-
-    def _marked(self, start: int, end: int) -> bool:
-        return any(self.text.find(mark, start, end) >= 0 for mark in (QUOTE, "**", "<<"))
-
-    def _ends_of_clauses(self, cased: str, quoted: list[tuple[int, int, str]]) -> list[int]:
-        ends = [match.end() for match in _END.finditer(cased)]
-        # A sentence may end inside a quotation.
-        ends += [
-            end for _, end, value in quoted if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end)
-        ]
-        return sorted(ends)
 
 
 def _without_material(text: str) -> Iterator[str]:
@@ -326,14 +295,13 @@ def _without_material(text: str) -> Iterator[str]:
         above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
     inside = begun = False
     for n, line in enumerate(lines):
-        labelled = _TEXT_LABEL.match(line) if n + 1 < len(lines) or ":" in line else None
-        if inside and (labelled or _TASK_LABEL.match(line) or (begun and OF_RESPONSE.search(line))):
-            inside = begun = False
-        inside = inside or bool(labelled)
+        label = _LABEL.match(line)
+        if label or (begun and OF_RESPONSE.search(line)):
+            inside, begun = bool(label and label["text"]), False
         given = _GIVEN.match(line) if not _GIVING.isdisjoint(line.lower().split()) else None
         kept = 0 if n < above or inside else given.end() if given else len(line)
-        yield line[:kept] + CODE * (len(line.rstrip("\r\n")) - kept) + line[max(kept, len(line.rstrip("\r\n"))) :]
-        begun = inside and (begun or bool(line.strip() and not labelled))
+        yield line if kept == len(line) else line[:kept] + re.sub(".", CODE, line[kept:])
+        begun = inside and (begun or bool(line.strip() and not label))
         inside = inside and not line.startswith('"')  # a quotation is masked as such
         if not inside and n + 1 < len(lines):
             announced = (line.rstrip().endswith(":") and not _RULES.search(line)) or _TREATS.search(line)
@@ -343,28 +311,25 @@ def _without_material(text: str) -> Iterator[str]:
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
     """The quoted strings, with those that a comma, "and" or "or" joins as one."""
-    values: list[str] = []
-    first = last = 0
-    either = False
+    strings: Strings | None = None
     for start, end, value in quoted:
-        between = text[last:start].lower() if values else ""
-        if not between.strip() or not _JOINED.fullmatch(between) or "" in (value, values[-1]):
-            if values:
-                yield Strings(tuple(values), first, last, either)
-            values, first, either = [], start, False
-        elif re.search(r"\bn?or\b", between):
-            either = True
-        values.append(value)
-        last = end
-    if values:
-        yield Strings(tuple(values), first, last, either)
+        between = text[strings.end : start].lower() if strings else ""
+        if strings and between.strip() and _JOINED.fullmatch(between) and "" not in (value, strings.values[-1]):
+            either = strings.either or re.search(r"\bn?or\b", between) is not None
+            strings = Strings((*strings.values, value), strings.start, end, either)
+        else:
+            if strings:
+                yield strings
+            strings = Strings((value,), start, end)
+    if strings:
+        yield strings
 
 
 def _masked(quotation: re.Pattern[str], text: str, quoted: list[tuple[int, int]]) -> str:
     """The text with its quotations masked. Their spans are added to `quoted`."""
-    pieces, done = [], 0
-    for match in quotation.finditer(text):
+
+    def mask(match: re.Match[str]) -> str:
         quoted.append(match.span())
-        pieces += [text[done : match.start()], QUOTE * len(match.group())]
-        done = match.end()
-    return "".join((*pieces, text[done:]))
+        return QUOTE * len(match.group())
+
+    return quotation.sub(mask, text)
