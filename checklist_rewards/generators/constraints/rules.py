@@ -12,30 +12,45 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from checklist_rewards.generators.constraints.amounts import Amount, amount_at, compared, followed
-from checklist_rewards.generators.constraints.filtering import (
-    A_PART,
-    ANY_VERB,
-    APPROXIMATE,
-    INCLUDES,
-    Found,
-    negations_in,
-    phrase,
-)
+from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, INCLUDES, Found, negations_in, phrase
 from checklist_rewards.generators.constraints.lexicon import LANGUAGES, ORDINALS
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
 from checklist_rewards.generators.constraints.things import THINGS, regex_check, thing_at
 
-Rule = Callable[[Clause, "re.Match[str]", int, int], Iterator[Found]]
-RULES: list[tuple[frozenset[str], re.Pattern[str], Rule]] = []
-"""All rules in the order in which they read a clause: the basic words of which it must have one, phrase, function."""
+
+class Match:
+    """A match of a phrase in a clause: the basic words from `start` to `end`."""
+
+    def __init__(self, clause: Clause, match: re.Match[str]):
+        self.clause, self.match, (self.start, self.end) = clause, match, clause.span(match)
+
+    def __getitem__(self, group: str) -> str:
+        return (self.match[group] or "").rstrip()
+
+    def at(self, group: str) -> int:
+        """Where a group starts."""
+        return self.clause.span(self.match, group)[0]
+
+    def found(self, check: Spec | None, denied: Spec | None = None, verbs: str = "", **settings: Any) -> Found:
+        """The match as a thing that one of some verbs, or any, can govern."""
+        governing = {"verbs": frozenset(verbs.split())} if verbs else {}
+        return Found(**{"start": self.start, "end": self.end, "check": check, "denied": denied} | governing | settings)
+
+
+Rule = Callable[[Match], Iterator[Found]]
+RULES: list[tuple[re.Pattern[str], Rule]] = []
+"""All rules in the order in which they read a clause, each with its phrase."""
+_NEEDED: dict[str, list[int]] = {}
+"""The numbers of the rules that read a clause with a basic word."""
 
 
 def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
-    """A rule for each match of a phrase, which is searched in clauses with one of the needed basic words. The function
-    is called with the clause, the match, and the first and the last basic word of the match."""
+    """A rule for each match of a phrase, which is searched in clauses with one of the needed basic words."""
 
     def add(function: Rule) -> Rule:
-        RULES.append((frozenset(needed.split()), phrase(text), function))
+        for word in needed.split():
+            _NEEDED.setdefault(word, []).append(len(RULES))
+        RULES.append((phrase(text), function))
         return function
 
     return add
@@ -44,20 +59,22 @@ def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
 def things_in(clause: Clause) -> Iterator[Found]:
     """The things that the rules find in a clause. What one rule found is not found again by the next."""
     used: set[int] = set()
-    basic = {"number" if token[:1].isdigit() else token for token in clause.tokens}
-    for needed, pattern, function in RULES:
-        if not basic.isdisjoint(needed):
-            things = [
-                found
-                for match in pattern.finditer(clause.plain)
-                for found in function(clause, match, *clause.span(match))
-                if used.isdisjoint(range(found.start, found.end))
-            ]
-            for found in things:
-                used.update(range(found.start, found.end))
-            yield from things
+    words = _NEEDED.keys() & clause.tokens
+    numbers = _NEEDED["number"] if _NUMBER.search(clause.plain) else []
+    for n in sorted({*numbers, *(n for word in words for n in _NEEDED[word])}):
+        pattern, function = RULES[n]
+        things = [
+            found
+            for match in pattern.finditer(clause.plain)
+            for found in function(Match(clause, match))
+            if used.isdisjoint(range(found.start, found.end))
+        ]
+        for found in things:
+            used.update(range(found.start, found.end))
+        yield from things
 
 
+_NUMBER = re.compile(r"\d+x? ")
 _OPEN = phrase(
     r"<, and ->*(?:or |<not no>?<the a>?(?:\d+ )?<extra atleast over under atmost or_more or_fewer roughly>"
     r"(?!<the a>*(?:\d+x|\d+ (?:- )?<_ short response first written word piece mark letter section times>))|in <start end>)"
@@ -98,13 +115,13 @@ _LIMIT = phrase(
 
 
 @rule("number", r"\A")
-def counts(clause: Clause, _: re.Match[str], __: int, ___: int) -> Iterator[Found]:
+def counts(m: Match) -> Iterator[Found]:
     """What the numbers count: "at least 100 words", "the word rain twice", "word limit: 50"."""
     after = 0
-    for at in range(clause.length):
-        if at >= after and clause.tokens[at][0].isdigit():
-            amount = amount_at(clause, at)
-            things = list(_counted(clause, at, amount))
+    for number in _NUMBER.finditer(m.clause.plain):
+        if (at := m.clause.span(number)[0]) >= after:
+            amount = amount_at(m.clause, at)
+            things = list(_counted(m.clause, at, amount))
             yield from things
             after = max((amount.end, *(found.end for found in things)))
 
@@ -240,17 +257,18 @@ def _unclear(clause: Clause, start: int, end: int, name: str, found: Amount) -> 
 
 
 @rule("language", "(?:in |use |using )(?P<only><the only atmost>*)language (?:book )?")
-def language(clause: Clause, match: re.Match[str], start: int, end: int) -> Iterator[Found]:
+def language(m: Match) -> Iterator[Found]:
     """The language of the response: "in German", "using only the Kannada language"."""
-    names = {word for word, token in zip(clause.words, clause.tokens, strict=True) if token == "language"}
-    left, after, name = clause.tokens[:start], clause.tokens[end], names.pop()
-    only = "only" in (*match["only"].split(), after, *left[-2:]) or "no other language" in clause.text
+    tokens, left, after = m.clause.tokens, m.clause.tokens[: m.start], m.clause.tokens[m.end]
+    names = {word for word, token in zip(m.clause.words, tokens, strict=True) if token == "language"}
+    only = "only" in (*m["only"].split(), after, *left[-2:]) or "no other language" in m.clause.text
     other = not {"book", "part", "word", "piece", "string"}.isdisjoint(left)  # "the title in German"
     other = other or (any(token.isdigit() for token in left) and "response" not in left)  # "five words in German"
-    if names or (other and not only) or (after == "about" and clause.tokens[end + 1] != "a"):
+    if len(names) > 1 or (other and not only) or (after == "about" and tokens[m.end + 1] != "a"):
         return  # "French for the dialogue"
-    asked = f"Is the response in {name.capitalize()}?"
-    yield Found(start + 1, end, {"type": "language", "language": LANGUAGES[name]}, question=asked)
+    name = names.pop()
+    check = {"type": "language", "language": LANGUAGES[name]}
+    yield m.found(check, start=m.start + 1, question=f"Is the response in {name.capitalize()}?")
 
 
 _REPEAT = re.compile(
@@ -262,18 +280,17 @@ _FIRST = re.compile(
     r"\bfirst\b|\bbefore\b|\bthen (?:give|answer|provide|respond|reply|write)|\bword[- ](?:for|by)[- ]word\b"
     r"|\bverbatim\b|\bexactly\b|\bwithout (?:any )?chang|\bunchanged\b|\bat the (?:very )?beginning"
 )
-_TOLD = phrase("if |, <the>?<_ response>*says ")
 
 
 @rule("write describe", r"\A")
-def repeated(clause: Clause, _: re.Match[str], __: int, ___: int) -> Iterator[Found]:
+def repeated(m: Match) -> Iterator[Found]:
     """The request repeated first: the text above this instruction, or below it."""
-    view, match = clause.view, _REPEAT.search(clause.text)
+    clause, view, match = m.clause, m.clause.view, _REPEAT.search(m.clause.text)
     if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
         return
     verb = clause.at(match.start())
-    told = not {"says", "may", "how_to"}.isdisjoint(clause.tokens[:verb]) or _TOLD.search(clause.plain)
-    if told or re.match(r":[ \t]*\S", clause.text[match.end() :]):
+    told = not {"says", "may", "how_to"}.isdisjoint(clause.tokens[:verb])
+    if told or ", says " in clause.plain or re.match(r":[ \t]*\S", clause.text[match.end() :]):
         return
     below = match["below"] or match["after"]
     gap = view.text.find("\n\n", clause.start + match.end()) if below or clause.start == 0 else -1
@@ -282,7 +299,7 @@ def repeated(clause: Clause, _: re.Match[str], __: int, ___: int) -> Iterator[Fo
         text = given.values[0]
     if text or not below:
         check: Spec = {"type": "repeats_prompt", **({"prompt": text} if text else {})}
-        yield Found(verb + 1, clause.length, check, verbs=frozenset(["write"]))
+        yield m.found(check, verbs="write", start=verb + 1, end=clause.length)
 
 
 _FIRST_WORD = re.compile(r"\s*(\x01+|[\w'-]+)(?= in\b| and\b|\s*(?:[.,;:!?\n]|$))")
@@ -293,28 +310,28 @@ _FIRST_WORD = re.compile(r"\s*(\x01+|[\w'-]+)(?= in\b| and\b|\s*(?:[.,;:!?\n]|$)
     r"(?:(?P<nth>first piece |piece \d+ )(?:in <the response>*)?<must mustnt>*(?P<verb>start )|start <the>?"
     r"(?P<nth2>first piece |piece \d+ )(?:in <the response>+)?)in <the word>*",
 )
-def paragraph_starts(clause: Clause, match: re.Match[str], start: int, end: int) -> Iterator[Found]:
+def paragraph_starts(m: Match) -> Iterator[Found]:
     """The first word of a paragraph: "Paragraph 2 must start with"."""
-    nth, by_verb = clause.span(match, "nth" if match["nth"] else "nth2")[0], not match["verb"]
+    clause, nth, own = m.clause, m.at("nth" if m["nth"] else "nth2"), bool(m["verb"])
     paragraph = int(clause.tokens[nth + 1]) if clause.tokens[nth + 1].isdigit() else ORDINALS.get(clause.words[nth])
-    word = _FIRST_WORD.match(clause.text, clause.ends[end - 1] - clause.start)
+    word = _FIRST_WORD.match(clause.text, clause.ends[m.end - 1] - clause.start)
     if word and paragraph and "paragraph" in clause.words[nth : nth + 2]:
-        place, last = clause.start + word.start(1), clause.at(word.end())
+        place = clause.start + word.start(1)
         given = clause.view.quoted.get(place, Strings((word[1],), place, place)).values[0]
         if " " not in given and given.lower() not in ("a", "an", "the"):
             check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": given}
-            yield Found(start + by_verb, last, check, subject=not by_verb, verbs=frozenset(["start"]))
+            start = m.start + (not own)
+            yield m.found(check, verbs="start", start=start, end=clause.at(word.end()), subject=own)
 
 
 _MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
 
 
 @rule("postscript", "postscript (?:[^,]*?<postscript string>)?")
-def postscripts(clause: Clause, _: re.Match[str], start: int, end: int) -> Iterator[Found]:
+def postscripts(m: Match) -> Iterator[Found]:
     """A postscript with its marker: "Add a postscript starting with P.S."."""
-    if _MARKER.fullmatch(marker := clause.given(end - 1).values[0]):
-        verbs = frozenset("use write in using start end".split())
-        yield Found(start, end, {"type": "postscript", "marker": marker}, verbs=verbs)
+    if _MARKER.fullmatch(marker := m.clause.given(m.end - 1).values[0]):
+        yield m.found({"type": "postscript", "marker": marker}, verbs="use write in using start end")
 
 
 _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
@@ -324,37 +341,39 @@ _KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
     "json",
     r"json (?!<- or>|<, and>in _ |in a |about the <response first end>)(?:(?:(?!<string ,>)\S+ )*(?P<keys>string ))?",
 )
-def json_objects(clause: Clause, match: re.Match[str], at: int, end: int) -> Iterator[Found]:
+def json_objects(m: Match) -> Iterator[Found]:
     """JSON, perhaps with its keys."""
-    keys = clause.given(end - 1)
-    if match["keys"] and not keys.either and _KEYS.search(clause.view.text, clause.starts[at], keys.start):
+    keys, clause = m.clause.given(m.end - 1), m.clause
+    if m["keys"] and not keys.either and _KEYS.search(clause.view.text, clause.starts[m.start], keys.start):
         asked = f"Is the response a JSON object with the keys {' and '.join(map(_in_quotes, keys.values))}?"
-        yield Found(at, end, {"type": "json", "keys": list(keys.values)}, question=asked)
+        yield m.found({"type": "json", "keys": list(keys.values)}, question=asked)
     else:
-        yield Found(at, at + 1, {"type": "json"})
+        yield m.found({"type": "json"}, end=m.start + 1)
 
 
 @rule("brackets", r"(?:<part word>(?:(?!<part each brackets>)\S+ )*|(?<=written in ))brackets ")
-def titles(clause: Clause, _: re.Match[str], start: int, end: int) -> Iterator[Found]:
+def titles(m: Match) -> Iterator[Found]:
     """A title in angle brackets."""
-    yield Found(start, end, {"type": "title", "style": "angled"})
+    yield m.found({"type": "title", "style": "angled"})
 
 
 @rule("quotes", "(?:<the>+<short _ response>*response |it )?in quotes |quotes about <the>+<short _>*response ")
-def in_quotation_marks(clause: Clause, _: re.Match[str], start: int, end: int) -> Iterator[Found]:
+def in_quotation_marks(m: Match) -> Iterator[Found]:
     """The response in quotation marks."""
-    yield Found(start, end, {"type": "quoted"}, verbs=frozenset("use write is written".split()))
+    yield m.found({"type": "quoted"}, verbs="use write is written")
 
 
-_STARS = re.compile(r"separat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?| marks?)?(?:\W{1,3}\*{6})?)")
+_STARS = re.compile(
+    r"separat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?| marks?)?(?:\W{1,3}\*{6})?)"
+)
 
 
 @rule("asterisks mark", r"\A")
-def two_responses(clause: Clause, _: re.Match[str], __: int, ___: int) -> Iterator[Found]:
+def two_responses(m: Match) -> Iterator[Found]:
     """Two responses with six asterisks between them."""
-    for match in _STARS.finditer(clause.text):
-        verb = clause.at(match.start())
-        yield Found(verb + 1, max(clause.at(match.end()), verb + 2), {"type": "two_responses"})
+    for match in _STARS.finditer(m.clause.text):
+        verb = m.clause.at(match.start())
+        yield m.found({"type": "two_responses"}, start=verb + 1, end=max(m.clause.at(match.end()), verb + 2))
 
 
 @rule(
@@ -362,15 +381,15 @@ def two_responses(clause: Clause, _: re.Match[str], __: int, ___: int) -> Iterat
     "(?:end <the short _ response it>*(?:in <the response _>+)?in |(?P<last>first )<piece _>"
     r"(?P<is><must mustnt><not>*<is written>))(?:<a only exactly>|\d+ )+mark ",
 )
-def endings(clause: Clause, match: re.Match[str], start: int, end: int) -> Iterator[Found]:
+def endings(m: Match) -> Iterator[Found]:
     """A last mark by its name: "End with a question mark", "The last character must be a question mark"."""
-    name, thing, subject = clause.words[end - 1], thing_at(clause, end - 1), bool(match["last"])
+    name, thing, subject = m.clause.words[m.end - 1], thing_at(m.clause, m.end - 1), bool(m["last"])
     mark = (THINGS[thing].spec or {}).get("letters", "") if thing else ""
-    if len(mark) == 1 and not (subject and clause.words[start] != "last"):
-        article, denied = "an" if name[0] == "e" else "a", regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0)
-        check, asked = {"type": "ends", "phrase": mark}, f"Does the response end with {article} {name}?"
-        found = Found(start + (not subject), end, check, denied, asked, verbs=frozenset(["end"]))
-        yield found._replace(subject=subject, negations=negations_in(match["is"] or ""))
+    if len(mark) == 1 and not (subject and m.clause.words[m.start] != "last"):
+        asked = f"Does the response end with {'an' if name[0] == 'e' else 'a'} {name}?"
+        denied, negations = regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0), negations_in(f"{m['is']} ")
+        settings = {"start": m.start + (not subject), "subject": subject, "negations": negations, "question": asked}
+        yield m.found({"type": "ends", "phrase": mark}, denied, "end", **settings)
 
 
 @rule(
@@ -378,29 +397,28 @@ def endings(clause: Clause, match: re.Match[str], start: int, end: int) -> Itera
     "<the a short>*(?P<one>mark |letter <string char a they>|caps )"
     "(?:(?:, )?<and or>?<short the a>*(?:mark |letter <string char a they>|caps ))*",
 )
-def without(clause: Clause, match: re.Match[str], start: int, end: int) -> Iterator[Found]:
+def without(m: Match) -> Iterator[Found]:
     """What must not occur: commas, digits, emojis, a letter, capital letters; also that bullet points occur."""
-    for at in range(start, end):
-        token, name = clause.tokens[at], thing_at(clause, at)
-        if token == "letter" and (given := _letters(clause, at + 1)):
-            yield Found(start, end, None, {"type": "letters", "letters": "".join(given), "exactly": 0})
-        elif token == "caps" and match["one"] == "caps " and (end - at == 1 or "or" in clause.tokens[start:end]):
-            yield from _cased(clause, start, end, name)
+    for at in range(m.start, m.end):
+        token, name = m.clause.tokens[at], thing_at(m.clause, at)
+        if token == "letter" and (given := _letters(m.clause, at + 1)):
+            yield m.found(None, {"type": "letters", "letters": "".join(given), "exactly": 0})
+        elif token == "caps" and m["one"] == "caps" and (m.end - at == 1 or "or" in m.clause.tokens[m.start : m.end]):
+            yield from _cased(m, name)
         elif token == "mark" and (spec := THINGS[name].spec):
             some = {**spec, "at_least": 1} if "s" in THINGS[name].uses else None
             none = {**spec, "exactly": 0} if "n" in THINGS[name].uses else None
             if some or none:
-                yield Found(start, end, some, none)
+                yield m.found(some, none)
 
 
-def _cased(clause: Clause, start: int, end: int, name: str) -> Iterator[Found]:
+def _cased(m: Match, name: str) -> Iterator[Found]:
     """Capital or small letters only, or none of them."""
-    part = re.split(r"(?:, |and )", clause.around(start, end)[0])[-1].split()
-    if {"word", "letter", "string"}.isdisjoint(part) and clause.words[end] not in ("for", "by"):
+    part = re.split("(?:, |and )", m.clause.around(m.start, m.end)[0])[-1].split()
+    if {"word", "letter", "string"}.isdisjoint(part) and m.clause.words[m.end] not in ("for", "by"):
         while part and part[-1] in ("the", "a", "short", "only"):
             part.pop()
-        denied = None if part[-1:] == ["in"] else THINGS[name].spec
-        yield Found(start, end, {"type": "casing", "casing": name}, denied)
+        yield m.found({"type": "casing", "casing": name}, None if part[-1:] == ["in"] else THINGS[name].spec)
 
 
 _NOT_LITERAL = re.compile(r"\n|\.\.\.|…|\[[^\]]*[a-z]|__")
@@ -411,7 +429,7 @@ _PLACED = phrase(
 )
 """What may stand before the string with which a response starts or ends: "end your letter with the words"."""
 _LAST = phrase(
-    r"(?:short )*first (?P<unit><word piece _ write>)(?:in <the short>*response )?"
+    r"first (?P<unit><word piece _ write>)(?:in <the short>*response )?"
     r"(?P<is><must mustnt>+<not>*<is written>*|is |written )<short the , :>*\Z"
 )
 """What may stand before the string that is the first or the last word."""
@@ -428,56 +446,56 @@ _LINKS = ("but", "about", "than", "before", "after", "of", "for", "like", "to", 
 
 
 @rule("string", "string ")
-def quoted_strings(clause: Clause, _: re.Match[str], at: int, end: int) -> Iterator[Found]:
+def quoted_strings(m: Match) -> Iterator[Found]:
     """The requirements about a quoted string or an enumeration of them."""
-    given, before = clause.given(at), clause.around(at, end)[0]
-    start = clause.span(_NOUN.search(before))[0]  # type: ignore[arg-type]  # it matches the empty end
+    clause, given, before = m.clause, m.clause.given(m.start), m.clause.around(m.start, m.end)[0]
     if any(len(value) > 300 or _NOT_LITERAL.search(value) for value in given.values):
         return
+    start = clause.span(_NOUN.search(before))[0]  # type: ignore[arg-type]  # it matches the empty end
     if placed := _PLACED.search(before):
         if (len(given.values[0]) > 1 or given.values[0] == "I") and not _MARKER.fullmatch(given.values[0]):
-            found = _place(at, given, placed["verb"].strip(), False)
-            yield found._replace(start=start, verbs=frozenset([placed["verb"].strip()]))
+            verb = placed["verb"].strip()
+            yield m.found(*_place(given, verb, False), verb, start=start, question=_asked(given, verb))
     elif last := _LAST.search(before):
-        named = clause.span(last, "unit")[0]
-        kind = "start" if clause.words[named - 1] in ("first", "opening") else "end"
-        found = _place(at, given, kind, clause.words[named].startswith("word"))
-        yield found._replace(start=named - 1, subject=True, negations=negations_in(last["is"]))
+        named, negations = clause.span(last, "unit")[0], negations_in(last["is"])
+        verb, word = "start" if clause.words[named - 1] in ("first", "opening") else "end", clause.words[named]
+        settings = {"start": named - 1, "subject": True, "negations": negations, "question": _asked(given, verb)}
+        yield m.found(*_place(given, verb, word.startswith("word")), **settings)
     elif len(given.values) > 1 and (options := _OPTIONS.search(clause.view.text, clause.start, given.start)):
         exact = {"need": "any", "whole_words": False, "ignore_case": False}
         check: Spec = {"type": "keywords", "words": list(given.values), **exact}
-        yield Found(clause.at(options.start() - clause.start) + 1, end, check, verbs=frozenset(["write"]))
+        yield m.found(check, verbs="write", start=clause.at(options.start() - clause.start) + 1)
     elif any(map(str.isalnum, "".join(given.values))):  # not marks
-        yield from _keywords(clause, start, at, given)
+        yield from _keywords(m, start, given)
 
 
-def _place(at: int, given: Strings, verb: str, word: bool) -> Found:
-    """The start or the end of the response."""
-    any_of = "|".join(re.escape(value) for value in given.values)
+def _place(given: Strings, verb: str, word: bool) -> tuple[Spec | None, Spec]:
+    """The checks of a string, or a word, with which a response must start or end, or must not."""
+    any_of = "|".join(map(re.escape, given.values))
     expression = rf"(?i)\A\W*(?:{any_of})(?!\w)" if verb == "start" else rf"(?i)(?<!\w)(?:{any_of})\W*\Z"
-    denied = regex_check(expression, exactly=0)
-    check: Spec | None = {"type": f"{verb}s", "phrase": given.values[0]}
-    asked = f"Does the response {verb} with {_in_quotes(given.values[0])}?"
-    if len(given.values) > 1:
-        check, asked = None, f"Does the response {verb} with {' or '.join(map(_in_quotes, given.values))}?"
-    return Found(at, at + 1, regex_check(expression, exactly=1) if word and check else check, denied, asked)
+    phrase = regex_check(expression, exactly=1) if word else {"type": f"{verb}s", "phrase": given.values[0]}
+    return phrase if len(given.values) == 1 else None, regex_check(expression, exactly=0)
 
 
-def _keywords(clause: Clause, start: int, at: int, given: Strings) -> Iterator[Found]:
+def _asked(given: Strings, verb: str) -> str:
+    return f"Does the response {verb} with {' or '.join(map(_in_quotes, given.values))}?"
+
+
+def _keywords(m: Match, start: int, given: Strings) -> Iterator[Found]:
     """Keywords and forbidden words."""
-    between, governor, words = clause.tokens[start:at], clause.words[start - 1], list(given.values)
-    noun = "word" in between or "piece" in between
+    clause, words = m.clause, list(given.values)
+    between, governor = clause.tokens[start : m.start], clause.words[start - 1]
     if "letter" in between or between[-2:] == ["word", "in"] or governor in _LINKS or clause.tokens[start - 1] == "first":
         return
+    noun = "word" in between or "piece" in between
     if not noun and not governor.startswith(_REQUIRING + _FORBIDDING):
         return
-    check: Spec | None = {"type": "keywords", "words": words}
+    check: Spec = {"type": "keywords", "words": words}
     if len(words) > 1 and (given.either or _ANY.search(clause.view.text, max(clause.start, given.start - 60), given.start)):
-        check = {"type": "keywords", "words": words, "need": "any"}
-    if not noun and governor.startswith(_FORBIDDING):
-        check = None
+        check["need"] = "any"
+    required = noun or not governor.startswith(_FORBIDDING)
     verbs = INCLUDES | {"write"} if governor in ("say", "write", "output") else INCLUDES
-    yield Found(start, at + 1, check, {"type": "forbidden", "words": words}, verbs=verbs)
+    yield m.found(check if required else None, {"type": "forbidden", "words": words}, " ".join(verbs), start=start)
 
 
 def _in_quotes(word: str) -> str:
@@ -498,10 +516,11 @@ _WORD = re.compile(r"\b(?!(?:and|or)\b)[\w'-]+")
 
 
 @rule("word", r"<the a short only exactly>*word ")
-def unquoted(clause: Clause, _: re.Match[str], start: int, end: int) -> Iterator[Found]:
+def unquoted(m: Match) -> Iterator[Found]:
     """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
-    noun, match = clause.words[end - 1], _UNQUOTED.match(clause.text, clause.ends[end - 1] - clause.start)
-    if match is None or noun == "name" or clause.tokens[end - 2].isdigit():
+    clause, noun = m.clause, m.clause.words[m.end - 1]
+    match = _UNQUOTED.match(clause.text, clause.ends[m.end - 1] - clause.start)
+    if match is None or noun == "name" or clause.tokens[m.end - 2].isdigit():
         return
     place, either = clause.start + match.start("list"), " or " in match["list"]
     values = [clause.view.prompt[place + word.start() : place + word.end()] for word in _WORD.finditer(match["list"])]
@@ -509,4 +528,4 @@ def unquoted(clause: Clause, _: re.Match[str], start: int, end: int) -> Iterator
     if fits and _FUNCTION.isdisjoint(map(str.lower, values)):
         check: Spec = {"type": "keywords", "words": values, **({"need": "any"} if either else {})}
         denied = {"type": "forbidden", "words": values}
-        yield Found(start, clause.at(match.end()), check, denied, verbs=INCLUDES)
+        yield m.found(check, denied, " ".join(INCLUDES), end=clause.at(match.end()))
