@@ -60,7 +60,9 @@ class Amount(NamedTuple):
         lows = [n for n in (self.low, other.low) if n is not None]
         highs = [n for n in (self.high, other.high) if n is not None]
         fits = len(lows) == len(highs) == 1 and lows[0] <= highs[0]
-        return Amount(*((lows[0], highs[0], "range") if fits else (None, None, "roughly")), self.start, other.end)
+        if not fits:
+            return Amount(None, None, "roughly", self.start, other.end)
+        return Amount(lows[0], highs[0], "range", self.start, other.end)
 
 
 _BOUNDS = ("atleast", "atmost", "over", "under")
@@ -113,7 +115,7 @@ def _limited(tokens: list[str], start: int) -> bool:
 
 
 def followed(clause: Clause, found: Amount, end: int) -> tuple[Amount, int]:
-    """An amount with the comparisons behind what it counts, which ends at `end`: "words or more", "words, at most 9"."""
+    """An amount with the comparisons behind what it counts, which ends at `end`: "words or more"."""
     tokens = clause.tokens
     if tokens[end] in _BEHIND and not tokens[end + 1 + (tokens[end + 1] in ("the", "a"))].isdigit():
         if found.how in ("", "exactly", "only") and found.low is not None:

@@ -108,7 +108,8 @@ _ORDER = phrase(
 """An order: "make sure to use", "do not mention"."""
 _SUBJECT = phrase(
     "{lead}(?:{ensure}{place}{response}<must mustnt><not mustnt first only and>*(?P<verb>{verb}?)"
-    "|(?:ensure <in that>*|write (?=the )){response}<only>*(?P<verb2><must mustnt contains use is written>)<not>*){fill}"
+    "|(?:ensure <in that>*|write (?=the )){response}<only>*(?P<verb2><must mustnt contains use is written>)<not>*)"
+    "{fill}"
 )
 """The response as subject: "your answer should contain", "it must not", "make sure your answer has"."""
 _SECOND_VERB = phrase("{lead}(?:<must mustnt><not>*(?P<verb>{verb}?)|(?P<verb2>contains )){fill}")
@@ -140,11 +141,12 @@ _BEFORE_TASK = phrase(r"\Z|: |, <write describe>")
 _OWN_VERB = phrase("{lead}{ensure}{place}<the a short it no that response in is use>*")
 """What may stand before a thing with its own verb: "make sure that" the word "sea" appears."""
 _PASSIVE = phrase(
-    "<,>*(?P<how><must mustnt not is written contains and>*)(?P<what><used forbidden allowed>|in (?:it |the +response ))"
+    "<,>*(?P<how><must mustnt not is written contains and>*)"
+    "(?P<what><used forbidden allowed>|in (?:it |<the>+response ))"
 )
 """The verb after a thing: "must be used", "is forbidden"."""
 _NEXT = phrase(
-    r"\Z|<, : and in using about that how no ensure string not - it they describe such_as if may written>|each written "
+    r"\Z|<, : and in using about that how no ensure string not - it they describe such_as written>|each written "
     r"|atmost (?:the )*response |<exactly only>(?:\Z|<, : and>)"
 )
 """What may follow a thing."""
@@ -163,12 +165,13 @@ _PART_AFTER = phrase(
 _OF_ANOTHER = phrase(
     "|".join(
         (
-            "they (?!.*<, and>)|<how _ response><they how>(?<!response they )(?<!_ they )",  # "what they", "a town where"
+            "they (?!.*<, and>)|how they |<_ response>how ",  # other persons, "a town where"
             r"(?<!must written )(?:<_ book part they section piece letter word>|\d+ )<must mustnt>.*<, and><not>*"
             "<use write keep describe start end is contains must mustnt>",  # "lines must rhyme and" use
             "<_ book part word>that (?:.*<, and><not>*<start end is contains must mustnt>"
             "|must .*and <use write keep describe>)|that is , ",  # "a town that begins with A and"
-            r"<not mustnt><, only>|<not no mustnt>.*or |no <_>+using |\A_ <in about>[^:]*and |\Aresponse \Z",  # "not only"
+            "<not mustnt><, only>|<not no mustnt>.*or |no <_>+using ",  # half of a negation
+            r"\A_ <in about>[^:]*and |\Aresponse \Z",
             "string and : ",
         )
     )
@@ -208,15 +211,17 @@ _RECONSIDERED = re.compile(
 )
 """What stands before is taken back, whatever it is."""
 _TAKING_BACK = frozenset(
-    "scratch forget ignore disregard strike second mind nevermind kidding joking changed take correction rather actually "
-    "hm hmm no wait".split()
+    "scratch forget ignore disregard strike second mind nevermind kidding joking changed take correction rather hm hmm "
+    "actually no wait".split()
 )
 _SEVERAL = re.compile(
     r"\b(?:in a second|then|subsequently|followed|afterwards|also (?:re)?write|versions|variants|plus|headline|series"
     r"|chapters)\b"
 )
 """Several texts are asked for."""
-_MORE = frozenset("second then subsequently followed afterwards also versions variants plus headline series chapters".split())
+_MORE = frozenset(
+    "second then subsequently followed afterwards also versions variants plus headline series chapters".split()
+)
 _JUDGED = frozenset("rate grade judge evaluate assess score feedback keys fields".split())
 """The prompt is about another text, or about one with named parts: "the story must" is not about the response."""
 _ABOUT_OTHERS = frozenset("list name suggest recommend translate convert describe discuss explain compare".split())
@@ -320,9 +325,10 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     """The requirement of a thing in its clause, with a check or with the reason why it has none; None if the clause
     requires nothing."""
     tokens, header = clause.tokens, clause.header
-    for sign, reason in (("may", PERMITTED), ("if", CONDITIONAL)):
-        if sign in tokens or f"{sign} " in header:
-            return _without(clause, found, reason)
+    if "may" in tokens or "may " in header:
+        return _without(clause, found, PERMITTED)
+    if "if" in tokens or "if " in header:
+        return _without(clause, found, CONDITIONAL)
     left, right = clause.around(found.start, found.end)
     if "says " in left or _SAYS.search(right) or _OF_ANOTHER.search(left):
         return None
@@ -359,7 +365,9 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         reason = UNCLEAR
     if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
         return _without(clause, found, reason or NO_BOUND)
-    negation = [n for n in range(form.segment, found.start) if tokens[n] in ("not", "no", "mustnt")] if negations else []
+    negation = (
+        [n for n in range(form.segment, found.start) if tokens[n] in ("not", "no", "mustnt")] if negations else []
+    )
     governs = found.verbs is not ANY_VERB or (tokens[form.verb] == "use" and kind in _OF_TEXT)
     start = negation[-1] if negation else form.verb if governs and form.verb >= 0 else found.start
     return Requirement(clause.starts[start], clause.ends[found.end - 1], check, question or question_of(check))
@@ -367,7 +375,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
 
 def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
-    view, words, kind, of_response = clause.view, clause.view.words, found.kind, clause.of_response
+    view, words, kind, of_response = clause.view, clause.view.words, found.kind, clause.of_response()
     if not of_response and not words.isdisjoint(_CODE):
         return OF_CODE
     if view.last(_RECONSIDERED, _TAKING_BACK) >= clause.ends[found.end - 1]:

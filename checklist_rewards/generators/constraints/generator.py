@@ -52,7 +52,7 @@ def find_requirements(prompt: str) -> list[Requirement]:
 def _of_clause(clause: Clause) -> Iterator[Requirement]:
     """The requirements of a clause. Where one size of a kind is that of a part, so are the others: "a headline of at
     most 8 words and a text of at most 50"."""
-    if clause.asks:
+    if clause.asks():
         return
     decided = [(thing, decide(clause, thing)) for thing in things_in(clause)]
     sizes = [(thing.kind, one) for thing, one in decided if thing.kind in SIZES and thing.check not in _WEAK]
@@ -108,8 +108,8 @@ def _meaning(check: Mapping[str, Any]) -> dict[Any, Any]:
     if kind == "keyword_count":
         return {check["word"].lower(): (low, high)}
     if kind in ("keywords", "forbidden"):
-        bounds = (1, math.inf) if kind == "keywords" else (0, 0)
-        return {word.lower(): bounds for word in check["words"] if check.get("need") != "any"}
+        low, high = (1, math.inf) if kind == "keywords" else (0, 0)
+        return {word.lower(): (low, high) for word in check["words"] if check.get("need") != "any"}
     bounds = "at_least", "at_most", "exactly"
     return {frozenset((name, repr(value)) for name, value in check.items() if name not in bounds): (low, high)}
 

@@ -1,9 +1,9 @@
 """The basic words: a clause in some sixty words, one for each English word or phrase.
 
-"Please don't write more than 50 words!" becomes `not write over 50 word`. The rules and the filter are phrases of basic
-words, so they list no other ways to say "at most" or "make sure". `basic_words.txt` has the basic words with the words
-and phrases (with underscores) that they stand for. Any other word is `_`: it can be part of a topic, nothing else. A
-number becomes its digits, "twice" `2x`, a quoted string `string`, a single letter `char`; the things of `things.py`
+"Please don't write more than 50 words!" becomes `not write over 50 word`. Rules and filter are phrases of basic words,
+so they list no other ways to say "at most" or "make sure". `basic_words.txt` has the basic words with the words and
+phrases (with underscores) that they stand for. Any other word is `_`: it can be part of a topic, nothing else. A number
+becomes its digits, "twice" `2x`, a quoted string `string`, a single letter `char`; the things of `things.py`
 become `word`, `piece`, `mark`, `caps` or `section`. Words of politeness and order ("please", "also") are omitted.
 """
 
@@ -34,17 +34,26 @@ ANCHORS = set("repeat copy restate rewrite reproduce p.s p.p.s mark".split())
 """Words of which a clause needs one to have a requirement; [`learn`] adds those of the things."""
 COUNTED: set[str] = set()
 """Words of things that matter only with a number."""
+NUMBERS = frozenset(word.rpartition(" ")[2] for word in (*VALUES, *TIMES))
+"""Words with which a number ends."""
 
 
 class _BasicWords(dict[str, str]):
     """The basic words of single words."""
 
     def __missing__(self, word: str) -> str:
+        basic = {QUOTE: "string", "<": "brackets"}.get(word[0], "_")
         if DIGITS.fullmatch(word):
-            return str(int(word.replace(",", "")))
-        return "char" if len(word) == 1 and word.isalpha() else {QUOTE: "string", "<": "brackets"}.get(word[0], "_")
+            basic = str(int(word.replace(",", "")))
+        elif len(word) == 1 and word.isalpha():
+            basic = "char"
+        if len(self) < _KNOWN:
+            self[word] = basic
+        return basic
 
 
+_KNOWN = 20_000
+"""Number of words whose basic word is kept."""
 BASIC_WORDS = _BasicWords({"\n": ",", ":": ":", "-": "-"} | dict.fromkeys(",;()[]", ","))
 PHRASES: dict[tuple[str, str], list[tuple[list[str], str]]] = {}
 """Phrases by their first two words, each with its basic word; longest first."""

@@ -13,7 +13,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from checklist_rewards.generators.constraints.lexicon import (
@@ -23,6 +22,7 @@ from checklist_rewards.generators.constraints.lexicon import (
     CODE,
     COUNTED,
     NOUNS,
+    NUMBERS,
     PHRASES,
     QUOTE,
     VERBS,
@@ -103,6 +103,7 @@ _TOKEN = re.compile(
     r"((?![ .!?\"])(?:[^\W\d_](?!\.)[\w'#]*|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_]|[$€£#]?\d+(?:[.,:]\d+)*"
     r"(?:%|\w+)?|\x01+|\x02+|\*+|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]]))"
 )
+_DIGIT = re.compile(r"\d")
 _QUESTIONS = frozenset("do does did was were have which when am".split())
 LONGEST_CLAUSE = 700
 """Number of characters of a clause that rules read. A longer one gives no item, so prompts take linear time."""
@@ -134,13 +135,10 @@ class Clause:
         self.length, self.plain = len(self.tokens), " ".join(self.tokens) + " "
         self._offsets = [0, *itertools.accumulate(len(token) + 1 for token in self.tokens)]
         self.tokens, self.words = self.tokens + _PADDING, self.words + _PADDING
+        self.header = self._header(view.text) if view.has_headers else ""
+        """The basic words of the line that introduces the list item of the clause: "Each tweet should:"."""
 
-    @cached_property
-    def header(self) -> str:
-        """The basic words of the line that introduces the list item of the clause ("Each tweet should:"), or ""."""
-        text = self.view.text
-        if "\n" not in text:
-            return ""
+    def _header(self, text: str) -> str:
         line = text.rfind("\n", 0, self.end - len(self.text.lstrip())) + 1
         end = text.rfind(":\n", max(line - _LONGEST_HEADER, 0), line)
         if end < 0 or not _LIST_ITEM.match(text, line):
@@ -148,7 +146,6 @@ class Clause:
         first = max(text.rfind("\n", 0, end), text.rfind(". ", 0, end)) + 1
         return " ".join(basic_words(*split(text[first : end + 1]))[0])
 
-    @cached_property
     def asks(self) -> bool:
         """Whether it is a question, not a request."""
         if not self.text.rstrip().endswith("?"):
@@ -156,7 +153,6 @@ class Clause:
         first = next((n for n, token in enumerate(self.tokens) if token not in (",", "and")), 0)
         return self.tokens[first] in ("how", "is", "says", "may", "must") or self.words[first] in _QUESTIONS
 
-    @cached_property
     def of_response(self) -> bool:
         """Whether it names the response: "your answer"."""
         return OF_RESPONSE.search(self.text) is not None
@@ -204,7 +200,8 @@ def basic_words(
         words[n:after] = [" ".join(word for word in words[n:after] if word != "-")]
         tokens[n:after], starts[n + 1 : after], ends[n : after - 1] = [basic], [], []
     if "" in tokens:
-        words, starts, ends = (list(itertools.compress(one, tokens)) for one in (words, starts, ends))
+        words = list(itertools.compress(words, tokens))
+        starts, ends = list(itertools.compress(starts, tokens)), list(itertools.compress(ends, tokens))
         tokens = [token for token in tokens if token]
     if not NOUNS.isdisjoint(words):
         for n in range(1, len(words)):
@@ -220,13 +217,6 @@ def basic_words(
 def numbers(text: str) -> set[int]:
     """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
     return {int(token.rstrip("x")) for token in basic_words(*split(text))[0] if token[:1].isdigit()}
-
-
-def _may_require(words: list[str]) -> bool:
-    """Whether words have one with which a requirement can start: a thing, or a number of others."""
-    if not ANCHORS.isdisjoint(words):
-        return True
-    return not COUNTED.isdisjoint(words) and any(BASIC_WORDS[word][:1].isdigit() for word in words)
 
 
 class PromptText:
@@ -262,6 +252,8 @@ class PromptText:
         self.ends = sorted([*self.ends, *stops])
         self._words, self._starts, self._ends = split(self.text)
         self.words = frozenset(self._words)
+        self.has_headers = ":\n" in self.text
+        self._marks = [mark for mark in (QUOTE, "**", "<<") if mark in self.text]
         self._found: dict[int, int] = {}
 
     def last(self, expression: re.Pattern[str], words: Iterable[str]) -> int:
@@ -280,8 +272,14 @@ class PromptText:
         for start, end in zip([0, *self.ends], [*self.ends, len(text)], strict=True):
             last = bisect_left(self._starts, end, first)
             words = self._words[first:last]
-            marked = QUOTE in text[start:end] or "**" in text[start:end] or "<<" in text[start:end]
-            if end - start <= LONGEST_CLAUSE and (marked or _may_require(words)):
+            if end - start <= LONGEST_CLAUSE and (
+                not ANCHORS.isdisjoint(words)
+                or (
+                    not COUNTED.isdisjoint(words)
+                    and (_DIGIT.search(text, start, end) or not NUMBERS.isdisjoint(words))
+                )
+                or any(text.find(mark, start, end) >= 0 for mark in self._marks)
+            ):
                 yield Clause(self, start, end, words, self._starts[first:last], self._ends[first:last])
             first = last
 
@@ -289,13 +287,12 @@ class PromptText:
 def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
     a label such as "Input:", up to a label such as "Task:" or a line about the response."""
-    lines = text.splitlines(keepends=True)
-    above = 0
+    lines, above = text.splitlines(keepends=True), 0
     if "above" in text:
         above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
     inside = begun = False
     for n, line in enumerate(lines):
-        label = _LABEL.match(line)
+        label = _LABEL.match(line) if len(lines) > 1 else None
         if label or (begun and OF_RESPONSE.search(line)):
             inside, begun = bool(label and label["text"]), False
         given = _GIVEN.match(line) if not _GIVING.isdisjoint(line.lower().split()) else None

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from checklist_rewards.generators.constraints.amounts import Amount, amount_at, compared, followed
-from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, INCLUDES, Found, negations_in, phrase
+from checklist_rewards.generators.constraints.filtering import (
+    A_PART,
+    APPROXIMATE,
+    INCLUDES,
+    Found,
+    negations_in,
+    phrase,
+)
 from checklist_rewards.generators.constraints.lexicon import LANGUAGES, ORDINALS
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
 from checklist_rewards.generators.constraints.things import THINGS, regex_check, thing_at
@@ -77,7 +84,8 @@ def things_in(clause: Clause) -> Iterator[Found]:
 _NUMBER = re.compile(r"\d+x? ")
 _OPEN = phrase(
     r"<, and ->*(?:or |<not no>?<the a>?(?:\d+ )?<extra atleast over under atmost or_more or_fewer roughly>"
-    r"(?!<the a>*(?:\d+x|\d+ (?:- )?<_ short response first written word piece mark letter section times>))|in <start end>)"
+    r"(?!<the a>*(?:\d+x|\d+ (?:- )?<_ short response first written word piece mark letter section times>))"
+    "|in <start end>)"
 )
 _BETWEEN = phrase(r"between \d+ <short _>*<word piece mark><in and>\Z")
 _OPENING = frozenset("at as up counting nothing being plus before after".split())
@@ -90,7 +98,11 @@ def _open(clause: Clause, found: Amount, end: int) -> bool:
     while clause.tokens[after] in (",", "and", "-"):
         after += 1
     rough = {"some", "inside"}.intersection(clause.words[max(found.start - 1, 0) : found.start + 1])
-    return bool(rough or _BETWEEN.search(clause.around(found.start, end)[0])) or clause.words[after] in _OPENING or _OPEN.match(clause.around(0, end)[1]) is not None
+    return (
+        bool(rough or _BETWEEN.search(clause.around(found.start, end)[0]))
+        or clause.words[after] in _OPENING
+        or _OPEN.match(clause.around(0, end)[1]) is not None
+    )
 
 
 def _bounded(start: int, end: int, name: str, found: Amount, spec: Spec | None = None, **settings: Any) -> Found:
@@ -103,7 +115,7 @@ def _bounded(start: int, end: int, name: str, found: Amount, spec: Spec | None =
 
 
 _NAMED = phrase(
-    r"<the a short>*(?P<what>word (?:<, :>)?(?:string |<_ char><_>?)|letter (?:<, :>)?<string char a they>|string |mark )"
+    "<the a short>*(?P<what>word <, :>?(?:string |<_ char><_>?)|letter <, :>?<string char a they>|string |mark )"
     r"(?P<between><must mustnt not is written used contains in the a short about it ,>*)\Z"
 )
 """What is counted, before the number of times: "the letter e must appear"."""
@@ -271,8 +283,9 @@ def language(m: Match) -> Iterator[Found]:
     yield m.found(check, start=m.start + 1, question=f"Is the response in {name.capitalize()}?")
 
 
+_REPEATING = frozenset("repeat copy restate rewrite reproduce".split())
 _REPEAT = re.compile(
-    r"\b(?:repeat|copy|restate|rewrite|reproduce) (?:back )?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|entire|whole"
+    rf"\b(?:{'|'.join(sorted(_REPEATING))}) (?:back )?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|entire|whole"
     r"|exact|same|full|original|(?P<below>below|following)) )+(?:request|prompt|question|query|instructions?"
     r"|(?:sentence|text)(?= above))\b(?P<after> below)?)"
 )
@@ -285,7 +298,8 @@ _FIRST = re.compile(
 @rule("write describe", r"\A")
 def repeated(m: Match) -> Iterator[Found]:
     """The request repeated first: the text above this instruction, or below it."""
-    clause, view, match = m.clause, m.clause.view, _REPEAT.search(m.clause.text)
+    clause, view = m.clause, m.clause.view
+    match = None if _REPEATING.isdisjoint(clause.words) else _REPEAT.search(clause.text)
     if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
         return
     verb = clause.at(match.start())
@@ -388,8 +402,8 @@ def endings(m: Match) -> Iterator[Found]:
     if len(mark) == 1 and not (subject and m.clause.words[m.start] != "last"):
         asked = f"Does the response end with {'an' if name[0] == 'e' else 'a'} {name}?"
         denied, negations = regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0), negations_in(f"{m['is']} ")
-        settings = {"start": m.start + (not subject), "subject": subject, "negations": negations, "question": asked}
-        yield m.found({"type": "ends", "phrase": mark}, denied, "end", **settings)
+        start, check = m.start + (not subject), {"type": "ends", "phrase": mark}
+        yield m.found(check, denied, "end", start=start, subject=subject, negations=negations, question=asked)
 
 
 @rule(
@@ -433,7 +447,9 @@ _LAST = phrase(
     r"(?P<is><must mustnt>+<not>*<is written>*|is |written )<short the , :>*\Z"
 )
 """What may stand before the string that is the first or the last word."""
-_NOUN = phrase(r"(?:<the a short only exactly>*<word piece letter>(?:in <the response>*)?)?<the a short only exactly : ,>*\Z")
+_NOUN = phrase(
+    r"(?:<the a short only exactly>*<word piece letter>(?:in <the response>*)?)?<the a short only exactly : ,>*\Z"
+)
 """What names a string: "the word"."""
 _OPTIONS = re.compile(
     r"\b(?:answer|respond|reply|choose|select|pick|output|return|state|say|classify|label|categori[sz]e)\b"
@@ -459,8 +475,8 @@ def quoted_strings(m: Match) -> Iterator[Found]:
     elif last := _LAST.search(before):
         named, negations = clause.span(last, "unit")[0], negations_in(last["is"])
         verb, word = "start" if clause.words[named - 1] in ("first", "opening") else "end", clause.words[named]
-        settings = {"start": named - 1, "subject": True, "negations": negations, "question": _asked(given, verb)}
-        yield m.found(*_place(given, verb, word.startswith("word")), **settings)
+        asked, checks = _asked(given, verb), _place(given, verb, word.startswith("word"))
+        yield m.found(*checks, start=named - 1, subject=True, negations=negations, question=asked)
     elif len(given.values) > 1 and (options := _OPTIONS.search(clause.view.text, clause.start, given.start)):
         exact = {"need": "any", "whole_words": False, "ignore_case": False}
         check: Spec = {"type": "keywords", "words": list(given.values), **exact}
@@ -485,13 +501,20 @@ def _keywords(m: Match, start: int, given: Strings) -> Iterator[Found]:
     """Keywords and forbidden words."""
     clause, words = m.clause, list(given.values)
     between, governor = clause.tokens[start : m.start], clause.words[start - 1]
-    if "letter" in between or between[-2:] == ["word", "in"] or governor in _LINKS or clause.tokens[start - 1] == "first":
+    if (
+        "letter" in between
+        or between[-2:] == ["word", "in"]
+        or governor in _LINKS
+        or clause.tokens[start - 1] == "first"
+    ):
         return
     noun = "word" in between or "piece" in between
     if not noun and not governor.startswith(_REQUIRING + _FORBIDDING):
         return
     check: Spec = {"type": "keywords", "words": words}
-    if len(words) > 1 and (given.either or _ANY.search(clause.view.text, max(clause.start, given.start - 60), given.start)):
+    if len(words) > 1 and (
+        given.either or _ANY.search(clause.view.text, max(clause.start, given.start - 60), given.start)
+    ):
         check["need"] = "any"
     required = noun or not governor.startswith(_FORBIDDING)
     verbs = INCLUDES | {"write"} if governor in ("say", "write", "output") else INCLUDES
