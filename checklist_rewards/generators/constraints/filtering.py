@@ -165,12 +165,13 @@ _PART_AFTER = phrase(
 _OF_ANOTHER = phrase(
     "|".join(
         (
-            "they (?!.*<, and>)|how they |<_ response>how ",  # other persons, "a town where"
+            "they (?!.*<, and>)|how they |<_ response>how |how_to (?!_ )",  # other persons, "a town where"
             r"(?<!must written )(?:<_ book part they section piece letter word>|\d+ )<must mustnt>.*<, and><not>*"
             "<use write keep describe start end is contains must mustnt>",  # "lines must rhyme and" use
             "<_ book part word>that (?:.*<, and><not>*<start end is contains must mustnt>"
-            "|must .*and <use write keep describe>)|that is , ",  # "a town that begins with A and"
-            "<not mustnt><, only>|<not no mustnt>.*or |no <_>+using ",  # half of a negation
+            "|must .*and <use write keep describe>)|not .*that .*and |that is , ",  # "a town that begins with A and"
+            "<not mustnt><, only>|<not no mustnt>.*or |no <_>+using "  # half of a negation
+            r"|\A(?:<and , ->|\d+ )*not <the response it>",
             r"\A_ <in about>[^:]*and |\Aresponse \Z",
             "string and : ",
         )
@@ -178,7 +179,8 @@ _OF_ANOTHER = phrase(
 )
 """What makes the words before a thing those of another text, or half of a negation."""
 _OF_ANOTHER_SIZE = phrase(
-    r"and a <short _>*<response part>.*\||that <_ quotes>.*\||piece \d+ .*\||\|.*and (?:(?:a )?\d+ (?!mark )"
+    r"(?:and a <short _>*<response part>|that <_ quotes>|piece \d+ |or ).*\||part , \||about .*\| about "
+    r"|\|.*and (?:(?:a )?\d+ (?!mark )"
     r"|<_>+in <atleast atmost over under only exactly>?\d+ |a <short _>*<response part>)"
     r"|<write describe>.*\|.*<, and><it in they>*describe "
 )
@@ -211,8 +213,8 @@ _RECONSIDERED = re.compile(
 )
 """What stands before is taken back, whatever it is."""
 _TAKING_BACK = frozenset(
-    "scratch forget ignore disregard strike second mind nevermind kidding joking changed take correction rather hm hmm "
-    "actually no wait".split()
+    "scratch forget ignore disregard strike second mind nevermind kidding joking changed take correction rather hm "
+    "hmm actually no wait".split()
 )
 _SEVERAL = re.compile(
     r"\b(?:in a second|then|subsequently|followed|afterwards|also (?:re)?write|versions|variants|plus|headline|series"

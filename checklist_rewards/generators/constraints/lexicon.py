@@ -2,8 +2,8 @@
 
 "Please don't write more than 50 words!" becomes `not write over 50 word`. Rules and filter are phrases of basic words,
 so they list no other ways to say "at most" or "make sure". `basic_words.txt` has the basic words with the words and
-phrases (with underscores) that they stand for. Any other word is `_`: it can be part of a topic, nothing else. A number
-becomes its digits, "twice" `2x`, a quoted string `string`, a single letter `char`; the things of `things.py`
+phrases (with underscores) that they stand for. Any other word is `_`: it can be part of a topic, nothing else. A
+number becomes its digits, "twice" `2x`, a quoted string `string`, a single letter `char`; the things of `things.py`
 become `word`, `piece`, `mark`, `caps` or `section`. Words of politeness and order ("please", "also") are omitted.
 """
 
