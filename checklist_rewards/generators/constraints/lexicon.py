@@ -30,7 +30,7 @@ ORDINALS = {word: n for n, word in enumerate(_ORDINALS, start=1)}
 ORDINALS |= {f"{n}{'th' if n > 3 else ('st', 'nd', 'rd')[n - 1]}": n for n in range(1, 11)}
 QUOTE, CODE = "\x01", "\x02"
 """Masks of quoted strings (with their quotation marks) and of code blocks and other material."""
-ANCHORS = set("repeat copy restate rewrite reproduce p.s p.p.s mark".split())
+ANCHORS = set("repeat copy restate rewrite reproduce p.s p.p.s mark marks json bullet stop stops".split())
 """Words of which a clause needs one to have a requirement; [`learn`] adds those of the things."""
 COUNTED: set[str] = set()
 """Words of things that matter only with a number."""
@@ -68,7 +68,7 @@ def learn(basic: str, phrases: list[str], anchors: set[str] | None = None) -> No
             PHRASES[words[0], words[1]].sort(key=lambda one: -len(one[0]))
         if not rest:
             BASIC_WORDS.setdefault(first, basic)
-        if anchors is not None:
+        if anchors is not None and anchors.isdisjoint((first, *rest)):
             anchors.add(max((first, *rest), key=len))
 
 
@@ -77,6 +77,7 @@ for _value, _number in VALUES.items():
 for _value, _number in TIMES.items():
     learn(f"{_number}x", [_value])
 learn("first", list(ORDINALS))
+learn("word", "name term terms phrase phrases".split(), COUNTED)
 learn("language", list(LANGUAGES), ANCHORS)
 NOUNS = set("use start end mention complete format form".split())
 """Words that are verbs elsewhere and nouns after "the", an adjective or another noun."""

@@ -190,7 +190,8 @@ def basic_words(
     tokens = [BASIC_WORDS[word] for word in words]
     phrases: list[tuple[int, int, str]] = []
     after = 0
-    for n in [n for n, pair in enumerate(itertools.pairwise(words)) if pair in PHRASES]:
+    pairs = map(PHRASES.__contains__, itertools.pairwise(words))
+    for n in list(itertools.compress(itertools.count(), pairs)):
         for phrase, basic in PHRASES[words[n], words[n + 1]] if n >= after else ():
             if words[n : n + len(phrase)] == phrase:
                 after = n + len(phrase)
@@ -217,6 +218,19 @@ def basic_words(
 def numbers(text: str) -> set[int]:
     """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
     return {int(token.rstrip("x")) for token in basic_words(*split(text))[0] if token[:1].isdigit()}
+
+
+_MARKS = re.compile(r"[\"“”`]|(?<!\w)['‘’]|\*\*|<<|[Pp]\.\s?[PpSs]")
+"""Quotation marks, and marks with which a requirement can start."""
+_WORD = re.compile(r"[\w']+")
+
+
+def clauses_of(prompt: str) -> Iterator[Clause]:
+    """The clauses of a prompt that contain a word with which a requirement can start."""
+    words = frozenset(_WORD.findall(prompt.lower()))
+    counted = not COUNTED.isdisjoint(words) and (_DIGIT.search(prompt) or not NUMBERS.isdisjoint(words))
+    if counted or not ANCHORS.isdisjoint(words) or _MARKS.search(prompt):
+        yield from PromptText(prompt).clauses()
 
 
 class PromptText:

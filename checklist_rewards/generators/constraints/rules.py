@@ -331,7 +331,8 @@ def paragraph_starts(m: Match) -> Iterator[Found]:
     word = _FIRST_WORD.match(clause.text, clause.ends[m.end - 1] - clause.start)
     if word and paragraph and "paragraph" in clause.words[nth : nth + 2]:
         place = clause.start + word.start(1)
-        given = clause.view.quoted.get(place, Strings((word[1],), place, place)).values[0]
+        plain = clause.view.prompt[place : clause.start + word.end(1)]
+        given = clause.view.quoted.get(place, Strings((plain,), place, place)).values[0]
         if " " not in given and given.lower() not in ("a", "an", "the"):
             check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": given}
             start = m.start + (not own)
