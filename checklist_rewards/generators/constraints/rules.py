@@ -430,7 +430,7 @@ def without(m: Match) -> Iterator[Found]:
 def _cased(m: Match, name: str) -> Iterator[Found]:
     """Capital or small letters only, or none of them."""
     part = re.split("(?:, |and )", m.clause.around(m.start, m.end)[0])[-1].split()
-    if {"word", "letter", "string"}.isdisjoint(part) and m.clause.words[m.end] not in ("for", "by"):
+    if {"word", "letter", "string"}.isdisjoint(part) and m.clause.words[m.end] not in ("for", "by", "at"):
         while part and part[-1] in ("the", "a", "short", "only"):
             part.pop()
         yield m.found({"type": "casing", "casing": name}, None if part[-1:] == ["in"] else THINGS[name].spec)
