@@ -137,6 +137,8 @@ _HEAD = phrase(
     r"|{ensure}{response}must )(?!.*(?:^| )that )"
 )
 """An order before a comma, which known words follow: "write a poem, no commas"."""
+_NEW_SUBJECT = phrase(r"(?<!in )(?<!in short )<the>(?<!in the )<short>*response \Z")
+"""Not the end of known words: "the abstract at most"."""
 _BEFORE_TASK = phrase(r"\Z|: |, <write describe>")
 _OWN_VERB = phrase("{lead}{ensure}{place}<the a short it no that response in is use>*")
 """What may stand before a thing with its own verb: "make sure that" the word "sea" appears."""
@@ -159,7 +161,7 @@ _PART = phrase("each (?!written )|<part first section>")
 """A part of the response: "each title", "in the second stanza"."""
 _PART_FIRST = phrase(r"(?:<and ->|\d+ )*<in about>[^,]*<part first each section>[^,]*, ")
 _PART_AFTER = phrase(
-    r"(?:(?:in )?<the a short>*|(?:(?!<and : , in using>)\S+ )*)each (?!written )"
+    r"in <the>+<short>*_ (?:\Z|<, : and>)|(?:(?:in )?<the a short>*|(?:(?!<and : , in using>)\S+ )*)each (?!written )"
     r"|<,>*<in about><the a short>*<_ response>?(?:<each first part section piece mark>|\d+ )"
 )
 _OF_ANOTHER = phrase(
@@ -173,19 +175,21 @@ _OF_ANOTHER = phrase(
             "<not mustnt><, only>|<not no mustnt>.*or |no <_>+using "  # half of a negation
             r"|\A(?:<and , ->|\d+ )*not <the response it>",
             r"\A_ <in about>[^:]*and |\Aresponse \Z",
-            "string and : ",
+            "string and : |keep <the short>*<piece part mark>",  # "keep sentences under"
         )
     )
 )
 """What makes the words before a thing those of another text, or half of a negation."""
 _OF_ANOTHER_SIZE = phrase(
-    r"(?:and a <short _>*<response part>|that <_ quotes>|piece \d+ |or ).*\||part , \||about .*\| about "
-    r"|\|.*and (?:(?:a )?\d+ (?!mark )"
+    r"(?:and a <short _>*<response part>|that <_ quotes>|piece \d+ |or |in <short>*piece , ).*\||part , \|"
+    r"|about .*\| about |\|.*and (?:(?:a )?\d+ (?!mark )|<the>+<short response _ part>*(?:in )?<atleast atmost over under>\d+ "
     r"|<_>+in <atleast atmost over under only exactly>?\d+ |a <short _>*<response part>)"
     r"|<write describe>.*\|.*<, and><it in they>*describe "
 )
 """What makes a size between the words before and after it ("|") that of another text: "and explain it"."""
 _WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
+_AT_A_PLACE = re.compile(r"\s+(?:(?P<any>before|after|as an?)|for|at the (?:very )?(?:end|start|beginning))\b")
+"""What follows a thing that is not in the whole response, or that is only forbidden there: "at the end"."""
 _OWN_NOUN = phrase("<_ short>?<_ short>?<_ short>?response ")
 _SAYS = phrase(r", (?:(?!<, and :>)\S+ )*says ")
 _ELSEWHERE = phrase("<in about><the a short it>*<_ book they>")
@@ -194,7 +198,7 @@ _TEXT_FIRST = phrase(r"(?:<a short it language>|\d+ )*<short _>*response ")
 _THE_TEXT = phrase("the response (?=<must mustnt is>)")
 _WRITTEN = frozenset("the a in using is written it response short only use write not contains".split())
 # Words anywhere in the prompt that leave no check, most of them only none of a size.
-_CODE = frozenset("python javascript typescript php golang bash sql perl html regex".split())
+_CODE = frozenset("python javascript typescript java haskell kotlin php golang bash sql perl html regex".split())
 _UNCOUNTED = (
     "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
     "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
@@ -292,7 +296,7 @@ def _after_topic(clause: Clause, found: Found, left: str) -> _Form | None:
 
 def _bare(clause: Clause, found: Found, before: str, last: str, negations: int) -> _Form | None:
     """The form of known words only, or none, at the start of a clause or behind an order: "please, no"."""
-    if not _BARE.fullmatch(last) or (before and not _HEAD.match(before)):
+    if not _BARE.fullmatch(last) or (before and not _HEAD.match(before)) or _NEW_SUBJECT.search(last):
         return None
     if not negations and ("not " in before or "mustnt " in before):
         return None
@@ -314,13 +318,17 @@ def _of_the_topic(clause: Clause, found: Found, form: _Form, topic: str) -> bool
     if ("that" in seg or link == "of") and not _TEXT_FIRST.match(topic):
         return True
     if found.kind in _OF_TEXT:
-        if "written" in seg:
+        if "written" in seg or clause.tokens[form.task] == "use":  # "include a quote in German"
             return True
     elif link in ("in", "using"):
         return False
+    if found.kind in ("starts", "ends") and re.search(r"\d+ (?:short )*piece ", topic):
+        return True  # "three sentences starting with"
     if seg[:1] == [","] or seg[:2] == ["and", "no"] or _A_TEXT.fullmatch(topic):
         return False
-    return bool(re.search(r"(?<!\d )word $|(?:response|book|part) $", topic)) or (link == "of" and "in " in topic)
+    return bool(re.search(r"(?<!\d )word $|(?:response|book|part|in piece) $", topic)) or (
+        link == "of" and "in " in topic
+    )
 
 
 def decide(clause: Clause, found: Found) -> Requirement | None:
@@ -386,6 +394,9 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
         return OTHER_LANGUAGE
     if _PART_FIRST.match(left) or _PART_AFTER.match(right):
         return A_PART
+    after = _AT_A_PLACE.match(clause.text, clause.ends[found.end - 1] - clause.start)
+    if after and (after["any"] or form.negations + found.negations):
+        return A_PART
     if kind not in _WHOLE and _PART.search((clause.header + left).rpartition(", ")[2]):
         return A_PART
     if not of_response and not words.isdisjoint(_JUDGED) and _THE_TEXT.search(left):
@@ -398,9 +409,15 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     if several >= 0 and (not of_response or several >= clause.end):
         return A_PART
     around = f"{left}| {right}"
-    if not of_response and (clause.words[form.task] == "add" or _OF_ANOTHER_SIZE.search(around)):
+    if not of_response and (_added(clause, form) or _OF_ANOTHER_SIZE.search(around)):
         return A_PART
-    return A_PART if kind == "paragraphs" and _WITH_BULLETS.search(around) else ""
+    return A_PART if kind in ("paragraphs", "sentences") and _WITH_BULLETS.search(around) else ""
+
+
+def _added(clause: Clause, form: _Form) -> bool:
+    """Whether the task adds a part: "add 50 words", "include a summary of"."""
+    verb = clause.words[form.task]
+    return verb == "add" or (verb in ("include", "insert") and bool(form.topic))
 
 
 def _without(clause: Clause, found: Found, reason: str) -> Requirement:

@@ -96,7 +96,10 @@ _JOINED = re.compile(
     r"(?:(?:also|then)\s+)?(?:the\s+)?(?:(?:key)?(?:word|phrase|letter|term)\s+)?"
 )
 """What stands between the quoted strings of an enumeration."""
-_END = re.compile(r"[.!?\n](?<!(?i:max|min).)(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))")
+_END = re.compile(
+    r"[.!?\n](?<!(?i:max|min).)(?!(?<=(?i:p\.s\.)) [a-z])"
+    r"(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))"
+)
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
 _TOKEN = re.compile(

@@ -276,7 +276,10 @@ def language(m: Match) -> Iterator[Found]:
     only = "only" in (*m["only"].split(), after, *left[-2:]) or "no other language" in m.clause.text
     other = not {"book", "part", "word", "piece", "string"}.isdisjoint(left)  # "the title in German"
     other = other or (any(token.isdigit() for token in left) and "response" not in left)  # "five words in German"
-    if len(names) > 1 or (other and not only) or (after == "about" and tokens[m.end + 1] != "a"):
+    added = m.clause.words[m.start].startswith(
+        ("incl", "mention", "add", "insert")
+    )  # "include the German translation"
+    if added or len(names) > 1 or (other and not only) or (after == "about" and tokens[m.end + 1] != "a"):
         return  # "French for the dialogue"
     name = names.pop()
     check = {"type": "language", "language": LANGUAGES[name]}
@@ -433,7 +436,8 @@ def _cased(m: Match, name: str) -> Iterator[Found]:
     if {"word", "letter", "string"}.isdisjoint(part) and m.clause.words[m.end] not in ("for", "by", "at"):
         while part and part[-1] in ("the", "a", "short", "only"):
             part.pop()
-        yield m.found({"type": "casing", "casing": name}, None if part[-1:] == ["in"] else THINGS[name].spec)
+        whole = part[-1:] == ["in"] or m.clause.words[m.end - 1].startswith("all ")
+        yield m.found({"type": "casing", "casing": name}, None if whole else THINGS[name].spec)
 
 
 _NOT_LITERAL = re.compile(r"\n|\.\.\.|…|\[[^\]]*[a-z]|__")
@@ -475,6 +479,8 @@ def quoted_strings(m: Match) -> Iterator[Found]:
             yield m.found(*_place(given, verb, False), verb, start=start, question=_asked(given, verb))
     elif last := _LAST.search(before):
         named, negations = clause.span(last, "unit")[0], negations_in(last["is"])
+        if clause.words[named - 1] not in ("first", "opening", "last", "closing"):
+            return
         verb, word = "start" if clause.words[named - 1] in ("first", "opening") else "end", clause.words[named]
         asked, checks = _asked(given, verb), _place(given, verb, word.startswith("word"))
         yield m.found(*checks, start=named - 1, subject=True, negations=negations, question=asked)
