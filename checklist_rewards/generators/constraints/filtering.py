@@ -182,9 +182,9 @@ _OF_ANOTHER = phrase(
 """What makes the words before a thing those of another text, or half of a negation."""
 _OF_ANOTHER_SIZE = phrase(
     r"(?:and a <short _>*<response part>|that <_ quotes>|piece \d+ |or |in <short>*piece , ).*\||part , \|"
-    r"|about .*\| about |\|.*and (?:(?:a )?\d+ (?!mark )|<the>+<short response _ part>*(?:in )?<atleast atmost over under>\d+ "
-    r"|<_>+in <atleast atmost over under only exactly>?\d+ |a <short _>*<response part>)"
-    r"|<write describe>.*\|.*<, and><it in they>*describe "
+    r"|about .*\| about |\|.*and (?:(?:a )?\d+ (?!mark )|<the>+<short response _ part>*(?:in )?"
+    r"<atleast atmost over under>\d+ |<_>+in <atleast atmost over under only exactly>?\d+ "
+    r"|a <short _>*<response part>)|<write describe>.*\|.*<, and><it in they>*describe "
 )
 """What makes a size between the words before and after it ("|") that of another text: "and explain it"."""
 _WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
