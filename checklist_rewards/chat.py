@@ -122,7 +122,7 @@ _ATTRIBUTES = re.compile(r"""(?:\.|\[['"]|get\(['"])([A-Za-z_]\w*)""")
 _RENDERED = {**SPEAKERS, "inst": "user", "/inst": "assistant", "system_prompt": "system"}
 _HEADERS = re.compile(
     r"(?=[<\[\]])(?:"  # all begin with a bracket, which is looked for first: that is twice as fast
-    r"\[(?P<inst>/?(?:INST|SYSTEM_PROMPT))\]|\[\|(?P<bar>\w+)\|\]"
+    r"\[(?P<inst>/?(?:INST|SYSTEM_PROMPT))\]|\[\|(?P<bar>(?!endofturn)\w+)\|\]"
     r"|(?:<\|START_OF_TURN_TOKEN\|>)?<\|(?P<cohere>SYSTEM|USER|CHATBOT)_TOKEN\|>"
     r"|<[|｜](?:hy_|im_|begin_)?(?P<token>[Uu]ser|[Aa]ssistant|[Ss]ystem|tool|observation|developer)(?:_start)?[|｜]>"
     r"(?:\n|(?:user|assistant|system|tool)?<\|im_middle\|>)?"
@@ -221,10 +221,13 @@ def rendered_turns(prompt: str) -> list[dict[str, Any]] | None:
     """The messages of a prompt, or of a part of one, that a chat template has rendered, without the turn that it opens
     for the policy. None for any other text."""
     headers = list(_HEADERS.finditer(prompt))
-    if not headers or not LEADING.match(prompt[: headers[0].start()]):
+    before = prompt[: headers[0].start()] if headers else ""
+    leads, begin = LEADING.match(before), BEGIN.match(before)
+    if not headers or not (leads or (begin and "｜" in begin[0])):
         return None
     ends = [*(match.start() for match in headers[1:]), len(prompt)]
-    messages = []
+    # DeepSeek's system message has no header.
+    messages = [] if leads or not begin else [{"role": "system", "content": before[begin.end() :].strip("\n")}]
     for match, end in zip(headers, ends, strict=True):
         name = next(group for group in match.groups() if group)
         text = without_end_tokens(prompt[match.end() : end]).strip("\n")
@@ -258,11 +261,20 @@ def _own_text(
     token: re.Pattern[str] = END_TOKEN,
 ) -> str:
     """The text of an assistant message without its thought, or with it."""
-    content, thought = _without_header(content_of(message), grammar), parsed_thought(message)
+    thought = parsed_thought(message)
+    content = _once(_without_header(content_of(message), grammar), thought, grammar)
     if thought is None and not keep_thinking:
         content = grammar.parse(content).answer
     content = without_end_tokens(content, token)
     return content if thought is None or not keep_thinking else _thinking_block(thought) + content
+
+
+def _once(text: str, thought: str | None, grammar: Grammar) -> str:
+    """A text without the thought that a server has also parsed out of it into a field."""
+    if not thought or thought.strip() not in text:
+        return text
+    parsed = grammar.parse(text, False)
+    return parsed.answer if parsed.thought == thought.strip() else text
 
 
 def _thinking_block(thought: str) -> str:
@@ -465,6 +477,7 @@ class CompletionReader:
         ids: Sequence[Sequence[int]] | None = None,
         limit: int | None = None,
         tools: bool = False,
+        rollouts: bool = False,
         opened: bool | None = None,
     ) -> list[Target]:
         """Read the completions of one call of a trainer.
@@ -475,6 +488,8 @@ class CompletionReader:
             ids (sequence of token ids, *optional*): The completions as the policy wrote them.
             limit (`int`, *optional*): Most tokens of a completion. One of this length without an end token was cut.
             tools, opened: As in [`read`], of all completions.
+            rollouts (`bool`, *optional*, defaults to `False`): Whether the token ids of a completion may have several
+                turns, also of others, as those of TRL's `rollout_func`.
 
         Raises:
             SampleError: If a completion is neither a string nor a list of messages, or if decoding has dropped the
@@ -484,7 +499,7 @@ class CompletionReader:
         known = ids if completions and self.tokenizer is not None else None
         if known is not None:
             self._check_starts(known)
-        if known is not None and (self.drops_markers or tools or not all(map(_is_unparsed, completions))):
+        if known is not None and (self.drops_markers or tools or rollouts or not all(map(_is_unparsed, completions))):
             raws = self.decode(known)
         elif self._thinks and self.tokenizer is not None and self.drops_markers and self._are_stripped(completions):
             markers = [token for token in self._special if self._is_marker(token)]
@@ -504,6 +519,8 @@ class CompletionReader:
                 begun = begins[key] or (True if opened else begins[key])
             if raw is not None and ids is not None and not self._belongs(raw, ids[place], completion):
                 raw = None
+            if rollouts and raw is not None and (turns := self._turns(raw)) is not None:
+                completion, raw, begun = turns, None, None
             cut = limit is not None and ids is not None and self._is_cut(ids[place], limit)
             try:
                 targets.append(self.read(completion, raw=raw, opened=begun, cut=cut, tools=tools))
@@ -586,7 +603,7 @@ class CompletionReader:
         if message is not None:
             given, called = parsed_thought(message), bool(calls_of(message))
         thought = given
-        text = _without_header(text, self.grammar)
+        text = _once(_without_header(text, self.grammar), given, self.grammar)
         if raw is not None:
             parsed = self.grammar.parse(_without_header(raw, self.grammar), opened, calls=tools)
             plain = text if not parsed.marked and thought is None and text.strip() else parsed.answer
@@ -640,6 +657,16 @@ class CompletionReader:
         if token in PIECES or grammar.thought_opening.search(token) or grammar.closing.search(token):
             return True
         return any(re.escape(token) in section.open + section.close for section in self._own)
+
+    def _turns(self, raw: str) -> list[dict[str, Any]] | None:
+        """The messages in a rollout that is one text; None without turns of others, or with a header that is text."""
+        text = self._foot + raw
+        messages = (
+            rendered_turns(text)
+            if all(self._special_text.search(header[0]) for header in _HEADERS.finditer(text))
+            else None
+        )
+        return messages if messages and any(speaker(message) != "assistant" for message in messages) else None
 
     def _last_turn(self, raw: str) -> tuple[str | None, Section | bool | None]:
         """The last turn of a rollout with tools (None if it cannot be found), and what its prompt has opened."""

@@ -41,14 +41,14 @@ class Section(NamedTuple):
     """Regular expression for what may remain of this section at the end of an answer."""
 
 
-_TAGS = r"think(?::[^\s<>]+)?|seed:think|mm:think|ifm\|think(?:_fast(?:er)?)?"
+_TAGS = r"think(?::[^\s<>]+)?|(?:seed:|mm:|longcat_)think|ifm\|think(?:_fast(?:er)?)?"
 _HARMONY_END = r"<\|(?:end|return|call)\|>|(?=<\|start\|>)|(?=<\|channel\|>final)"
 _HARMONY_START = r"(?:<\|start\|>assistant\s*)?"
 _STARTS = r"[<\[\]◁]|to=(?=\w)"
 """How the markers of [`SECTIONS`] start."""
 _MUSE_END = r"<\|eo[mt]\|>|(?=<\|start\|>)"
 SECTIONS = (
-    # Qwen, DeepSeek, GLM, Kimi K2, MiniMax, SmolLM, Phi, OLMo, Nemotron; Seed-OSS; K2 Horizon; Hunyuan
+    # Qwen, DeepSeek, GLM, Kimi K2, MiniMax, SmolLM, Phi, OLMo, Nemotron; Seed-OSS; LongCat; K2 Horizon; Hunyuan
     Section("thought", rf"<(?P<tag>{_TAGS})>", r"</{tag}>"),
     Section("thought", r"\[THINK\]", r"\[/THINK\]"),  # Magistral, Ministral
     Section("thought", "◁think▷", "◁/think▷"),  # Kimi-VL
@@ -125,9 +125,9 @@ CONTROL = (
 """Tokens with which chat templates structure a conversation."""
 _RESIDUE = r"<\|start\|>(?:assistant)?(?:\s*to=[\w.]*)?|<\|close\|>(?:response|message)<\|sep\|>"
 """Markers that may remain at the end of an answer: of the next message, or of an answer that the prompt has opened."""
-_ENDS = r"[^<>\s]{0,30}(?<![A-Za-z])(?:end|END|eo[dmst]|EO[DMST])[^<>\s]{0,30}"
+_ENDS = r"(?!end_of_box)[^<>\s]{0,30}(?<![A-Za-z])(?:end|END|eo[dmst]|EO[DMST])[^<>\s]{0,30}"
 END_TOKEN = re.compile(
-    rf"(?:</s>\s*<s>|</s>|<[|｜](?:{_ENDS}|return|calls?|flush|user|observation|pad(?:ding)?|plamo:tag)[|｜]>"
+    rf"(?:</s>\s*<s>|</s>|[<\[][|｜](?:{_ENDS}|return|calls?|flush|user|observation|pad(?:ding)?|plamo:tag)[|｜][>\]]"
     r"|<\|?endoftext\|?>|<(?:seed:)?eos>|<EOS_TOKEN>|<end_of_\w+>|<turn\|>|\[e~\[|\[EOS\]|<pad>)\Z"
 )
 """A token that ends the turns of a known family, or that looks like one: `<|im_end|>`, `</s>`."""
@@ -142,6 +142,11 @@ MENTIONED = re.compile(r" [a-z]|[,.;:]")
 """What follows a marker in the middle of a sentence."""
 LEADING = re.compile(rf"(?:\s|{CONTROL}|\[gMASK\]|<sop>)*\Z")
 _ENDS_OF_SENTENCES = ".!?…。！？>]▷"
+_SAID = re.compile(r"[\w\n][^<\[◁]*?[\s.!?…。！？]")
+"""A sentence at the start of a thought, unlike the "和" of "写在<think>和</think>之间"."""
+_QUOTE = re.compile(r"(?:(?<![\w.!?…。！？)\]}*])(?:[rbfu]{0,2}[\"']|\*{1,3})|[`“‘«「『(（])\Z")
+"""What opens a quotation right before a marker. A quotation mark after a word or a sentence closes one."""
+_QUOTE_ENDS = tuple("`\"'*”’»」』)）")
 DROPPED_CHANNELS = re.compile(
     r"\A\s*(?:(?:analysis|commentary)(?P<thought>(?=[A-Z\"'(\d]).*?|.*?(?=assistantfinal))(?:assistantfinal|\Z)"
     r"|final(?!-[a-z]|_|[.,:;!?)](?:\s|\Z)))(?=[^a-z\s]|\Z)",
@@ -217,8 +222,10 @@ class Grammar:
             if (between := text[position : opening.start()]).strip():
                 outside.append(between)
             pattern = _closing(section, opening)
-            closing = pattern.search(text, opening.end())
-            if closing is not None and section.kind == "thought" and section.implied:
+            closings = pattern.finditer(text, opening.end())
+            if section.kind != "thought" or not section.implied:
+                closing = next(closings, None)
+            elif closing := next((found for found in closings if not _is_quoted(found)), None):
                 closing = self._last_closing(text, closing, pattern)
             body = text[opening.end() : closing.start() if closing else len(text)]
             if section.kind == "thought":
@@ -260,9 +267,7 @@ class Grammar:
         for closing in pattern.finditer(text):
             start, end = closing.span()
             alone = start <= first or text[start - 1] == "\n" or end >= last or text[end] == "\n"
-            if text[start - 1 : start] == text[end : end + 1] == "`":
-                continue
-            if not opened and (_is_mention(text, closing) or (opened is False and not alone)):
+            if _is_quoted(closing) or (not opened and (_is_mention(closing) or (opened is False and not alone))):
                 continue
             if not opened and self.thought_opening.search(text[:start]):
                 return None  # the thought that this closes is found by its opening marker
@@ -281,7 +286,7 @@ class Grammar:
             fences, position = fences + between.count("```"), closing.end()
             if self.thought_opening.search(between) or fences % 2:
                 break
-            if not _is_mention(text, closing):
+            if not _is_quoted(closing) and not _is_mention(closing):
                 last = closing
         return last
 
@@ -339,14 +344,22 @@ def _opens(section: Section, opening: re.Match[str], begin: int, fences: int, cl
         return re.match(r" [a-z]", text[opening.end() : opening.end() + 2]) is None
     # In the middle of a sentence, only a whole thought counts, such as "about <think>Let me see.</think>".
     whole = section.kind == "thought" and closings.after(_closing(section, opening), opening.end())
-    return whole and re.match(r"\w|\n", text[opening.end() : opening.end() + 1]) is not None
+    return whole and _SAID.match(text, opening.end()) is not None
 
 
-def _is_mention(text: str, closing: re.Match[str]) -> bool:
-    """Whether a closing marker is only mentioned."""
-    before, after = text[max(0, closing.start() - 1) : closing.start()], text[closing.end() : closing.end() + 2]
-    quoted = before == "`" and after.startswith("`")
-    return quoted or (before == " " and MENTIONED.match(after) is not None)
+def _is_quoted(closing: re.Match[str]) -> bool:
+    """Whether a closing marker is in quotation marks or in inline code."""
+    text, start = closing.string, closing.start()
+    return (
+        _QUOTE.search(text, max(0, start - 5), start) is not None
+        and text[closing.end() : closing.end() + 1] in _QUOTE_ENDS
+    )
+
+
+def _is_mention(closing: re.Match[str]) -> bool:
+    """Whether a sentence goes on after a closing marker."""
+    text, start = closing.string, closing.start()
+    return text[start - 1 : start] == " " and MENTIONED.match(text, closing.end()) is not None
 
 
 def _closing(section: Section, opening: re.Match[str]) -> re.Pattern[str]:

@@ -346,7 +346,7 @@ class Columns:
         before = None
         if self.history is not None and not self._absent(row, self.history):
             before = self.get(row, self.history, "--history-key", where)
-        if before is not None and not isinstance(before, str):
+        if not _is_blank(before) and not isinstance(before, str):
             kind = "a string (put earlier chat messages into the input column)"
             raise SampleError(f"{where}: {self.history!r} must be {kind}, got {_shown(before)}.")
         history = joined([before and clean(before), *(history for _, history in texts)])
@@ -388,6 +388,11 @@ class Columns:
                 f"{where}: the row has an input in {found[0]!r}, but none in {self.inputs[0]!r}, the input column of "
                 f"this file; put it there, or name the columns: --input-key {self.inputs[0]} --input-key {found[0]}."
             )
+        if self.inputs == INPUTS[1:] and not _is_blank(row.get("instruction")):
+            raise SampleError(
+                f"{where}: the row has an 'instruction' too, so 'input' may be only a part of the prompt; name the "
+                "columns: --input-key instruction --input-key input (or --input-key input alone)."
+            )
         if self.images == "ignore":
             return
         similar = [] if self.inputs else [key for key in row if key.strip().lower() in INPUTS and row[key]]
@@ -420,9 +425,10 @@ class Columns:
                 f"messages before it; put these into the column {PROMPT!r}",
             )
         for key, value in row.items():
-            is_text = isinstance(value, list) or (isinstance(value, str) and " " in value.strip())
-            if is_text and key not in read and key.strip().lower() in PROMPT_COLUMNS:
-                warn_once(where, key, "the judge sees no input; if this is the prompt, name it with --input-key")
+            has_text = isinstance(value, list | Mapping) or (isinstance(value, str) and " " in value.strip())
+            if has_text and key not in read and key.strip().lower() in (*PROMPT_COLUMNS, "arguments"):  # of lm-eval
+                sees = "the judge sees no input; if this is the prompt, name it with --input-key"
+                warn_once(where, key, f"{sees}; if it is inside, put it into the column {PROMPT!r}")
 
     def request_of(self, row: Mapping[str, Any], where: str) -> Request:
         """The row as a [`Request`] for a checklist. Raises [`SampleError`] if the input is blank."""
@@ -502,7 +508,9 @@ class Columns:
 
     def target_of(self, row: Mapping[str, Any], where: str) -> Target:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
-        target = only_text(self.get(row, self.target, "--target-key", where), f"{where}: {self.target!r}")
+        target = self.get(row, self.target, "--target-key", where)
+        # A CSV file has the lists of lm-evaluation-harness as text.
+        target = only_text(decoded(target) if self.target in ANSWERS[:2] else target, f"{where}: {self.target!r}")
         opened = self._opened(row)
         try:
             if self.images == "show":
@@ -529,18 +537,15 @@ class Columns:
         return where if self.shared is None else "--checklist"
 
     def list_of(self, row: Mapping[str, Any], key: str, option: str, where: str) -> Any:
-        """`row[key]`, expected to be a list; CSV files hold it as JSON."""
+        """`row[key]`, expected to be a list; CSV files hold it as JSON, or as Python or NumPy writes it."""
         value = self.get(row, key, option, where)
         if not isinstance(value, str):
             return value
         if value == "" and self.blank_is_null:
             return None
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise SampleError(
-                f"{where}: {key!r} must be a list or a JSON list ({error}), got {value!r:.60}."
-            ) from None
+        if (found := decoded(value)) is value:
+            raise SampleError(f"{where}: {key!r} must be a list or a JSON list, got {value!r:.60}.")
+        return found
 
     def reference_of(self, row: Mapping[str, Any], where: str) -> str | None:
         """The row's reference answer, or None."""

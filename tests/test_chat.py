@@ -91,6 +91,8 @@ TWO_PARTS = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
         ([assistant([{"type": "reasoning", "text": "greet"}, *TWO_PARTS])], "Hello.", "answered"),
         ([assistant("Hello.", reasoning_content="greet")], "Hello.", "answered"),
         ([assistant("<think> is the tag.", reasoning_content="greet")], "<think> is the tag.", "answered"),  # parsed
+        ([assistant("<think>\ngreet\n</think>\n\nHello.", reasoning_content="greet")], "Hello.", "answered"),  # twice
+        ([assistant("<think>So, 12", reasoning_content="So, 12")], "", "cut_in_thought"),
         ([assistant("", reasoning_content="So, 12")], "", "cut_in_thought"),
         ([LOOK], "", "unfinished"),
         ([LOOK, TOOL], "", "unfinished"),
@@ -118,6 +120,8 @@ def test_the_target_is_the_last_text_of_the_assistant_or_says_why_there_is_none(
         ("<think>Two words? Then", ""),
         ("Hello. <think>Was that", "Hello. "),
         ("<think></think>", ""),
+        ("<longcat_think>\nTwo?\n</longcat_think>\nHello.", "Hello."),
+        ("Two?\n</longcat_think>\nHello.", "Hello."),
         ("<think>a</think>The tag </think> ends it.", "The tag </think> ends it."),
         ("No thinking at all, only 1 < 2.", "No thinking at all, only 1 < 2."),
     ],
@@ -163,6 +167,10 @@ def test_a_marker_of_a_call_is_text_where_there_are_no_tools():
         "The tag </think> closes a thought.",
         "Put `<think>` first, and `</think>` last.",
         "For example:\n```\n<think>\nplan\n</think>\n```\nThat is all.",
+        "Take `text.split(\"</think>\")[-1]`, or the part after '</think>'.",
+        '```python\nanswer = text.split("</think>")[-1]\n```\nThe tag "</think>" ends it, and so does (</think>).',
+        "模型把思考写在<think>和</think>之间，“</think>”结束思考。",
+        '{"text": "<think>a</think>b"}',
         "[THINK] is a token, and so is <|channel|>.".replace("[THINK] is", "A marker: [THINK], is"),
     ],
 )
@@ -179,6 +187,9 @@ def test_a_mention_of_a_marker_is_text(text):
         ("Plan.</think>More.\n</think>\n\nThe answer.", "The answer."),
         ("<think>Plan.</think>A river is about <think>Let me see.</think>The answer.", "A river is about The answer."),
         ("<think>Plan.</think>Write `</think>` last.", "Write `</think>` last."),
+        ('<think>What "</think>" does? `</think>`, say "so"</think>"So," he said.', '"So," he said.'),
+        ("<think>So **bold**</think>**Bold.**", "**Bold.**"),
+        ("<think>They ask what `</think>` does, or '</think>', and", ""),
         ("<think>Plan.</think>The tag </think>, as you know, ends it.", "The tag </think>, as you know, ends it."),
         ("<think>a</think>One. <think>b</think>Two. <think>c</think></think>Three.", "One. Two. Three."),
     ],
@@ -204,7 +215,8 @@ def test_a_block_with_a_thought_is_read_as_its_text(block):
     message = assistant([block, {"type": "text", "text": "It is 12."}])
     assert CompletionReader().read([message]) == Target("It is 12.", thought="plan, do")
     assert prompt_text([message, user("Yes?")]) == ("Yes?", "assistant: It is 12.")
-    parsed = assistant("It is 12.", thinking=block.get("thinking") or [block])
+    parsed = assistant("<think>plan, do</think>It is 12.", thinking=block.get("thinking") or [block])
+    assert prompt_text([parsed, user("Yes?")]) == ("Yes?", "assistant: It is 12.")
     assert CompletionReader().read([parsed]).thought == "plan, do"
 
 
@@ -364,7 +376,7 @@ def test_end_tokens_and_a_header_are_not_part_of_an_answer(family):
 
 
 @pytest.mark.parametrize(
-    "end", ["<|im_end|>", "</s>", "</s>\n", "<|eot_id|>", "<end_of_turn>\n", "</s><pad><pad>", "</s></s>"]
+    "end", ["<|im_end|>", "</s>", "</s>\n", "<|eot_id|>", "<end_of_turn>\n", "</s><pad><pad>", "[|endofturn|]"]
 )
 @pytest.mark.parametrize("start", ["", "<|im_start|>assistant\n", "<s><|im_start|>assistant\n", "<bos>", "[/INST]"])
 def test_a_thought_and_an_answer_are_found_between_them(start, end):
@@ -384,6 +396,7 @@ def test_a_thought_and_an_answer_are_found_between_them(start, end):
         "Llama ends its text with </s>, Qwen with <|im_end|>.", "Write `</s>`", "```\nx</s>\n```", "A <s>b</s> c",
         "<|assistant|> marks the turn of the model.", "`<|im_start|>assistant` opens it.", "<s>AI:</s> Men wrote it.",
         "Best regards,\n<|name|>", "f <|x|>", "<turn>", "#include <s>", "Remove <|append|>",
+        "It is <|begin_of_box|>42<|end_of_box|>",
         "<|im_start|>user\nis the header of a user.",
     ],
 )  # fmt: skip
@@ -416,13 +429,18 @@ def test_turns_after_the_last_user_message_follow_it():
         "<|start_header_id|>assistant<|end_header_id|>\n\n",
         "<s>[SYSTEM_PROMPT]Be brief.[/SYSTEM_PROMPT][INST]Say hi.[/INST]",
         "<|system|>\nBe brief.<|end|>\n<|user|>\nSay hi.<|end|>\n<|assistant|>\n",
+        "<｜begin▁of▁sentence｜>Be brief.<｜User｜>Say hi.<｜Assistant｜><think>\n",
+        "[|system|]Be brief.[|endofturn|]\n[|user|]Say hi.[|endofturn|]\n[|assistant|]<think>\n",
     ],
 )
 def test_a_rendered_prompt_is_split_into_its_messages(prompt):
     assert prompt_text(prompt) == ("Say hi.", "system: Be brief.")
 
 
-@pytest.mark.parametrize("prompt", ["What is <|im_start|>user for?", "user\nSay hi.", "[INST", "Be brief. [INST] Hi"])
+@pytest.mark.parametrize(
+    "prompt",
+    ["What is <|im_start|>user for?", "user\nSay hi.", "[INST", "Be brief. [INST] Hi", "<bos>Is <|user|> one?"],
+)
 def test_other_strings_are_inputs_as_they_are(prompt):
     assert prompt_text(prompt) == (prompt, None)
 

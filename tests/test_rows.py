@@ -25,6 +25,7 @@ def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers
     "row, named, judged",
     [
         (GOLD | {"output": None, "response": ""}, {}, "4"),
+        (GOLD | {"history": []}, {}, "4"),
         (GOLD | {"output": "four"}, {"target": "output"}, "four"),
         (GOLD | {"output": "four"}, {"target": "target"}, "4"),
         (GOLD | {"response": "four"}, {"reference": "response"}, "4"),
@@ -32,6 +33,8 @@ def test_a_gold_answer_is_not_judged_in_place_of_the_answer_of_the_model(answers
         ({"prompt": "What is 2 + 2?", "completion": "four", "output": "It is four."}, {}, "four"),
         (GOLD | {"filtered_resps": ["four"]}, {"target": "filtered_resps"}, "four"),
         (GOLD | {"resps": [["four"]]}, {"target": "resps"}, "four"),
+        (GOLD | {"filtered_resps": "['four']"}, {"target": "filtered_resps"}, "four"),
+        (GOLD | {"output": "['four']"}, {"target": "output"}, "['four']"),
     ],
 )
 def test_a_named_column_or_the_only_one_is_judged(row, named, judged):
@@ -55,3 +58,9 @@ def test_what_is_not_one_answer_is_refused(answers, message):
     row = GOLD | {"resps": answers}
     with pytest.raises(SampleError, match=message):
         Columns.of(row, target="resps").sample_of(row, "line 1", ["Is it right?"])
+
+
+@pytest.mark.parametrize("text", ['["a", "b"]', "['a', 'b']", "['a' 'b']"])
+def test_a_list_is_read_as_json_python_and_numpy_write_it(text):
+    row = {"candidates": text}
+    assert Columns.of(row).list_of(row, "candidates", "--candidates-key", "line 1") == ["a", "b"]

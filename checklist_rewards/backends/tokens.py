@@ -449,7 +449,7 @@ TEMPLATE_TOKENS = 128
 """Assumed maximum number of tokens that a chat template adds to a prompt."""
 _TOKENIZER = "tokenizer_config.json"
 _FORCED = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
-_THINKS = re.compile(r"(?:^|/)(?:o[134]|gpt-5)(?![a-z0-9])(?!.*chat)", re.I)
+_THINKS = re.compile(r"(?:^|/)(?:o[1-9]|gpt-[5-9])(?![a-z0-9])(?!.*chat)", re.I)
 
 
 class Tokens(NamedTuple):

@@ -216,8 +216,9 @@ class Casing(IFEvalRules):
 
 @register_check
 class Starts(Check):
-    """The text starts with a phrase. White space before it is ignored, the kind of quotation marks too, and case by
-    default. A letter or digit at the end of the phrase ends a word: "It is" does not start with "I"."""
+    """The text starts with a phrase. White space and Markdown emphasis before it are ignored, the kind of quotation
+    marks too, and case by default. A letter or digit at the end of the phrase ends a word: "It is" does not start with
+    "I"."""
 
     summary = "The text starts with this phrase."
     example = {"phrase": "Dear"}
@@ -228,13 +229,14 @@ class Starts(Check):
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
         start = folded(self.phrase, self.ignore_case).strip()
-        return begins_with(folded(text, self.ignore_case).lstrip(), start)
+        text = folded(text, self.ignore_case).lstrip()
+        return begins_with(text, start) or begins_with(text.lstrip("*"), start)
 
 
 @register_check
 class Ends(IFEvalRules):
-    """The text ends with a phrase. White space and quotation marks around the text are ignored, and case by default. A
-    letter or digit at the start of the phrase begins a word: "there" does not end with "here"."""
+    """The text ends with a phrase. White space, quotation marks and Markdown emphasis around the text are ignored, and
+    case by default. A letter or digit at the start of the phrase begins a word: "there" does not end with "here"."""
 
     summary = "The text ends with this phrase."
     example = {"phrase": "Is there anything else?"}
@@ -248,7 +250,7 @@ class Ends(IFEvalRules):
             text, end = text.strip().strip('"'), self.phrase.strip()
             return text.lower().endswith(end.lower()) if self.ignore_case else text.endswith(end)
         text, end = folded(text, self.ignore_case).strip(), folded(self.phrase, self.ignore_case).strip()
-        return ends_with(text, end) or ends_with(text.rstrip('"»」』').rstrip(), end)
+        return any(ends_with(text.rstrip(marks).rstrip(), end) for marks in ("", "*", '"»」』*'))
 
 
 @register_check

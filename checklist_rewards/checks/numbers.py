@@ -34,13 +34,16 @@ _WHOLE = (
     r"|\d+(?:\.\d+)?|\.\d+)"
 )
 _NUMBER = re.compile(
-    rf"(?<![\w.^])(?<![\^_]\{{)(?P<sign>[-+–]?)(?:(?P<mixed>\d{{1,9}}) (?=\d+/\d))?(?P<number>{_WHOLE})"
+    # Not inside a name ("H2O", "x_2") or a version; other scripts write a number right after a word: "答案是42".
+    r"(?<![\d^A-Za-zÀ-ÖØ-öø-ɏͰ-ӿ])(?<![\d.]\.)(?<![^\W_]_)(?<![)}\]]_)(?<![\^_]\{)"
+    rf"(?P<sign>[-+–]?)(?:(?P<mixed>\d{{1,9}}) (?=\d+/\d))?(?P<number>{_WHOLE})"
     r"(?P<exp>[eE][-+]?\d+|\s?[×·*x]\s?10(?:\^\{?-?\d+\}?(?!\d)))?"
     r"(?:/(?P<below>\d+)|(?P<power>\^(?:\{-?\d+\}|-?\d+)))?"
 )
 _FRACTION = re.compile(
     r"(\d?)(\s{0,3})\\[dtc]?frac\s{0,9}(?:\{\s{0,9}(-?\d+)\s{0,9}\}\s{0,9}\{\s{0,9}(\d+)\s{0,9}\}|(\d)\s{0,9}(\d))"
 )
+_REPEATING = re.compile(r"(\d{1,9})\.(\d{0,9})\\(?:overline|bar)\s?\{(\d{1,9})\}")
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s{0,9}\{|\\[{}]|[{}]")
 _WORDED = re.compile(
     r"\\(?:text|textrm|textbf|textit|mbox|mathrm|mathbf|mathit|mathsf|operatorname|boxed|fbox)\s?"
@@ -143,7 +146,7 @@ def _plain(text: str) -> str:
     text = text.replace("{,}", ",")
     if "\\" in text:
         text = text.replace("\\times", "×").replace("\\cdot", "·").replace("\\,", "\u2009")
-        text = _FRACTION.sub(_as_fraction, text)
+        text = _REPEATING.sub(_as_repeating, _FRACTION.sub(_as_fraction, text))
     if _SIGN_OF_A_NUMBER.search(text):
         text = _VULGAR.sub(_as_fraction_of_a_sign, text)
         text = _SUPERSCRIPTS.sub(lambda match: f"^{unicodedata.normalize('NFKC', match[0]).replace('−', '-')}", text)
@@ -153,6 +156,12 @@ def _plain(text: str) -> str:
 def _as_fraction(match: re.Match[str]) -> str:
     whole, space, above, below, digit, other = match.groups()
     return f"{whole}{' ' if whole else space}{above or digit}/{below or other}"
+
+
+def _as_repeating(match: re.Match[str]) -> str:
+    """A repeating decimal as a fraction: `0.1\\overline{6}` is 15/90."""
+    before, period = match[1] + match[2], match[3]
+    return f"{int(before + period) - int(before)}/{'9' * len(period)}{'0' * len(match[2])}"
 
 
 def _as_fraction_of_a_sign(match: re.Match[str]) -> str:

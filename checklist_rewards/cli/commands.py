@@ -178,8 +178,11 @@ class _Commands(Group):
             typer.secho(f"Interrupted: {self._after_interruption(ctx)}", fg="yellow", err=True)
             raise typer.Exit(130) from None
         except OSError as error:
-            from checklist_rewards.cli.output import DISK_FULL, refuse
+            from checklist_rewards.cli.output import DISK_FULL, NO_ACCESS, refuse
 
+            if error.errno in NO_ACCESS and error.filename is not None:
+                refuse(f"{error.filename}: cannot be read or written ({error.strerror}).")
+                raise typer.Exit(2) from None
             if error.errno not in DISK_FULL:
                 raise
             stored = (

@@ -115,7 +115,10 @@ def _pairs(path: Path, names: Sequence[set[str]], what: str) -> list[tuple[int, 
     for pair in read_rows(path):
         of_pair = []
         for name in (CHOSEN, REJECTED):
-            value = text_of(pair.data.get(name))
+            if pair.data.get(name) is None:
+                columns = ", ".join(map(repr, pair.data))
+                raise SampleError(f"{pair.where}: {name!r} is missing; the row has {columns}.")
+            value = text_of(pair.data[name])
             if len(places.get(value, ())) != 1:
                 count = f"no {what}" if value not in places else f"{len(places[value])} {what}s"
                 raise SampleError(

@@ -33,6 +33,8 @@ from checklist_rewards.scores.reasons import ADVICE, Reason
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Write errors for lack of space: a full disk, an exceeded quota, a file size limit."""
+NO_ACCESS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
+"""Errors of a path in a folder of another user, or that no file can have."""
 console = Console(stderr=True, soft_wrap=True, highlight=False)
 
 

@@ -33,7 +33,7 @@ from checklist_rewards.evaluation.bootstrap import Figure
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, choose, plot_curve
 from checklist_rewards.evaluation.cascade_replay import replay as replay_cascade
 from checklist_rewards.evaluation.differences import DifferenceReport, Differences
-from checklist_rewards.evaluation.labels import labelled, pairs_of
+from checklist_rewards.evaluation.labels import Labels, pairs_of
 from checklist_rewards.evaluation.replay import Replay
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, own_id, read_scored, stored_checklist
 from checklist_rewards.evaluation.variance import Components, Variance, VarianceReport
@@ -521,7 +521,7 @@ def cascade(
     scored = [read_scored(path, id_key=id_key, checklist=checklist_key, shared=shared) for path in (cheap, strong)]
     pairs, unpaired = pairs_of(scored[0], scored[1], (str(cheap), str(strong)))
     if label_key is not None:
-        texts = labelled([first for first, _ in pairs], label_key)
+        texts, _ = Labels(key=label_key).of([first for first, _ in pairs])
         for text in texts:
             if isinstance(text.labels, int | float):
                 raise SampleError(

@@ -29,6 +29,7 @@ from checklist_rewards.datasets.columns import (
     in_order,
 )
 from checklist_rewards.datasets.scoring import map_stream
+from checklist_rewards.datasets.sources import transformed
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
 from checklist_rewards.files.cells import as_cell, as_text, messages_in
 from checklist_rewards.files.rows import CHUNK_ROWS
@@ -213,7 +214,7 @@ def _pipeline(
 
 def _as_dataset(prompts: Any, keys: tuple[str, ...]) -> tuple[Dataset, tuple[str, ...]]:
     """The prompts as a dataset, with the names of their columns."""
-    if isinstance(prompts, Dataset):
+    if isinstance(prompts, Dataset) and not transformed(prompts):
         dataset: Dataset | None = prompts.with_format(None) if len(prompts) else None
     elif isinstance(prompts, str | Mapping) or not isinstance(prompts, Iterable):
         hint = " Pass one of its splits." if isinstance(prompts, Mapping) else ""

@@ -75,7 +75,7 @@ from checklist_rewards.validation import one_sentence
 _LARGEST = 1e300
 _POINTS, _ANSWERED = "(points)", "(answer)"
 """The keys of points and expected answers that were read from a text or a mapping."""
-_QUESTIONS = re.compile(r"[?？؟](?=\s|\Z)")
+_QUESTIONS = re.compile(r"[?？؟](?=[\s;|]|\Z)")
 _KIND = re.compile(r"\A\s*(essential|important|optional|pitfall)(?: criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
 _MACHINE = re.compile(r"[a-z][a-z0-9_]*:[a-z0-9][a-z0-9_]*|(?:verify|validate)_[a-z_]+")
 _TAG = re.compile(r"\s*\[([A-Z][\w ]{1,30})\]\s*\Z")

@@ -51,7 +51,7 @@ from checklist_rewards.datasets.rubrics import (
     prompt_keys,
 )
 from checklist_rewards.datasets.sources import SHARED, Shared, read_source
-from checklist_rewards.datasets.texts import levels_of
+from checklist_rewards.datasets.texts import levels_of, number_in
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.cells import at, decoded, messages_in, only_text, places, without
@@ -428,9 +428,15 @@ def _check_siblings(
     for name, other in row.data.items() if format.checklist and format.shape in ("items", "text") else ():
         known = format.checklist, format.section_weights, format.grade, *format.drop
         taken = {name, str(name)} & {*reader.keys.values(), *known}
-        if taken or not isinstance(other, list | str | Mapping) or not LOSES_A_SCORE.search(str(name)):
+        if taken or not LOSES_A_SCORE.search(str(name)):
             continue
         other = decoded(other)
+        alone = format.name == ROWS and isinstance(decoded(value), str) and len(checklist) == 1
+        if alone and _WEIGHTS.search(str(name)) and (is_number(other) or number_in(str(other)) is not None):
+            raise SampleError(
+                f"{row.where}: {name!r} may be the weight of the only criterion of this row; write the criteria of a "
+                f"prompt as a list into one row, each with its weight, or keep it as a column with --drop {name}."
+            )
         if isinstance(other, Mapping):
             sections = {item.category for item in checklist.items}
             apart = all(map(is_number, other.values())) and (_WEIGHTS.search(str(name)) or {*other} <= sections)

@@ -277,7 +277,7 @@ def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
         if others := alike(row, key, value):
             raise ambiguous(where, [key, *others])
         return key, shape
-    if not different and _shape_of({"rubric": row}, "rubric") == "items" and "prompt" not in row:
+    if not different and _shape_of({"rubric": row}, "rubric") == "items" and not prompt_keys(row, ""):
         return "", "items"
     keys = ", ".join(map(str, row)) or "none"
     if not different:

@@ -10,10 +10,11 @@ from datasets import Dataset, Features, IterableDataset, Value
 
 from checklist_rewards.datasets.columns import dataset_from_rows, media
 from checklist_rewards.datasets.shards import in_groups
+from checklist_rewards.datasets.sources import rows_of_dataset
 from checklist_rewards.datasets.tasks import RowWork, Source, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import as_json
-from checklist_rewards.files.rows import SCORE_COLUMN, Row, rows_of_tables
+from checklist_rewards.files.rows import SCORE_COLUMN, Row
 from checklist_rewards.pipelines import Pipeline, PipelineConfig
 from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import Scorer
@@ -49,9 +50,10 @@ def score_dataset(
     """
     if isinstance(dataset, Mapping) or not isinstance(dataset, Dataset | IterableDataset):
         raise SampleError(f"dataset must be a Dataset or an IterableDataset, got {type(dataset).__name__}.")
-    first = next(iter(dataset), None)
-    if first is None:
+    every = rows_of_dataset(dataset)
+    if (row := next(every, None)) is None:
         raise SampleError("dataset has no rows.")
+    first = row.data
     columns = Columns.of(
         first,
         inputs=None if prompt_key is None else [prompt_key],
@@ -65,8 +67,7 @@ def score_dataset(
         return RowWork(pipe, columns, Totals(), scores=True, checklists=Source.COLUMN).process(rows)
 
     if isinstance(dataset, Dataset):
-        rows = rows_of_tables(dataset.with_format("arrow").iter(BATCH_ROWS))
-        batches = in_groups(rows, BATCH_ROWS, lambda row: row.number)
+        batches = in_groups(chain([row], every), BATCH_ROWS, lambda row: row.number)
         result = dataset_from_rows(chain.from_iterable(map(scored, batches)), media(dataset.features))
         assert result is not None
         return result

@@ -94,7 +94,9 @@ def source_files(source: str | Path) -> list[Path] | None:
     if saved_dataset(path):
         return [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in EXTENSIONS and file.is_file())
+        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in EXTENSIONS and file.is_file())
+        # Jupyter and others keep copies in hidden folders.
+        files = [file for file in found if not any(part[0] == "." for part in file.relative_to(path).parts)]
         rows = [file for file in files if file.suffix.lower() in FORMATS]  # beside them, .json describes the dataset
         if not files:
             raise SampleError(f"{path}: the folder has no file to import; allowed: {', '.join(EXTENSIONS)}.")
@@ -259,13 +261,19 @@ def _asked_and_answered(submission: str) -> tuple[Any, str]:
 def _of_dataset(dataset: Any, name: str) -> Iterator[Row]:
     if hasattr(dataset, "keys"):
         raise SampleError(f"{name} has the splits {', '.join(dataset)}; pass one of them.")
-    rows: Iterable[Row]
-    transformed = (getattr(dataset, "format", None) or {}).get("type") == "custom"
-    if transformed or getattr(dataset, "features", None) is None:
-        rows = (Row(n, dict(row), "") for n, row in enumerate(dataset, start=1))
-    else:
-        rows = rows_of_tables(dataset.with_format("arrow").iter(_ROWS))
-    return (replace(row, where=f"{name}, row {row.number}") for row in rows)
+    return (replace(row, where=f"{name}, {row.where}") for row in rows_of_dataset(dataset))
+
+
+def rows_of_dataset(dataset: Any) -> Iterator[Row]:
+    """The rows of a dataset, as its transform shows them if it has one."""
+    if transformed(dataset) or getattr(dataset, "features", None) is None:
+        return (Row(n, dict(row), f"row {n}") for n, row in enumerate(dataset, start=1))
+    return rows_of_tables(dataset.with_format("arrow").iter(_ROWS))
+
+
+def transformed(dataset: Any) -> bool:
+    """Whether `set_transform` shows the rows of a dataset otherwise than it stores them."""
+    return (getattr(dataset, "format", None) or {}).get("type") == "custom"
 
 
 def _features(path: Path) -> Mapping[str, Any]:

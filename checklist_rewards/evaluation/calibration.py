@@ -110,7 +110,7 @@ def labelled_reads(
     if not reads:
         raise SampleError(
             f"{texts[0].where.rpartition(',')[0]}: no item has both a label and probabilities; {left_out} "
-            "have only a label."
+            f"have only a label, and {sum(isinstance(row.labels, float) for row in texts)} labels are of whole texts."
         )
     if len(judges) > 1:
         (one, first), (other, second) = list(judges.items())[:2]

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Figure
 from checklist_rewards.evaluation.measures import correlation
@@ -105,7 +106,7 @@ class GradientForecast:
     def __init__(self, size: int | None = None):
         self.size = size
         self._prompts: dict[str, _Prompt] = {}
-        self._questions: dict[str, None] = {}
+        self._questions: dict[str, bool] = {}  # of judges; whether they were answered with yes or no
         self._masses: list[float] = []
         self._soft = False
 
@@ -124,7 +125,7 @@ class GradientForecast:
             entry.lengths.append(length)
         for key, line in zip(item_keys(score.items), score.items, strict=True):
             if not line.by_code:
-                self._questions[line.question] = None
+                self._questions[line.question] = self._questions.get(line.question, False) or line.answer in (YES, NO)
             if line.passed is not None:
                 entry.passed.setdefault(key, []).append(line.passed)
             if line.mass is not None:
@@ -152,7 +153,8 @@ class GradientForecast:
         low, high = wilson(round(sum(shares)), len(shares)) or (None, None)
         gradient = Figure(value=fmean(shares) if shares else None, low=low, high=high)
         rates = [fmean(each) for entry in groups for each in entry.passed.values() if len(each) > 1]
-        faults = Counter(fault for question in self._questions if (fault := question_fault(question)) is not None)
+        asked = (question for question, is_yes_no in self._questions.items() if is_yes_no)
+        faults = Counter(fault for question in asked if (fault := question_fault(question)) is not None)
         lengths = [each for entry in groups if (each := entry.length_correlation) is not None]
         return GradientReport(
             prompts=len(groups),

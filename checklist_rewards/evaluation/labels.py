@@ -88,9 +88,7 @@ class Labels:
             sources, unmatched = self._matched(self.path, rows)
         elif not any(key in row.data for row in rows):
             columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
-            raise SampleError(
-                f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key or --labels)."
-            )
+            raise SampleError(f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key).")
         # An error about a label names the row of the label.
         cells = [
             LabelCell(row.where if source is None else source.where, source and _cell(source, row, key), row.items)
@@ -194,12 +192,6 @@ def _chance(source: ScoredText | Row | None, where: str) -> float | None:
     if not 0 < number <= 1:
         raise SampleError(f"{where}: {PROBABILITY!r} must be above 0 and at most 1, got {value!r:.60}.")
     return number
-
-
-def labelled(texts: Sequence[ScoredText], key: str) -> list[ScoredText]:
-    """The texts with the labels in a column of their rows. Raises [`SampleError`] for a label that is not valid."""
-    cells = [LabelCell(text.where, text.data.get(key), text.items) for text in texts]
-    return _with_labels(texts, read_column(cells, key))
 
 
 def _with_labels(texts: Sequence[ScoredText], found: Sequence[Any]) -> list[ScoredText]:

@@ -75,12 +75,9 @@ class Shown:
 
 
 def rows_of(call: Call, name: str) -> list[Row | None] | None:
-    """The rows of a call, None for one without a checklist; None if the column of checklists cannot be used."""
-    column = call.columns.get(name)
-    if isinstance(column, str | Mapping) or not isinstance(column, Sequence) or len(column) != len(call.prompts):
-        return None
+    """The rows of a call, None for one without a checklist; None if a checklist cannot be used."""
     try:
-        checklists = [None if value is None else Checklist.parse(value) for value in column]
+        checklists = [None if value is None else Checklist.parse(value) for value in call.columns[name]]
     except ChecklistError:
         return None
     return [
@@ -149,7 +146,7 @@ class Evolution:
                 "weights (FSDP, ZeRO-3); use DDP, or name a judge."
             )
         rows = rows_of(call, self.column)
-        if rows is None:  # the reward reports what is wrong with the column
+        if rows is None:  # the reward reports which checklist
             return call
         if call.training:
             self._begin(call)

@@ -613,7 +613,7 @@ class _Loop:
                     faults.append((name, f"answers correlate {r:+.2f} with those to {partner.question!r:.60}"))
             if stability.get(item.id, 1.0) < STABLE:
                 faults.append(("ambiguous", f"{stability[item.id]:.0%} of the answers stay in other words"))
-            if item.check is None and (wrong := question_fault(item.question)) is not None:
+            if item.check is item.options is None and (wrong := question_fault(item.question)) is not None:
                 faults.append(("wording", f"it {wrong}"))
             if reviews.get(item.id):
                 faults.append(("review", f"it is {reviews[item.id]}"))

@@ -38,12 +38,14 @@ JSON_TEXT = {b"checklist_rewards": b"json"}
 """Field metadata of a column that is stored as JSON text; see [`as_cell`]."""
 _LONGEST_LITERAL = 1_000_000
 _DEPTH = 5
-_BETWEEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?P<gap>\}\s+\{)""")
-"""Strings of Python text, and the gap between two mappings without a comma."""
+_BETWEEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?P<gap>(?<=['"}])\s+(?=['"{]))""")
+"""Strings of Python text, and the gap between two entries without a comma: pandas writes a list that it has read from
+Parquet as NumPy does. Python would join two strings."""
 
 
 def decoded(value: Any) -> Any:
-    """A list or mapping that a cell holds as JSON, or as Python writes it ("[{'a': None}]"); other values unchanged.
+    """A list or mapping that a cell holds as JSON, or as Python ("[{'a': None}]") or NumPy ("['a' 'b']") writes it;
+    other values unchanged.
 
     Python text is parsed, and never run.
     """
@@ -64,7 +66,7 @@ def _literal(text: str) -> Any:
     if len(text) > _LONGEST_LITERAL:
         return None
     try:
-        return ast.literal_eval(text.strip())
+        return ast.literal_eval(_BETWEEN.sub(lambda match: ", " if match["gap"] else match[0], text.strip()))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 
@@ -117,8 +119,6 @@ def messages_in(value: Any) -> Any:
     if not isinstance(value, str) or value.lstrip()[:1] != "[" or not ("role" in value or "from" in value):
         return value
     inner = decoded(value)
-    if inner is value:  # pandas writes what it has read from Parquet as NumPy does, without commas
-        inner = _literal(_BETWEEN.sub(lambda match: "}, {" if match["gap"] else match[0], value))
     return inner if isinstance(inner, list) and inner and all(map(_is_message, inner)) else value
 
 

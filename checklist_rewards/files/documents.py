@@ -63,7 +63,8 @@ def read_value(text: str, path: str | Path) -> Any:
         value = json.loads(text, object_pairs_hook=_object) if is_json else yaml.load(text, _Loader)
         _check_size(value, 10 * len(text) + _EXTRA_VALUES)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}: not valid JSON ({error.msg}).") from None
+        lines = "; rename a file with one value per line to .jsonl" if error.msg == "Extra data" else ""
+        raise ConfigError(f"{path}:{error.lineno}: not valid JSON ({error.msg}){lines}.") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"

@@ -4,9 +4,9 @@ A cell labels the items of its row one by one (a list in their order, or a mappi
 (a number, or yes, no, true or false). Cells of CSV files hold the same as JSON text.
 
 The column decides what its cells mean, not the single cell. A column that labels items in one row does so in all rows;
-true, false, yes and no label the item where all rows have one. Numbers for whole texts have one scale: a column with
-yes, no or fractions between 0 and 1 is on the scale from 0 to 1, and a 4 in it is refused with its row. No label is
-ever left out because of its value.
+true, false, yes and no label the item where all rows have one, and so do 1 and 0. Other numbers are of whole texts and
+have one scale: a column with yes, no or fractions between 0 and 1 is on the scale from 0 to 1, and a 4 in it is
+refused with its row. No label is ever left out because of its value.
 
 [`read_labelled`] reads files of labelled texts for training and for few-shot examples: one [`Labelled`] per label.
 """
@@ -65,7 +65,8 @@ def read_column(
     present = [(cell, value) for cell, value in zip(cells, values, strict=True) if value is not None]
     lists = [cell for cell, value in present if isinstance(value, Mapping | list | tuple)]
     words = [(cell, value) for cell, value in present if isinstance(value, bool | str)]
-    if lists or (words and all(len(cell.items) == 1 for cell, _ in present)):
+    of_items = words or (not any_scale and all(_is_answer(cell, value) for cell, value in present))
+    if lists or (of_items and all(len(cell.items) == 1 for cell, _ in present)):
         return [
             None if value is None else _of_items(cell, value, key, soft, lists[0].where if lists else "")
             for cell, value in zip(cells, values, strict=True)
@@ -87,6 +88,11 @@ def read_column(
             f"{value!r}; use one scale in a column, such as 0 to 1 (for `agree`, name another with --label-range)."
         )
     return list(numbers)
+
+
+def _is_answer(cell: LabelCell, value: Any) -> bool:
+    """Whether 1 and 0 mean yes and no, and mean the same of the first item as of the whole text."""
+    return value in (0, 1) and any(item.options is None and item.weight > 0 for item in cell.items[:1])
 
 
 def on_unit_scale(labels: Sequence[Any]) -> bool:

@@ -231,7 +231,7 @@ class RewardServer:
             raise ModelError(
                 f"base_url={base_url!r} has a login; give the token as token=..., or CHECKLIST_REWARDS_TOKEN."
             )
-        self.address = base_url.rstrip("/")
+        self.address = base_url.rstrip("/").removesuffix("/v1")  # that of its Decisions APIs
         self.token = token
         self.settings = Settings.of({"concurrency": CONCURRENCY, **settings})
         self._start()

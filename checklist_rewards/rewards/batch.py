@@ -74,6 +74,8 @@ COMPLETION_IDS = "completion_ids"
 """Name under which the token ids of the completions stand among the columns of a call."""
 ENVIRONMENTS = "environments"
 """Name under which a trainer passes the environments of the completions."""
+ENVIRONMENT = "environment"
+"""Column in which rows name one of several environments."""
 ROLLOUT_WORKER = "grpo-rollout-worker-child"
 """Name of the process in which `AsyncGRPOTrainer` computes rewards."""
 Samples = Sequence[Sample | None]
@@ -159,14 +161,8 @@ class Call:
 
     @property
     def pairs(self) -> bool:
-        """Whether `OnlineDPOTrainer` made this call: every prompt twice, `[A, B, A, B]`, with the trainer's state and
-        without logging hooks."""
-        half, odd = divmod(len(self.prompts), 2)
-        hooks = self.log_extra is not None or self.log_metric is not None
-        if hooks or self.trainer_state is None or odd:
-            return False
-        keys = list(map(content_key, self.identities))  # arrays cannot be compared with ==
-        return keys[:half] == keys[half:]
+        """Whether `OnlineDPOTrainer` made this call: every prompt twice, `[A, B, A, B]` on each rank."""
+        return hasattr(self.trainer, "_calculate_rewards_from_functions")
 
     def file(self, own: Path | None, name: str, reward: str, stage: str) -> Path | None:
         """Where a stage of a reward writes its file: in the trainer's output folder, else next to the log of the
@@ -346,7 +342,7 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     if trainer is None:
         in_worker = multiprocessing.current_process().name == ROLLOUT_WORKER
         return [f"{number}.0"] * count if in_worker else []
-    if hasattr(trainer, "_calculate_rewards_from_functions"):  # OnlineDPOTrainer: [A, B, A, B] on each rank
+    if call.pairs:
         return [f"{number}.{rank()}.{place % (count // 2)}" for place in range(count)] if count % 2 == 0 else []
     trains = getattr(getattr(trainer, "model", None), "training", True) is not False
     size = getattr(trainer, "num_generations", None)
@@ -470,8 +466,9 @@ class Readers:
         if limit is None:
             limit = getattr(getattr(trainer, "args", None), "max_new_tokens", None)
         tools = bool(getattr(trainer, "tools", None))
+        rollouts, opened = getattr(trainer, "rollout_func", None) is not None, self.config.thinking_opened
         return reader.read_batch(
-            completions, prompts=prompts, ids=ids, limit=limit, tools=tools, opened=self.config.thinking_opened
+            completions, prompts=prompts, ids=ids, limit=limit, tools=tools, rollouts=rollouts, opened=opened
         )
 
     def of(self, trainer: Any = None) -> CompletionReader:

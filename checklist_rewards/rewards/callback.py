@@ -168,11 +168,13 @@ class ChecklistEvalCallback(TrainerCallback):
         tokenizer = getattr(processor, "tokenizer", processor)
         size = trainer.args.per_device_eval_batch_size
         generation = copy.deepcopy(self.generation)
-        eos = list(getattr(trainer, "eos_token_ids", None) or [tokenizer.eos_token_id])  # TRL's trainers know all ends
-        generation.update(pad_token_id=tokenizer.pad_token_id, eos_token_id=eos)
+        policy: Any = trainer.model
+        own = policy.generation_config.eos_token_id  # some policies have several ends, and their tokenizers name one
+        ends = {tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])} - {None}
+        generation.update(pad_token_id=tokenizer.pad_token_id, eos_token_id=sorted(ends) or None)
+        ends.add(tokenizer.pad_token_id)
         reader = self.readers.of(trainer)
         answers: list[Target] = []
-        policy: Any = trainer.model
         was_training = policy.training
         policy.eval()
         try:
@@ -185,7 +187,6 @@ class ChecklistEvalCallback(TrainerCallback):
                     ).to(trainer.accelerator.device)
                     given = {name: inputs[name] for name in ("input_ids", "attention_mask")}
                     tokens = model.generate(**given, generation_config=generation)
-                    ends = {*eos, tokenizer.pad_token_id}
                     ids = [_until(ends, reply) for reply in tokens[:, inputs["input_ids"].shape[1] :].tolist()]
                     answers += reader.read_batch(
                         reader.tokenizer.batch_decode(ids, skip_special_tokens=True),

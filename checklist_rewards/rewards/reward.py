@@ -40,6 +40,7 @@ from checklist_rewards.keys import content_key
 from checklist_rewards.messages import without_images
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
+    ENVIRONMENT,
     ENVIRONMENTS,
     FAILED_GROUP,
     NOT_ANSWERED,
@@ -282,8 +283,9 @@ class ChecklistReward:
                 )
         for judge in self._judges if self._placed else ():
             bind_reference(judge, trainer)
+        checklists = self.values_of(self.column, call)
+        call = replace(call, columns={**call.columns, self.column: checklists})
         if self.config.images == "show":
-            checklists = self._column(self.column, call)
             call = call.with_images(self.__name__, [n for n, value in enumerate(checklists) if value is not None])
         if call.training and hasattr(trainer, "callback_handler") and hasattr(call.trainer_state, "__dict__"):
             self._in_run(call.trainer_state)
@@ -426,8 +428,8 @@ class ChecklistReward:
         return {**self.__dict__, "last": None, "_started": _PROCESS}
 
     def _samples(self, call: Call, trainer: Any) -> list[Sample | None]:
-        checklists = self._column(self.column, call)
-        references = None if self.reference_column is None else self._column(self.reference_column, call)
+        checklists = call.columns[self.column]
+        references = None if self.reference_column is None else self.values_of(self.reference_column, call)
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
         ids = call.columns.get(COMPLETION_IDS)
         reader = self.readers.of(trainer)
@@ -465,11 +467,19 @@ class ChecklistReward:
         prepared = dict(zip(judged, self.scorer.prepare(samples), strict=True))
         return [prepared.get(place) for place in range(len(call.completions))]
 
-    def _column(self, name: str, call: Call) -> Any:
+    def values_of(self, name: str, call: Call) -> Any:
+        """One value per completion: of a column, or of an attribute of the environments. Raises [`SampleError`]."""
         columns, prompts, completions = call.columns, len(call.prompts), len(call.completions)
         column, environments = columns.get(name), columns.get(ENVIRONMENTS) or ()
-        if column is None and any(hasattr(environment, name) for environment in environments):
+        known = [environment for environment in environments if hasattr(environment, name)]
+        if column is None and (known or (environments and ENVIRONMENT in columns)):
             column = [getattr(environment, name, None) for environment in environments]
+            if not known and name not in self._warned_of:  # a call may have a single one of several environments
+                self._warned_of.add(name)
+                kinds = ", ".join(sorted({type(environment).__name__ for environment in environments}))
+                logger.warning(
+                    "%s: environments without the attribute %r get no reward: %s.", self.__name__, name, kinds
+                )
         if column is None:
             also = f", or set it as an attribute {name!r} of the environments" if environments else ""
             raise SampleError(

@@ -254,9 +254,7 @@ class Parts:
 
     def _judge(self, judged: _Judged, call: Call) -> None:
         try:
-            checklists = call.columns.get(self.source.column)
-            if checklists is not None and not isinstance(checklists, str | Mapping):  # else the reward refuses it
-                self.check(checklists, self.source.__name__)
+            self.check(self.source.values_of(self.source.column, call), self.source.__name__)
             judged.found.set_result(self.source.run(replace(call, split=self.calls)).parts)
         except BaseException as error:  # whatever it was, the parts that wait for this batch must not wait for ever
             judged.found.set_exception(error)

@@ -34,7 +34,10 @@ class Reason(StrEnum):
     )
     BACKEND_ERROR = "backend_error", "the engine failed; rerun the command to retry"
     BUDGET = "budget", "the --budget is spent; rerun the command with a larger budget to continue"
-    TIMEOUT = "timeout", "the request timed out; rerun the command to retry"
+    TIMEOUT = (
+        "timeout",
+        "the request timed out; rerun the command to retry, for long replies with a larger engine setting `timeout`",
+    )
     DEADLINE = "deadline", "the time for all reads of a step was over (see the reward's deadline)"
     NOT_JSON = "not_json", "the server's response is not JSON; rerun the command to retry"
     ERROR_BODY = "error_body", "the server's response contains an error; rerun the command to retry"

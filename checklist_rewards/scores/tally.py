@@ -183,11 +183,12 @@ def share_interval(
     """95 % interval of a share of dependent answers: Wilson's with the quantile of t.
 
     If few answers of the rarer kind are drawn, their share and its error are both too small, and the end on the side
-    of the middle is too near. The degrees of freedom of t are therefore the number of independent answers that count
-    as yes minus 2 for the upper end, and that of the others minus 2 for the lower end: at least 5, and at most
-    `groups - 1`. (Korn and Graubard 1999 take the number of groups with such an answer, minus 1.) If every group
-    counts as one answer, the error is that of a binomial, which is known. So the number is multiplied by
-    `independent / (independent - groups)`.
+    of the middle is too near. With n independent answers that count as yes (for the lower end: as no), t has
+    therefore n - 2 degrees of freedom: at least 5, and at most `groups - 1`. (Korn and Graubard 1999 take the number
+    of groups with such an answer, minus 1.) If every group counts as one answer, the error is that of a binomial,
+    which is known. So the number is multiplied by `independent / (independent - groups)`. Groups with many such
+    answers may be missing by chance, so 1 / `independent` is averaged with 1 / `groups`, its value for groups of one
+    mind, which has the weight exp(-n / 2).
 
     Args:
         share (`float`): the estimate, in [0, 1].
@@ -197,11 +198,11 @@ def share_interval(
     """
 
     def end(kind: float) -> tuple[float, float]:
-        degrees = groups - 1
+        degrees, counted, own = groups - 1, independent, kind * independent
         if independent > groups:
-            own = max(_LEAST_DEGREES, kind * independent - 2)
-            degrees = min(degrees, own * independent / (independent - groups))
-        return wilson(share * independent, independent, quantile(degrees)) or (0.0, 1.0)
+            degrees = min(degrees, max(_LEAST_DEGREES, own - 2) * independent / (independent - groups))
+            counted = 1 / (1 / independent + math.exp(-own / 2) * (1 / groups - 1 / independent))
+        return wilson(share * counted, counted, quantile(degrees)) or (0.0, 1.0)
 
     return end(1 - share)[0], end(share)[1]
 

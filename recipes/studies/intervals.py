@@ -3,9 +3,9 @@
     python -P recipes/studies/intervals.py --runs 400
 
 Data with a known truth are drawn again and again, in 5, 15, 50 and 200 groups of four units that depend on each other
-(intraclass correlation 0.3). The families whose names end in `30` have groups of 30 units, and those that end in
-`unequal` of 1 to 60. Counted is how often a 95 % interval contains the truth, and how often a test at a level of 0.05
-finds an effect that does not exist.
+(intraclass correlation 0.3). Families with a number in their name have groups of that many units, those that end in
+`unequal` of 1 to 60; `alike` is a correlation of 0.6. Counted is how often a 95 % interval contains the truth, and how
+often a test at a level of 0.05 finds an effect that does not exist.
 The truth of a held-out figure is its mean over all runs. A cell is `-` if most runs had no interval or test. `--only`
 runs some of the families, `--sizes` some of the numbers of groups.
 """
@@ -328,12 +328,12 @@ def resampled(
     return found
 
 
-def shares(units: Callable[[int], np.ndarray]) -> Draw:
+def shares(units: Callable[[int], np.ndarray], shared: float = SHARED) -> Draw:
     """Shares of yes/no answers."""
 
     def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
         codes = units(groups)
-        [values], every = normal(rng, codes, 1), np.ones(len(codes))
+        [values], every = normal(rng, codes, 1, shared), np.ones(len(codes))
         answers = {f"share {share}": values < stats.norm.ppf(share) for share in TRUE_SHARES}
         rows = {name: ([yes, every], np.divide, SHARE) for name, yes in answers.items()}
         return resampled(rng, groups, rows, {len(codes): codes})
@@ -456,6 +456,8 @@ FAMILIES: dict[str, Family] = {
     "sums-unequal": Family(sums(unequal), SUMS, UNEQUAL),
     "shares": Family(shares(equal), SHARES),
     "shares-30": Family(shares(partial(equal, each=30)), SHARES),
+    "shares-200": Family(shares(partial(equal, each=200)), SHARES),
+    **{f"shares-{n}-alike": Family(shares(partial(equal, each=n), 0.6), SHARES) for n in (30, 60, 200)},
     "shares-unequal": Family(shares(unequal), SHARES, UNEQUAL),
     "sums-ranks": Family(
         ranks,

@@ -32,7 +32,7 @@ FAULTS = {
     "hang": ("timeout", 4, 4),
     "drop": ("backend_error: connection failed (Server disconnected)", 4, 4),
     "html": ("not_json", 4, 4),
-    "error_body": ("error_body", 4, 4),
+    "error_body": ("error_body: the upstream broke", 4, 4),
     "null_answers": ("error_body", 4, 4),
     "refusal": ("refused", 4, 4),
     "never_answered": ("missing", 1, 1),
@@ -99,7 +99,7 @@ def test_the_protocol_of_the_server_is_found(name, path, fault_server):
 
 def test_a_server_without_decisions_is_one_sentence_that_names_the_alternative(fault_server):
     scorer = ChecklistScorer("valid", backend="decisions", base_url=fault_server, store=False)
-    said = r"decisions for 'valid' at [/a-z ]+ \(status 404: 404: Not Found\); use backend='openai', which reads"
+    said = r"decisions for 'valid' at [/a-z ]+ \(status 404: 404: Not Found\); check base_url, .* use backend='openai'"
     with pytest.raises(ModelError, match=said):
         scorer.score(["Is it fine (yes)?"], "A text.")
 

@@ -12,14 +12,14 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Answer, ReadGroup, Sampling, engine_identity, is_kept, pocket_dir
 from checklist_rewards.backends.base import Written
 from checklist_rewards.backends.openai import OpenAIBackend, client
-from checklist_rewards.backends.openai.served import Counts, counts_in
+from checklist_rewards.backends.openai.served import Counts, _card, counts_in
 from checklist_rewards.backends.openai.wire import answer_of, in_words
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Receipt
 from checklist_rewards.judges.remote import RewardServer
 from tests.backends.answers import LABELS, ONE, user
-from tests.backends.answerserver import SERVED_NAME, connect
+from tests.backends.answerserver import SERVED_NAME, answering, connect, refusal
 from tests.conftest import HANG
 
 TWO = [ReadGroup(None, "Hello there. ", ("Is it short?", "Is it long?"))]
@@ -170,7 +170,7 @@ def test_a_forked_child_and_its_parent_both_go_on(fault_server):
     [
         *((SERVED_NAME, UNUSED, {name: 0}, f"{name}=0 is not allowed for a server")
           for name in ("concurrency", "timeout", "attempts", "requests_per_minute")),
-        (SERVED_NAME, UNUSED, {"pause": 0.01}, f"no OpenAI-compatible server responds at {UNUSED} .*vllm serve"),
+        (SERVED_NAME, UNUSED, {"pause": 0.01}, f"responds at {UNUSED} .*; check base_url, .* /v1, .*vllm serve"),
         ("org/model", "openrouter", {}, "https://openrouter.ai/api/v1 requires an API key: set OPENROUTER_API_KEY"),
         *(("gpt", address, {}, re.escape(f"base_url='{address}' is not a URL"))
           for address in ("localhost", "http://", "http://[::1:8000/v1", "http://[x]/v1")),
@@ -187,6 +187,33 @@ def test_a_model_that_is_not_there_is_named_with_some_that_are(fault_server):
         OpenAIBackend("llama", fault_server)
 
 
+def test_a_public_server_may_answer_models_that_it_does_not_list(caplog):
+    listed = {"data": [{"id": "a/m"}, {"id": "b/m"}]}
+    assert _card(listed, "a/m:nitro", "https://openrouter.ai/api/v1") == {}
+    assert "does not list 'a/m:nitro' among its 2 models" in caplog.text
+    for alone, address in [(listed, "http://localhost:1234/v1"), ({"data": [{"id": "m"}]}, "https://far.example/v1")]:
+        with pytest.raises(ModelError, match="not 'a/m:nitro'"):  # such a server ignores the name
+            _card(alone, "a/m:nitro", address)
+
+
+def test_a_key_for_one_model_only_is_accepted(broken_server, monkeypatch):
+    missing = (403, {"error": {"message": "Missing scopes: api.model.read"}})
+    monkeypatch.setattr(broken_server, "get", lambda path: missing)
+    assert connect(broken_server).read(ONE, LABELS)[0] == BY_CHAT
+
+
+def test_a_list_of_models_may_be_bare(broken_server, monkeypatch):
+    monkeypatch.setattr(broken_server, "get", lambda path: (200, [{"id": SERVED_NAME}]))
+    assert connect(broken_server).read(ONE, LABELS)[0] == BY_CHAT
+
+
+def test_an_error_that_quotes_the_key_is_shown_without_it():
+    with answering(lambda path, body: refusal("Received=my-own-key, expected sk-", 401)) as server:
+        judge = OpenAIBackend(SERVED_NAME, server.base_url, key="my-own-key")
+        with pytest.raises(ModelError, match=r"Received=\*\*\*, expected sk-"):
+            judge.read(ONE, LABELS)
+
+
 @pytest.mark.parametrize("client", [lambda url: OpenAIBackend("model", url), RewardServer])
 def test_an_address_with_a_login_is_refused_without_its_password(client):
     with pytest.raises(ModelError, match=r"'http://\*\*\*@127.0.0.1:9/v1' has a login") as refused:
@@ -194,7 +221,14 @@ def test_an_address_with_a_login_is_refused_without_its_password(client):
     assert "SECRET" not in repr(refused.value)
 
 
-@pytest.mark.parametrize(("body", "why"), [(b"<html>", "is not JSON"), (b"{}", "is not one of this API")])
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"<html>", "is not JSON"),
+        (b"{}", "is not one of this API"),
+        (b'{"error": "Unexpected endpoint."}', "is not one of this API: Unexpected endpoint."),
+    ],
+)
 def test_a_server_of_something_else_is_refused_in_words(body, why):
     assert in_words(answer_of(200, {}, body, "data")) == f"its response {why}"
 

@@ -21,7 +21,7 @@ NO_REPLY = {
     "null": "null_content",
     "empty_choices": "empty_choices",
     "html": "not_json",
-    "error_body": "error_body",
+    "error_body": "error_body: the upstream broke",
     "500": "backend_error: status 500: out of order",
     "hang": "timeout",
     "drop": "backend_error: connection failed (Server disconnected)",

@@ -380,7 +380,29 @@ def test_a_server_that_always_limits_its_rate_is_waited_for_once(fault, replicas
     assert max(time for time, _ in attempts) < Settings().deadline + 1
 
 
-@pytest.mark.parametrize(("replicas", "check"), [(1, None), (3, lambda models: None)], ids=["one", "replicas"])
+@pytest.mark.parametrize("fault", ["429", "429 now", "429 wait"])
+def test_a_server_that_always_limits_its_rate_is_waited_for_once_by_all_calls(fault):
+    async def once(place):
+        await asyncio.sleep(0.1)
+        return {} if now() > 900 else FAULTS[fault]
+
+    async def calls(connection):
+        async def call():
+            return await asyncio.gather(*(connection.post("/chat", {}) for _ in range(20)))
+
+        for _ in range(6):
+            assert all(isinstance(outcome, Failure) for outcome in await call())
+        ended = now()
+        await asyncio.sleep(1000 - ended)
+        assert await call() == [{}] * 20
+        return ended
+
+    assert connected(once, calls, concurrency=4, pause=0.5) < Settings().deadline + 20
+
+
+@pytest.mark.parametrize(
+    ("replicas", "check"), [(1, None), (3, lambda models, address: None)], ids=["one", "replicas"]
+)
 def test_a_server_that_asks_for_no_pause_at_all_gets_one(replicas, check):
     """`Retry-After: 0`, also if the list of models is what a replica is probed with."""
     outcomes, attempts = sent_by([[("429 now", 60)]] * replicas, 16, check=check)

@@ -263,6 +263,20 @@ def test_a_parameter_whose_omission_did_not_help_is_restored(guilty):
     assert (read.label == "yes") == ("logprobs" in guilty)
 
 
+@pytest.mark.parametrize("message", ["Model does not support parameter presencePenalty.", "Bad request"])
+def test_a_server_that_refuses_another_parameter_too_keeps_the_probabilities(message):
+    """xAI refuses penalties of models that think, and more than 8 likely tokens."""
+
+    def respond(path, body):
+        return refusal(message) if "presence_penalty" in body else limited(8, WORDINGS["range"])(path, body)
+
+    with answering(respond) as server:
+        judge, read = read_of(server)
+        judge.read(ONE, LABELS)
+        last = server.asked[-1][1]
+    assert share(read) == pytest.approx(P_YES) and last["top_logprobs"] == 8 and "chat_template_kwargs" in last
+
+
 def test_a_feature_that_was_accepted_is_omitted_from_the_request_that_is_rejected_only():
     def respond(path, body):
         if "Was it" in str(body) and "logprobs" in body:

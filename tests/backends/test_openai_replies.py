@@ -81,6 +81,19 @@ def test_fewer_replies_than_asked_for_are_asked_for_again_with_the_seeds_of_thei
     assert seeds == {"?": first, "b": reply_seed(0, prompts[1])} and len(set(seeds.values())) == 2
 
 
+@pytest.mark.parametrize(
+    "complaint", ["'n' : number must be at most 1", "Only one candidate can be specified in the current model", "No."]
+)
+def test_a_server_of_one_reply_per_request_is_asked_for_each(chat_server, complaint):
+    chat_server.refuses = lambda asked: "n" in asked and complaint
+    judge = connect(chat_server)
+    for _ in range(2):
+        [replies] = judge.generate([user("?")], Sampling(temperature=1.0, n=3))
+        assert [reply.text for reply in replies] == ["yes"] * 3
+    last = chat_server.asked[-3:]
+    assert len({body["seed"] for body in last}) == 3 and not any("n" in body for body in last)
+
+
 def test_the_eighth_refusal_in_a_row_is_an_error_and_the_next_call_tries_again(chat_server):
     chat_server.statuses = [400]
     judge = connect(chat_server)
@@ -103,6 +116,28 @@ def test_a_prompt_too_long_for_a_server_is_asked_again_when_it_was_started_with_
         score = ChecklistScorer(SERVED_NAME, backend=judge, store=store).score(["Is it?"], text)
         [[reply]] = sample_replies(Engine(SERVED_NAME, judge), [user(text)], WARM, store)
         assert score.items[0].unanswered == reply.unanswered == reason
+
+
+ENDS = {  # as of other servers: Mistral; Gemini; Zhipu; TensorRT-LLM; DeepSeek
+    **dict.fromkeys(("model_length", "MAX_TOKENS", "length"), "cut"),
+    **dict.fromkeys(("content_filter: RECITATION", "SAFETY", "sensitive"), "refused"),
+    **dict.fromkeys(("repetition", "timeout", "network_error", "insufficient_system_resource"), "backend_error"),
+    **dict.fromkeys(("stop", "STOP", "eos", None), "answered"),
+}
+FAILED = {"code": 502, "message": "Provider disconnected"}
+
+
+@pytest.mark.parametrize("finish", ENDS)
+def test_how_a_reply_ended_is_understood_in_the_words_of_other_servers(finish):
+    reply = reply_of(chat("A part of", finish=finish)[1]["choices"][0])
+    assert (target_of(reply).state if reply.unanswered is None else reply.unanswered.reason) == ENDS[finish]
+
+
+@pytest.mark.parametrize("finish", [None, "error"])
+def test_an_answer_that_a_provider_broke_off_has_its_error(finish):
+    choice = chat("A part of", finish=finish)[1]["choices"][0] | {"error": FAILED}
+    for found in (reply_of(choice), label_of(choice, LABELS)):
+        assert found.unanswered.reason == "backend_error" and "Provider disconnected" in found.unanswered
 
 
 @pytest.mark.parametrize("finish", ["abort", "error"])
@@ -168,10 +203,12 @@ def test_servers_known_by_name_are_sent_the_parameters_of_openai_only(chat_serve
     monkeypatch.setenv("OPENROUTER_API_KEY", "key")
     OpenAIBackend(SERVED_NAME, "openrouter").read(ONE, LABELS)
     [asked] = chat_server.asked
-    assert "chat_template_kwargs" not in asked and not PLAIN.keys() & asked.keys() and asked["transforms"] == []
+    assert (
+        "chat_template_kwargs" not in asked and not PLAIN.keys() & asked.keys() and not asked["plugins"][0]["enabled"]
+    )
 
 
-@pytest.mark.parametrize("model", ["o1", "openai/o4-mini", "gpt-5.1-mini"])
+@pytest.mark.parametrize("model", ["o1", "openai/o4-mini", "gpt-5.1-mini", "gpt-6-luna", "openai/gpt-6.1-sol"])
 def test_reasoning_models_sample_their_own_way(model):
     body = reply_body(model, user("?"), Sampling(max_tokens=100, temperature=0.7), 1, 10**6, refused_by(model))
     assert body.keys() == {"model", "messages", "max_completion_tokens", "seed"}

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -15,7 +16,7 @@ from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.client import Connection
 from checklist_rewards.backends.openai.wire import Failure, answer_of
-from checklist_rewards.backends.servers import Settings
+from checklist_rewards.backends.servers import SERVERS, Settings
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.remote import RewardServer
@@ -43,9 +44,14 @@ def error(message):
     ("status", "body", "reason", "flags"),
     [
         (200, b"<html>Bad gateway</html>", "not_json", "retry down"),
-        (200, {"error": {"message": "upstream", "code": 502}}, "error_body", "retry down"),
-        (200, {"error": {"message": "no such model", "code": 404}}, "error_body", "down"),
-        (200, {"choices": [], "error": {"code": 500}}, "error_body", "retry down"),
+        (200, {"error": {"message": "upstream", "code": 502}}, "error_body: upstream", "retry down"),
+        (200, {"error": {"message": "no such model", "code": 404}}, "error_body: no such model", "down"),
+        (
+            200,
+            {"choices": [], "error": {"code": 500}},
+            'error_body: {"choices": [], "error": {"code": 500}}',
+            "retry down",
+        ),
         (200, ["yes"], "error_body", "retry down"),
         (302, b"", "backend_error: status 302: no message", ""),
         (400, error("This model's maximum context length is 2048 tokens."), "too_long", ""),
@@ -55,10 +61,20 @@ def error(message):
         (400, error("The response was filtered by the content management policy"), "refused", ""),
         (400, error("Bad seed"), "backend_error: status 400: Bad seed", ""),
         (401, error("Wrong key"), "backend_error: status 401: Wrong key", "fatal"),
+        (400, error("Content Exists Risk"), "refused", ""),
+        (400, error("Please reduce the length of the messages or completion."), "too_long", ""),
+        (400, [error("API key not valid.")], "backend_error: status 400: API key not valid.", "fatal"),
         (403, error("Your input was flagged"), "refused", ""),
         (409, {"detail": "busy"}, "backend_error: status 409: busy", "retry"),
         (413, b"", "too_long", ""),
+        (422, error("`inputs` tokens + `max_new_tokens` must be <= 9. Given: 9 `inputs` tokens"), "too_long", ""),
         (429, {"error": "slow down"}, "backend_error: status 429: slow down", "retry"),
+        (
+            429,
+            {"error": {"message": "Your quota", "code": "insufficient_quota"}},
+            "backend_error: status 429: Your quota",
+            "retry fatal",
+        ),
         (500, {}, "backend_error: status 500: {}", "retry down"),
         (503, b"<html>", "backend_error: status 503: <html>", "retry down"),
     ],
@@ -189,6 +205,22 @@ def test_what_concerns_every_request_ends_the_run_at_once(status, texts):
                 ask()
             assert ("usually ends with /v1" in str(raised.value)) == (status == 404)
             assert len(server.asked) <= len(set(texts))
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+def test_an_account_without_money_ends_the_run_and_one_that_is_slowed_down_waits(hosted, monkeypatch):
+    body = {"error": {"message": "Your quota is exceeded.", "code": "insufficient_quota"}}
+    with answering(lambda *_: (429, body)) as server:
+        with pytest.raises(ModelError, match="rejected a request: status 429: Your quota"):
+            OpenAIBackend(MODEL, server.base_url, **SETTINGS).read(reads_about(*FIRST), LABELS)
+        assert len(server.asked) == 1
+        if hosted:  # as OpenAI, where it always means the account
+            monkeypatch.setitem(SERVERS, "openai", (server.base_url, "OPENAI_API_KEY"))
+        answers = iter([chat("yes", LIKELY), (429, body), chat("yes", LIKELY)])
+        server.respond = lambda *_: next(answers)
+        judge = OpenAIBackend(MODEL, server.base_url, key="key", **SETTINGS)
+        with pytest.raises(ModelError, match="Your quota") if hosted else nullcontext():
+            assert all(read.logprobs is not None for read in judge.read(reads_about("fine", "good"), LABELS)[0])
 
 
 # ----- a server that is silent -----

@@ -21,6 +21,8 @@ ANSWERS = [
     ("$12.50", 12.5),
     ("On 2024-11-21", 21),
     *((text, None) for text in ("none at all", r"\boxed{yes} 5", "1/0", "10^9999", "v2 is a version", "")),
+    *((text, -42) for text in ("答案是-42。", "答えは-42です", "답은-42입니다", "คำตอบคือ-42บาท", "_-42_", "Rs.-42")),
+    *((text, 3) for text in ("3 = H2O", "3 = x_2", "3 = v1.2", "3 = \\log_28")),
     # groups of digits
     *((text, 1250) for text in ("So it is 1,250.", "1 250", "1\u2009250", "1\u00a0250", "1'250")),
     ("50 100 150 200", 200),
@@ -49,6 +51,8 @@ ANSWERS = [
     (r"\boxed{-\frac{3}{4}}", -0.75),
     (r"\boxed{1\frac{1}{2}}", 1.5),
     (r"so $\frac{3}{4}$.", 0.75),
+    (r"\boxed{12.\overline{36}}", 12 + 4 / 11),
+    *((text, -1 / 6) for text in (r"\boxed{-0.1\overline{6}}", r"It is $-0.1\bar{6}$.")),
     (r"\boxed{\$12.50}", 12.5),
     (r"\boxed{90^{\circ}}", 90),
     (r"\boxed{- 4}", -4),

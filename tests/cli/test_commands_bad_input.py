@@ -40,6 +40,10 @@ BAD_ROWS = [
         GOOD + '{"input": null, "prompt": "Say hi.", "target": "hi", "checklist": ["a?"]}',
         ["line 2", "an input in 'prompt', but none in 'input'", "--input-key input --input-key prompt"],
     ),
+    (  # Alpaca's form
+        '{"instruction": "Translate to German.", "input": "cat", "target": "Katze", "checklist": ["a?"]}',
+        ["line 1", "an 'instruction' too", "--input-key instruction --input-key input"],
+    ),
     (
         '{" Prompt": "Say hi.", "target": "hi", "checklist": ["a?"]}',
         ["line 1", "would not see the column ' Prompt'", "rename it to 'prompt'", "--input-key"],
@@ -59,6 +63,21 @@ BAD_ROWS = [
 def test_a_bad_row_is_refused_by_line(run, no_engine, content, words):
     Path("rows.jsonl").write_bytes(content if isinstance(content, bytes) else content.encode())
     run("score rows.jsonl -o out.jsonl", refused=words)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "score LONG -o out.jsonl --model pocket",
+        "score rows.jsonl -o out.jsonl --model LONG",
+        "score rows.jsonl -o out.jsonl --model pocket --judge.prompt LONG",
+        "checklists import LONG -o out.jsonl",
+        "store merge LONG -o out.sqlite",
+    ],
+)
+def test_a_path_that_the_system_refuses_is_one_sentence(run, no_engine, command):
+    Path("rows.jsonl").write_text(GOOD)
+    run(command.replace("LONG", "a" * 300), refused=["error: aaa", "cannot be read or written (File name too long)"])
 
 
 ROW = {"prompt": "Say hi.", "target": "hi", "candidates": ["hi", "ho"], "checklist": ["Is it short?"], "gold": [1]}
@@ -200,6 +219,7 @@ REFUSED = [
     (f"{AGREE} --label-key labels --input-key ask", "column 'ask' not found; set --input-key"),
     (f"{AGREE} again.jsonl --bootstrap 19", "'--bootstrap': resamples=19 is not allowed; it must be 0"),
     ("cascade scored.jsonl again.jsonl --label-key grade", "labels an item"),
+    ("cascade scored.jsonl again.jsonl --label-key gold", "column 'gold' not found; the row has 'id', 'doc', "),
     (f"{CALIBRATE} --label-key labels --costs much", "--costs 'much': expected two numbers"),
     (f"{CALIBRATE} --label-key labels --contextual", "the file was scored by 'org/judge' but --model is 'pocket'"),
     (

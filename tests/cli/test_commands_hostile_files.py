@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import ChecklistRewardsError
-from checklist_rewards.evaluation.labels import labelled as with_labels
 from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.judges.calibration import Calibration
@@ -21,6 +20,7 @@ from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import PipelineConfig, get_pipeline, source_from
 from checklist_rewards.rows import Columns, read_checklist
 from tests.datasets.test_table import ONE
+from tests.evaluation.files import labelled as with_labels
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -56,6 +56,9 @@ def test_preferences_between_rows_are_enough(run, no_engine):
     write_jsonl("pairs.jsonl", {"chosen": "text 1", "rejected": "text x"})
     words = "'rejected' is 'text x', which is the id or text of no row of --data"
     run(arguments, "--pairs", "pairs.jsonl", refused=words)
+    write_jsonl("pairs.jsonl", {"response_a": "text 1", "winner": "A"})
+    words = "pairs.jsonl, line 1: 'chosen' is missing; the row has 'response_a', 'winner'"
+    run(arguments, "--pairs", "pairs.jsonl", refused=words)
 
 
 def test_a_writer_adds_an_item_and_a_rerun_asks_nothing(run, engine):

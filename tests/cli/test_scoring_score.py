@@ -110,6 +110,7 @@ def test_a_conversation_with_its_answer_is_warned_of_once(run, engine, caplog, m
     [
         ({"instruction": "Write a note."}, "", "instruction"),
         ({"prompt": None, "query": "Who is it?"}, "", "query"),
+        ({"doc": {}, "arguments": {"gen_args_0": {"arg_0": "Who is it?", "arg_1": {"until": []}}}}, "", "arguments"),
         ({"instruction": "Write a note."}, "--input-key instruction", None),
         ({"task": "summaries", "id": "a b", "label": "very good"}, "", None),
         ({"question": "Who is it?", "checklist": [NUMBERED]}, "", None),

@@ -334,3 +334,16 @@ def test_a_scored_stream_is_the_scored_dataset(tmp_path):
     assert list(map(of_text, again)) == scores
     with pytest.raises(SampleError, match="dataset must be a Dataset or an IterableDataset, got dict"):
         score_dataset({"train": dataset}, scorer)
+
+
+def test_what_a_transform_shows_is_scored_and_written_about():
+    dataset = Dataset.from_list([{"asked": "Hello.", "said": "one", "checklist": [SHORT]}] * 2)
+    dataset.set_transform(
+        lambda rows: {"prompt": [f"Say: {asked}" for asked in rows["asked"]], "target": ["one two three"] * 2, **rows}
+    )
+    scored = score_dataset(dataset, ChecklistScorer("judge", backend=FakeBackend(lambda *_: 0.5), store=False))
+    plain = Dataset.from_list([{"prompt": "Say: Hello.", "target": "one two three", "checklist": [SHORT]}])
+    [same] = score_dataset(plain, ChecklistScorer("judge", backend=FakeBackend(lambda *_: 0.5), store=False))
+    assert [row["checklist_score"] for row in scored] == [same["checklist_score"]] * 2
+    dataset.set_transform(lambda rows: {"prompt": [f"Say: {asked}" for asked in rows["asked"]]})
+    assert build(dataset)["prompt"] == ["Say: Hello."] * 2

@@ -209,6 +209,8 @@ def test_a_folder_a_pattern_and_a_dataset_are_read_like_a_file(tmp_path):
     write_jsonl(folder / "a.jsonl", *rows[:2])
     Dataset.from_list(rows[2:]).to_parquet(folder / "b.parquet")
     (folder / "dataset_infos.json").write_text("{}")
+    (folder / ".ipynb_checkpoints").mkdir()
+    write_jsonl(folder / ".ipynb_checkpoints" / "a-checkpoint.jsonl", *rows[:2])
     (tmp_path / "whole.json").write_text(json.dumps(rows))
     expected = list(imported_rows(write_jsonl(tmp_path / "whole.jsonl", *rows)).rows)
     for source in (folder, str(folder / "[ab].*"), tmp_path / "whole.json", Dataset.from_list(rows)):

@@ -288,6 +288,7 @@ RUBRICS = [
         "'grade' has the names of levels, so these may be one grade",
     ),
     ("Is it polite? Is it short?", "holds several questions; write them as a"),
+    ("Is it polite?;Is it short?", "holds several questions; write them as a"),
     (f"1. {A} (3)\n2. {B} (1)", "'.3.' at its beginning or end"),
     ([f"{A} x3", f"{B} x1"], "'x3' at its beginning or end"),
     ([f"+3 {A}", f"-2 {F}"], "'.3' at its beginning or end"),
@@ -420,11 +421,13 @@ def test_a_list_in_json_is_read_in_the_encodings_of_documents(tmp_path, encoding
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.json", f"{LIST}\n{LIST}".encode(), "not valid JSON .Extra data"),
+        ("a.json", f"{LIST}\n{LIST}".encode(), "not valid JSON .Extra data.; rename .* to .jsonl"),
         ("a.json", LIST.encode("latin-1"), "cannot be read"),
         ("a.csv", b"Criterion,Points\nNames it.,5\nIs short.,\n", "item 2: 'Points' must be a number"),
+        ("a.csv", b"prompt,criterion,weight\nSay hi,Is it short?,2\nSay hi,Is it kind?,1\n", "'weight' may be the w"),
+        ("a.csv", b'Prompt;Liste;Wert\nSay hi;"- Is it short?\n- Is it kind?";2\n', "no criteria found"),
     ],
-    ids=range(3),
+    ids=range(5),
 )
 def test_a_document_that_is_damaged_is_refused(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)

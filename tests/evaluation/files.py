@@ -1,9 +1,12 @@
 """Scored files as the command line writes them, made from verdicts instead of a judge."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.table import BatchScore
+from checklist_rewards.evaluation.labels import Labels
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
 
@@ -41,6 +44,11 @@ def scored_file(path: str | Path, *rows: dict, judge: str = "fake", **rules: obj
     batch = BatchScore(scores, [{key: value for key, value in row.items() if key != "said"} for row in rows])
     (batch.to_parquet if str(path).endswith(".parquet") else batch.to_jsonl)(path)
     return Path(path)
+
+
+def labelled(rows: Sequence[ScoredText], key: str = "labels") -> list[ScoredText]:
+    """The rows with the labels in a column of theirs."""
+    return Labels(key=key).of(rows)[0]
 
 
 def copied(path: Path, name: str) -> Path:

@@ -20,9 +20,9 @@ from checklist_rewards.evaluation.agreement import (
     verdict,
 )
 from checklist_rewards.evaluation.bootstrap import Bootstrap
-from checklist_rewards.evaluation.labels import labelled, pairs_of
+from checklist_rewards.evaluation.labels import pairs_of
 from checklist_rewards.evaluation.scored import read_scored
-from tests.evaluation.files import ABSTAINING, GRADED, LOST, NO_ANSWER, scored_file
+from tests.evaluation.files import ABSTAINING, GRADED, LOST, NO_ANSWER, labelled, scored_file
 
 NONE = Bootstrap(resamples=0)
 

@@ -18,7 +18,6 @@ from checklist_rewards.evaluation.agreement import (
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.cascade_replay import replay
 from checklist_rewards.evaluation.labels import Labels, pairs_of
-from checklist_rewards.evaluation.labels import labelled as with_labels
 from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.monitor.seen import seen_of
 from checklist_rewards.scores import Verdict, score_checklist
@@ -55,7 +54,7 @@ def rows_of(path, reads, code=None, place=0):
 
 
 def labelled(rows):
-    units, targets = units_against_labels(with_labels(rows, "labels"))
+    units, targets = units_against_labels(Labels().of(rows)[0])
     return units, compare(("judge", "labels"), units, targets, NONE, against_labels=True)
 
 

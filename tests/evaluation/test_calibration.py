@@ -19,10 +19,10 @@ from checklist_rewards.evaluation.calibration import (
     labelled_reads,
     mapped,
 )
-from checklist_rewards.evaluation.labels import labelled as with_labels
 from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.scores import Verdict
 from tests.evaluation.files import LOST, NO_ANSWER, scored_file
+from tests.evaluation.files import labelled as with_labels
 
 RED = ChecklistItem(question="Is it red?")
 GRADED = ChecklistItem(question="How?", options=[{"label": label, "value": i / 2} for i, label in enumerate("abc")])

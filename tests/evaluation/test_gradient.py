@@ -38,6 +38,16 @@ def test_figures_by_hand():
     )
 
 
+def test_a_question_with_options_need_not_be_answered_with_yes_or_no():
+    options = [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]
+    checklist = Checklist.parse([{"question": "How clear is it?", "options": options}, "What is red?"])
+    forecast = GradientForecast()
+    for clear in (0.2, 0.9):
+        verdicts = [Verdict({"poor": 1 - clear, "fine": clear}), Verdict({"yes": clear, "no": 1 - clear})]
+        forecast.add("p", score_checklist(checklist, verdicts), 5)
+    assert forecast.report().faults == {"cannot be answered with yes or no": 1} and forecast.report().items == 2
+
+
 def test_an_item_that_was_answered_once_has_no_pass_rate():
     forecast = GradientForecast()
     read = [Verdict({"yes": 0.9, "no": 0.1}), *[Verdict(unanswered="timeout")] * 2]

@@ -7,9 +7,9 @@ import pytest
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.labels import Labels, labelled, pairs_of
+from checklist_rewards.evaluation.labels import Labels, pairs_of
 from checklist_rewards.evaluation.scored import ScoredFile, answer_given, kind_of, read_scored, shown_completion
-from tests.evaluation.files import ABSTAINING, GRADED, LOST, copied, scored_file
+from tests.evaluation.files import ABSTAINING, GRADED, LOST, copied, labelled, scored_file
 from tests.jsonl import write_jsonl
 
 CALL = {"role": "assistant", "content": "Wait.", "tool_calls": [{"function": {"name": "find", "arguments": {}}}]}
@@ -54,8 +54,11 @@ def test_labels_by_item_id_may_leave_items_out_and_a_number_labels_the_whole_tar
     assert row.keys[2] == f"{row.keys[0]}#2"  # the same question again has a key of its own
     found = labels_of(row, {row.keys[1]: "no", row.keys[2]: True}, "labels")
     assert [answer and answer.label for answer in found] == [None, "no", "yes"]
-    for value, label in ((4, 4.0), ("0.5", 0.5), (None, None), ("", None)):
-        assert labels_of(row, value, "stars") == label
+    stars = [replace(row, data={**row.data, "stars": value}) for value in (4, "0.5", None, "")]
+    assert [text.labels for one in stars[:2] for text in labelled([one, *stars[2:]], "stars")] == [
+        *(4.0, None, None),
+        *(0.5, None, None),
+    ]
     [single] = labels_of(row_of(tmp_path, "Is it red?"), True, "labels")  # of a row with one item, a bare label
     assert single.label == "yes"
 

@@ -16,6 +16,7 @@ from tests.evolving.fakes import BASE, BLUE, TEXTS, Script, active, call, evolvi
 from tests.generators.fakes import Replies
 from tests.jsonl import read_jsonl
 from tests.rewards.fakes import asked, reward_by, scorer_by
+from tests.rewards.fakes import call as batch_of
 
 RED = [0.9] * 4
 QUIET = {"held_out": 0, "retest_share": 0, "max_canary": None}
@@ -40,6 +41,16 @@ def test_an_item_that_tells_the_group_apart_counts_in_the_same_call():
     [group] = reward.evolving.proposer.groups
     assert group.responses == tuple(TEXTS) and group.scores == pytest.approx(RED)
     assert [item.question for item in group.persistent] == BASE and group.active == ()
+
+
+@pytest.mark.parametrize("source", ["environments", "array"])
+def test_checklists_evolve_wherever_they_come_from(source):
+    reward, column = evolving(), np.empty(len(TEXTS), dtype=object)
+    column[:] = [BASE] * len(TEXTS)
+    environments = [SimpleNamespace(checklist=BASE) for _ in TEXTS]
+    given = {"environments": environments} if source == "environments" else {"checklist": column}
+    texts = {name: value for name, value in batch_of(TEXTS, items=BASE).items() if name != "checklist"}
+    assert reward(**texts, **given) == pytest.approx(BLUE)
 
 
 def test_candidates_are_read_once_and_nothing_else_again():

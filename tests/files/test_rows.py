@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
-from checklist_rewards.files.cells import csv_text, from_csv, messages_in
+from checklist_rewards.files.cells import csv_text, decoded, from_csv, messages_in
 from checklist_rewards.files.rows import FORMATS, read_rows, read_rows_for, write_rows
 
 
@@ -373,6 +373,13 @@ def test_a_conversation_that_pandas_wrote_is_decoded(tmp_path, content):
     pd.DataFrame({"target": [chat], "n": [1]}).to_parquet(tmp_path / "a.parquet")
     pd.read_parquet(tmp_path / "a.parquet").to_csv(tmp_path / "a.csv", index=False)
     assert [row.data for row in read_rows(tmp_path / "a.csv")] == [{"target": chat, "n": "1"}]
+
+
+def test_a_list_that_pandas_wrote_keeps_its_strings_apart(tmp_path):
+    questions = ["Is it short?", "Isn't it rude?", "Is it polite?" * 9]
+    pd.DataFrame({"rubric": [questions]}).to_parquet(tmp_path / "a.parquet")
+    pd.read_parquet(tmp_path / "a.parquet").to_csv(tmp_path / "a.csv", index=False)
+    assert [decoded(row.data["rubric"]) for row in read_rows(tmp_path / "a.csv")] == [questions]
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -37,6 +37,7 @@ def column(values, items=(), **settings):
 def test_every_form_of_yes_and_no_says_the_same_in_every_cell(value, name):
     assert label_of(PLAIN, value) == name
     assert column([value]) == column([json.dumps(value)]) == [float(name == "yes")]  # of a whole text, in a CSV cell
+    assert column([value, None, "1"], [PLAIN]) == [[name], None, ["yes"]]  # of its only question
     both, mapping = [value, "fine"], {PLAIN.id: value, GRADED.id: "fine"}
     for cell in (both, json.dumps(both), mapping, json.dumps(mapping), str(both)):
         assert column([cell], (PLAIN, GRADED)) == [[name, "fine"]]
@@ -122,6 +123,12 @@ def test_labels_of_items_and_of_texts_are_not_mixed(other):
     for order in ([["yes", "fine"], other], [other, ["yes", "fine"]]):
         with pytest.raises(SampleError, match=rf"row {order.index(other) + 1}: "):
             column(order, (PLAIN, GRADED))
+
+
+def test_numbers_that_may_be_on_a_scale_of_the_whole_text_are_so():
+    for number, item in ((1, GRADED), (0, PLAIN.model_copy(update={"weight": -1.0})), (0.5, PLAIN), (4, PLAIN)):
+        assert column([number, 1], [item]) == [number, 1.0]
+    assert column([0, 1], [PLAIN], any_scale=True) == [0.0, 1.0]
 
 
 def test_half_points_on_a_scale_that_the_user_named_are_not_mixed():

@@ -163,6 +163,10 @@ def test_a_reward_server_is_no_engine(url):
             use()
 
 
+def test_the_address_may_be_that_of_the_decisions_apis(url):
+    assert ChecklistScorer(backend="remote", base_url=f"{url}/v1/", store=False).score_batch(SAMPLES[:1])
+
+
 def test_a_model_that_is_named_must_be_the_servers(url):
     with pytest.raises(ModelError, match="judges with 'pocket', not 'org/judge'"):
         ChecklistScorer("org/judge", backend="remote", base_url=url, store=False).score_batch(SAMPLES[:1])

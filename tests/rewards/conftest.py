@@ -7,7 +7,7 @@ import pytest
 
 from tests.rewards.hosts import host_modules
 
-MODULES = ("open_instruct", "skyrl", "nemo_rl", "verifiers", "swift")
+MODULES = ("open_instruct", "skyrl", "nemo_rl", "verifiers", "swift", "harbor")
 
 
 @pytest.fixture

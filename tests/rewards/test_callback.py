@@ -128,6 +128,19 @@ def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_an_answer_ends_at_every_end_of_the_policy(trainer, monkeypatch):
+    """Gemma 2 closes its turn with a token that is not the `eos_token` of its tokenizer. `SFTTrainer` and `DPOTrainer`
+    have no list of the ends, as TRL's online trainers do."""
+    monkeypatch.delattr(trainer, "eos_token_ids")
+    tokens = trainer.processing_class
+    stop = tokens.encode("the.", add_special_tokens=False)[-1]
+    monkeypatch.setattr(trainer.model.generation_config, "eos_token_id", [tokens.eos_token_id, stop])
+    answers = evaluation(trainer, new_tokens=40)._answers()
+    assert any(answer.text.endswith(".") for answer in answers)
+    assert all("." not in answer.text[:-1] for answer in answers)
+
+
 def test_references_that_were_lost_are_read_again_at_the_next_evaluation(trainer):
     down = {"gold", "tin"}
     fails = lambda prefix, tail: any(f"\n{word}\n" in prefix for word in down)  # noqa: E731

@@ -44,10 +44,9 @@ def cursed(**options) -> ChecklistReward:
         ({}, {}, ALONE),
         ({"on_failure": "group"}, {}, TOGETHER),
         ({"on_failure": "group", "images": "ignore"}, {"prompts": list(map(asks_about, COLOURS))}, TOGETHER),
-        ({}, {"trainer_state": object()}, TOGETHER),
         ({}, {"trainer_state": object(), "log_metric": lambda name, value: None}, ALONE),
     ],
-    ids=["alone", "with its group", "images of equal content", "a pair of OnlineDPO", "a trainer with hooks"],
+    ids=["alone", "with its group", "images of equal content", "a trainer with hooks"],
 )
 def test_a_completion_that_failed_abstains(options, columns, expected):
     """Its siblings may stand anywhere."""

@@ -70,6 +70,15 @@ def test_the_teacher_reads_the_feedback_of_each_completion(tmp_path):
     assert reward.last.groups == ["1.0", "1.0", "1.1", "1.1"], "consecutive completions, in the second call"
 
 
+def test_one_prompt_in_a_call_is_no_pair_of_online_dpo(tmp_path, caplog):
+    """As with the defaults: eight completions of one prompt on a device."""
+    lost = iter([False, True, *[False] * 100])
+    judged = reward_by(lambda prefix, tail: None if next(lost) else 0.9)
+    trainer(tmp_path, judged, checklist=CHECKLIST[:1], max_steps=1, num_generations=4).train()
+    assert judged.last.rewards == [None] * 4
+    assert "This trainer counts None as 0" in caplog.text and "OnlineDPO" not in caplog.text
+
+
 @pytest.mark.parametrize("kind", [SDPOTrainer, ChecklistSDPOTrainer])
 def test_a_completion_without_a_score_takes_its_group_along_and_an_evaluation_is_none_of_training(tmp_path, kind):
     """SDPO counts None as 0, also if it has one reward, and passes no hooks that show the trainer."""

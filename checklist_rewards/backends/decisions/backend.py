@@ -208,7 +208,8 @@ class DecisionsBackend(Backend):
         why = max(missing, key=lambda failure: failure.status)  # 501 says more than a path that is not found
         raise ModelError(
             f"the server at {self.base_url} does not answer decisions for {self.model!r} at {paths} "
-            f"({_message(why)}); use backend='openai', which reads the probabilities of a reply's first token."
+            f"({_message(why)}); check base_url, which usually ends with /v1, or use backend='openai', which reads "
+            "the probabilities of a reply's first token."
         )
 
     async def _require_images(self, protocol: DecisionProtocol) -> Failure | None:

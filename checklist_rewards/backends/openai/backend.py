@@ -166,8 +166,7 @@ class OpenAIBackend(Backend):
         self._saw = False
         """Whether the server has accepted a request with images."""
         self._refused: list[Failure] = []
-        # By default, OpenRouter removes the middle of a prompt that is too long.
-        self._extra: dict[str, Any] = {"transforms": []} if self.base_url == SERVERS["openrouter"][0] else {}
+        self._extra: dict[str, Any] = wire.UNCUT if self.base_url == SERVERS["openrouter"][0] else {}
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in lists of prompts if the server supports them.

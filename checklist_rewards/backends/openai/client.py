@@ -13,7 +13,9 @@ not count as an attempt. The deadline of a whole call ([`deadline`]) is above al
 that wait or are in flight are cancelled, and their connections closed.
 
 Status 403 is an error of all requests (a wrong key) until a server has accepted one. Afterwards it is about one
-request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request.
+request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request. The same applies to
+a 400 about the key, and to a 429 with the code `insufficient_quota`, which servers other than OpenAI send to slow a
+client down.
 
 All requests are aiohttp's. The OpenAI SDK takes twice as much time as everything else, and its retries do not support
 a deadline. Certificates are those of the system, and proxies those of the environment.
@@ -49,7 +51,7 @@ from checklist_rewards.backends.base import MISSED, time_left
 from checklist_rewards.backends.openai.limits import Limiter
 from checklist_rewards.backends.openai.replicas import Replicas, Sent
 from checklist_rewards.backends.openai.wire import (
-    FORBIDDEN,
+    AT_FIRST,
     NOT_SERVED,
     RATE_LIMITED,
     TIMED_OUT,
@@ -182,6 +184,8 @@ _LOOK_SECONDS = 0.25
 """How often a request that waits for a server which is down looks whether it is back."""
 _KEPT_SECONDS = 5.0
 """How long an unused connection is kept."""
+_SECRET = 8
+"""Characters from which on an API key is not a placeholder."""
 _OF_THE_NETWORK = (aiohttp.ClientError, OSError, ValueError)
 """What a server, a proxy or the network between can raise: `OSError` includes timeouts and the errors of ssl, and
 `ValueError` is that of a host name, or of an address to which a server redirects. All others are faults of ours."""
@@ -242,10 +246,10 @@ class Connection:
         self.address = ", ".join(self.addresses)
         self.settings = settings
         self.slots = settings.concurrency * len(self.addresses)
-        self.check: Callable[[dict[str, Any]], str | None] | None = None
-        """Called with the list of models of a replica that is probed, unless it is the only one. Returns what is wrong
-        with it."""
-        self._headers = _headers(key)
+        self.check: Callable[[dict[str, Any], str], str | None] | None = None
+        """Called with the list of models and the address of a replica that is probed, unless it is the only one.
+        Returns what is wrong with it."""
+        self._headers, self._key = _headers(key), key
         self._deadline_header = deadline_header
         self._is_hosted = any(map(is_hosted, self.addresses))
         self._proxies = list(map(_proxy, self.addresses))
@@ -354,8 +358,10 @@ class Connection:
                 if sent is None:  # the server is down, and another request probes it
                     continue
                 outcome = await self._attempt(sent, request, min(left, request.patience * settings.timeout))
-                if isinstance(outcome, Failure) and outcome.status == FORBIDDEN and sent.place in self._accepted:
-                    outcome = replace(outcome, fatal=False)
+                if isinstance(outcome, Failure) and outcome.status in AT_FIRST and sent.place in self._accepted:
+                    outcome = replace(
+                        outcome, fatal=self._is_hosted and outcome.status == RATE_LIMITED and outcome.fatal
+                    )
                 now = clock()
                 aside = self._record(session, sent, outcome, now)
                 if isinstance(outcome, Failure) and outcome.wait is not None:
@@ -392,7 +398,7 @@ class Connection:
             else:
                 pause = min(settings.pause * 2 ** (attempt - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)
             is_limited = outcome.status == RATE_LIMITED
-            given_up = attempt >= settings.attempts and not is_limited
+            given_up = limiter.is_over if is_limited else attempt >= settings.attempts
             if not outcome.retry or given_up or pause >= left:
                 return self._warn(outcome, sent.place)
             if is_limited:
@@ -450,7 +456,7 @@ class Connection:
         outcome: dict[str, Any] | Failure | None = None
         if sent.probe and self.check is not None and len(self.addresses) > 1:
             models = await self._once(sent.place, _Request("/models", None, "data"), _CHECK_SECONDS)
-            complaint = None if isinstance(models, Failure) else self.check(models)
+            complaint = None if isinstance(models, Failure) else self.check(models, self.addresses[sent.place])
             if complaint is not None:
                 why = Unanswered(Reason.BACKEND_ERROR, complaint)
                 models = Failure(why, retry=True, down=True, status=0)
@@ -489,7 +495,10 @@ class Connection:
                 session.silence.cancel()
                 session.silence = None
         session.heard = loop.time()
-        return answer_of(*answer, request.key)
+        status, received, content = answer
+        if status >= 300 and len(self._key) >= _SECRET:  # an error may quote it
+            content = content.replace(self._key.encode(), b"***")
+        return answer_of(status, received, content, request.key)
 
     async def _answer(
         self, place: int, url: str, headers: dict[str, str], content: bytes | None
@@ -520,7 +529,7 @@ class Connection:
             )
             self._session = _Session(
                 http,
-                Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute),
+                Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute, settings.deadline),
                 Replicas(self.addresses, 2 * settings.pause, settings.failures, settings.patience),
             )
             weakref.finalize(self, close, http.close, os.getpid())

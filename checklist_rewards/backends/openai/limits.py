@@ -7,12 +7,15 @@ server takes requests again ([`Replicas.due`]). Then one request is sent, and on
 follow: the number of concurrent requests doubles per round up to half of what the server refused, then grows by one
 per round. This is the congestion control of TCP Tahoe (Jacobson 1988). However many clients and reads wait, a server
 that refuses everything gets one request per pause. A request whose deadline ends within the pause fails at once.
-While the server refuses all requests, the wait for a slot counts too, so a run waits for such a server only once.
+While the server refuses all requests, the wait for a slot counts too, so a run waits for such a server only once:
+after it has refused all of them for the `deadline` of a request, each later request has one attempt, until one is
+answered.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -62,10 +65,18 @@ class Limiter:
             with a burst. No limit by default.
         tokens_per_minute (`float`, *optional*):
             The same for tokens.
+        deadline (`float`, *optional*):
+            Seconds to wait for a server that refuses all requests.
     """
 
-    def __init__(self, slots: int, requests_per_minute: float | None = None, tokens_per_minute: float | None = None):
-        self.slots = slots
+    def __init__(
+        self,
+        slots: int,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        deadline: float = math.inf,
+    ):
+        self.slots, self.deadline = slots, deadline
         self.under_way = 0
         """Number of permits that have not ended."""
         self._window = self._threshold = float(slots)
@@ -99,7 +110,7 @@ class Limiter:
         if self._resumes is not None:
             permit.left -= self._resumes.when() - permit.since
             permit.since = self._resumes.when()
-            if permit.left <= 0 and self._refusal is not None:
+            if (permit.left <= 0 or self.is_over) and self._refusal is not None:
                 return self._refusal
         elif not self._waiting and self.under_way < int(self._window):
             self.under_way += 1
@@ -111,6 +122,12 @@ class Limiter:
             if self._waiting.pop(permit, None) is None and not given.cancelled() and given.result() is None:
                 self.done(permit, None)
             raise
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the server has refused all requests for the whole deadline."""
+        since = self._refuses_since
+        return since is not None and asyncio.get_running_loop().time() - since >= self.deadline
 
     async def spend(self, tokens: int) -> bool:
         """Wait until the rates allow a request with this many tokens.
@@ -176,7 +193,7 @@ class Limiter:
             self._deduct_wait(permit, loop.time())
             permit.left -= until - begins
             permit.since = until
-            if permit.left <= 0:
+            if permit.left <= 0 or self.is_over:
                 del self._waiting[permit]
                 if not given.done():
                     given.set_result(refusal)

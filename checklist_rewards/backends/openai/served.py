@@ -47,24 +47,24 @@ async def served_card(connection: Connection, model: str) -> dict[str, Any]:
     for address, response in zip(connection.addresses, responses, strict=True):
         if not isinstance(response, Failure):
             cards[address] = _card(response, model, address)
-        elif response.status in NOT_SERVED:
+        elif response.status in NOT_SERVED or "scope" in response.message:  # a key may be for the model only
             cards[address] = {}
-        elif response.status in (401, 403):
+        elif response.fatal:
             raise ModelError(f"the server at {address} does not accept the API key ({response.unanswered}).")
         else:
             absent.append(address)
             why = why or response
     if why is not None and not cards:
         raise NoServerError(
-            f"no OpenAI-compatible server responds at {connection.address} ({in_words(why)}); give another base_url, "
-            f"or start a server with: vllm serve {model}"
+            f"no OpenAI-compatible server responds at {connection.address} ({in_words(why)}); check base_url, "
+            f"which usually ends with /v1, or start a server with: vllm serve {model}"
         )
     if absent:
         logger.warning("no server responds at %s; the run starts with the other replicas.", ", ".join(absent))
     usual = Counter(map(_identity, cards.values())).most_common(1)[0][0]
     card = next(card for card in cards.values() if _identity(card) == usual)
 
-    def check(response: dict[str, Any], address: str = "it") -> str | None:
+    def check(response: dict[str, Any], address: str) -> str | None:
         try:
             found = _card(response, model, address)
         except ModelError as error:
@@ -86,6 +86,9 @@ def _card(response: dict[str, Any], model: str, address: str) -> dict[str, Any]:
         return {}  # some proxies return an empty list
     if model not in cards:
         names = list(cards)
+        if address.startswith("https://") and len(names) > 1:
+            logger.warning("the server at %s does not list %r among its %d models.", address, model, len(names))
+            return {}
         more = f" and {len(names) - _SHOWN_MODELS} more" if len(names) > _SHOWN_MODELS else ""
         raise ModelError(f"the server at {address} serves {names[:_SHOWN_MODELS]}{more}, not {model!r}.")
     length = cards[model].get("max_model_len")

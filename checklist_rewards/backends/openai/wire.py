@@ -60,14 +60,22 @@ UNAVAILABLE = (0, RATE_LIMITED, 502, 503, 504)
 """Statuses of a server that takes no requests at present, whatever they contain. 0 is a server that did not answer."""
 NOT_SERVED = (404, 405, 501)
 """Statuses of a path that the server does not have."""
-FORBIDDEN = 403
-_FATAL = (401, 402, FORBIDDEN, *NOT_SERVED)
+_FATAL = (401, 402, 403, *NOT_SERVED)
+AT_FIRST = (400, 403, RATE_LIMITED)
+"""Statuses that concern all requests only as long as the server has accepted none."""
 _ABOUT_PROMPT = (Reason.TOO_LONG, Reason.REFUSED)
-_LONG = re.compile(r"context.{0,9}(length|window|size)|maximum.{0,40}tokens|(prompt|input).{0,20}too long", re.I)
+_LONG = re.compile(
+    r"context.{0,9}(length|window|size)|maximum.{0,40}tokens|(prompt|input).{0,20}too long"
+    r"|reduce the length of|`inputs` (tokens|must have less)",
+    re.I,
+)
 _CONTEXT = re.compile(
     r"(?:context|model)\W{0,3}(?:length|window|size|limit)\D{0,12}(\d[\d,]{2,})|> (\d[\d,]{2,}) maximum", re.I
 )
-_REFUSED = re.compile(r"content.?(filter|policy|management)|moderation|flagged", re.I)
+_REFUSED = re.compile(
+    r"content.?(filter|policy|management)|moderation|flagged|inappropriate content|content exists risk", re.I
+)
+_WRONG_KEY = re.compile(r"(?:incorrect|invalid) api key|api key (?:not valid|expired)", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +155,8 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
         return Failure(Unanswered(Reason.NOT_JSON), retry=True, down=True)
     if key is None and isinstance(body, dict):
         return body
+    if key == "data" and isinstance(body, list):  # Together's list of models
+        return {key: body}
     entries = body.get(key) if isinstance(body, dict) else None
     if key == "choices" and isinstance(entries, list):
         entries = body[key] = [choice for choice in entries if isinstance(choice, dict)]
@@ -160,7 +170,8 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
     error = body.get("error") if isinstance(body, dict) else None
     code = error.get("code") if isinstance(error, dict) else None
     lasting = isinstance(code, int) and not _is_transient(code) and code >= 400
-    return Failure(Unanswered(Reason.ERROR_BODY), retry=not lasting, down=code != RATE_LIMITED)
+    why = Unanswered(Reason.ERROR_BODY, _message(content) if error else "")
+    return Failure(why, retry=not lasting, down=code != RATE_LIMITED)
 
 
 _IN_WORDS: dict[str, str] = {
@@ -171,7 +182,9 @@ _IN_WORDS: dict[str, str] = {
 
 def in_words(failure: Failure) -> str:
     """Why a server cannot be used, for an error."""
-    return _IN_WORDS.get(failure.unanswered.reason, str(failure.unanswered))
+    why = failure.unanswered
+    said = f": {why.detail}" if why.detail else ""
+    return f"{_IN_WORDS[why.reason]}{said}" if why.reason in _IN_WORDS else str(why)
 
 
 def rejected(address: str, failure: Failure) -> str:
@@ -190,12 +203,14 @@ def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> Failure
     why = Unanswered(Reason.BACKEND_ERROR, f"status {status}: {message}")
     if _is_transient(status):
         down = status not in (409, RATE_LIMITED)
-        return Failure(why, retry=True, down=down, wait=_wait(headers), status=status, message=message)
+        is_unpaid = status == RATE_LIMITED and b"insufficient_quota" in content
+        return Failure(why, True, down, _wait(headers), status, message, fatal=is_unpaid)
     if status == 413 or (_LONG.search(message) and not FEATURES["logprobs"].search(message)):
         return Failure(Unanswered(Reason.TOO_LONG), status=status, message=message)
     if _REFUSED.search(message):
         return Failure(Unanswered(Reason.REFUSED), status=status, message=message)
-    return Failure(why, status=status, message=message, fatal=status in _FATAL)
+    is_key = status == 400 and _WRONG_KEY.search(message) is not None
+    return Failure(why, status=status, message=message, fatal=is_key or status in _FATAL)
 
 
 def context_in(message: str) -> int | None:
@@ -214,6 +229,7 @@ def _message(content: bytes) -> str:
     text = content.decode(errors="replace")
     try:
         body = parsed(text.encode())
+        body = body[0] if isinstance(body, list) else body  # Gemini's
         error = body.get("error", body)
         text = str(error.get("message") or error.get("detail") or text) if isinstance(error, dict) else str(error)
         if isinstance(error, dict) and isinstance(error.get("metadata"), dict) and error["metadata"].get("raw"):
@@ -221,7 +237,7 @@ def _message(content: bytes) -> str:
         details = body.get("errors")  # a reward server returns one error per row
         if details and isinstance(details, list):
             text = str(details[0].get("message") or text)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, IndexError):
         pass
     return textwrap.shorten(text, 300, placeholder=" …") or "no message"
 
@@ -301,8 +317,9 @@ FEATURES = {
     "temperature": re.compile(r"temperature", re.I),
     "top_p": re.compile(r"top_p", re.I),
     "seed": re.compile(r"\bseed\b", re.I),
-    "repetition_penalty": re.compile(r"(?:repetition|presence|frequency)_penalty", re.I),
+    "repetition_penalty": re.compile(r"(?:repetition|presence|frequency)_?penalty", re.I),
     "top_k": re.compile(r"\btop_k\b|\bmin_p\b", re.I),
+    "n": re.compile(r"""['"`]n['"`]|\bn (?:>|must|should|cannot)|\bn_cmpl\b|only one candidate""", re.I),
 }
 """Features that a server may not support, each by one of its parameters, and how an error message names them."""
 _NO_THINKING = {"enable_thinking": False}
@@ -310,9 +327,16 @@ _NO_PENALTIES = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_
 _NO_CUTS = {"top_k": -1, "min_p": 0.0}
 BEYOND_OPENAI = frozenset({"chat_template_kwargs", "repetition_penalty", "top_k"})
 """Features whose parameters OpenAI does not have."""
-_UNNAMED = ("chat_template_kwargs", "top_k", "repetition_penalty", "response_format", "logprobs")
+_UNNAMED = ("chat_template_kwargs", "top_k", "repetition_penalty", "response_format", "logprobs", "n")
 """The features to omit, one after the other, if the error message names none."""
-_BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
+_CUT = ("length", "max_tokens", "model_length", "model_context_window_exceeded")
+UNCUT = {"plugins": [{"id": "context-compression", "enabled": False}]}
+"""By default, OpenRouter removes the middle of a prompt that is too long for a model of up to 8,192 tokens."""
+_BROKEN_OFF = (
+    *("abort", "aborted", "cancelled", "error", "repetition", "timeout"),
+    *("network_error", "insufficient_system_resource"),
+)
+_FILTERED = re.compile(r"content.?filter|safety|recitation|blocklist|prohibited|spii|sensitive|refusal|guardrail")
 TOP, FEWER = 20, 5
 """Likely tokens to request, and how many if the server allows fewer and does not say how many."""
 _LEAST_TOKENS = 16
@@ -406,7 +430,7 @@ def guess(failure: Failure, body: Mapping[str, Any], omitted: Collection[str]) -
     the error is about access or about the path."""
     if failure.status in _FATAL:
         return None
-    return next((name for name in features(body) if name in _UNNAMED and name not in omitted), None)
+    return next((name for name in _UNNAMED if name in body and name not in omitted), None)
 
 
 def label_body(
@@ -445,7 +469,7 @@ def reply_body(
 ) -> dict[str, Any]:
     """Create a request for `n` replies of at most `room` tokens."""
     body = _body(model, messages, min(room, max(sampling.max_tokens, limits.least_tokens)), without, controls)
-    body |= _sampled(sampling, without) | ({"n": n} if n > 1 else {})
+    body |= _sampled(sampling, without) | ({"n": n} if n > 1 and "n" not in without else {})
     if sampling.schema is not None and "response_format" not in without:
         schema = {"name": "reply", "schema": json.loads(sampling.schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -494,8 +518,14 @@ def label_of(choice: dict[str, Any], labels: Sequence[str]) -> Answer:
 def reply_of(choice: dict[str, Any]) -> Reply:
     """Parse the text of an answer."""
     text, missing = _text(choice)
-    finish = choice.get("finish_reason")
-    return Reply(text, finish if isinstance(finish, str) else None, missing, thought=_thought(choice))
+    return Reply(text, _finish(choice), missing, thought=_thought(choice))
+
+
+def _finish(choice: dict[str, Any]) -> str | None:
+    """Why an answer ended, in OpenAI's words. Gemini, for example, has "MAX_TOKENS" and "content_filter: RECITATION",
+    and Mistral "model_length"."""
+    finish = str(choice.get("finish_reason") or "").lower()
+    return "length" if finish in _CUT else "content_filter" if _FILTERED.search(finish) else finish or None
 
 
 def _thought(choice: dict[str, Any]) -> str | None:
@@ -548,10 +578,10 @@ def _odd_part(content: Any) -> str | None:
 
 def broken_off(choice: dict[str, Any]) -> Unanswered | None:
     """The reason if the server did not finish the answer (for example, an aborted request), else None."""
-    finish = choice.get("finish_reason")
-    if finish not in _BROKEN_OFF:
+    why = choice.get("error") or _finish(choice)  # OpenRouter's, of a provider
+    if isinstance(why, str | None) and why not in _BROKEN_OFF:
         return None
-    return Unanswered(Reason.BACKEND_ERROR, f"the server ended the answer with {finish!r}")
+    return Unanswered(Reason.BACKEND_ERROR, f"the server ended the answer with {why!r:.200}")
 
 
 def choices_of(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -658,8 +688,7 @@ def _text(choice: dict[str, Any]) -> tuple[str | None, Unanswered | None]:
         return None, Unanswered(Reason.ERROR_BODY)
     if (reason := broken_off(choice)) is not None:
         return None, reason
-    finish = choice.get("finish_reason")
-    content = message.get("content")
+    finish, content = _finish(choice), message.get("content")
     refused = isinstance(content, list) and any(isinstance(part, dict) and part.get("refusal") for part in content)
     if message.get("refusal") or refused or finish == "content_filter":
         return None, Unanswered(Reason.REFUSED)
@@ -672,7 +701,7 @@ def _text(choice: dict[str, Any]) -> tuple[str | None, Unanswered | None]:
 
 
 def _without_text(choice: dict[str, Any]) -> Unanswered:
-    if choice.get("finish_reason") == "length":
+    if _finish(choice) == "length":
         return Unanswered(Reason.CUT_OFF)
     took = "the server took the whole reply for a thought (its reasoning parser)" if _thought(choice) else ""
     return Unanswered(Reason.NULL_CONTENT, took)

@@ -13,7 +13,8 @@ in `CHECKLIST_REWARDS_CONFIG`; set it in `[verifier.env]` of `task.toml`, with a
 Run inside harbor-rewardkit 0.2.3 (`make test-frameworks`): `rewardkit.run` finds the file and calls the criterion with
 the workspace. A criterion that raises stops the run before `reward.json` is written, so an unscored sample raises
 [`Unscored`] and Harbor gets no reward, instead of the 0.0 of its criteria about missing trajectories. Trajectories are
-read from Harbor's format ATIF: steps with `source`, `message`, `tool_calls` and `observation`.
+read from Harbor's format ATIF: steps with `source`, `message`, `reasoning_content`, `tool_calls` and `observation`.
+An agent that summarizes its context may write several files, each of which names the next one.
 """
 
 from __future__ import annotations
@@ -65,8 +66,7 @@ def checklist(
         if file is not None:
             completion: Any = (workspace / file).read_text(encoding="utf-8")
         else:
-            steps = json.loads(Path(trajectory).read_text(encoding="utf-8"))["steps"]
-            before, completion = rollout([turn for step in steps for turn in turns_of(step)])
+            before, completion = rollout([turn for step in steps_of(Path(trajectory)) for turn in turns_of(step)])
             asked = prompt or before or None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SampleError(f"{file or trajectory}: cannot be judged ({type(error).__name__}: {error}).") from None
@@ -76,10 +76,19 @@ def checklist(
     return {"score": value, "reasoning": "\n".join(lines)}
 
 
+def steps_of(trajectory: Path, continues: bool = False) -> list[dict[str, Any]]:
+    """The steps of a trajectory and of the files that continue it, without those that these copy."""
+    document = json.loads(trajectory.read_text(encoding="utf-8"))
+    steps = [step for step in document["steps"] if not (continues and step.get("is_copied_context"))]
+    following = document.get("continued_trajectory_ref")
+    return steps + (steps_of(trajectory.parent / following, continues=True) if following else [])
+
+
 def turns_of(step: dict[str, Any]) -> list[Turn]:
     """The chat messages of a step of a trajectory: a message with its calls, and their results."""
     calls = [{"name": c["function_name"], "arguments": c.get("arguments")} for c in step.get("tool_calls") or ()]
     turn = {"role": _ROLES[step["source"]], "content": step.get("message") or "", "tool_calls": calls}
+    turn["reasoning_content"] = step.get("reasoning_content")
     results = (step.get("observation") or {}).get("results") or ()
     return [turn, *({"role": "tool", "content": result.get("content") or ""} for result in results)]
 

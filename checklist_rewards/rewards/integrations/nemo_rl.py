@@ -6,7 +6,8 @@ arguments of [`SamplewiseReward`]. The label (see `labelled.py`) is the key "che
 Not run inside NeMo-RL: the tests use a minimal host. Based on NVIDIA-NeMo/RL:
 `nemo_rl/environments/interfaces.py` (0b8a793), `EnvironmentInterface.step(message_log_batch, metadata)` returns an
 `EnvironmentReturn` of lists and tensors over the batch. Its content for a single-turn environment follows
-`reward_model_environment.py` (01be4c6), `RewardModelEnvironment.step`.
+`reward_model_environment.py` (01be4c6), `RewardModelEnvironment.step`. The processors of `nemo_rl/data/processors.py`
+(006a7da) store a user message as its chat template renders it, with the turn that it opens for the policy.
 
 NeMo-RL passes whole batches, so `max_wait` is 0 by default. Unscored samples raise [`Unscored`] unless `unscored` is
 set, because rewards are a tensor.
@@ -19,6 +20,7 @@ from typing import Any
 
 from nemo_rl.environments.interfaces import EnvironmentInterface, EnvironmentReturn
 
+from checklist_rewards.chat import rendered_turns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.messages import speaker
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
@@ -39,7 +41,7 @@ class ChecklistEnvironment(EnvironmentInterface):
         """Reward a batch and end its episodes. Raises SampleError or ChecklistError for an invalid row."""
         import torch  # imported here, since only this framework requires tensors
 
-        labels, prompts, answers = [], [], []
+        labels, prompts, rendered, answers = [], [], [], []
         for row, (log, info) in enumerate(zip(message_log_batch, metadata, strict=True), start=1):
             if not isinstance(info, Mapping) or "checklist" not in info:
                 raise SampleError(f"row {row}: extra_env_info requires the key 'checklist', got {info!r:.60}.")
@@ -47,9 +49,13 @@ class ChecklistEnvironment(EnvironmentInterface):
             if not replies:
                 raise SampleError(f"row {row}: the message log has no assistant message.")
             labels.append(info["checklist"])
-            prompts.append(list(log[: replies[-1]]))
+            before = list(log[: replies[-1]])
+            texts = [message["content"] for message in before]
+            turns: list[Any] = [rendered_turns(text) if isinstance(text, str) else None for text in texts]
+            prompts.append([turn for message, own in zip(before, turns, strict=True) for turn in own or [message]])
+            rendered.append(texts[-1] if turns and turns[-1] else before)  # its end shows an open thought
             answers.append([log[replies[-1]]])
-        scores = self.reward.scores(labels, answers, prompts)
+        scores = self.reward.scores(labels, answers, prompts, rendered=rendered)
         n = len(scores)
         return EnvironmentReturn(
             observations=[{"role": "environment", "content": ""} for _ in scores],

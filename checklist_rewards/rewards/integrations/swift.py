@@ -78,7 +78,7 @@ class ChecklistORM(ORM):
 
 
 def _no_log(name: str, value: float) -> None:
-    """ms-swift has no hook for metrics. Passing one shows the reward that no `OnlineDPOTrainer` calls it."""
+    """ms-swift has no hook for metrics. A trainer of TRL without one counts None as 0 (see `fails_by_group`)."""
 
 
 orms[NAME] = ChecklistORM

@@ -176,6 +176,27 @@ def test_areal_knows_from_the_decoded_prompt_that_a_thought_is_open(config):
     assert checklist_reward(prompt, "So I greet.\n</think>\n\nHello.<|im_end|>", **row) > 0.0
 
 
+def test_nemo_rl_renders_its_user_messages(adapter):
+    """Its data processors store what the chat template writes as the content of a message."""
+    env, backend = adapter("nemo_rl").ChecklistEnvironment(), FakeBackend()
+    env.reward = SamplewiseReward(scorer_by(backend))
+    asked = user("<|im_start|>user\nName a colour.<|im_end|>\n<|im_start|>assistant\n<think>\n")
+    logs = [
+        [{"role": "system", "content": "Be brief."}, *asked, *assistant(text)] for text in ("Red", "So</think>Red")
+    ]
+    rewards = env.step(logs, [{"checklist": ["Is it?"]}] * 2).rewards.tolist()
+    assert rewards == [0.0, 0.5]  # the first was cut in its thought
+    [(shown, _)] = backend.asked
+    assert "Name a colour." in shown and "system: Be brief." in shown and "im_start" not in shown
+
+
+def test_verl_says_once_that_it_passes_several_turns_as_one_text(caplog):
+    score = ChecklistComputeScore(scorer_by()).compute_score_batch
+    for turns in (None, 2, np.int32(4), 6):  # 2: a prompt and an answer
+        score(["d"] * 2, ["Red."] * 2, [["Is it?"]] * 2, np.array([{}, {"num_turns": turns}], dtype=object))
+    assert [record.args for record in caplog.records] == [(4,)]
+
+
 def test_a_trace_that_ends_with_a_call_has_no_answer(adapter):
     """`last_reply` is the text before the call there."""
     completion_of = adapter("verifiers").completion_of
@@ -193,6 +214,26 @@ def test_a_trace_that_ends_with_a_call_has_no_answer(adapter):
     assert read(preamble, answer).text == "It is 12."
     assert read(preamble, root_reply="Done.").text == "Done."
     assert completion_of(SimpleNamespace(last_reply="x")) == "x"
+
+
+def test_harbor_reads_a_trajectory_in_all_its_files_with_its_thoughts(adapter, tmp_path):
+    """An agent that summarizes its context begins a new file, into which it copies the steps that it still sees."""
+    asked = {"source": "user", "message": "Look up moon."}
+    call = {"tool_call_id": "1", "function_name": "look", "arguments": {"word": "moon"}}
+    observation = {"results": [{"source_call_id": "1", "content": "a light"}]}
+    looked = {"source": "agent", "message": "", "tool_calls": [call], "observation": observation}
+    answered = {"source": "agent", "message": "It is a light.", "reasoning_content": "So."}
+    first = {"steps": [asked, looked], "continued_trajectory_ref": "trajectory.cont-1.json"}
+    second = {"steps": [{**asked, "is_copied_context": True}, answered]}
+    for name, document in (("trajectory.json", first), ("trajectory.cont-1.json", second)):
+        (tmp_path / name).write_text(json.dumps(document))
+    backend = FakeBackend()
+    reward = SamplewiseReward(scorer_by(backend), judged="transcript", keep_thinking=True)
+    adapter("harbor").checklist(tmp_path, ["Is it?"], trajectory=str(tmp_path / "trajectory.json"), reward=reward)
+    [(shown, _)] = backend.asked
+    assert shown.count("Look up moon.") == 1
+    told = 'assistant calls look(word="moon")\n\ntool: a light\n\nassistant: <think>\nSo.\n</think>\n\nIt is a light.'
+    assert told in shown
 
 
 # --- settings
