@@ -161,9 +161,12 @@ _PART = phrase("each (?!written )|<part first section>")
 """A part of the response: "each title", "in the second stanza"."""
 _PART_FIRST = phrase(r"(?:<and ->|\d+ )*<in about>[^,]*<part first each section>[^,]*, ")
 _PART_AFTER = phrase(
-    r"in <the>+<short>*_ (?:\Z|<, : and>)|(?:(?:in )?<the a short>*|(?:(?!<and : , in using>)\S+ )*)each (?!written )"
+    r"(?:(?:in )?<the a short>*|(?:(?!<and : , in using>)\S+ )*)each (?!written )"
     r"|<,>*<in about><the a short>*<_ response>?(?:<each first part section piece mark>|\d+ )"
 )
+_IN_UNKNOWN = phrase(r"in <the>+<short>*(_ )(?:\Z|<, : and>)")
+"""In a part or a text that is no basic word: "in the punchline"."""
+_WRITES = r"\b(?:write|compose|create|draft|give|make|generate|prepare|produce|need|want|like) (?:me )?(?:an?|the|my)"
 _OF_ANOTHER = phrase(
     "|".join(
         (
@@ -188,7 +191,7 @@ _OF_ANOTHER_SIZE = phrase(
 )
 """What makes a size between the words before and after it ("|") that of another text: "and explain it"."""
 _WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
-_AT_A_PLACE = re.compile(r"\s+(?:(?P<any>before|after|as an?)|for|at the (?:very )?(?:end|start|beginning))\b")
+_AT_A_PLACE = re.compile(r"\s+(?:(?P<any>before|after|as an?)|for(?! (?:this|your|the (?:whole|entire|response))\b)|at the (?:very )?(?:end|start|beginning))\b")
 """What follows a thing that is not in the whole response, or that is only forbidden there: "at the end"."""
 _OWN_NOUN = phrase("<_ short>?<_ short>?<_ short>?response ")
 _SAYS = phrase(r", (?:(?!<, and :>)\S+ )*says ")
@@ -198,7 +201,8 @@ _TEXT_FIRST = phrase(r"(?:<a short it language>|\d+ )*<short _>*response ")
 _THE_TEXT = phrase("the response (?=<must mustnt is>)")
 _WRITTEN = frozenset("the a in using is written it response short only use write not contains".split())
 # Words anywhere in the prompt that leave no check, most of them only none of a size.
-_CODE = frozenset("python javascript typescript java haskell kotlin php golang bash sql perl html regex".split())
+_CODE = frozenset("python javascript typescript php golang bash sql perl html regex".split())
+_CODE_OR_TOPIC, _PROGRAM = frozenset(("java", "haskell", "kotlin")), frozenset("function class method program".split())
 _UNCOUNTED = (
     "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
     "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
@@ -318,11 +322,11 @@ def _of_the_topic(clause: Clause, found: Found, form: _Form, topic: str) -> bool
     if ("that" in seg or link == "of") and not _TEXT_FIRST.match(topic):
         return True
     if found.kind in _OF_TEXT:
-        if "written" in seg or clause.tokens[form.task] == "use":  # "include a quote in German"
+        if "written" in seg or (clause.tokens[form.task] == "use" and topic.strip(" ,") not in ("", "language")):
             return True
     elif link in ("in", "using"):
         return False
-    if found.kind in ("starts", "ends") and re.search(r"\d+ (?:short )*piece ", topic):
+    if found.kind in ("starts", "ends") and re.match(r"(?:the )*\d+ (?:short )*piece ", topic):
         return True  # "three sentences starting with"
     if seg[:1] == [","] or seg[:2] == ["and", "no"] or _A_TEXT.fullmatch(topic):
         return False
@@ -357,7 +361,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     if own := _OWN_NOUN.match(right):
         right = right[own.end() :]  # "a 300-word magazine article"
     form, kind = _form(clause, found, left), found.kind
-    follows = _NEXT.match(right) and not (kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right))
+    follows = (kind == "postscript" or _NEXT.match(right)) and not (kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right))
     if not form or not follows or (form.topic is not None and _of_the_topic(clause, found, form, form.topic)):
         return _without(clause, found, A_PART) if kind not in _WHOLE and _PART.search(left + right) else None
     negations, check, question = form.negations + found.negations, found.check, found.question
@@ -386,16 +390,17 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
 def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
     view, words, kind, of_response = clause.view, clause.view.words, found.kind, clause.of_response()
-    if not of_response and not words.isdisjoint(_CODE):
+    code = not words.isdisjoint(_CODE) or not (words.isdisjoint(_CODE_OR_TOPIC) or words.isdisjoint(_PROGRAM))
+    if code and not of_response:
         return OF_CODE
     if view.last(_RECONSIDERED, _TAKING_BACK) >= clause.ends[found.end - 1]:
         return CONDITIONAL
     if kind not in _IN_EVERY_LANGUAGE and view.last(_IN_UNCOUNTED, _UNCOUNTED) >= 0:
         return OTHER_LANGUAGE
-    if _PART_FIRST.match(left) or _PART_AFTER.match(right):
+    if _PART_FIRST.match(left) or _PART_AFTER.match(right) or _in_unknown(clause, found, right):
         return A_PART
     after = _AT_A_PLACE.match(clause.text, clause.ends[found.end - 1] - clause.start)
-    if after and (after["any"] or form.negations + found.negations):
+    if after and (form.negations + found.negations or (after["any"] and not _at_least(found))):
         return A_PART
     if kind not in _WHOLE and _PART.search((clause.header + left).rpartition(", ")[2]):
         return A_PART
@@ -409,15 +414,33 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     if several >= 0 and (not of_response or several >= clause.end):
         return A_PART
     around = f"{left}| {right}"
-    if not of_response and (_added(clause, form) or _OF_ANOTHER_SIZE.search(around)):
+    if not of_response and (_added(clause, found, form) or _OF_ANOTHER_SIZE.search(around)):
         return A_PART
     return A_PART if kind in ("paragraphs", "sentences") and _WITH_BULLETS.search(around) else ""
 
 
-def _added(clause: Clause, form: _Form) -> bool:
-    """Whether the task adds a part: "add 50 words", "include a summary of"."""
-    verb = clause.words[form.task]
-    return verb == "add" or (verb in ("include", "insert") and bool(form.topic))
+def _in_unknown(clause: Clause, found: Found, right: str) -> bool:
+    """Whether what follows is in something that is neither the whole nor what the prompt asks to write: "in the
+    punchline"."""
+    match = _IN_UNKNOWN.match(right)
+    if match is None:
+        return False
+    end = found.end + right.count(" ", 0, match.end(1))
+    if not {"whole", "entire", "full"}.isdisjoint(clause.words[found.end : end]):
+        return False
+    name = re.escape(clause.words[end - 1])
+    return not re.search(rf"{_WRITES} (?:[\w-]+ ){{0,2}}{name}\b", clause.view.text)
+
+
+def _added(clause: Clause, found: Found, form: _Form) -> bool:
+    """Whether the task adds a part: "add 50 words", "include a summary of at most"."""
+    verb, limited = clause.words[form.task], found.kind != "bullets" and not _at_least(found)
+    return verb == "add" or (verb in ("include", "insert") and limited and bool(form.topic))
+
+
+def _at_least(found: Found) -> bool:
+    """Whether its check has a lower bound only: what holds for a part then holds for the whole."""
+    return found.check is not None and "at_least" in found.check and "at_most" not in found.check
 
 
 def _without(clause: Clause, found: Found, reason: str) -> Requirement:

@@ -214,7 +214,7 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
     first = unit
     while tokens[unit] in ("short", "the", "first", "_", "response", "written"):
         unit += 1
-    name = thing_at(clause, unit)
+    name = thing_at(clause, unit) or ("phrases" if tokens[unit] == "word" else "")
     if not name or tokens[at][-1] == "x":
         return
     start, (found, end) = found.start, followed(clause, found, unit + 1)
@@ -226,14 +226,14 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
     end_of = end_of if tokens[end_of - 1] == "written" else end
     emphasized = any(word.startswith(_EMPHASIS) for word in _near(clause, start, end_of))
     if emphasized and _MARKDOWN.search(view.text):
-        if name in ("parts", "sentences", "words", "bullet points", "highlighted passages"):
+        if name in ("parts", "sentences", "words", "phrases", "bullet points", "highlighted passages"):
             found = found if found.how else found._replace(high=None)
             yield _bounded(start, end_of, "highlighted passages", found)
     elif name == "words" and (capital := _IN_CAPITALS.match(clause.around(0, end)[1])):
         end += capital.group().count(" ")
         if thing_at(clause, end - 1) == "upper":
             yield _bounded(start, end, "words in capital letters", found)
-    elif not {"the", "short"}.issuperset(tokens[first:unit]) or "c" not in THINGS[name].uses:
+    elif not {"the", "short"}.issuperset(tokens[first:unit]) or name not in THINGS or "c" not in THINGS[name].uses:
         return
     elif name in ("parts", "paragraphs") and "***" in view.text and _DIVIDER.search(view.text):
         yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
@@ -276,10 +276,8 @@ def language(m: Match) -> Iterator[Found]:
     only = "only" in (*m["only"].split(), after, *left[-2:]) or "no other language" in m.clause.text
     other = not {"book", "part", "word", "piece", "string"}.isdisjoint(left)  # "the title in German"
     other = other or (any(token.isdigit() for token in left) and "response" not in left)  # "five words in German"
-    added = m.clause.words[m.start].startswith(
-        ("incl", "mention", "add", "insert")
-    )  # "include the German translation"
-    if added or len(names) > 1 or (other and not only) or (after == "about" and tokens[m.end + 1] != "a"):
+    added = m.clause.words[m.start].startswith(("incl", "mention", "add", "insert"))
+    if (added and not only) or len(names) > 1 or (other and not only) or (after == "about" and tokens[m.end + 1] != "a"):
         return  # "French for the dialogue"
     name = names.pop()
     check = {"type": "language", "language": LANGUAGES[name]}
@@ -448,8 +446,8 @@ _PLACED = phrase(
 )
 """What may stand before the string with which a response starts or ends: "end your letter with the words"."""
 _LAST = phrase(
-    r"first (?P<unit><word piece _ write>)(?:in <the short>*response )?"
-    r"(?P<is><must mustnt>+<not>*<is written>*|is |written )<short the , :>*\Z"
+    r"<first the>(?P<unit><word piece _ write>)(?:in <the short>*response )?"
+    r"(?P<is><must mustnt>+<not>*<is written>*|is |written )<short the , :>*(?:word )?\Z"
 )
 """What may stand before the string that is the first or the last word."""
 _NOUN = phrase(
@@ -479,7 +477,7 @@ def quoted_strings(m: Match) -> Iterator[Found]:
             yield m.found(*_place(given, verb, False), verb, start=start, question=_asked(given, verb))
     elif last := _LAST.search(before):
         named, negations = clause.span(last, "unit")[0], negations_in(last["is"])
-        if clause.words[named - 1] not in ("first", "opening", "last", "closing"):
+        if clause.words[named - 1] not in ("first", "opening", "last", "closing", "final"):
             return
         verb, word = "start" if clause.words[named - 1] in ("first", "opening") else "end", clause.words[named]
         asked, checks = _asked(given, verb), _place(given, verb, word.startswith("word"))
