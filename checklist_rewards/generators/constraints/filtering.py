@@ -42,7 +42,7 @@ _IN_EVERY_LANGUAGE = frozenset(
 """Types of checks that count no words or letters, which some languages separate otherwise."""
 _WHOLE = frozenset(
     "keyword_count keywords forbidden paragraphs paragraph_start postscript repeats_prompt json title two_responses "
-    "capital_words highlights placeholders letters hashtags emojis dashes".split()
+    "capital_words highlights placeholders letters hashtags emojis dashes sections".split()
 )
 """Types of checks about the whole response, even where a part of it is named before."""
 _OF_TEXT = ("language", "casing")
@@ -137,6 +137,8 @@ _HEAD = phrase(
     r"|{ensure}{response}must )(?!.*(?:^| )that )"
 )
 """An order before a comma, which known words follow: "write a poem, no commas"."""
+_OR_ANOTHER = phrase("^(?!.*<not no mustnt>).*, or <write describe>")
+"""An alternative to the order: ", or tell a joke"."""
 _NEW_SUBJECT = phrase(r"(?<!in )(?<!in short )<the>(?<!in the )<short>*response \Z")
 """Not the end of known words: "the abstract at most"."""
 _BEFORE_TASK = phrase(r"\Z|: |, <write describe>")
@@ -162,7 +164,7 @@ _PART = phrase("each (?!written )|<part first section>")
 _PART_FIRST = phrase(r"(?:<and ->|\d+ )*<in about>[^,]*<part first each section>[^,]*, ")
 _PART_AFTER = phrase(
     r"(?:(?:in )?<the a short>*|(?:(?!<and : , in using>)\S+ )*)each (?!written )"
-    r"|<,>*<in about><the a short>*<_ response>?(?:<each first part section piece mark>|\d+ )"
+    r"|(?!, in \d+ mark )<,>*<in about><the a short>*<_ response>?(?:<each first part section piece mark>|\d+ )"
 )
 _IN_UNKNOWN = phrase(r"in <the>+<short>*(_ )(?:\Z|<, : and>)")
 """In a part or a text that is no basic word: "in the punchline"."""
@@ -193,22 +195,29 @@ _OF_ANOTHER_SIZE = phrase(
 _WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
 _AT_A_PLACE = re.compile(r"\s+(?:(?P<any>before|after|as an?)|for(?! (?:this|your|the (?:whole|entire|response))\b)|at the (?:very )?(?:end|start|beginning))\b")
 """What follows a thing that is not in the whole response, or that is only forbidden there: "at the end"."""
-_OWN_NOUN = phrase("<_ short>?<_ short>?<_ short>?response ")
+_OWN_NOUN = phrase("<_ short response>{0,3}response ")
 _SAYS = phrase(r", (?:(?!<, and :>)\S+ )*says ")
 _ELSEWHERE = phrase("<in about><the a short it>*<_ book they>")
 _A_TEXT = phrase(r"(?:<the a short it>|\d+ )*<short _ response book language>*response (?:it )?")
-_TEXT_FIRST = phrase(r"(?:<a short it language>|\d+ )*<short _>*response ")
+_TEXT_FIRST = phrase(r"(?:<a short and it language>|\d+ )*<short _>*response ")
 _THE_TEXT = phrase("the response (?=<must mustnt is>)")
 _WRITTEN = frozenset("the a in using is written it response short only use write not contains".split())
 # Words anywhere in the prompt that leave no check, most of them only none of a size.
 _CODE = frozenset("python javascript typescript php golang bash sql perl html regex".split())
 _CODE_OR_TOPIC, _PROGRAM = frozenset(("java", "haskell", "kotlin")), frozenset("function class method program".split())
-_UNCOUNTED = (
-    "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
-    "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
-    "amharic georgian armenian".split()
-)
-_IN_UNCOUNTED = re.compile(rf"\b(?:in|into|using|only|entirely) (?:the )?(?:{'|'.join(_UNCOUNTED)})\b")
+_OWN_COMMAS = (
+    "japanese chinese mandarin cantonese arabic persian farsi urdu pashto sindhi amharic armenian burmese khmer "
+    "tibetan"
+).split()
+"""Languages with other commas than those of English."""
+_UNCOUNTED = [
+    *_OWN_COMMAS,
+    *"thai lao hindi bengali gujarati kannada malayalam marathi nepali punjabi tamil telugu hebrew korean".split(),
+    *"sinhala sanskrit georgian".split(),
+]
+"""Languages in which the checks cannot count words or letters."""
+_IN = r"\b(?:in|into|using|only|entirely) (?:the )?(?:%s)\b"
+_IN_UNCOUNTED, _IN_OWN_COMMAS = (re.compile(_IN % "|".join(names)) for names in (_UNCOUNTED, _OWN_COMMAS))
 _TAKEN_BACK = frozenset(
     "strict firm flexible lenient leeway negotiable approximate optional whatever hurt sweat happy "
     "seriously feel okay ok fine alright acceptable exclude excluded included counting counted".split()
@@ -216,13 +225,13 @@ _TAKEN_BACK = frozenset(
 """A limit is taken back, or a part of the text does not count."""
 _RECONSIDERED = re.compile(
     r"(?<!n't )(?<!not )(?<!never )\b(?:(?:scratch|forget|ignore|disregard|strike) (?:that|this|it|about|the|my)"
-    r"|second thoughts?|never ?mind|kidding|joking|changed my mind|take (?:that|it) back|correction|or rather)\b"
-    r"|(?:[.!?,;:\n(–—-]|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
+    r"|second thoughts?|never ?mind|kidding|joking|changed my mind|take (?:that|it) back|correction|or rather|no longer appl(?:y|ies))\b"
+    r"|(?:(?<=[\x01.!?,;:\n(–—-])|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
 )
 """What stands before is taken back, whatever it is."""
 _TAKING_BACK = frozenset(
     "scratch forget ignore disregard strike second mind nevermind kidding joking changed take correction rather hm "
-    "hmm actually no wait".split()
+    "hmm actually no wait applies apply".split()
 )
 _SEVERAL = re.compile(
     r"\b(?:in a second|then|subsequently|followed|afterwards|also (?:re)?write|versions|variants|plus|headline|series"
@@ -272,7 +281,8 @@ def _form(clause: Clause, found: Found, left: str) -> _Form | None:
     before = "" if {",", "and", ":", "-"}.issuperset(left[:first].split()) else left[:first]
     negations = negations_in(last)
     if found.subject:
-        return _Form(-1, place, negations, place) if _OWN_VERB.fullmatch(last) else None
+        own = _OWN_VERB.fullmatch(last)
+        return _Form(-1, place, negations, place) if own else _after_topic(clause, found, left)
     goes_on = "must" in before or ("that " not in before and ("use " in before or "write " in before))
     match = _ORDER.fullmatch(last) or _SUBJECT.fullmatch(last) or (goes_on and _SECOND_VERB.fullmatch(last)) or None
     if match:
@@ -308,6 +318,8 @@ def _bare(clause: Clause, found: Found, before: str, last: str, negations: int) 
     if thing[0] == "language" and not before and not _BEFORE_TASK.match(clause.around(0, found.end)[1]):
         return None
     named = thing[0] in ("mark", "string", "word", "caps", "language", "json", "the", "a", "short")
+    if thing == ["caps"] and clause.words[found.start].startswith("all "):
+        named = clause.length > found.end and set(clause.tokens[found.end : clause.length]) != {","}
     if negations or not named or "in " in last or "using " in last or "times" in thing or thing[-1][-1:] == "x":
         place = found.start - last.count(" ")
         return _Form(-1, place, negations, place)
@@ -317,6 +329,8 @@ def _bare(clause: Clause, found: Found, before: str, last: str, negations: int) 
 def _of_the_topic(clause: Clause, found: Found, form: _Form, topic: str) -> bool:
     """Whether a thing after a topic may belong to something that the topic names: "a poem about a letter with"."""
     seg, link = clause.tokens[form.segment : found.start], clause.words[form.verb] if form.verb >= 0 else ""
+    if found.kind == "words" and clause.words[found.start].endswith(("limit of", "maximum of")) and topic.endswith("_ "):
+        return False
     if clause.words[form.task] in _ABOUT_OTHERS and link not in ("in", "using", "as", ""):
         return True
     if ("that" in seg or link == "of") and not _TEXT_FIRST.match(topic):
@@ -339,11 +353,12 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     """The requirement of a thing in its clause, with a check or with the reason why it has none; None if the clause
     requires nothing."""
     tokens, header = clause.tokens, clause.header
-    if "may" in tokens or "may " in header:
-        return _without(clause, found, PERMITTED)
-    if "if" in tokens or "if " in header:
-        return _without(clause, found, CONDITIONAL)
     left, right = clause.around(found.start, found.end)
+    around = f"{header}{left}{right}"
+    if "may " in around:
+        return _without(clause, found, PERMITTED)
+    if "if " in around or _OR_ANOTHER.search(around):
+        return _without(clause, found, CONDITIONAL)
     if "says " in left or _SAYS.search(right) or _OF_ANOTHER.search(left):
         return None
     if left.count(" ", 0, left.rfind(": ") + 1) > 2:
@@ -395,9 +410,10 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
         return OF_CODE
     if view.last(_RECONSIDERED, _TAKING_BACK) >= clause.ends[found.end - 1]:
         return CONDITIONAL
-    if kind not in _IN_EVERY_LANGUAGE and view.last(_IN_UNCOUNTED, _UNCOUNTED) >= 0:
+    commas = (found.denied or {}).get("letters") == ","
+    if kind not in _IN_EVERY_LANGUAGE and view.last(_IN_OWN_COMMAS if commas else _IN_UNCOUNTED, _UNCOUNTED) >= 0:
         return OTHER_LANGUAGE
-    if _PART_FIRST.match(left) or _PART_AFTER.match(right) or _in_unknown(clause, found, right):
+    if _PART_FIRST.match(left) or (kind != "sections" and _PART_AFTER.match(right)) or _in_unknown(clause, found, right):
         return A_PART
     after = _AT_A_PLACE.match(clause.text, clause.ends[found.end - 1] - clause.start)
     if after and (form.negations + found.negations or (after["any"] and not _at_least(found))):

@@ -34,11 +34,18 @@ def find_requirements(prompt: str) -> list[Requirement]:
     "[image]" for an image."""
     prompt = words_of(prompt)
     found: dict[str, Requirement] = {}
+    tasks: set[str] = set()
     for clause in clauses_of(prompt):
+        task = clause.tokens[0] == "describe" or clause.tokens[:2] == ["write", "a"]
         for requirement in _of_clause(clause):
             check = requirement.check or {}
             key = check if check.get("type") != "repeats_prompt" else "repeats_prompt"
-            found.setdefault(repr(key or (requirement.start, requirement.reason)), requirement)
+            key = repr(key or (requirement.start, requirement.reason))
+            if key in tasks and task and check.get("type") in SIZES:  # a text for each of two tasks
+                found[key] = replace(requirement, check=None, question="", reason=A_PART)
+            found.setdefault(key, requirement)
+            if task:
+                tasks.add(key)
     ordered = sorted(found.values(), key=lambda one: one.start)
     kinds = {one.check["type"] for one in ordered if one.check and one.check not in _WEAK}
     kept = [one for one in ordered if one.check not in _WEAK or one.check["type"] not in kinds]
@@ -58,8 +65,11 @@ def _of_clause(clause: Clause) -> Iterator[Requirement]:
     sizes = [(thing.kind, one) for thing, one in decided if thing.kind in SIZES and thing.check not in _WEAK]
     parts = {kind for kind, one in sizes if one is None or one.reason == A_PART}
     checks = [one.check for _, one in sizes if one and one.check]
+    casings = [(thing.check, one) for thing, one in decided if thing.kind == "casing"]
+    if any(one and one.reason == A_PART for _, one in casings) and casings[0][0] != casings[-1][0]:
+        parts.add("casing")
     for thing, one in decided:
-        if one and one.check and thing.kind in SIZES and (thing.kind in parts or checks.count(one.check) > 1):
+        if one and one.check and (thing.kind in parts or checks.count(one.check) > 1):
             one = replace(one, check=None, question="", reason=A_PART)
         if one:
             yield one

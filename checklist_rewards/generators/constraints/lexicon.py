@@ -30,7 +30,7 @@ ORDINALS = {word: n for n, word in enumerate(_ORDINALS, start=1)}
 ORDINALS |= {f"{n}{'th' if n > 3 else ('st', 'nd', 'rd')[n - 1]}": n for n in range(1, 11)}
 QUOTE, CODE = "\x01", "\x02"
 """Masks of quoted strings (with their quotation marks) and of code blocks and other material."""
-ANCHORS = set("repeat copy restate rewrite reproduce p.s p.p.s mark marks json bullet stop stops".split())
+ANCHORS = set("repeat copy restate rewrite reproduce p.s p.p.s mark marks json bullet stop stops exact finish".split())
 """Words of which a clause needs one to have a requirement; [`learn`] adds those of the things."""
 COUNTED: set[str] = set()
 """Words of things that matter only with a number."""

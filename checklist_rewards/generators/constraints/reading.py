@@ -51,6 +51,7 @@ _STRAIGHT = str.maketrans(
 _BLOCKS = {
     "```": re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
     ">": re.compile(r"^>[ \t]*[^\s\d].*", re.MULTILINE),
+    '{"': re.compile(r'\{"[^"\n]{1,60}":.*?\}', re.DOTALL),
     "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
     "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]{0,40}\].*?(?:\[END|\Z)"),
     "B": re.compile(
@@ -74,10 +75,13 @@ _RULES = re.compile(
 _GIVEN = re.compile(
     r"(?i)^[^\n:]{0,200}\b(?:(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
     r"|constraint|assignment|brief)s?\b[^\n:.?]{0,80}(?::(?=[ \t])|\?)"
-    r"|(?:this|next|following) (?:prompt|sentence)\b[^\n:.?]{0,80}[.?])"
+    r"|(?:this|next|following) (?:prompt|sentence)\b[^\n:.?]{0,80}[.?]"
+    r"|(?:summari[sz]e|paraphrase|rephrase|shorten|condense)\b[^\n:.?]{0,200}:(?=[ \t])(?! (?:max|min|in|at|no|use|under|up|less|fewer|keep|write|only|\d|\"|'|“)))"
 )
 """What stands before another prompt in its line, often a question about it."""
-_GIVING = frozenset("this these following my system next".split())
+_GIVING = frozenset(
+    "this these following my system next summarize summarise paraphrase rephrase shorten condense".split()
+)
 _LABEL = re.compile(
     r"(?i)\W{0,6}(?:(?P<text>(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
     r"|assistant|[qa])s?\W{0,3}(?::|$))|(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b)"

@@ -20,7 +20,7 @@ from checklist_rewards.generators.constraints.filtering import (
     negations_in,
     phrase,
 )
-from checklist_rewards.generators.constraints.lexicon import LANGUAGES, ORDINALS
+from checklist_rewards.generators.constraints.lexicon import LANGUAGES, ORDINALS, QUOTE
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
 from checklist_rewards.generators.constraints.things import THINGS, regex_check, thing_at
 
@@ -200,6 +200,11 @@ def _limit(clause: Clause, match: re.Match[str], before: str, at: int, found: Am
 
 
 _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{0,20}(?<!\*)\*{3}(?!\*)")
+_SECTIONS = re.compile(
+    r"(?i)\b(?:mark\b[^.\n]{0,30} (?:each|every)|(?:each|every) \w+ [^.\n]{0,30}\b(?:mark|label|not)ed)"
+    r"\b[^.\n]{0,30}? (?:with|by|as) \W?([a-z]+) X\b"
+)
+"""Numbered headings: "Mark the beginning of each section with SECTION X"."""
 _EMPHASIS = ("highlight", "emphasi", "italic")
 _MARKDOWN = re.compile(r"\*|markdown|asterisk|italic")
 _IN_CAPITALS = phrase("(?:or word )?<that in is written must short the response>*caps ")
@@ -218,6 +223,8 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
     if not name or tokens[at][-1] == "x":
         return
     start, (found, end) = found.start, followed(clause, found, unit + 1)
+    if clause.words[unit].startswith("item") and tokens[start - 2] == "mark" and "list" in clause.words[start - 2]:
+        start, name = start - 2, "bullet points"  # "a bulleted list with at least 10 items"
     if not found.how and _open(clause, found, end):
         found = found._replace(how="roughly")
     end_of = end
@@ -237,6 +244,9 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
         return
     elif name in ("parts", "paragraphs") and "***" in view.text and _DIVIDER.search(view.text):
         yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
+    elif name == "parts" and (marked := _SECTIONS.search(view.prompt)):
+        found = found if found.how else found._replace(high=None)
+        yield _bounded(start, end, name, found, {"type": "sections", "marker": marked[1]})
     elif found.how == "" and (reason := _unclear(clause, start, end, name, found)) is not None:
         if reason:
             yield _bounded(start, end, name, found, reason=reason)
@@ -373,7 +383,7 @@ def titles(m: Match) -> Iterator[Found]:
     yield m.found({"type": "title", "style": "angled"})
 
 
-@rule("quotes", "(?:<the>+<short _ response>*response |it )?in quotes |quotes about <the>+<short _>*response ")
+@rule("quotes", r"(?:<the>+<short _ response>*response |it )?in quotes |quotes about <the>+(?:<short _ - piece>|\d+ )*response ")
 def in_quotation_marks(m: Match) -> Iterator[Found]:
     """The response in quotation marks."""
     yield m.found({"type": "quoted"}, verbs="use write is written")
@@ -488,6 +498,20 @@ def quoted_strings(m: Match) -> Iterator[Found]:
         yield m.found(check, verbs="write", start=clause.at(options.start() - clause.start) + 1)
     elif any(map(str.isalnum, "".join(given.values))):  # not marks
         yield from _keywords(m, start, given)
+
+
+_UNQUOTED_END = re.compile(r"[\s:]*([^\W\d_][^\n\x01:;]{3,80})(?<=[\w.!?])$")
+
+
+@rule("end", "end <the short response it>*(?:in <the response>*)?in <the it short only>*(?:exactly <word piece>(?:: )?|(?P<named><word piece>)?: )")
+def unquoted_end(m: Match) -> Iterator[Found]:
+    """The last words without quotation marks: "End with this exact phrase: Any questions?"."""
+    clause, after = m.clause, m.clause.ends[m.end - 1]
+    text = _UNQUOTED_END.match(clause.view.prompt[after : clause.end].rstrip())
+    exact = text and ("exactly " in m.match[0] or m["named"] or text[1][-1] in ".!?")
+    if text and exact and text[1][0].isupper() and QUOTE not in clause.text:
+        asked = _asked(Strings((text[1],), after, clause.end), "end")
+        yield m.found({"type": "ends", "phrase": text[1]}, verbs="end", start=m.start + 1, end=clause.length, question=asked)
 
 
 def _place(given: Strings, verb: str, word: bool) -> tuple[Spec | None, Spec]:
