@@ -357,9 +357,9 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     around = f"{header}{left}{right}"
     if "may " in around:
         return _without(clause, found, PERMITTED)
-    if "if " in around or _OR_ANOTHER.search(around):
+    if "if " in around or (", or " in around and _OR_ANOTHER.search(around)):
         return _without(clause, found, CONDITIONAL)
-    if "says " in left or _SAYS.search(right) or _OF_ANOTHER.search(left):
+    if "says " in left or ("says " in right and _SAYS.search(right)) or _OF_ANOTHER.search(left):
         return None
     if left.count(" ", 0, left.rfind(": ") + 1) > 2:
         return None  # a text after a colon
@@ -404,9 +404,9 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
 
 def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
-    view, words, kind, of_response = clause.view, clause.view.words, found.kind, clause.of_response()
+    view, words, kind = clause.view, clause.view.words, found.kind
     code = not words.isdisjoint(_CODE) or not (words.isdisjoint(_CODE_OR_TOPIC) or words.isdisjoint(_PROGRAM))
-    if code and not of_response:
+    if code and not clause.of_response():
         return OF_CODE
     if view.last(_RECONSIDERED, _TAKING_BACK) >= clause.ends[found.end - 1]:
         return CONDITIONAL
@@ -420,17 +420,17 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
         return A_PART
     if kind not in _WHOLE and _PART.search((clause.header + left).rpartition(", ")[2]):
         return A_PART
-    if not of_response and not words.isdisjoint(_JUDGED) and _THE_TEXT.search(left):
+    if not words.isdisjoint(_JUDGED) and _THE_TEXT.search(left) and not clause.of_response():
         return A_PART
     if (kind not in SIZES and kind != "json") or (found.check or {}).get("exactly") == 0:
         return ""
     if not words.isdisjoint(_TAKEN_BACK):
         return CONDITIONAL
     several = view.last(_SEVERAL, _MORE)
-    if several >= 0 and (not of_response or several >= clause.end):
+    if several >= clause.end or (several >= 0 and not clause.of_response()):
         return A_PART
     around = f"{left}| {right}"
-    if not of_response and (_added(clause, found, form) or _OF_ANOTHER_SIZE.search(around)):
+    if (_added(clause, found, form) or _OF_ANOTHER_SIZE.search(around)) and not clause.of_response():
         return A_PART
     return A_PART if kind in ("paragraphs", "sentences") and _WITH_BULLETS.search(around) else ""
 

@@ -62,6 +62,9 @@ def _of_clause(clause: Clause) -> Iterator[Requirement]:
     if clause.asks():
         return
     decided = [(thing, decide(clause, thing)) for thing in things_in(clause)]
+    if len(decided) < 2:
+        yield from (one for _, one in decided if one)
+        return
     sizes = [(thing.kind, one) for thing, one in decided if thing.kind in SIZES and thing.check not in _WEAK]
     parts = {kind for kind, one in sizes if one is None or one.reason == A_PART}
     checks = [one.check for _, one in sizes if one and one.check]

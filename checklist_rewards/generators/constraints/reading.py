@@ -140,7 +140,7 @@ class Clause:
         self.view, self.start, self.end, self.text = view, start, end, view.text[start:end]
         self.tokens, self.words, self.starts, self.ends = basic_words(words, starts, ends)
         self.length, self.plain = len(self.tokens), " ".join(self.tokens) + " "
-        self._offsets = [0, *itertools.accumulate(len(token) + 1 for token in self.tokens)]
+        self._offsets = [0, *itertools.accumulate(map(len, self.tokens))]
         self.tokens, self.words = self.tokens + _PADDING, self.words + _PADDING
         self.header = self._header(view.text) if view.has_headers else ""
         """The basic words of the line that introduces the list item of the clause: "Each tweet should:"."""
@@ -171,7 +171,7 @@ class Clause:
 
     def around(self, start: int, end: int) -> tuple[str, str]:
         """The basic words before and after those from `start` to `end`."""
-        return self.plain[: self._offsets[start]], self.plain[self._offsets[end] :]
+        return self.plain[: self._offsets[start] + start], self.plain[self._offsets[end] + end :]
 
     def at(self, place: int) -> int:
         """The number of the first word at or after a place of the text of the clause."""
@@ -194,7 +194,7 @@ def basic_words(
     words: list[str], starts: list[int], ends: list[int]
 ) -> tuple[list[str], list[str], list[int], list[int]]:
     """Basic words, with the words or phrases that they stand for and their places. Words of politeness are omitted."""
-    tokens = [BASIC_WORDS[word] for word in words]
+    tokens = list(map(BASIC_WORDS.__getitem__, words))
     phrases: list[tuple[int, int, str]] = []
     after = 0
     pairs = map(PHRASES.__contains__, itertools.pairwise(words))

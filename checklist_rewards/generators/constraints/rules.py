@@ -48,11 +48,11 @@ Rule = Callable[[Match], Iterator[Found]]
 RULES: list[tuple[re.Pattern[str], Rule]] = []
 """All rules in the order in which they read a clause, each with its phrase."""
 _NEEDED: dict[str, list[int]] = {}
-"""The numbers of the rules that read a clause with a basic word."""
+"""The numbers of the rules that read a clause with a word or basic word."""
 
 
 def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
-    """A rule for each match of a phrase, which is searched in clauses with one of the needed basic words."""
+    """A rule for each match of a phrase, which is searched in clauses with one of the needed words or basic words."""
 
     def add(function: Rule) -> Rule:
         for word in needed.split():
@@ -66,9 +66,10 @@ def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
 def things_in(clause: Clause) -> Iterator[Found]:
     """The things that the rules find in a clause. What one rule found is not found again by the next."""
     used: set[int] = set()
-    words = _NEEDED.keys() & clause.tokens
-    numbers = _NEEDED["number"] if _NUMBER.search(clause.plain) else []
-    for n in sorted({*numbers, *(n for word in words for n in _NEEDED[word])}):
+    words = _NEEDED.keys() & {*clause.tokens, *clause.words}
+    if _NUMBER.search(clause.plain):
+        words.add("number")
+    for n in sorted({n for word in words for n in _NEEDED[word]}):
         pattern, function = RULES[n]
         things = [
             found
@@ -244,7 +245,7 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
         return
     elif name in ("parts", "paragraphs") and "***" in view.text and _DIVIDER.search(view.text):
         yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
-    elif name == "parts" and (marked := _SECTIONS.search(view.prompt)):
+    elif name == "parts" and "X" in view.prompt and (marked := _SECTIONS.search(view.prompt)):
         found = found if found.how else found._replace(high=None)
         yield _bounded(start, end, name, found, {"type": "sections", "marker": marked[1]})
     elif found.how == "" and (reason := _unclear(clause, start, end, name, found)) is not None:
@@ -294,9 +295,9 @@ def language(m: Match) -> Iterator[Found]:
     yield m.found(check, start=m.start + 1, question=f"Is the response in {name.capitalize()}?")
 
 
-_REPEATING = frozenset("repeat copy restate rewrite reproduce".split())
+_REPEATING = "repeat copy restate rewrite reproduce"
 _REPEAT = re.compile(
-    rf"\b(?:{'|'.join(sorted(_REPEATING))}) (?:back )?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|entire|whole"
+    rf"\b(?:{'|'.join(_REPEATING.split())}) (?:back )?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|entire|whole"
     r"|exact|same|full|original|(?P<below>below|following)) )+(?:request|prompt|question|query|instructions?"
     r"|(?:sentence|text)(?= above))\b(?P<after> below)?)"
 )
@@ -306,11 +307,11 @@ _FIRST = re.compile(
 )
 
 
-@rule("write describe", r"\A")
+@rule(_REPEATING, r"\A")
 def repeated(m: Match) -> Iterator[Found]:
     """The request repeated first: the text above this instruction, or below it."""
     clause, view = m.clause, m.clause.view
-    match = None if _REPEATING.isdisjoint(clause.words) else _REPEAT.search(clause.text)
+    match = _REPEAT.search(clause.text)
     if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
         return
     verb = clause.at(match.start())
