@@ -1,34 +1,10 @@
-"""Whole numbers in digits and words, and the bounds that the words around them give."""
+"""The bounds that words around a number give."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from checklist_rewards.generators.constraints.reading import Clause
-
-_UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_SMALL = {word: n for n, word in enumerate(_UNITS)} | {word: 10 * n for n, word in enumerate(_TENS, start=2)}
-VALUES = {
-    **_SMALL,
-    **{f"{ten} {unit}": _SMALL[ten] + _SMALL[unit] for ten in _TENS for unit in _UNITS[1:10]},
-    **{f"{word} hundred": 100 * n for word, n in _SMALL.items()},
-    **{f"{word} thousand": 1000 * n for word, n in _SMALL.items()},
-    "hundred": 100,
-    "thousand": 1000,
-    "dozen": 12,
-    "half a dozen": 6,
-    "single": 1,
-}
-"""Words for numbers. Two numbers of these in a row ("two hundred fifty") are not read as one."""
-TIMES = {"once": 1, "twice": 2, "thrice": 3}
-"""Words for a number of times."""
-DIGITS = re.compile(r"\d{1,7}|\d{1,3}(?:,\d{3})+")
+from checklist_rewards.generators.constraints.reading import Clause
 
 
 class Amount(NamedTuple):

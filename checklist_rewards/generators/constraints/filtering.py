@@ -193,7 +193,10 @@ _OF_ANOTHER_SIZE = phrase(
 )
 """What makes a size between the words before and after it ("|") that of another text: "and explain it"."""
 _WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
-_AT_A_PLACE = re.compile(r"\s+(?:(?P<any>before|after|as an?)|for(?! (?:this|your|the (?:whole|entire|response))\b)|at the (?:very )?(?:end|start|beginning))\b")
+_AT_A_PLACE = re.compile(
+    r"\s+(?:(?P<any>before|after|as an?)|for(?! (?:this|your|the (?:whole|entire|response))\b)"
+    r"|at the (?:very )?(?:end|start|beginning))\b"
+)
 """What follows a thing that is not in the whole response, or that is only forbidden there: "at the end"."""
 _OWN_NOUN = phrase("<_ short response>{0,3}response ")
 _SAYS = phrase(r", (?:(?!<, and :>)\S+ )*says ")
@@ -225,7 +228,8 @@ _TAKEN_BACK = frozenset(
 """A limit is taken back, or a part of the text does not count."""
 _RECONSIDERED = re.compile(
     r"(?<!n't )(?<!not )(?<!never )\b(?:(?:scratch|forget|ignore|disregard|strike) (?:that|this|it|about|the|my)"
-    r"|second thoughts?|never ?mind|kidding|joking|changed my mind|take (?:that|it) back|correction|or rather|no longer appl(?:y|ies))\b"
+    r"|second thoughts?|never ?mind|kidding|joking|changed my mind|take (?:that|it) back|correction|or rather"
+    r"|no longer appl(?:y|ies))\b"
     r"|(?:(?<=[\x01.!?,;:\n(–—-])|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
 )
 """What stands before is taken back, whatever it is."""
@@ -329,7 +333,7 @@ def _bare(clause: Clause, found: Found, before: str, last: str, negations: int) 
 def _of_the_topic(clause: Clause, found: Found, form: _Form, topic: str) -> bool:
     """Whether a thing after a topic may belong to something that the topic names: "a poem about a letter with"."""
     seg, link = clause.tokens[form.segment : found.start], clause.words[form.verb] if form.verb >= 0 else ""
-    if found.kind == "words" and clause.words[found.start].endswith(("limit of", "maximum of")) and topic.endswith("_ "):
+    if clause.words[found.start].endswith(("limit of", "maximum of")) and topic.endswith("_ "):
         return False
     if clause.words[form.task] in _ABOUT_OTHERS and link not in ("in", "using", "as", ""):
         return True
@@ -354,7 +358,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     requires nothing."""
     tokens, header = clause.tokens, clause.header
     left, right = clause.around(found.start, found.end)
-    around = f"{header}{left}{right}"
+    around = f"{header}{left + right if found.kind == 'ends' else clause.plain}"
     if "may " in around:
         return _without(clause, found, PERMITTED)
     if "if " in around or (", or " in around and _OR_ANOTHER.search(around)):
@@ -376,7 +380,9 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     if own := _OWN_NOUN.match(right):
         right = right[own.end() :]  # "a 300-word magazine article"
     form, kind = _form(clause, found, left), found.kind
-    follows = (kind == "postscript" or _NEXT.match(right)) and not (kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right))
+    follows = kind == "postscript" or _NEXT.match(right)
+    if kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right):
+        follows = None
     if not form or not follows or (form.topic is not None and _of_the_topic(clause, found, form, form.topic)):
         return _without(clause, found, A_PART) if kind not in _WHOLE and _PART.search(left + right) else None
     negations, check, question = form.negations + found.negations, found.check, found.question
@@ -413,7 +419,8 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     commas = (found.denied or {}).get("letters") == ","
     if kind not in _IN_EVERY_LANGUAGE and view.last(_IN_OWN_COMMAS if commas else _IN_UNCOUNTED, _UNCOUNTED) >= 0:
         return OTHER_LANGUAGE
-    if _PART_FIRST.match(left) or (kind != "sections" and _PART_AFTER.match(right)) or _in_unknown(clause, found, right):
+    part = _PART_FIRST.match(left) or _in_unknown(clause, found, right)
+    if part or (kind != "sections" and _PART_AFTER.match(right)):
         return A_PART
     after = _AT_A_PLACE.match(clause.text, clause.ends[found.end - 1] - clause.start)
     if after and (form.negations + found.negations or (after["any"] and not _at_least(found))):

@@ -76,7 +76,8 @@ _GIVEN = re.compile(
     r"(?i)^[^\n:]{0,200}\b(?:(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
     r"|constraint|assignment|brief)s?\b[^\n:.?]{0,80}(?::(?=[ \t])|\?)"
     r"|(?:this|next|following) (?:prompt|sentence)\b[^\n:.?]{0,80}[.?]"
-    r"|(?:summari[sz]e|paraphrase|rephrase|shorten|condense)\b[^\n:.?]{0,200}:(?=[ \t])(?! (?:max|min|in|at|no|use|under|up|less|fewer|keep|write|only|\d|\"|'|“)))"
+    r"|(?:summari[sz]e|paraphrase|rephrase|shorten|condense)\b[^\n:.?]{0,200}:(?=[ \t])"
+    r"(?! (?:max|min|in|at|no|use|under|up|less|fewer|keep|write|only|[\d\"'“])))"
 )
 """What stands before another prompt in its line, often a question about it."""
 _GIVING = frozenset(

@@ -288,7 +288,7 @@ def language(m: Match) -> Iterator[Found]:
     other = not {"book", "part", "word", "piece", "string"}.isdisjoint(left)  # "the title in German"
     other = other or (any(token.isdigit() for token in left) and "response" not in left)  # "five words in German"
     added = m.clause.words[m.start].startswith(("incl", "mention", "add", "insert"))
-    if (added and not only) or len(names) > 1 or (other and not only) or (after == "about" and tokens[m.end + 1] != "a"):
+    if len(names) > 1 or ((added or other) and not only) or (after == "about" and tokens[m.end + 1] != "a"):
         return  # "French for the dialogue"
     name = names.pop()
     check = {"type": "language", "language": LANGUAGES[name]}
@@ -384,7 +384,9 @@ def titles(m: Match) -> Iterator[Found]:
     yield m.found({"type": "title", "style": "angled"})
 
 
-@rule("quotes", r"(?:<the>+<short _ response>*response |it )?in quotes |quotes about <the>+(?:<short _ - piece>|\d+ )*response ")
+@rule(
+    "quotes", r"(?:<the>+<short _>*response |it )?in quotes |quotes about <the>+(?:<short _ - piece>|\d+ )*response "
+)
 def in_quotation_marks(m: Match) -> Iterator[Found]:
     """The response in quotation marks."""
     yield m.found({"type": "quoted"}, verbs="use write is written")
@@ -504,15 +506,19 @@ def quoted_strings(m: Match) -> Iterator[Found]:
 _UNQUOTED_END = re.compile(r"[\s:]*([^\W\d_][^\n\x01:;]{3,80})(?<=[\w.!?])$")
 
 
-@rule("end", "end <the short response it>*(?:in <the response>*)?in <the it short only>*(?:exactly <word piece>(?:: )?|(?P<named><word piece>)?: )")
+@rule(
+    "end",
+    "end <the short response it>*(?:in <the response>*)?in <the it short only>*"
+    "(?:exactly <word piece>(?:: )?|(?P<named><word piece>)?: )",
+)
 def unquoted_end(m: Match) -> Iterator[Found]:
     """The last words without quotation marks: "End with this exact phrase: Any questions?"."""
     clause, after = m.clause, m.clause.ends[m.end - 1]
     text = _UNQUOTED_END.match(clause.view.prompt[after : clause.end].rstrip())
     exact = text and ("exactly " in m.match[0] or m["named"] or text[1][-1] in ".!?")
     if text and exact and text[1][0].isupper() and QUOTE not in clause.text:
-        asked = _asked(Strings((text[1],), after, clause.end), "end")
-        yield m.found({"type": "ends", "phrase": text[1]}, verbs="end", start=m.start + 1, end=clause.length, question=asked)
+        check, asked = {"type": "ends", "phrase": text[1]}, _asked(Strings((text[1],), after, clause.end), "end")
+        yield m.found(check, verbs="end", start=m.start + 1, end=clause.length, question=asked)
 
 
 def _place(given: Strings, verb: str, word: bool) -> tuple[Spec | None, Spec]:
