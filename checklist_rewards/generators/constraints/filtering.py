@@ -346,7 +346,7 @@ def _of_the_topic(clause: Clause, found: Found, form: _Form, topic: str) -> bool
         return False
     if found.kind in ("starts", "ends") and re.match(r"(?:the )*\d+ (?:short )*piece ", topic):
         return True  # "three sentences starting with"
-    if seg[:1] == [","] or seg[:2] == ["and", "no"] or _A_TEXT.fullmatch(topic):
+    if seg[:1] == [","] or _A_TEXT.fullmatch(topic):
         return False
     return bool(re.search(r"(?<!\d )word $|(?:response|book|part|in piece) $", topic)) or (
         link == "of" and "in " in topic
@@ -363,12 +363,12 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         return _without(clause, found, PERMITTED)
     if "if " in around or (", or " in around and _OR_ANOTHER.search(around)):
         return _without(clause, found, CONDITIONAL)
-    if "says " in left or ("says " in right and _SAYS.search(right)) or _OF_ANOTHER.search(left):
+    if "says " in left or ("says " in right and _SAYS.search(right)) or (left and _OF_ANOTHER.search(left)):
+        return None
+    if left.endswith("not ") and tokens[found.start] in ("only", "exactly"):
         return None
     if left.count(" ", 0, left.rfind(": ") + 1) > 2:
         return None  # a text after a colon
-    if left.endswith("not ") and tokens[found.start] in ("only", "exactly"):
-        return None
     passive = _PASSIVE.match(right)
     what = passive["what"].strip() if passive else ""
     if passive and (passive["how"] or ("ensure " in left and what in ("used", "forbidden", "allowed"))):
@@ -437,7 +437,9 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     if several >= clause.end or (several >= 0 and not clause.of_response()):
         return A_PART
     around = f"{left}| {right}"
-    if (_added(clause, found, form) or _OF_ANOTHER_SIZE.search(around)) and not clause.of_response():
+    task, limited = clause.words[form.task], kind != "bullets" and not _at_least(found)
+    added = task == "add" or (task in ("include", "insert") and limited and form.topic)  # "a summary of at most"
+    if (added or _OF_ANOTHER_SIZE.search(around)) and not clause.of_response():
         return A_PART
     return A_PART if kind in ("paragraphs", "sentences") and _WITH_BULLETS.search(around) else ""
 
@@ -453,12 +455,6 @@ def _in_unknown(clause: Clause, found: Found, right: str) -> bool:
         return False
     name = re.escape(clause.words[end - 1])
     return not re.search(rf"{_WRITES} (?:[\w-]+ ){{0,2}}{name}\b", clause.view.text)
-
-
-def _added(clause: Clause, found: Found, form: _Form) -> bool:
-    """Whether the task adds a part: "add 50 words", "include a summary of at most"."""
-    verb, limited = clause.words[form.task], found.kind != "bullets" and not _at_least(found)
-    return verb == "add" or (verb in ("include", "insert") and limited and bool(form.topic))
 
 
 def _at_least(found: Found) -> bool:

@@ -112,3 +112,4 @@ for _line in _table.replace("\n    ", " ").splitlines():
 BEFORE_NOUNS = frozenset("the a short _ word - response".split())
 VERBS = frozenset("write use describe says start end may written keep".split())
 """Basic words of [`NOUNS`] that become `response` behind one of [`BEFORE_NOUNS`]: "the answer", "his use"."""
+NOUNS = {noun for noun in NOUNS if BASIC_WORDS[noun] in VERBS}

@@ -213,8 +213,8 @@ def basic_words(
         starts, ends = list(itertools.compress(starts, tokens)), list(itertools.compress(ends, tokens))
         tokens = [token for token in tokens if token]
     if not NOUNS.isdisjoint(words):
-        for n in range(1, len(words)):
-            if words[n] in NOUNS and tokens[n - 1] in BEFORE_NOUNS and tokens[n] in VERBS:
+        for n in [n for n, word in enumerate(words) if word in NOUNS]:
+            if n and tokens[n - 1] in BEFORE_NOUNS and tokens[n] in VERBS:
                 tokens[n] = "response"
     for n in [n for n, token in enumerate(tokens) if token == "letter"] if "letter" in tokens else ():
         after = n + 1 + (tokens[n + 1 : n + 2] in ([","], [":"]))
@@ -230,12 +230,13 @@ def numbers(text: str) -> set[int]:
 
 _MARKS = re.compile(r"[\"“”`]|(?<!\w)['‘’]|\*\*|<<|[Pp]\.\s?[PpSs]")
 """Quotation marks, and marks with which a requirement can start."""
-_WORD = re.compile(r"[\w']+")
+_APART = bytes(n if n < 128 and (chr(n).isalnum() or n == 39) else 32 for n in range(256))
+"""Every character that no word contains becomes a space."""
 
 
 def clauses_of(prompt: str) -> Iterator[Clause]:
     """The clauses of a prompt that contain a word with which a requirement can start."""
-    words = frozenset(_WORD.findall(prompt.lower()))
+    words = frozenset(prompt.lower().encode("ascii", "replace").translate(_APART).decode().split())
     counted = not COUNTED.isdisjoint(words) and (_DIGIT.search(prompt) or not NUMBERS.isdisjoint(words))
     if counted or not ANCHORS.isdisjoint(words) or _MARKS.search(prompt):
         yield from PromptText(prompt).clauses()

@@ -209,8 +209,8 @@ _SECTIONS = re.compile(
 _EMPHASIS = ("highlight", "emphasi", "italic")
 _MARKDOWN = re.compile(r"\*|markdown|asterisk|italic")
 _IN_CAPITALS = phrase("(?:or word )?<that in is written must short the response>*caps ")
-_EXACT = phrase(r"(?:in |using |<must mustnt><is written>)<the a only>*\Z")
 _WANTED = phrase("<,>*(?:ensure |(?:ensure )?<write describe><the a>*|ensure <the a>*)")
+_EXACT = phrase(r"(?:in |using |<must mustnt><is written>)<the a only>*\Z")
 
 
 def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
@@ -315,8 +315,7 @@ def repeated(m: Match) -> Iterator[Found]:
     if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
         return
     verb = clause.at(match.start())
-    told = not {"says", "may", "how_to"}.isdisjoint(clause.tokens[:verb])
-    if told or ", says " in clause.plain or re.match(r":[ \t]*\S", clause.text[match.end() :]):
+    if re.match(r":[ \t]*\S", clause.text[match.end() :]):
         return
     below = match["below"] or match["after"]
     gap = view.text.find("\n\n", clause.start + match.end()) if below or clause.start == 0 else -1
@@ -474,7 +473,7 @@ _OPTIONS = re.compile(
 _ANY = re.compile(r"\b(?:any|one|either)(?: one)? of\b|\beither\b")
 _REQUIRING = ("includ", "contain", "mention", "incorporat", "insert")
 _FORBIDDING = ("say", "us", "writ", "avoid", "without", "output")
-_LINKS = ("but", "about", "than", "before", "after", "of", "for", "like", "to", "in")
+_LINKS = ("but", "about", "than", "before", "after", "of", "for", "like", "to")
 
 
 @rule("string", "string ")
