@@ -346,7 +346,7 @@ def _of_the_topic(clause: Clause, found: Found, form: _Form, topic: str) -> bool
         return False
     if found.kind in ("starts", "ends") and re.match(r"(?:the )*\d+ (?:short )*piece ", topic):
         return True  # "three sentences starting with"
-    if seg[:1] == [","] or _A_TEXT.fullmatch(topic):
+    if seg[:1] == [","] or seg[:2] == ["and", "no"] or _A_TEXT.fullmatch(topic):
         return False
     return bool(re.search(r"(?<!\d )word $|(?:response|book|part|in piece) $", topic)) or (
         link == "of" and "in " in topic

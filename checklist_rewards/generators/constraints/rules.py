@@ -315,7 +315,8 @@ def repeated(m: Match) -> Iterator[Found]:
     if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
         return
     verb = clause.at(match.start())
-    if re.match(r":[ \t]*\S", clause.text[match.end() :]):
+    told = not {"says", "may", "how_to"}.isdisjoint(clause.tokens[:verb])
+    if told or ", says " in clause.plain or re.match(r":[ \t]*\S", clause.text[match.end() :]):
         return
     below = match["below"] or match["after"]
     gap = view.text.find("\n\n", clause.start + match.end()) if below or clause.start == 0 else -1
@@ -473,7 +474,7 @@ _OPTIONS = re.compile(
 _ANY = re.compile(r"\b(?:any|one|either)(?: one)? of\b|\beither\b")
 _REQUIRING = ("includ", "contain", "mention", "incorporat", "insert")
 _FORBIDDING = ("say", "us", "writ", "avoid", "without", "output")
-_LINKS = ("but", "about", "than", "before", "after", "of", "for", "like", "to")
+_LINKS = ("but", "about", "than", "before", "after", "of", "for", "like", "to", "in")
 
 
 @rule("string", "string ")
