@@ -137,7 +137,7 @@ _HEAD = phrase(
     r"|{ensure}{response}must )(?!.*(?:^| )that )"
 )
 """An order before a comma, which known words follow: "write a poem, no commas"."""
-_OR_ANOTHER = phrase("^(?!.*<not no mustnt>).*, or <write describe>")
+_OR_ANOTHER = phrase("^(?!.*<not no mustnt>).*, or <write describe in>")
 """An alternative to the order: ", or tell a joke"."""
 _NEW_SUBJECT = phrase(r"(?<!in )(?<!in short )<the>(?<!in the )<short>*response \Z")
 """Not the end of known words: "the abstract at most"."""
@@ -194,8 +194,8 @@ _OF_ANOTHER_SIZE = phrase(
 """What makes a size between the words before and after it ("|") that of another text: "and explain it"."""
 _WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
 _AT_A_PLACE = re.compile(
-    r"\s+(?:(?P<any>before|after|as an?)|for(?! (?:this|your|the (?:whole|entire|response))\b)"
-    r"|at the (?:very )?(?:end|start|beginning))\b"
+    r"\s+(?:(?P<any>before|after|as an?)"
+    r"|for(?! (?:this|your|the)(?: (?:whole|entire))? (?:task|response|answer|reply)\b)|at the (?:very )?(?:end|start|beginning))\b"
 )
 """What follows a thing that is not in the whole response, or that is only forbidden there: "at the end"."""
 _OWN_NOUN = phrase("<_ short response>{0,3}response ")
@@ -286,7 +286,8 @@ def _form(clause: Clause, found: Found, left: str) -> _Form | None:
     negations = negations_in(last)
     if found.subject:
         own = _OWN_VERB.fullmatch(last)
-        return _Form(-1, place, negations, place) if own else _after_topic(clause, found, left)
+        topical = not own and clause.tokens[found.end] != "about"  # not "written twice on his arm"
+        return _Form(-1, place, negations, place) if own else _after_topic(clause, found, left) if topical else None
     goes_on = "must" in before or ("that " not in before and ("use " in before or "write " in before))
     match = _ORDER.fullmatch(last) or _SUBJECT.fullmatch(last) or (goes_on and _SECOND_VERB.fullmatch(last)) or None
     if match:

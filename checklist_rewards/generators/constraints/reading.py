@@ -318,7 +318,7 @@ def _without_material(text: str) -> Iterator[str]:
         label = _LABEL.match(line) if len(lines) > 1 else None
         if label or (begun and OF_RESPONSE.search(line)):
             inside, begun = bool(label and label["text"]), False
-        given = _GIVEN.match(line) if not _GIVING.isdisjoint(line.lower().split()) else None
+        given = _GIVEN.match(line) if not _GIVING.isdisjoint(line.lower().replace(":", " ").split()) else None
         kept = 0 if n < above or inside else given.end() if given else len(line)
         yield line if kept == len(line) else line[:kept] + re.sub(".", CODE, line[kept:])
         begun = inside and (begun or bool(line.strip() and not label))

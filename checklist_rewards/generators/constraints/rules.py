@@ -490,7 +490,8 @@ def quoted_strings(m: Match) -> Iterator[Found]:
             yield m.found(*_place(given, verb, False), verb, start=start, question=_asked(given, verb))
     elif last := _LAST.search(before):
         named, negations = clause.span(last, "unit")[0], negations_in(last["is"])
-        if clause.words[named - 1] not in ("first", "opening", "last", "closing", "final"):
+        final = clause.words[named - 1] == "final" and clause.tokens[named] != "_"
+        if not final and clause.words[named - 1] not in ("first", "opening", "last", "closing"):
             return
         verb, word = "start" if clause.words[named - 1] in ("first", "opening") else "end", clause.words[named]
         asked, checks = _asked(given, verb), _place(given, verb, word.startswith("word"))
@@ -515,7 +516,7 @@ def unquoted_end(m: Match) -> Iterator[Found]:
     """The last words without quotation marks: "End with this exact phrase: Any questions?"."""
     clause, after = m.clause, m.clause.ends[m.end - 1]
     text = _UNQUOTED_END.match(clause.view.prompt[after : clause.end].rstrip())
-    exact = text and ("exactly " in m.match[0] or m["named"] or text[1][-1] in ".!?")
+    exact = text and ("exactly " in m.match[0] or m["named"] or text[1][-1] in "!?")
     if text and exact and text[1][0].isupper() and QUOTE not in clause.text:
         check, asked = {"type": "ends", "phrase": text[1]}, _asked(Strings((text[1],), after, clause.end), "end")
         yield m.found(check, verbs="end", start=m.start + 1, end=clause.length, question=asked)
