@@ -194,8 +194,8 @@ _OF_ANOTHER_SIZE = phrase(
 """What makes a size between the words before and after it ("|") that of another text: "and explain it"."""
 _WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
 _AT_A_PLACE = re.compile(
-    r"\s+(?:(?P<any>before|after|as an?)"
-    r"|for(?! (?:this|your|the)(?: (?:whole|entire))? (?:task|response|answer|reply)\b)|at the (?:very )?(?:end|start|beginning))\b"
+    r"\s+(?:(?P<any>before|after|as an?)|for(?! (?:this|your|the)(?: (?:whole|entire))? (?:task|response|answer)\b)"
+    r"|at the (?:very )?(?:end|start|beginning))\b"
 )
 """What follows a thing that is not in the whole response, or that is only forbidden there: "at the end"."""
 _OWN_NOUN = phrase("<_ short response>{0,3}response ")
