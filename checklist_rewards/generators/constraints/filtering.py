@@ -29,7 +29,6 @@ OF_CODE = "it may be about what code does"
 OTHER_LANGUAGE = "the checks cannot count in this language"
 NO_BOUND = "every response or none meets it"
 UNCLEAR = "the rules cannot tell whether it is required or forbidden"
-
 ANY_VERB = frozenset("use write keep using is written contains in".split())
 INCLUDES = frozenset("use using contains in is".split())
 """Verbs and links that ask for words."""

@@ -80,12 +80,8 @@ def _of_clause(clause: Clause) -> Iterator[Requirement]:
 
 _WEAK = ({"type": "json"}, {"type": "bullets", "at_least": 1})
 """Checks that another one of their type includes."""
-
-
 _ONE_VALUE = {"casing": "casing", "language": "language", "starts": "phrase", "ends": "phrase", "title": "style"}
 """Checks of which a response passes only one, with the argument that tells them apart."""
-
-
 _COMPARED = 40
 """Number of checks of a prompt that are compared with each other."""
 

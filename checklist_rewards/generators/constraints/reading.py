@@ -80,9 +80,11 @@ _GIVEN = re.compile(
     r"(?! (?:max|min|in|at|no|use|under|up|less|fewer|keep|write|only|[\d\"'“])))"
 )
 """What stands before another prompt in its line, often a question about it."""
-_GIVING = frozenset(
-    "this these following my system next summarize summarise paraphrase rephrase shorten condense".split()
+_GIVING = (
+    *"prompt request instruction requirement rule constraint assignment brief sentence".split(),
+    *"summari paraphrase rephrase shorten condense".split(),
 )
+"""Words of which [`_GIVEN`] needs one."""
 _LABEL = re.compile(
     r"(?i)\W{0,6}(?:(?P<text>(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
     r"|assistant|[qa])s?\W{0,3}(?::|$))|(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b)"
@@ -318,7 +320,7 @@ def _without_material(text: str) -> Iterator[str]:
         label = _LABEL.match(line) if len(lines) > 1 else None
         if label or (begun and OF_RESPONSE.search(line)):
             inside, begun = bool(label and label["text"]), False
-        given = _GIVEN.match(line) if not _GIVING.isdisjoint(line.lower().replace(":", " ").split()) else None
+        given = _GIVEN.match(line) if any(map(line.lower().__contains__, _GIVING)) else None
         kept = 0 if n < above or inside else given.end() if given else len(line)
         yield line if kept == len(line) else line[:kept] + re.sub(".", CODE, line[kept:])
         begun = inside and (begun or bool(line.strip() and not label))

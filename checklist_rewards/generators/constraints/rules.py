@@ -397,7 +397,7 @@ _STARS = re.compile(
 )
 
 
-@rule("asterisks mark", r"\A")
+@rule("asterisks asterisk", r"\A")
 def two_responses(m: Match) -> Iterator[Found]:
     """Two responses with six asterisks between them."""
     for match in _STARS.finditer(m.clause.text):
