@@ -169,19 +169,14 @@ _IN_UNKNOWN = phrase(r"in <the>+<short>*(_ )(?:\Z|<, : and>)")
 """In a part or a text that is no basic word: "in the punchline"."""
 _WRITES = r"\b(?:write|compose|create|draft|give|make|generate|prepare|produce|need|want|like) (?:me )?(?:an?|the|my)"
 _OF_ANOTHER = phrase(
-    "|".join(
-        (
-            "they (?!.*<, and>)|how they |<_ response>how |how_to (?!_ )",  # other persons, "a town where"
-            r"(?<!must written )(?:<_ book part they section piece letter word>|\d+ )<must mustnt>.*<, and><not>*"
-            "<use write keep describe start end is contains must mustnt>",  # "lines must rhyme and" use
-            "<_ book part word>that (?:.*<, and><not>*<start end is contains must mustnt>"
-            "|must .*and <use write keep describe>)|not .*that .*and |that is , ",  # "a town that begins with A and"
-            "<not mustnt><, only>|<not no mustnt>.*or |no <_>+using "  # half of a negation
-            r"|\A(?:<and , ->|\d+ )*not <the response it>",
-            r"\A_ <in about>[^:]*and |\Aresponse \Z",
-            "string and : |keep <the short>*<piece part mark>",  # "keep sentences under"
-        )
-    )
+    r"(?<!\S)(?:they (?!.*<, and>)|how they |<_ response>how |how_to (?!_ )"  # other persons, "a town where"
+    r"|(?<!must written )(?:<_ book part they section piece letter word>|\d+ )<must mustnt>.*<, and><not>*"
+    "<use write keep describe start end is contains must mustnt>"  # "lines must rhyme and" use
+    "|<_ book part word>that (?:.*<, and><not>*<start end is contains must mustnt>"
+    "|must .*and <use write keep describe>)|not .*that .*and |that is , "  # "a town that begins with A and"
+    "|<not mustnt><, only>|<not no mustnt>.*or |no <_>+using "  # half of a negation
+    r"|\A(?:<and , ->|\d+ )*not <the response it>|\A_ <in about>[^:]*and |\Aresponse \Z"
+    "|string and : |keep <the short>*<piece part mark>)"  # "keep sentences under"
 )
 """What makes the words before a thing those of another text, or half of a negation."""
 _OF_ANOTHER_SIZE = phrase(
@@ -358,7 +353,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     requires nothing."""
     tokens, header = clause.tokens, clause.header
     left, right = clause.around(found.start, found.end)
-    around = f"{header}{left + right if found.kind == 'ends' else clause.plain}"
+    around = header + (left + right if found.kind == "ends" else clause.plain)
     if "may " in around:
         return _without(clause, found, PERMITTED)
     if "if " in around or (", or " in around and _OR_ANOTHER.search(around)):

@@ -14,6 +14,7 @@ from typing import Any
 from checklist_rewards.generators.constraints.amounts import Amount, amount_at, compared, followed
 from checklist_rewards.generators.constraints.filtering import (
     A_PART,
+    ANY_VERB,
     APPROXIMATE,
     INCLUDES,
     Found,
@@ -40,8 +41,8 @@ class Match:
 
     def found(self, check: Spec | None, denied: Spec | None = None, verbs: str = "", **settings: Any) -> Found:
         """The match as a thing that one of some verbs, or any, can govern."""
-        governing = {"verbs": frozenset(verbs.split())} if verbs else {}
-        return Found(**{"start": self.start, "end": self.end, "check": check, "denied": denied} | governing | settings)
+        start, end = settings.pop("start", self.start), settings.pop("end", self.end)
+        return Found(start, end, check, denied, verbs=frozenset(verbs.split()) if verbs else ANY_VERB, **settings)
 
 
 Rule = Callable[[Match], Iterator[Found]]
@@ -57,7 +58,7 @@ def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
     def add(function: Rule) -> Rule:
         for word in needed.split():
             _NEEDED.setdefault(word, []).append(len(RULES))
-        RULES.append((phrase(text), function))
+        RULES.append((phrase(rf"(?<!\S)(?:{text})"), function))
         return function
 
     return add
