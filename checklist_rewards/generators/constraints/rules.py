@@ -202,10 +202,7 @@ def _limit(clause: Clause, match: re.Match[str], before: str, at: int, found: Am
 
 
 _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{0,20}(?<!\*)\*{3}(?!\*)")
-_SECTIONS = re.compile(
-    r"(?i)\b(?:mark\b[^.\n]{0,30} (?:each|every)|(?:each|every) \w+ [^.\n]{0,30}\b(?:mark|label|not)ed)"
-    r"\b[^.\n]{0,30}? (?:with|by|as) \W?([a-z]+) X\b"
-)
+_SECTIONS = re.compile(r"(?i)\b(?:each|every) (\w+)\b[^.\n]{0,40}? (?:with|by|as) \W?([a-z]+) X\b")
 """Numbered headings: "Mark the beginning of each section with SECTION X"."""
 _EMPHASIS = ("highlight", "emphasi", "italic")
 _MARKDOWN = re.compile(r"\*|markdown|asterisk|italic")
@@ -233,6 +230,7 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
     while tokens[end_of] in ("must", "mustnt", "is", "written"):
         end_of += 1
     end_of = end_of if tokens[end_of - 1] == "written" else end
+    marked = _SECTIONS.search(view.prompt) if name == "parts" and "X" in view.prompt else None
     emphasized = any(word.startswith(_EMPHASIS) for word in _near(clause, start, end_of))
     if emphasized and _MARKDOWN.search(view.text):
         if name in ("parts", "sentences", "words", "phrases", "bullet points", "highlighted passages"):
@@ -246,9 +244,9 @@ def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
         return
     elif name in ("parts", "paragraphs") and "***" in view.text and _DIVIDER.search(view.text):
         yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
-    elif name == "parts" and "X" in view.prompt and (marked := _SECTIONS.search(view.prompt)):
+    elif marked and clause.words[unit].startswith(marked[1].lower()):
         found = found if found.how else found._replace(high=None)
-        yield _bounded(start, end, name, found, {"type": "sections", "marker": marked[1]})
+        yield _bounded(start, end, name, found, {"type": "sections", "marker": marked[2]})
     elif found.how == "" and (reason := _unclear(clause, start, end, name, found)) is not None:
         if reason:
             yield _bounded(start, end, name, found, reason=reason)
@@ -491,7 +489,9 @@ def quoted_strings(m: Match) -> Iterator[Found]:
             yield m.found(*_place(given, verb, False), verb, start=start, question=_asked(given, verb))
     elif last := _LAST.search(before):
         named, negations = clause.span(last, "unit")[0], negations_in(last["is"])
-        final = clause.words[named - 1] == "final" and clause.tokens[named] != "_"
+        final = (
+            clause.words[named - 1] == "final" and clause.tokens[named] != "_" and clause.words[named] != "paragraph"
+        )
         if not final and clause.words[named - 1] not in ("first", "opening", "last", "closing"):
             return
         verb, word = "start" if clause.words[named - 1] in ("first", "opening") else "end", clause.words[named]
