@@ -51,7 +51,7 @@ _STRAIGHT = str.maketrans(
 _BLOCKS = {
     "```": re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
     ">": re.compile(r"^>[ \t]*[^\s\d].*", re.MULTILINE),
-    '{"': re.compile(r'\{"[^"\n]{1,60}":.*?\}', re.DOTALL),
+    '{"': re.compile(r'\{"[^"\n]{1,60}":[^}]{0,999}\}'),
     "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
     "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]{0,40}\].*?(?:\[END|\Z)"),
     "B": re.compile(
