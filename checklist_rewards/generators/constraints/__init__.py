@@ -7,12 +7,16 @@ A rule reads a requirement only where its wording leaves no doubt, because a wro
 Requirements that are found but that no check expresses ("about 100 words", "each paragraph in three sentences") are
 returned with the reason and without a check, so that a writer or a person can take them over.
 
-`lexicon.py` has the words that the rules know, each with a symbol, so a clause is a short string of symbols.
-`things.py` has the table of things that are counted or left out. `rules.py` reads these, casing and language;
-`strings.py` reads given words and fixed shapes such as JSON, and has the table of all rules. A rule finds a thing and
-the checks for a clause that requires or forbids it. `filtering.py` then decides from the symbols around the thing
-whether it is required, forbidden, or neither: a clause that its grammar does not describe requires nothing. Two
-requirements that contradict each other have no check, and each reason names the other.
+`lexicon.py` and `basic_words.txt` turn a clause into some sixty basic words: "Please don't write more than 50 words!"
+is `not write over 50 word`. `things.py` has the table of things that are counted or left out. `rules.py` has a phrase
+of basic words for each kind of requirement, with the checks for a clause that requires or forbids it. `filtering.py`
+then decides from the basic words around the thing whether it is required, forbidden, or neither: a clause that is not
+one of its forms requires nothing. Two requirements that contradict each other have no check, and each reason names the
+other.
+
+To see how a clause is read: `[clause.plain for clause in PromptText(prompt).clauses()]` (`reading.py`). To add a word,
+add it to its basic word; to add a thing that is counted, a row to `things.py`; for anything else, a function to
+`rules.py`. `tests/data/requirements_plain.txt` takes the example.
 """
 
 from checklist_rewards.generators.constraints.generator import (

@@ -1,21 +1,16 @@
 """The one filter: what a clause does with the thing that a rule found in it.
 
-[`decide`] reads the symbols of the whole clause around the thing. The words before it must have one of four forms, and
-the words after it must be known; otherwise the clause requires nothing:
+[`decide`] reads the basic words around the thing. Those before it must be one of four forms, completely:
 
-- an order: "use", "do not mention", "make sure to include", "you should write";
+- an order: "use", "do not mention", "make sure to include";
 - the response as subject: "your answer should", "it must not";
 - a task with its topic and a link: "write a poem about the sea in";
-- nothing but known words at the start of a clause, or after a comma behind an order.
+- nothing but known words at the start of a clause, or behind an order and a comma.
 
-Coarse signs of danger then leave no check. They are short on purpose, because a wrong item is worse than a missing one
-and no list of precise wordings is ever complete:
-
-- in the clause: a permission, a condition, a report, other persons, another subject, a part of the response;
-- in the prompt: code; a later change of mind ("scratch that"); for checks of words and letters, a language in which
-  they cannot count; for sizes, words that take a limit back ("flexible") or ask for another text ("then", "versions").
-
-One negation in the form forbids the thing; two are not understood.
+The word after it must be known too; otherwise the clause requires nothing. One negation in the form forbids the thing;
+two are not understood. Coarse signs of danger then leave no check. They are short on purpose, because a wrong item is
+worse than a missing one: a permission, a condition, a report, other persons or a part of the response in the clause;
+code, a change of mind ("scratch that"), another language or another text ("then", "versions") in the prompt.
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from checklist_rewards.generators.constraints.reading import OF_RESPONSE, Clause, Requirement, Spec
+from checklist_rewards.generators.constraints.reading import Clause, Requirement, Spec
 from checklist_rewards.generators.constraints.things import NAMES, question_of
 
 A_PART = "it is about a part of the response"
@@ -34,31 +29,27 @@ OF_CODE = "it may be about what code does"
 OTHER_LANGUAGE = "the checks cannot count in this language"
 NO_BOUND = "every response or none meets it"
 UNCLEAR = "the rules cannot tell whether it is required or forbidden"
-
-
-ANY_VERB = "otcwb6vi"
-INCLUDES = "owivb"
-"""Symbols of the verbs and links that ask for words."""
-
-
-_WHOLE = frozenset(
-    "keyword_count keywords forbidden paragraphs paragraph_start postscript repeats_prompt json title two_responses "
-    "capital_words highlights placeholders letters hashtags emojis dashes".split()
-)
-"""Types of checks about the whole response, even where a part of it is named before."""
+ANY_VERB = frozenset("use write keep using is written contains in".split())
+INCLUDES = frozenset("use using contains in is".split())
+"""Verbs and links that ask for words."""
+SIZES = ("words", "sentences", "paragraphs", "characters", "non-empty lines", "bullets")
+"""What is counted of a whole text."""
 _IN_EVERY_LANGUAGE = frozenset(
     "bullets paragraphs placeholders highlights json title postscript quoted two_responses repeats_prompt language "
     "hashtags emojis".split()
 )
 """Types of checks that count no words or letters, which some languages separate otherwise."""
-SIZES = ("words", "sentences", "paragraphs", "characters", "non-empty lines", "bullets")
-"""What is counted of a whole text."""
+_WHOLE = frozenset(
+    "keyword_count keywords forbidden paragraphs paragraph_start postscript repeats_prompt json title two_responses "
+    "capital_words highlights placeholders letters hashtags emojis dashes sections".split()
+)
+"""Types of checks about the whole response, even where a part of it is named before."""
 _OF_TEXT = ("language", "casing")
 """Types of checks about the form of the text that a task asks for."""
 
 
 class Found(NamedTuple):
-    """A thing that a rule found: the symbols from `start` to `end` of the clause.
+    """A thing that a rule found: the basic words from `start` to `end` of the clause.
 
     `check` holds if it is required, `denied` if it is forbidden; None where no check expresses that. With a `reason`,
     no check expresses it at all.
@@ -70,8 +61,8 @@ class Found(NamedTuple):
     denied: Spec | None = None
     question: str = ""
     reason: str = ""
-    verbs: str = ANY_VERB
-    """Symbols of the verbs or links that can govern it."""
+    verbs: frozenset[str] = ANY_VERB
+    """Basic words that can govern it."""
     subject: bool = False
     """It has its own verb: "the letter e must appear at least twice"."""
     negations: int = 0
@@ -84,85 +75,146 @@ class Found(NamedTuple):
         return NAMES.get(check.get("pattern", ""), str(check["type"]))
 
 
-# Parts of the forms. `seg` is the part of a clause whose negations count, `verb` what governs the thing.
-_OTHERS = r"(?:.*[,k:\-]|[^nMN]*(?=s))?"  # other parts of the clause
-_LEAD = r"[akfE,:#1\-]*"
-_ASKED = r"(?:s[aiydDr^]*)?"
-_PLACE = r"(?:[i~][dri>]*,?)?"
-_WORDS = r"(?:[dDgawib6yHE]|(?<=[dgi])r)*"
-_FILL = rf"{_WORDS}N?{_WORDS}"
-_RESPONSE = r"(?:[dg]*u?g*[rS]*r|y(?:idr)?)(?:iy+|\^?y[tuo5]+|y|a)?"
-_GOVERNED = [
-    re.compile(form)
-    for form in (
-        # "make sure to use", "do not mention"
-        rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}(?:y[mM])?[anMfE]*(?P<verb>[otc<>]|(?<=n)w)[an]*{_FILL})",
-        # "your answer should contain", "it must not"
-        rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}{_RESPONSE}a*[mM][ankfE]*(?P<verb>[ob6tcvw<>]?){_FILL})",
-        # a second verb after an order or a subject: "…, and must not"
-        rf"(?:.*[mM].*|[^\^]*[ot][^\^]*)[,k](?P<seg>{_LEAD}(?:[mM][an]*|(?=v))(?P<verb>[ob6tcv<>]?){_FILL})",
-        # a subject without "must": "make sure your answer has"
-        rf"{_OTHERS}(?P<seg>{_LEAD}(?:s[ai^]*|t(?=d)){_RESPONSE}[aE]*(?P<verb>[mMbvo6])[an]*{_FILL})",
-    )
-]
-# "write a poem about the sea in"
-_TOPIC = re.compile(
-    rf"{_OTHERS}{_LEAD}(?:{_ASKED}a*(?P<task>[otc5])|s|{_PLACE}{_RESPONSE}a*m[ab6]*[obtv6])"
-    rf"(?P<topic>(?:[^otv<>mMnc:8]|(?<=[dDg])t)*?)"
-    rf"(?P<seg>,?k?a*(?:(?P<verb>[iw<>6])|Nw?|\^[mM]?[an]*(?P<verb2>[ovb6t<>])|n[wi])[dDgbaE]*w?i?[dDgaE]*N?[dDgaE]*)"
+FRAGMENTS = {
+    "lead": r"(?:<first only char>|\d+ )*",
+    "joint": "<, and : ->",
+    "ensure": "(?:ensure <in it the a response that>*)?",  # "make sure that in your answer"
+    "place": "(?:<in about><the response in about end>*)?",  # "in your answer", "at the end of your reply"
+    "response": "(?:<the short>*<_>?<short>*<response piece>*response |it (?:in the response )?)"
+    "(?:in <it>+|(?:that )?it <it write use describe _>+|it )?",  # "the answer you give"
+    "known": "(?:<the a short in using is written it number_of only>|(?<!a )response )*",
+    "fill": "{known}(?:no {known})?",
+    "verb": "<use is written used keep contains using start end>",
+}
+"""Parts of phrases."""
+
+
+def phrase(text: str) -> re.Pattern[str]:
+    """The pattern of a phrase of basic words, each with a space behind it. `{name}` is one of [`FRAGMENTS`]; `<a b>`
+    is one of the basic words a and b."""
+    while match := re.search(r"\{(\w+)\}", text):
+        text = text.replace(match[0], FRAGMENTS[match[1]])
+    one_of = re.compile(r"(?<!\(\?)(?<!\?P)<([^<>=!]+)>")
+    return re.compile(one_of.sub(lambda one: f"(?:(?:{'|'.join(map(re.escape, one[1].split()))}) )", text))
+
+
+_JOINT = phrase(".*(?:^| ){joint}")
+"""What comes before the last part of a clause."""
+_ORDER = phrase(
+    "{lead}{ensure}{place}(?:it <must mustnt>)?<not mustnt first only>*"
+    "(?P<verb><use write keep start end>|(?<=not )using )<not>*{fill}"
 )
-# known words only, or nothing, perhaps after an order: "please, no". The head ends at the last comma,
-# so that no other place is tried
-_BARE = re.compile(
-    rf"(?P<head>(?:.*[,k:\-])?[afE#1]*(?:s|{_ASKED}(?:y[mM])?[anM]*[otc<>5NGLOUE#]|{_ASKED}{_RESPONSE}a*[mM])[^\^]*"
-    rf"[,k:\-](?=[^,k:\-]*$))?(?P<seg>{_LEAD}(?:s[aiydDr]*)?[nN]?w?[dDgawi6rHE]*N?[dDgawi6rHE]*)"
+"""An order: "make sure to use", "do not mention"."""
+_SUBJECT = phrase(
+    "{lead}(?:{ensure}{place}{response}<must mustnt><not mustnt first only and>*(?P<verb>{verb}?)"
+    "|(?:ensure <in that>*|write (?=the )){response}<only>*(?P<verb2><must mustnt contains use is written>)<not>*)"
+    "{fill}"
 )
-# what may stand before a thing with its own verb: "make sure that" the word "sea" appears
-_OWN_VERB = re.compile(rf"{_OTHERS}(?P<seg>{_LEAD}{_ASKED}{_PLACE}[dDgaiyN^rbo]*)")
-# the verb after a thing: "must be used", "is forbidden"
-_PASSIVE = re.compile(r"[a,]*(?P<how>[mMnb6vka]*)(?P<what>[234]|i(?:y|d+r))")
-# what may follow a thing
-_NEXT = re.compile(r"$|[,:kaiw~^hNsQ\-y*@6l8qz]|e6|Ld*r|E(?=$|[,:k])")
-# what may follow a string: not "on its own", "to begin", "not both"
-_NEXT_STRING = re.compile(rf"(?!,?kno?[du]?(?:$|[,:])|,k?n[ud]|i[dD]*[<>]|~|6[dD]|,?u~)(?:{_NEXT.pattern})")
-# a part of the response: "each title", "in the conclusion, use", "in the second stanza", "per page"
-_PART = re.compile("e(?!6)|[pfT]")
-_PART_FIRST = re.compile(r"[ak#\-]*[i~][^,]*[pfeT][^,]*,")
-_PART_AFTER = re.compile("(?:a*i?[dDg]*|[^k:,iw]*)e(?!6)|[a,]*[i~][dDg]*[ur]?[efpTSC#]")
-# what makes a size between the words before and after it ("|") that of another text
-_OF_ANOTHER_SIZE = re.compile(
-    "|".join(
-        (
-            r"p,\||kD[gu]*[rp].*\||\|.*k(?:D?#(?!C)|u+i[GLOUE]?#|D[gu]*[rp])",  # "descriptions (", "and a title of"
-            r"[t5].*\|.*[,k]+[yi@]*5|l.*\|",  # "and explain it", "or in"
-            r"~.*\|~|\^[u\x22].*\||S#.*\|",  # "on tea, … on milk", "that quotes Ann in", "paragraph 2 in"
-        )
-    )
+"""The response as subject: "your answer should contain", "it must not", "make sure your answer has"."""
+_SECOND_VERB = phrase("{lead}(?:<must mustnt><not>*(?P<verb>{verb}?)|(?P<verb2>contains )){fill}")
+"""A second verb behind an order or a subject: "and must not"."""
+_LINK = phrase(
+    "(?:, )?(?:and )?(?:(?P<verb><in using start end written>)|no (?:using )?|not <using in>"
+    "|that <must mustnt>?<not>*(?P<verb2><use contains is written write start end>))"
+    r"<the a is only>*(?:using )?(?:in )?<the short only a>*(?:no )?<the short only a>*\Z"
 )
-_OWN_NOUN = re.compile("^[ug]{0,3}r")
-# what makes the words before a thing those of another text
-_OF_ANOTHER = re.compile(
-    "|".join(
-        (
-            "j|@(?!.*[,k])|h@",  # a report, other persons
-            "!(?!u)|[ur]h",  # "how to write", "a town where"
-            "(?<!m6)[uRp@TSWK#]a*[mM].*[,k]a*n*[otc5<>bvmM]|^u[i~][^:]*k|^r$",  # "lines must rhyme and" use
-            r"[uRpW]\^(?:.*[,k]a*n*[<>bvmM]|m.*k[otc5])|n.*\^.*k|\^b,",  # "a town that begins with A and": it goes on
-            r"[nNM].*l|[nM][,Ea]|Nu+w|^[ak,#\-]*n[dry]",  # "without A-ing or", "not only": half of a negation
-            "...:",  # a text after a colon
-        )
-    )
+"""What links a task to the thing: "a poem about the sea in", "… that does not use"."""
+_TASK = phrase(
+    "(?:.*(?:^| ){joint})?{lead}(?:{ensure}(?P<task><use write keep describe>)|ensure "
+    "|{place}{response}must <is written>*<use describe is contains write>)"
+    r"(?P<topic>(?:(?!<use write contains start end must mustnt not keep : such_as>)\S+ )*)"
 )
-_SAYS = re.compile(",[^,k:]*j")
-_ELSEWHERE = re.compile("[i~][dDgy]*[uR@]")
+"""A task with its topic: "write a poem about the sea"."""
+_BARE = phrase(
+    r"(?:<first only number_of>|\d+ )*(?:ensure <in it the a response>*)?<not no>?(?:using )?"
+    "<the a short in written response number_of it only>*(?:no )?<the a short in written response number_of it only>*"
+)
+"""Known words only."""
+_HEAD = phrase(
+    r"(?:.*(?:^| ){joint})?{lead}(?:ensure |{ensure}(?:it <must mustnt>)?<not mustnt>*"
+    r"(?:<use write keep start end describe no atleast atmost over under exactly only>|\d+ )"
+    r"|{ensure}{response}must )(?!.*(?:^| )that )"
+)
+"""An order before a comma, which known words follow: "write a poem, no commas"."""
+_OR_ANOTHER = phrase("^(?!.*<not no mustnt>).*, or <write describe in>")
+"""An alternative to the order: ", or tell a joke"."""
+_NEW_SUBJECT = phrase(r"(?<!in )(?<!in short )<the>(?<!in the )<short>*response \Z")
+"""Not the end of known words: "the abstract at most"."""
+_BEFORE_TASK = phrase(r"\Z|: |, <write describe>")
+_OWN_VERB = phrase("{lead}{ensure}{place}<the a short it no that response in is use>*")
+"""What may stand before a thing with its own verb: "make sure that" the word "sea" appears."""
+_PASSIVE = phrase(
+    "<,>*(?P<how><must mustnt not is written contains and>*)"
+    "(?P<what><used forbidden allowed>|in (?:it |<the>+response ))"
+)
+"""The verb after a thing: "must be used", "is forbidden"."""
+_NEXT = phrase(
+    r"\Z|<, : and in using about that how no ensure string not - it they describe such_as written>|each written "
+    r"|atmost (?:the )*response |<exactly only>(?:\Z|<, : and>)"
+)
+"""What may follow a thing."""
+_NOT_AFTER_STRING = phrase(
+    r"(?:, )?and not (?:use )?<the _>?(?:\Z|, |: )|, (?:and )?not <_ the>|in <the a>*<start end>|(?:, _ )?about "
+    "|written <the a>"
+)
+"""What must not follow a string: "on its own", "to begin", "not both"."""
+_PART = phrase("each (?!written )|<part first section>")
+"""A part of the response: "each title", "in the second stanza"."""
+_PART_FIRST = phrase(r"(?:<and ->|\d+ )*<in about>[^,]*<part first each section>[^,]*, ")
+_PART_AFTER = phrase(
+    r"(?:(?:in )?<the a short>*|(?:(?!<and : , in using>)\S+ )*)each (?!written )"
+    r"|(?!, in \d+ mark )<,>*<in about><the a short>*<_ response>?(?:<each first part section piece mark>|\d+ )"
+)
+_IN_UNKNOWN = phrase(r"in <the>+<short>*(_ )(?:\Z|<, : and>)")
+"""In a part or a text that is no basic word: "in the punchline"."""
+_WRITES = r"\b(?:write|compose|create|draft|give|make|generate|prepare|produce|need|want|like) (?:me )?(?:an?|the|my)"
+_OF_ANOTHER = phrase(
+    r"(?<!\S)(?:they (?!.*<, and>)|how they |<_ response>how |how_to (?!_ )"  # other persons, "a town where"
+    r"|(?<!must written )(?:<_ book part they section piece letter word>|\d+ )<must mustnt>.*<, and><not>*"
+    "<use write keep describe start end is contains must mustnt>"  # "lines must rhyme and" use
+    "|<_ book part word>that (?:.*<, and><not>*<start end is contains must mustnt>"
+    "|must .*and <use write keep describe>)|not .*that .*and |that is , "  # "a town that begins with A and"
+    "|<not mustnt><, only>|<not no mustnt>.*or |no <_>+using "  # half of a negation
+    r"|\A(?:<and , ->|\d+ )*not <the response it>|\A_ <in about>[^:]*and |\Aresponse \Z"
+    "|string and : |keep <the short>*<piece part mark>)"  # "keep sentences under"
+)
+"""What makes the words before a thing those of another text, or half of a negation."""
+_OF_ANOTHER_SIZE = phrase(
+    r"(?:and a <short _>*<response part>|that <_ quotes>|piece \d+ |or |in <short>*piece , ).*\||part , \|"
+    r"|about .*\| about |\|.*and (?:(?:a )?\d+ (?!mark )|<the>+<short response _ part>*(?:in )?"
+    r"<atleast atmost over under>\d+ |<_>+in <atleast atmost over under only exactly>?\d+ "
+    r"|a <short _>*<response part>)|<write describe>.*\|.*<, and><it in they>*describe "
+)
+"""What makes a size between the words before and after it ("|") that of another text: "and explain it"."""
+_WITH_BULLETS = phrase(r"(?<!no )mark and \||\| <, and>+(?:a )?\d+ mark ")
+_AT_A_PLACE = re.compile(
+    r"\s+(?:(?P<any>before|after|as an?)|for(?! (?:this|your|the)(?: (?:whole|entire))? (?:task|response|answer)\b)"
+    r"|at the (?:very )?(?:end|start|beginning))\b"
+)
+"""What follows a thing that is not in the whole response, or that is only forbidden there: "at the end"."""
+_OWN_NOUN = phrase("<_ short response>{0,3}response ")
+_SAYS = phrase(r", (?:(?!<, and :>)\S+ )*says ")
+_ELSEWHERE = phrase("<in about><the a short it>*<_ book they>")
+_A_TEXT = phrase(r"(?:<the a short it>|\d+ )*<short _ response book language>*response (?:it )?")
+_TEXT_FIRST = phrase(r"(?:<a short and it language>|\d+ )*<short _>*response ")
+_THE_TEXT = phrase("the response (?=<must mustnt is>)")
+_WRITTEN = frozenset("the a in using is written it response short only use write not contains".split())
 # Words anywhere in the prompt that leave no check, most of them only none of a size.
 _CODE = frozenset("python javascript typescript php golang bash sql perl html regex".split())
-_UNCOUNTED = (
-    "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
-    "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
-    "amharic georgian armenian".split()
-)
-_IN_UNCOUNTED = re.compile(rf"\b(?:in|into|using|only|entirely) (?:the )?(?:{'|'.join(_UNCOUNTED)})\b")
+_CODE_OR_TOPIC, _PROGRAM = frozenset(("java", "haskell", "kotlin")), frozenset("function class method program".split())
+_OWN_COMMAS = (
+    "japanese chinese mandarin cantonese arabic persian farsi urdu pashto sindhi amharic armenian burmese khmer "
+    "tibetan"
+).split()
+"""Languages with other commas than those of English."""
+_UNCOUNTED = [
+    *_OWN_COMMAS,
+    *"thai lao hindi bengali gujarati kannada malayalam marathi nepali punjabi tamil telugu hebrew korean".split(),
+    *"sinhala sanskrit georgian".split(),
+]
+"""Languages in which the checks cannot count words or letters."""
+_IN = r"\b(?:in|into|using|only|entirely) (?:the )?(?:%s)\b"
+_IN_UNCOUNTED, _IN_OWN_COMMAS = (re.compile(_IN % "|".join(names)) for names in (_UNCOUNTED, _OWN_COMMAS))
 _TAKEN_BACK = frozenset(
     "strict firm flexible lenient leeway negotiable approximate optional whatever hurt sweat happy "
     "seriously feel okay ok fine alright acceptable exclude excluded included counting counted".split()
@@ -170,185 +222,239 @@ _TAKEN_BACK = frozenset(
 """A limit is taken back, or a part of the text does not count."""
 _RECONSIDERED = re.compile(
     r"(?<!n't )(?<!not )(?<!never )\b(?:(?:scratch|forget|ignore|disregard|strike) (?:that|this|it|about|the|my)"
-    r"|second thoughts?|never ?mind|kidding|joking|changed my mind|take (?:that|it) back|correction|or rather)\b"
-    r"|(?:[.!?,;:\n(–—-]|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
+    r"|second thoughts?|never ?mind|kidding|joking|changed my mind|take (?:that|it) back|correction|or rather"
+    r"|no longer appl(?:y|ies))\b"
+    r"|(?:(?<=[\x01.!?,;:\n(–—-])|\b(?:oh|ah|ok|well|lol|sorry)) *(?:actually,|hm+\b|no,|(?:no,? )?wait\b|no don't)"
 )
 """What stands before is taken back, whatever it is."""
+_TAKING_BACK = frozenset(
+    "scratch forget ignore disregard strike second mind nevermind kidding joking changed take correction rather hm "
+    "hmm actually no wait applies apply".split()
+)
 _SEVERAL = re.compile(
     r"\b(?:in a second|then|subsequently|followed|afterwards|also (?:re)?write|versions|variants|plus|headline|series"
     r"|chapters)\b"
 )
 """Several texts are asked for."""
+_MORE = frozenset(
+    "second then subsequently followed afterwards also versions variants plus headline series chapters".split()
+)
 _JUDGED = frozenset("rate grade judge evaluate assess score feedback keys fields".split())
 """The prompt is about another text, or about one with named parts: "the story must" is not about the response."""
-_THE_TEXT = re.compile("dr(?=a*[mMb])")
-_WRITTEN = re.compile("[dDgawib6ryHEot5nNv]*")
-_QUESTIONS = ("do", "does", "did", "was", "were", "have", "which", "when", "am")
+_ABOUT_OTHERS = frozenset("list name suggest recommend translate convert describe discuss explain compare".split())
+"""Tasks whose object is not written: what follows "that" or "with" belongs to it."""
 
 
 class _Form(NamedTuple):
-    """How the words before a thing ask for it, with places in the symbols of the clause."""
+    """How the words before a thing ask for it, with places of basic words."""
 
-    segment: int
-    """Where the part begins whose negations count."""
-    task: int
-    """The verb of the task, or the start of the part."""
     verb: int
     """The verb or link that governs the thing, -1 for none."""
+    segment: int
+    """Where the part begins whose negations count."""
     negations: int
+    task: int
+    """The verb of the task."""
     topic: str | None = None
-    """The symbols between a task and the link to the thing."""
+    """The basic words between a task and the link to the thing."""
 
 
-def _form(clause: Clause, found: Found) -> _Form | None:
+def negations_in(plain: str) -> int:
+    """The number of negations among basic words."""
+    return plain.count("not ") + plain.count("no ") + plain.count("mustnt ")
+
+
+def _form(clause: Clause, found: Found, left: str) -> _Form | None:
     """How the words before a thing ask for it, None if they do not."""
-    left = clause.symbols[: found.start]
+    if clause.words[0] in ("is", "does", "do", "are", "has") and _WRITTEN.issuperset(clause.tokens[1 : found.start]):
+        return _Form(-1, 0, negations_in(left), 0)  # a question of a checklist as a statement
     if found.kind in _OF_TEXT:
-        left = re.sub(r"Y,?k?(?=[aE]*$)", "", left)  # "in English and in capital letters"
-    if clause.words[0] in ("is", "does", "do", "are", "has") and _WRITTEN.fullmatch(left[1:]):
-        return _Form(0, 0, -1, negations_in(left))  # a question of a checklist as a statement
+        left = re.sub("language (?:, )?(?:and )?(?=(?:only )*$)", "", left)  # "in English and in capital letters"
+    joint = _JOINT.match(left)
+    first = joint.end() if joint else 0
+    ensured = left.find("ensure ", first)
+    if ensured > first and not negations_in(left[first:ensured]):
+        first = ensured
+    last, place = left[first:], left.count(" ", 0, first)
+    before = "" if {",", "and", ":", "-"}.issuperset(left[:first].split()) else left[:first]
+    negations = negations_in(last)
     if found.subject:
-        own = _OWN_VERB.fullmatch(left)
-        return own and _Form(own.start("seg"), own.start("seg"), -1, negations_in(own["seg"]))
-    for expression in _GOVERNED:
-        if (match := expression.fullmatch(left)) and (not match["verb"] or match["verb"] in found.verbs):
-            verb, seg = match.start("verb") if match["verb"] else -1, match.start("seg")
-            return _Form(seg, max(verb, seg), verb, negations_in(match["seg"]))
+        own = _OWN_VERB.fullmatch(last)
+        topical = not own and clause.tokens[found.end] != "about"  # not "written twice on his arm"
+        return _Form(-1, place, negations, place) if own else _after_topic(clause, found, left) if topical else None
+    goes_on = "must" in before or ("that " not in before and ("use " in before or "write " in before))
+    match = _ORDER.fullmatch(last) or _SUBJECT.fullmatch(last) or (goes_on and _SECOND_VERB.fullmatch(last)) or None
+    if match:
+        group = "verb" if match["verb"] or match.re is _ORDER else "verb2"
+        verb = match[group] or ""
+        if not verb or verb.strip() in found.verbs:
+            at = place + last.count(" ", 0, match.start(group)) if verb else -1
+            return _Form(at, place, negations, max(at, place))
+    return _after_topic(clause, found, left) or _bare(clause, found, before, last, negations)
+
+
+def _after_topic(clause: Clause, found: Found, left: str) -> _Form | None:
+    """The form of a task with its topic: "write a poem about the sea in"."""
     if clause.words[found.start] in ("within", "under"):
-        left += "i"
-    if (match := _TOPIC.fullmatch(left)) and (match["verb"] or match["verb2"] or "w") in found.verbs:
-        task = match.start("task") if match["task"] else match.start("topic")
-        verb = max(match.start("verb"), match.start("verb2"))
-        return _Form(match.start("seg"), task, verb, negations_in(match["seg"]), topic=match["topic"])
-    if match := _BARE.fullmatch(left):
-        seg, negations = match.start("seg"), negations_in(match["seg"])
-        thing = clause.symbols[found.start : found.end]
-        if not negations and set("nM") & set(match["head"] or ""):
-            return None
-        if thing[0] == "Y" and not match["head"] and not re.match("$|:|,a*[t5]", clause.symbols[found.end :]):
-            return None
-        if negations or thing[0] not in "CQWZYJdDg" or set("iw") & set(match["seg"]) or set("#x") & set(thing):
-            return _Form(seg, seg, -1, negations)
+        left += "in "
+    link = _LINK.search(left)
+    match = _TASK.fullmatch(left, 0, link.start()) if link else None
+    if link is None or match is None or (link["verb"] or link["verb2"] or "using ").strip() not in found.verbs:
+        return None
+    verb, task = max(link.start("verb"), link.start("verb2")), match.start("task" if match["task"] else "topic")
+    at = left.count(" ", 0, verb) if verb >= 0 else -1
+    segment = left.count(" ", 0, link.start())
+    return _Form(at, segment, negations_in(link.group()), left.count(" ", 0, task), match["topic"])
+
+
+def _bare(clause: Clause, found: Found, before: str, last: str, negations: int) -> _Form | None:
+    """The form of known words only, or none, at the start of a clause or behind an order: "please, no"."""
+    if not _BARE.fullmatch(last) or (before and not _HEAD.match(before)) or _NEW_SUBJECT.search(last):
+        return None
+    if not negations and ("not " in before or "mustnt " in before):
+        return None
+    thing = clause.tokens[found.start : found.end]
+    if thing[0] == "language" and not before and not _BEFORE_TASK.match(clause.around(0, found.end)[1]):
+        return None
+    named = thing[0] in ("mark", "string", "word", "caps", "language", "json", "the", "a", "short")
+    if thing == ["caps"] and clause.words[found.start].startswith("all "):
+        named = clause.length > found.end and set(clause.tokens[found.end : clause.length]) != {","}
+    if negations or not named or "in " in last or "using " in last or "times" in thing or thing[-1][-1:] == "x":
+        place = found.start - last.count(" ")
+        return _Form(-1, place, negations, place)
     return None
 
 
-def negations_in(symbols: str) -> int:
-    """The number of negations among symbols."""
-    return symbols.count("n") + symbols.count("N") + symbols.count("M")
-
-
-def _asks(clause: Clause) -> bool:
-    """Whether a clause is a question, not a request."""
-    if not clause.text.rstrip().endswith("?"):
-        return False
-    first = next((n for n, symbol in enumerate(clause.symbols) if symbol not in "a,k"), 0)
-    return clause.symbols[first] in "hbjzm" or clause.words[first] in _QUESTIONS
-
-
-_ABOUT_OTHERS = frozenset("list name suggest recommend translate convert describe discuss explain compare".split())
-"""Tasks whose object is not written: what follows "that" or "with" belongs to it."""
-_A_TEXT = re.compile("[dDga#y]*[gurRY]*ra*y?")
-_TEXT_FIRST = re.compile("[Dga#yY]*[gu]*r")
-
-
-def _of_the_topic(clause: Clause, found: Found, form: _Form) -> bool:
+def _of_the_topic(clause: Clause, found: Found, form: _Form, topic: str) -> bool:
     """Whether a thing after a topic may belong to something that the topic names: "a poem about a letter with"."""
-    topic, seg = form.topic or "", clause.symbols[form.segment : found.start]
-    link = clause.words[form.verb] if 0 <= form.verb < found.start else ""
+    seg, link = clause.tokens[form.segment : found.start], clause.words[form.verb] if form.verb >= 0 else ""
+    if clause.words[found.start].endswith(("limit of", "maximum of")) and topic.endswith("_ "):
+        return False
     if clause.words[form.task] in _ABOUT_OTHERS and link not in ("in", "using", "as", ""):
         return True
-    if ("^" in seg or link == "of") and not _TEXT_FIRST.match(topic):
+    if ("that" in seg or link == "of") and not _TEXT_FIRST.match(topic):
         return True
     if found.kind in _OF_TEXT:
-        if "6" in seg:
+        if "written" in seg or (clause.tokens[form.task] == "use" and topic.strip(" ,") not in ("", "language")):
             return True
     elif link in ("in", "using"):
         return False
-    if seg[:1] == "," or seg[:2] == "kN" or _A_TEXT.fullmatch(topic):
+    if found.kind in ("starts", "ends") and re.match(r"(?:the )*\d+ (?:short )*piece ", topic):
+        return True  # "three sentences starting with"
+    if seg[:1] == [","] or seg[:2] == ["and", "no"] or _A_TEXT.fullmatch(topic):
         return False
-    return (topic[-1:] in ("r", "R", "p", "W") and topic[-2:] != "#W") or (link == "of" and "i" in topic)
+    return bool(re.search(r"(?<!\d )word $|(?:response|book|part|in piece) $", topic)) or (
+        link == "of" and "in " in topic
+    )
 
 
 def decide(clause: Clause, found: Found) -> Requirement | None:
     """The requirement of a thing in its clause, with a check or with the reason why it has none; None if the clause
     requires nothing."""
-    symbols = clause.symbols
-    left, right = symbols[: found.start], symbols[found.end :]
-    for symbol, reason in (("z", PERMITTED), ("q", CONDITIONAL)):
-        if symbol in left or symbol in right or symbol in clause.header:
-            return _without(clause, found, reason)
-    if (
-        _asks(clause)
-        or _OF_ANOTHER.search(left)
-        or _SAYS.search(right)
-        or symbols[found.start - 1 : found.start + 1] == "nE"
-    ):
+    tokens, header = clause.tokens, clause.header
+    left, right = clause.around(found.start, found.end)
+    around = header + (left + right if found.kind == "ends" else clause.plain)
+    if "may " in around:
+        return _without(clause, found, PERMITTED)
+    if "if " in around or (", or " in around and _OR_ANOTHER.search(around)):
+        return _without(clause, found, CONDITIONAL)
+    if "says " in left or ("says " in right and _SAYS.search(right)) or (left and _OF_ANOTHER.search(left)):
         return None
+    if left.endswith("not ") and tokens[found.start] in ("only", "exactly"):
+        return None
+    if left.count(" ", 0, left.rfind(": ") + 1) > 2:
+        return None  # a text after a colon
     passive = _PASSIVE.match(right)
-    if passive and (passive["how"].strip("a") or ("s" in left and passive["what"] in "234")):
-        refused = negations_in(passive["how"]) + (passive["what"] == "3")
-        found = found._replace(subject=True, end=found.end + passive.end(), negations=found.negations + refused)
-        right = symbols[found.end :]
+    what = passive["what"].strip() if passive else ""
+    if passive and (passive["how"] or ("ensure " in left and what in ("used", "forbidden", "allowed"))):
+        negations, end = negations_in(passive["how"]) + (what == "forbidden"), found.end + passive[0].count(" ")
+        found = found._replace(subject=True, end=end, negations=found.negations + negations)
+        right = right[passive.end() :]
         if _ELSEWHERE.match(right):
             return None  # "is banned in our office"
-    right = _OWN_NOUN.sub("", right)  # "a 300-word magazine article"
-    form, kind = _form(clause, found), found.kind
-    following = _NEXT_STRING if found.verbs.startswith(INCLUDES) else _NEXT
-    if form is None or not following.match(right) or (form.topic is not None and _of_the_topic(clause, found, form)):
+    if own := _OWN_NOUN.match(right):
+        right = right[own.end() :]  # "a 300-word magazine article"
+    form, kind = _form(clause, found, left), found.kind
+    follows = kind == "postscript" or _NEXT.match(right)
+    if kind in ("keywords", "forbidden") and _NOT_AFTER_STRING.match(right):
+        follows = None
+    if not form or not follows or (form.topic is not None and _of_the_topic(clause, found, form, form.topic)):
         return _without(clause, found, A_PART) if kind not in _WHOLE and _PART.search(left + right) else None
-    negations = form.negations + found.negations
-    check, question = found.check, found.question
+    negations, check, question = form.negations + found.negations, found.check, found.question
     if negations == 1:
         check = found.denied
         question = question.replace(" with ", " with something else than ", 1) if found.check else question
-    reason = _reason(clause, found, form, kind, right) or found.reason or (APPROXIMATE if "A" in right[:2] else "")
-    if not reason and passive and passive["what"] == "4" and not negations:
+    reason = _reason(clause, found, form, left, right) or found.reason
+    if not reason and "roughly" in right.split()[:2]:
+        reason = APPROXIMATE
+    if not reason and found.subject and what == "allowed" and not negations:
         reason = PERMITTED
-    if not reason and (
-        check is None
-        or negations_in(clause.header)
-        or negations > 1
-        or (negations and right[:1] == "8")
-        or right[:1] == "l"
-    ):
+    if not reason and (check is None or negations_in(header) or negations > 1 or right[:3] == "or "):
+        reason = UNCLEAR
+    if not reason and negations and right[:7] == "such_as":
         reason = UNCLEAR
     if reason or check is None or check.get("at_least", 1) < 1 or check.get("at_most", 0) < 0:
         return _without(clause, found, reason or NO_BOUND)
-    verb = form.verb if found.verbs != ANY_VERB or symbols[form.verb] == "o" and kind in _OF_TEXT else -1
-    negation = max(symbols.rfind(symbol, form.segment, found.start) for symbol in "nNM") if negations else -1
-    start = next((at for at in (negation, verb) if at >= 0), found.start)
-    first, last = clause.starts[start], clause.ends[found.end - 1]
-    return Requirement(first, last, check, question or question_of(check))
+    negation = (
+        [n for n in range(form.segment, found.start) if tokens[n] in ("not", "no", "mustnt")] if negations else []
+    )
+    governs = found.verbs is not ANY_VERB or (tokens[form.verb] == "use" and kind in _OF_TEXT)
+    start = negation[-1] if negation else form.verb if governs and form.verb >= 0 else found.start
+    return Requirement(clause.starts[start], clause.ends[found.end - 1], check, question or question_of(check))
 
 
-def _reason(clause: Clause, found: Found, form: _Form, kind: str, right: str) -> str:
+def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) -> str:
     """Why a thing is not required of the response as it stands, "" if it is."""
-    words, left = clause.view.words, clause.symbols[: found.start]
-    of_response = OF_RESPONSE.search(clause.text) is not None
-    if not of_response and not words.isdisjoint(_CODE):
+    view, words, kind = clause.view, clause.view.words, found.kind
+    code = not words.isdisjoint(_CODE) or not (words.isdisjoint(_CODE_OR_TOPIC) or words.isdisjoint(_PROGRAM))
+    if code and not clause.of_response():
         return OF_CODE
-    reconsidered = clause.view.places(_RECONSIDERED)
-    if reconsidered and reconsidered[-1] >= clause.ends[found.end - 1]:
+    if view.last(_RECONSIDERED, _TAKING_BACK) >= clause.ends[found.end - 1]:
         return CONDITIONAL
-    if kind not in _IN_EVERY_LANGUAGE and clause.view.places(_IN_UNCOUNTED, _UNCOUNTED):
+    commas = (found.denied or {}).get("letters") == ","
+    if kind not in _IN_EVERY_LANGUAGE and view.last(_IN_OWN_COMMAS if commas else _IN_UNCOUNTED, _UNCOUNTED) >= 0:
         return OTHER_LANGUAGE
-    if _PART_FIRST.match(left) or _PART_AFTER.match(right):
+    part = _PART_FIRST.match(left) or _in_unknown(clause, found, right)
+    if part or (kind != "sections" and _PART_AFTER.match(right)):
         return A_PART
-    if kind not in _WHOLE and _PART.search((clause.header + left).rpartition(",")[2]):
+    after = _AT_A_PLACE.match(clause.text, clause.ends[found.end - 1] - clause.start)
+    if after and (form.negations + found.negations or (after["any"] and not _at_least(found))):
         return A_PART
-    if not of_response and not words.isdisjoint(_JUDGED) and _THE_TEXT.search(left):
+    if kind not in _WHOLE and _PART.search((clause.header + left).rpartition(", ")[2]):
+        return A_PART
+    if not words.isdisjoint(_JUDGED) and _THE_TEXT.search(left) and not clause.of_response():
         return A_PART
     if (kind not in SIZES and kind != "json") or (found.check or {}).get("exactly") == 0:
         return ""
     if not words.isdisjoint(_TAKEN_BACK):
         return CONDITIONAL
-    several = clause.view.places(_SEVERAL)
-    if several and (not of_response or several[-1] >= clause.end):
+    several = view.last(_SEVERAL, _MORE)
+    if several >= clause.end or (several >= 0 and not clause.of_response()):
         return A_PART
-    if not of_response and (_OF_ANOTHER_SIZE.search(f"{left}|{right}") or clause.words[form.task] == "add"):
+    around = f"{left}| {right}"
+    task, limited = clause.words[form.task], kind != "bullets" and not _at_least(found)
+    added = task == "add" or (task in ("include", "insert") and limited and form.topic)  # "a summary of at most"
+    if (added or _OF_ANOTHER_SIZE.search(around)) and not clause.of_response():
         return A_PART
-    with_bullets = kind == "paragraphs" and re.search(r"[^N]Ck\||\|[,k]+D?#C", f"{left}|{right}")
-    return A_PART if with_bullets else ""
+    return A_PART if kind in ("paragraphs", "sentences") and _WITH_BULLETS.search(around) else ""
+
+
+def _in_unknown(clause: Clause, found: Found, right: str) -> bool:
+    """Whether what follows is in something that is neither the whole nor what the prompt asks to write: "in the
+    punchline"."""
+    match = _IN_UNKNOWN.match(right)
+    if match is None:
+        return False
+    end = found.end + right.count(" ", 0, match.end(1))
+    if not {"whole", "entire", "full"}.isdisjoint(clause.words[found.end : end]):
+        return False
+    name = re.escape(clause.words[end - 1])
+    return not re.search(rf"{_WRITES} (?:[\w-]+ ){{0,2}}{name}\b", clause.view.text)
+
+
+def _at_least(found: Found) -> bool:
+    """Whether its check has a lower bound only: what holds for a part then holds for the whole."""
+    return found.check is not None and "at_least" in found.check and "at_most" not in found.check
 
 
 def _without(clause: Clause, found: Found, reason: str) -> Requirement:

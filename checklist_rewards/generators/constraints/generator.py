@@ -6,6 +6,7 @@ the rules, tells the model which parts of the input they cover, and adds its que
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -18,9 +19,9 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
 from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
-from checklist_rewards.generators.constraints.filtering import A_PART, SIZES, Found, decide
-from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement
-from checklist_rewards.generators.constraints.strings import RULES
+from checklist_rewards.generators.constraints.filtering import A_PART, SIZES, decide
+from checklist_rewards.generators.constraints.reading import Clause, Requirement, clauses_of
+from checklist_rewards.generators.constraints.rules import things_in
 from checklist_rewards.images import words_of
 from checklist_rewards.version import __version__
 
@@ -33,11 +34,18 @@ def find_requirements(prompt: str) -> list[Requirement]:
     "[image]" for an image."""
     prompt = words_of(prompt)
     found: dict[str, Requirement] = {}
-    for clause in PromptText(prompt).clauses():
+    tasks: set[str] = set()
+    for clause in clauses_of(prompt):
+        task = clause.tokens[0] == "describe" or clause.tokens[:2] == ["write", "a"]
         for requirement in _of_clause(clause):
             check = requirement.check or {}
             key = check if check.get("type") != "repeats_prompt" else "repeats_prompt"
-            found.setdefault(repr(key or (requirement.start, requirement.reason)), requirement)
+            key = repr(key or (requirement.start, requirement.reason))
+            if key in tasks and task and check.get("type") in SIZES:  # a text for each of two tasks
+                found[key] = replace(requirement, check=None, question="", reason=A_PART)
+            found.setdefault(key, requirement)
+            if task:
+                tasks.add(key)
     ordered = sorted(found.values(), key=lambda one: one.start)
     kinds = {one.check["type"] for one in ordered if one.check and one.check not in _WEAK}
     kept = [one for one in ordered if one.check not in _WEAK or one.check["type"] not in kinds]
@@ -51,12 +59,20 @@ def find_requirements(prompt: str) -> list[Requirement]:
 def _of_clause(clause: Clause) -> Iterator[Requirement]:
     """The requirements of a clause. Where one size of a kind is that of a part, so are the others: "a headline of at
     most 8 words and a text of at most 50"."""
-    decided = [(thing, decide(clause, thing)) for thing in _things(clause)]
+    if clause.asks():
+        return
+    decided = [(thing, decide(clause, thing)) for thing in things_in(clause)]
+    if len(decided) < 2:
+        yield from (one for _, one in decided if one)
+        return
     sizes = [(thing.kind, one) for thing, one in decided if thing.kind in SIZES and thing.check not in _WEAK]
     parts = {kind for kind, one in sizes if one is None or one.reason == A_PART}
     checks = [one.check for _, one in sizes if one and one.check]
+    casings = [(thing.check, one) for thing, one in decided if thing.kind == "casing"]
+    if any(one and one.reason == A_PART for _, one in casings) and casings[0][0] != casings[-1][0]:
+        parts.add("casing")
     for thing, one in decided:
-        if one and one.check and thing.kind in SIZES and (thing.kind in parts or checks.count(one.check) > 1):
+        if one and one.check and (thing.kind in parts or checks.count(one.check) > 1):
             one = replace(one, check=None, question="", reason=A_PART)
         if one:
             yield one
@@ -64,65 +80,47 @@ def _of_clause(clause: Clause) -> Iterator[Requirement]:
 
 _WEAK = ({"type": "json"}, {"type": "bullets", "at_least": 1})
 """Checks that another one of their type includes."""
-
-
-def _things(clause: Clause) -> Iterator[Found]:
-    """The things that the rules find in a clause. What one rule found is not found again by the next."""
-    used: set[int] = set()
-    symbols = set(clause.symbols)
-    for rule, needed in RULES:
-        if not symbols.isdisjoint(needed):
-            things = [thing for thing in rule(clause) if used.isdisjoint(range(thing.start, thing.end))]
-            for thing in things:
-                used.update(range(thing.start, thing.end))
-            yield from things
-
-
 _ONE_VALUE = {"casing": "casing", "language": "language", "starts": "phrase", "ends": "phrase", "title": "style"}
 """Checks of which a response passes only one, with the argument that tells them apart."""
+_COMPARED = 40
+"""Number of checks of a prompt that are compared with each other."""
 
 
 def _contradictions(checks: Sequence[Mapping[str, Any] | None]) -> dict[int, int]:
     """The places of the checks that no response passes together with another one, each with the place of that one."""
-    ranges: dict[Any, list[tuple[float, float, int]]] = {}
-    values: dict[str, list[tuple[str, int]]] = {}
-    for n, check in enumerate(checks):
-        if check and (argument := _ONE_VALUE.get(check["type"])):
-            values.setdefault(check["type"], []).append((check[argument].lower(), n))
-        elif check:
-            for subject, low, high in _ranges(check):
-                ranges.setdefault(subject, []).append((low, high, n))
-    pairs: list[tuple[int, int]] = []
-    for its in ranges.values():
-        lowest, highest = min(its, key=lambda one: one[1]), max(its)
-        if (checks[lowest[2]] or {}).get("type") in SIZES:  # "at most 50 words on cats, at most 100 on dogs"
-            pairs += [(n, lowest[2]) for _, high, n in its if lowest[1] < high < math.inf]
-            pairs += [(n, highest[2]) for low, _, n in its if -math.inf < low < highest[0]]
-        pairs += [(n, lowest[2]) for low, _, n in its if low > lowest[1]]
-        pairs += [(n, highest[2]) for _, high, n in its if high < highest[0]]
-    for kind, phrases in values.items():
-        longest, other = max(phrases, key=lambda one: len(one[0]))
-        fits = longest.endswith if kind == "ends" else longest.startswith
-        pairs += [(n, other) for phrase, n in phrases if not fits(phrase)]
     against: dict[int, int] = {}
-    for n, other in pairs:
-        against.setdefault(n, other)
-        against.setdefault(other, n)
+    meanings = [(n, check["type"], _meaning(check)) for n, check in enumerate(checks) if check][:_COMPARED]
+    for (n, kind, one), (m, _, other) in itertools.combinations(meanings, 2):
+        if any(_apart(kind, one[subject], other[subject]) for subject in one.keys() & other.keys()):
+            against.setdefault(n, m)
+            against.setdefault(m, n)
     return against
 
 
-def _ranges(check: Mapping[str, Any]) -> Iterator[tuple[Any, float, float]]:
-    """What a check counts, with the smallest and the largest number that passes it."""
+def _apart(kind: str, one: Any, other: Any) -> bool:
+    """Whether no response has both of two values, or numbers in both of two ranges."""
+    if isinstance(one, str):
+        shorter, longer = sorted((one, other), key=len)
+        return not (longer.endswith(shorter) if kind == "ends" else longer.startswith(shorter))
+    (low, high), (its_low, its_high) = one, other
+    limits = kind in SIZES and (math.inf > high != its_high < math.inf or -math.inf < low != its_low > -math.inf)
+    return low > its_high or its_low > high or limits  # "at most 50 words on cats, at most 100 on dogs"
+
+
+def _meaning(check: Mapping[str, Any]) -> dict[Any, Any]:
+    """What a check is about, with its value, or with the smallest and the largest number that passes it."""
+    kind = check["type"]
+    if kind in _ONE_VALUE:
+        return {kind: check[_ONE_VALUE[kind]].lower()}
     low = max(check.get("at_least", -math.inf), check.get("exactly", -math.inf))
     high = min(check.get("at_most", math.inf), check.get("exactly", math.inf))
-    if check["type"] == "keyword_count":
-        yield check["word"].lower(), low, high
-    elif check["type"] in ("keywords", "forbidden"):
-        bounds = (1, math.inf) if check["type"] == "keywords" else (0, 0)
-        yield from ((word.lower(), *bounds) for word in check["words"] if check.get("need") != "any")
-    else:
-        counted = (one for one in check.items() if one[0] not in ("at_least", "at_most", "exactly"))
-        yield frozenset((name, repr(value)) for name, value in counted), low, high
+    if kind == "keyword_count":
+        return {check["word"].lower(): (low, high)}
+    if kind in ("keywords", "forbidden"):
+        low, high = (1, math.inf) if kind == "keywords" else (0, 0)
+        return {word.lower(): (low, high) for word in check["words"] if check.get("need") != "any"}
+    bounds = "at_least", "at_most", "exactly"
+    return {frozenset((name, repr(value)) for name, value in check.items() if name not in bounds): (low, high)}
 
 
 class ConstraintsGenerator:

@@ -1,12 +1,9 @@
-"""A prompt as the rules read it: masked, in clauses, with its quoted strings, each clause as symbols.
+"""A prompt as the rules read it: masked, in clauses, each as basic words.
 
-[`PromptText`] keeps positions: its `text` has the length of the prompt, in lower case, with every quoted string and
-code block masked. So no rule reads an instruction inside quotation marks, and the position of a match is the evidence
-in the prompt. A clause ends at the end of a sentence or a list item. Of nested quotations only the outer one is a
-string. Texts that a request or a label announces as material ("Translate the text below.") are masked too, up to a
-label or a later line about the response. Clauses that are too long to be read are left out.
-
-[`Clause.symbols`] has one letter for each word or phrase of the clause; see `lexicon.py`.
+[`PromptText`] keeps positions: its `text` has the length of the prompt, in lower case, with quoted strings, code and
+texts that a request or a label announces ("Translate the text below.") masked. So no rule reads an instruction that is
+material, and the position of a word is the evidence in the prompt. A clause ends at the end of a sentence or a list
+item. Of nested quotations only the outer one is a string. Clauses that are too long to be read are left out.
 """
 
 from __future__ import annotations
@@ -18,8 +15,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from checklist_rewards.generators.constraints.amounts import number
-from checklist_rewards.generators.constraints.lexicon import CODE, NOUNS, PHRASES, QUOTE, SYMBOLS, TRIGGERS
+from checklist_rewards.generators.constraints.lexicon import (
+    ANCHORS,
+    BASIC_WORDS,
+    BEFORE_NOUNS,
+    CODE,
+    COUNTED,
+    NOUNS,
+    NUMBERS,
+    PHRASES,
+    QUOTE,
+    VERBS,
+)
 
 Spec = dict[str, Any]
 
@@ -44,45 +51,49 @@ _STRAIGHT = str.maketrans(
 _BLOCKS = {
     "```": re.compile(r"```.*?(?:```|\Z)", re.DOTALL),
     ">": re.compile(r"^>[ \t]*[^\s\d].*", re.MULTILINE),
+    '{"': re.compile(r'\{"[^"\n]{1,60}":[^}]{0,999}\}'),
     "---\n": re.compile(r"(?ms)^-{3,}\n.*?\n-{3,}$"),
     "[BEGIN": re.compile(r"(?s)\[BEGIN[^\]\n]{0,40}\].*?(?:\[END|\Z)"),
     "B": re.compile(
         r"(?ms)(?:\bA\)|^A\.) .{0,300}?(?:\bB\)|^B\.) [^\n.?!]*(?:[.?!]?\s*(?:\(?[C-H]\)|^[C-H]\.) [^\n.?!]*)*"
     ),
 }
-"""Code blocks, lines that quote a message, texts between lines, options of a question."""
+"""Code, quoted lines, texts between lines and options of a question, each with a string that the text needs."""
 _TREATS = re.compile(
     r"(?i)(?:^|[.!?:]\s+)\W*(?:(?:please|kindly|can you|could you) )*(?:fix|correct|translate|improve|proofread|edit"
     r"|summari[sz]e|classify|convert|paraphrase|rephrase|rewrite|reword|rate|evaluate|analy[sz]e|critique|check|review"
     r"|shorten|simplify|rank|judge|grade|parse|turn|continue|compare|add|make|tell me|which (?:of|one)|is the|answer"
     r"|reply|respond|below|here(?:'s| is| are)(?! (?:the|my|some) (?:rule|requirement|constraint|guideline)s:))\b"
 )
-"""A task whose object is a text that is given."""
 _ANNOUNCES = re.compile(r"(?i)\b(?:below|above|following|these|this|my|here are|paste)\b|^\W*\w+ (?:in)?to \w+\W*$")
+"""With [`_TREATS`] or a colon: a line before a text to work on."""
 _RULES = re.compile(
     r"(?i)\b(?:rule|requirement|constraint|instruction|guideline|criteri|format|(?:key)?word|phrase|must|should|follow\b"
     r"|us(?:e|ing)\b|includ|response|answer|reply|question|style|structure|section|separat|like\b)"
 )
-"""Words of a line that announces requirements, not material."""
+"""Words of a line before requirements, not before a text."""
 _GIVEN = re.compile(
     r"(?i)^[^\n:]{0,200}\b(?:(?:this|these|following|my|a system) (?:prompt|request|instruction|requirement|rule"
     r"|constraint|assignment|brief)s?\b[^\n:.?]{0,80}(?::(?=[ \t])|\?)"
-    r"|(?:this|next|following) (?:prompt|sentence)\b[^\n:.?]{0,80}[.?])"
+    r"|(?:this|next|following) (?:prompt|sentence)\b[^\n:.?]{0,80}[.?]"
+    r"|(?:summari[sz]e|paraphrase|rephrase|shorten|condense)\b[^\n:.?]{0,200}:(?=[ \t])"
+    r"(?! (?:max|min|in|at|no|use|under|up|less|fewer|keep|write|only|[\d\"'“])))"
 )
-"""The start of a prompt that is material: what stands before it in its line, often a question about it."""
-_TEXT_LABEL = re.compile(
-    r"(?i)\W{0,6}(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
-    r"|assistant|[qa])s?\W{0,3}(?::|$)"
+"""What stands before another prompt in its line, often a question about it."""
+_GIVING = (
+    *"prompt request instruction requirement rule constraint assignment brief sentence".split(),
+    *"summari paraphrase rephrase shorten condense".split(),
 )
-_TASK_LABEL = re.compile(
-    r"(?i)\W{0,6}(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b"
+"""Words of which [`_GIVEN`] needs one."""
+_LABEL = re.compile(
+    r"(?i)\W{0,6}(?:(?P<text>(?:input|text|review|article|passage|document|email|message|transcript|draft|comment|user"
+    r"|assistant|[qa])s?\W{0,3}(?::|$))|(?:task|instruction|constraint|requirement|rule|question|format|output|note)s?\b)"
 )
 OF_RESPONSE = re.compile(
     r"(?i)\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
-# Each starts with its quotation mark, so that a search skips to it.
-_CURLY = re.compile(r"“([^“”]{1,400})”")
 _QUOTED = {
+    "“": re.compile(r"“([^“”]{1,400})”"),
     '"': re.compile(r'"(?<!\w")(?=\S)([^"]{1,400})(?<=\S)"(?!\w)'),
     "'": re.compile(r"'(?<![\w'\"]')(?=[^\s'])((?:[^'\n]|'(?=\w)){1,200}?)(?<=\S)'(?![\w'])"),
     "`": re.compile(r"`([^`\n]{1,200})`"),
@@ -91,18 +102,24 @@ _JOINED = re.compile(
     r"\s*(?:[,;/&|]\s*)?(?:\n\s*)?(?:[-*•]\s+|\d+[.)]\s+)?(?:(?:and/or|and|or|nor|as well as)\s+)?"
     r"(?:(?:also|then)\s+)?(?:the\s+)?(?:(?:key)?(?:word|phrase|letter|term)\s+)?"
 )
-_END = re.compile(r"[.!?\n](?<!(?i:max|min).)(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))")
+"""What stands between the quoted strings of an enumeration."""
+_END = re.compile(
+    r"[.!?\n](?<!(?i:max|min).)(?!(?<=(?i:p\.s\.)) [a-z])"
+    r"(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))"
+)
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z](?=[\sa-z])")
-_APART = bytes(n if n < 128 and (chr(n).isalnum() or n in (1, 39)) else 32 for n in range(256))
-"""Every character that no word contains becomes a space."""
 _TOKEN = re.compile(
-    r"((?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_][\w'#]*|[$€£#]?\d+(?:[.,:]\d+)*(?:%|\w+)?|\x01+|\x02+|\*+"
-    r"|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]])"
+    r"((?![ .!?\"])(?:[^\W\d_](?!\.)[\w'#]*|(?:e\.g|i\.e|p\.\s?p\.\s?s|p\.\s?s)\b\.?|[^\W\d_]|[$€£#]?\d+(?:[.,:]\d+)*"
+    r"(?:%|\w+)?|\x01+|\x02+|\*+|<<[^<>\n]{0,60}>>|[<>=]=?|[-,:;()\n+≤≥≈±/~\[\]]))"
 )
+_DIGIT = re.compile(r"\d")
+_QUESTIONS = frozenset("do does did was were have which when am".split())
 LONGEST_CLAUSE = 700
 """Number of characters of a clause that rules read. A longer one gives no item, so prompts take linear time."""
 _LONGEST_HEADER = 2000
+_PADDING = [""] * 4
+"""Empty words behind a clause, so that rules may look behind its end; those before it are the same."""
 
 
 class Strings(NamedTuple):
@@ -116,88 +133,128 @@ class Strings(NamedTuple):
 
 
 class Clause:
-    """A clause of a prompt, from `start` to `end`: its words and phrases, each with a symbol and a place."""
+    """A clause of a prompt, from `start` to `end`.
 
-    def __init__(self, view: PromptText, start: int, end: int):
-        self.view, self.start, self.end = view, start, end
-        self.text = view.text[start:end]
-        self.symbols, self.words, self.starts, self.ends = symbols_of(view.text, start, end)
-        """One symbol for each word or phrase; the words in lower case; where each starts and ends in the prompt."""
-        first = start + len(self.text) - len(self.text.lstrip())
-        self.header = _header(view.text, first) if "\n" in view.text else ""
-        """The symbols of the line that introduces the list item of the clause ("Each tweet should:")."""
+    `tokens` are its basic words, `words` the words or phrases of the prompt in lower case, `starts` and `ends` their
+    places in the prompt. `plain` has all basic words, each followed by a space.
+    """
+
+    def __init__(self, view: PromptText, start: int, end: int, words: list[str], starts: list[int], ends: list[int]):
+        self.view, self.start, self.end, self.text = view, start, end, view.text[start:end]
+        self.tokens, self.words, self.starts, self.ends = basic_words(words, starts, ends)
+        self.length, self.plain = len(self.tokens), " ".join(self.tokens) + " "
+        self._offsets = [0, *itertools.accumulate(map(len, self.tokens))]
+        self.tokens, self.words = self.tokens + _PADDING, self.words + _PADDING
+        self.header = self._header(view.text) if view.has_headers else ""
+        """The basic words of the line that introduces the list item of the clause: "Each tweet should:"."""
+
+    def _header(self, text: str) -> str:
+        line = text.rfind("\n", 0, self.end - len(self.text.lstrip())) + 1
+        end = text.rfind(":\n", max(line - _LONGEST_HEADER, 0), line)
+        if end < 0 or not _LIST_ITEM.match(text, line):
+            return ""
+        first = max(text.rfind("\n", 0, end), text.rfind(". ", 0, end)) + 1
+        return " ".join(basic_words(*split(text[first : end + 1]))[0])
+
+    def asks(self) -> bool:
+        """Whether it is a question, not a request."""
+        if not self.text.rstrip().endswith("?"):
+            return False
+        first = next((n for n, token in enumerate(self.tokens) if token not in (",", "and")), 0)
+        return self.tokens[first] in ("how", "is", "says", "may", "must") or self.words[first] in _QUESTIONS
+
+    def of_response(self) -> bool:
+        """Whether it names the response: "your answer"."""
+        return OF_RESPONSE.search(self.text) is not None
+
+    def span(self, match: re.Match[str], group: int | str = 0) -> tuple[int, int]:
+        """The basic words from which and up to which a match in `plain` reaches."""
+        start, end = match.span(group)
+        return self.plain.count(" ", 0, start), self.plain.count(" ", 0, end)
+
+    def around(self, start: int, end: int) -> tuple[str, str]:
+        """The basic words before and after those from `start` to `end`."""
+        return self.plain[: self._offsets[start] + start], self.plain[self._offsets[end] + end :]
 
     def at(self, place: int) -> int:
-        """The number of the first word at or after a place of the clause."""
+        """The number of the first word at or after a place of the text of the clause."""
         return bisect_left(self.starts, self.start + place)
 
-    def given(self, at: int) -> Strings:
+    def given(self, index: int) -> Strings:
         """The enumeration at a place; a word that is not quoted is one of a single string."""
-        start, end = self.starts[at], self.ends[at]
+        start, end = self.starts[index], self.ends[index]
         return self.view.quoted.get(start) or Strings((self.view.prompt[start:end],), start, end)
 
 
-def _header(text: str, first: int) -> str:
-    """The symbols of the line that introduces the list item with a character of a masked text, "" for none."""
-    line = text.rfind("\n", 0, first) + 1
-    end = text.rfind(":\n", max(line - _LONGEST_HEADER, 0), line)
-    if end < 0 or not _LIST_ITEM.match(text, line):
-        return ""
-    return symbols_of(text, max(text.rfind("\n", 0, end), text.rfind(". ", 0, end)) + 1, end + 1)[0]
+def split(text: str) -> tuple[list[str], list[int], list[int]]:
+    """The words and marks of a text, and where they start and end."""
+    parts = _TOKEN.split(text)
+    places = list(itertools.accumulate(map(len, parts)))
+    return parts[1::2], places[:-1:2], places[1::2]
 
 
-_NO_LETTER = re.compile(r"K(?![:,]?[Q1D@])")
-"""A letter between other people."""
-_NO_VERB = re.compile(r"(?<=[dDguW\-])[t5jo<>z6c]|(?<=r)[t5joz6c]")
-"""A verb after a determiner: "the answer", "his use"."""
-
-
-def symbols_of(text: str, start: int, end: int) -> tuple[str, list[str], list[int], list[int]]:
-    """The words and phrases of a part of a masked text: their symbols, the words, and where they start and end."""
-    parts = _TOKEN.split(text[start:end])
-    places = list(itertools.accumulate(map(len, parts), initial=start))
-    words, starts, ends = parts[1::2], places[1:-1:2], places[2::2]
-    symbols = list(map(SYMBOLS.__getitem__, words))
-    phrases: list[tuple[int, int, str, str]] = []
+def basic_words(
+    words: list[str], starts: list[int], ends: list[int]
+) -> tuple[list[str], list[str], list[int], list[int]]:
+    """Basic words, with the words or phrases that they stand for and their places. Words of politeness are omitted."""
+    tokens = list(map(BASIC_WORDS.__getitem__, words))
+    phrases: list[tuple[int, int, str]] = []
     after = 0
-    for n in [n for n, pair in enumerate(itertools.pairwise(words)) if pair in PHRASES]:
-        if n < after:
-            continue
-        for phrase, symbol, name in PHRASES[words[n], words[n + 1]]:
+    pairs = map(PHRASES.__contains__, itertools.pairwise(words))
+    for n in list(itertools.compress(itertools.count(), pairs)):
+        for phrase, basic in PHRASES[words[n], words[n + 1]] if n >= after else ():
             if words[n : n + len(phrase)] == phrase:
                 after = n + len(phrase)
-                phrases.append((n, after, symbol, name))
+                phrases.append((n, after, basic))
                 break
-    for n, after, symbol, name in reversed(phrases):
-        words[n:after], symbols[n:after], starts[n + 1 : after], ends[n : after - 1] = [name], [symbol], [], []
-    joint = _NO_VERB.sub(lambda one: "r" if words[one.start()] in NOUNS else one.group(), "".join(symbols))
-    if "K" in joint:
-        joint = _NO_LETTER.sub(lambda one: "p" if words[one.start()] == "letters" else "r", joint)
-    return joint, words, starts, ends
+    for n, after, basic in reversed(phrases):
+        words[n:after] = [" ".join(word for word in words[n:after] if word != "-")]
+        tokens[n:after], starts[n + 1 : after], ends[n : after - 1] = [basic], [], []
+    if "" in tokens:
+        words = list(itertools.compress(words, tokens))
+        starts, ends = list(itertools.compress(starts, tokens)), list(itertools.compress(ends, tokens))
+        tokens = [token for token in tokens if token]
+    if not NOUNS.isdisjoint(words):
+        for n in [n for n, word in enumerate(words) if word in NOUNS]:
+            if n and tokens[n - 1] in BEFORE_NOUNS and tokens[n] in VERBS:
+                tokens[n] = "response"
+    for n in [n for n, token in enumerate(tokens) if token == "letter"] if "letter" in tokens else ():
+        after = n + 1 + (tokens[n + 1 : n + 2] in ([","], [":"]))
+        if tokens[after : after + 1] not in (["string"], ["char"], ["a"], ["they"]):  # "a" and "I" are letters
+            tokens[n] = "part" if words[n] == "letters" else "response"
+    return tokens, words, starts, ends
 
 
 def numbers(text: str) -> set[int]:
     """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
-    symbols, words, _, _ = symbols_of(text, 0, len(text))
-    return {number(word) for symbol, word in zip(symbols, words, strict=True) if symbol in "#x"}
+    return {int(token.rstrip("x")) for token in basic_words(*split(text))[0] if token[:1].isdigit()}
+
+
+_MARKS = re.compile(r"[\"“”`]|(?<!\w)['‘’]|\*\*|<<|[Pp]\.\s?[PpSs]")
+"""Quotation marks, and marks with which a requirement can start."""
+_APART = bytes(n if n < 128 and (chr(n).isalnum() or n == 39) else 32 for n in range(256))
+"""Every character that no word contains becomes a space."""
+
+
+def clauses_of(prompt: str) -> Iterator[Clause]:
+    """The clauses of a prompt that contain a word with which a requirement can start."""
+    words = frozenset(prompt.lower().encode("ascii", "replace").translate(_APART).decode().split())
+    counted = not COUNTED.isdisjoint(words) and (_DIGIT.search(prompt) or not NUMBERS.isdisjoint(words))
+    if counted or not ANCHORS.isdisjoint(words) or _MARKS.search(prompt):
+        yield from PromptText(prompt).clauses()
 
 
 class PromptText:
-    """A prompt with its quoted strings, code blocks and quoted lines masked."""
+    """A prompt with its quoted strings, code and material masked."""
 
     def __init__(self, prompt: str):
-        self.prompt = prompt
+        self.prompt = cased = prompt
         quoted: list[tuple[int, int]] = []
-        cased = prompt
-        if "“" in cased:
-            cased = _masked(_CURLY, cased, quoted)
-        if not cased.isascii():
-            cased = cased.translate(_STRAIGHT)
+        if not prompt.isascii():
+            cased = _masked(_QUOTED["“"], cased, quoted).translate(_STRAIGHT)
         for mark, block in _BLOCKS.items():
             if mark in cased:
                 cased = block.sub(lambda match: CODE * len(match.group()), cased)
-        self.words = frozenset(cased.lower().encode("ascii", "replace").translate(_APART).decode().split())
-        """The words of the text, for a quick test whether an expression can match."""
         cased = "".join(_without_material(cased))
         for mark, quotation in _QUOTED.items():
             if mark in cased:
@@ -205,88 +262,96 @@ class PromptText:
         outer: list[tuple[int, int, str]] = []
         for start, end in sorted(quoted, key=lambda span: (span[0], -span[1])):
             if not (outer and start < outer[-1][1]):
-                value = prompt[start + 1 : end - 1].strip().rstrip(",;")
-                outer.append((start, end, value))
+                outer.append((start, end, prompt[start + 1 : end - 1].strip().rstrip(",;")))
         self.quoted = {strings.start: strings for strings in _enumerations(cased, outer)}
+        """The enumerations of quoted strings by their places."""
         for strings in self.quoted.values():
             mask = QUOTE if strings.values[0] else CODE
             cased = cased[: strings.start] + mask * (strings.end - strings.start) + cased[strings.end :]
         self.text = cased.lower()
         if len(self.text) != len(prompt):  # a few letters have no lower case of the same length
             self.text = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
-        self.ends = self._ends_of_clauses(cased, outer)
-        """The ends of the clauses, without that of the text."""
-        self._found: dict[int, list[int]] = {}
+        self.ends = [match.end() for match in _END.finditer(cased)]
+        """The ends of the clauses, without that of the text. A sentence may end inside a quotation."""
+        stops = (end for _, end, value in outer if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end))
+        self.ends = sorted([*self.ends, *stops])
+        self._words, self._starts, self._ends = split(self.text)
+        self.words = frozenset(self._words)
+        self.has_headers = ":\n" in self.text
+        self._marks = [mark for mark in (QUOTE, "**", "<<") if mark in self.text]
+        self._found: dict[int, int] = {}
 
-    def places(self, expression: re.Pattern[str], words: Iterable[str] = ()) -> list[int]:
-        """Where a pattern matches in the masked text, which is searched once, if it has one of the words."""
-        if words and self.words.isdisjoint(words):
-            return []
+    def last(self, expression: re.Pattern[str], words: Iterable[str]) -> int:
+        """Where a pattern, which needs one of the words, matches for the last time in the masked text, -1 for nowhere.
+        The text is searched once."""
+        if self.words.isdisjoint(words):
+            return -1
         key = id(expression)  # the hash of a pattern takes as long as a search
         if key not in self._found:
-            self._found[key] = [match.start() for match in expression.finditer(self.text)]
+            self._found[key] = max((match.start() for match in expression.finditer(self.text)), default=-1)
         return self._found[key]
 
     def clauses(self) -> Iterator[Clause]:
         """The clauses that contain a word with which a requirement can start."""
-        triggers = (*(TRIGGERS & self.words), QUOTE, "**", "<<")
-        for start, end in zip([0, *self.ends], [*self.ends, len(self.text)], strict=True):
-            if 1 < end - start <= LONGEST_CLAUSE and any(self.text.find(one, start, end) >= 0 for one in triggers):
-                yield Clause(self, start, end)
-
-    def _ends_of_clauses(self, cased: str, quoted: list[tuple[int, int, str]]) -> list[int]:
-        ends = [match.end() for match in _END.finditer(cased)]
-        # A sentence may end inside a quotation.
-        ends += [
-            end for _, end, value in quoted if value.endswith((".", "!", "?")) and _NEW_SENTENCE.match(cased, end)
-        ]
-        return sorted(ends)
+        first, text = 0, self.text
+        for start, end in zip([0, *self.ends], [*self.ends, len(text)], strict=True):
+            last = bisect_left(self._starts, end, first)
+            words = self._words[first:last]
+            if end - start <= LONGEST_CLAUSE and (
+                not ANCHORS.isdisjoint(words)
+                or (
+                    not COUNTED.isdisjoint(words)
+                    and (_DIGIT.search(text, start, end) or not NUMBERS.isdisjoint(words))
+                )
+                or any(text.find(mark, start, end) >= 0 for mark in self._marks)
+            ):
+                yield Clause(self, start, end, words, self._starts[first:last], self._ends[first:last])
+            first = last
 
 
 def _without_material(text: str) -> Iterator[str]:
     """The lines of a text, where those that are material for a task are masked: what follows "Translate this text." or
     a label such as "Input:", up to a label such as "Task:" or a line about the response."""
-    lines = text.splitlines(keepends=True)
-    above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
+    lines, above = text.splitlines(keepends=True), 0
+    if "above" in text:
+        above = max((n for n, line in enumerate(lines) if "above" in line and _TREATS.search(line)), default=0)
     inside = begun = False
     for n, line in enumerate(lines):
-        labelled = _TEXT_LABEL.match(line)
-        if labelled or _TASK_LABEL.match(line) or (begun and OF_RESPONSE.search(line)):
-            inside, begun = bool(labelled), False
-        given = _GIVEN.match(line)
+        label = _LABEL.match(line) if len(lines) > 1 else None
+        if label or (begun and OF_RESPONSE.search(line)):
+            inside, begun = bool(label and label["text"]), False
+        given = _GIVEN.match(line) if any(map(line.lower().__contains__, _GIVING)) else None
         kept = 0 if n < above or inside else given.end() if given else len(line)
-        yield line[:kept] + re.sub(".", CODE, line[kept:])
-        begun = inside and (begun or bool(line.strip() and not labelled))
+        yield line if kept == len(line) else line[:kept] + re.sub(".", CODE, line[kept:])
+        begun = inside and (begun or bool(line.strip() and not label))
         inside = inside and not line.startswith('"')  # a quotation is masked as such
-        announced = _TREATS.search(line) or (line.rstrip().endswith(":") and not _RULES.search(line))
-        asked = given and given[0][-1] in ".?" and given.end() == len(line.rstrip())
-        inside = inside or bool(asked or (announced and '"' not in line and _ANNOUNCES.search(line)))
+        if not inside and n + 1 < len(lines):
+            announced = (line.rstrip().endswith(":") and not _RULES.search(line)) or _TREATS.search(line)
+            asked = given and given[0][-1] in ".?" and given.end() == len(line.rstrip())
+            inside = bool(asked or (announced and '"' not in line and _ANNOUNCES.search(line)))
 
 
 def _enumerations(text: str, quoted: list[tuple[int, int, str]]) -> Iterator[Strings]:
     """The quoted strings, with those that a comma, "and" or "or" joins as one."""
-    values: list[str] = []
-    first = last = 0
-    either = False
+    strings: Strings | None = None
     for start, end, value in quoted:
-        between = text[last:start].lower() if values else ""
-        if not between.strip() or not _JOINED.fullmatch(between) or "" in (value, values[-1]):
-            if values:
-                yield Strings(tuple(values), first, last, either)
-            values, first, either = [], start, False
-        elif re.search(r"\bn?or\b", between):
-            either = True
-        values.append(value)
-        last = end
-    if values:
-        yield Strings(tuple(values), first, last, either)
+        between = text[strings.end : start].lower() if strings else ""
+        if strings and between.strip() and _JOINED.fullmatch(between) and "" not in (value, strings.values[-1]):
+            either = strings.either or re.search(r"\bn?or\b", between) is not None
+            strings = Strings((*strings.values, value), strings.start, end, either)
+        else:
+            if strings:
+                yield strings
+            strings = Strings((value,), start, end)
+    if strings:
+        yield strings
 
 
 def _masked(quotation: re.Pattern[str], text: str, quoted: list[tuple[int, int]]) -> str:
     """The text with its quotations masked. Their spans are added to `quoted`."""
-    pieces, done = [], 0
-    for match in quotation.finditer(text):
+
+    def mask(match: re.Match[str]) -> str:
         quoted.append(match.span())
-        pieces += [text[done : match.start()], QUOTE * len(match.group())]
-        done = match.end()
-    return "".join((*pieces, text[done:]))
+        return QUOTE * len(match.group())
+
+    return quotation.sub(mask, text)

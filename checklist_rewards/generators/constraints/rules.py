@@ -1,249 +1,592 @@
-"""The rules about things that are counted or left out, about casing and about the language of the response.
+"""The rules: what each phrase of basic words asks for, with the check for it and the check under a negation.
 
-Each [`Thing`] has the words that name it and the check without its bounds. "At most 3 commas", "commas at most three
-times", "no commas" and "commas are forbidden" are read from the same row. A number of words or characters without any
-comparison is usually meant approximately, so it gives no check; a number of sentences or paragraphs is exact.
+A rule is a function under `@rule`, which names the phrase: it gives the things that a match of the phrase states, and
+the filter decides whether the clause requires them. Things that are counted need no rule of their own: "at most 3
+commas", "commas at most three times", "no commas" and "commas are forbidden" are read from one row of `things.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from checklist_rewards.generators.constraints.amounts import Amount, amount, number
-from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found, negations_in
-from checklist_rewards.generators.constraints.lexicon import LANGUAGES
-from checklist_rewards.generators.constraints.reading import Clause, Spec
-from checklist_rewards.generators.constraints.things import THINGS, thing_at
-
-_AMOUNT = (
-    r"(?P<limit>c[dgryH]*i)?(?P<how>[GLOUEAB](?:a?[EGLOU])?|~(?=[dD]?#))?[dD]?(?P<n>#)(?:(?P<to>[-ikl]|a)(?P<m>#))?"
-    r"(?P<post>[PFGL])?(?:,?k?(?P<how2>[GLOU])(?P<n2>#))?"
+from checklist_rewards.generators.constraints.amounts import Amount, amount_at, compared, followed
+from checklist_rewards.generators.constraints.filtering import (
+    A_PART,
+    ANY_VERB,
+    APPROXIMATE,
+    INCLUDES,
+    Found,
+    negations_in,
+    phrase,
 )
-_OPEN = re.compile("[,k-]*(?:l|[nN]?[dD#]*[%GLOUPFA](?![adD]*(?:x|#-?[gurfd6WSCKTX]))|i[<>]|(?P<word>[i~ua6]))")
-_OPENING = ("at", "as", "up", "counting", "nothing", "being", "plus", "before", "after")
+from checklist_rewards.generators.constraints.lexicon import LANGUAGES, ORDINALS, QUOTE
+from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings
+from checklist_rewards.generators.constraints.things import THINGS, regex_check, thing_at
+
+
+class Match:
+    """A match of a phrase in a clause: the basic words from `start` to `end`."""
+
+    def __init__(self, clause: Clause, match: re.Match[str]):
+        self.clause, self.match, (self.start, self.end) = clause, match, clause.span(match)
+
+    def __getitem__(self, group: str) -> str:
+        return (self.match[group] or "").rstrip()
+
+    def at(self, group: str) -> int:
+        """Where a group starts."""
+        return self.clause.span(self.match, group)[0]
+
+    def found(self, check: Spec | None, denied: Spec | None = None, verbs: str = "", **settings: Any) -> Found:
+        """The match as a thing that one of some verbs, or any, can govern."""
+        start, end = settings.pop("start", self.start), settings.pop("end", self.end)
+        return Found(start, end, check, denied, verbs=frozenset(verbs.split()) if verbs else ANY_VERB, **settings)
+
+
+Rule = Callable[[Match], Iterator[Found]]
+RULES: list[tuple[re.Pattern[str], Rule]] = []
+"""All rules in the order in which they read a clause, each with its phrase."""
+_NEEDED: dict[str, list[int]] = {}
+"""The numbers of the rules that read a clause with a word or basic word."""
+
+
+def rule(needed: str, text: str) -> Callable[[Rule], Rule]:
+    """A rule for each match of a phrase, which is searched in clauses with one of the needed words or basic words."""
+
+    def add(function: Rule) -> Rule:
+        for word in needed.split():
+            _NEEDED.setdefault(word, []).append(len(RULES))
+        RULES.append((phrase(rf"(?<!\S)(?:{text})"), function))
+        return function
+
+    return add
+
+
+def things_in(clause: Clause) -> Iterator[Found]:
+    """The things that the rules find in a clause. What one rule found is not found again by the next."""
+    used: set[int] = set()
+    words = _NEEDED.keys() & {*clause.tokens, *clause.words}
+    if _NUMBER.search(clause.plain):
+        words.add("number")
+    for n in sorted({n for word in words for n in _NEEDED[word]}):
+        pattern, function = RULES[n]
+        things = [
+            found
+            for match in pattern.finditer(clause.plain)
+            for found in function(Match(clause, match))
+            if used.isdisjoint(range(found.start, found.end))
+        ]
+        for found in things:
+            used.update(range(found.start, found.end))
+        yield from things
+
+
+_NUMBER = re.compile(r"\d+x? ")
+_OPEN = phrase(
+    r"<, and ->*(?:or |<not no>?<the a>?(?:\d+ )?<extra atleast over under atmost or_more or_fewer roughly>"
+    r"(?!<the a>*(?:\d+x|\d+ (?:- )?<_ short response first written word piece mark letter section times>))"
+    "|in <start end>)"
+)
+_BETWEEN = phrase(r"between \d+ <short _>*<word piece mark><in and>\Z")
+_OPENING = frozenset("at as up counting nothing being plus before after".split())
 """What follows a number that is not exact, or not that of the whole: "as a rule of thumb", "before the postscript"."""
-_ROUGH = {"some", "inside"}
-_ABOUT = Amount(None, None, "A")
-_TIMES = re.compile(
-    r"(?P<what>[dDg]*(?:W[,:]?(?:Q|[u1]u?)|K[,:]?[Q1D@]|Q|C))(?P<mid>[mMnb6vaidgry2~,]*?)"
-    + _AMOUNT.replace("#", "[#x]")
-    + r"(?:g?X(?P<post2>[PFGL](?![dD]?#))?|(?<=x)|(?<=x[PFGL]))e?"
-)
-_MEASURE = re.compile(
-    r"(?:H[dg]*(?P<unit>[WSC])|(?P<how0>[GL]?)-?(?P<limit0>V))(?P<mid>[:idDgrmMnb6tav,y]*)"
-    rf"{_AMOUNT}(?:-?(?P<unit2>[WS]))?"
-)
-_COUNT = re.compile(
-    _AMOUNT + r"(?P<dash>-?)(?P<what>[gdfur6]*?)(?P<unit>[WSCKT])(?P<post2>[PFGL](?![dD]?#))?"
-    r"(?:,?k?(?:(?P<how3>[GLOU])(?P<n3>#)|(?P<n4>#)(?P<how4>[GL]))(?!-?[guCWSKT]))?"
-)
 
 
-def _amount(clause: Clause, match: re.Match[str]) -> Amount:
-    """The bounds that a match of `_AMOUNT` states."""
-    groups = match.groupdict()
-
-    def value(name: str) -> str:
-        return clause.words[match.start(name)]
-
-    how = (groups["how"] or "")[-1:]
-    if (groups["how"] or "")[:1] == "A" or (how == "~" and value("how") in ("about", "around")):
-        return _ABOUT
-    first = number(value("n"))
-    if groups["m"] is not None:
-        last, to = number(value("m")), value("to")
-        if last <= first or to not in ("-", "to", "and", "or") or (to == "or" and last != first + 1):
-            return _ABOUT
-        return Amount(first, last, "R" if how in ("", "B", "E") and (to != "and" or how == "B") else "A")
-    if groups.get("limit") and not how:
-        how = "L"
-    post = groups.get("post") or groups.get("post2")
-    if post and how in ("", "E"):
-        how = {"P": "G", "F": "L"}.get(post, post)
-    found = amount(how.strip("~"), first)
-    for n in "234":
-        if groups.get(f"n{n}") is not None:
-            found = found.joined(amount(groups[f"how{n}"], number(value(f"n{n}"))))
-    return _ABOUT if how == "B" or (not found.how and _open(clause, match)) else found
-
-
-def _open(clause: Clause, match: re.Match[str]) -> bool:
-    """Whether words around a number without a comparison may be one."""
-    start, after = match.start(), _OPEN.match(clause.symbols, match.end())
-    if after and (after["word"] is None or clause.words[after.start("word")] in _OPENING):
-        return True
-    before = clause.words[max(start - 1, 0) : match.start("n")]
-    return not _ROUGH.isdisjoint(before) or re.search("B#[gu]*[WSC][ik]$", clause.symbols[:start]) is not None
+def _open(clause: Clause, found: Amount, end: int) -> bool:
+    """Whether words around a number without a comparison, which ends with what it counts at `end`, may be one."""
+    after = end
+    while clause.tokens[after] in (",", "and", "-"):
+        after += 1
+    rough = {"some", "inside"}.intersection(clause.words[max(found.start - 1, 0) : found.start + 1])
+    return (
+        bool(rough or _BETWEEN.search(clause.around(found.start, end)[0]))
+        or clause.words[after] in _OPENING
+        or _OPEN.match(clause.around(0, end)[1]) is not None
+    )
 
 
 def _bounded(start: int, end: int, name: str, found: Amount, spec: Spec | None = None, **settings: Any) -> Found:
     """The check of a thing with its bounds, and with those under a negation."""
     if (spec := spec or THINGS[name].spec) is None:
         return Found(start, end, reason=f"code does not count {name}")
-    if found.how == "A":
+    if found.how == "roughly":
         return Found(start, end, reason=APPROXIMATE)
     return Found(start, end, {**spec, **found.bounds}, found.denied and {**spec, **found.denied}, **settings)
 
 
-def times(clause: Clause) -> Iterator[Found]:
+_NAMED = phrase(
+    "<the a short>*(?P<what>word <, :>?(?:string |<_ char><_>?)|letter <, :>?<string char a they>|string |mark )"
+    r"(?P<between><must mustnt not is written used contains in the a short about it ,>*)\Z"
+)
+"""What is counted, before the number of times: "the letter e must appear"."""
+_LIMIT = phrase(
+    "(?:number_of <the short>*(?P<unit><word piece mark>)|(?P<how><atleast atmost>)?(?:- )?(?P<limit>length ))"
+    r"<: in the a response short must mustnt not is written about that it ,>*\Z"
+)
+"""What a number is the limit of: "the number of words should be", "word limit"."""
+
+
+@rule("number", r"\A")
+def counts(m: Match) -> Iterator[Found]:
+    """What the numbers count: "at least 100 words", "the word rain twice", "word limit: 50"."""
+    after = 0
+    for number in _NUMBER.finditer(m.clause.plain):
+        if (at := m.clause.span(number)[0]) >= after:
+            amount = amount_at(m.clause, at)
+            things = list(_counted(m.clause, at, amount))
+            yield from things
+            after = max((amount.end, *(found.end for found in things)))
+
+
+def _counted(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
+    """What a number counts."""
+    tokens, before = clause.tokens, clause.around(found.start, found.end)[0]
+    end = found.end + (tokens[found.end] == "short")
+    timed = tokens[end] == "times"
+    if (timed or tokens[at][-1] == "x") and (named := _NAMED.search(before)):
+        return _times(clause, named, *followed(clause, found, end + timed))
+    limit = _LIMIT.search(before) if "number_of " in before or "length " in before else None
+    return _limit(clause, limit, before, at, found) if limit else _things(clause, at, found)
+
+
+def _times(clause: Clause, named: re.Match[str], found: Amount, end: int) -> Iterator[Found]:
     """How often a word, a letter or a mark occurs."""
-    for match in _TIMES.finditer(clause.symbols):
-        found = _amount(clause, match)
-        found = found if found.how else found._replace(high=None)
-        verb, negations = bool(set("mMb6v2n") & set(match["mid"])), negations_in(match["mid"])
-        for spec in _target(clause, match):
-            yield _bounded(match.start(), match.end(), "", found, spec, subject=verb, negations=negations,
-                           verbs="otwbvi")  # fmt: skip
-
-
-def _target(clause: Clause, match: re.Match[str]) -> Iterator[Spec]:
-    """The checks that count what a match of `_TIMES` names."""
-    what = match["what"].lstrip("dDg")
-    at = match.end("what") - len(what)
-    last = match.end("what") - 1
-    if what[0] == "K":
-        yield from ({"type": "letters", "letters": letter} for letter in _letters(clause, last))
-    elif what[-1] == "Q" and clause.given(last).either:
-        return  # one of them is enough
-    elif what[-1] == "Q":
-        yield from ({"type": "keyword_count", "word": word} for word in clause.given(last).values)
-    elif what[0] == "W":
-        first = at + 1 + (what[1] in ",:")
-        word = clause.view.prompt[clause.starts[first] : clause.ends[last]]
-        yield {"type": "keyword_count", "word": word}
-    elif "c" in THINGS[thing_at(clause, last)].uses:
-        yield THINGS[thing_at(clause, last)].spec or {}
+    if found.how == "":
+        found = found._replace(how="roughly") if _open(clause, found, end) else found._replace(high=None)
+    start, (at, after) = clause.span(named)[0], clause.span(named, "what")
+    settings: dict[str, Any] = {
+        "negations": negations_in(named["between"]),
+        "subject": not {"must", "mustnt", "is", "written", "used", "not"}.isdisjoint(named["between"].split()),
+        "verbs": INCLUDES | {"write"},
+    }
+    specs: list[Spec] = []
+    if clause.tokens[at] == "letter":
+        specs = [{"type": "letters", "letters": letter} for letter in _letters(clause, after - 1)]
+    elif clause.tokens[after - 1] == "string" and not clause.given(after - 1).either:  # one of them is enough
+        specs = [{"type": "keyword_count", "word": word} for word in clause.given(after - 1).values]
+    elif clause.tokens[at] == "word" and clause.tokens[after - 1] != "string":
+        first = clause.starts[at + 1 + (clause.tokens[at + 1] in (",", ":"))]
+        specs = [{"type": "keyword_count", "word": clause.view.prompt[first : clause.ends[after - 1]]}]
+    elif clause.tokens[at] == "mark" and (name := thing_at(clause, at)) and "c" in THINGS[name].uses:
+        specs = [THINGS[name].spec or {}]
+    for spec in specs:
+        yield _bounded(start, end + (clause.tokens[end] == "each"), "", found, spec, **settings)
 
 
 def _letters(clause: Clause, at: int) -> tuple[str, ...]:
     """The letters that stand at a place, () if one of them is longer than a letter."""
-    given = clause.given(at).values if clause.symbols[at] == "Q" else (clause.words[at],)
+    given = clause.given(at).values if clause.tokens[at] == "string" else (clause.words[at],)
     return given if all(len(letter) == 1 for letter in given) else ()
 
 
-def measures(clause: Clause) -> Iterator[Found]:
+def _limit(clause: Clause, match: re.Match[str], before: str, at: int, found: Amount) -> Iterator[Found]:
     """Limits: "the number of words should be less than 50", "word limit: 50"."""
-    for match in _MEASURE.finditer(clause.symbols):
-        found, how = _amount(clause, match), match["how0"]
-        if match["unit"] or match["unit2"]:
-            name = thing_at(clause, match.start("unit" if match["unit"] else "unit2"))
-        else:
-            name = clause.words[match.start("limit0")].split()[0] + "s"
-        if match["limit0"] and not found.how:
-            how = how or ("L" if "limit" in clause.words[match.start("limit0")] else "")
-            found = amount(how, found.low or 0)
-        named = clause.symbols[: match.start()].rstrip("dD").endswith("o")  # "mention the word limit of 250 words"
-        if name in THINGS and found.how and not named:
-            negations = negations_in(match["mid"])
-            yield _bounded(match.start(), match.end(), name, found, subject=True, negations=negations)
+    after = found.end + (clause.tokens[found.end] == "-")
+    counted = clause.tokens[after] in ("word", "piece")
+    start, name = clause.span(match)[0], thing_at(clause, after)
+    if match["unit"]:
+        name = thing_at(clause, clause.span(match, "unit")[0])
+    elif (named := clause.words[clause.span(match, "limit")[0]]) and not counted:
+        name = named.split()[0] + "s"
+    if match["limit"] and not found.how:
+        how = (match["how"] or "").strip() or ("atmost" if "limit" in named else "")
+        found = compared(how, found.low or 0, found.start, found.end)
+    mentioned = before[: match.start()].removesuffix("the ").removesuffix("a ").endswith("use ")
+    if name in THINGS and found.how and not mentioned:  # not "mention the word limit of 250 words"
+        negations = negations_in(match.group())
+        yield _bounded(start, after + 1 if counted else found.end, name, found, subject=True, negations=negations)
+    else:
+        yield from _things(clause, at, found)
 
 
 _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{0,20}(?<!\*)\*{3}(?!\*)")
+_SECTIONS = re.compile(r"(?i)\b(?:each|every) (\w+)\b[^.\n]{0,40}? (?:with|by|as) \W?([a-z]+) X\b")
+"""Numbered headings: "Mark the beginning of each section with SECTION X"."""
 _EMPHASIS = ("highlight", "emphasi", "italic")
-
-
-def counts(clause: Clause) -> Iterator[Found]:
-    """The things with a number: "at least 100 words", "three paragraphs"."""
-    view, symbols = clause.view, clause.symbols
-    for match in _COUNT.finditer(symbols):
-        found, name = _amount(clause, match), thing_at(clause, match.start("unit")) or "parts"
-        start, end = match.start() + len(match["limit"] or ""), match.end()
-        before, after = symbols[:start], symbols[end:]
-        passive = re.match("[mMb]*6+|", after)
-        end_of = end + len(passive.group() if passive else "")
-        near = clause.words[max(start - 3, before.rfind(",") + 1, before.rfind("k") + 1) : end_of]
-        if any(word.startswith(_EMPHASIS) for word in near) and view.places(_MARKDOWN):
-            if name in ("parts", "sentences", "words", "bullet points", "highlighted passages"):
-                yield _bounded(
-                    start, end_of, "highlighted passages", found if found.how else found._replace(high=None)
-                )
-        elif name == "words" and (capital := re.match(r"(?:lW)?[\^imb6dr]*Z", after)):
-            if thing_at(clause, end + capital.end() - 1) != "upper":
-                continue
-            yield _bounded(start, end + capital.end(), "words in capital letters", found)
-        elif set("ur6") & set(match["what"]) or "c" not in THINGS[name].uses:
-            continue
-        elif name in ("parts", "paragraphs") and view.places(_DIVIDER):
-            yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
-        elif found.how == "" and (reason := _unclear(clause, match, name, found.low or 0)) is not None:
-            if reason:
-                yield _bounded(start, end, name, found, reason=reason)
-        elif name == "characters" and max(found.low or 0, found.high or 0) < 20:
-            continue
-        else:
-            yield _bounded(start, end, name, found)
-
-
 _MARKDOWN = re.compile(r"\*|markdown|asterisk|italic")
+_IN_CAPITALS = phrase("(?:or word )?<that in is written must short the response>*caps ")
+_WANTED = phrase("<,>*(?:ensure |(?:ensure )?<write describe><the a>*|ensure <the a>*)")
+_EXACT = phrase(r"(?:in |using |<must mustnt><is written>)<the a only>*\Z")
 
 
-def _unclear(clause: Clause, match: re.Match[str], name: str, low: int) -> str | None:
-    """Why a number without a comparison gives no check: a reason, "" if it is not asked for; None if it gives one."""
-    start = match.start()
-    before, after = clause.symbols[:start], clause.symbols[match.end() :]
+def _things(clause: Clause, at: int, found: Amount) -> Iterator[Found]:
+    """The things with a number: "three paragraphs"."""
+    view, tokens = clause.view, clause.tokens
+    unit = found.end + (tokens[found.end] == "-")
+    first = unit
+    while tokens[unit] in ("short", "the", "first", "_", "response", "written"):
+        unit += 1
+    name = thing_at(clause, unit) or ("phrases" if tokens[unit] == "word" else "")
+    if not name or tokens[at][-1] == "x":
+        return
+    start, (found, end) = found.start, followed(clause, found, unit + 1)
+    if clause.words[unit].startswith("item") and tokens[start - 2] == "mark" and "list" in clause.words[start - 2]:
+        start, name = start - 2, "bullet points"  # "a bulleted list with at least 10 items"
+    if not found.how and _open(clause, found, end):
+        found = found._replace(how="roughly")
+    end_of = end
+    while tokens[end_of] in ("must", "mustnt", "is", "written"):
+        end_of += 1
+    end_of = end_of if tokens[end_of - 1] == "written" else end
+    marked = _SECTIONS.search(view.prompt) if name == "parts" and "X" in view.prompt else None
+    emphasized = any(word.startswith(_EMPHASIS) for word in _near(clause, start, end_of))
+    if emphasized and _MARKDOWN.search(view.text):
+        if name in ("parts", "sentences", "words", "phrases", "bullet points", "highlighted passages"):
+            found = found if found.how else found._replace(high=None)
+            yield _bounded(start, end_of, "highlighted passages", found)
+    elif name == "words" and (capital := _IN_CAPITALS.match(clause.around(0, end)[1])):
+        end += capital.group().count(" ")
+        if thing_at(clause, end - 1) == "upper":
+            yield _bounded(start, end, "words in capital letters", found)
+    elif not {"the", "short"}.issuperset(tokens[first:unit]) or name not in THINGS or "c" not in THINGS[name].uses:
+        return
+    elif name in ("parts", "paragraphs") and "***" in view.text and _DIVIDER.search(view.text):
+        yield _bounded(start, end, name, found, {"type": "paragraphs", "separator": "***"})
+    elif marked and clause.words[unit].startswith(marked[1].lower()):
+        found = found if found.how else found._replace(high=None)
+        yield _bounded(start, end, name, found, {"type": "sections", "marker": marked[2]})
+    elif found.how == "" and (reason := _unclear(clause, start, end, name, found)) is not None:
+        if reason:
+            yield _bounded(start, end, name, found, reason=reason)
+    elif name != "characters" or max(found.low or 0, found.high or 0) >= 20:
+        yield _bounded(start, end, name, found)
+
+
+def _near(clause: Clause, start: int, end: int) -> list[str]:
+    """The words of a thing, with up to three before it in the same part of the clause."""
+    first = start
+    while first and first > start - 3 and clause.tokens[first - 1] not in (",", "and"):
+        first -= 1
+    return clause.words[first:end]
+
+
+def _unclear(clause: Clause, start: int, end: int, name: str, found: Amount) -> str | None:
+    """Why a number without a comparison gives no check: a reason, "" if it is not asked for; None if it gives one.
+    A number of words is usually meant approximately; one of sentences or paragraphs is exact."""
+    before, after = clause.around(start, end)
     if name in ("words", "characters"):
-        if low <= 10 and re.search("(?:[iw]|[mM][b6])[dDa]*$", before) and re.match("$|[,:k]|a?$", after):
+        if (found.low or 0) <= 10 and _EXACT.search(before) and re.match(r"$|[,:] |and ", after):
             return None
-        return f'a number of {name} without "at least" or "at most" may be approximate' if low >= 20 else ""
+        approximate = f'a number of {name} without "at least" or "at most" may be approximate'
+        return approximate if (found.low or 0) >= 20 else ""
     if name == "non-empty lines":
         return "code cannot tell these lines from the other lines of the response"
-    if match["dash"] and name != "bullet points":
-        return None if re.match("[a,]*(?:s|s?[at]+)[aDd]*$", before) else A_PART
+    if clause.tokens[found.end] == "-" and name != "bullet points":
+        return None if _WANTED.fullmatch(before) else A_PART
     return None
 
 
-_LIST = re.compile(r"[dDg]*(?:C|K[Q1D@]|Z)(?:[,kl]{0,2}g*(?:C|K[Q1D@]|Z))*")
-_ONE = re.compile(r"[CZ]|K[Q1D@]")
-
-
-def without(clause: Clause) -> Iterator[Found]:
-    """What must not occur: commas, digits, emojis, a letter, capital letters; also that bullet points occur."""
-    for match in _LIST.finditer(clause.symbols):
-        start, end = match.span()
-        for one in _ONE.finditer(clause.symbols, start, end):
-            name = thing_at(clause, one.start())
-            if one.group()[0] == "K":
-                if given := _letters(clause, one.end() - 1):
-                    yield Found(start, end, None, {"type": "letters", "letters": "".join(given), "exactly": 0})
-            elif one.group() == "Z":
-                if end - start <= 3 and (
-                    one.start() == start or "l" in match.group() or match.group().strip("dDg") == "Z"
-                ):
-                    yield from _cased(clause, start, end, name)
-            else:
-                thing = THINGS[name]
-                some = {**thing.spec, "at_least": 1} if "s" in thing.uses else None  # type: ignore[dict-item]
-                none = {**thing.spec, "exactly": 0} if "n" in thing.uses else None  # type: ignore[dict-item]
-                if some or none:
-                    yield Found(start, end, some, none)
-
-
-def _cased(clause: Clause, start: int, end: int, name: str) -> Iterator[Found]:
-    """Capital or small letters only, or none of them."""
-    before = clause.symbols[:start]
-    if set("WKQ") & set(re.split("[,k]", before)[-1]) or clause.words[end : end + 1] in (["for"], ["by"]):
-        return  # the casing of a word, "all caps for the title"
-    denied = None if re.search("i[aEdg]*$", before) else THINGS[name].spec
-    yield Found(start, end, {"type": "casing", "casing": name}, denied)
-
-
-_LANGUAGE = re.compile("[iow](?P<only>[aEdL]*)YR?")
-
-
-def language(clause: Clause) -> Iterator[Found]:
+@rule("language", "(?:in |use |using )(?P<only><the only atmost>*)language (?:book )?")
+def language(m: Match) -> Iterator[Found]:
     """The language of the response: "in German", "using only the Kannada language"."""
-    names = {clause.words[n] for n, symbol in enumerate(clause.symbols) if symbol == "Y"}
-    match = _LANGUAGE.search(clause.symbols)
-    if match is None or len(names) > 1:
-        return
-    name, left, right = names.pop(), clause.symbols[: match.start()], clause.symbols[match.end() :]
-    only = set("aE") & set(match["only"] + right[:1] + left[-2:]) or "no other language" in clause.text
-    if not only and (set("RpWSQ") & set(left) or ("#" in left and "r" not in left)):
-        return  # "the title in German", "five words in German"
-    if right[:1] == "~" and right[1:2] != "D":
+    tokens, left, after = m.clause.tokens, m.clause.tokens[: m.start], m.clause.tokens[m.end]
+    names = {word for word, token in zip(m.clause.words, tokens, strict=True) if token == "language"}
+    only = "only" in (*m["only"].split(), after, *left[-2:]) or "no other language" in m.clause.text
+    other = not {"book", "part", "word", "piece", "string"}.isdisjoint(left)  # "the title in German"
+    other = other or (any(token.isdigit() for token in left) and "response" not in left)  # "five words in German"
+    added = m.clause.words[m.start].startswith(("incl", "mention", "add", "insert"))
+    if len(names) > 1 or ((added or other) and not only) or (after == "about" and tokens[m.end + 1] != "a"):
         return  # "French for the dialogue"
+    name = names.pop()
     check = {"type": "language", "language": LANGUAGES[name]}
-    asked = f"Is the response in {name.capitalize()}?"
-    yield Found(match.start() + 1, match.end(), check, question=asked)
+    yield m.found(check, start=m.start + 1, question=f"Is the response in {name.capitalize()}?")
+
+
+_REPEATING = "repeat copy restate rewrite reproduce"
+_REPEAT = re.compile(
+    rf"\b(?:{'|'.join(_REPEATING.split())}) (?:back )?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|entire|whole"
+    r"|exact|same|full|original|(?P<below>below|following)) )+(?:request|prompt|question|query|instructions?"
+    r"|(?:sentence|text)(?= above))\b(?P<after> below)?)"
+)
+_FIRST = re.compile(
+    r"\bfirst\b|\bbefore\b|\bthen (?:give|answer|provide|respond|reply|write)|\bword[- ](?:for|by)[- ]word\b"
+    r"|\bverbatim\b|\bexactly\b|\bwithout (?:any )?chang|\bunchanged\b|\bat the (?:very )?beginning"
+)
+
+
+@rule(_REPEATING, r"\A")
+def repeated(m: Match) -> Iterator[Found]:
+    """The request repeated first: the text above this instruction, or below it."""
+    clause, view = m.clause, m.clause.view
+    match = _REPEAT.search(clause.text)
+    if match is None or not _FIRST.search(view.text, clause.start, clause.start + match.end() + 120):
+        return
+    verb = clause.at(match.start())
+    told = not {"says", "may", "how_to"}.isdisjoint(clause.tokens[:verb])
+    if told or ", says " in clause.plain or re.match(r":[ \t]*\S", clause.text[match.end() :]):
+        return
+    below = match["below"] or match["after"]
+    gap = view.text.find("\n\n", clause.start + match.end()) if below or clause.start == 0 else -1
+    text = view.prompt[gap:].strip() if gap > 0 else view.prompt[: clause.start].strip()
+    if given := view.quoted.get(clause.start + match.start("quoted")):
+        text = given.values[0]
+    if text or not below:
+        check: Spec = {"type": "repeats_prompt", **({"prompt": text} if text else {})}
+        yield m.found(check, verbs="write", start=verb + 1, end=clause.length)
+
+
+_FIRST_WORD = re.compile(r"\s*(\x01+|[\w'-]+)(?= in\b| and\b|\s*(?:[.,;:!?\n]|$))")
+
+
+@rule(
+    "start",
+    r"(?:(?P<nth>first piece |piece \d+ )(?:in <the response>*)?<must mustnt>*(?P<verb>start )|start <the>?"
+    r"(?P<nth2>first piece |piece \d+ )(?:in <the response>+)?)in <the word>*",
+)
+def paragraph_starts(m: Match) -> Iterator[Found]:
+    """The first word of a paragraph: "Paragraph 2 must start with"."""
+    clause, nth, own = m.clause, m.at("nth" if m["nth"] else "nth2"), bool(m["verb"])
+    paragraph = int(clause.tokens[nth + 1]) if clause.tokens[nth + 1].isdigit() else ORDINALS.get(clause.words[nth])
+    word = _FIRST_WORD.match(clause.text, clause.ends[m.end - 1] - clause.start)
+    if word and paragraph and "paragraph" in clause.words[nth : nth + 2]:
+        place = clause.start + word.start(1)
+        plain = clause.view.prompt[place : clause.start + word.end(1)]
+        given = clause.view.quoted.get(place, Strings((plain,), place, place)).values[0]
+        if " " not in given and given.lower() not in ("a", "an", "the"):
+            check: Spec = {"type": "paragraph_start", "paragraph": paragraph, "word": given}
+            start = m.start + (not own)
+            yield m.found(check, verbs="start", start=start, end=clause.at(word.end()), subject=own)
+
+
+_MARKER = re.compile(r"[Pp]\.?\s?(?:[Pp]\.?\s?)?[Ss]\.?")
+
+
+@rule("postscript", "postscript (?:[^,]*?<postscript string>)?")
+def postscripts(m: Match) -> Iterator[Found]:
+    """A postscript with its marker: "Add a postscript starting with P.S."."""
+    if _MARKER.fullmatch(marker := m.clause.given(m.end - 1).values[0]):
+        yield m.found({"type": "postscript", "marker": marker}, verbs="use write in using start end")
+
+
+_KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b")
+
+
+@rule(
+    "json",
+    r"json (?!<- or>|<, and>in _ |in a |about the <response first end>)(?:(?:(?!<string ,>)\S+ )*(?P<keys>string ))?",
+)
+def json_objects(m: Match) -> Iterator[Found]:
+    """JSON, perhaps with its keys."""
+    keys, clause = m.clause.given(m.end - 1), m.clause
+    if m["keys"] and not keys.either and _KEYS.search(clause.view.text, clause.starts[m.start], keys.start):
+        asked = f"Is the response a JSON object with the keys {' and '.join(map(_in_quotes, keys.values))}?"
+        yield m.found({"type": "json", "keys": list(keys.values)}, question=asked)
+    else:
+        yield m.found({"type": "json"}, end=m.start + 1)
+
+
+@rule("brackets", r"(?:<part word>(?:(?!<part each brackets>)\S+ )*|(?<=written in ))brackets ")
+def titles(m: Match) -> Iterator[Found]:
+    """A title in angle brackets."""
+    yield m.found({"type": "title", "style": "angled"})
+
+
+@rule(
+    "quotes", r"(?:<the>+<short _>*response |it )?in quotes |quotes about <the>+(?:<short _ - piece>|\d+ )*response "
+)
+def in_quotation_marks(m: Match) -> Iterator[Found]:
+    """The response in quotation marks."""
+    yield m.found({"type": "quoted"}, verbs="use write is written")
+
+
+_STARS = re.compile(
+    r"separat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?| marks?)?(?:\W{1,3}\*{6})?)"
+)
+
+
+@rule("asterisks asterisk", r"\A")
+def two_responses(m: Match) -> Iterator[Found]:
+    """Two responses with six asterisks between them."""
+    for match in _STARS.finditer(m.clause.text):
+        verb = m.clause.at(match.start())
+        yield m.found({"type": "two_responses"}, start=verb + 1, end=max(m.clause.at(match.end()), verb + 2))
+
+
+@rule(
+    "mark",
+    "(?:end <the short _ response it>*(?:in <the response _>+)?in |(?P<last>first )<piece _>"
+    r"(?P<is><must mustnt><not>*<is written>))(?:<a only exactly>|\d+ )+mark ",
+)
+def endings(m: Match) -> Iterator[Found]:
+    """A last mark by its name: "End with a question mark", "The last character must be a question mark"."""
+    name, thing, subject = m.clause.words[m.end - 1], thing_at(m.clause, m.end - 1), bool(m["last"])
+    mark = (THINGS[thing].spec or {}).get("letters", "") if thing else ""
+    if len(mark) == 1 and not (subject and m.clause.words[m.start] != "last"):
+        asked = f"Does the response end with {'an' if name[0] == 'e' else 'a'} {name}?"
+        denied, negations = regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0), negations_in(f"{m['is']} ")
+        start, check = m.start + (not subject), {"type": "ends", "phrase": mark}
+        yield m.found(check, denied, "end", start=start, subject=subject, negations=negations, question=asked)
+
+
+@rule(
+    "mark letter caps",
+    "<the a short>*(?P<one>mark |letter <string char a they>|caps )"
+    "(?:(?:, )?<and or>?<short the a>*(?:mark |letter <string char a they>|caps ))*",
+)
+def without(m: Match) -> Iterator[Found]:
+    """What must not occur: commas, digits, emojis, a letter, capital letters; also that bullet points occur."""
+    for at in range(m.start, m.end):
+        token, name = m.clause.tokens[at], thing_at(m.clause, at)
+        if token == "letter" and (given := _letters(m.clause, at + 1)):
+            yield m.found(None, {"type": "letters", "letters": "".join(given), "exactly": 0})
+        elif token == "caps" and m["one"] == "caps" and (m.end - at == 1 or "or" in m.clause.tokens[m.start : m.end]):
+            yield from _cased(m, name)
+        elif token == "mark" and (spec := THINGS[name].spec):
+            some = {**spec, "at_least": 1} if "s" in THINGS[name].uses else None
+            none = {**spec, "exactly": 0} if "n" in THINGS[name].uses else None
+            if some or none:
+                yield m.found(some, none)
+
+
+def _cased(m: Match, name: str) -> Iterator[Found]:
+    """Capital or small letters only, or none of them."""
+    part = re.split("(?:, |and )", m.clause.around(m.start, m.end)[0])[-1].split()
+    if {"word", "letter", "string"}.isdisjoint(part) and m.clause.words[m.end] not in ("for", "by", "at"):
+        while part and part[-1] in ("the", "a", "short", "only"):
+            part.pop()
+        whole = part[-1:] == ["in"] or m.clause.words[m.end - 1].startswith("all ")
+        yield m.found({"type": "casing", "casing": name}, None if whole else THINGS[name].spec)
+
+
+_NOT_LITERAL = re.compile(r"\n|\.\.\.|…|\[[^\]]*[a-z]|__")
+"""Several lines, or places that a response fills: "In conclusion, ...", "Dear [name]"."""
+_PLACED = phrase(
+    r"(?P<verb><start end>)<the short response it word first>*(?:in <the response it>+)?"
+    r"in <the a short only exactly word , : piece letter response write is it in>*\Z"
+)
+"""What may stand before the string with which a response starts or ends: "end your letter with the words"."""
+_LAST = phrase(
+    r"<first the>(?P<unit><word piece _ write>)(?:in <the short>*response )?"
+    r"(?P<is><must mustnt>+<not>*<is written>*|is |written )<short the , :>*(?:word )?\Z"
+)
+"""What may stand before the string that is the first or the last word."""
+_NOUN = phrase(
+    r"(?:<the a short only exactly>*<word piece letter>(?:in <the response>*)?)?<the a short only exactly : ,>*\Z"
+)
+"""What names a string: "the word"."""
+_OPTIONS = re.compile(
+    r"\b(?:answer|respond|reply|choose|select|pick|output|return|state|say|classify|label|categori[sz]e)\b"
+    r"[^\x01]{0,90}\b(?:one of|either|options?|choices)\b[^\x01]{0,60}$"
+)
+_ANY = re.compile(r"\b(?:any|one|either)(?: one)? of\b|\beither\b")
+_REQUIRING = ("includ", "contain", "mention", "incorporat", "insert")
+_FORBIDDING = ("say", "us", "writ", "avoid", "without", "output")
+_LINKS = ("but", "about", "than", "before", "after", "of", "for", "like", "to", "in")
+
+
+@rule("string", "string ")
+def quoted_strings(m: Match) -> Iterator[Found]:
+    """The requirements about a quoted string or an enumeration of them."""
+    clause, given, before = m.clause, m.clause.given(m.start), m.clause.around(m.start, m.end)[0]
+    if any(len(value) > 300 or _NOT_LITERAL.search(value) for value in given.values):
+        return
+    start = clause.span(_NOUN.search(before))[0]  # type: ignore[arg-type]  # it matches the empty end
+    if placed := _PLACED.search(before):
+        if (len(given.values[0]) > 1 or given.values[0] == "I") and not _MARKER.fullmatch(given.values[0]):
+            verb = placed["verb"].strip()
+            yield m.found(*_place(given, verb, False), verb, start=start, question=_asked(given, verb))
+    elif last := _LAST.search(before):
+        named, negations = clause.span(last, "unit")[0], negations_in(last["is"])
+        final = (
+            clause.words[named - 1] == "final" and clause.tokens[named] != "_" and clause.words[named] != "paragraph"
+        )
+        if not final and clause.words[named - 1] not in ("first", "opening", "last", "closing"):
+            return
+        verb, word = "start" if clause.words[named - 1] in ("first", "opening") else "end", clause.words[named]
+        asked, checks = _asked(given, verb), _place(given, verb, word.startswith("word"))
+        yield m.found(*checks, start=named - 1, subject=True, negations=negations, question=asked)
+    elif len(given.values) > 1 and (options := _OPTIONS.search(clause.view.text, clause.start, given.start)):
+        exact = {"need": "any", "whole_words": False, "ignore_case": False}
+        check: Spec = {"type": "keywords", "words": list(given.values), **exact}
+        yield m.found(check, verbs="write", start=clause.at(options.start() - clause.start) + 1)
+    elif any(map(str.isalnum, "".join(given.values))):  # not marks
+        yield from _keywords(m, start, given)
+
+
+_UNQUOTED_END = re.compile(r"[\s:]*([^\W\d_][^\n\x01:;]{3,80})(?<=[\w.!?])$")
+
+
+@rule(
+    "end",
+    "end <the short response it>*(?:in <the response>*)?in <the it short only>*"
+    "(?:exactly <word piece>(?:: )?|(?P<named><word piece>)?: )",
+)
+def unquoted_end(m: Match) -> Iterator[Found]:
+    """The last words without quotation marks: "End with this exact phrase: Any questions?"."""
+    clause, after = m.clause, m.clause.ends[m.end - 1]
+    text = _UNQUOTED_END.match(clause.view.prompt[after : clause.end].rstrip())
+    exact = text and ("exactly " in m.match[0] or m["named"] or text[1][-1] in "!?")
+    if text and exact and text[1][0].isupper() and QUOTE not in clause.text:
+        check, asked = {"type": "ends", "phrase": text[1]}, _asked(Strings((text[1],), after, clause.end), "end")
+        yield m.found(check, verbs="end", start=m.start + 1, end=clause.length, question=asked)
+
+
+def _place(given: Strings, verb: str, word: bool) -> tuple[Spec | None, Spec]:
+    """The checks of a string, or a word, with which a response must start or end, or must not."""
+    any_of = "|".join(map(re.escape, given.values))
+    expression = rf"(?i)\A\W*(?:{any_of})(?!\w)" if verb == "start" else rf"(?i)(?<!\w)(?:{any_of})\W*\Z"
+    phrase = regex_check(expression, exactly=1) if word else {"type": f"{verb}s", "phrase": given.values[0]}
+    return phrase if len(given.values) == 1 else None, regex_check(expression, exactly=0)
+
+
+def _asked(given: Strings, verb: str) -> str:
+    return f"Does the response {verb} with {' or '.join(map(_in_quotes, given.values))}?"
+
+
+def _keywords(m: Match, start: int, given: Strings) -> Iterator[Found]:
+    """Keywords and forbidden words."""
+    clause, words = m.clause, list(given.values)
+    between, governor = clause.tokens[start : m.start], clause.words[start - 1]
+    if (
+        "letter" in between
+        or between[-2:] == ["word", "in"]
+        or governor in _LINKS
+        or clause.tokens[start - 1] == "first"
+    ):
+        return
+    noun = "word" in between or "piece" in between
+    if not noun and not governor.startswith(_REQUIRING + _FORBIDDING):
+        return
+    check: Spec = {"type": "keywords", "words": words}
+    if len(words) > 1 and (
+        given.either or _ANY.search(clause.view.text, max(clause.start, given.start - 60), given.start)
+    ):
+        check["need"] = "any"
+    required = noun or not governor.startswith(_FORBIDDING)
+    verbs = INCLUDES | {"write"} if governor in ("say", "write", "output") else INCLUDES
+    yield m.found(check if required else None, {"type": "forbidden", "words": words}, " ".join(verbs), start=start)
+
+
+def _in_quotes(word: str) -> str:
+    return f'"{word}"'
+
+
+_FUNCTION = frozenset(
+    "that which of in with for to you and or like such as the a an is are be used should must can at on from by if it "
+    "count limit per length itself appears appear more no not only than".split()
+)
+_UNQUOTED = re.compile(
+    r"(?P<colon>\s*:)?\s*\[?(?P<list>[^\W\d][\w'-]*(?:(?:, (?:and |or )?| and | or )[^\W\d][\w'-]*)*)"
+    r"(?=\s+(?:in (?:your|the|its|my|this)|somewhere|throughout|within|to|as|at (?:least|all|the)|anywhere|should|must"
+    r"|may|can|will|cannot|when|while|for|into|unless|except|and (?:make|write|use|do|ensure|avoid|end|start|keep|then"
+    r"|the)|is|are|but)\b|[.;!?\n)\]]|$)"
+)
+_WORD = re.compile(r"\b(?!(?:and|or)\b)[\w'-]+")
+
+
+@rule("word", r"<the a short only exactly>*word ")
+def unquoted(m: Match) -> Iterator[Found]:
+    """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
+    clause, noun = m.clause, m.clause.words[m.end - 1]
+    match = _UNQUOTED.match(clause.text, clause.ends[m.end - 1] - clause.start)
+    if match is None or noun == "name" or clause.tokens[m.end - 2].isdigit():
+        return
+    place, either = clause.start + match.start("list"), " or " in match["list"]
+    values = [clause.view.prompt[place + word.start() : place + word.end()] for word in _WORD.finditer(match["list"])]
+    fits = either or match["colon"] or (len(values) > 1) == noun.endswith("s")
+    if fits and _FUNCTION.isdisjoint(map(str.lower, values)):
+        check: Spec = {"type": "keywords", "words": values, **({"need": "any"} if either else {})}
+        denied = {"type": "forbidden", "words": values}
+        yield m.found(check, denied, " ".join(INCLUDES), end=clause.at(match.end()))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from checklist_rewards.checks.ifeval import quantity, question_of_instruction
-from checklist_rewards.generators.constraints.lexicon import learn
+from checklist_rewards.generators.constraints.lexicon import ANCHORS, COUNTED, learn
 from checklist_rewards.generators.constraints.reading import Clause, Spec
 
 EMOJI = (
@@ -39,7 +39,8 @@ class Thing(NamedTuple):
     """The check without bounds; None if no check counts it."""
     uses: str = "cn"
     """How it can be required: `c` counted, `n` none of it, `s` some of it."""
-    symbol: str = "C"
+    basic: str = "mark"
+    """Its basic word."""
 
 
 def _cased(cases: str) -> str:
@@ -55,11 +56,11 @@ def _cased(cases: str) -> str:
 _UPPER = f"{_cased('capital uppercase upper_case capitalized')} capitals caps all_capitals all_caps"
 _CAPITAL = " ".join(f"{case}_word {case}_words words_in_{case} words_with_{case}" for case in _UPPER.split())
 THINGS = {
-    "words": Thing("word words", {"type": "words"}, "c", "W"),
-    "sentences": Thing("sentence sentences", {"type": "sentences"}, "c", "S"),
-    "paragraphs": Thing("paragraph paragraphs", {"type": "paragraphs"}, "c", "S"),
-    "characters": Thing("character characters", regex_check(r"\X"), "c", "S"),
-    "non-empty lines": Thing("line lines", regex_check(r"(?m)^.*\S.*$"), "c", "S"),
+    "words": Thing("word words", {"type": "words"}, "c", "word"),
+    "sentences": Thing("sentence sentences", {"type": "sentences"}, "c", "piece"),
+    "paragraphs": Thing("paragraph paragraphs", {"type": "paragraphs"}, "c", "piece"),
+    "characters": Thing("character characters", regex_check(r"\X"), "c", "piece"),
+    "non-empty lines": Thing("line lines", regex_check(r"(?m)^.*\S.*$"), "c", "piece"),
     "words in capital letters": Thing(_CAPITAL, {"type": "capital_words"}, "c"),
     "highlighted passages": Thing("highlighted_section highlighted_sections highlights", {"type": "highlights"}, "c"),
     "bullet points": Thing(
@@ -86,14 +87,14 @@ THINGS = {
     "asterisks": Thing("asterisk asterisks", _letters("*"), "n"),
     "punctuation marks": Thing("punctuation punctuation_marks", regex_check(r"\p{P}"), "n"),
     "headings": Thing("heading headings markdown_heading markdown_headings", regex_check(r"(?m)^\s*#{1,6}\s"), "n"),
-    "upper": Thing(_UPPER, {"type": "casing", "casing": "lower"}, "n", "Z"),
-    "lower": Thing(_cased("lowercase lower_case small"), {"type": "casing", "casing": "upper"}, "n", "Z"),
+    "upper": Thing(_UPPER, {"type": "casing", "casing": "lower"}, "n", "caps"),
+    "lower": Thing(_cased("lowercase lower_case small"), {"type": "casing", "casing": "upper"}, "n", "caps"),
     "parts": Thing(
         "section sections part parts point points key_point key_points idea ideas item items chapters scenes segments "
         "areas portions passages page pages syllable syllables stanza stanzas verses",
         None,
         "c",
-        "T",
+        "section",
     ),
 }
 """The things, by the name that a question gives them; casing by what is required."""
@@ -101,11 +102,11 @@ _PHRASES: dict[str, str] = {}
 for _name, _row in reversed(THINGS.items()):
     for _phrase in _row.words.split():
         _PHRASES[_phrase.replace("_", " ")] = _name
-    learn(_row.symbol, _row.words.split(), trigger=True)
+    learn(_row.basic, _row.words.split(), COUNTED if _row.basic in ("word", "piece", "section") else ANCHORS)
 
 
 def thing_at(clause: Clause, at: int) -> str:
-    """The name of the thing at a place, "" for none."""
+    """The name of the thing at a place of a clause, "" for none."""
     return _PHRASES.get(clause.words[at], "")
 
 
