@@ -166,7 +166,8 @@ _PART_AFTER = phrase(
     r"|(?!, in \d+ mark )<,>*<in about><the a short>*<_ response>?(?:<each first part section piece mark>|\d+ )"
 )
 _IN_UNKNOWN = phrase(r"in <the>+<short>*(_ )(?:\Z|<, : and>)")
-"""In a part or a text that is no basic word: "in the punchline"."""
+_IN_UNKNOWN_FIRST = phrase(r"(?:<and ->|\d+ )*in <the>+<_>?(_ ), ")
+"""In a part or a text that is no basic word, after a thing or before: "in the punchline"."""
 _WRITES = r"\b(?:write|compose|create|draft|give|make|generate|prepare|produce|need|want|like) (?:me )?(?:an?|the|my)"
 _OF_ANOTHER = phrase(
     r"(?<!\S)(?:they (?!.*<, and>)|how they |<_ response>how |how_to (?!_ )"  # other persons, "a town where"
@@ -175,6 +176,8 @@ _OF_ANOTHER = phrase(
     "|<_ book part word>that (?:.*<, and><not>*<start end is contains must mustnt>"
     "|must .*and <use write keep describe>)|not .*that .*and |that is , "  # "a town that begins with A and"
     "|<not mustnt><, only>|<not no mustnt>.*or |no <_>+using "  # half of a negation
+    r"|\A(?:(?:in <the>*<_>+, )?<the a short each>*<_ book part they section piece>+is (?!and )|<the>+<_>+)"
+    r"(?:(?!<: write describe>|, and )\S+ )*and <not>*<start end contains>"  # "warnings are in red and start with"
     r"|\A(?:<and , ->|\d+ )*not <the response it>|\A_ <in about>[^:]*and |\Aresponse \Z"
     "|string and : |keep <the short>*<piece part mark>)"  # "keep sentences under"
 )
@@ -194,7 +197,7 @@ _AT_A_PLACE = re.compile(
 """What follows a thing that is not in the whole response, or that is only forbidden there: "at the end"."""
 _OWN_NOUN = phrase("<_ short response>{0,3}response ")
 _SAYS = phrase(r", (?:(?!<, and :>)\S+ )*says ")
-_ELSEWHERE = phrase("<in about><the a short it>*<_ book they>")
+_ELSEWHERE = phrase(r"<in about><the a short it>*<_ book they>|about <atleast atmost exactly only>*\d+ ")
 _A_TEXT = phrase(r"(?:<the a short it>|\d+ )*<short _ response book language>*response (?:it )?")
 _TEXT_FIRST = phrase(r"(?:<a short and it language>|\d+ )*<short _>*response ")
 _THE_TEXT = phrase("the response (?=<must mustnt is>)")
@@ -371,7 +374,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         found = found._replace(subject=True, end=end, negations=found.negations + negations)
         right = right[passive.end() :]
         if _ELSEWHERE.match(right):
-            return None  # "is banned in our office"
+            return None  # "is banned in our office", "must be used for 3 words"
     if own := _OWN_NOUN.match(right):
         right = right[own.end() :]  # "a 300-word magazine article"
     form, kind = _form(clause, found, left), found.kind
@@ -414,7 +417,8 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     commas = (found.denied or {}).get("letters") == ","
     if kind not in _IN_EVERY_LANGUAGE and view.last(_IN_OWN_COMMAS if commas else _IN_UNCOUNTED, _UNCOUNTED) >= 0:
         return OTHER_LANGUAGE
-    part = _PART_FIRST.match(left) or _in_unknown(clause, found, right)
+    part = _PART_FIRST.match(left) or _in_unknown(clause, 0, left, _IN_UNKNOWN_FIRST)
+    part = part or _in_unknown(clause, found.end, right, _IN_UNKNOWN)
     if part or (kind != "sections" and _PART_AFTER.match(right)):
         return A_PART
     after = _AT_A_PLACE.match(clause.text, clause.ends[found.end - 1] - clause.start)
@@ -439,14 +443,14 @@ def _reason(clause: Clause, found: Found, form: _Form, left: str, right: str) ->
     return A_PART if kind in ("paragraphs", "sentences") and _WITH_BULLETS.search(around) else ""
 
 
-def _in_unknown(clause: Clause, found: Found, right: str) -> bool:
-    """Whether what follows is in something that is neither the whole nor what the prompt asks to write: "in the
-    punchline"."""
-    match = _IN_UNKNOWN.match(right)
+def _in_unknown(clause: Clause, start: int, plain: str, form: re.Pattern[str]) -> bool:
+    """Whether the basic words from `start` are in something that is neither the whole nor what the prompt asks to
+    write: "in the punchline"."""
+    match = form.match(plain)
     if match is None:
         return False
-    end = found.end + right.count(" ", 0, match.end(1))
-    if not {"whole", "entire", "full"}.isdisjoint(clause.words[found.end : end]):
+    end = start + plain.count(" ", 0, match.end(1))
+    if not {"whole", "entire", "full"}.isdisjoint(clause.words[start:end]):
         return False
     name = re.escape(clause.words[end - 1])
     return not re.search(rf"{_WRITES} (?:[\w-]+ ){{0,2}}{name}\b", clause.view.text)
