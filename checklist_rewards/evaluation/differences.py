@@ -228,7 +228,8 @@ class Differences:
 
     def add(self, side: int, text: ScoredText) -> None:
         """Add a row of the first file (`side` 0) or of the second (1)."""
-        group = text.group if text.step is not None else json.dumps(text.prompt_key)
+        # The draws of the intervals depend on the names of the groups.
+        group = text.group if text.step is not None else json.dumps([text.step, text.prompt_key])
         if text.prompt is None:  # such a row is a group of its own
             group = f"{group} {text.text}"
         # A row without an id among rows with ids is paired by its texts: its number may be the id of another row.

@@ -42,13 +42,13 @@ def lists():
 
 def test_questions_are_embedded_once_and_all_groups_merged_in_one_call():
     def merge(text, sampling):
-        return json.dumps({"same": True, "question": f"Which of {text.split('- A of ')[1][:2]}?"})
+        return json.dumps({"same": True, "question": f"Is it {text.split('- A of ')[1][:2]}?"})
 
     backend, embedder = Replies(merge), Counted()
     refiner = Deduplicator("fake", backend=backend, embedder=embedder, store=False)
     refined = refiner.refine_batch(lists())
     assert embedder.calls == 1 and asked(backend) == [COUNT]
-    assert [questions(one) for one in refined] == [[f"Which of {name}?", f"Z of {name}?"] for name in NAMES]
+    assert [questions(one) for one in refined] == [[f"Is it {name}?", f"Z of {name}?"] for name in NAMES]
     assert refined == [refiner.refine(one) for one in lists()]
     assert [len(report.dropped) for report in refiner.reports] == [2]
     selector = Selector(1, embedder=Counted())
