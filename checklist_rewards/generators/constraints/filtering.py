@@ -167,7 +167,7 @@ _PART_AFTER = phrase(
 )
 _IN_UNKNOWN = phrase(r"in <the>+<short>*(_ )(?:\Z|<, : and>)")
 _IN_UNKNOWN_FIRST = phrase(r"(?:<and ->|\d+ )*in <the>+<_>?(_ ), ")
-"""In a part or a text that is no basic word, after a thing or before: "in the punchline"."""
+"""In a part or a text whose name is outside the basic words, after a thing or before: "in the punchline"."""
 _WRITES = r"\b(?:write|compose|create|draft|give|make|generate|prepare|produce|need|want|like) (?:me )?(?:an?|the|my)"
 _OF_ANOTHER = phrase(
     r"(?<!\S)(?:they (?!.*<, and>)|how they |<_ response>how |how_to (?!_ )"  # other persons, "a town where"
