@@ -25,12 +25,14 @@ _LONGEST = 300
 """Longest content of a box that is read, in characters."""
 _END = 2000
 """Number of characters at the end of a text that are read first, and in which a formula needs no box."""
+_COMMA = r"(?:\d+,\d\d?|0,\d+|\d{1,3},\d{4,}|\d{4,},\d{3})"
+"""A decimal comma: what follows it cannot be a group of three digits."""
 _WHOLE = (
     r"(?:\d{1,3}(?:\.\d{3}){1,6},\d{1,9}|\d{1,3}(?:\.\d{3}){2,6}(?!\d)"  # 1.250,50 and 1.250.000
     r"|(?:\d{1,3}(?:[\u00a0\u2009\u202f'’_]\d{3}){1,7}|\d{1,2} \d{3}(?: \d{3})?(?! ?\d))"
     r"(?!\d)(?:\.\d+|,\d+(?![\d,)\]}]))?"  # 1 250 and 1 250,50
     r"|\d{1,3}(?:,\d{2,3}){0,6},\d{3}(?!\d)(?:\.\d+)?"  # 1,250
-    r"|(?<![(\[{,])(?:\d+,\d\d?|0,\d+)(?![\d,)\]}])"  # 3,5
+    rf"|(?<![(\[{{,]){_COMMA}(?![\d,)\]}}])"  # 3,5
     r"|\d+(?:\.\d+)?|\.\d+)"
 )
 _NUMBER = re.compile(
@@ -62,7 +64,19 @@ _SAFE = re.compile(
 _ENVIRONMENT = re.compile(
     r"\$([^$]{1,300})\$|\\\(([^)\\](?:(?!\\\)).){0,300})\\\)|\\\[((?:(?!\\\]).){1,300})\\\]", re.DOTALL
 )
-_SIGNS = (("−", "-"), ("－", "-"), ("﹣", "-"), ("٫", "."), ("٬", ","), ("\u2007", "\u2009"), ("\u2062", ""))
+_SIGNS = (
+    ("−", "-"),
+    ("－", "-"),
+    ("﹣", "-"),
+    ("负", "-"),
+    ("負", "-"),
+    ("٫", "."),
+    ("٬", ","),
+    ("\u2007", "\u2009"),
+    ("\u2062", ""),
+)
+_WIDE = re.compile("[０-９]+(?:(?:[．／＾]|，(?=[０-９]{3}(?![０-９])))[０-９]+)*+")
+"""A number in full width: ３．５, １，２３４."""
 _SUPERSCRIPTS = re.compile(r"(?<=\d)[⁺⁻]?[⁰¹²³⁴-⁹]+")
 _SIGN_OF_A_NUMBER = re.compile(r"[¹²³¼-¾⁰-⁹⅐-⅞]")
 _VULGAR = re.compile(r"(\d?)\s?([¼-¾⅐-⅞])")
@@ -96,6 +110,7 @@ def last_number(text: str) -> float | None:
     """
     for sign, same in _SIGNS if not text.isascii() else ():
         text = text.replace(sign, same)
+    text = _WIDE.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     box = _last_box(text)
     if box is not None:
         return _value(box) if len(box) <= _LONGEST else _last_plain(box)
@@ -206,7 +221,7 @@ def _float(written: str) -> float:
     written, grouped = re.subn(r"[\s'’_]", "", written)
     if written.count(".") > 1 or ("," in written and written.rfind(",") > written.rfind(".") > -1):
         return float(written.replace(".", "").replace(",", "."))
-    if grouped or re.fullmatch(r"\d+,\d\d?|0,\d+", written):
+    if grouped or re.fullmatch(_COMMA, written):
         return float(written.replace(",", "."))
     return float(written.replace(",", ""))
 

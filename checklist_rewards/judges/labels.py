@@ -14,6 +14,7 @@ refused with its row. No label is ever left out because of its value.
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +29,9 @@ from checklist_rewards.scores import item_keys
 from checklist_rewards.validation import is_finite, string
 
 LABELS, GROUP = "labels", "group"
-AROUND = " \t\r\n*_\"'`“”‘’.,:;!()[]"
+STOPS = ".,;:!…。，、；：！．؛،۔।"
+"""Marks after an answer, in any script."""
+_AROUND = f" \t\r\n*_\"'`“”‘’«»「」『』()[]（）【】{STOPS}"
 _SYNONYMS = {"true": YES, "false": NO}
 _WORDS = {YES: 1.0, NO: 0.0, "true": 1.0, "false": 0.0}
 _ABSTAINING = ("n/a", "na", "not applicable", "cannot assess", "can't assess")
@@ -292,7 +295,7 @@ def named(answer: Any, item: ChecklistItem) -> str | None:
 
 
 def _plain(text: str) -> str:
-    return text.strip(AROUND).replace("_", " ").casefold()
+    return unicodedata.normalize("NFC", text).strip(_AROUND).replace("_", " ").casefold()
 
 
 def _parsed(cell: LabelCell, key: str) -> Any:

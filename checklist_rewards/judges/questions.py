@@ -40,14 +40,18 @@ from string import ascii_uppercase
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.checklists import NO, YES, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.judges.labels import Labelled, label_of, named, read_labelled
+from checklist_rewards.judges.labels import STOPS, Labelled, label_of, named, read_labelled
 from checklist_rewards.prompts import fence
 from checklist_rewards.validation import whole_number
 
 logger = logging.getLogger(__name__)
 _YES_NO = {YES: YES, NO: NO}
-_ANNOUNCED = re.compile(r"\A[\s*_]*(?:the |my |final )*answer(?: is)?[\s*_]*[:,]?[\s*_]*(?=\S)", re.IGNORECASE)
-_ENDS = r"(?:[.,;:!](?!\d)|[\n—–]|\Z)"
+_ANNOUNCED = re.compile(
+    r"\A[\s*_]*(?:(?:the |my |final )*answer(?: is)?|答案是?|回答|答え|답변?|ответ|antwort|réponse|respuesta|"
+    r"الإجابة|الجواب)[\s*_]*[:,：，]?[\s*_]*(?=\S)",
+    re.IGNORECASE,
+)
+_ENDS = rf"(?:[{STOPS}](?!\d)|[\n—–]|\Z)"
 
 
 def in_order(item: ChecklistItem, target: str, judge: str, *, lettered: bool = False) -> tuple[str, ...]:
@@ -93,7 +97,7 @@ def leading_label(reply: str, item: ChecklistItem) -> str | None:
         return label
     # Longest label first, because "not at all" also starts with "not".
     for label in sorted(item.values, key=len, reverse=True):
-        if re.match(rf"[\s*_\"'`(]*{re.escape(label)}[\s*_\"'`)]*{_ENDS}", text, re.IGNORECASE):
+        if re.match(rf"[\s*_\"'`(（「“]*{re.escape(label)}[\s*_\"'`)）」”]*{_ENDS}", text, re.IGNORECASE):
             return label
     return None
 

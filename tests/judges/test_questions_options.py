@@ -215,6 +215,9 @@ def test_a_json_answer_names_a_label_or_none(item, label, given):
     assert [named(answer, item) for answer in given] == [label] * len(given)
 
 
+HAN = ChecklistItem(question="短い？", options=[{"label": "是", "value": 1}, {"label": "否", "value": 0}])
+
+
 @pytest.mark.parametrize(
     ("item", "label", "replies"),
     [
@@ -225,6 +228,10 @@ def test_a_json_answer_names_a_label_or_none(item, label, given):
         (STEPS, "85", ["85: nearly perfect"]),
         (STEPS, None, ["1.5"]),
         (KIND, "kind", ["kind\nIt thanks the reader."]),
+        (SHORT, "yes", ["Yes。", "yes，因为很短", "**Yes**。", "「Yes」", "答案：yes", "yes؛"]),
+        (SHORT, None, ["yes和no", "答案：不清楚"]),
+        (HAN, "是", ["是。", "是，因为很短", "答案是：是", "「是」", "是！"]),
+        (HAN, None, ["是的", "是否"]),
     ],
 )
 def test_a_free_reply_says_the_label_it_begins_with(item, label, replies):
