@@ -19,7 +19,7 @@ bold text and bold labels, code fences, JSON (a list of strings, of {"question":
 reasoning before the reply, and an analysis before the list. It raises a [`GenerationError`] with the reply in `raw`
 unless the list is complete:
 
-- every entry of a numbered list is a question, and the list starts at 1;
+- every entry of a numbered list is a question, the list starts at 1, and no number is missing;
 - a question ends with a question mark (?, ？ or ؟), or with a remark in brackets after it ("... correct? (If absent:
   'none'.)"), can be answered with yes or no, and is not two questions in one ([`question_fault`]);
 - there are at least `min_items` and at most `max_items` questions. Longer lists are not truncated, because that would
@@ -35,6 +35,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import (
@@ -64,21 +65,25 @@ _HEADING = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _NUMBER = re.compile(
-    r"(?:\*\*|__)?[(\[（]?(?:Q(?:uestion)?\s*)?(\d{1,3})\s?\\?[.):\]．）：、](?:\*\*|__)?\s*(?=\D)|Q(\d{1,3})\s*[-–—]\s*"
+    r"(?:\*\*|__)?[(\[（]?(?:(?:Q(?:uestion)?|问题|問題|質問|第)\s*)?(\d{1,3})[条项條項]?\s?\\?[.):\]．）：、](?:\*\*|__)?\s*(?=\D)|Q(\d{1,3})\s*[-–—]\s*"
     r"|(\d{1,3})\s*[-–—]\s+(?=\D)",
     re.IGNORECASE,
 )
-_BULLET = re.compile(r"(?:[-*•–—+☐□✓✔]|#{1,6}|\d{1,2}(?:\.\d{1,2})+[.)]?|\(?[A-Za-z][.)])\s+(?:\[[ xX]?\]\s*)?")
-"""The beginning of an entry without a number of its own: bullets, and the parts of a numbered entry (1.1, a)."""
+_BULLET = re.compile(
+    r"(?:(?:[-*•–—+☐□✓✔●○◦■▪·]|#{1,6}|\d{1,2}(?:\.\d{1,2})+[.)]?|\(?[^\W\d_][.)])\s+"
+    r"|(?:[・①-⑳⑴-⒇⒈-⒛]|[(（]?[一二三四五六七八九十]{1,3}[)）、．])\s*)(?:\[[ xX]?\]\s*)?"
+)
+"""The beginning of an entry without a number of its own: bullets, the parts of a numbered entry (1.1, a), and numbers
+of other scripts, which sections have too (①, 一、)."""
 _OFFER = re.compile(r"(?:would|do) you (?:like|want|need)\b|(?:shall|should|can|may) I\b", re.IGNORECASE)
 """What a model asks its reader after a list."""
-_LABEL = re.compile(r"(\*\*|__)[^*_?]{1,60}?(?::\1|\1\s*[:–—-])\s*")
-_TITLE = re.compile(r"(\*\*|__)[^*_?]{1,60}\1:?")
+_LABEL = re.compile(r"(\*\*|__)[^*_?？؟]{1,60}?(?:[:：]\1|\1\s*[:：–—-])\s*")
+_TITLE = re.compile(r"(\*\*|__)[^*_?？؟]{1,60}\1[:：]?")
 _YES_NO = re.compile(
     r"\s*\(\s*yes\s*(?:(?:/|or)\s*no\s*)?\)\s*$"
     r"|(?<=[?*_])\s*(?:[(\[]\s*)?(?:yes\s*(?:/|or)\s*no|y\s*/\s*n)(?:\s*[)\]])?\s*$"
     r"|(?<=[?*_])\s*\[\s?\]\s*yes\s*\[\s?\]\s*no\s*$"
-    r"|\s*（\s*是\s*[/／]\s*否\s*）\s*$",
+    r"|(?<=[?？؟])\s*[(（]\s*(?:是|はい|예|네|да|нет|نعم|כן|हा[ँं]|ja|oui|s[iíì]|sim|evet|có|tak)\s*[/／][^()（）/]{1,10}[)）]\s*$",
     re.IGNORECASE,
 )
 _ASKS = re.compile(rf"(?:^|[,;:]\s*(?:(?:and|then)\s+)?){AUXILIARY}\b", re.IGNORECASE)
@@ -228,6 +233,10 @@ def _from_lines(text: str) -> list[str]:
             return [line.text for line in entries if line.asks and not _OFFER.match(line.text)]
         if entries[first].number not in (0, 1):
             raise ValueError(f"its list starts at number {entries[first].number}: {entries[first].text!r:.80}")
+        numbers = [line.number or 0 for line in entries[first:]]
+        lost = next((one + 1 for one, other in pairwise(numbers) if other > one + 1), None)
+        if lost is not None:
+            raise ValueError(f"number {lost} of its list is not on a line of its own")
         return [line.text for line in entries[first:]]
     return []
 
