@@ -55,7 +55,7 @@ Phrases = Annotated[tuple[Phrase, ...], Field(min_length=1)]
 
 # These patterns run on text written by a policy, so none may backtrack: each takes linear time on any text.
 _PLACEHOLDER = re.compile(r"\[[^\[\]\n]*\]")
-_BULLET = re.compile(r"^[ \t]*[-*+•][ \t]++(?![-*_ \t\r]*$)\S", re.MULTILINE)
+_BULLET = re.compile(r"^[^\S\n]*(?:[-*+•●○◦■▪‣·][^\S\n]++(?![-*_ \t\r]*$)|・[^\S\n]*+)\S", re.MULTILINE)
 _LOOSE_BULLET = re.compile(r"^[^\S\n]*(?:\*[^*]|-).*$", re.MULTILINE)
 _BOLD = re.compile(r"\*\*[^\n*]*\*\*")
 _ITALIC = re.compile(r"\*[^\n*]*\*")
@@ -116,9 +116,9 @@ class Paragraphs(Counted):
 
 @register_check
 class Bullets(Counted):
-    """Counts lines that start with a bullet and a space, without horizontal rules (* * *). With `loose`, every line
-    that starts with `-` or with a single `*` counts (IFEval). This includes horizontal rules, list items without a
-    space, and italics at the start of a line."""
+    """Counts lines that start with a bullet and a space, or with "・", without horizontal rules (* * *). With `loose`,
+    every line that starts with `-` or with a single `*` counts (IFEval). This includes horizontal rules, list items
+    without a space, and italics at the start of a line."""
 
     summary = "The text has the required number of bullet points (lines starting with -, * or +)."
     example = {"exactly": 3}

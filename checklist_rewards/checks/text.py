@@ -111,6 +111,7 @@ _SENTENCE_END = regex.compile(
 _LATIN_SENTENCE_END = re.compile(rf"(?<![.?!\u2026])([.?!\u2026]++)({_CLOSING})(?:\[\d{{1,3}}\])*+")
 _GAP = regex.compile(r"(\s*)[\"'“‘«(\[*_#>\-+•「『（]*\s*")
 _NO_SENTENCE_GAP = regex.compile(rf"(?<=[{_NO_SENTENCES}])\s+(?=[{_NO_SENTENCES}])")
+_UNSPACED_LETTER = regex.compile(rf"[{IDEOGRAPHS}\p{{Hangul}}]")
 _NEXT = re.compile(r"[^\W_]+(?:['’.][^\W_]+)*\.?")
 _DOTTED = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
 _INITIAL = re.compile(r"[^\W\d_]\.")
@@ -119,11 +120,13 @@ _QUOTES = "\"'”’»」』"
 _LONGEST = 80
 """Number of characters before a full stop that are inspected."""
 _TITLES = frozenset(
-    "mr mrs ms dr prof st mt ft gen col lt sgt capt rev hon gov sen rep mme mlle sra srta ул "
-    "e.g i.e eg ie vs cf".split()
+    "mr mrs ms dr prof st mt ft gen col lt sgt capt rev hon gov sen rep mme mlle sra srta dra ud uds ee nr bzw ggf "
+    "sog vgl bspw inkl np tzn bijv рис см стр табл ул им проф e.g i.e eg ie vs cf".split()
 )
 """Abbreviations that never end a sentence before a capital letter."""
-_LAST = frozenset("etc al inc ltd co corp a.m p.m usw".split())
+_LAST = frozenset(
+    "etc al inc ltd co corp a.m p.m usw uu ex vb itd enz г гг в вв тыс млн млрд руб коп др пр т.д т.п".split()
+)
 """Abbreviations that end a sentence before a capital letter. Others do so before one of [`_STARTERS`]."""
 _KNOWN = ABBREVIATIONS | _TITLES | _LAST
 _STARTERS = frozenset(
@@ -138,14 +141,16 @@ _OF_A_TIME = frozenset(
     "eastern central pacific".split()
 )
 _BEFORE_A_NAME = frozenset("by and with of for from to see as or between than author".split())
-_GERMAN_MONTHS = frozenset(
-    "januar februar märz april mai juni juli august september oktober november dezember".split()
+_GERMAN_ORDINALS = frozenset(
+    "januar februar märz april mai juni juli august september oktober november dezember jahrhundert jahrhunderts "
+    "weltkrieg weltkriegs".split()
 )
 
 
 def sentences_of(text: str) -> list[str]:
     """The sentences of a text. A sentence ends with a mark of its script (. ? ! … 。 । ؟ and others), the quotation
-    marks that close it, and the emojis that follow. White space has to follow . ? ! and … only.
+    marks that close it, and the emojis that follow. White space has to follow . ? ! and … only, unless they stand
+    between Chinese, Japanese or Korean letters.
 
     Not the end of a sentence: the full stop of an abbreviation, an initial or a list number, if the sentence goes on;
     an ellipsis before a lower-case letter; a mark inside quotation marks before a lower-case letter ("Why?" he asked).
@@ -184,7 +189,9 @@ def _goes_on(text: str, start: int, at: int, mark: str, closing: str, end: int) 
     gap = _GAP.match(text, end)
     space, following = gap.group(1), text[gap.end() : gap.end() + 1]
     if not space and mark[-1] in ".?!…;\u037e":
-        return text[end - 1] in mark + closing  # an emoji or a footnote ends the sentence without white space
+        between = _UNSPACED_LETTER.match(text, at - 1) and _UNSPACED_LETTER.match(text, end)
+        if not between or (mark != "." and not mark.strip(".…")):
+            return text[end - 1] in mark + closing  # an emoji or a footnote ends the sentence without white space
     if not following:
         return False
     quoted = any(quote in closing for quote in _QUOTES)
@@ -212,7 +219,7 @@ def _abbreviates(before: str, text: str, gap: Any, following: str) -> bool:
     if "\n" in gap.group(1) and (gap.group(1).count("\n") > 1 or gap.group().strip()):  # a paragraph, a list item
         return False
     if last.isdigit():
-        return following.islower() or (len(last) < 3 and word in _GERMAN_MONTHS)
+        return following.islower() or (len(last) < 3 and word in _GERMAN_ORDINALS)
     if plain == "no":
         return following.isdigit() or _ROMAN.fullmatch(follower) is not None
     single = len(last) == 1 and last.isalpha()
