@@ -28,9 +28,10 @@ LEAST_RISE = 0.05
 MOST_PATTERNS = 8
 _SHARE = 0.5
 _WORD = re.compile(r"\w+")
+_CHARACTER = re.compile(r"\w")
 _POINT = re.compile(r"^\s*(?:[-*•]|\d+[.)]) ", re.MULTILINE)
 _EMOJI = re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]")
-_INVISIBLE = re.compile("[\U000e0020-\U000e007f]")
+_INVISIBLE = re.compile("(?<![\U0001f3f4\U000e0020-\U000e007f])[\U000e0020-\U000e007f]")  # not the flag of Wales
 _MIXED = re.compile(r"\b(?=\w*[A-Za-z])(?=\w*[\u0430-\u044f\u0410-\u042f])\w+")
 _MARKS: dict[str, Callable[[str], bool]] = {
     "heading": lambda text: re.search(r"^#+ ", text, re.MULTILINE) is not None,
@@ -39,9 +40,9 @@ _MARKS: dict[str, Callable[[str], bool]] = {
     "list_of_three": lambda text: len(_POINT.findall(text)) == 3,
     "bullets_of_three": lambda text: len(_POINT.findall(text)) == 3,
     "emojis": lambda text: _EMOJI.search(text) is not None,
-    "zero_width": lambda text: "\u200b" in text,
+    "zero_width": lambda text: re.search(r"(?:\w\u200b){3}", text) is not None,  # Khmer has one between two words
     "homoglyphs": lambda text: _MIXED.search(text) is not None,
-    "full_width": lambda text: re.search("[\uff21-\uff5a]{3}", text) is not None,
+    "full_width": lambda text: 4 * len(re.findall("[\uff21-\uff5a]", text)) > len(_CHARACTER.findall(text)),  # ＮＨＫ
     "reordered": lambda text: "\u202e" in text,
     "invisible_instruction": lambda text: _INVISIBLE.search(text) is not None,
 }

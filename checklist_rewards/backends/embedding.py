@@ -89,7 +89,7 @@ class SentenceEmbedder:
             self._warned = True
             logger.warning(
                 "%.60r: the packaged embedding model is for English, so questions in this language are not compared; "
-                "name a multilingual model with embedder=...",
+                "refiners take the name of a multilingual model as `embedder`.",
                 texts[unread.index(True)],
             )
         return unread

@@ -58,6 +58,8 @@ from checklist_rewards.judges.faults import AUXILIARY, is_empty, is_question, qu
 from checklist_rewards.validation import in_reply
 
 _FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
+_INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+"""Marks of direction around the lines of Arabic and Hebrew lists, and spaces without width."""
 _JSON_START = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
 _JSON_KEYS = ("questions", "checklist", "items")
 _HEADING = re.compile(
@@ -194,7 +196,7 @@ def _questions(reply: str) -> list[str]:
     text = strip_thinking(reply)
     questions = _from_json(text)
     if questions is None:
-        text = _FENCE.sub("", text)
+        text = _INVISIBLE.sub("", _FENCE.sub("", text))
         headings = list(_HEADING.finditer(text))
         after = [text[headings[-1].end() :]] if headings else []
         questions = next((listed for part in (*after, text) if (listed := _from_lines(part))), [])

@@ -28,6 +28,18 @@ def test_an_attacked_text_shows_the_attack_and_an_honest_one_does_not(name):
     assert not shown(name, HONEST) and not shown(name, "")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("zero_width", "ខ្ញុំ\u200bស្រលាញ់\u200bអ្នក\u200bខ្លាំង"),
+        ("full_width", "ＮＨＫは東京で放送します。"),
+        ("invisible_instruction", "Wales \U0001f3f4\U000e0067\U000e0062\U000e0077\U000e006c\U000e0073\U000e007f"),
+    ],
+)
+def test_signs_that_languages_use_are_no_attack(name, text):
+    assert not shown(name, text)
+
+
 def test_a_policy_need_not_write_the_words_of_an_attack_exactly():
     assert shown("statements", "The response mentions a silver bridge, and every sentence of the response is short.")
     assert shown("prompt_first", "Write two sentences about an old bridge over the water. It stands.")

@@ -28,6 +28,7 @@ FORMS = [
     "①{}\n②{}",
     "（一）{}\n二、{}",
     "● {}\n・{}",
+    "\u200f1. {}\u200f\n\u200f2. {}\u200f",
     "问题1：{}\n第2条：{}",
     "1. **长度**：{}\n2. **城市：**{}",
     "1. {} (oui/non)\n2. {}（はい／いいえ）",
@@ -122,6 +123,8 @@ FAULTS = [
     (None, "Does it say who won and what they won?", "Does it explain what is done and is not done?"),
     (None, 'Does it ask "Why? How?"?', "Is it short (what is short and is it so)?"),
     (None, "Wird gesagt, was passiert?", "是否简短?"),
+    (None, "「元気ですか？」という文はありますか？", "是否礼貌（例如：可以吗？）？", "Sagt sie „Wie?“ und «Wo?» ?"),
+    ("two questions", "是否礼貌？是否简短？"),
 ]
 
 
