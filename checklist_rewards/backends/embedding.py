@@ -43,7 +43,7 @@ _QUOTED = re.compile(
 )
 _NEGATION = re.compile(
     r"\b(?:not|no|never|without|avoids?|avoiding|free (?:of|from)|\w+n['’]t|nicht|kein\w*|ohne|pas|sans|sin|nunca|non|"
-    r"senza|não|sem|niet|geen|zonder|inte|utan|ikke|uden|nie|bez|не|без|нет|değil|không|ليس|لا|بدون|नहीं)\b|不|没|沒|ない|ません|않|없",
+    r"senza|não|sem|niet|geen|zonder|inte|utan|ikke|uden|nie|bez|не|без|нет|değil|không|ليس|لا|بدون)\b|नहीं|ไม่|不|没|沒|ない|ません|않|없",
     re.IGNORECASE,
 )
 _lock = threading.Lock()

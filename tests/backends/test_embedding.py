@@ -47,6 +47,7 @@ def test_an_embedder_is_a_name_or_a_callable():
         ("答案提到了「长城」吗？", "答案提到了「故宫」吗？", False),
         ("Nennt sie einen Ort?", "Nennt sie keinen Ort?", False),
         ("是否提到城市？", "是否没有提到城市？", False),
+        ("क्या उत्तर छोटा है?", "क्या उत्तर छोटा नहीं है?", False),
         ("Is it done with a list?", "Is it done without a list?", False),
         ("Is it rude?", {"question": "Is it impolite?", "weight": -1}, False),
         ("Is it ok?", {"question": "Is it fine?", "check": '{"type": "words"}'}, False),
