@@ -17,7 +17,9 @@ from checklist_rewards.datasets.names import GRADES
 from checklist_rewards.judges.faults import is_question
 from checklist_rewards.validation import is_finite
 
-_LINE = re.compile(r"^[ \t]*(?:(\d{1,3})([.):])|[-*•])[ \t]+")
+_ASCII = {0xFF01 + place: 0x21 + place for place in range(94)} | {ord("【"): "[", ord("】"): "]"}
+"""Signs in full width as those that the patterns have."""
+_LINE = re.compile(r"^[ \t]*(?:(\d{1,3})(?:([.):])[ \t]+|[、．）：][ \t]*)|[-*•●][ \t]+|・[ \t]*)")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<marked>\S.*)|\*\*(?P<bold>[^*]+?):?\*\*:?|(?P<plain>[^:]{1,80}):")
 _YAML = re.compile(r"\s*- [\w ]+:\s[^\n]*\n {2,}[\w ]+:\s")
 _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.MULTILINE)
@@ -26,22 +28,27 @@ _LEVEL_LINE = re.compile(
     r"^[ \t]*(?:[-*•][ \t]+)?\**(?:score|level|grade|rating)[ \t]*(\d{1,2})\**[ \t]*[:=)–-]\**[ \t]*", re.I | re.M
 )
 _NUMBER_LINE = re.compile(r"^[ \t]*(?:[-*•][ \t]+)?\**([+-]?\d{1,3})\**[ \t]*[.:=)–-]\**[ \t]+", re.MULTILINE)
-_NUMBER = re.compile(r"\s*([+−-]?\d+(?:\.\d+)?)\s*(?:/\s*(?:10|100)|%|points?|pts?\.?|marks?)?\s*", re.IGNORECASE)
+_DIGITS = r"\d+(?:\.\d+|,\d\d?(?!\d))?"
+_UNIT = (
+    r"(?:points?|pts?\.?|marks?|punkte?|puntos?|pontos?|punti|punkt(?:y|ów)|pkt\.?|puan|điểm|балл(?:а|ов)?|[分点點점]|"
+    r"نقاط|نقطة|درجات|درجة|अंक|คะแนน)"
+)
+_NUMBER = re.compile(rf"\s*([+−-]?{_DIGITS})\s*(?:/\s*(?:10|100)|%|{_UNIT})?\s*", re.IGNORECASE)
 _IN_BRACKETS = re.compile(r"\((\d+(?:\.\d+)?)\s*(?:points?|pts?\.?)?\)\Z", re.IGNORECASE)
-_UNIT = r"(?:points?|pts?\.?|marks?)"
-_AMOUNT = rf"[+−-]\d+(?:\.\d+)?\s*(?:{_UNIT}|%)?|\d+(?:\.\d+)?\s*(?:{_UNIT}|%)"
-_NAMED = r"(?:importance|weight|points|score)\s*[:=]\s*([^()\[\]]{1,20})"
+_AMOUNT = rf"[+−-]{_DIGITS}\s*(?:{_UNIT}|%)?|{_DIGITS}\s*(?:{_UNIT}|%)"
+_NAMED = r"(?:importance|weight|points|score|权重|分值|重要度|配点|배점|вес)\s*[:=]\s*([^()\[\]]{1,20})"
+_GAP = r"(?:\s+|(?=[\u3040-\u9fff]))"  # Chinese and Japanese have no space after a mark
 _BEFORE = re.compile(
-    rf"\A\s*(?:[\[(]\s*({_AMOUNT})\s*[\])]\s*[:–-]?|([+−-]\d+(?:\.\d+)?)\s*:|([+−-]?\d+(?:\.\d+)?\s*{_UNIT})\s*[:–-]"
-    rf"|[\[(]{_NAMED}[\])])\s+",
+    rf"\A\s*(?:[\[(]\s*({_AMOUNT})\s*[\])]\s*[:–-]?|([+−-]{_DIGITS})\s*:|([+−-]?{_DIGITS}\s*{_UNIT})\s*[:–-]"
+    rf"|[\[(]{_NAMED}[\])]){_GAP}",
     re.IGNORECASE,
 )
 _AFTER = re.compile(
-    rf"\s*(?:[\[(]\s*(?:worth\s+)?({_AMOUNT})\s*[\])]|[\[(]{_NAMED}[\])]|[–—:-]\s+([+−-]?\d+(?:\.\d+)?\s*{_UNIT}))\s*\.?\s*\Z",
+    rf"\s*(?:[\[(]\s*(?:worth\s+)?({_AMOUNT})\s*[\])]|[\[(]{_NAMED}[\])]|[–—:-]{_GAP}([+−-]?{_DIGITS}\s*{_UNIT}))\s*[.。]?\s*\Z",
     re.IGNORECASE,
 )
 _LABELLED = re.compile(
-    rf"\A\s*([^:()\[\]]{{1,60}}?)\s*[\[(]\s*(?:weight\s*[:=]?\s*)?({_AMOUNT}|[01]?\.\d+)\s*[\])]\s*[:–—-]\s+",
+    rf"\A\s*([^:()\[\]]{{1,60}}?)\s*[\[(]\s*(?:weight\s*[:=]?\s*)?({_AMOUNT}|[01]?\.\d+)\s*[\])]\s*[:–—-]{_GAP}",
     re.IGNORECASE,
 )
 """A label with its points: "Accuracy (40%): ..."."""
@@ -49,16 +56,21 @@ _TASK = re.compile(r"\A\s*\[[ xX✓✔]?\]\s+")
 _DOUBTFUL = (
     re.compile(r"\A\s*[+−-]\s?\d+(?:\.\d+)?(?=\s)"),
     re.compile(
-        r"\s(?:[\[(]\s*(?:(?:weight|points?|score)\s*)?\d+(?:\.\d+)?\s*[\])]|[x×/]\s?\d+(?:\.\d+)?)\s*\Z", re.I
+        r"(?:\s|(?<=[\u3040-\u9fff。]))(?:[\[(]\s*(?:(?:weight|points?|score)\s*)?\d+(?:\.\d+)?\s*[\])]|[x×/]\s?\d+(?:\.\d+)?)\s*\Z",
+        re.I,
     ),
     re.compile(
-        r"[?？]\s*(?:[\[(]\s*(?:yes|no|true|false|y|n)\s*[\])]|(?:[-=]+>|[→:])\s*(?:yes|no|true|false|y|n))\s*\.?\s*\Z",
+        r"\?\s*(?:[\[(]\s*ANSWER\s*[\])]|(?:[-=]+>|[→:])\s*ANSWER)\s*\.?\s*\Z".replace(
+            "ANSWER",
+            "(?:yes|no|true|false|y|n|是|否|はい|いいえ|예|네|아니[요오]|да|нет|ja|nein|oui|non|s[íì]|sim|não|نعم|لا)",
+        ),
         re.I,
     ),
     re.compile(r"\A\s*(?:[*★⭐]\s?)+(?=\s|\w)"),
 )
 _POINTS = re.compile(
-    rf"\b(?:worth|deduct|deduction of|subtract|minus|award|add|loses?)\s+(?:up to\s+)?[+-]?\d+(?:\.\d+)?\s*{_UNIT}\b",
+    rf"\b(?:worth|deduct|deduction of|subtract|minus|award|add|loses?)\s+(?:up to\s+)?[+-]?{_DIGITS}\s*{_UNIT}\b"
+    rf"|[加扣減减得]\s?{_DIGITS}\s?[分点點]",
     re.IGNORECASE,
 )
 _ASKS = re.compile(
@@ -178,11 +190,12 @@ def points_in(text: str) -> tuple[str, str] | None:
     >>> points_in("[+3] Names Bamako."), points_in("Names Bamako. (2 points)")
     (('Names Bamako.', '+3'), ('Names Bamako.', '2 points'))
     """
-    if found := _LABELLED.search(text):
+    plain = text.translate(_ASCII)
+    if found := _LABELLED.search(plain):
         return f"{found[1].strip('* ')}: {text[found.end() :]}", found[2]
-    if found := _BEFORE.search(text):
+    if found := _BEFORE.search(plain):
         return text[found.end() :], next(filter(None, found.groups()))
-    if found := _AFTER.search(text):
+    if found := _AFTER.search(plain):
         return text[: found.start()], next(filter(None, found.groups()))
     return None
 
@@ -194,14 +207,14 @@ def without_box(text: str) -> str:
 
 def mentions_points(text: str) -> bool:
     """Whether a text says inside how many points it is worth."""
-    return _POINTS.search(text) is not None
+    return _POINTS.search(text.translate(_ASCII)) is not None
 
 
 def doubtful_ends(texts: Sequence[str]) -> str | None:
     """What all texts begin or end with and may be a weight or an answer, such as "[3]", "x3", "+3" or "-> no"; None if
     they do not."""
     for pattern in _DOUBTFUL:
-        found = [pattern.search(text) for text in texts]
+        found = [pattern.search(text.translate(_ASCII)) for text in texts]
         numbers = [match[0].strip() for match in found if match]
         if texts and len(numbers) == len(texts) and (len(set(numbers)) > 1 or not numbers[0].strip("[]()").isdigit()):
             return numbers[0]
@@ -285,8 +298,8 @@ def scaled(pairs: list[tuple[float, str]]) -> list[dict[str, Any]] | None:
 
 def number_in(text: str) -> float | None:
     """The number of a text such as "5", "90/100" or "3 points"; None if it is something else."""
-    found = _NUMBER.fullmatch(text)
-    return float(found.group(1).replace("−", "-")) if found else None
+    found = _NUMBER.fullmatch(text.translate(_ASCII))
+    return float(found.group(1).replace("−", "-").replace(",", ".")) if found else None
 
 
 def _pairs(levels: list[Any]) -> list[tuple[float, str]] | None:

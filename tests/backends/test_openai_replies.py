@@ -413,6 +413,7 @@ def test_a_content_that_is_no_text_is_unanswered(content, reason):
         ("Yes", "yes"),
         ("**No**", "no"),
         ("No, it does not.", "no"),
+        ("Yes，因为很短。", "yes"),
         ("YES\n\nBecause", "yes"),
         ("<think>no, no</think>Yes", "yes"),
         *((text, None) for text in ("N/A", "yes or no", "Not yes", "Nope", "The answer is yes")),

@@ -356,7 +356,7 @@ _AT_LEAST = re.compile(
     r"|less than|too (?:small|low|short))(?:\D{0,40}?(?P<number>\d{1,4}))?",
     re.I,
 )
-_WORD = re.compile(r"[^\w]*(\w+)[^\w]*(?:[.,:;!\n].*)?", re.DOTALL)
+_WORD = re.compile(r"[^\w]*(\w+)[^\w]*(?:[.,:;!。，、：；！\n].*)?", re.DOTALL)
 _SPACE = "▁Ġ \t\n"
 
 
