@@ -23,6 +23,7 @@ from typing import Any
 from checklist_rewards.backends.models import from_hub
 from checklist_rewards.backends.packaged import progress_on_terminals
 from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.checks.text import QUOTED
 from checklist_rewards.errors import ModelError
 from checklist_rewards.validation import install, missing, np
 
@@ -38,9 +39,6 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _SHORTEST_PIECES = 2.0
 """Letters per token below which the packaged model cannot read a text: 2.9 and more in 2,222 English questions, about
 2.5 in German and French, 1.7 in Turkish, 1 and less in other scripts."""
-_QUOTED = re.compile(
-    r"""(?<!\w)'([^']+)'(?!\w)|"([^"]+)"|„([^“”]+)[“”]|“([^”]+)”|‘([^’]+)’|`([^`]+)`|«([^»]+)»|»([^«]+)«|「([^」]+)」"""
-)
 _NEGATION = re.compile(
     r"\b(?:not|no|never|without|avoids?|avoiding|free (?:of|from)|\w+n['’]t|nicht|kein\w*|ohne|pas|sans|sin|nunca|non|"
     r"senza|não|sem|niet|geen|zonder|inte|utan|ikke|uden|nie|bez|не|без|нет|değil|không|ليس|لا|بدون)\b|नहीं|ไม่|不|没|沒|ない|ません|않|없",
@@ -184,8 +182,8 @@ def near_duplicates(items: Sequence[ChecklistItem], cosines: np.ndarray, thresho
 
 
 def _marks(item: ChecklistItem) -> Hashable:
-    quoted = [next(filter(None, groups)) for groups in _QUOTED.findall(item.question)]
-    unquoted = _QUOTED.sub(" ", item.question)
+    quoted = [next(filter(None, groups)) for groups in QUOTED.findall(item.question)]
+    unquoted = QUOTED.sub(" ", item.question)
     return (
         item.options,
         item.check,

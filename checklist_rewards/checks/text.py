@@ -238,6 +238,11 @@ def _abbreviates(before: str, text: str, gap: Any, following: str) -> bool:
     return plain not in _LAST and word not in _STARTERS
 
 
+QUOTED = re.compile(
+    r"""(?<![^\W\u3040-\uffff])'([^']+)'(?![^\W\u3040-\uffff])|"([^"]+)"|„([^“”]+)[“”]|“([^”]+)”|‘([^’]+)’|`([^`]+)`"""
+    "|«([^»]+)»|»([^«]+)«|「([^」]+)」|『([^』]+)』"
+)
+"""A text in the quotation marks of any language; one of its groups is what they enclose."""
 _SAME = (("\u2010", "-"), ("\u2011", "-"), *((char, "") for char in "\u00ad\u200b\u2060\ufeff\ufe0e\ufe0f"))
 _SAME_QUOTES = (*((char, "'") for char in "‘’‛´\u02bc\uff07"), *((char, '"') for char in "“”„‟\uff02"))
 _SIDE = r"[[\p{L}\p{M}\p{N}]--[IDEOGRAPHS UNSPACED\p{Hangul}]]".replace("IDEOGRAPHS", IDEOGRAPHS).replace(
@@ -293,7 +298,7 @@ def occurrence_bounds(text: str, phrase: str, whole_words: bool = True, ignore_c
         return (text.count(phrase),) * 2
     if phrase not in text:
         return 0, 0
-    surely, perhaps = _whole(phrase)
+    surely, perhaps = as_words(phrase)
     fewest = len(surely.findall(text))
     return fewest, fewest if perhaps is None else len(perhaps.findall(text))
 
@@ -304,7 +309,7 @@ def starts_with(text: str, word: str) -> bool:
     first = _LETTER.search(text)
     if first is None:
         return False
-    pattern = _whole(word)[0]
+    pattern = as_words(word)[0]
     return any(pattern.match(text, place) is not None for place in range(max(0, first.start() - 4), first.start() + 1))
 
 
@@ -325,8 +330,8 @@ def ends_with(text: str, phrase: str) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _whole(phrase: str) -> tuple[Any, Any | None]:
-    """The pattern of a folded phrase as whole words; where that is not certain, also the pattern of any occurrence."""
+def as_words(phrase: str) -> tuple[Any, Any | None]:
+    """The pattern of a phrase as whole words; where that is not certain, also the pattern of any occurrence."""
     literal = regex.escape(phrase, special_only=True, literal_spaces=True)
     first, last = phrase[0], phrase[-1]
     before, after = _before(first), _after(last)

@@ -30,6 +30,7 @@ from statistics import multimode
 from typing import Any, Literal, get_args
 
 from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, ChecklistItem, content_hash
+from checklist_rewards.checks.text import QUOTED, as_words
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import agreement_of
 from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap
@@ -526,9 +527,6 @@ def marked(target: str | None, spans: Iterable[Mapping[str, Any]]) -> list[dict[
     ]
 
 
-_QUOTED = re.compile(
-    r"""\"([^\"]+)\"|“([^”]+)”|‘([^’]+)’|«([^»]+)»|「([^」]+)」|`([^`]+)`|(?<![^\W_])'([^']+)'(?![^\W_])"""
-)
 _WORD = re.compile(r"[^\W_]")
 _MOST_PLACES = 20
 """Places of one quote."""
@@ -540,18 +538,16 @@ def quoted(target: str | None, texts: Iterable[str | None], answers: Collection[
     >>> quoted("a red thing", ['It says "red", so "yes".'], ["yes", "no"])
     [{'by': None, 'start': 2, 'end': 5}]
     """
-    found = [quote for text in texts if text for match in _QUOTED.finditer(text) for quote in match.groups() if quote]
+    found = [quote for text in texts if text for match in QUOTED.finditer(text) for quote in match.groups() if quote]
     quotes = dict.fromkeys(map(str.strip, found))
     spans = []
     for quote in quotes if target is not None else ():
         if quote in answers or not _WORD.search(quote):
             continue
-        before = r"(?<![^\W_])" if _WORD.match(quote[0]) else ""
-        after = r"(?![^\W_])" if _WORD.match(quote[-1]) else ""
-        whole = re.compile(before + re.escape(quote) + after)
+        surely, perhaps = as_words(quote)
         spans += [
             {"by": None, "start": match.start(), "end": match.end()}
-            for match in islice(whole.finditer(str(target)), _MOST_PLACES)
+            for match in islice((perhaps or surely).finditer(str(target)), _MOST_PLACES)
         ]
     return spans
 

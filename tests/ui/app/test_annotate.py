@@ -15,7 +15,7 @@ from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.judges.questions import FewShot
-from checklist_rewards.ui.annotations import annotators, label_sample, ordered, read_tasks
+from checklist_rewards.ui.annotations import annotators, label_sample, ordered, quoted, read_tasks
 from checklist_rewards.ui.project import Project
 from tests.cli.test_output_full_disk import no_file_over
 from tests.fakes import FakeBackend
@@ -290,3 +290,17 @@ def test_labels_in_the_order_of_the_sample_get_their_probabilities(client, folde
     expected = label_sample(tasks, 4).probabilities(2)
     assert chances == {tasks[place].id: expected.get(place) for place in (*order[:2], order[3])}
     assert chances[tasks[order[3]].id] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "quotes"),
+    [
+        ("a red thing, 3.5", 'It says "red", so "yes"; not "thin" or "3".', ["red"]),
+        ("春天来了，花开了", "它说「春天」和“花开”。", ["春天", "花开"]),
+        ("ฤดูใบไม้ผลิสวยงาม", 'มีคำว่า "ใบไม้"', ["ใบไม้"]),
+        ("한국은 좋다", "'한국'이라고 했다", ["한국"]),
+        ("Der Frühling ist da", "„Frühling“ und »ist«", ["Frühling", "ist"]),
+    ],
+)
+def test_quotes_are_found_in_every_script(text, reasoning, quotes):
+    assert [text[span["start"] : span["end"]] for span in quoted(text, [reasoning], ["yes", "no"])] == quotes
