@@ -238,8 +238,10 @@ def _abbreviates(before: str, text: str, gap: Any, following: str) -> bool:
     return plain not in _LAST and word not in _STARTERS
 
 
+IN_WORD = r"[^\W\u3040-\uffff]"
+"""A letter or digit of a word, in a script that separates words."""
 QUOTED = re.compile(
-    r"""(?<![^\W\u3040-\uffff])'([^']+)'(?![^\W\u3040-\uffff])|"([^"]+)"|„([^“”]+)[“”]|“([^”]+)”|‘([^’]+)’|`([^`]+)`"""
+    rf"""(?<!{IN_WORD})'([^']+)'(?!{IN_WORD})|"([^"]+)"|„([^“”]+)[“”]|“([^”]+)”|‘([^’]+)’|`([^`]+)`"""
     "|«([^»]+)»|»([^«]+)«|「([^」]+)」|『([^』]+)』"
 )
 """A text in the quotation marks of any language; one of its groups is what they enclose."""

@@ -31,6 +31,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from checklist_rewards.checklists import EVOLVING_CATEGORY, content_hash
+from checklist_rewards.checks.text import QUOTED, IN_WORD
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.evaluation.items import ItemAnalysis
 from checklist_rewards.evaluation.scored import ScoredText
@@ -223,7 +224,7 @@ MIN_ANSWERS = 5
 """Answers that a pattern needs in the first and in the last third."""
 MOST_PATTERNS = 500
 """Patterns on the page: those with the most answers."""
-_VARIABLE = re.compile(r"""(?<!\w)(?:"[^"]*"|“[^”]*”|'[^']*')(?!\w)|\b\d+(?:\.\d+)?\b""")
+_VARIABLE = re.compile(rf"{QUOTED.pattern}|(?<!{IN_WORD})\d+(?:\.\d+)?(?!{IN_WORD})")
 
 
 @dataclass

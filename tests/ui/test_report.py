@@ -378,6 +378,7 @@ def test_a_prompt_with_two_checklists_in_the_dataset_interrupts_the_curves_once(
 def test_patterns():
     assert pattern_of('Does it say "rain" 3 times?') == "Does it say … … times?"
     assert pattern_of("Does it mention 'x'?") == "Does it mention …?"
+    assert pattern_of("「春」を3回使っていますか？") == "…を…回使っていますか？"
     for question in ("Is the user's tone and others' kept?", "Is H2O mentioned?"):
         assert pattern_of(question) == question
 
