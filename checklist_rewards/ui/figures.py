@@ -31,7 +31,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from checklist_rewards.checklists import EVOLVING_CATEGORY, content_hash
-from checklist_rewards.checks.text import QUOTED, IN_WORD
+from checklist_rewards.checks.text import IN_WORD, QUOTED
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.evaluation.items import ItemAnalysis
 from checklist_rewards.evaluation.scored import ScoredText
