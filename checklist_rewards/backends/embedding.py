@@ -41,18 +41,13 @@ _WORD = re.compile(r"[^\W\d_]+")
 _SAME = {
     word: words.split()[0]
     for words in (
-        *(
-            "2 two twice zwei deux dos",
-            "3 three drei trois tres",
-            "4 four vier quatre cuatro",
-            "5 five fünf cinq cinco",
-        ),
-        *("6 six sechs seis", "7 seven sieben sept siete", "8 eight acht huit ocho", "9 nine neun neuf nueve"),
-        *("10 ten zehn dix diez", "first", "second", "third", "fourth", "fifth", "last", "before", "after", "more"),
-        *("least minimum mindestens", "most maximum höchstens", "fewer less", "formal", "informal", "upper uppercase"),
-        *("lower lowercase", "begin begins start starts", "end ends", "positive", "negative", "active", "passive"),
-        *("advantages advantage", "disadvantages disadvantage", "singular", "plural"),
-    )
+        "2 two twice zwei deux dos|3 three drei trois tres|4 four vier quatre cuatro|5 five fünf cinq cinco|"
+        "6 six sechs seis|7 seven sieben sept siete|8 eight acht huit ocho|9 nine neun neuf nueve|"
+        "10 ten zehn dix diez|first|second|third|fourth|fifth|last|before|after|more|least minimum mindestens|"
+        "most maximum höchstens|fewer less|formal|informal|upper uppercase|lower lowercase|"
+        "begin begins start starts|end ends|positive|negative|active|passive|singular|plural|advantages advantage|"
+        "disadvantages disadvantage"
+    ).split("|")
     for word in words.split()
 }
 """Words that tell two questions apart, as numbers do, with those that mean the same."""
