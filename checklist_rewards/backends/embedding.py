@@ -24,7 +24,6 @@ from typing import Any
 from checklist_rewards.backends.models import from_hub
 from checklist_rewards.backends.packaged import progress_on_terminals
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.checks.text import QUOTED
 from checklist_rewards.errors import ModelError
 from checklist_rewards.validation import install, missing, np
 
@@ -54,6 +53,13 @@ _SAME = {
 _SHORTEST_PIECES = 2.0
 """Letters per token below which the packaged model cannot read a text: 2.9 and more in 2,222 English questions, about
 2.5 in German and French, 1.7 in Turkish, 1 and less in other scripts."""
+IN_WORD = r"[^\W\u3040-\uffff]"
+"""A letter or digit of a word, in a script that separates words."""
+QUOTED = re.compile(
+    rf"""(?<!{IN_WORD})'([^']+)'(?!{IN_WORD})|"([^"]+)"|„([^“”]+)[“”]|“([^”]+)”|‘([^’]+)’|`([^`]+)`"""
+    "|«([^»]+)»|»([^«]+)«|「([^」]+)」|『([^』]+)』"
+)
+"""A text in the quotation marks of any language; one of its groups is what they enclose."""
 _NEGATION = re.compile(
     r"\b(?:not|no|never|without|avoids?|avoiding|free (?:of|from)|\w+n['’]t|nicht|kein\w*|ohne|pas|sans|sin|nunca|non|"
     r"senza|não|sem|niet|geen|zonder|inte|utan|ikke|uden|nie|bez|не|без|нет|değil|không|ليس|لا|بدون)\b|नहीं|ไม่|不|没|沒|ない|ません|않|없",

@@ -238,13 +238,6 @@ def _abbreviates(before: str, text: str, gap: Any, following: str) -> bool:
     return plain not in _LAST and word not in _STARTERS
 
 
-IN_WORD = r"[^\W\u3040-\uffff]"
-"""A letter or digit of a word, in a script that separates words."""
-QUOTED = re.compile(
-    rf"""(?<!{IN_WORD})'([^']+)'(?!{IN_WORD})|"([^"]+)"|„([^“”]+)[“”]|“([^”]+)”|‘([^’]+)’|`([^`]+)`"""
-    "|«([^»]+)»|»([^«]+)«|「([^」]+)」|『([^』]+)』"
-)
-"""A text in the quotation marks of any language; one of its groups is what they enclose."""
 _SAME = (("\u2010", "-"), ("\u2011", "-"), *((char, "") for char in "\u00ad\u200b\u2060\ufeff\ufe0e\ufe0f"))
 _SAME_QUOTES = (*((char, "'") for char in "‘’‛´\u02bc\uff07"), *((char, '"') for char in "“”„‟\uff02"))
 _SIDE = r"[[\p{L}\p{M}\p{N}]--[IDEOGRAPHS UNSPACED\p{Hangul}]]".replace("IDEOGRAPHS", IDEOGRAPHS).replace(

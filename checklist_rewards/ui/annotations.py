@@ -29,8 +29,9 @@ from pathlib import Path
 from statistics import multimode
 from typing import Any, Literal, get_args
 
+from checklist_rewards.backends.embedding import QUOTED
 from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, ChecklistItem, content_hash
-from checklist_rewards.checks.text import QUOTED, as_words
+from checklist_rewards.checks.text import as_words
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import agreement_of
 from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap

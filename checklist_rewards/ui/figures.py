@@ -30,8 +30,8 @@ from hashlib import blake2b
 from statistics import fmean, pstdev
 from typing import Any
 
+from checklist_rewards.backends.embedding import IN_WORD, QUOTED
 from checklist_rewards.checklists import EVOLVING_CATEGORY, content_hash
-from checklist_rewards.checks.text import IN_WORD, QUOTED
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.evaluation.items import ItemAnalysis
 from checklist_rewards.evaluation.scored import ScoredText
