@@ -63,11 +63,15 @@ _INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufe
 _JSON_START = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
 _JSON_KEYS = ("questions", "checklist", "items")
 _HEADING = re.compile(
-    r"^[\s#*_]*(?:final answer|answer|(?:evaluation |final )?checklist(?: questions)?|questions)[*_]*\s*(?::[*_]*|$)",
+    r"^[\s#*_]*(?:final answer|answer|(?:evaluation |final )?checklist(?: questions)?|questions"
+    r"|(?:最终)?答案|(?:检查)?清单|チェックリスト|체크리스트|checkliste|чек-лист)[*_]*\s*(?:[:：][*_]*|$)",
     re.MULTILINE | re.IGNORECASE,
 )
+_QUESTION = (
+    r"Q(?:uestion)?|问题|問題|質問|第|질문|вопрос|frage|pregunta|pergunta|domanda|soru|câu(?: hỏi)?|السؤال|प्रश्न"
+)
 _NUMBER = re.compile(
-    r"(?:\*\*|__)?[(\[（]?(?:(?:Q(?:uestion)?|问题|問題|質問|第)\s*)?(\d{1,3})[条项條項]?\s?\\?[.):\]．）：、](?:\*\*|__)?\s*(?=\D)|Q(\d{1,3})\s*[-–—]\s*"
+    rf"(?:\*\*|__)?[(\[（]?(?:(?:{_QUESTION})\s*)?(\d{{1,3}})[条项條項]?\s?\\?[.):\]．）：、](?:\*\*|__)?\s*(?=\D)|Q(\d{{1,3}})\s*[-–—]\s*"
     r"|(\d{1,3})\s*[-–—]\s+(?=\D)",
     re.IGNORECASE,
 )
@@ -77,7 +81,12 @@ _BULLET = re.compile(
 )
 """The beginning of an entry without a number of its own: bullets, the parts of a numbered entry (1.1, a), and numbers
 of other scripts, which sections have too (①, 一、)."""
-_OFFER = re.compile(r"(?:would|do) you (?:like|want|need)\b|(?:shall|should|can|may) I\b", re.IGNORECASE)
+_OFFER = re.compile(
+    r"(?:would|do) you (?:like|want|need)\b|(?:shall|should|can|may) I\b|您|(?:是否)?需要我|他に|더 필요"
+    r"|möcht(?:en Sie|est du)\b|soll(?:en)? (?:ich|wir)\b|(?:voul|souhait)ez-vous\b|¿?(?:quieres|desea)\b|хотите"
+    r"|هل (?:تريد|ترغب)|bạn có muốn",
+    re.IGNORECASE,
+)
 """What a model asks its reader after a list."""
 _LABEL = re.compile(r"(\*\*|__)[^*_?？؟]{1,60}?(?:[:：]\1|\1\s*[:：–—-])\s*")
 _TITLE = re.compile(r"(\*\*|__)[^*_?？؟]{1,60}\1[:：]?")

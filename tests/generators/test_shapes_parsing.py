@@ -34,6 +34,9 @@ FORMS = [
     "1. {} (oui/non)\n2. {}（はい／いいえ）",
     "一、内容\n1. {}\n二、格式\n1. {}",
     "What is asked?\n① {}\n② {}",
+    "Вопрос 1: {}\nFrage 2: {}",
+    "{}\n{}\n\n您还需要我补充其他问题吗？",
+    "分析：\n1. 简短\n2. 城市\n\n检查清单：\n1. {}\n2. {}",
     "1. Content\n   1.1 {}\n   1.2 {}",
     "1. Content\n   a. {}\n   b. {}",
     # The dress of a question is taken off.
