@@ -108,7 +108,7 @@ class SentenceEmbedder:
             self._warned = True
             logger.warning(
                 "%.60r: the packaged embedding model is for English, so questions in this language are not compared; "
-                "refiners take the name of a multilingual model as `embedder`.",
+                "name a multilingual one (`embedder`, an option of refiners).",
                 texts[unread.index(True)],
             )
         return unread
