@@ -19,7 +19,7 @@ bold text and bold labels, code fences, JSON (a list of strings, of {"question":
 reasoning before the reply, and an analysis before the list. It raises a [`GenerationError`] with the reply in `raw`
 unless the list is complete:
 
-- every entry of a numbered list is a question, the list starts at 1, and no number is missing;
+- every entry of a numbered list is a question, the list starts at 1, and no entry is written as a decimal ("2.3 ...");
 - a question ends with a question mark (?, ？ or ؟), or with a remark in brackets after it ("... correct? (If absent:
   'none'.)"), can be answered with yes or no, and is not two questions in one ([`question_fault`]);
 - there are at least `min_items` and at most `max_items` questions. Longer lists are not truncated, because that would
@@ -244,10 +244,10 @@ def _from_lines(text: str) -> list[str]:
             return [line.text for line in entries if line.asks and not _OFFER.match(line.text)]
         if entries[first].number not in (0, 1):
             raise ValueError(f"its list starts at number {entries[first].number}: {entries[first].text!r:.80}")
-        numbers = [line.number or 0 for line in entries[first:]]
-        lost = next((one + 1 for one, other in pairwise(numbers) if other > one + 1), None)
-        if lost is not None:
-            raise ValueError(f"number {lost} of its list is not on a line of its own")
+        for one, other in pairwise(line.number or 0 for line in entries[first:]):
+            if lost := [line.text for line in lines if line.kind != "number" and line.text.startswith(f"{one + 1}.")]:
+                if other > one + 1:
+                    raise ValueError(f"number {one + 1} of its list cannot be told from its text: {lost[0]!r:.80}")
         return [line.text for line in entries[first:]]
     return []
 

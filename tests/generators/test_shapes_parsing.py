@@ -99,7 +99,10 @@ def test_marks_that_belong_to_a_question_stay():
         ("\n".join(f"{i}. Is it number {i}?" for i in range(1, 10)), "9 different questions, but at most 8"),
         ("1. Is it short?\n2. It names a city.", "'It names a city.' is not a yes/no question"),
         ("2. Is it short?\n3. Does it name a city?", "starts at number 2"),
-        ("1.是否简短？\n2.3个城市是否都提到？\n3.是否礼貌？", "number 2 of its list is not on a line of its own"),
+        (
+            "1.是否简短？\n2.3个城市是否都提到？\n3.是否礼貌？",
+            "number 2 of its list cannot be told from its text: '2.3个",
+        ),
         ('["Is it short?", "a city"]', "'a city' is not a yes/no question"),
         ('[{"q": "Is it short?"}, {"q": "Is it red?"}]', "the 'question' of an entry is missing or not a string"),
     ],
