@@ -14,6 +14,7 @@ field's metadata marks it, and its values are read back as they were. Nothing is
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 import tempfile
@@ -139,7 +140,17 @@ class ArrowSpool(Spool):
         entries = dict.fromkeys(self._differing, pa.list_(pa.json_()))
         types = inferred | entries | dict.fromkeys(as_text, pa.string()) | self._known
         marked = {name: JSON_TEXT if name in as_text else None for name in self.columns}
-        return pa.schema([pa.field(name, types[name], metadata=marked[name]) for name in self.columns])
+        cell, unnamed = (pa.struct([("bytes", pa.binary()), ("path", path)]) for path in (pa.string(), pa.null()))
+        image, features = {"_type": "Image"}, {}
+        for name in ("image", "images"):
+            if types.get(name) in (cell, unnamed):
+                types[name], features[name] = cell, image
+            elif types.get(name) in (pa.list_(cell), pa.list_(unnamed)):
+                types[name], features[name] = pa.list_(cell), {"_type": "List", "feature": image}
+        fields = [pa.field(name, types[name], metadata=marked[name]) for name in self.columns]
+        # What `datasets` writes: a trainer gets images, not cells.
+        info = {"huggingface": json.dumps({"info": {"features": features}})}
+        return pa.schema(fields, metadata=info if features else None)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows as Arrow batches with `schema`.
