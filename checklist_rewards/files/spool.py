@@ -141,12 +141,12 @@ class ArrowSpool(Spool):
         types = inferred | entries | dict.fromkeys(as_text, pa.string()) | self._known
         marked = {name: JSON_TEXT if name in as_text else None for name in self.columns}
         cell, unnamed = (pa.struct([("bytes", pa.binary()), ("path", path)]) for path in (pa.string(), pa.null()))
-        image, features = {"_type": "Image"}, {}
+        features: dict[str, dict[str, Any]] = {}
         for name in ("image", "images"):
             if types.get(name) in (cell, unnamed):
-                types[name], features[name] = cell, image
+                types[name], features[name] = cell, {"_type": "Image"}
             elif types.get(name) in (pa.list_(cell), pa.list_(unnamed)):
-                types[name], features[name] = pa.list_(cell), {"_type": "List", "feature": image}
+                types[name], features[name] = pa.list_(cell), {"_type": "List", "feature": {"_type": "Image"}}
         fields = [pa.field(name, types[name], metadata=marked[name]) for name in self.columns]
         # What `datasets` writes: a trainer gets images, not cells.
         info = {"huggingface": json.dumps({"info": {"features": features}})}
