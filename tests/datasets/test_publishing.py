@@ -14,7 +14,7 @@ from tests.jsonl import write_jsonl
 
 def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
     rows = build(["a", "b", "c"])
-    failed = Dataset.from_list([{"prompt": "d"}], features=rows.features)
+    failed = Dataset.from_list([dict.fromkeys(rows.features) | {"prompt": "d"}], features=rows.features)
     card = checklist_card(concatenate_datasets([rows, failed]), "somebody/cities", split="test")
     assert card.data.to_dict() == {
         "pretty_name": "cities",
