@@ -169,6 +169,8 @@ def rerank(
                 if ranking is None:
                     if candidates:
                         report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
+                    elif engine is None:
+                        report.miss(Unanswered(Reason.NO_REPLY, "the row has no candidates"), row.number)
                 else:
                     totals.add(ranking, None if gold_key is None else _gold(columns, row, gold_key, candidates))
                     for score in ranking.scores:
@@ -223,8 +225,10 @@ def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | 
 
 
 def _candidates(columns: Columns, row: Row, key: str, option: str = "--candidates-key") -> list[Candidate]:
-    """The row's candidates with their answers. Raises [`SampleError`] for invalid candidates."""
-    texts = check_candidates(columns.list_of(row.data, key, option, row.where), row.where)
+    """The row's candidates with their answers, none if no policy gave a reply. Raises [`SampleError`] for invalid
+    candidates."""
+    given = columns.list_of(row.data, key, option, row.where)
+    texts = given if given == [] else check_candidates(given, row.where)
     return [Candidate(text, columns.answer_of(row.data, text)) for text in texts]
 
 
@@ -333,7 +337,7 @@ def pairs(
         _prompt(columns, row)
         columns.reference_of(row.data, row.where)
         texts = _candidates(columns, row, candidates_key)
-        if row_checklist is None or (stored is not None and stored.of(row, row_checklist) is not None):
+        if row_checklist is None or (stored is not None and stored.of(row, row_checklist) is not None) or not texts:
             continue
         _checked(scorer, columns, row)
         run.expect(row_checklist, len(texts))

@@ -204,6 +204,11 @@ def test_sampled_candidates_that_were_cut_or_did_not_come_are_counted(run, engin
     assert second["checklist_best"] == ["red"] and third["candidates"] == [] and third["checklist_best"] is None
     summary = json.loads(Path("sum.json").read_text())
     assert (summary["no_answer"], summary["cut"]) == ({"cut_in_thought": 1}, 1)
+    run("pairs out.jsonl -o pairs.jsonl --summary sum.json --no-store")
+    assert json.loads(Path("sum.json").read_text())["dropped_too_few"] == 2
+    again = run("rerank out.jsonl -o again.jsonl --no-store", code=1)
+    assert "no_reply" in again.stderr and "the row has no candidates" in again.stderr
+    assert [row["checklist_ranks"] for row in read_jsonl("again.jsonl")] == [[3, 1, 1], [1], None]
 
 
 def test_candidates_are_sampled_from_a_policy(run, engine, caplog, monkeypatch):
