@@ -31,7 +31,7 @@ from pydantic import model_validator
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.config import Config
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rows import Candidate
+from checklist_rewards.rows import IMAGE_COLUMNS, Candidate
 from checklist_rewards.scores import (
     EQUAL,
     Aggregation,
@@ -51,6 +51,8 @@ UnansweredItems = Literal["shared", "bounds"]
 Form = Literal["dpo", "kto", "reward"]
 FORMS: tuple[str, ...] = get_args(Form)
 RLCF_FRACTION = 0.4
+PROMPT_PARTS = (*IMAGE_COLUMNS, "tools", "chat_template_kwargs")
+"""Columns that TRL's trainers render with the prompt."""
 
 REASONS = {
     "no_checklist": "the prompt has no checklist",
@@ -72,14 +74,15 @@ class ScoredPool:
         checklist ([`Checklist`]): the checklist that the candidates were scored with.
         candidates (sequence of `str`): the full texts; a [`Candidate`] has its answer with it.
         scores (sequence of [`Score`], one per candidate): the scores of their answers, in the same order.
-        images (mapping, *optional*): the columns with the images of the prompt, copied to the rows unchanged.
+        columns (mapping, *optional*): the columns that a trainer renders with the prompt ([`PROMPT_PARTS`]), copied to
+            the rows unchanged.
     """
 
     prompt: Any
     checklist: Checklist
     candidates: Sequence[str]
     scores: Sequence[Score]
-    images: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.candidates):
@@ -161,8 +164,8 @@ class Pair:
     """Items that exactly one of the two passes, with id, question and both answers."""
     largest_difference: float
     """max |c(chosen) - c(rejected)| over items with nonzero weight, where c is the soft credit; in [0, 1]."""
-    images: Mapping[str, Any] = field(default_factory=dict)
-    """The columns with the images of the prompt."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """The columns that a trainer renders with the prompt."""
 
     @property
     def margin(self) -> float:
@@ -225,9 +228,14 @@ def keep_top(pairs: Sequence[Pair], fraction: float) -> list[Pair]:
 
     Among equal differences, earlier pairs are kept first.
     """
-    count = math.ceil(fraction * len(pairs) - EQUAL)
-    order = sorted(range(len(pairs)), key=lambda n: -pairs[n].largest_difference)
-    return [pairs[n] for n in sorted(order[:count])]
+    return [pairs[n] for n in top_places([pair.largest_difference for pair in pairs], fraction)]
+
+
+def top_places(differences: Sequence[float], fraction: float) -> list[int]:
+    """The positions of the pairs that [`keep_top`] keeps, by their largest differences."""
+    count = math.ceil(fraction * len(differences) - EQUAL)
+    order = sorted(range(len(differences)), key=lambda n: -differences[n])
+    return sorted(order[:count])
 
 
 def rows_of(pair: Pair, form: Form = "dpo") -> list[dict[str, Any]]:
@@ -251,7 +259,7 @@ def rows_of(pair: Pair, form: Form = "dpo") -> list[dict[str, Any]]:
     if form == "kto":
         return [
             {"prompt": pair.prompt, "completion": text, "label": label, "score": score, "checklist": checklist}
-            | dict(pair.images)
+            | dict(pair.columns)
             for text, label, score in ((chosen, True, pair.score_chosen), (rejected, False, pair.score_rejected))
         ]
     row = {
@@ -262,7 +270,7 @@ def rows_of(pair: Pair, form: Form = "dpo") -> list[dict[str, Any]]:
         "score_rejected": pair.score_rejected,
         "checklist": checklist,
         "flipped": [dict(item) for item in pair.flipped],
-        **pair.images,
+        **pair.columns,
     }
     return [row | {"margin": pair.margin} if form == "reward" else row]
 
@@ -375,7 +383,7 @@ def _pair(pool: ScoredPool, decision: _Decision) -> Pair:
         pool.checklist,
         flipped,
         max(differences, default=0.0),
-        pool.images,
+        pool.columns,
     )
 
 

@@ -22,6 +22,7 @@ from trl import (
 from checklist_rewards.backends import resolve_model
 from checklist_rewards.datasets.splits import DataArguments, load_splits
 from checklist_rewards.errors import SampleError
+from checklist_rewards.preferences import PROMPT_PARTS
 
 COLUMNS = ("prompt", "chosen", "rejected")
 
@@ -35,7 +36,7 @@ def preferences(dataset: Dataset, where: str) -> Dataset:
             f"{', '.join(dataset.column_names)} (create pairs with `checklist-rewards pairs`)."
         )
     # Checklists and answers are dropped, because nested columns slow down tokenization.
-    dataset = dataset.select_columns(list(COLUMNS))
+    dataset = dataset.select_columns([*COLUMNS, *(name for name in PROMPT_PARTS if name in dataset.column_names)])
     for number, row in enumerate(dataset, start=1):
         empty = [name for name in COLUMNS if row[name] is None]
         if empty:

@@ -31,18 +31,20 @@ from checklist_rewards.errors import SampleError, warn_once
 from checklist_rewards.evaluation.scored import stored_checklist
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format
+from checklist_rewards.files.spool import Spool
 from checklist_rewards.images import Image
 from checklist_rewards.judges import Progress
 from checklist_rewards.messages import images_of
 from checklist_rewards.preferences import (
+    PROMPT_PARTS,
     Form,
     Pair,
     Rule,
     ScoredPool,
     choose_pair,
-    keep_top,
     preference_card,
     rows_of,
+    top_places,
 )
 from checklist_rewards.rerank import (
     Ranking,
@@ -53,7 +55,7 @@ from checklist_rewards.rerank import (
     sample_candidates,
     selection,
 )
-from checklist_rewards.rows import IMAGE_COLUMNS, Candidate, Columns, Sample, score_from, write_rows_of
+from checklist_rewards.rows import Candidate, Columns, Sample, score_from, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -141,6 +143,9 @@ def rerank(
             engine.check_images(images_of(asked(columns, row)), f"{row.where}: the prompt", "policy")
             if row.data.get(CANDIDATES) not in (None, "", []):
                 warn_once(row.where, CANDIDATES, "the row's own candidates are replaced by those that are sampled")
+            for name in PROMPT_PARTS[2:]:
+                if row.data.get(name):
+                    warn_once(row.where, name, "the policy that samples the candidates does not get this column")
         total += 1
         run.expect(row_checklist, n if engine is not None else len(candidates))
     if engine is not None:
@@ -164,6 +169,8 @@ def rerank(
                 if ranking is None:
                     if candidates:
                         report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
+                    elif engine is None:
+                        report.miss(Unanswered(Reason.NO_REPLY, "the row has no candidates"), row.number)
                 else:
                     totals.add(ranking, None if gold_key is None else _gold(columns, row, gold_key, candidates))
                     for score in ranking.scores:
@@ -218,8 +225,10 @@ def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | 
 
 
 def _candidates(columns: Columns, row: Row, key: str, option: str = "--candidates-key") -> list[Candidate]:
-    """The row's candidates with their answers. Raises [`SampleError`] for invalid candidates."""
-    texts = check_candidates(columns.list_of(row.data, key, option, row.where), row.where)
+    """The row's candidates with their answers, none if no policy gave a reply. Raises [`SampleError`] for invalid
+    candidates."""
+    given = columns.list_of(row.data, key, option, row.where)
+    texts = given if given == [] else check_candidates(given, row.where)
     return [Candidate(text, columns.answer_of(row.data, text)) for text in texts]
 
 
@@ -328,15 +337,15 @@ def pairs(
         _prompt(columns, row)
         columns.reference_of(row.data, row.where)
         texts = _candidates(columns, row, candidates_key)
-        if row_checklist is None or (stored is not None and stored.of(row, row_checklist) is not None):
+        if row_checklist is None or (stored is not None and stored.of(row, row_checklist) is not None) or not texts:
             continue
         _checked(scorer, columns, row)
         run.expect(row_checklist, len(texts))
     work.check_judge(run.asks, files.rows)
-    dropped, selected = Counter[str](), list[Pair]()
-    judges: set[str] = set()
+    dropped, judges = Counter[str](), set[str]()
+    differences, margins = list[float](), list[float]()
     with write_rows_of(files.rows, files.output) as writer, bars() as bar:
-        progress = bar("reads", run.reads)
+        progress, spool = bar("reads", run.reads), Spool(files.output.parent)
         for chunk in run.chunks(_ROWS_AT_ONCE):
             checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
             candidates = [_candidates(columns, row, candidates_key) for row in chunk]
@@ -362,22 +371,25 @@ def pairs(
                 for score in row_scores:
                     report.add(row.number, score)
                     judges |= {line.judge for line in score.items if line.judge and line.method != "check"}
-                images = {name: row.data[name] for name in IMAGE_COLUMNS if name in row.data}
-                pool = ScoredPool(_prompt(columns, row), asked, texts, row_scores, images)
+                parts = {name: row.data[name] for name in PROMPT_PARTS if name in row.data}
+                pool = ScoredPool(_prompt(columns, row), asked, texts, row_scores, parts)
                 pair_or_reason = choose_pair(pool, rule)
                 if isinstance(pair_or_reason, Pair):
-                    selected.append(pair_or_reason)
+                    spool.write({"rows": rows_of(pair_or_reason, form)})
+                    differences.append(pair_or_reason.largest_difference)
+                    margins.append(pair_or_reason.margin)
                 else:
                     dropped[pair_or_reason] += 1
             report.rows += len(chunk)
-        top = keep_top(selected, rule.fraction)  # ranks the pairs of all rows, so it runs after the last chunk
-        if len(top) < len(selected):
-            dropped["not_top"] += len(selected) - len(top)
-        for pair in top:
-            for line in rows_of(pair, form):
-                writer.write(line)
+        top = top_places(differences, rule.fraction)  # ranks the pairs of all rows, so it runs after the last chunk
+        if len(top) < len(differences):
+            dropped["not_top"] += len(differences) - len(top)
+        kept = set(top)
+        for line in (line for place, pair in enumerate(spool) if place in kept for line in pair["rows"]):
+            writer.write(line)
+        spool.close()
     write_text(card, preference_card(files.output.stem, rule, form, len(top), dropped, sorted(judges)))
-    report.extra |= _summary(top, dropped) | {"card": str(card)}
+    report.extra |= _summary([margins[place] for place in top], dropped) | {"card": str(card)}
     run.finish(scorer.receipt)
 
 
@@ -455,10 +467,10 @@ def _weight(line: ItemScore) -> dict[str, Any]:
     return {} if line.weight is None else {"weight": line.weight, "required": line.required}
 
 
-def _summary(pairs: list[Pair], dropped: Counter[str]) -> dict[str, Any]:
-    lines: dict[str, Any] = {"pairs": len(pairs)}
-    if pairs:
-        lines["mean margin"] = fmean(pair.margin for pair in pairs)
+def _summary(margins: list[float], dropped: Counter[str]) -> dict[str, Any]:
+    lines: dict[str, Any] = {"pairs": len(margins)}
+    if margins:
+        lines["mean margin"] = fmean(margins)
     return lines | {f"dropped {reason}": count for reason, count in sorted(dropped.items())}
 
 

@@ -62,7 +62,9 @@ def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the
     one_of("to", to, tuple(EXPORTS))
     for name in (PROMPT, "checklist"):
         if row.get(name) is None:
-            raise SampleError(f"{where}: {name!r} is missing; the row has {', '.join(row) or 'no columns'}.")
+            columns = ", ".join(row) or "no columns"
+            problem = "null; remove the row" if name in row else f"missing; the row has {columns}"
+            raise SampleError(f"{where}: {name!r} is {problem}.")
     input, history, _held = replace(_COLUMNS, folder=Path(folder)).context_of(row, where)
     prompt, checklist = messages_in(row[PROMPT]), Checklist.parse(row["checklist"], where)
     items: Any = [_without_none(item.model_dump(exclude={"sources"})) for item in checklist.items]

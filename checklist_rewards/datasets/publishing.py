@@ -80,17 +80,17 @@ Made with checklist-rewards {version}.
 
 
 def checklist_card(dataset: Dataset, repo_id: str, *, split: str = "train") -> DatasetCard:
-    """Create the card of a dataset with checklist columns and at least one row, for a split of the repository
-    `repo_id` ("user/name")."""
+    """Create the card of a dataset with checklist columns and at least one checklist, for a split of the repository
+    `repo_id` ("user/name"). Rows without a checklist, which `generate` writes after a failure, do not count."""
     batches = dataset.select_columns("checklist").with_format("arrow").iter(1000)
-    counts = [count for batch in batches for count in pc.list_value_length(batch["checklist"]).to_pylist()]
+    counts = [count for batch in batches for count in pc.list_value_length(batch["checklist"]).drop_null().to_pylist()]
     models, sources = _names(dataset, "checklist_model"), _names(dataset, "checklist_source")
     title = repo_id.rpartition("/")[2]
     text = _TEXT.format(
         title=title,
         repo_id=repo_id,
         split=split,
-        prompts=f"{len(dataset):,}",
+        prompts=f"{len(counts):,}",
         questions=f"{sum(counts):,}",
         mean=sum(counts) / len(counts),
         least=min(counts),

@@ -295,7 +295,8 @@ class ShardFolder:
                 for row in rows:
                     spool.write(row)
                 record = {"settings": self.digest, "source": stamp, "totals": totals().dump()}
-                schema = spool.schema.with_metadata({_RECORD: json.dumps(record).encode()})
+                schema = spool.schema
+                schema = schema.with_metadata({**(schema.metadata or {}), _RECORD: json.dumps(record).encode()})
                 write_batches(temporary, schema, spool.batches())
             finally:
                 spool.close()

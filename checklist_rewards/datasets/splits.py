@@ -64,7 +64,8 @@ def _load(data: DataArguments) -> DatasetDict:
             return datasets.load_dataset(READERS[path.suffix], data_files={data.dataset_train_split: str(path)})
         except (datasets.exceptions.DatasetGenerationError, StopIteration) as error:  # an empty file: StopIteration
             why = str(error.__cause__ or "").strip() or "it has no rows"
-            raise SampleError(f"{path} cannot be read as a dataset: {why.splitlines()[0]:.200}.") from error
+            late = "; its first rows set the types of a JSON file, so write .parquet instead" if "cast" in why else ""
+            raise SampleError(f"{path} cannot be read as a dataset: {why.splitlines()[0]:.200}{late}.") from error
     if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
         saved = datasets.load_from_disk(str(path))
         single = isinstance(saved, datasets.Dataset)

@@ -5,14 +5,16 @@ the end: a `quality` that is null in the first thousand rows may be a number in 
 field. So rows are written to an unnamed temporary file, which is read once for the types, which are inferred and
 unified batch by batch, and once for the rows. Only one batch is in memory at a time.
 
-Null, integer and decimal columns are unified; structs get the fields of all their rows. A column whose values have no
-common type (lists and strings), that would become a struct with hundreds of fields (a mapping keyed by id), or whose
-texts are not valid Unicode, is stored as JSON text, with a warning. The field's metadata marks it, and its values are
-read back as they were. Nothing is dropped.
+Null, integer and decimal columns are unified; structs get the fields of all their rows. Only messages and tools with
+different keys have Arrow's JSON type, as in `datasets`: a policy would be shown the nulls of arguments that its calls
+do not have. A column whose values have no common type (lists and strings), that would become a struct with hundreds of
+fields (a mapping keyed by id), or whose texts are not valid Unicode, is stored as JSON text, with a warning. The
+field's metadata marks it, and its values are read back as they were. Nothing is dropped.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 import tempfile
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.cells import JSON_TEXT, as_cell
+from checklist_rewards.files.cells import JSON_TEXT, as_cell, as_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,6 +91,8 @@ class ArrowSpool(Spool):
     ):
         super().__init__(folder)
         self._known, self._cell = dict(types or {}), cell
+        self._differing: set[str] = set()
+        """Columns of chats and tools whose entries have different keys."""
 
     def write(self, row: Mapping[str, Any]) -> int:
         """Append a row. Returns its size in bytes. Raises [`SampleError`] for a column name that is not valid in
@@ -104,6 +108,7 @@ class ArrowSpool(Spool):
         inferred = dict.fromkeys((name for name in self.columns if name not in self._known), pa.null())
         promoted: set[str] = set()
         as_text: set[str] = set()
+        differing: set[str] = set()
 
         def write_as_text(name: str, error: Exception) -> None:
             logger.warning("column %r is written as JSON text: its values have no type in Arrow (%s).", name, error)
@@ -111,25 +116,41 @@ class ArrowSpool(Spool):
 
         for rows in self._batches_of_rows():
             for name in (name for name in self.columns if name in inferred and name not in as_text):
+                values = [row.get(name) for row in rows]
                 try:
-                    seen = pa.array([row.get(name) for row in rows]).type
+                    seen = pa.array(values).type
                     unified = _unified(inferred[name], seen)
                 except _misfits() as error:
                     write_as_text(name, error)
                 else:
+                    differing |= {name} if _differ(values, seen) else set()
                     if any(type != unified and not pa.types.is_null(type) for type in (inferred[name], seen)):
                         promoted.add(name)
                     inferred[name] = unified
         # Values of earlier batches may not fit a type that was unified with a later one: 2**53 + 1 is not a float.
         for rows in self._batches_of_rows() if promoted - as_text else ():
             for name in sorted(promoted - as_text):
+                values = [row.get(name) for row in rows]
+                differing |= {name} if _differ(values, inferred[name]) else set()
                 try:
-                    _array([row.get(name) for row in rows], inferred[name])
+                    _array(values, inferred[name])
                 except _misfits() as error:
                     write_as_text(name, error)
-        types = inferred | dict.fromkeys(as_text, pa.string()) | self._known
+        self._differing = {name for name in differing - as_text if _is_json(inferred[name])}
+        entries = dict.fromkeys(self._differing, pa.list_(pa.json_()))
+        types = inferred | entries | dict.fromkeys(as_text, pa.string()) | self._known
         marked = {name: JSON_TEXT if name in as_text else None for name in self.columns}
-        return pa.schema([pa.field(name, types[name], metadata=marked[name]) for name in self.columns])
+        cell, unnamed = (pa.struct([("bytes", pa.binary()), ("path", path)]) for path in (pa.string(), pa.null()))
+        features: dict[str, dict[str, Any]] = {}
+        for name in ("image", "images"):
+            if types.get(name) in (cell, unnamed):
+                types[name], features[name] = cell, {"_type": "Image"}
+            elif types.get(name) in (pa.list_(cell), pa.list_(unnamed)):
+                types[name], features[name] = pa.list_(cell), {"_type": "List", "feature": {"_type": "Image"}}
+        fields = [pa.field(name, types[name], metadata=marked[name]) for name in self.columns]
+        # What `datasets` writes: a trainer gets images, not cells.
+        info = {"huggingface": json.dumps({"info": {"features": features}})}
+        return pa.schema(fields, metadata=info if features else None)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows as Arrow batches with `schema`.
@@ -147,7 +168,11 @@ class ArrowSpool(Spool):
                 if field.metadata == JSON_TEXT:
                     values = [None if value is None else self._cell(value) for value in values]
                 try:
-                    arrays.append(_array(values, field.type))
+                    if field.name in self._differing:
+                        entries = [value and [None if e is None else as_json(e) for e in value] for value in values]
+                        arrays.append(_array(entries, pa.list_(pa.string())).cast(field.type))
+                    else:
+                        arrays.append(_array(values, field.type))
                 except _misfits() as error:
                     where = f"column {field.name!r} of type {field.type}"
                     raise SampleError(f"{where}: a value does not fit ({error}).") from error
@@ -207,6 +232,29 @@ def _fields(type: pa.DataType) -> int:
     if type.num_fields == 0:
         raise ValueError("an empty mapping")
     return sum(_fields(type.field(index).type) for index in range(type.num_fields))
+
+
+def _differ(values: Sequence[Any], type: pa.DataType) -> bool:
+    """Whether values of a type are chats or lists of tools in which a mapping lacks a field of its type."""
+    first = next((value[0] for value in values if isinstance(value, list | tuple) and value), None)
+    is_chat = isinstance(first, Mapping) and ("role" in first or "function" in first)
+    return is_chat and not all(_has_keys(value, type) for value in values)
+
+
+def _has_keys(value: Any, type: pa.DataType) -> bool:
+    if isinstance(value, Mapping):
+        return len(value) == type.num_fields and all(_has_keys(value[field.name], field.type) for field in type)
+    return not isinstance(value, list | tuple) or all(_has_keys(entry, type.value_type) for entry in value)
+
+
+def _is_json(type: pa.DataType) -> bool:
+    """Whether JSON has all values of a type."""
+    import pyarrow as pa
+
+    if type.num_fields:
+        return all(_is_json(type.field(index).type) for index in range(type.num_fields))
+    is_number = pa.types.is_integer(type) or pa.types.is_floating(type)
+    return is_number or pa.types.is_string(type) or pa.types.is_boolean(type) or pa.types.is_null(type)
 
 
 def _full(batch: Sequence[Any], size: int) -> bool:

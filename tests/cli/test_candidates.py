@@ -33,11 +33,16 @@ ROWS = (
 def test_pairs_of_the_best_and_the_worst_and_a_card(run, engine):
     engine(likes)
     lost = {**ROWS[1], "candidates": ["red lost", "red big"]}
-    write_jsonl("rows.jsonl", *ROWS, lost, {**ROWS[1], "checklist": None})
+    parts = {
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+    write_jsonl("rows.jsonl", ROWS[0] | parts, *ROWS[1:], lost, {**ROWS[1], "checklist": None})
     done = run("pairs rows.jsonl -o out.jsonl --no-store --summary sum.json", code=1)
     first, second = read_jsonl("out.jsonl")
     assert (first["prompt"], first["chosen"], first["rejected"]) == ("Paint.", "redred", "plain")
     assert first["score_chosen"] == pytest.approx(0.5) and "margin" not in first
+    assert first == first | parts, "DPOTrainer renders them with the prompt"
     assert (second["chosen"], second["rejected"], second["flipped"]) == ("red big", "plain", [])
     summary = json.loads(Path("sum.json").read_text())
     assert (summary["pairs"], summary["dropped_tie"], summary["dropped_too_few"]) == (2, 2, 1)
@@ -182,13 +187,15 @@ def test_rerank_judges_the_answers_and_writes_the_full_texts(run, engine):
     assert len(fake.asked) == 2 and not any("red red red" in prefix for prefix, _ in fake.asked)
 
 
-def test_sampled_candidates_that_were_cut_or_did_not_come_are_counted(run, engine):
+def test_sampled_candidates_that_were_cut_or_did_not_come_are_counted(run, engine, caplog):
     fake = engine(likes_red)
     replies = [Reply("<think>red", "length"), Reply("a red", "length"), Reply("red", "stop")]
     lost = [Reply("red", "stop"), Reply(None, unanswered="too_long"), Reply(None)]
     fake.generate = lambda prompts, sampling, arrived=None: [replies, lost, [Reply(None)] * 3]
-    write_jsonl("rows.jsonl", *({"prompt": f"Paint {n}.", "checklist": ["Is it red?"]} for n in range(3)))
+    row = {"checklist": ["Is it red?"], "tools": [{"name": "f"}]}
+    write_jsonl("rows.jsonl", *(row | {"prompt": f"Paint {n}."} for n in range(3)))
     done = run("rerank rows.jsonl -o out.jsonl --policy.model pocket --n 3 --summary sum.json --no-store", code=1)
+    assert "line 1, 'tools': the policy that samples the candidates does not get this column" in caplog.text
     assert "1 of 4 targets reached the length limit" in done.stderr, done.output
     assert "no_reply" in done.stderr and "1 of 3 candidates" in done.stderr
     row, second, third = read_jsonl("out.jsonl")
@@ -197,6 +204,11 @@ def test_sampled_candidates_that_were_cut_or_did_not_come_are_counted(run, engin
     assert second["checklist_best"] == ["red"] and third["candidates"] == [] and third["checklist_best"] is None
     summary = json.loads(Path("sum.json").read_text())
     assert (summary["no_answer"], summary["cut"]) == ({"cut_in_thought": 1}, 1)
+    run("pairs out.jsonl -o pairs.jsonl --summary sum.json --no-store")
+    assert json.loads(Path("sum.json").read_text())["dropped_too_few"] == 2
+    again = run("rerank out.jsonl -o again.jsonl --no-store", code=1)
+    assert "no_reply" in again.stderr and "the row has no candidates" in again.stderr
+    assert [row["checklist_ranks"] for row in read_jsonl("again.jsonl")] == [[3, 1, 1], [1], None]
 
 
 def test_candidates_are_sampled_from_a_policy(run, engine, caplog, monkeypatch):

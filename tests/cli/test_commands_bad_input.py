@@ -257,7 +257,7 @@ def test_what_cannot_be_done_is_one_sentence(run, files, no_engine, command, wor
         ("run --refiner unit_tester", {"candidates": ...}, ["rows.jsonl, line 1", "unit_tester"]),
         ("rerank", {"candidates": ...}, ["line 1", "'candidates'", "--policy.model"]),
         ("rerank", {"candidates": ["a", 1]}, ["line 1", "candidate 2", "int 1"]),
-        ("pairs", {"candidates": []}, "the list of candidates is empty"),
+        ("pairs", {"candidates": {}}, "candidates must be a list of strings, got dict {}"),
         ("pairs", {"prompt": None}, "the input is empty"),
         ("refine", {"prompt": ..., "text": "x"}, "column 'prompt' not found"),
         ("refine", {"prompt": " "}, "rows.jsonl, line 1: the input is empty"),

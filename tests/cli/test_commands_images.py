@@ -227,5 +227,10 @@ def test_a_saved_dataset_of_images_is_scored(run, looking):
     rows.save_to_disk("saved")
     run("score saved -o out.parquet --model vlm --no-store")
     assert looking.shown == [[RED.key]] * 2 + [[]] * 2
-    cells = Dataset.from_parquet("out.parquet").with_format("arrow")[:]["image"].to_pylist()
-    assert [cell and image_of(cell) for cell in cells] == [RED, None]
+    out = Dataset.from_parquet("out.parquet")
+    assert out.features["image"] == rows.features["image"], "trainers get images, not cells"
+    assert [cell and image_of(cell) for cell in out.with_format("arrow")[:]["image"].to_pylist()] == [RED, None]
+    several = Dataset.from_list([{**ROW, "images": [PILLOWS["red"]] * 2}, ROW])
+    several.to_parquet("several.parquet")
+    run("score several.parquet -o out.parquet --model vlm --no-store")
+    assert Dataset.from_parquet("out.parquet").features["images"] == several.features["images"]

@@ -133,8 +133,8 @@ def test_the_adapters_reward_exported_rows(adapter):  # noqa: F811
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"prompt": None}, "the row: 'prompt' is missing"),
-        ({"checklist": None}, "the row: 'checklist' is missing"),
+        ({"prompt": None}, "the row: 'prompt' is null; remove the row"),
+        ({"checklist": None}, "the row: 'checklist' is null; remove the row"),
         ({"reward_model": 1}, "the column 'reward_model' has a meaning for verl; rename it"),
     ],
 )

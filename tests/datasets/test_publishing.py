@@ -1,7 +1,7 @@
 """What a dataset says of itself, and datasets in files and folders."""
 
 import pytest
-from datasets import Dataset, load_dataset, load_from_disk
+from datasets import Dataset, concatenate_datasets, load_dataset, load_from_disk
 from huggingface_hub import DatasetCard
 
 from checklist_rewards import __version__
@@ -13,7 +13,9 @@ from tests.jsonl import write_jsonl
 
 
 def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
-    card = checklist_card(build(["a", "b", "c"]), "somebody/cities", split="test")
+    rows = build(["a", "b", "c"])
+    failed = Dataset.from_list([dict.fromkeys(rows.features) | {"prompt": "d"}], features=rows.features)
+    card = checklist_card(concatenate_datasets([rows, failed]), "somebody/cities", split="test")
     assert card.data.to_dict() == {
         "pretty_name": "cities",
         "size_categories": ["n<1K"],
@@ -21,6 +23,7 @@ def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
         "task_categories": ["text-generation"],
     }
     for line in (
+        "| prompts | 3 |",
         "| questions | 6 (2.0 per prompt, from 2 to 2) |",
         f"| pipeline | `tick/{__version__}` |",
         '    train_dataset=load_dataset("somebody/cities", split="test"),',

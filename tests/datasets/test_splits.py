@@ -34,3 +34,10 @@ def test_both_splits_are_loaded_by_name(tmp_path):
     words = "has no split 'train'; the splits are some, more. Set dataset_train_split.$"
     with pytest.raises(SampleError, match=words):
         load_splits(DataArguments(str(tmp_path / "data")), evaluates=False)
+
+
+def test_a_type_that_comes_late_in_a_json_file_is_a_sentence_with_advice(tmp_path):
+    early, late = '{"check": null, "text": "' + "x" * 10**7 + '"}', '{"check": "words", "text": ""}'
+    (tmp_path / "rows.jsonl").write_text(f"{early}\n{early}\n{late}\n")
+    with pytest.raises(SampleError, match=r"rows.jsonl cannot be read .* to null; its first rows .* write .parquet"):
+        load_splits(DataArguments(str(tmp_path / "rows.jsonl")), evaluates=False)

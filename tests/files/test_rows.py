@@ -39,6 +39,13 @@ def write(path, rows):
 DAY = datetime.datetime(2026, 1, 2, 3, 4)
 NESTED = {"checklist": [{"question": "Is it short?", "weight": 1.5}], "n": 1}
 LATE = [{"n": None, "score": {"items": []}}] * 1500 + [{"n": 1, "score": {"items": [{"p": 0.5}], "quality": 3}}]
+CALLS = [
+    {
+        "prompt": [{"role": "assistant", "tool_calls": [{"function": {"arguments": values}}]}],
+        "tools": [{"function": values}],
+    }
+    for values in [{"city": "Rome"}] * 1500 + [{"x": 1}, {}]
+]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +60,8 @@ LATE = [{"n": None, "score": {"items": []}}] * 1500 + [{"n": 1, "score": {"items
         ("a.jsonl", [{"t": DAY}], [{"t": "2026-01-02T03:04:00"}]),
         ("a.jsonl", [], []),
         # one column for numbers of all kinds and one struct with all fields, however late they come
+        # but no argument that a call does not have, however late it comes
+        ("a.parquet", CALLS, CALLS),
         ("a.parquet", LATE, [{"n": None, "score": {"items": [], "quality": None}}] * 1500 + [{**LATE[-1], "n": 1.0}]),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from datasets import Dataset
 
 from checklist_rewards.errors import SampleError
 from tests.conftest import REPO
@@ -30,6 +31,13 @@ def test_the_policy_comes_to_prefer_what_was_chosen(tmp_path):
     margins = [line["rewards/margins"] for line in trainer.state.log_history if "rewards/margins" in line]
     assert len(margins) == 4 and margins[0] == pytest.approx(0, abs=1e-4) and margins[-1] > 0
     assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
+def test_the_columns_that_are_rendered_with_the_prompt_are_kept():
+    from dpo import preferences
+
+    parts = {"tools": [{"name": "f"}], "chat_template_kwargs": {"enable_thinking": False}, "image": "red.png"}
+    assert preferences(Dataset.from_list([ROW | parts]), "rows")[0].keys() == {*TEXTS, "prompt", *parts}
 
 
 @pytest.mark.parametrize(
