@@ -129,9 +129,19 @@ def test_options_are_worth_their_values_and_softly_their_expectation():
     assert score.expected_score == pytest.approx(0.02 + 0.3 + 0.3)
 
 
-def test_a_judge_that_answers_with_an_unknown_label_is_an_error_not_a_no():
-    with pytest.raises(ValueError, match="judge answered 'maybe' for item .* expected one of"):
-        score_checklist(weights(1), [Verdict(answer="maybe")])
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (Verdict(answer="maybe"), "judge answered 'maybe' for item .* expected one of"),
+        (Verdict({"Yes": 0.9, "No": 0.1}), "judge returned the probabilities .*'Yes': 0.9.* expected those of .'yes'"),
+        (p(float("nan")), "judge returned the probabilities .*nan"),
+        (Verdict({"yes": 0.45, "no": 0.05}), "judge returned the probabilities .*0.45.*, which sum to 1"),
+        (Verdict({"yes": 2.5, "no": -1.5}), "judge returned the probabilities .*-1.5"),
+    ],
+)
+def test_a_judge_that_answers_with_what_is_no_answer_is_an_error_not_a_no(verdict, words):
+    with pytest.raises(ValueError, match=words):
+        score_checklist(weights(1), [verdict])
 
 
 def test_macro_micro_and_reasons_of_a_batch():
