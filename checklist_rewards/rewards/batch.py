@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import math
 import multiprocessing
 import os
 import re
@@ -259,7 +260,9 @@ class Call:
         return replace(self, samples=samples, scores=scores)
 
     def staged(self, name: str, rewards: Rewards, metrics: Sequence[tuple[str, float]] = ()) -> Call:
-        """The call after one more stage of its rewards."""
+        """The call after one more stage of its rewards, as floats. A number that is not finite is unknown, so None."""
+        numbers = [None if reward is None else float(reward) for reward in rewards]
+        rewards = [None if number is None or not math.isfinite(number) else number for number in numbers]
         stages = [*self.stages, (name, rewards)]
         return replace(self, rewards=rewards, stages=stages, metrics=[*self.metrics, *metrics])
 
