@@ -532,7 +532,7 @@ class RewardLog:
     def __init__(self, path: str | Path | None = None):
         if path is not None and not isinstance(path, str | Path):
             raise SampleError(f"log={path!r} is not allowed; it must be the path of a JSONL file.")
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else Path(path).expanduser()
         self._lock = threading.Lock()
         self._sums: dict[str, tuple[float, int]] = {}
         self._broken = False
