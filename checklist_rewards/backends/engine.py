@@ -260,9 +260,10 @@ class Engine:
             raise ModelError(
                 f"engine_args={self.settings!r:.80} is not allowed; it must be a mapping of settings by name."
             )
+        object.__setattr__(self, "settings", dict(self.settings))  # the caller's may change before it is loaded
         if self.settings and not isinstance(self.backend, str):
             raise ModelError(
-                f"engine_args={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the "
+                f"engine_args={list(self.settings)} cannot be combined with a backend object; pass the "
                 "settings to its constructor."
             )
 

@@ -156,17 +156,20 @@ class Vote:
     uncalibrated: Probabilities | None = None
 
 
+def _floats(numbers: Mapping[str, float] | None) -> dict[str, float] | None:
+    return None if numbers is None else {label: float(number) for label, number in numbers.items()}
+
+
 def _kept(verdict: Verdict) -> dict[str, Any]:
-    """What a vote and an item score keep of a verdict as it is."""
-    raw, uncalibrated = verdict.probabilities, verdict.uncalibrated
+    """What a vote and an item score keep of a verdict. The numbers of a judge may be those of NumPy or torch."""
     return {
-        "probabilities": None if raw is None else dict(raw),
-        "mass": verdict.mass,
+        "probabilities": _floats(verdict.probabilities),
+        "mass": None if verdict.mass is None else float(verdict.mass),
         "unanswered": verdict.unanswered,
         "reasoning": verdict.reasoning,
         "judge": verdict.judge,
         "method": verdict.method,
-        "uncalibrated": None if uncalibrated is None else dict(uncalibrated),
+        "uncalibrated": _floats(verdict.uncalibrated),
     }
 
 

@@ -196,8 +196,12 @@ def test_a_closed_engine_is_loaded_again_and_its_memory_is_free_without_its_user
     assert backend() is None and engine.load() is load_backend("pocket", "transformers")
 
 
-def test_the_settings_of_an_engine_are_not_shown():
-    config = ScorerConfig(model="org/judge", engine_args={"token": "hf_secret"})
+def test_the_settings_of_an_engine_are_its_own_and_not_shown():
+    given = {"token": "hf_secret"}
+    config = ScorerConfig(model="org/judge", engine_args=given)
+    engine = config.asked
+    given["dtype"] = "bfloat16"
+    assert engine.settings == {"token": "hf_secret"}, "what the caller does with its mapping later changes no engine"
     assert "hf_secret" not in f"{config} {config!r} {config.asked!r}" and "org/judge" in repr(config.asked)
 
 
