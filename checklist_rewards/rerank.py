@@ -30,8 +30,7 @@ from checklist_rewards.backends.replies import sample_replies, target_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Progress
-from checklist_rewards.rows import Candidate
-from checklist_rewards.rows import Pool as Pool  # of `rerank_batch`, for callers
+from checklist_rewards.rows import Candidate, Pool
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import EQUAL, Score
 from checklist_rewards.validation import is_finite, one_of, string

@@ -335,8 +335,7 @@ class Pipeline:
         self, results: Sequence[Checklist | GenerationError], samples: Sequence[Sequence[Sample]]
     ) -> list[Checklist | GenerationError]:
         """Apply all refiners in order, each to all checklists at once."""
-        writer = f"generator {self.config.generator.kind!r}"
-        refined = [one if isinstance(one, GenerationError) else Checklist.parse(one, writer) for one in results]
+        refined = [one if isinstance(one, GenerationError) else Checklist.parse(one, "generator") for one in results]
         for refiner in self.refiners:
             checklists = {index: result for index, result in enumerate(refined) if isinstance(result, Checklist)}
             outcomes = refine_all(refiner, list(checklists.values()), [samples[index] for index in checklists])

@@ -261,8 +261,7 @@ class Call:
 
     def staged(self, name: str, rewards: Rewards, metrics: Sequence[tuple[str, float]] = ()) -> Call:
         """The call after one more stage of its rewards, as floats. A number that is not finite is unknown, so None."""
-        numbers = [None if reward is None else float(reward) for reward in rewards]
-        rewards = [None if number is None or not math.isfinite(number) else number for number in numbers]
+        rewards = [None if reward is None or not math.isfinite(reward) else float(reward) for reward in rewards]
         stages = [*self.stages, (name, rewards)]
         return replace(self, rewards=rewards, stages=stages, metrics=[*self.metrics, *metrics])
 
