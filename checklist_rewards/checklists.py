@@ -285,6 +285,7 @@ class Checklist(BaseModel):
         if isinstance(value, Mapping) and "items" in value:
             origin = {key: value.get(key) for key in ("source", "model")}
             value = value["items"]
+        value = _plainly(value)
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
             raise ChecklistError(
                 f"{where}: expected a list of questions (strings or mappings with 'question'), got {shown(value)}."
@@ -338,7 +339,12 @@ def _parse_item(value: Any, where: str) -> ChecklistItem:
 
 
 def _without_none(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {key: entry for key, entry in value.items() if entry is not None}
+    return {key: _plainly(entry) for key, entry in value.items() if entry is not None}
+
+
+def _plainly(value: Any) -> Any:
+    """The list of an array, and the number of a scalar, of NumPy: pandas reads the lists of Parquet as arrays."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _decoded(value: Any, *kinds: type) -> Any:

@@ -306,6 +306,8 @@ class ChecklistScorer:
             asked = [replace(read, item=variant_of(read.item, self._variant)) for read in asks]
         verdicts, spent = self.judge.answer(asked, progress)
         verdicts = list(verdicts)
+        if len(verdicts) != len(asked):
+            raise ValueError(f"judge returned {len(verdicts)} verdicts for {len(asked)} reads")
         self._bill.add(spent)
         for _ in range(retries):
             lost = [(place, verdict.unanswered) for place, verdict in enumerate(verdicts) if verdict.unanswered]

@@ -33,7 +33,8 @@ from checklist_rewards.errors import ChecklistRewardsError, GenerationError, Sam
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators import DirectGenerator
-from checklist_rewards.rerank import Pool, Ranking, ranks_of, rerank_batch, sample_candidates, selection
+from checklist_rewards.rerank import Ranking, ranks_of, rerank_batch, sample_candidates, selection
+from checklist_rewards.rows import Pool
 
 if TYPE_CHECKING:
     from pocket.world import Task

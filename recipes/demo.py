@@ -36,7 +36,8 @@ from transformers.utils import logging as transformers_logging
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.datasets import save_dataset
-from checklist_rewards.rerank import Pool, rerank_batch
+from checklist_rewards.rerank import rerank_batch
+from checklist_rewards.rows import Pool
 
 
 def best_of(scorer: ChecklistScorer, dataset: Dataset, items: list[Task], texts: list[list[str]]) -> float:

@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -124,6 +126,19 @@ def test_items_and_options_that_are_json_strings_are_what_they_hold():
     assert Checklist.parse(json.dumps(json.dumps(["Is it short?", item]))) == parsed
     empty = {"options": [], "evidence": {"start": None, "end": None, "text": None}}  # of items in a table with others
     assert Checklist.parse([{"question": "Is it short?", **empty}, item]) == parsed
+
+
+def test_pandas_reads_the_lists_of_parquet_as_arrays(tmp_path):
+    options = [{"label": "no", "value": 0.0}, {"label": "yes", "value": 1.0}]
+    items = [
+        {"question": "Is it short?", "required": True, "options": None},
+        {"question": "Is it?", "options": options},
+    ]
+    pd.DataFrame({"checklist": [items]}).to_parquet(tmp_path / "rows.parquet")
+    read = pd.read_parquet(tmp_path / "rows.parquet")["checklist"][0]
+    assert isinstance(read, np.ndarray) and Checklist.parse(read) == Checklist.parse(items)
+    plain = Checklist.parse([{"question": "Is it?", "required": True, "weight": 2}])
+    assert Checklist.parse([{"question": "Is it?", "required": np.True_, "weight": np.float32(2)}]) == plain
 
 
 def test_a_question_may_begin_like_json():

@@ -47,6 +47,16 @@ def test_reads_that_failed_for_a_transient_reason_are_repeated_on_request():
     assert [line.unanswered for line in score.items] == [None, "too_long", None]
 
 
+def test_a_judge_that_returns_another_number_of_verdicts_is_an_error_and_shifts_no_scores():
+    class Twice(Voter):
+        def answer(self, asks, progress=None):
+            verdicts, receipt = super().answer(asks, progress)
+            return [verdict for verdict in verdicts for _ in range(2)], receipt
+
+    with pytest.raises(ValueError, match="judge returned 4 verdicts for 2 reads"):
+        ChecklistScorer(judge=Twice(lambda read: Verdict(answer="yes"))).score(["Is it?", "Was it?"], "text")
+
+
 def test_a_judge_is_validated_before_the_first_read_and_then_no_more():
     class Validated(Voter):
         found = 0

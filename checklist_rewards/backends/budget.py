@@ -228,7 +228,7 @@ class Budget:
         if isinstance(dollars, bool) or not isinstance(dollars, int | float) or not 0 <= dollars < math.inf:
             raise SampleError(f"a budget must be a finite number of US dollars >= 0, got {dollars!r}.")
         self.dollars = dollars
-        self.prices = prices
+        self.prices = dict(prices)
         self.spent = 0.0
         self._reserved = 0.0
         self._raised: dict[tuple[str, str | None], float] = {}

@@ -191,7 +191,9 @@ def load_backend(
 
 
 def close_engines() -> None:
-    """End the processes of all engines that this process has started."""
+    """End the processes of all engines that this process has started, and forget the engines: the next use loads one
+    again, and the memory of a model is free as soon as nothing else has it, such as a scorer."""
+    _engines.clear()
     if vllm := sys.modules.get("checklist_rewards.backends.vllm"):  # not imported for an engine that never ran
         vllm.close_all()
 
@@ -244,7 +246,7 @@ class Engine:
     model: str = UNNAMED
     backend: str | Backend = "auto"
     base_url: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)  # may hold a token
     budget: Budget | None = None
     """What its calls may spend."""
     bill: Bill | None = field(default=None, compare=False, repr=False)
@@ -258,9 +260,10 @@ class Engine:
             raise ModelError(
                 f"engine_args={self.settings!r:.80} is not allowed; it must be a mapping of settings by name."
             )
+        object.__setattr__(self, "settings", dict(self.settings))  # the caller's may change before it is loaded
         if self.settings and not isinstance(self.backend, str):
             raise ModelError(
-                f"engine_args={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the "
+                f"engine_args={list(self.settings)} cannot be combined with a backend object; pass the "
                 "settings to its constructor."
             )
 

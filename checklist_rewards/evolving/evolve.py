@@ -123,7 +123,7 @@ class Evolution:
     def begin(self) -> None:
         """Begin a run of training: with the checklists of the dataset."""
         self.buffer = ChecklistBuffer(self._settings.max_active, self._settings.min_deviation)
-        self.path = None if self._settings.buffer is None else Path(self._settings.buffer)
+        self.path = None if self._settings.buffer is None else Path(self._settings.buffer).expanduser()
         self._guard = Guard(self._failed)
         self._begun = False
 

@@ -36,7 +36,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     Raises [`SampleError`] if `path` cannot be written. An `OSError` of the block, such as that of a full disk, names
     `path` unless it names another file.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     check_place(path)
     try:
         path = written_path(path)

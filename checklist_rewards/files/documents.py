@@ -34,7 +34,7 @@ def read_text(path: str | Path) -> str:
     """Read a text file: UTF-8, or UTF-16 with a byte order mark, as files of rows. Raises [`ConfigError`] if it cannot
     be read."""
     try:
-        content = Path(path).read_bytes()
+        content = Path(path).expanduser().read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error}).") from None
     try:
@@ -144,7 +144,7 @@ def load(source: Any, model: type[Model], where: str | None = None, folder: str 
     """
     text, value = None, source
     if isinstance(source, str | Path):
-        path = Path(source)
+        path = Path(source).expanduser()
         _check_extension(path)
         text = read_text(path)
         value = read_value(text, path) if text.strip() else {}

@@ -147,7 +147,8 @@ def read_rows(path: str | Path, format: str | None = None) -> Iterator[Row]:
         SampleError: Immediately, if the file cannot be opened or its extension is unknown; while iterating, if a row
             is malformed. The message names the line.
     """
-    path, format = Path(path), format or input_format(path)
+    path = Path(path).expanduser()
+    format = format or input_format(path)
     if format == FOLDER:
         return _read_folder(path)
     read = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}[format]

@@ -75,7 +75,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path | None = None, *, writes: bool = True):
-        self.path = Path(path) if path is not None else default_store_path()
+        self.path = default_store_path() if path is None else Path(path).expanduser()
         self._may_write = writes
         self._local = threading.local()
         self._file: tuple[int, int] | None = None

@@ -76,7 +76,7 @@ class Judge(ABC):
     """Base class of judges: answers items about targets."""
 
     name: str
-    """Shown in scores and logs."""
+    """Shown in logs, and in scores if the judge puts it into its verdicts."""
     engine: Engine | None = None
     """The engine that answers; None of a judge that asks other judges or a reward server."""
     sampling: Sampling | None = None

@@ -143,6 +143,8 @@ def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: A
         check = usable_check(item, "not checked", allow_code)
         with sandbox.unsafe(allow_code == "unsafe"):
             holds = check.holds(shown(target), None if input is None else shown(input))
+        if holds not in (True, False):
+            raise TypeError(f"holds() returned {holds!r:.80} instead of True or False")
     except (CheckError, ChecklistError) as error:
         return Verdict(unanswered=Unanswered(Reason.CHECK_ERROR, str(error)), judge=CODE, method="check")
     except Exception as error:

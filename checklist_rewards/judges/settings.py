@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 from annotated_types import Ge, Le
-from pydantic import ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from checklist_rewards.backends import DECISIONS, Backend, Engine
 from checklist_rewards.backends.budget import Budget
@@ -92,7 +92,7 @@ class JudgeConfig(Config):
     base_url: Unchecked[str | Sequence[str] | None] = None
     """URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name
     `openai` or `openrouter`. Replicas of a server: a list of URLs, or one string with commas between them."""
-    engine_args: Unchecked[Mapping[str, Any] | None] = None
+    engine_args: Unchecked[Mapping[str, Any] | None] = Field(default=None, repr=False)  # may hold a token
     """Engine arguments under the engine's own names: of vLLM (tensor_parallel_size=2, quantization=fp8), of
     transformers (dtype=bfloat16, device_map=auto), of a server (concurrency=256); revision and trust_remote_code as in
     `from_pretrained`; adapter, the folder of a LoRA adapter. Arguments that change answers are part of the store

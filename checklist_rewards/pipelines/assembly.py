@@ -335,17 +335,18 @@ class Pipeline:
         self, results: Sequence[Checklist | GenerationError], samples: Sequence[Sequence[Sample]]
     ) -> list[Checklist | GenerationError]:
         """Apply all refiners in order, each to all checklists at once."""
-        refined = list(results)
+        refined = [one if isinstance(one, GenerationError) else Checklist.parse(one, "generator") for one in results]
         for refiner in self.refiners:
             checklists = {index: result for index, result in enumerate(refined) if isinstance(result, Checklist)}
             outcomes = refine_all(refiner, list(checklists.values()), [samples[index] for index in checklists])
             for index, outcome in zip(checklists, outcomes, strict=True):
                 if isinstance(outcome, ChecklistError):
                     refined[index] = GenerationError(f"the checklist cannot be used: {outcome}")
-                else:
+                elif isinstance(outcome, GenerationError):
                     refined[index] = outcome
-                if isinstance(outcome, Checklist):
-                    self._refined_away[f"by {_name(refiner)}"] += max(0, len(checklists[index]) - len(outcome))
+                else:
+                    kept = refined[index] = Checklist.parse(outcome, f"refiner {_name(refiner)!r}")
+                    self._refined_away[f"by {_name(refiner)}"] += max(0, len(checklists[index]) - len(kept))
         return [self._with_universal(result) if isinstance(result, Checklist) else result for result in refined]
 
     def _with_universal(self, checklist: Checklist) -> Checklist:

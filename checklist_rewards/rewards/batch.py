@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import math
 import multiprocessing
 import os
 import re
@@ -259,7 +260,8 @@ class Call:
         return replace(self, samples=samples, scores=scores)
 
     def staged(self, name: str, rewards: Rewards, metrics: Sequence[tuple[str, float]] = ()) -> Call:
-        """The call after one more stage of its rewards."""
+        """The call after one more stage of its rewards, as floats. A number that is not finite is unknown, so None."""
+        rewards = [None if reward is None or not math.isfinite(reward) else float(reward) for reward in rewards]
         stages = [*self.stages, (name, rewards)]
         return replace(self, rewards=rewards, stages=stages, metrics=[*self.metrics, *metrics])
 
@@ -529,7 +531,7 @@ class RewardLog:
     def __init__(self, path: str | Path | None = None):
         if path is not None and not isinstance(path, str | Path):
             raise SampleError(f"log={path!r} is not allowed; it must be the path of a JSONL file.")
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else Path(path).expanduser()
         self._lock = threading.Lock()
         self._sums: dict[str, tuple[float, int]] = {}
         self._broken = False

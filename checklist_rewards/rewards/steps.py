@@ -42,8 +42,8 @@ from checklist_rewards.rewards.shaping import (
     FormatGate,
     GateStep,
     LengthPenalty,
-    ShapingStep,
 )
+from checklist_rewards.rewards.shaping import ShapingStep as ShapingStep  # for steps of other packages
 from checklist_rewards.validation import one_sentence, unknown
 
 _STEPS: tuple[type[ShapingStep], ...] = (
@@ -109,7 +109,7 @@ class Shaping:
 def _step(step: Any, where: str) -> ShapingStep:
     if isinstance(step, ShapingStep):
         return step
-    if callable(step):
+    if callable(step) and not isinstance(step, type):
         return Called(name=str(getattr(step, "__name__", type(step).__name__)), function=step)
     settings = {"name": step} if isinstance(step, str) else step
     if isinstance(settings, Mapping) and settings.get("name") not in STEPS:

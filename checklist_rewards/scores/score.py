@@ -56,10 +56,15 @@ def _number(what: str, least: float = -math.inf, most: float = math.inf) -> Afte
     return AfterValidator(tested)
 
 
+def _is_distribution(probabilities: Mapping[str, float]) -> bool:
+    """Whether no number is below 0 and their sum is 1, but for rounding. False for NaN."""
+    numbers = probabilities.values()
+    return min(numbers, default=0.0) >= -ROUNDING and abs(sum(numbers) - 1) <= 10 * ROUNDING
+
+
 def _distribution(probabilities: dict[str, float]) -> dict[str, float]:
-    total = math.fsum(probabilities.values())
-    if abs(total - 1) > 10 * ROUNDING:
-        raise ValueError(f"the probabilities of all labels must sum to 1, not {total:.4g}")
+    if not _is_distribution(probabilities):
+        raise ValueError(f"the probabilities of all labels must sum to 1, not {sum(probabilities.values()):.4g}")
     return probabilities
 
 
@@ -115,12 +120,13 @@ def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_
     applies to P(yes) / (P(yes) + P(no)).
 
     Raises:
-        ValueError: If the verdict has labels that the item does not have.
+        ValueError: If the verdict has labels that the item does not have, or probabilities that are none.
     """
     values, probabilities = item.values, verdict.probabilities
-    if probabilities is not None and probabilities.keys() != values.keys():
+    if probabilities is not None and (probabilities.keys() != values.keys() or not _is_distribution(probabilities)):
         raise ValueError(
-            f"judge returned probabilities of {list(probabilities)} for item {item.id}, expected {list(values)}"
+            f"judge returned the probabilities {dict(probabilities)} for item {item.id}, expected those of "
+            f"{list(values)}, which sum to 1"
         )
     if probabilities is None or verdict.method == "votes":
         if verdict.answer is None or verdict.answer not in values:
@@ -150,17 +156,20 @@ class Vote:
     uncalibrated: Probabilities | None = None
 
 
+def _floats(numbers: Mapping[str, float] | None) -> dict[str, float] | None:
+    return None if numbers is None else {label: float(number) for label, number in numbers.items()}
+
+
 def _kept(verdict: Verdict) -> dict[str, Any]:
-    """What a vote and an item score keep of a verdict as it is."""
-    raw, uncalibrated = verdict.probabilities, verdict.uncalibrated
+    """What a vote and an item score keep of a verdict. The numbers of a judge may be those of NumPy or torch."""
     return {
-        "probabilities": None if raw is None else dict(raw),
-        "mass": verdict.mass,
+        "probabilities": _floats(verdict.probabilities),
+        "mass": None if verdict.mass is None else float(verdict.mass),
         "unanswered": verdict.unanswered,
         "reasoning": verdict.reasoning,
         "judge": verdict.judge,
         "method": verdict.method,
-        "uncalibrated": None if uncalibrated is None else dict(uncalibrated),
+        "uncalibrated": _floats(verdict.uncalibrated),
     }
 
 

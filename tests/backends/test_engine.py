@@ -1,7 +1,10 @@
 """Engine settings by name: what they do, what of them stored answers depend on, and how often the Hub is asked."""
 
+import gc
 import pickle
 import shutil
+import sys
+import weakref
 from pathlib import Path
 
 import huggingface_hub
@@ -10,10 +13,19 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, ReadGroup, choose_backend, load_backend, model_identity, pocket_dir
+from checklist_rewards.backends import (
+    Engine,
+    ReadGroup,
+    choose_backend,
+    close_engines,
+    load_backend,
+    model_identity,
+    pocket_dir,
+)
 from checklist_rewards.backends import engine as engines
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
+from checklist_rewards.judges.settings import ScorerConfig
 from tests.backends.answers import LABELS
 from tests.fakes import FakeBackend
 
@@ -173,6 +185,24 @@ def test_equal_engines_share_a_backend_and_a_copy_builds_its_own(adapter):
     engine.load()
     copied = pickle.loads(pickle.dumps(engine))
     assert copied == engine and engine.is_loaded and not copied.is_loaded
+
+
+def test_a_closed_engine_is_loaded_again_and_its_memory_is_free_without_its_users(monkeypatch):
+    monkeypatch.setattr("checklist_rewards.backends.engine._engines", {})
+    monkeypatch.setitem(sys.modules, "checklist_rewards.backends.vllm", None)
+    engine, backend = transformers_engine(), weakref.ref(transformers_engine().load())
+    close_engines()
+    gc.collect()
+    assert backend() is None and engine.load() is load_backend("pocket", "transformers")
+
+
+def test_the_settings_of_an_engine_are_its_own_and_not_shown():
+    given = {"token": "hf_secret"}
+    config = ScorerConfig(model="org/judge", engine_args=given)
+    engine = config.asked
+    given["dtype"] = "bfloat16"
+    assert engine.settings == {"token": "hf_secret"}, "what the caller does with its mapping later changes no engine"
+    assert "hf_secret" not in f"{config} {config!r} {config.asked!r}" and "org/judge" in repr(config.asked)
 
 
 @pytest.mark.parametrize(

@@ -79,15 +79,17 @@ def broken(monkeypatch):
         type: Literal["broken"] = "broken"
 
         def holds(self, text, input=None):
-            return 1 / (0 if "?" in text else 1) > 0
+            return None if "none" in text else 1 / (0 if "?" in text else 1) > 0
 
     monkeypatch.setitem(CHECKS, "broken", Broken)
     return {"question": "Is it whole?", "check": '{"type": "broken"}'}
 
 
 def test_a_check_that_breaks_is_no_answer_and_no_neighbours_loss(broken, caplog):
-    lost, fine = scorer_on().score_batch([Sample([broken, SHORT], "what?"), Sample([broken, SHORT], "fine")])
+    texts = ("what?", "fine", "none")
+    lost, fine, none = scorer_on().score_batch([Sample([broken, SHORT], text) for text in texts])
     whole, short = lost.items
+    assert none.items[0].unanswered == "check_error: TypeError: holds() returned None instead of True or False"
     assert whole.unanswered == "check_error: ZeroDivisionError: division by zero" and whole.value is None
     assert short.answer == "yes" and (lost.lower, lost.upper) == (0.5, 1.0) and lost.answered == 1
     assert fine.primary_score == 1.0 and "broken" in caplog.text

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from checklist_rewards import Checklist, Sample, Score
+from checklist_rewards import BatchScore, Checklist, Sample, Score
 from checklist_rewards.evaluation.scored import ScoredFile
+from checklist_rewards.files.store import Store
+from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rewards.batch import Call, RewardLog
 from checklist_rewards.scores import Verdict, score_checklist
 from tests.jsonl import read_jsonl
@@ -109,3 +111,19 @@ def test_a_full_disk_cuts_no_line(tmp_path, caplog):
     assert read_jsonl(path) == rows and "No space left on device); continuing without it" in caplog.text
     RewardLog(path).write(rows)  # of the process that goes on when there is space
     assert read_jsonl(path) == rows * 2
+
+
+def test_paths_of_settings_may_begin_with_the_home_folder(tmp_path, monkeypatch):
+    """A shell replaces the tilde, but not in a YAML file, in `--store=~/...` or in Python."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    evolving = {"proposer": lambda groups: [["Is it blue?"]] * len(groups), "buffer": "~/buffer.jsonl"}
+    reward = reward_by(is_red, log="~/log.jsonl", evolving=evolving, monitor={"log": "~/monitor.jsonl"})
+    reward(**GROUPS)
+    Store("~/store.sqlite").put([(b"0" * 16, "yes")])
+    BatchScore(reward.last.scores).to_jsonl("~/scores.jsonl")
+    PipelineConfig(name="mine").save("~/mine.yaml")
+    assert PipelineConfig.load("~/mine.yaml").name == "mine" and len(BatchScore.from_jsonl("~/scores.jsonl")) == 4
+    written = {path.name for path in (tmp_path / "home").glob("*.*")}
+    expected = {"log.jsonl", "buffer.jsonl", "monitor.jsonl", "store.sqlite", "scores.jsonl", "mine.yaml"}
+    assert expected <= written and list(tmp_path.iterdir()) == [tmp_path / "home"]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,10 +60,14 @@ class Square(ShapingStep):
         ([{"name": "clipped", "low": 0.9}, {**LENGTH, "cap": 2}], 0.65),
         ([Square()], EARNED**2),
         ([lambda value, sample, score: value / 2 + len(sample.target)], EARNED / 2 + 1),
+        ([lambda value, sample, score: np.float32(0.5)], 0.5),
+        ([lambda value, sample, score: float("nan"), "clipped"], None),
+        ([lambda value, sample, score: -float("inf"), "clipped"], None),
     ],
 )
 def test_steps_by_example(steps, expected):
-    assert shaped(steps) == [pytest.approx(expected)]
+    [reward] = shaped(steps)
+    assert reward == pytest.approx(expected) and type(reward) in (float, type(None))
 
 
 def test_a_failed_gate_leaves_what_it_says():
@@ -102,6 +107,7 @@ def test_a_length_is_counted_in_words_of_every_script_and_in_tokens_of_the_model
     [
         ("clipped", "shaping must be a list of steps.*got 'clipped'"),
         ([7], "step 1: expected a mapping with a name"),
+        ([Square], "step 1: expected a mapping with a name among .*, got <class .*Square"),
         (["earned", {"name": "clip"}], r"step 2: unknown step 'clip' \(did you mean 'clipped'\?\); allowed: earned"),
         (
             [{"name": "clipped", "hi": 1}],

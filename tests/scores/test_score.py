@@ -1,9 +1,11 @@
 """The arithmetic of scores: examples of every aggregate, then the properties that must hold for all of them."""
 
+import json
 import math
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,9 +131,26 @@ def test_options_are_worth_their_values_and_softly_their_expectation():
     assert score.expected_score == pytest.approx(0.02 + 0.3 + 0.3)
 
 
-def test_a_judge_that_answers_with_an_unknown_label_is_an_error_not_a_no():
-    with pytest.raises(ValueError, match="judge answered 'maybe' for item .* expected one of"):
-        score_checklist(weights(1), [Verdict(answer="maybe")])
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (Verdict(answer="maybe"), "judge answered 'maybe' for item .* expected one of"),
+        (Verdict({"Yes": 0.9, "No": 0.1}), "judge returned the probabilities .*'Yes': 0.9.* expected those of .'yes'"),
+        (p(float("nan")), "judge returned the probabilities .*nan"),
+        (Verdict({"yes": 0.45, "no": 0.05}), "judge returned the probabilities .*0.45.*, which sum to 1"),
+        (Verdict({"yes": 2.5, "no": -1.5}), "judge returned the probabilities .*-1.5"),
+    ],
+)
+def test_a_judge_that_answers_with_what_is_no_answer_is_an_error_not_a_no(verdict, words):
+    with pytest.raises(ValueError, match=words):
+        score_checklist(weights(1), [verdict])
+
+
+def test_the_numbers_of_a_judge_may_be_those_of_numpy_and_are_floats_in_the_score():
+    vote = Verdict({"yes": np.float32(0.75), "no": np.float32(0.25)}, mass=np.float32(0.5))
+    score = score_checklist(weights(1), [replace(vote, votes=(vote,), uncalibrated=vote.probabilities)])
+    assert json.loads(json.dumps(score.model_dump()))["items"] == json.loads(score.model_dump_json())["items"]
+    assert Score.model_validate_json(score.model_dump_json()) == score and score.primary_score == 0.75
 
 
 def test_macro_micro_and_reasons_of_a_batch():
