@@ -718,11 +718,9 @@ class CompletionReader:
 
     def _render(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> str | None:
         """The text of [`render`]; None without a template."""
-        if not getattr(self.processor, "chat_template", None):
-            return None
         try:
             return str(self.render(messages, tokenize=False, **settings)[0])
-        except Exception:  # a template may refuse any conversation; then the prompt tells nothing
+        except Exception:  # there is no template, or it refuses the conversation; then the prompt tells nothing
             return None
 
     @property
@@ -778,10 +776,8 @@ class CompletionReader:
 
 def _special_tokens(tokenizer: Any) -> tuple[str, ...]:
     """The tokens that decoding drops, longest first."""
-    if tokenizer is None:
-        return ()
     added = [str(token) for token in added_tokens(tokenizer) if token.special]
-    tokens = dict.fromkeys([*tokenizer.all_special_tokens, *added])
+    tokens = dict.fromkeys([*getattr(tokenizer, "all_special_tokens", ()), *added])
     return tuple(sorted(tokens, key=len, reverse=True))
 
 
