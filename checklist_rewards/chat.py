@@ -54,8 +54,10 @@ from checklist_rewards.markers import (
     Parsed,
     Section,
     TargetState,
+    added_tokens,
     declared,
     literal,
+    tokenizer_of,
 )
 from checklist_rewards.messages import (
     SPEAKERS,
@@ -356,7 +358,7 @@ class CompletionReader:
         images: Images = "show",
     ):
         self.processor = tokenizer
-        self.tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+        self.tokenizer = tokenizer_of(tokenizer)
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
         self.part: Part = part
         self.keep_thinking = keep_thinking
@@ -703,23 +705,29 @@ class CompletionReader:
         text = self._render([{"role": "user", "content": _MARK}])
         return "" if text is None else text.rpartition(_MARK)[2]
 
-    def _render(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> str | None:
-        """Messages as the trainer renders them, with the generation prompt by default; None without a template."""
-        render = getattr(self.processor, "apply_chat_template", None)
-        if render is None or not getattr(self.processor, "chat_template", None):
-            return None
+    def render(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> Any:
+        """Messages as the trainer renders them, with the generation prompt by default. As in TRL, a processor gets
+        parts: some templates of vision-language models leave out a content that is a string."""
+        if self.processor is not self.tokenizer:
+            messages = [
+                {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m.get("content"), str) else m
+                for m in messages
+            ]
         arguments = {"add_generation_prompt": True, **self.chat_template_kwargs, **settings}
+        return self.processor.apply_chat_template([list(messages)], **arguments)
+
+    def _render(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> str | None:
+        """The text of [`render`]; None without a template."""
         try:
-            return str(render(list(messages), tokenize=False, **arguments))
-        except Exception:  # a template may refuse any conversation; then the prompt tells nothing
+            return str(self.render(messages, tokenize=False, **settings)[0])
+        except Exception:  # there is no template, or it refuses the conversation; then the prompt tells nothing
             return None
 
     @property
     def _shown(self) -> str:
         """The texts of the policy that show its markers: its chat template, its `response_template`, its tokens."""
-        added = getattr(self.tokenizer, "added_tokens_decoder", {}).values()
         declared = str(getattr(self.tokenizer, "response_template", None) or "")
-        return "\n".join([self._source, declared, *self._special, *map(str, added)])
+        return "\n".join([self._source, declared, *self._special, *map(str, added_tokens(self.tokenizer))])
 
     @property
     def _source(self) -> str:
@@ -768,11 +776,8 @@ class CompletionReader:
 
 def _special_tokens(tokenizer: Any) -> tuple[str, ...]:
     """The tokens that decoding drops, longest first."""
-    if tokenizer is None:
-        return ()
-    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
-    special = getattr(tokenizer, "all_special_tokens", ())  # mistral-common's tokenizer has none
-    tokens = dict.fromkeys([*special, *(str(token) for token in added if token.special)])
+    added = [str(token) for token in added_tokens(tokenizer) if token.special]
+    tokens = dict.fromkeys([*getattr(tokenizer, "all_special_tokens", ()), *added])
     return tuple(sorted(tokens, key=len, reverse=True))
 
 

@@ -420,3 +420,16 @@ def _pattern(field: Mapping[str, Any], name: str) -> str | None:
         return str(field[f"{name}_pattern"])
     literal = field.get(name)
     return None if not literal else "|".join(map(re.escape, [literal] if isinstance(literal, str) else literal))
+
+
+def tokenizer_of(processor: Any) -> Any:
+    """The tokenizer of a processor; a tokenizer unchanged, also if its `tokenizer` is of another library, as that of
+    transformers for mistral-common."""
+    inner = getattr(processor, "tokenizer", None)
+    return inner if hasattr(inner, "batch_decode") else processor
+
+
+def added_tokens(tokenizer: Any) -> list[Any]:
+    """The added tokens of a tokenizer; none for mistral-common, for which transformers does not list them."""
+    added = getattr(tokenizer, "added_tokens_decoder", None)
+    return list(added.values()) if isinstance(added, Mapping) else []

@@ -42,6 +42,7 @@ from checklist_rewards.backends.transformers import Found, TransformersBackend, 
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, TreeRow, tree_rows
 from checklist_rewards.backends.vision import Views, load_processor
 from checklist_rewards.errors import ChecklistRewardsError, ModelError
+from checklist_rewards.markers import tokenizer_of
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _SAMPLED = 4096
@@ -373,7 +374,7 @@ def _identified(
 ) -> tuple[ChatTokenizer, Callable[[torch.dtype], str]]:
     """The tokenizer of a model in memory, and the identity of both for a precision in which it computes."""
     name, revision = model_name(model), getattr(model.config, "_commit_hash", None)
-    given, spare = (getattr(each, "tokenizer", each) for each in (tokenizer, spare))  # a processor has one
+    given, spare = map(tokenizer_of, (tokenizer, spare))
     try:
         folder = model_folder(name, revision)
         filed = load_chat_tokenizer(str(folder))

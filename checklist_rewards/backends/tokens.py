@@ -39,7 +39,7 @@ from checklist_rewards.backends.packaged import PACKAGED, packaged_folder
 from checklist_rewards.backends.templates import NO_FORMAT, QUOTED_END, ChatTemplate, Frame
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import images_in
-from checklist_rewards.markers import END_THINK
+from checklist_rewards.markers import END_THINK, added_tokens
 from checklist_rewards.prompts import prompt_messages
 from checklist_rewards.scores.reasons import Unanswered
 
@@ -141,9 +141,8 @@ def encodable(text: str) -> str:
 def _control_strings(tokenizer: Any) -> frozenset[str]:
     template = getattr(tokenizer, "chat_template", None)
     source = template if isinstance(template, str) else "".join((template or {}).values())
-    added = getattr(tokenizer, "added_tokens_decoder", None)
     names = {str(token) for token in tokenizer.all_special_tokens}
-    for token in added.values() if isinstance(added, dict) else ():
+    for token in added_tokens(tokenizer):
         if token.special or _SHAPE.fullmatch(token.content) or token.content in source:
             names.add(token.content)
     # Single characters and white space are text, even if the tokenizer declares them special.

@@ -22,16 +22,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate.utils import gather_object
 from transformers import GenerationConfig, Trainer, TrainerCallback
 from trl.models.utils import unwrap_model_for_generation
+from trl.trainer.utils import pad
 
-from checklist_rewards.chat import Target, completion_text, prompt_text
+from checklist_rewards.chat import CompletionReader, Target, completion_text, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.keys import described
-from checklist_rewards.messages import images_of, with_images
+from checklist_rewards.messages import images_of, with_images, without_images
 from checklist_rewards.rewards.batch import Readers, ReadingConfig
 from checklist_rewards.rewards.placement import bind_reference, together
 from checklist_rewards.rewards.ranks import wait_for_all_ranks
@@ -164,8 +166,8 @@ class ChecklistEvalCallback(TrainerCallback):
 
     def _generate(self, prompts: Sequence[Any]) -> list[Target]:
         trainer = self.trainer
-        processor: Any = trainer.processing_class
-        tokenizer = getattr(processor, "tokenizer", processor)
+        reader = self.readers.of(trainer)
+        tokenizer = reader.tokenizer
         size = trainer.args.per_device_eval_batch_size
         generation = copy.deepcopy(self.generation)
         policy: Any = trainer.model
@@ -173,24 +175,21 @@ class ChecklistEvalCallback(TrainerCallback):
         ends = {tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])} - {None}
         generation.update(pad_token_id=tokenizer.pad_token_id, eos_token_id=sorted(ends) or None)
         ends.add(tokenizer.pad_token_id)
-        reader = self.readers.of(trainer)
         answers: list[Target] = []
         was_training = policy.training
         policy.eval()
         try:
             with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
                 for start in range(0, len(prompts), size):
-                    batch = [self._rendered(tokenizer, prompt) for prompt in prompts[start : start + size]]
-                    texts = [text for text, _ in batch]
-                    inputs = tokenizer(
-                        texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=batch[0][1]
-                    ).to(trainer.accelerator.device)
-                    given = {name: inputs[name] for name in ("input_ids", "attention_mask")}
-                    tokens = model.generate(**given, generation_config=generation)
-                    ids = [_until(ends, reply) for reply in tokens[:, inputs["input_ids"].shape[1] :].tolist()]
+                    rows = [self._tokenized(reader, prompt) for prompt in prompts[start : start + size]]
+                    inputs = [torch.tensor(row, device=trainer.accelerator.device) for row in rows]
+                    input_ids = pad(inputs, padding_value=tokenizer.pad_token_id, padding_side="left")
+                    mask = pad(list(map(torch.ones_like, inputs)), padding_value=0, padding_side="left")
+                    tokens = model.generate(input_ids=input_ids, attention_mask=mask, generation_config=generation)
+                    ids = [_until(ends, reply) for reply in tokens[:, input_ids.shape[1] :].tolist()]
                     answers += reader.read_batch(
-                        reader.tokenizer.batch_decode(ids, skip_special_tokens=True),
-                        prompts=texts,
+                        tokenizer.batch_decode(ids, skip_special_tokens=True),
+                        prompts=tokenizer.batch_decode(rows, skip_special_tokens=False),
                         ids=ids,
                         limit=self.generation.max_new_tokens,
                         opened=self.readers.config.thinking_opened,
@@ -199,12 +198,13 @@ class ChecklistEvalCallback(TrainerCallback):
             policy.train(was_training)
         return answers
 
-    def _rendered(self, tokenizer: Any, prompt: Any) -> tuple[str, bool]:
-        """The prompt as text, and whether the tokenizer must add special tokens; a chat template already adds them."""
+    def _tokenized(self, reader: CompletionReader, prompt: Any) -> list[int]:
+        """The tokens of a prompt, as in training."""
         if isinstance(prompt, str):
-            return prompt, True
-        settings = getattr(self.trainer, "chat_template_kwargs", {})  # render prompts as in training
-        return tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **settings), False
+            return list(reader.tokenizer(prompt)["input_ids"])
+        if self.readers.config.images == "ignore":
+            prompt = without_images(prompt)
+        return list(reader.render(prompt, tokenize=True, return_dict=True)["input_ids"][0])
 
     def _score_references(self, references: Sequence[Target]) -> None:
         """Score the references at the first evaluation. Later ones repeat reads that failed for a transient reason."""

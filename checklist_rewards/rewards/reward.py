@@ -480,11 +480,13 @@ class ChecklistReward:
                 what = "get no reward" if name == self.column else "are judged without it"
                 logger.warning("%s: environments without the attribute %r %s: %s.", self.__name__, name, what, kinds)
         if column is None:
-            also = f", or set it as an attribute {name!r} of the environments" if environments else ""
+            advice = "Add it to every row of the dataset and set remove_unused_columns=False"
+            advice += f", or set it as an attribute {name!r} of the environments" if environments else ""
+            if name in ("prompt", "completion"):
+                advice = "TRL keeps dataset columns of this name from rewards; rename it"
             raise SampleError(
                 f"{self.__name__}: the trainer passed no column {name!r} "
-                f"(columns: {', '.join(c for c in columns if c not in NOT_COLUMNS) or 'none'}). "
-                f"Add it to every row of the dataset and set remove_unused_columns=False{also}."
+                f"(columns: {', '.join(c for c in columns if c not in NOT_COLUMNS) or 'none'}). {advice}."
             )
         if isinstance(column, str | Mapping) or not prompts == completions == len(column):
             raise SampleError(

@@ -1,7 +1,6 @@
 """From chat text to token ids: data stays data, labels are found and refused where they are no use."""
 
 import json
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,13 +8,16 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, pocket_dir
+from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.templates import ChatTemplate, Frame
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
-from checklist_rewards.chat import strip_thinking
+from checklist_rewards.chat import CompletionReader, strip_thinking
 from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import load_prompt
 from tests.backends.answers import user
+from tests.backends.answerserver import MODEL, answering, listed
 from tests.backends.vocabularies import CHATML, KINDS, TEMPLATES, tokenizer
 from tests.backends.words import PLAIN, word_tokenizer
 
@@ -187,21 +189,59 @@ def test_labels_beyond_ascii_are_found_in_a_byte_level_vocabulary(label):
     assert chat.label_ids(label) == (len(fast),)
 
 
-def test_a_tokenizer_of_mistral_common_reads_and_writes(tmp_path):
-    common = pytest.importorskip("mistral_common")
-    [tekken, *_] = sorted((Path(common.__file__).parent / "data").glob("tekken*.json"))
-    shutil.copy(tekken, tmp_path / "tekken.json")
+@pytest.fixture
+def tekken(tmp_path):
+    """A folder with a tokenizer of mistral-common that has the tokens of Magistral."""
+    common = pytest.importorskip("mistral_common.tokens.tokenizers.tekken")
+    [path, *_] = sorted((Path(common.__file__).parents[2] / "data").glob("tekken*.json"))
+    content = json.loads(path.read_text())
+    names = dict(enumerate(token["token_str"] for token in common.Tekkenizer.DEPRECATED_SPECIAL_TOKENS))
+    names |= {32: "[ARGS]", 33: "[CALL_ID]", 34: "[THINK]", 35: "[/THINK]"}
+    content["special_tokens"] = [
+        {"rank": rank, "token_str": names.get(rank, f"<SPECIAL_{rank}>"), "is_control": True}
+        for rank in range(content["config"]["default_num_special_tokens"])
+    ]
+    content["config"]["version"] = "v13"
+    (tmp_path / "tekken.json").write_text(json.dumps(content))
     (tmp_path / "config.json").write_text('{"model_type": "mistral"}')
-    chat = load_chat_tokenizer(str(tmp_path))
+    return tmp_path
+
+
+def test_a_tokenizer_of_mistral_common_reads_and_writes(tekken):
+    chat = load_chat_tokenizer(str(tekken))
     assert all(chat.label_groups(["yes", "no", "是"]))
     [group] = chat.groups([rendered("It ends.</s>[/INST] yes")])
     for tail, ids in zip(QUESTIONS, group.tails, strict=True):
-        text = chat.decode(group.prefix + ids)
+        text = chat.tokenizer.decode(group.prefix + ids, skip_special_tokens=True)
         assert tail.strip() in text and "It ends.</s>[/INST] yes" in text
     control = chat.tokenizer.convert_tokens_to_ids(["[INST]", "[/INST]", "</s>"])
     assert [token for token in group.prefix + group.tails[0] if token in control] == control[:2]
     assert len(group.prefix) > 50
     assert chat.prompt(user("Hi."))[-1] == control[1]
+
+
+def test_a_policy_with_a_tokenizer_of_mistral_common_is_judged_without_its_thought(tekken):
+    tokenizer = load_chat_tokenizer(str(tekken)).tokenizer
+    opens, closes = tokenizer.convert_tokens_to_ids(["[THINK]", "[/THINK]"])
+    thought, answer = (tokenizer.encode(text, add_special_tokens=False) for text in ("I add up.", "It is 42."))
+    ids = [opens, *thought, closes, *answer]
+    texts = tokenizer.batch_decode([ids], skip_special_tokens=True)
+    [target] = CompletionReader(tokenizer).read_batch(texts, ids=[ids], limit=len(ids))
+    assert (target.text, target.thought, target.state) == ("It is 42.", "I add up.", "cut")
+
+
+def test_a_served_judge_with_a_tokenizer_of_mistral_common_reads_lists_of_prompts(tekken):
+    sent = []
+
+    def respond(path, body):
+        sent.extend(body["prompt"])
+        return 200, {"choices": listed(body["prompt"], body["logprob_token_ids"], (-2.6,))}
+
+    with answering(respond, {"root": str(tekken), "max_model_len": 2048}) as server:
+        scorer = ChecklistScorer(MODEL, backend=OpenAIBackend(MODEL, server.base_url), store=False)
+        [item] = scorer.score(["Is it short?"], "It ends.</s>").items
+    text = load_chat_tokenizer(str(tekken)).tokenizer.decode(sent[-1])
+    assert item.mass and text.startswith("<s>") and "It ends." in text and text.endswith("[/INST]")
 
 
 def test_a_label_is_every_token_that_reads_as_it():

@@ -136,6 +136,10 @@ def test_every_form_that_a_dataset_row_may_have_is_read_from_a_column_of_any_nam
     [
         ({"column": "rubric"}, r"no column 'rubric' \(columns: checklist, level\).*remove_unused_columns"),
         ({"reference_column": "answer"}, r"no column 'answer' \(columns: checklist, level\)"),
+        (
+            {"reference_column": "completion"},
+            r"no column 'completion' \(.*\)\. TRL keeps .* from rewards; rename it\.$",
+        ),
     ],
 )
 def test_a_missing_column_is_refused_with_the_columns_that_are_there(options, words):

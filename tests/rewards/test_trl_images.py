@@ -9,9 +9,10 @@ from transformers import AutoModelForImageTextToText
 from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 
 from checklist_rewards.backends.vision import load_processor
+from checklist_rewards.rewards.callback import ChecklistEvalCallback
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.backends.vision_architectures import build
-from tests.rewards.fakes import reward_by, user
+from tests.rewards.fakes import reward_by, scorer_by, user
 from tests.rewards.test_reward_images import ASKED, place
 from tests.rewards.test_trl_trainers import ON_CPU
 from tests.test_images import COLOURS, IMAGES, PILLOWS, Seeing
@@ -48,6 +49,26 @@ def trainer_of(algorithm, policy, rewards, rows, folder, *, template=None, more=
     )
 
 
+def test_held_out_prompts_of_a_policy_with_a_processor_are_those_of_the_trainer(folder, tmp_path, monkeypatch):
+    """Templates of SmolVLM, Idefics 3 and LLaVA-NeXT read parts only, and leave out a string."""
+    parts = [{"type": "image"}, {"type": "text", "text": ASKED}]
+    held_out = [{"prompt": [{"role": "user", "content": c}], "checklist": ["Is it?"]} for c in (ASKED, parts)]
+    trainer = trainer_of("GRPO", folder, reward_by(), [{"prompt": user(ASKED)}] * 8, tmp_path, template=PARTS_ONLY)
+    trainer.processing_class.tokenizer.chat_template = None  # older models keep the template with the processor
+    callback = ChecklistEvalCallback(trainer, scorer_by(), held_out, every=1, images="ignore")
+    callback.generation.max_new_tokens = 2
+    given, generate = [], trainer.model.generate
+    monkeypatch.setattr(
+        trainer.model, "generate", lambda **inputs: given.extend(inputs["input_ids"].tolist()) or generate(**inputs)
+    )
+    callback.evaluate()
+    assert given == trainer._tokenize_prompts([user(ASKED)] * 2)[0]
+
+
+PARTS_ONLY = (
+    "{% for m in messages %}{% for p in m.content %}{{ '<image>' if p.type == 'image' else p.text }}{% endfor %}\n"
+    "{% endfor %}"
+)
 TEXT = {"type": "text", "text": ASKED}
 ROWS = {
     "image": lambda a, b: {"prompt": user(ASKED), "image": a},

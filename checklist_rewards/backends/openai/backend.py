@@ -73,7 +73,7 @@ from checklist_rewards.backends.trees import Branch
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import has_images, shown
-from checklist_rewards.markers import END_THINK, THINK, Section
+from checklist_rewards.markers import END_THINK, THINK, Section, added_tokens
 from checklist_rewards.prompts import prompt_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -705,8 +705,8 @@ def _of_this_start(read: Answer) -> Answer:
 
 def _special(tokens: ChatTokenizer) -> list[str]:
     """The control strings declared by a tokenizer, without those that [`neutral`] always handles."""
-    added = getattr(tokens.tokenizer, "added_tokens_decoder", {})
-    return [token.content for token in added.values() if token.special and neutral(token.content) == token.content]
+    added = added_tokens(tokens.tokenizer)
+    return [token.content for token in added if token.special and neutral(token.content) == token.content]
 
 
 def _with_usage(replies: list[Reply], prompt: int, cached: int | None, completion: int) -> list[Reply]:
