@@ -488,9 +488,7 @@ class Columns:
         if self.blank_is_null and self.inputs and all(isinstance(c, str) and not c.strip() for c in cells):
             names = ", ".join(map(repr, (*self.inputs, self.target)))
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
-        known = {*self.inputs, self.checklist, self.reference, self.history, *self.writer.values()}
-        other = next((key for key in ANSWERS if key not in known and not _is_blank(row.get(key))), None)
-        if other and self.target == TARGETS[0] and self.target in row and not self.target_named:
+        if other := self.other_answer(row):
             raise SampleError(
                 f"{where}: the row has an answer in {other!r} too, so {self.target!r} may be the gold answer; name "
                 f"the column to score: --target-key {other} or --target-key {self.target}."
@@ -499,6 +497,13 @@ class Columns:
         target, reference = self.target_of(row, where), self.reference_of(row, where)
         self._check_seen(row, where, input, checklist)
         return Sample.of(checklist, target, input, reference, history, images)
+
+    def other_answer(self, row: Mapping[str, Any]) -> str | None:
+        """A further column with an answer, so that `target`, which the user did not name, may be the gold answer."""
+        if self.target_named or self.target != TARGETS[0] or self.target not in row:
+            return None
+        known = {*self.inputs, self.checklist, self.reference, self.history, *self.writer.values()}
+        return next((key for key in ANSWERS if key not in known and not _is_blank(row.get(key))), None)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
         """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""

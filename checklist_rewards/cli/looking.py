@@ -29,7 +29,7 @@ from checklist_rewards.cli.work import Work, asked
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
 from checklist_rewards.evaluation.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
-from checklist_rewards.evaluation.labels import same_text
+from checklist_rewards.evaluation.labels import same_text, warn_of_no_text
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, kind_of_row
 from checklist_rewards.evaluation.wording import Paraphraser, Review, reads_of, review, reworded
 from checklist_rewards.files.atomic import write_json
@@ -305,7 +305,10 @@ def _scored(file: ScoredFile, repeats: Sequence[Path]) -> Iterator[tuple[ScoredT
                 f"{file.path} and the --repeat files must have the same rows, but their row counts differ."
             )
         for other in others:
-            if same_text(first.data, other.data, first.columns.target) is False:
+            same = same_text(first.data, other.data, first.columns.target)
+            if same is None:
+                warn_of_no_text(first, False)
+            if same is False:
                 raise SampleError(
                     f"{other.where} is about another text than {first.where}; --repeat files have the same."
                 )

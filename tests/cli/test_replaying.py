@@ -166,6 +166,15 @@ def test_the_number_of_a_row_without_an_id_is_not_the_id_of_another_row(run):
     assert [found["only_one"]["rows"], found["only_other"]["rows"]] == [0, 1]
 
 
+def test_rows_without_ids_are_not_compared_before_the_column_of_their_text_is_named(run):
+    scores = [score_checklist(ITEMS, [Verdict({"yes": p, "no": 1 - p})] * 2).model_dump() for p in (0.9, 0.1)]
+    rows = [{"input": "A", "reply": str(n), "checklist_score": score} for n, score in enumerate(scores)]
+    found, _ = difference(run, rows, rows[::-1], "--target-key", "reply")
+    assert found["rows"] == 2 and found["counts"]["changed"] == 0
+    refused = "one.jsonl, line 1: the row has no id, and no text in 'target'"
+    run("diff one.jsonl other.jsonl", refused=[refused, "the column of the text (--target-key)"])
+
+
 def test_figures_by_hand(run):
     found, shown = difference(run, ONE, OTHER)
     counts, figures = found["counts"], {name: figure["value"] for name, figure in found["figures"].items()}

@@ -72,10 +72,11 @@ def test_judges_without_labels_are_compared_with_each_other(run):
     assert record["judges_among_each_other"]["yes/no"]["units"] == 12
 
 
+@pytest.mark.parametrize("unlabelled", [None, [None, None]])
 @pytest.mark.parametrize(("sampled", "corrected"), [(False, 1 / 2), (True, 1 / 3)])
-def test_rates_are_corrected_if_only_some_rows_have_labels(run, sampled, corrected):
+def test_rates_are_corrected_if_only_some_rows_have_labels(run, sampled, corrected, unlabelled):
     """Labels of a sample count by their probabilities: 2.5 for every yes, 5 for every no."""
-    labels = [[n % 2 == 0] * 2 if n < 60 else None for n in range(120)]
+    labels = [[n % 2 == 0] * 2 if n < 60 else unlabelled for n in range(120)]
     rows = [{"checklist": ITEMS, "said": [0.8, 0.8], "labels": label} for label in labels]
     if sampled:
         rows = [row | {"label_probability": 0.2 if n % 2 else 0.4} for n, row in enumerate(rows)]
