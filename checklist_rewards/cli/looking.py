@@ -200,7 +200,7 @@ class _Inspection:
             input, history = columns.input_of(row.data, row.where)
             if input is not None:
                 text = columns.target_of(row.data, row.where).text if columns.target in row.data else ""
-                self.forecast.add(f"{history}\n{input}", score, len(text))
+                self.forecast.add(f"{history}\n{row.prompt_key}", score, len(text))
             for again in repeats:
                 try:
                     if again.score is not None:
@@ -419,6 +419,8 @@ def _sample(
         for (row, checklist), candidates in zip(known, texts, strict=True):
             base = columns.sample_of(row.data | {columns.target: ""}, row.where, checklist)
             canaries = degenerate_replies(shown(base.input or ""), checklist)
+            asked_of = ScoredText("", row.where, data=row.data, columns=columns).prompt_key
+            prompt = f"{base.history and shown(base.history)}\n{asked_of}"
             samples = [replace(base, target=each.target.text, state=each.target.state) for each in candidates]
             fakes = [replace(base, target=text, state="answered") for text in canaries.values()]
             scores = scorer.score_batch([*samples, *fakes], progress)
@@ -426,7 +428,7 @@ def _sample(
                 out.write(row.data | {columns.target: str(text), SCORE_COLUMN: score.model_dump()})
             for name, fake, score in zip(canaries, fakes, scores[len(samples) :], strict=True):
                 if fake.target.strip():
-                    forecast.add_canary(f"{base.history}\n{base.input}", name, score)
+                    forecast.add_canary(prompt, name, score)
     return columns.target
 
 
