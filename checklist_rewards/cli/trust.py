@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
-from checklist_rewards.checklists import YES
+from checklist_rewards.checklists import YES, content_hash
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Plots, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
@@ -110,6 +110,8 @@ class Labelled(o.Options):
 
 
 _SHOWN_RATES = _SHOWN_ITEMS = 20
+_LONGEST_NAME = 50
+"""Characters of the name of a plot, each of up to 4 bytes of the 255 of a file."""
 _ORDER = (
     *CATEGORICAL,
     *AGAINST_LABELS,
@@ -419,6 +421,8 @@ def _draw(folder: Path, prefix: str, comparison: Comparison, units: Sequence[Uni
     for kind, section in comparison.items.items():
         if section.confusion is not None and section.units:
             name = re.sub(r"\W+", "_", kind).strip("_")
+            if len(name) > _LONGEST_NAME:  # a kind has all labels of its options
+                name = f"{name[:_LONGEST_NAME]}_{content_hash(kind)}"
             plot_confusion(folder / f"{prefix}confusion_{name}.png", section, comparison.one, comparison.other)
     read = [
         (unit.one.soft, float(unit.other.label == YES))

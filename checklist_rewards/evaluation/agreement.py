@@ -39,6 +39,8 @@ EXACT_BELOW = 25
 """With fewer discordant items than this, McNemar's test uses the exact binomial distribution."""
 _FLIPS, _BATCH = 10_000, 100
 _EXACT_GROUPS = 13
+_LABEL = 16
+"""Most characters of an answer on the axes of a plot."""
 
 
 class PairedTest(Result):
@@ -137,7 +139,8 @@ def plot_confusion(path: Path, section: Section, one: str, other: str) -> None:
     """Plot a confusion matrix: the judge in rows, the other side in columns."""
     assert section.labels is not None
     [metrics] = import_extra("sklearn.metrics")
-    shown = metrics.ConfusionMatrixDisplay(np.array(section.confusion), display_labels=section.labels)
+    names = [label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…" for label in section.labels]
+    shown = metrics.ConfusionMatrixDisplay(np.array(section.confusion), display_labels=names)
     rotation = 30 if len(section.labels) > 2 else 0
     with plot(path) as axes:
         shown.plot(

@@ -49,6 +49,19 @@ def test_a_judge_against_labels(run):
         assert Path("plots", name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.filterwarnings("error:constrained_layout")
+def test_plots_of_options_that_are_sentences(run):
+    options = [
+        {"label": f"The response meets {share} % of what was asked" * 2, "value": share / 100}
+        for share in (0, 50, 100)
+    ]
+    asked = {"checklist": [{"question": "How much?", "options": options}], "labels": [options[1]["label"]]}
+    scored_file("scored.jsonl", *({**asked, "said": [options[n % 3]["label"]]} for n in range(6)))
+    agree(run, "scored.jsonl --plots plots --bootstrap 0")
+    [plot] = Path("plots").iterdir()
+    assert plot.name.startswith("confusion_The_response_meets_0") and plot.read_bytes().startswith(b"\x89PNG")
+
+
 def test_two_judges_against_the_labels_of_another_file_are_tested_against_each_other(run):
     judged("one.jsonl")
     judged("other.jsonl", judge="other", said=(0.9, LOST))
