@@ -131,8 +131,8 @@ def labelled_scores(
     by: By | None = None,
     pairs: Sequence[tuple[int, int]] | None = None,
 ) -> LabelledScores:
-    """Collect labelled texts. Left out are texts without an answer, texts without an answered item, and texts that
-    failed a required item, whose score is the lowest under any weights.
+    """Collect labelled texts. Left out are texts without an answer, texts without a score, such as those with an
+    unanswered penalty, and texts that failed a required item, whose score is the lowest under any weights.
 
     Args:
         texts (sequence of [`ScoredText`]): the texts, with a number as the label of each. Ignored for `pairs`.
@@ -153,8 +153,14 @@ def labelled_scores(
                 "preferences (--pairs)."
             )
         lines = [(key, line) for key, line in zip(row.keys, score.items, strict=True) if soft_value(line) is not None]
-        depends = lines and not score.no_answer and score.required_passed is not False
-        if depends and place in wanted and (pairs is not None or label is not None):
+        scored = score.primary_score is not None and not score.no_answer
+        if (
+            lines
+            and scored
+            and score.required_passed is not False
+            and place in wanted
+            and (pairs is not None or label is not None)
+        ):
             used.append((place, row, lines))
     by, names, questions = _names(used, by)
     index = {name: column for column, name in enumerate(names)}
