@@ -305,10 +305,10 @@ def _scored(file: ScoredFile, repeats: Sequence[Path]) -> Iterator[tuple[ScoredT
                 f"{file.path} and the --repeat files must have the same rows, but their row counts differ."
             )
         for other in others:
-            same = same_text(first.data, other.data, first.columns.target)
+            same = None if first.target is None else same_text(first.data, other.data, first.columns.target)
             if same is None:
                 warn_of_no_text(first, False)
-            if same is False:
+            elif not same:
                 raise SampleError(
                     f"{other.where} is about another text than {first.where}; --repeat files have the same."
                 )

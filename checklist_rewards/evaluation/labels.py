@@ -128,14 +128,14 @@ class Labels:
         for scored in rows:
             label: Row | None = None
             for candidate in labels.get(scored.id, ()):  # the last one of this text counts
-                same = same_text(scored.data, candidate.data, scored.columns.target)
+                column = scored.columns.target
+                same = None if scored.target is None else same_text(scored.data, candidate.data, column)
                 if same is not False:
                     label = candidate
                 elif not self.lenient:
                     raise SampleError(
                         f"{candidate.where}: the label with the id {scored.id!r} is about another "
-                        f"{_difference(candidate.data, scored.data, scored.where, scored.columns.target)}; a label is "
-                        "of one text."
+                        f"{_difference(candidate.data, scored.data, scored.where, column)}; a label is of one text."
                     )
                 if same is None:
                     how = "id" if have_ids else "row number"
