@@ -85,7 +85,8 @@ class Labelled(o.Options):
     """Column of groups of dependent rows, such as the document. A group is resampled and held out as one. Defaults to
     each row on its own."""
     target_key: str | None = None
-    """Column of the judged text. Labels of another file are matched by it. Defaults to target, else completion."""
+    """Column of the judged text, which rows and labels of two files must share. Defaults to target, else
+    completion."""
     checklist: Path | None = None
     """JSON file with a checklist to use for all rows."""
     checklist_key: str | None = None
