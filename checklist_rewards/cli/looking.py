@@ -197,10 +197,9 @@ class _Inspection:
                 self.unscored += 1
                 continue
             self.analysis.add(score)
-            input, history = columns.input_of(row.data, row.where)
-            if input is not None:
+            if row.prompt_key is not None:
                 text = columns.target_of(row.data, row.where).text if columns.target in row.data else ""
-                self.forecast.add(f"{history}\n{row.prompt_key}", score, len(text))
+                self.forecast.add(row.prompt_key, score, len(text))
             for again in repeats:
                 try:
                     if again.score is not None:
@@ -419,8 +418,7 @@ def _sample(
         for (row, checklist), candidates in zip(known, texts, strict=True):
             base = columns.sample_of(row.data | {columns.target: ""}, row.where, checklist)
             canaries = degenerate_replies(shown(base.input or ""), checklist)
-            asked_of = ScoredText("", row.where, data=row.data, columns=columns).prompt_key
-            prompt = f"{base.history and shown(base.history)}\n{asked_of}"
+            prompt = ScoredText("", row.where, data=row.data, columns=columns).prompt_key or ""
             samples = [replace(base, target=each.target.text, state=each.target.state) for each in candidates]
             fakes = [replace(base, target=text, state="answered") for text in canaries.values()]
             scores = scorer.score_batch([*samples, *fakes], progress)

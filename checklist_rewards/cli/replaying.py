@@ -42,8 +42,8 @@ from checklist_rewards.files.rows import CHUNK_ROWS, SCORE_COLUMN, file_format, 
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.judges.weights import Weights
-from checklist_rewards.keys import content_key
-from checklist_rewards.rows import read_checklist, write_rows_of
+from checklist_rewards.keys import content_key, prompt_identity
+from checklist_rewards.rows import HISTORY, read_checklist, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -248,7 +248,10 @@ class _Again:
 
     def prompt_of(self, text: ScoredText) -> str:
         """Identity of the row's prompt. A row without one is on its own."""
-        return content_key(text.where if text.prompt is None else text.prompt_key)
+        if text.prompt is None:
+            return content_key(text.where)
+        prompts = [text.data.get(name) for name in (*self.file.columns.inputs, HISTORY) if text.data.get(name)]
+        return content_key(prompt_identity(prompts, text.prompt_images))
 
     def written(self, text: ScoredText, score: Score | None) -> dict[str, Any]:
         """The row with its new score."""

@@ -131,9 +131,18 @@ def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
     assert read_jsonl("again.jsonl")[0]["reward"] == pytest.approx(log[0]["reward"])  # repeat 0 is the plain read
 
 
-@pytest.mark.parametrize(("prompt", "prompts"), [({"prompt": "Name a colour."}, 1), ({}, 4), ({"prompt": ""}, 4)])
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [({"prompt": "Name a colour."}, 1), ({}, 4), ({"prompt": ""}, 4), ({"prompt": "p", "history": "after {}"}, 4)],
+)
 def test_rows_without_a_prompt_are_not_resampled_as_one(run, engine, prompt, prompts):
-    write_jsonl("rows.jsonl", *({"target": word, "checklist": CHECKLIST, **prompt} for word in WORDS))
+    write_jsonl(
+        "rows.jsonl",
+        *(
+            {"target": word, "checklist": CHECKLIST} | {name: text.format(word) for name, text in prompt.items()}
+            for word in WORDS
+        ),
+    )
     engine(red)
     run("score rows.jsonl -o scored.jsonl --no-store")
     run("replay scored.jsonl -o again.jsonl --model pocket --no-store --repeat 2 --json variance.json --bootstrap 0")

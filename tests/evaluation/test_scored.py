@@ -8,7 +8,15 @@ import pytest
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.labels import Labels, pairs_of
-from checklist_rewards.evaluation.scored import ScoredFile, answer_given, kind_of, read_scored, shown_completion
+from checklist_rewards.evaluation.scored import (
+    ScoredFile,
+    ScoredText,
+    answer_given,
+    kind_of,
+    read_scored,
+    shown_completion,
+)
+from checklist_rewards.rows import Columns
 from tests.evaluation.files import ABSTAINING, GRADED, LOST, copied, labelled, scored_file
 from tests.jsonl import write_jsonl
 
@@ -211,6 +219,13 @@ def test_equal_words_about_other_images_are_no_pair(image, other, same, tmp_path
     else:
         with pytest.raises(SampleError, match="have the same id 'a', but their images differ. Judges are compared"):
             pairs_of(*sides, ("one", "other"))
+
+
+def test_the_same_words_after_other_turns_are_another_prompt():
+    columns = Columns.of({"prompt": ""})
+    turns = ["user: Name a colour.", "user: Name an animal.", "", None]
+    texts = [ScoredText("", "", data={"prompt": "Go on.", "history": before}, columns=columns) for before in turns]
+    assert len({text.prompt_key for text in texts}) == 3 and {text.prompt for text in texts} == {"Go on."}
 
 
 def test_a_completion_without_an_answer_is_shown_in_full():
