@@ -18,7 +18,7 @@ import typer
 from annotated_types import Ge, Le
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from checklist_rewards.attacks.report import compare, is_attack, read_attack
 from checklist_rewards.cli import options as o
@@ -92,7 +92,7 @@ def _item_variance(report: VarianceReport) -> Table:
         shown = figures["text"].shown(4), figures["judge"].shown(4), _percent(figures["judge_share"])
         rows.append((item.question[:_QUESTION], str(item.texts), *shown))
     heads = ("texts", "text variance", "judge variance", "judge's share")
-    return table(Column("item", min_width=32), *heads, rows=rows, title=title)
+    return table("item", *heads, rows=rows, title=title)
 
 
 def _percent(figure: Figure) -> str:
@@ -457,7 +457,7 @@ def _item_flips(report: DifferenceReport) -> Table:
         figures = (item.figures[name].shown(2) for name in ("flips", "kappa", "shift"))
         rows.append((item.question[:_SHOWN], _of(item.flips, item.reads), *figures))
     heads = ("flips", "share", "kappa", "change of P(yes)")
-    return table(Column("item", min_width=32), *heads, rows=rows, title=title)
+    return table("item", *heads, rows=rows, title=title)
 
 
 def _reads(report: DifferenceReport) -> Table:

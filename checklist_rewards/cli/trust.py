@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.checklists import YES, content_hash
@@ -375,7 +375,7 @@ def _comparison(comparison: Comparison) -> Table:
         if any(figure is not None and figure.value is not None for figure in figures):
             cells = ["" if figure is None else str(figure) for figure in figures]
             rows.append((name, *(cell.removesuffix(f" ({once})") for cell in cells)))
-    return table("", *shown, rows=rows, title=f"no intervals: {once}" if once else None)
+    return table(Column("", no_wrap=True), *shown, rows=rows, title=f"no intervals: {once}" if once else None)
 
 
 def _by_item(comparison: Comparison, lines: Sequence[ItemAgreement]) -> Table:

@@ -28,6 +28,11 @@ class Step:
     global_step = 7
 
 
+def no_column_is_cut_off(output):
+    rows = [line.rstrip() for line in output.splitlines() if line[:1] in ("┃", "│")]
+    return rows and all(row[-1] == row[0] for row in rows)
+
+
 @pytest.fixture
 def log(run):
     """A reward log of four completions, one of them without a checklist."""
@@ -121,7 +126,7 @@ def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
     other = engine(lambda prefix, tail: red(prefix, tail) - (0.1 if "No or yes" in tail and "\nred" in prefix else 0))
     repeats = "--repeat 4 --json variance.json --bootstrap 50"
     done = run(f"replay rewards.jsonl -o again.jsonl --model pocket --no-store {repeats}", code=1)
-    assert "Traceback" not in done.output, done.output
+    assert "Traceback" not in done.output and no_column_is_cut_off(done.output), done.output
     record = json.loads(Path("variance.json").read_text())
     assert record["how"] == "reworded" and record["rows"] == 4 and record["incomplete"] == 0
     figures = {name: figure["value"] for name, figure in record["scores"]["figures"].items()}
@@ -170,6 +175,7 @@ def difference(run, one, other, *arguments):
     write_jsonl("one.jsonl", *one)
     write_jsonl("other.jsonl", *other)
     done = run("diff one.jsonl other.jsonl --json diff.json --bootstrap 20", *arguments)
+    assert no_column_is_cut_off(done.output)
     return json.loads(Path("diff.json").read_text()), done.output
 
 
