@@ -361,8 +361,7 @@ class Columns:
         prompt that is a conversation."""
         if self.images == "ignore":
             return prompts, ()
-        given = images_of_row(row, where, self.folder)
-        held = list(given)
+        held = list(given := images_of_row(row, where, self.folder))
         for place, prompt in enumerate(prompts):
             if not isinstance(prompt, list | tuple):
                 continue
@@ -500,10 +499,9 @@ class Columns:
 
     def other_answer(self, row: Mapping[str, Any]) -> str | None:
         """A further column with an answer, so that `target`, which the user did not name, may be the gold answer."""
-        if self.target_named or self.target != TARGETS[0] or self.target not in row:
-            return None
         known = {*self.inputs, self.checklist, self.reference, self.history, *self.writer.values()}
-        return next((key for key in ANSWERS if key not in known and not _is_blank(row.get(key))), None)
+        unsure = not self.target_named and self.target == TARGETS[0] and self.target in row
+        return next((key for key in ANSWERS if unsure and key not in known and not _is_blank(row.get(key))), None)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
         """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""
@@ -791,14 +789,10 @@ def _without_null_labels(item: Any) -> Any:
     own: dict[str, Any] = {}
     for name in ("probabilities", "uncalibrated"):
         entries: Any = item.get(name)
-        if isinstance(entries, Mapping) or _is_map(entries):
-            pairs = entries.items() if isinstance(entries, Mapping) else entries
+        # Arrow's maps are read as lists of pairs.
+        pairs = list(entries.items()) if isinstance(entries, Mapping) else entries or [None]
+        if isinstance(pairs, list) and all(isinstance(pair, tuple) for pair in pairs):
             own[name] = {label: p for label, p in pairs if p is not None} or None
     votes = item.get("votes")
     cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
     return {**item, **own} | cleaned
-
-
-def _is_map(value: Any) -> bool:
-    """Whether a value is one of Arrow's maps, which are read as lists of pairs."""
-    return isinstance(value, list) and bool(value) and all(isinstance(pair, tuple) for pair in value)
