@@ -361,8 +361,7 @@ class Columns:
         prompt that is a conversation."""
         if self.images == "ignore":
             return prompts, ()
-        given = images_of_row(row, where, self.folder)
-        held = list(given)
+        held = list(given := images_of_row(row, where, self.folder))
         for place, prompt in enumerate(prompts):
             if not isinstance(prompt, list | tuple):
                 continue
@@ -488,9 +487,7 @@ class Columns:
         if self.blank_is_null and self.inputs and all(isinstance(c, str) and not c.strip() for c in cells):
             names = ", ".join(map(repr, (*self.inputs, self.target)))
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
-        known = {*self.inputs, self.checklist, self.reference, self.history, *self.writer.values()}
-        other = next((key for key in ANSWERS if key not in known and not _is_blank(row.get(key))), None)
-        if other and self.target == TARGETS[0] and self.target in row and not self.target_named:
+        if other := self.other_answer(row):
             raise SampleError(
                 f"{where}: the row has an answer in {other!r} too, so {self.target!r} may be the gold answer; name "
                 f"the column to score: --target-key {other} or --target-key {self.target}."
@@ -499,6 +496,12 @@ class Columns:
         target, reference = self.target_of(row, where), self.reference_of(row, where)
         self._check_seen(row, where, input, checklist)
         return Sample.of(checklist, target, input, reference, history, images)
+
+    def other_answer(self, row: Mapping[str, Any]) -> str | None:
+        """A further column with an answer, so that `target`, which the user did not name, may be the gold answer."""
+        known = {*self.inputs, self.checklist, self.reference, self.history, *self.writer.values()}
+        unsure = not self.target_named and self.target == TARGETS[0] and self.target in row
+        return next((key for key in ANSWERS if unsure and key not in known and not _is_blank(row.get(key))), None)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
         """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""
@@ -786,14 +789,10 @@ def _without_null_labels(item: Any) -> Any:
     own: dict[str, Any] = {}
     for name in ("probabilities", "uncalibrated"):
         entries: Any = item.get(name)
-        if isinstance(entries, Mapping) or _is_map(entries):
-            pairs = entries.items() if isinstance(entries, Mapping) else entries
+        # Arrow's maps are read as lists of pairs.
+        pairs = list(entries.items()) if isinstance(entries, Mapping) else entries or [None]
+        if isinstance(pairs, list) and all(isinstance(pair, tuple) for pair in pairs):
             own[name] = {label: p for label, p in pairs if p is not None} or None
     votes = item.get("votes")
     cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
     return {**item, **own} | cleaned
-
-
-def _is_map(value: Any) -> bool:
-    """Whether a value is one of Arrow's maps, which are read as lists of pairs."""
-    return isinstance(value, list) and bool(value) and all(isinstance(pair, tuple) for pair in value)

@@ -29,7 +29,7 @@ from checklist_rewards.cli.work import Work, asked
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
 from checklist_rewards.evaluation.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
-from checklist_rewards.evaluation.labels import same_text
+from checklist_rewards.evaluation.labels import same_text, warn_of_no_text
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, kind_of_row
 from checklist_rewards.evaluation.wording import Paraphraser, Review, reads_of, review, reworded
 from checklist_rewards.files.atomic import write_json
@@ -197,10 +197,9 @@ class _Inspection:
                 self.unscored += 1
                 continue
             self.analysis.add(score)
-            input, history = columns.input_of(row.data, row.where)
-            if input is not None:
+            if row.prompt_key is not None:
                 text = columns.target_of(row.data, row.where).text if columns.target in row.data else ""
-                self.forecast.add(f"{history}\n{input}", score, len(text))
+                self.forecast.add(row.prompt_key, score, len(text))
             for again in repeats:
                 try:
                     if again.score is not None:
@@ -305,7 +304,10 @@ def _scored(file: ScoredFile, repeats: Sequence[Path]) -> Iterator[tuple[ScoredT
                 f"{file.path} and the --repeat files must have the same rows, but their row counts differ."
             )
         for other in others:
-            if same_text(first.data, other.data, first.columns.target) is False:
+            same = None if first.target is None else same_text(first.data, other.data, first.columns.target)
+            if same is None:
+                warn_of_no_text(first, False)
+            elif not same:
                 raise SampleError(
                     f"{other.where} is about another text than {first.where}; --repeat files have the same."
                 )
@@ -416,6 +418,7 @@ def _sample(
         for (row, checklist), candidates in zip(known, texts, strict=True):
             base = columns.sample_of(row.data | {columns.target: ""}, row.where, checklist)
             canaries = degenerate_replies(shown(base.input or ""), checklist)
+            prompt = ScoredText("", row.where, data=row.data, columns=columns).prompt_key or ""
             samples = [replace(base, target=each.target.text, state=each.target.state) for each in candidates]
             fakes = [replace(base, target=text, state="answered") for text in canaries.values()]
             scores = scorer.score_batch([*samples, *fakes], progress)
@@ -423,7 +426,7 @@ def _sample(
                 out.write(row.data | {columns.target: str(text), SCORE_COLUMN: score.model_dump()})
             for name, fake, score in zip(canaries, fakes, scores[len(samples) :], strict=True):
                 if fake.target.strip():
-                    forecast.add_canary(f"{base.history}\n{base.input}", name, score)
+                    forecast.add_canary(prompt, name, score)
     return columns.target
 
 

@@ -18,7 +18,7 @@ import typer
 from annotated_types import Ge, Le
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from checklist_rewards.attacks.report import compare, is_attack, read_attack
 from checklist_rewards.cli import options as o
@@ -43,7 +43,7 @@ from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.judges.weights import Weights
 from checklist_rewards.keys import content_key, prompt_identity
-from checklist_rewards.rows import read_checklist, write_rows_of
+from checklist_rewards.rows import HISTORY, read_checklist, write_rows_of
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -92,7 +92,7 @@ def _item_variance(report: VarianceReport) -> Table:
         shown = figures["text"].shown(4), figures["judge"].shown(4), _percent(figures["judge_share"])
         rows.append((item.question[:_QUESTION], str(item.texts), *shown))
     heads = ("texts", "text variance", "judge variance", "judge's share")
-    return table(Column("item", min_width=32), *heads, rows=rows, title=title)
+    return table("item", *heads, rows=rows, title=title)
 
 
 def _percent(figure: Figure) -> str:
@@ -247,8 +247,10 @@ class _Again:
         return asked
 
     def prompt_of(self, text: ScoredText) -> str:
-        """Identity of the row's prompt."""
-        prompts = [text.data.get(name) for name in self.file.columns.inputs]
+        """Identity of the row's prompt. A row without one is on its own."""
+        if text.prompt is None:
+            return content_key(text.where)
+        prompts = [text.data.get(name) for name in (*self.file.columns.inputs, HISTORY) if text.data.get(name)]
         return content_key(prompt_identity(prompts, text.prompt_images))
 
     def written(self, text: ScoredText, score: Score | None) -> dict[str, Any]:
@@ -455,7 +457,7 @@ def _item_flips(report: DifferenceReport) -> Table:
         figures = (item.figures[name].shown(2) for name in ("flips", "kappa", "shift"))
         rows.append((item.question[:_SHOWN], _of(item.flips, item.reads), *figures))
     heads = ("flips", "share", "kappa", "change of P(yes)")
-    return table(Column("item", min_width=32), *heads, rows=rows, title=title)
+    return table("item", *heads, rows=rows, title=title)
 
 
 def _reads(report: DifferenceReport) -> Table:

@@ -18,10 +18,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
-from checklist_rewards.checklists import YES
+from checklist_rewards.checklists import YES, content_hash
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Plots, brief, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
@@ -85,7 +85,8 @@ class Labelled(o.Options):
     """Column of groups of dependent rows, such as the document. A group is resampled and held out as one. Defaults to
     each row on its own."""
     target_key: str | None = None
-    """Column of the judged text. Labels of another file are matched by it. Defaults to target, else completion."""
+    """Column of the judged text, which rows and labels of two files must share. Defaults to target, else
+    completion."""
     checklist: Path | None = None
     """JSON file with a checklist to use for all rows."""
     checklist_key: str | None = None
@@ -110,6 +111,8 @@ class Labelled(o.Options):
 
 
 _SHOWN_RATES = _SHOWN_ITEMS = 20
+_LONGEST_NAME = 50
+"""Characters of the name of a plot, each of up to 4 bytes of the 255 of a file."""
 _ORDER = (
     *CATEGORICAL,
     *AGAINST_LABELS,
@@ -372,7 +375,7 @@ def _comparison(comparison: Comparison) -> Table:
         if any(figure is not None and figure.value is not None for figure in figures):
             cells = ["" if figure is None else str(figure) for figure in figures]
             rows.append((name, *(cell.removesuffix(f" ({once})") for cell in cells)))
-    return table("", *shown, rows=rows, title=f"no intervals: {once}" if once else None)
+    return table(Column("", no_wrap=True), *shown, rows=rows, title=f"no intervals: {once}" if once else None)
 
 
 def _by_item(comparison: Comparison, lines: Sequence[ItemAgreement]) -> Table:
@@ -419,6 +422,8 @@ def _draw(folder: Path, prefix: str, comparison: Comparison, units: Sequence[Uni
     for kind, section in comparison.items.items():
         if section.confusion is not None and section.units:
             name = re.sub(r"\W+", "_", kind).strip("_")
+            if len(name) > _LONGEST_NAME:  # a kind has all labels of its options
+                name = f"{name[:_LONGEST_NAME]}_{content_hash(kind)}"
             plot_confusion(folder / f"{prefix}confusion_{name}.png", section, comparison.one, comparison.other)
     read = [
         (unit.one.soft, float(unit.other.label == YES))

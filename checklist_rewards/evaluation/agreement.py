@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, group_codes
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Result, connected, group_codes
 from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.evaluation.measures import (
     CORRELATIONS,
@@ -39,6 +39,8 @@ EXACT_BELOW = 25
 """With fewer discordant items than this, McNemar's test uses the exact binomial distribution."""
 _FLIPS, _BATCH = 10_000, 100
 _EXACT_GROUPS = 13
+_LABEL = 16
+"""Most characters of an answer on the axes of a plot."""
 
 
 class PairedTest(Result):
@@ -137,7 +139,8 @@ def plot_confusion(path: Path, section: Section, one: str, other: str) -> None:
     """Plot a confusion matrix: the judge in rows, the other side in columns."""
     assert section.labels is not None
     [metrics] = import_extra("sklearn.metrics")
-    shown = metrics.ConfusionMatrixDisplay(np.array(section.confusion), display_labels=section.labels)
+    names = [label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…" for label in section.labels]
+    shown = metrics.ConfusionMatrixDisplay(np.array(section.confusion), display_labels=names)
     rotation = 30 if len(section.labels) > 2 else 0
     with plot(path) as axes:
         shown.plot(
@@ -516,13 +519,16 @@ def _targets(known: Sequence[Target], bootstrap: Bootstrap, only: Sequence[str])
 
 def _preferences(targets: Sequence[Target], inputs: Sequence[str], bootstrap: Bootstrap) -> Section:
     pairs = [
-        (targets[i].one - targets[j].one, targets[i].other - targets[j].other, inputs[i])  # type: ignore[operator]
+        (i, j)
         for i, j in pairs_within(inputs)
         if None not in (targets[i].one, targets[j].one, targets[i].other, targets[j].other)
     ]
-    # Pairs that share a target are not independent, so all pairs of an input are resampled together.
-    groups = [group for _, _, group in pairs]
-    measured = Preferences([judged for judged, _, _ in pairs], [truth for _, truth, _ in pairs], groups=groups)
+    judged, truth = (
+        [getattr(targets[i], side) - getattr(targets[j], side) for i, j in pairs] for side in ("one", "other")
+    )
+    # Pairs that share a target or a group are not independent: all pairs of an input are resampled together.
+    groups = connected([target.group for target in targets], pairs)
+    measured = Preferences(judged, truth, groups=groups)
     return Section(units=len(pairs), figures=bootstrap.figures(measured, groups))
 
 

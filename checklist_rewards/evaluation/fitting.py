@@ -34,7 +34,15 @@ from typing import Any, Literal, get_args
 from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
+from checklist_rewards.evaluation.bootstrap import (
+    Bootstrap,
+    Figure,
+    Measure,
+    connected,
+    group_codes,
+    over,
+    weighted_mean,
+)
 from checklist_rewards.evaluation.intervals import CORRELATION, SHARE, Groups, Rule, bounds, t_quantile
 from checklist_rewards.evaluation.scored import ScoredText, soft_value
 from checklist_rewards.scores import EQUAL, ItemScore
@@ -123,8 +131,8 @@ def labelled_scores(
     by: By | None = None,
     pairs: Sequence[tuple[int, int]] | None = None,
 ) -> LabelledScores:
-    """Collect labelled texts. Left out are texts without an answer, texts without an answered item, and texts that
-    failed a required item, whose score is the lowest under any weights.
+    """Collect labelled texts. Left out are texts without an answer, texts without a score, such as those with an
+    unanswered penalty, and texts that failed a required item, whose score is the lowest under any weights.
 
     Args:
         texts (sequence of [`ScoredText`]): the texts, with a number as the label of each. Ignored for `pairs`.
@@ -145,8 +153,14 @@ def labelled_scores(
                 "preferences (--pairs)."
             )
         lines = [(key, line) for key, line in zip(row.keys, score.items, strict=True) if soft_value(line) is not None]
-        depends = lines and not score.no_answer and score.required_passed is not False
-        if depends and place in wanted and (pairs is not None or label is not None):
+        scored = score.primary_score is not None and not score.no_answer
+        if (
+            lines
+            and scored
+            and score.required_passed is not False
+            and place in wanted
+            and (pairs is not None or label is not None)
+        ):
             used.append((place, row, lines))
     by, names, questions = _names(used, by)
     index = {name: column for column, name in enumerate(names)}
@@ -173,6 +187,7 @@ def labelled_scores(
     places = {place: number for number, (place, *_) in enumerate(used)}
     kept = None if pairs is None else np.array([(places[a], places[b]) for a, b in pairs if {a, b} <= places.keys()])
     of_labels: Any = range(len(used)) if kept is None else kept[:, 0] if len(kept) else []
+    groups = [row.group for _, row, _ in used]
     found = LabelledScores(
         by=by,
         names=names,
@@ -184,23 +199,11 @@ def labelled_scores(
         texts=occurring,
         bases=bases,
         labels=np.ones(len(of_labels)) if pairs is not None else np.array([row.labels for _, row, _ in used], float),
-        groups=_connected([row.group for _, row, _ in used], kept),
+        groups=groups if kept is None else connected(groups, kept),
         pairs=kept,
     )
     _enough(found, texts[0].where.rpartition(",")[0])
     return found
-
-
-def _connected(groups: list[str], pairs: np.ndarray | None) -> list[str]:
-    """The group of every text, or of every pair: groups that a pair connects are one, so that no text is in two."""
-    if pairs is None or not len(pairs):
-        return groups if pairs is None else []
-    sparse, graphs = import_extra("scipy.sparse", "scipy.sparse.csgraph")
-    one, other = group_codes(groups)[pairs].T
-    size = len(groups)
-    _, parts = graphs.connected_components(sparse.coo_array((np.ones(len(one)), (one, other)), shape=(size, size)))
-    names: dict[int, str] = {}
-    return [names.setdefault(int(parts[code]), groups[place]) for code, place in zip(one, pairs[:, 0], strict=True)]
 
 
 def _weight(line: ItemScore) -> float:

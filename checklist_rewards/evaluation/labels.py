@@ -19,7 +19,7 @@ from typing import Any
 
 from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.errors import ChecklistError, SampleError, warn_once
 from checklist_rewards.evaluation.scored import CHECKLIST, ItemAnswer, ScoredText, own_id, read_scored, shown_prompt
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.rows import Row, read_rows
@@ -27,13 +27,12 @@ from checklist_rewards.images import PLACE, is_logged, path_in
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.keys import image_key
 from checklist_rewards.messages import with_places
-from checklist_rewards.rows import INPUTS, Columns
+from checklist_rewards.rows import INPUTS, TARGETS, Columns
 
 logger = logging.getLogger(__name__)
 PROBABILITY = "label_probability"
 """Column of the probability with which a row was chosen for labelling, as the app exports it."""
-_without_texts: set[Path] = set()
-"""Files of labels without texts that have been warned of."""
+_NO_TEXT = "are matched by {} alone, because rows have no text to compare"
 
 
 @dataclass(frozen=True)
@@ -129,20 +128,18 @@ class Labels:
         for scored in rows:
             label: Row | None = None
             for candidate in labels.get(scored.id, ()):  # the last one of this text counts
-                same = same_text(scored.data, candidate.data, scored.columns.target)
+                column = scored.columns.target
+                same = None if scored.target is None else same_text(scored.data, candidate.data, column)
                 if same is not False:
                     label = candidate
                 elif not self.lenient:
                     raise SampleError(
                         f"{candidate.where}: the label with the id {scored.id!r} is about another "
-                        f"{_difference(candidate.data, scored.data, scored.where, scored.columns.target)}; a label is "
-                        "of one text."
+                        f"{_difference(candidate.data, scored.data, scored.where, column)}; a label is of one text."
                     )
-                if same is None and path.resolve() not in _without_texts:
-                    _without_texts.add(path.resolve())
+                if same is None:
                     how = "id" if have_ids else "row number"
-                    why = "because rows have no text to compare (column 'target')"
-                    logger.warning("%s: labels are matched by %s alone, %s.", candidate.where, how, why)
+                    warn_once(candidate.where, TARGETS[0], f"labels {_NO_TEXT.format(how)}")
             found.append(label)
         names = {row.id for row in rows}
         unused = [name for name in labels if name not in names]
@@ -196,13 +193,14 @@ def _chance(source: ScoredText | Row | None, where: str) -> float | None:
 
 
 def _answers(text: ScoredText, labels: Any) -> Any:
-    """Labels of items as answers; other labels unchanged."""
+    """Labels of items as answers, None for a list without any; other labels unchanged."""
     if not isinstance(labels, list):
         return labels
-    return [
+    answers = [
         ItemAnswer(label, item.values[label], item.values[label]) if isinstance(label, str) else None
         for item, label in zip(text.items, labels, strict=True)
     ]
+    return answers if any(answers) else None
 
 
 def pairs_of(
@@ -217,7 +215,8 @@ def pairs_of(
             images. Two judges can only be compared on the same texts.
 
     Raises:
-        SampleError: If the files have no id in common, or if the texts or images of a pair differ.
+        SampleError: If the files have no id in common, if the texts or images of a pair differ, or if rows without ids
+            have other prompts.
     """
     partners = {row.id: row for row in others}
     pairs = [(row, partners[row.id]) for row in rows if row.id in partners]
@@ -231,22 +230,44 @@ def pairs_of(
             f"{differing}. Judges are compared on the same texts; for the rate of wins of one file over the other, "
             "label rows of both (--label-key)."
         )
+    for row, other in () if same_texts else pairs:
+        _check_prompts(row, other)
     return pairs, len(rows) + len(others) - 2 * len(pairs)
 
 
 def other_texts(rows: Sequence[ScoredText], others: Sequence[ScoredText]) -> str | None:
     """In what the first two rows of the same id differ whose texts or images differ, such as those of two policies;
-    None without any."""
+    None without any. Warns of rows without texts."""
     partners = {row.id: row for row in others}
     for row in rows:
         if (other := partners.get(row.id)) is None:
             continue
-        one, two = _text(row.data, row.columns.target), _text(other.data, other.columns.target)
+        one, two = (None if side.target is None else text_of(side.target) for side in (row, other))
         same = one is None or two is None or equal_answers(one, two)
+        if one is None or two is None:
+            _check_prompts(row, other)
+            warn_of_no_text(row if one is None else other, row.has_id and other.has_id)
         if not same or _other_images(row.images, other.images):
             what = "images differ" if same else f"texts differ: {one!r:.60} and {two!r:.60}"
             return f"{row.where} and {other.where} have the same id {row.id!r}, but their {what}"
     return None
+
+
+def _check_prompts(row: ScoredText, other: ScoredText) -> None:
+    """Refuse two rows that have no ids, only the same number, and other prompts. Their texts do not show whether
+    they belong together."""
+    one, two = row.prompt, other.prompt
+    if not (row.has_id and other.has_id) and one is not None and two is not None and _words(one) != _words(two):
+        raise SampleError(
+            f"{row.where} and {other.where} are matched by their row number, but their prompts differ: {one!r:.60} "
+            f"and {two!r:.60}; give the rows of both files ids (column 'id', or --id-key)."
+        )
+
+
+def warn_of_no_text(row: ScoredText, by_id: bool) -> None:
+    """Warn that the row of a scored file is compared with a row that may be about another text."""
+    if row.kind == "scored":
+        warn_once(row.where, row.columns.target, f"rows {_NO_TEXT.format('id' if by_id else 'row number')}")
 
 
 def same_text(one: Mapping[str, Any], other: Mapping[str, Any], target: str | None = None) -> bool | None:

@@ -157,12 +157,14 @@ class ScoredText:
 
     @cached_property
     def prompt_key(self) -> str | None:
-        """What the prompt is compared by; see [`prompt_identity`]. Rows with equal values have the same prompt, also
-        in files of two folders, where an image has two paths."""
+        """What the prompt is compared by, with the turns before it; see [`prompt_identity`]. Rows with equal values
+        have the same prompt, also in files of two folders, where an image has two paths."""
         folder = self.columns.folder or Path()
         files = [(image, file_in(image, folder)) for image in self.prompt_images]
         images = [image if file is None else os.path.realpath(file) for image, file in files]
-        identity: str | None = prompt_identity(self.prompt, images)
+        before = self.data.get(self.columns.history or "") if self.kind == "scored" else None
+        asked = "\n\n".join([before, self.prompt or ""]) if before and isinstance(before, str) else self.prompt
+        identity: str | None = prompt_identity(asked, images)
         return identity
 
     @cached_property
@@ -171,7 +173,12 @@ class ScoredText:
         if self.kind == "rewards":
             completion = self.data.get("completion")
             return shown_completion(completion or self.data.get("written") or completion)
-        return shown_completion(self.data.get("chosen" if self.kind == "pairs" else self.columns.target))
+        return shown_completion(self.data.get("chosen") if self.kind == "pairs" else self.target)
+
+    @property
+    def target(self) -> Any:
+        """Of a scored row: the cell of the text. None if it has none, or if it may be the gold answer."""
+        return None if self.columns.other_answer(self.data) else self.data.get(self.columns.target)
 
     @cached_property
     def images(self) -> list[Any]:

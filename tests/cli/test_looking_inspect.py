@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends.base import Reply
+from tests.evaluation.files import scored_file
 from tests.jsonl import read_jsonl, write_jsonl
 from tests.ui.files import page_data
 
@@ -104,6 +105,15 @@ def test_completions_of_a_policy_are_sampled_and_scored_first(run, engine):
     assert [row["target"] for row in read_jsonl("scored.jsonl")] == texts * 3
     saved = figures(run, "scored.jsonl --group-size 2")[0]["gradient"]
     assert saved["size"] == 2 and 0 < saved["gradient"]["value"] < 1 and saved["canaries"] == {}
+
+
+def test_prompts_of_the_same_words_with_other_images_or_histories_are_others(run):
+    """The completions of each prompt are equally good, those of two prompts are not."""
+    row = {"prompt": "What is it?", "target": "A cat.", "checklist": ["Is it right?"]}
+    contexts = [{"images": [f"{n}.png"], "history": f"turn {m}"} for n in range(2) for m in range(3)]
+    scored_file("s.jsonl", *({**row, **each, "said": [0.1 + n / 8]} for n, each in enumerate(contexts) for _ in "ab"))
+    gradient = figures(run, "s.jsonl")[0]["gradient"]
+    assert (gradient["prompts"], gradient["size"], gradient["gradient"]["value"]) == (6, 2, 0)
 
 
 def test_a_scored_column_is_named_where_another_has_an_answer_too(run, engine):

@@ -28,6 +28,11 @@ class Step:
     global_step = 7
 
 
+def no_column_is_cut_off(output):
+    rows = [line.rstrip() for line in output.splitlines() if line[:1] in ("┃", "│")]
+    return rows and all(row[-1] == row[0] for row in rows)
+
+
 @pytest.fixture
 def log(run):
     """A reward log of four completions, one of them without a checklist."""
@@ -121,7 +126,7 @@ def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
     other = engine(lambda prefix, tail: red(prefix, tail) - (0.1 if "No or yes" in tail and "\nred" in prefix else 0))
     repeats = "--repeat 4 --json variance.json --bootstrap 50"
     done = run(f"replay rewards.jsonl -o again.jsonl --model pocket --no-store {repeats}", code=1)
-    assert "Traceback" not in done.output, done.output
+    assert "Traceback" not in done.output and no_column_is_cut_off(done.output), done.output
     record = json.loads(Path("variance.json").read_text())
     assert record["how"] == "reworded" and record["rows"] == 4 and record["incomplete"] == 0
     figures = {name: figure["value"] for name, figure in record["scores"]["figures"].items()}
@@ -129,6 +134,25 @@ def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
     assert record["needed"] == -(-figures["judge"] // 0.02**2)
     assert len(other.asked) == 4 * 8 and "needs" in done.output
     assert read_jsonl("again.jsonl")[0]["reward"] == pytest.approx(log[0]["reward"])  # repeat 0 is the plain read
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [({"prompt": "Name a colour."}, 1), ({}, 4), ({"prompt": ""}, 4), ({"prompt": "p", "history": "after {}"}, 4)],
+)
+def test_rows_without_a_prompt_are_not_resampled_as_one(run, engine, prompt, prompts):
+    write_jsonl(
+        "rows.jsonl",
+        *(
+            {"target": word, "checklist": CHECKLIST} | {name: text.format(word) for name, text in prompt.items()}
+            for word in WORDS
+        ),
+    )
+    engine(red)
+    run("score rows.jsonl -o scored.jsonl --no-store")
+    run("replay scored.jsonl -o again.jsonl --model pocket --no-store --repeat 2 --json variance.json --bootstrap 0")
+    record = json.loads(Path("variance.json").read_text())
+    assert record["rows"] == 4 and record["scores"]["prompts"] == prompts
 
 
 ITEMS = Checklist.parse(["Is it red?", "Is it short?"])
@@ -151,6 +175,7 @@ def difference(run, one, other, *arguments):
     write_jsonl("one.jsonl", *one)
     write_jsonl("other.jsonl", *other)
     done = run("diff one.jsonl other.jsonl --json diff.json --bootstrap 20", *arguments)
+    assert no_column_is_cut_off(done.output)
     return json.loads(Path("diff.json").read_text()), done.output
 
 
@@ -164,6 +189,15 @@ def test_the_number_of_a_row_without_an_id_is_not_the_id_of_another_row(run):
     found, _ = difference(run, one, other)
     assert found["rows"] == 2 and found["counts"]["changed"] == 1
     assert [found["only_one"]["rows"], found["only_other"]["rows"]] == [0, 1]
+
+
+def test_rows_without_ids_are_not_compared_before_the_column_of_their_text_is_named(run):
+    scores = [score_checklist(ITEMS, [Verdict({"yes": p, "no": 1 - p})] * 2).model_dump() for p in (0.9, 0.1)]
+    rows = [{"input": "A", "reply": str(n), "checklist_score": score} for n, score in enumerate(scores)]
+    found, _ = difference(run, rows, rows[::-1], "--target-key", "reply")
+    assert found["rows"] == 2 and found["counts"]["changed"] == 0
+    refused = "one.jsonl, line 1: the row has no id, and no text in 'target'"
+    run("diff one.jsonl other.jsonl", refused=[refused, "the column of the text (--target-key)"])
 
 
 def test_figures_by_hand(run):

@@ -49,6 +49,19 @@ def test_a_judge_against_labels(run):
         assert Path("plots", name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.filterwarnings("error:constrained_layout")
+def test_plots_of_options_that_are_sentences(run):
+    options = [
+        {"label": f"The response meets {share} % of what was asked" * 2, "value": share / 100}
+        for share in (0, 50, 100)
+    ]
+    asked = {"checklist": [{"question": "How much?", "options": options}], "labels": [options[1]["label"]]}
+    scored_file("scored.jsonl", *({**asked, "said": [options[n % 3]["label"]]} for n in range(6)))
+    agree(run, "scored.jsonl --plots plots --bootstrap 0")
+    [plot] = Path("plots").iterdir()
+    assert plot.name.startswith("confusion_The_response_meets_0") and plot.read_bytes().startswith(b"\x89PNG")
+
+
 def test_two_judges_against_the_labels_of_another_file_are_tested_against_each_other(run):
     judged("one.jsonl")
     judged("other.jsonl", judge="other", said=(0.9, LOST))
@@ -72,10 +85,11 @@ def test_judges_without_labels_are_compared_with_each_other(run):
     assert record["judges_among_each_other"]["yes/no"]["units"] == 12
 
 
+@pytest.mark.parametrize("unlabelled", [None, [None, None]])
 @pytest.mark.parametrize(("sampled", "corrected"), [(False, 1 / 2), (True, 1 / 3)])
-def test_rates_are_corrected_if_only_some_rows_have_labels(run, sampled, corrected):
+def test_rates_are_corrected_if_only_some_rows_have_labels(run, sampled, corrected, unlabelled):
     """Labels of a sample count by their probabilities: 2.5 for every yes, 5 for every no."""
-    labels = [[n % 2 == 0] * 2 if n < 60 else None for n in range(120)]
+    labels = [[n % 2 == 0] * 2 if n < 60 else unlabelled for n in range(120)]
     rows = [{"checklist": ITEMS, "said": [0.8, 0.8], "labels": label} for label in labels]
     if sampled:
         rows = [row | {"label_probability": 0.2 if n % 2 else 0.4} for n, row in enumerate(rows)]

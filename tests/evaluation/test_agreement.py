@@ -118,6 +118,27 @@ def test_numbers_per_target_make_preferences(tmp_path):
     assert found.preferences.figures["wpld"].value == pytest.approx(2 / 3)  # one pair is turned around
 
 
+def test_preferences_of_inputs_in_one_group_are_not_independent(tmp_path):
+    """Every document with all its texts again under another input: the figures say no more than once."""
+    rows = [
+        {"checklist": ["Is it red?"], "said": [p], "labels": float((n * p) % 0.3 < 0.15), "doc": f"d{n}", "copy": copy}
+        for n in range(30)
+        for copy in "ab"
+        for p in (0.1 + n / 50, 0.5, 0.9 - n / 40)
+    ]
+    found = []
+    for some in (rows, [row for row in rows if row["copy"] == "a"]):
+        texts = labelled(read_scored(scored_file(tmp_path / "s.jsonl", *some), group_key="doc"))
+        inputs = [row["doc"] + row["copy"] for row in some]
+        sides = ("judge", "labels"), *units_against_labels(texts)
+        found.append(compare(*sides, Bootstrap(100), against_labels=True, inputs=inputs).preferences)
+    twice, once = found
+    assert (twice.units, once.units) == (180, 90) and once.figures["wins"].low is not None
+    for name in ("pld_0", "wins", "difference"):
+        assert twice.figures[name].model_dump() == pytest.approx(once.figures[name].model_dump())
+    assert twice.figures["t_test_p"].value == pytest.approx(once.figures["t_test_p"].value)
+
+
 def two_judges(tmp_path):
     checklist = ["Is it red?", "Is it big?", "Is it old?"]
     rows = [{"id": str(i), "checklist": checklist, "labels": [True, False, True]} for i in range(4)]

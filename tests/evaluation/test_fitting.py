@@ -119,12 +119,15 @@ def test_categories_where_items_do_not_repeat():
         labelled_scores(bare)
 
 
-def test_unanswered_items_and_texts_that_failed_a_required_item_are_left_out():
+def test_unanswered_items_and_texts_without_a_score_or_that_failed_a_required_item_are_left_out():
     answers, labels = drawn(200)
     holes = [[None if (n + k) % 5 == 0 else p for k, p in enumerate(line)] for n, line in enumerate(answers.tolist())]
     holes[0] = [None] * 5
-    labelled = labelled_scores(scored(holes, labels))
-    assert len(labelled.labels) == 199
+    rows = scored(holes, labels)
+    labelled = labelled_scores(rows)
+    known = [row.score.primary_score for row in rows if row.score.primary_score is not None]
+    assert len(known) == 159, "40 have an unanswered penalty"
+    assert labelled.scores(labelled.present) == pytest.approx(known)
     assert fit_weights(labelled, INTERVALS).figures["gain"].low > 0
     gate = Checklist.parse([item.model_dump() | {"required": not place} for place, item in enumerate(CHECKLIST.items)])
     rows = scored(answers, labels, gate)

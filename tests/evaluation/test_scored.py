@@ -8,7 +8,15 @@ import pytest
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.labels import Labels, pairs_of
-from checklist_rewards.evaluation.scored import ScoredFile, answer_given, kind_of, read_scored, shown_completion
+from checklist_rewards.evaluation.scored import (
+    ScoredFile,
+    ScoredText,
+    answer_given,
+    kind_of,
+    read_scored,
+    shown_completion,
+)
+from checklist_rewards.rows import Columns
 from tests.evaluation.files import ABSTAINING, GRADED, LOST, copied, labelled, scored_file
 from tests.jsonl import write_jsonl
 
@@ -156,6 +164,43 @@ def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
     assert len(pairs_of(one, read_scored(other), ("one", "other"), same_texts=False)[0]) == 1
 
 
+TEXTS = [{"prompt": f"Name {n}.", "reply": f"text {n}", "checklist": ["Is it red?"], "said": [0.9]} for n in range(3)]
+GOLD = [{**row, "target": "A", "response": row["reply"]} for row in TEXTS]  # of lm-evaluation-harness
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize(("rows", "target"), [(TEXTS, None), (TEXTS, "reply"), (GOLD, None), (GOLD, "response")])
+def test_rows_whose_text_is_unknown_are_warned_of_and_never_joined_by_number_alone(
+    tmp_path, rows, target, ids, caplog, monkeypatch
+):
+    monkeypatch.setattr("checklist_rewards.errors._warned", set())
+    rows = [{**row, "id": f"x{n}"} for n, row in enumerate(rows)] if ids else rows
+    others = [{**row, "reply": "other", "response": "other"} for row in rows]
+
+    def paired(others, **options):
+        sides = [scored_file(tmp_path / name, *side) for name, side in (("a.jsonl", rows), ("b.jsonl", others))]
+        return len(pairs_of(*(read_scored(side, target=target) for side in sides), ("a", "b"), **options)[0])
+
+    assert paired(rows) == 3
+    said = [message for message in caplog.messages if "because rows have no text to compare" in message]
+    assert len(said) == (target is None) and all(f"by {'id' if ids else 'row number'} alone" in one for one in said)
+    if target is None:
+        assert paired(others) == 3
+    else:
+        with pytest.raises(SampleError, match="but their texts differ"):
+            paired(others)
+    assert paired(others, same_texts=False) == 3
+    if ids:
+        assert paired(rows[::-1]) == paired(others[::-1], same_texts=False) == 3
+    else:
+        with pytest.raises(
+            SampleError, match="their texts differ" if target else "their prompts differ: 'Name 0.' and"
+        ):
+            paired(rows[::-1])
+        with pytest.raises(SampleError, match="matched by their row number, but their prompts differ"):
+            paired(others[::-1], same_texts=False)
+
+
 @pytest.mark.parametrize(
     ("image", "other", "same"),
     [
@@ -174,6 +219,13 @@ def test_equal_words_about_other_images_are_no_pair(image, other, same, tmp_path
     else:
         with pytest.raises(SampleError, match="have the same id 'a', but their images differ. Judges are compared"):
             pairs_of(*sides, ("one", "other"))
+
+
+def test_the_same_words_after_other_turns_are_another_prompt():
+    columns = Columns.of({"prompt": ""})
+    turns = ["user: Name a colour.", "user: Name an animal.", "", None]
+    texts = [ScoredText("", "", data={"prompt": "Go on.", "history": before}, columns=columns) for before in turns]
+    assert len({text.prompt_key for text in texts}) == 3 and {text.prompt for text in texts} == {"Go on."}
 
 
 def test_a_completion_without_an_answer_is_shown_in_full():

@@ -92,6 +92,16 @@ def test_texts_in_a_named_column_are_compared(run, caplog, command, column):
     assert not [message for message in caplog.messages if "matched by" in message]
 
 
+def test_a_gold_answer_is_not_compared_as_the_text(run, caplog, monkeypatch):
+    """Rows of lm-evaluation-harness have the same `target` for all models."""
+    monkeypatch.setattr("checklist_rewards.errors._warned", set())
+    scored(response="an answer", target="gold")
+    gold(PER_ITEM, target=lambda n: "gold", response=lambda n: "another")
+    run(AGREE)
+    assert [message for message in caplog.messages if "labels are matched by id alone" in message]
+    run(AGREE + " --target-key response", refused="is about another text than scored.jsonl")
+
+
 def test_an_error_about_a_label_names_its_own_line(run):
     scored()
     gold(PER_ITEM, target=lambda n: "another" if n == 17 else f"text {n}")
