@@ -143,7 +143,7 @@ def import_(
     found = replace(found, rows=_remembering(found.rows, shown, imported.head))
     rows, items = write_imported(found, file, output)
     what = f"one checklist with {items} items" if rows is None else f"{rows} rows with {items} items"
-    console.print(f"{found.format.name}: {what} in {output}", highlight=False)
+    console.print(f"{found.format.name}: {what} in {output}", highlight=False, markup=False)
     for line in found.taken():
         console.print(f"  {line}", highlight=False, markup=False)
     if found.left_out:
@@ -183,7 +183,7 @@ def export_(
     check_outputs(output=output)
     file_format(output)
     rows = export_file(exported.file, output, to)
-    console.print(f"{to}: {rows} rows in {output}", highlight=False)
+    console.print(f"{to}: {rows} rows in {output}", highlight=False, markup=False)
 
 
 import_.__doc__ = (import_.__doc__ or "").replace("FORMATS", ", ".join(sorted(known_formats())))
@@ -518,4 +518,4 @@ def merge(
         for path in stores:
             added += store.merge(path)
             progress(1)
-    console.print(f"{added:,} answers added; {output} has {len(store):,}.")
+    console.print(f"{added:,} answers added; {output} has {len(store):,}.", markup=False)

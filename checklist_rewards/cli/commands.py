@@ -6,6 +6,7 @@ commands needs.
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from importlib import import_module
@@ -255,6 +256,8 @@ def run() -> None:
     engines = logging.getLogger("checklist_rewards.backends.engine")
     engines.setLevel(logging.INFO)
     engines.addHandler(_Lines())
+    if isinstance(sys.stdout, io.TextIOWrapper):  # an encoding without a character of a table must not end a command
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     finally:

@@ -491,5 +491,5 @@ def report(
         )
     for file in shown:
         part = "" if file.shown == file.rows else f", a sample of {file.shown:,} on the page"
-        console.print(f"{file.name}: {file.rows:,} rows{part}")
+        console.print(f"{file.name}: {file.rows:,} rows{part}", markup=False)
     console.print(f"written: {output}", markup=False)

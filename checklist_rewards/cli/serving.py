@@ -108,7 +108,7 @@ def serve(
             max_tokens=server.max_queue_tokens,
             token=token,
         )
-        console.print(f"Serving rewards of {work.judge_name} at {address}; press Ctrl-C to stop.", soft_wrap=True)
+        console.print(f"Serving rewards of {work.judge_name} at {address}; press Ctrl-C to stop.", markup=False)
         run_server(app, listening)
 
 

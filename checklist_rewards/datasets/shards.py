@@ -333,7 +333,7 @@ def cut(source: Path, folder: Path, rows: int, key: Callable[[dict[str, Any]], A
                 with atomic_path(folder / f"part-{number:05d}.jsonl") as temporary:
                     temporary.write_bytes(b"".join(lines))
         write_text(mark, state)
-    return [replace(part, of=source) for part in find_shards(folder / "part-*.jsonl")]
+    return [replace(part, of=source) for part in find_shards(folder)]
 
 
 def in_groups(rows: Any, size: int, key: Callable[[Any], Any]) -> Iterator[list[Any]]:

@@ -128,7 +128,7 @@ def _temporary(path: Path) -> tuple[Path, int]:
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
         if mode is not None:
             temporary.chmod(mode)
-        if _locked(descriptor) is not False and temporary.exists():
+        if locked(descriptor) is not False and temporary.exists():
             return temporary, descriptor
         os.close(descriptor)  # another process removed it as abandoned before it was locked
 
@@ -141,19 +141,19 @@ def _remove_abandoned(path: Path) -> None:
         except OSError:  # already removed, or owned by another user
             continue
         try:
-            if _locked(descriptor):
+            if locked(descriptor):
                 temporary.unlink(missing_ok=True)
         finally:
             os.close(descriptor)
 
 
-def _locked(descriptor: int) -> bool | None:
-    """Try to lock a file: True on success, False if another process holds the lock, None if locking is not
-    supported."""
+def locked(descriptor: int, *, wait: bool = False) -> bool | None:
+    """Try to lock a file: True on success, False if another process holds the lock and this one does not `wait`, None
+    if locking is not supported, as on Lustre without `-o flock`."""
     if sys.platform == "win32":
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError:

@@ -55,8 +55,12 @@ _NETWORK = frozenset(
 
 
 def default_store_path() -> Path:
-    """`checklist-rewards/store.sqlite` under the user's cache directory (`XDG_CACHE_HOME` is respected)."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    """`checklist-rewards/store.sqlite` under the user's cache directory (`XDG_CACHE_HOME` is respected). Raises
+    [`StoreError`] for a user without a home directory."""
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # in a container, a user without an entry in /etc/passwd
+        raise StoreError("this user has no home directory for the store; set HOME or XDG_CACHE_HOME.") from None
     return Path(cache) / "checklist-rewards" / "store.sqlite"
 
 

@@ -127,9 +127,8 @@ def usable_check(item: ChecklistItem, where: str, allow_code: AllowCode) -> Chec
         )
     if check.runs_code and allow_code is True and (reason := sandbox.unavailable()):
         raise ChecklistError(
-            f"{where}: its check runs code, but the sandbox is not available: {reason}; run pip install "
-            "'checklist-rewards[code]', or set allow_code='unsafe' (--allow-unsafe-code) to run it in an ordinary "
-            "process."
+            f"{where}: its check runs code, but the sandbox is not available: {reason}, or set "
+            "allow_code='unsafe' (--allow-unsafe-code) to run it in an ordinary process."
         )
     return check
 

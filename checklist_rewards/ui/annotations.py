@@ -18,7 +18,6 @@ import math
 import os
 import random
 import re
-import sys
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -38,6 +37,7 @@ from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap
 from checklist_rewards.evaluation.labels import PROBABILITY
 from checklist_rewards.evaluation.rates import LabelSample
 from checklist_rewards.evaluation.scored import CHECKLIST, ScoredFile, ScoredText, read_scored
+from checklist_rewards.files.atomic import locked
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
 from checklist_rewards.keys import image_key, prompt_identity
@@ -45,9 +45,6 @@ from checklist_rewards.messages import with_places
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.ui.project import Project
 from checklist_rewards.validation import install, missing
-
-if sys.platform != "win32":
-    import fcntl
 
 ANNOTATION = {"file", "row", "item", "label", "spans"}
 """The columns of an annotation."""
@@ -435,8 +432,7 @@ def _append(path: Path, line: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _lock, path.open("ab+") as file:
-            if sys.platform != "win32":
-                fcntl.flock(file, fcntl.LOCK_EX)
+            locked(file.fileno(), wait=True)
             torn = file.seek(0, os.SEEK_END) and path.read_bytes()[-1:] != b"\n"
             file.write(b"\n" * bool(torn) + line.encode() + b"\n")
             file.flush()

@@ -28,7 +28,7 @@ from typing import Any
 
 from checklist_rewards.checklists import content_hash
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.atomic import locked, write_text
 from checklist_rewards.files.rows import FORMATS, read_rows
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rows import Columns, read_checklist
@@ -44,9 +44,6 @@ from checklist_rewards.ui.code import (
 )
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import OutsideError
-
-if sys.platform != "win32":
-    import fcntl
 
 FOLDER = "jobs"
 COMMAND = (sys.executable, "-P", "-m", "checklist_rewards.cli")  # -P: no module is imported from the project folder
@@ -243,8 +240,8 @@ class Jobs:
             lock = _open(self._run(job.id, "lock"))
             log = _open(self._run(job.id, "log"))
             try:
-                if sys.platform != "win32":
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if locked(lock) is False:
+                    raise SampleError(f"job {job.id} cannot be started: another app is starting it.")
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -339,19 +336,13 @@ class Jobs:
         process = self._processes.get(id)
         if process is not None and process.poll() is not None:
             del self._processes[id]
-        if sys.platform == "win32":
-            return id in self._processes
         try:
-            lock = os.open(self._run(id, "lock"), os.O_RDWR | os.O_NOFOLLOW)
+            lock = os.open(self._run(id, "lock"), os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
         except OSError:
             return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        free = locked(lock)
+        os.close(lock)
+        return id in self._processes if free is None else not free
 
     def _leader(self, id: str) -> int | None:
         """The process of a running job; it is the leader of its group. Call it with the lock."""

@@ -78,9 +78,22 @@ def test_a_proxy_of_another_kind_is_refused_with_its_variable_unless_it_is_not_u
     assert read.unanswered is None
 
 
+@pytest.mark.parametrize("status", [403, 503])
+def test_a_proxy_that_takes_no_request_is_named_with_the_way_around_it(monkeypatch, status):
+    async def refuse(reader, writer):
+        await request_in(reader)
+        writer.write(f"HTTP/1.1 {status} No\r\nContent-Length: 6\r\n\r\n<html>".encode())
+        writer.close()
+
+    with raw_server(refuse) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        with pytest.raises(ModelError, match=f"{status}: <html>; sent through the proxy .*NO_PROXY=node7 connects"):
+            OpenAIBackend(SERVED_NAME, "http://node7:8000/v1", attempts=1)
+
+
 def test_the_address_of_a_proxy_that_is_no_url_is_in_the_error(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://[::1:9")
-    with pytest.raises(ModelError, match=r"no OpenAI-compatible server responds .*http://\[::1:9"):
+    with pytest.raises(ModelError, match=r"no OpenAI-compatible server responds .*http://\[::1:9.*NO_PROXY=far"):
         OpenAIBackend(SERVED_NAME, "http://far.example/v1", attempts=1)
 
 

@@ -248,6 +248,18 @@ print(run_code("import os; os.abort()", seconds=0.5, memory_mb=256).failure)
     assert done.stdout == "None\ncrashed\n", done.stderr
 
 
+def test_a_limit_of_address_space_is_the_reason_and_no_missing_package():
+    host = """
+import resource
+from checklist_rewards.checks import sandbox
+resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))  # as `ulimit -v`, and h_vmem of Grid Engine
+print(sandbox.unavailable())
+"""
+    done = subprocess.run([sys.executable, "-c", host], capture_output=True, text=True, cwd=REPO)
+    [reason] = done.stdout.splitlines()
+    assert "Cannot allocate memory" in reason and "pip install" not in reason
+
+
 def test_another_binary_is_not_run(monkeypatch):
     monkeypatch.setattr(guests, "_BINARY", "0" * 64)
     monkeypatch.setattr(guests, "_load", guests._load.__wrapped__)

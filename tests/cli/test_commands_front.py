@@ -1,6 +1,7 @@
 """The front of the command line: help, version, and what starting costs."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -11,6 +12,8 @@ from checklist_rewards import __version__
 from checklist_rewards.cli import app
 from checklist_rewards.cli.training import recipes_dir
 from tests import zygote
+from tests.conftest import REPO
+from tests.evaluation.files import scored_file
 
 
 def test_the_list_of_commands_says_what_each_command_says_and_each_has_an_example(run):
@@ -69,6 +72,15 @@ main()
 def test_ctrl_c_while_the_command_line_is_imported_is_one_sentence():
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "Interrupted: the command had not begun.\n")
+
+
+def test_a_character_that_the_encoding_of_stdout_lacks_is_escaped(tmp_path):
+    for name in ("one.jsonl", "two.jsonl"):
+        scored_file(tmp_path / name, {"target": "a", "checklist": ["Is it a?"], "said": [0.9]})
+    command = [sys.executable, "-m", "checklist_rewards", "diff", "one.jsonl", "two.jsonl"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(REPO)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("one.jsonl \\u2192 two.jsonl"), done.stderr
 
 
 STARTS = """

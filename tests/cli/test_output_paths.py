@@ -9,6 +9,7 @@ from checklist_rewards import Checklist
 from checklist_rewards.cli.output import check_outputs
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.ranks import other_ranks
+from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.scores import Verdict, score_checklist
 from tests.commands import files_here
 from tests.jsonl import write_jsonl
@@ -237,3 +238,10 @@ def test_an_output_over_a_read_only_file_is_refused_before_anything_is_read(run,
 def test_a_device_is_not_replaced():
     with pytest.raises(SampleError, match="--output /dev/null: cannot be written, it is a device or a pipe"):
         check_outputs(output=Path("/dev/null"))
+
+
+def test_brackets_in_a_path_are_no_markup(run):
+    Store("one.sqlite").put([(key_of("a"), "x")])
+    assert "answers added; all[a].sqlite has 1." in run("store merge one.sqlite -o all[a].sqlite").output
+    write_jsonl("run[a].jsonl", SCORED)
+    assert "run[a].jsonl: 1 rows" in run("report run[a].jsonl -o run.html").output

@@ -105,14 +105,15 @@ def test_a_result_that_cannot_be_written_ends_the_run_and_frees_its_actors(run_s
 
 
 def test_a_jsonl_file_is_cut_where_the_prompt_changes(run_shards, tmp_path):
+    folder = tmp_path / "out [1]"  # a pattern, if it is read as one
     with write_rows(tmp_path / "all.jsonl") as out:
         for row in rows(23):
             out.write(row)
-    totals = run_shards(task(Judge(tmp_path / "log")), tmp_path / "all.jsonl", tmp_path / "out", shard_rows=6)
-    prompts = [{row.data["prompt"] for row in read_rows(path)} for path in outputs(tmp_path / "out")]
+    totals = run_shards(task(Judge(tmp_path / "log")), tmp_path / "all.jsonl", folder, shard_rows=6)
+    prompts = [{row.data["prompt"] for row in read_rows(path)} for path in outputs(folder)]
     assert [len(names) for names in prompts] == [2, 2, 2] and len(set.union(*prompts)) == 6
     assert totals.rows == 23
-    assert [row["target"] for row in scored(tmp_path / "out")] == [row["target"] for row in rows(23)]
+    assert [row["target"] for row in scored(folder)] == [row["target"] for row in rows(23)]
 
 
 def test_shards_get_the_same_columns(run_shards, tmp_path):

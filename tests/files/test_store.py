@@ -1,6 +1,7 @@
 """The store: content-addressed, shared by processes, and harmless when it breaks."""
 
 import json
+import os
 import pickle
 import sqlite3
 import subprocess
@@ -124,6 +125,14 @@ def test_answers_that_waited_for_a_lock_are_written_when_python_exits(tmp_path):
     _, errors = worker.communicate(timeout=60)
     assert worker.returncode == 0 and "answers are kept in memory" in errors
     assert Store(path).get([key_of("a")]) == {key_of("a"): "x"}
+
+
+def test_a_user_without_a_home_is_told_which_variable_to_set(monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 5)  # in a container, without an entry in /etc/passwd
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(StoreError, match="no home directory .*; set HOME or XDG_CACHE_HOME"):
+        Store()
 
 
 def test_what_is_no_store_is_refused_with_what_to_do(store, tmp_path, caplog):

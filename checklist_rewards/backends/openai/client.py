@@ -464,7 +464,14 @@ class Connection:
                 outcome = models
         if outcome is None:
             outcome = await self._once(sent.place, request, seconds)
-        if isinstance(outcome, Failure) and outcome.wait is not None:
+        if not isinstance(outcome, Failure):
+            return outcome
+        if self._proxies[sent.place] and (outcome.down or outcome.status in (403, 407)):
+            reason, detail = outcome.unanswered.reason, outcome.unanswered.detail
+            host = urlsplit(self.addresses[sent.place]).hostname
+            way = f"sent through the proxy of the environment; NO_PROXY={host} connects directly"
+            outcome = replace(outcome, unanswered=Unanswered(reason, f"{detail}; {way}" if detail else way))
+        if outcome.wait is not None:
             return replace(outcome, wait=max(outcome.wait, min(_SHORTEST_PAUSE, self.settings.pause)))
         return outcome
 

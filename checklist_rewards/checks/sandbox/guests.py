@@ -360,9 +360,9 @@ def unavailable() -> str | None:
         with _loading:
             _load()
     except ModuleNotFoundError as error:
-        return f"{error.name} is not installed"
-    except Exception as error:
-        return str(error)
+        return f"{error.name} is not installed; run pip install 'checklist-rewards[code]'"
+    except Exception as error:  # such as a limit of address space (`ulimit -v`), in several lines
+        return " ".join(str(error).split())
     return None
 
 

@@ -1,5 +1,6 @@
 """A project folder with a scored file and the app of that folder, in the process and in headless Chromium."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -81,6 +82,17 @@ def logged(step: int) -> list[dict]:
         texts = {"prompt": row["prompt"], "completion": row["target"]}
         rows.append({"step": step, **texts, "reward": score["primary_score"], "score": score})
     return rows
+
+
+@pytest.fixture(params=["locks", "no locks"])
+def locks(request, monkeypatch):
+    """A file system with locks, and one without: Lustre without `-o flock`, some of FUSE."""
+
+    def refused(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    if request.param == "no locks":
+        monkeypatch.setattr("checklist_rewards.files.atomic.fcntl.flock", refused)
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ def test_a_task_shows_neither_the_judge_nor_others(client):
     assert rows["items"] == 10 and sorted(row["id"] for row in rows["rows"]) == ["1", "2", "3", "4", "5"]
 
 
+@pytest.mark.usefixtures("locks")
 def test_answers_are_lines_of_a_file_and_the_last_one_counts(client, folder):
     answer(client, 0, 0, "yes")
     answer(client, 0, 0, "no", note="it is not", spans=[{"start": 2, "end": 5}])

@@ -139,6 +139,7 @@ def post(client, path, **body):
     return client.post(f"/api/{path}", json=body)
 
 
+@pytest.mark.usefixtures("locks")
 def test_a_job_that_was_killed_or_failed_says_so_and_its_result_is_not_replaced_once_it_was_edited(batch, folder):
     post(batch, "jobs", **REQUEST)
     id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
