@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -257,7 +258,8 @@ def run() -> None:
     engines.setLevel(logging.INFO)
     engines.addHandler(_Lines())
     if isinstance(sys.stdout, io.TextIOWrapper):  # an encoding without a character of a table must not end a command
-        sys.stdout.reconfigure(errors="backslashreplace")
+        with suppress(OSError):  # its descriptor was replaced by that of a pipe
+            sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     finally:
