@@ -5,6 +5,7 @@ import fcntl
 import functools
 import gc
 import importlib.machinery
+import logging
 import os
 import shutil
 import subprocess
@@ -93,15 +94,25 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish(session):
-    """From now on, garbage is looked for among what tests create, not among modules and tests.
+    """From now on, garbage is looked for among what tests create, not among modules and tests, and less often.
 
-    And accelerate looks for a package once. It reads the metadata of peft hundreds of times per training, a tenth of
-    its time here.
+    And what is the same each time is done once, or not at all: accelerate reads the metadata of peft hundreds of times
+    per training, a tenth of its time here; typer makes all options of a command for each run of it; transformers
+    formats each configuration for a message that is not shown; pytest captures each of 60 loggers of torch that do not
+    propagate, six times per test.
     """
     if accelerate := sys.modules.get("accelerate.utils.imports"):
         accelerate._is_package_available = functools.cache(accelerate._is_package_available)
+    if typer := sys.modules.get("typer.testing"):
+        typer._get_command = functools.cache(typer._get_command)
+    if configuration := sys.modules.get("transformers.configuration_utils"):
+        configuration.PreTrainedConfig.__repr__ = object.__repr__
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith("torch") and isinstance(logger, logging.Logger):
+            logger.propagate = True
     gc.collect()
     gc.freeze()
+    gc.set_threshold(5_000, 10, 10)
     gc.enable()
     atexit.register(gc.unfreeze)  # at the end, libraries report what was not freed
 

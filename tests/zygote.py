@@ -214,6 +214,7 @@ def serve(listening: socket.socket) -> None:
         accelerate._is_package_available = functools.cache(accelerate._is_package_available)
     gc.collect()
     gc.freeze()  # else every collection of a fork copies what the imports have made
+    gc.set_threshold(5_000, 10, 10)  # as in conftest.py
     gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers
     alive: set[socket.socket] = set()

@@ -65,7 +65,7 @@ class Entry:
         """The first paragraph of the docstring, in one line."""
         return " ".join((inspect.getdoc(self.factory) or "").split("\n\n")[0].split())
 
-    @property
+    @cached_property
     def settings(self) -> tuple[str, ...] | None:
         """The names of its parameters; None if it takes any."""
         parameters = parameters_of(self.factory)

@@ -171,6 +171,11 @@ class ReportPage(Page):
         self.driver.get(f"file://{self.path}#/{where}")
         self.wait("Object.keys(document.querySelector('main').dataset).length === 2")
 
+    def turn(self, where: str) -> None:
+        """Go to another place of the page that is open."""
+        self.js("location.hash = `#/${arguments[0]}`", where)
+        self.wait("document.querySelector('main').dataset.view === arguments[0]", where.split("/")[1])
+
     def filter(self, label: str, value) -> None:
         """Set a filter of the matrix and wait for its rows."""
         self.js(
