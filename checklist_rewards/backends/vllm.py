@@ -142,6 +142,8 @@ class VLLMBackend(Backend):
     def __init__(self, model: str, *, adapter: str | None = None, **settings: Any):
         self.identity = model_identity(model, settings if adapter is None else {**settings, "adapter": adapter})
         path = resolve_model(model, settings.get("revision"))
+        if set("*?[") & set(path):  # vLLM looks for the weights with a pattern
+            raise ModelError(f"vLLM finds no weights in a folder with *, ? or [ in its path; rename {path!r}.")
         self.sees = sees_images(model, settings.get("revision"))
         self._path = path
         engine = pinned(path, settings)

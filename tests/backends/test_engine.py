@@ -325,3 +325,10 @@ def test_a_scorer_that_has_loaded_its_model_keeps_it(retrained):
     other = Engine(backend="transformers", **retrained(1))
     assert not torch.equal(read(other), before)
     assert torch.equal(read(one), before) and one.identity == identity == one.load().identity
+
+
+def test_vllm_refuses_a_folder_that_its_pattern_does_not_find(tmp_path):
+    """Before the engine starts. Otherwise it fails after a minute, with advice about memory."""
+    shutil.copytree(pocket_dir(), folder := tmp_path / "model [v2]")
+    with pytest.raises(ModelError, match=r"with \*, \? or \[ in its path; rename '.*model \[v2\]'"):
+        load_backend(str(folder), "vllm")
