@@ -143,7 +143,7 @@ class ChecklistScorer:
                 usable_check(item, where, self.config.allow_code)
             if not by_judge(item, self.config.checks):
                 return
-            item = without_check(item)
+            item = without_check(item, self.scale)
         self.judge.check_item(variant_of(item, self._variant) if self._variant else item, where)
         if self.calibration is not None:
             self.calibration.check_item(item, where)
@@ -277,7 +277,8 @@ class ChecklistScorer:
         ask = self._asked if self.calibration is None else self._calibrated
         answer: Answers = partial(ask, progress=progress, retries=retries)
         if any([read.item.check is not None for read in reads]):
-            answer = partial(check_and_ask, checks=checks, allow_code=allow_code, ask=answer, progress=progress)
+            asking = partial(check_and_ask, checks=checks, allow_code=allow_code, progress=progress, scale=self.scale)
+            answer = partial(asking, ask=answer)
         if any([read.item.scope is not None for read in reads]):
             from checklist_rewards.judges.scoped import ScopedReads
 
