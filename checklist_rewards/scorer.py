@@ -128,8 +128,11 @@ class ChecklistScorer:
         return again
 
     def validate(self) -> None:
-        """Refuse a judge that cannot work, before the first read and without loading it."""
+        """Refuse a judge that cannot work, or that cannot answer on the scale, before the first read and without
+        loading it."""
         Member(self.judge, self.calibration).validate()
+        if self.scale is not None and all(part.examples is None for part in self.judge.parts()):
+            self.check_item(ChecklistItem(question="any question", options=self.scale), f"scale={self.config.scale}")
 
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge answers any item of a checklist. Without such items, no model is needed."""
