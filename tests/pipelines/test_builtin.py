@@ -1,4 +1,4 @@
-"""The built-in pipelines: the defaults of the ten papers', word for word, `english`, and pipelines of one's own."""
+"""The built-in pipelines: the defaults of the ten of papers, word for word, `english`, and pipelines of one's own."""
 
 import pytest
 
