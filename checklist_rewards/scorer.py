@@ -128,8 +128,11 @@ class ChecklistScorer:
         return again
 
     def validate(self) -> None:
-        """Refuse a judge that cannot work, before the first read and without loading it."""
+        """Refuse a judge that cannot work, or that cannot answer on the scale, before the first read and without
+        loading it."""
         Member(self.judge, self.calibration).validate()
+        if self.scale is not None and all(part.examples is None for part in self.judge.parts()):
+            self.check_item(ChecklistItem(question="any question", options=self.scale), f"scale={self.config.scale}")
 
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge answers any item of a checklist. Without such items, no model is needed."""
@@ -143,7 +146,7 @@ class ChecklistScorer:
                 usable_check(item, where, self.config.allow_code)
             if not by_judge(item, self.config.checks):
                 return
-            item = without_check(item)
+            item = without_check(item, self.scale)
         self.judge.check_item(variant_of(item, self._variant) if self._variant else item, where)
         if self.calibration is not None:
             self.calibration.check_item(item, where)
@@ -277,7 +280,8 @@ class ChecklistScorer:
         ask = self._asked if self.calibration is None else self._calibrated
         answer: Answers = partial(ask, progress=progress, retries=retries)
         if any([read.item.check is not None for read in reads]):
-            answer = partial(check_and_ask, checks=checks, allow_code=allow_code, ask=answer, progress=progress)
+            asking = partial(check_and_ask, checks=checks, allow_code=allow_code, progress=progress, scale=self.scale)
+            answer = partial(asking, ask=answer)
         if any([read.item.scope is not None for read in reads]):
             from checklist_rewards.judges.scoped import ScopedReads
 

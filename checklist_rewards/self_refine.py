@@ -39,7 +39,7 @@ from checklist_rewards.generators import Generator, Request
 from checklist_rewards.images import Image
 from checklist_rewards.messages import images_of, with_images
 from checklist_rewards.prompts import load_prompt
-from checklist_rewards.scorer import Sample, Scorer
+from checklist_rewards.scorer import ChecklistScorer, Sample, Scorer
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState
 from checklist_rewards.scores.feedback import feedback_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -199,7 +199,8 @@ def refine_batch(
             if not step.has_answer:
                 work.feedback = _NO_ANSWER[step.state]
                 continue
-            work.feedback = feedback_of(work.checklist, score)
+            asked = scorer.prepared(work.checklist) if isinstance(scorer, ChecklistScorer) else work.checklist
+            work.feedback = feedback_of(asked, score)
             if step.state == "cut":
                 work.feedback = f"{_CUT}\n\n{work.feedback}"
             if method == "checklist" and all(line.passed is not False for line in score.items):

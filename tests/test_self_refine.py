@@ -7,9 +7,11 @@ from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import DirectGenerator
+from checklist_rewards.scores import Verdict
 from checklist_rewards.self_refine import Task, feedback_of, refine_batch
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
+from tests.judges.voters import Voter
 
 ITEMS = ["Is it red?", "Is it round?"]
 
@@ -69,6 +71,13 @@ def test_penalties_and_reasons_are_said_and_unanswered_items_are_not():
     assert feedback_of(checklist, scorer.score(checklist, "x")) == (
         "Wrong:\n- Is it a? yes, but it should be no.\n- Is it b? no, but it should be yes.\n\nRight:\n- Is it c? yes"
     )
+
+
+def test_feedback_names_the_best_grade_of_the_scale_on_which_the_judge_answered():
+    judge = Voter(lambda read: Verdict({"0": 0.1, "1": 0.8, "2": 0.1, "3": 0.0}, method="logprobs"))
+    (done,), _ = refine(tasks=[Task("Draw.", ITEMS[:1])], rounds=1, scorer=ChecklistScorer(judge=judge, scale=4))
+    assert done.rounds[1].feedback == "Wrong:\n- Is it red? 1, but it should be 3."
+    assert done.checklist == Checklist.parse(ITEMS[:1])
 
 
 def test_critique_is_told_a_review_in_its_own_words_and_nothing_of_the_checklist():

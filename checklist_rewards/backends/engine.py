@@ -311,6 +311,13 @@ class Engine:
         """This engine with another model."""
         return replace(self, model=model)
 
+    def overridden(self, by: Engine) -> Engine:
+        """This engine with the backend and the settings of another one, where that has any."""
+        if not isinstance(by.backend, str):
+            return by.named(self.model)
+        backend = self.backend if by.backend == "auto" else by.backend
+        return replace(self, backend=backend, settings={**self.settings, **by.settings})
+
     @property
     def is_plain(self) -> bool:
         """Whether model, backend and base_url are all there is."""

@@ -431,7 +431,7 @@ def _named_by(
         return judging, writer
     asked = config.scorer.asked
     if judge is not None and asked != Engine():
-        given, judging = judging, asked if judging == Engine() else judging.named(asked.model)
+        given, judging = judging, asked.overridden(judging)
         writer = judging if writer == given and writing is None else writer
     if isinstance(writing, o.Writer | o.OwnWriter) and writing.names_no_model and config.generator.model is not None:
         writer = None if writer is None else writer.named(config.generator.model)

@@ -7,6 +7,8 @@ The scorer runs the checks before it asks the judge. The argument `checks` selec
   Both verdicts are kept in `votes`.
 - `judge`: by the judge, ignoring the check.
 
+On a scale, the judge grades these items too, and its P(yes) is the expected value of the grade.
+
 If a check fails, its item is unanswered ("check_error: ..."). With `mean`, an item is answered only if both the check
 and the judge answered. Otherwise a failure would shift the item to the other's answer, and a failure must not change a
 score.
@@ -18,6 +20,7 @@ ordinary process with `allow_code="unsafe"`.
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +30,7 @@ from typing import TYPE_CHECKING, Literal
 
 from checklist_rewards.backends import Progress
 from checklist_rewards.backends.base import MISSED, is_over, time_left
-from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.checklists import NO, YES, ChecklistItem, Option
 from checklist_rewards.errors import CheckError, ChecklistError
 from checklist_rewards.images import shown
 from checklist_rewards.judges.base import Answers, Ask
@@ -57,7 +60,12 @@ def by_judge(item: ChecklistItem, checks: Checks) -> bool:
 
 
 def check_and_ask(
-    asks: Sequence[Ask], checks: Checks, allow_code: AllowCode, ask: Answers, progress: Progress | None = None
+    asks: Sequence[Ask],
+    checks: Checks,
+    allow_code: AllowCode,
+    ask: Answers,
+    progress: Progress | None = None,
+    scale: Sequence[Option] | None = None,
 ) -> list[Verdict]:
     """The verdict of every read, in order: items with a code check from their check, all others from the judge.
 
@@ -74,8 +82,9 @@ def check_and_ask(
         by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
     with _running([asks[index] for index, *_ in by_key.values()], allow_code) as codes:
         if judged:
-            asked = [replace(asks[index], item=without_check(asks[index].item)) for index in judged]
-            verdicts = dict(zip(judged, ask(asked), strict=True))
+            asked = [replace(asks[index], item=without_check(asks[index].item, scale)) for index in judged]
+            found = zip(judged, asked, ask(asked), strict=True)
+            verdicts = {index: _answering(asks[index].item, graded.item, answer) for index, graded, answer in found}
         for indices, code in zip(by_key.values(), codes, strict=True):
             for index in indices:
                 verdicts[index] = _mean(code, verdicts[index]) if index in verdicts else code
@@ -154,9 +163,29 @@ def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: A
     return Verdict(answer=YES if holds else NO, judge=CODE, method="check")
 
 
-def without_check(item: ChecklistItem) -> ChecklistItem:
-    """The item with the same id and no check, as the judge is asked it."""
-    return item if item.check is None else item.model_copy(update={"check": None})
+def without_check(item: ChecklistItem, scale: Sequence[Option] | None = None) -> ChecklistItem:
+    """The item with the same id and no check, as the judge is asked it: on the scale, if there is one."""
+    if item.check is None:
+        return item
+    options = None if scale is None or item.scope is not None else tuple(scale)
+    return item.model_copy(update={"check": None, "options": options})
+
+
+def _answering(item: ChecklistItem, graded: ChecklistItem, verdict: Verdict) -> Verdict:
+    """The verdict on an item as an answer to it. A grade is P(yes)."""
+    if item.values == graded.values:
+        return verdict
+    values = {label: value or 0.0 for label, value in graded.values.items()}
+    likely = verdict.probabilities or ({} if verdict.answer is None else {verdict.answer: 1.0})
+    yes = min(1.0, math.fsum(p * values[label] for label, p in likely.items()))
+    return replace(
+        verdict,
+        probabilities={YES: yes, NO: 1 - yes} if likely else None,
+        answer=None,
+        method="reply" if verdict.method == "votes" else verdict.method,
+        votes=tuple(_answering(item, graded, vote) for vote in verdict.votes),
+        uncalibrated=None,
+    )
 
 
 def _mean(code: Verdict, judged: Verdict) -> Verdict:

@@ -23,15 +23,15 @@ Rules that combine probabilities; an answer without probabilities counts as cert
 | median | the verdict with the median soft value; with an even number of judges the mean of the middle two |
 | min, max | the verdict with the lowest or highest soft value |
 
-Rules that count hard answers; the probabilities are the vote fractions:
+Rules that count hard answers; soft scores use the probabilities:
 
-| rule | outcome |
-|---|---|
-| majority | the most frequent answer, one vote per judge; for options it requires more than half of the votes |
-| weighted | the answer with the largest total weight |
-| mode | the most frequent answer |
-| unanimous | yes only if all judges answer yes; options that differ are unanswered("disagreement") |
-| any | yes if at least one judge answers yes; yes/no items only |
+| rule | outcome | probabilities |
+|---|---|---|
+| majority | the most frequent answer; for options it requires more than half of the votes | fractions of the votes |
+| weighted | the answer with the largest total weight | fractions of the weight |
+| mode | the most frequent answer | fractions of the votes |
+| unanimous | yes only if all judges answer yes; options that differ are unanswered("disagreement") | 1 |
+| any | yes if at least one judge answers yes; yes/no items only | 1 |
 
 Ties go to the answer that is worst for the target: the lowest value of a positive item, the highest of a penalty.
 
@@ -245,14 +245,16 @@ def combine(
     rules. The sign of the item's weight decides ties. `judge` is the name of the panel in the verdict."""
     weights = [1.0] * len(votes) if weights is None else weights
     judge = f"panel of {len(votes)}" if judge is None else judge
+    votes = [v if v.unanswered else replace(v, answer=answer_of(item, v, threshold)) for v in votes]
     all_votes = tuple(votes)
     answered = [(vote, weight) for vote, weight in zip(votes, weights, strict=True) if vote.unanswered is None]
     if (missed := missed_quorum(votes, weights, quorum)) is not None:
         return Verdict(unanswered=missed, judge=judge, votes=all_votes)
-    named = [(answer_of(item, vote, threshold), vote, weight) for vote, weight in answered]
+    by_weight = rule in ("mean", "weighted")
+    named = [(str(vote.answer), vote, weight if by_weight else 1.0) for vote, weight in answered]
     abstained = [entry for entry in named if item.values[entry[0]] is None]
     if 2 * len(abstained) >= len(named):
-        return _voted(_winner(item, abstained, by_weight=False), named, item, judge, all_votes)
+        return _voted(_winner(item, abstained), named, item, judge, all_votes)
     named = [entry for entry in named if item.values[entry[0]] is not None]
     if rule in SOFT_RULES:
         return Verdict(_pooled(item, named, rule), judge=judge, method="panel", votes=all_votes)
@@ -262,8 +264,9 @@ def combine(
         return Verdict(unanswered=different, judge=judge, votes=all_votes)
     if rule in ("unanimous", "any"):
         winner = answers.pop() if len(answers) == 1 else (NO if rule == "unanimous" else YES)
+        named = [entry for entry in named if entry[0] == winner]
     else:
-        winner = _winner(item, named, by_weight=rule == "weighted")
+        winner = _winner(item, named)
         heads = sum(answer == winner for answer, _, _ in named)
         if rule == "majority" and item.options is not None and 2 * heads <= len(named):
             short = Unanswered(Reason.NO_MAJORITY, f"{heads} of {len(named)} say {winner!r}")
@@ -272,13 +275,13 @@ def combine(
 
 
 Named = Sequence[tuple[str, Verdict, float]]
-"""The answer, the verdict and the weight of each counted judge."""
+"""The answer, the verdict and the weight of each counted judge; 1 with rules that do not weigh."""
 
 
-def _winner(item: ChecklistItem, named: Named, *, by_weight: bool) -> str:
+def _winner(item: ChecklistItem, named: Named) -> str:
     support: dict[str, float] = {}
     for answer, _, weight in named:
-        support[answer] = support.get(answer, 0.0) + (weight if by_weight else 1.0)
+        support[answer] = support.get(answer, 0.0) + weight
     most = max(support.values())
     tied = [label for label in item.values if label in support and support[label] >= most - 1e-9]
     # Ties go to the answer that is worst for the target. Abstentions have no value, so the first option wins.
@@ -286,7 +289,7 @@ def _winner(item: ChecklistItem, named: Named, *, by_weight: bool) -> str:
 
 
 def _voted(winner: str, named: Named, item: ChecklistItem, judge: str, votes: tuple[Verdict, ...]) -> Verdict:
-    shares = {label: sum(answer == label for answer, _, _ in named) / len(named) for label in item.values}
+    shares = {label: fmean([answer == label for answer, *_ in named], [w for *_, w in named]) for label in item.values}
     reasoning = next((vote.reasoning for answer, vote, _ in named if answer == winner and vote.reasoning), None)
     return Verdict(shares, winner, reasoning=reasoning, judge=judge, method="votes", votes=votes)
 
@@ -300,7 +303,7 @@ def _pooled(item: ChecklistItem, named: Named, rule: str) -> Mapping[str, float]
         "max": ranked[-1:],
         "median": ranked[middle : middle + 1] if len(ranked) % 2 else ranked[middle - 1 : middle + 1],
     }[rule]
-    weights = [weight if rule == "mean" else 1.0 for _, _, weight in pooled]
+    weights = [weight for *_, weight in pooled]
     each = [_distribution(item, entry) for entry in pooled]
     return {label: fmean([one[label] for one in each], weights) for label in item.values}
 

@@ -405,16 +405,17 @@ def pipeline(
     if any(value is not None for value in changes.values()):
         loaded = loaded.replace({name: value for name, value in changes.items() if value is not None})
     own_engine = any(value is not None for value in (generator_backend, generator_base_url, generator_engine_args))
-    # A server has its own models; those that a config names are here.
-    here = loaded if base_url is None else PipelineConfig()
     named = Engine(UNNAMED, backend, joined_addresses(base_url), engine_args or {})
-    judge = named.named(scorer_model or model or here.scorer.asked.model)
-    if named == Engine() and not (scorer_model or model):
-        judge = loaded.scorer.asked
-    writer = named.named(generator_model or model or here.generator.model or UNNAMED)
+    judging = scorer_model or model or (scorer or {}).get("model")
+    writing = generator_model or model or (generator or {}).get("model")
+    # A server has its own models; those that a config names are here.
+    judge = named.named(judging or UNNAMED)
+    if base_url is None and not (scorer_model or model):
+        judge = loaded.scorer.asked.overridden(named)
+    writer = named.named(writing or (loaded.generator.model if base_url is None else None) or UNNAMED)
     if own_engine:
         if generator_base_url is not None:
-            writer = writer.named(generator_model or model or UNNAMED)
+            writer = writer.named(writing or UNNAMED)
         writer = Engine(
             writer.model,
             generator_backend or "auto",

@@ -1,4 +1,4 @@
-"""The built-in pipelines, ten of them with the defaults of their papers, and the registration of further ones."""
+"""The built-in pipelines, ten of them with the defaults of AutoChecklist, but RLCF's scorer; and further ones."""
 
 from __future__ import annotations
 

@@ -173,12 +173,6 @@ def _kept(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def vote_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_THRESHOLD) -> Vote:
-    """Convert a verdict to a vote."""
-    answer = None if verdict.unanswered is not None else answer_of(item, verdict, threshold)
-    return Vote(answer=answer, **_kept(verdict))
-
-
 PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "net", "quality"]
 Abstention = Literal["skip", "zero", "partial", "fail"]
 NoAnswer = Literal["lowest", "unscored", "judge"]
@@ -672,7 +666,7 @@ def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: A
 
 def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:
     probabilities = verdict.probabilities
-    votes = tuple([vote_of(item, vote, rules.threshold) for vote in verdict.votes]) if verdict.votes else None
+    votes = tuple([_vote(item, vote, verdict.method, rules.threshold) for vote in verdict.votes]) or None
     answer = value = soft = passed = agreement = rating = None
     if verdict.unanswered is None:
         answer = answer_of(item, verdict, rules.threshold)
@@ -700,6 +694,14 @@ def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScor
         agreement=agreement,
         **_kept(verdict),
     )
+
+
+def _vote(item: ChecklistItem, vote: Verdict, method: Method | None, threshold: float) -> Vote:
+    # Votes that were counted stay as the panel counted them, by its own threshold.
+    answer = vote.answer if method == "votes" else None
+    if answer is None and vote.unanswered is None:
+        answer = answer_of(item, vote, threshold)
+    return Vote(answer=answer, **_kept(vote))
 
 
 def _agreement(answer: str, votes: Sequence[Vote]) -> float | None:

@@ -9,15 +9,17 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.base import deadline
-from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.checks import CHECKS, Check
 from checklist_rewards.checks.sandbox import guests
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges import Ask, Receipt
 from checklist_rewards.judges.checked import check_and_ask
+from checklist_rewards.scores import Verdict, rescore
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
+from tests.judges.voters import Voter
 
 SHORT = {"question": "Is it short?", "check": '{"type": "words", "at_most": 3}'}
 KIND = {"question": "Is it kind?"}
@@ -68,6 +70,27 @@ def test_the_judge_alone_is_asked_as_if_there_were_no_check():
     assert (line.answer, line.method) == ("yes", "logprobs")
     scorer_on(plain).score([SHORT["question"]], "a b c d")
     assert backend.asked == plain.asked
+
+
+@pytest.mark.parametrize(("checks", "yes"), [("mean", 0.7), ("judge", 0.4)])
+@pytest.mark.parametrize("how", ["read", "word", "votes"])
+def test_on_a_scale_the_judge_grades_items_with_a_check_too(checks, yes, how):
+    """As RLCF averages the grade of its judge with the verifier."""
+    verdict = Verdict({"0": 0.2, "1": 0.4, "2": 0.4, "3": 0.0}, method="logprobs")  # 0.4 / 3 + 0.8 / 3
+    if how != "read":
+        words = [Verdict(answer=label, method="reply") for label in "0123"]
+        shares = {"0": 0.2, "1": 0.4, "2": 0.4, "3": 0.0}
+        verdict = Verdict(answer="1", method="reply")
+        if how == "votes":
+            verdict = Verdict(shares, "1", method="votes", votes=(words[0], words[1], words[1], words[2], words[2]))
+        else:
+            yes = {"mean": 2 / 3, "judge": 1 / 3}[checks]
+    judge = Voter(lambda read: verdict)
+    score = ChecklistScorer(judge=judge, checks=checks, scale=4).score([SHORT], "a")
+    [line] = score.items
+    assert list(judge.asked[0].item.values) == ["0", "1", "2", "3"]
+    assert line.probabilities["yes"] == pytest.approx(yes) == pytest.approx(score.primary_score)
+    assert rescore(Checklist.parse([SHORT]), score).primary_score == score.primary_score
 
 
 @pytest.fixture

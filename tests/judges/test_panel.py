@@ -96,11 +96,25 @@ def test_what_a_panel_answers(rule, item, votes, settings, expected):
     assert outcome(item, votes, rule=rule, **settings) == expected
 
 
-@pytest.mark.parametrize("rule", ["majority", "weighted", "mode", "unanimous", "any"])
-def test_the_probabilities_of_a_vote_are_the_shares_of_the_judges(rule):
-    verdict = combine(PLAIN, [said("yes"), said("no"), said("no")], rule=rule)
-    assert verdict.probabilities == {"yes": pytest.approx(1 / 3), "no": pytest.approx(2 / 3)}
+@pytest.mark.parametrize(
+    ("rule", "yes"), [("majority", 1 / 3), ("weighted", 0.6), ("mode", 1 / 3), ("unanimous", 0), ("any", 1)]
+)
+def test_the_rule_decides_the_soft_score_too(rule, yes):
+    """The default metric uses probabilities: with those of the heads, no hard rule and no weight would change it."""
+    verdict = combine(PLAIN, [said("yes"), said("no"), said("no")], rule=rule, weights=[3, 1, 1])
+    assert verdict.probabilities == {"yes": pytest.approx(yes), "no": pytest.approx(1 - yes)}
     assert verdict.method == "votes" and len(verdict.votes) == 3
+    assert score_checklist(Checklist(items=(PLAIN,)), [verdict]).primary_score == pytest.approx(yes)
+
+
+def test_votes_are_shown_as_the_panel_counted_them():
+    """Also when the score, or a stored score that is scored again, has another threshold than the panel."""
+    panel = PanelJudge([Voter(sure(0.55)), Voter(sure(0.9))], rule="majority", threshold=0.5)
+    scorer = ChecklistScorer(judge=panel, threshold=0.95)
+    score = scorer.score([PLAIN], "text")
+    for found in (score, rescore(Checklist(items=(PLAIN,)), score)):
+        (line,) = found.items
+        assert (line.answer, [vote.answer for vote in line.votes], line.agreement) == ("yes", ["yes", "yes"], 1)
 
 
 def test_only_the_rule_any_refuses_options():

@@ -4,7 +4,7 @@ import pytest
 
 from checklist_rewards.backends import Reply, Sampling, engine
 from checklist_rewards.datasets.tasks import Totals
-from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
 from checklist_rewards.generators import Dimensions, Request
 from checklist_rewards.pipelines import ConfigError, pipeline
 from checklist_rewards.pipelines.assembly import a_few, samples_of
@@ -39,6 +39,13 @@ def test_a_preset_decides_what_is_asked_and_how_it_is_scored():
     assert all("Hello there." in prefix for prefix, _, _ in fake.reads)
     assert [labels for _, _, labels in fake.reads] == [tuple("0123456789")] * 2
     assert result.score.primary_score == pytest.approx(0.25)  # the expected grade: 0.75 x 0 + 0.25 x 9, of 9
+
+
+def test_a_scale_that_the_judge_cannot_answer_on_is_refused_before_checklists_are_written():
+    pipe, fake = piped("rlcf_direct", lambda text: written("Is it short?", weight=40), scorer={"scale": 101})
+    with pytest.raises(ChecklistError, match="scale=101, item .*: 101 options are too many for a one-token read"):
+        pipe.run_batch([ROW])
+    assert not fake.prompts
 
 
 @pytest.mark.parametrize("refiners", [[], ["unit_tester"]])

@@ -1,7 +1,10 @@
-"""The built-in pipelines: the defaults of the ten papers', word for word, `english`, and pipelines of one's own."""
+"""The built-in pipelines: the defaults of the ten of papers, word for word, `english`, and pipelines of one's own."""
 
 import pytest
 
+from checklist_rewards.backends import Engine
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import PromptError
 from checklist_rewards.pipelines import (
     ConfigError,
@@ -15,6 +18,7 @@ from checklist_rewards.pipelines import (
 )
 from checklist_rewards.version import __version__
 
+URL = "http://localhost:9/v1"
 BATCH = {"mode": "batch", "metric": "pass"}
 RLCF = {"mode": "item", "metric": "expected", "prompt": "judges/rlcf", "scale": 10}
 ROCKET = {"mode": "item", "metric": "normalized", "prompt": "judges/rocketeval", "use_logprobs": True}
@@ -72,6 +76,22 @@ def test_models_of_a_file_are_used_unless_the_user_names_one(tmp_path):
     assert (pipe.generator.model, pipe.scorer.config.model) == ("my-writer", "my-judge")
     assert pipeline(path, model="other", store=False).scorer.config.model == "other"
     assert PipelineConfig.load(path).generator.settings() == {}
+    parts = {"generator": {"model": "b"}, "scorer": {"model": "a"}}
+    for server in ({"base_url": URL}, {"base_url": URL, "generator_base_url": URL}):  # it has models of its own
+        for given, named in (({}, ("", "")), (parts, ("b", "a"))):
+            pipe = pipeline(path, store=False, **server, **given)
+            assert (pipe.generator.model, pipe.scorer.config.model) == named
+
+
+@pytest.mark.parametrize("given", [{}, {"engine_args": {"concurrency": 3}}, {"backend": "openai"}], ids=str)
+def test_the_server_of_a_file_is_kept_where_the_user_names_none(tmp_path, given):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"scorer: {{model: my-judge, base_url: '{URL}', engine_args: {{timeout: 9}}}}\n")
+    typed = {"engine_args": ["concurrency=3"]} if "engine_args" in given else given
+    options = o.JudgeOptions(given={f"judge.{name}": value for name, value in typed.items()})
+    work = Work.of(o.Preset(config=path), o.StoreOptions(no_store=True), judge=options)
+    judge = Engine("my-judge", given.get("backend", "auto"), URL, {"timeout": 9, **given.get("engine_args", {})})
+    assert pipeline(path, store=False, generator_model="pocket", **given).scorer.config.asked == work.judge == judge
 
 
 def test_the_defaults_are_in_the_config_and_reach_the_parts():

@@ -138,6 +138,17 @@ def test_a_file_of_another_format_is_refused():
         PipelineConfig().save(Path("config.toml"))
 
 
+def test_the_grade_of_mode_quality_is_the_score_unless_a_metric_is_given():
+    tick, graded = get_pipeline("tick"), PipelineConfig.parse({"scorer": {"mode": "quality", "metric": "quality"}})
+    for config, change, metric in (
+        (tick, {"mode": "quality"}, "quality"),
+        (tick, {"mode": "quality", "metric": "pass"}, "pass"),
+        (tick, {"mode": "item"}, "pass"),
+        (graded, {"mode": "item"}, "expected"),
+    ):
+        assert config.replace({"scorer": change}).scorer.aggregation.primary_metric == metric
+
+
 def test_replacing_changes_only_what_is_named():
     tick = get_pipeline("tick")
     changed = tick.replace({"generator": {"max_items": 20}, "refiners": ["selector"]})
