@@ -91,14 +91,14 @@ def leading_label(reply: str, item: ChecklistItem) -> str | None:
 
     Punctuation must follow the label: "No. It never says yes." gives no, "Yes and no" gives None.
     """
-    text = _ANNOUNCED.sub("", strip_thinking(reply)).strip()
-    label = named(text, item)
-    if label is not None:
-        return label
-    # Longest label first, because "not at all" also starts with "not".
-    for label in sorted(item.values, key=len, reverse=True):
-        if re.match(rf"[\s*_\"'`(（「“]*{re.escape(label)}[\s*_\"'`)）」”]*{_ENDS}", text, re.IGNORECASE):
+    written = strip_thinking(reply).strip()
+    for text in (written, _ANNOUNCED.sub("", written)):  # a label may itself begin like an announcement
+        if (label := named(text, item)) is not None:
             return label
+        # Longest label first, because "not at all" also starts with "not".
+        for label in sorted(item.values, key=len, reverse=True):
+            if re.match(rf"[\s*_\"'`(（「“]*{re.escape(label)}[\s*_\"'`)）」”]*{_ENDS}", text, re.IGNORECASE):
+                return label
     return None
 
 
