@@ -82,9 +82,9 @@ _BULLET = re.compile(
 """The beginning of an entry without a number of its own: bullets, the parts of a numbered entry (1.1, a), and numbers
 of other scripts, which sections have too (①, 一、)."""
 _OFFER = re.compile(
-    r"(?:would|do) you (?:like|want|need)\b|(?:shall|should|can|may) I\b|您还|(?:您|是否)?需要我|他に(?:何か|ご)|더 필요하신"
-    r"|möcht(?:en Sie|est du)\b|soll(?:en)? (?:ich|wir)\b|(?:voul|souhait)ez-vous\b|¿?(?:quieres|desea)\b|хотите"
-    r"|هل (?:تريد|ترغب)|bạn có muốn",
+    r"(?:would|do) you (?:like|want|need)\b|(?:shall|should|can|may) I\b"
+    r"|您还|(?:您|是否)?需要我|他に(?:何か|ご)|더 필요하신|möcht(?:en Sie|est du)\b|soll(?:en)? (?:ich|wir)\b|(?:voul|souhait)ez-vous\b|¿?(?:quieres|desea)\b"
+    r"|хотите|هل (?:تريد|ترغب)|bạn có muốn",
     re.IGNORECASE,
 )
 """What a model asks its reader after a list."""
