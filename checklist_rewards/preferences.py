@@ -228,14 +228,14 @@ def keep_top(pairs: Sequence[Pair], fraction: float) -> list[Pair]:
 
     Among equal differences, earlier pairs are kept first.
     """
-    return [pairs[n] for n in top_places([pair.largest_difference for pair in pairs], fraction)]
+    top = top_places([pair.largest_difference for pair in pairs], fraction)
+    return [pair for place, pair in enumerate(pairs) if place in top]
 
 
-def top_places(differences: Sequence[float], fraction: float) -> list[int]:
+def top_places(differences: Sequence[float], fraction: float) -> set[int]:
     """The positions of the pairs that [`keep_top`] keeps, by their largest differences."""
     count = math.ceil(fraction * len(differences) - EQUAL)
-    order = sorted(range(len(differences)), key=lambda n: -differences[n])
-    return sorted(order[:count])
+    return set(sorted(range(len(differences)), key=lambda place: -differences[place])[:count])
 
 
 def rows_of(pair: Pair, form: Form = "dpo") -> list[dict[str, Any]]:
