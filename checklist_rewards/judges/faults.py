@@ -48,7 +48,7 @@ NO_MARK = "must end with a question mark"
 
 def is_question(text: str) -> bool:
     """Whether a text ends with a question mark, or with a question mark and a remark in brackets."""
-    return _IS_QUESTION.fullmatch(text) is not None
+    return _IS_QUESTION.fullmatch(text.strip()) is not None
 
 
 def question_fault(text: str) -> str | None:
