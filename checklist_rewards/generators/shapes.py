@@ -62,8 +62,8 @@ _INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufe
 _JSON_START = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
 _JSON_KEYS = ("questions", "checklist", "items")
 _HEADING = re.compile(
-    r"^[\s#*_]*(?:final answer|answer|(?:evaluation |final )?checklist(?: questions)?|questions"
-    r"|(?:最终)?答案|(?:检查)?清单|チェックリスト|체크리스트|checkliste|чек-лист)[*_]*\s*(?:[:：][*_]*|$)",
+    r"^[\s#*_]*(?:final answer|answer|(?:evaluation |final )?checklist(?: questions)?|questions)"
+    r"[*_]*\s*(?:[:：][*_]*|$)",
     re.MULTILINE | re.IGNORECASE,
 )
 _QUESTION = (
@@ -83,8 +83,8 @@ _BULLET = re.compile(
 of other scripts, which sections have too (①, 一、)."""
 _OFFER = re.compile(
     r"(?:would|do) you (?:like|want|need)\b|(?:shall|should|can|may) I\b"
-    r"|您还|(?:您|是否)?需要我|他に(?:何か|ご)|더 필요하신|möcht(?:en Sie|est du)\b|soll(?:en)? (?:ich|wir)\b|(?:voul|souhait)ez-vous\b|¿?(?:quieres|desea)\b"
-    r"|хотите|هل (?:تريد|ترغب)|bạn có muốn",
+    r"|您还|(?:您|是否)?需要我|他に(?:何か|ご)|더 필요하신|möcht(?:en Sie|est du)\b|soll(?:en)? (?:ich|wir)\b"
+    r"|(?:voul|souhait)ez-vous\b|¿?(?:quieres|desea)\b|хотите|هل (?:تريد|ترغب)|bạn có muốn",
     re.IGNORECASE,
 )
 """What a model asks its reader after a list."""
