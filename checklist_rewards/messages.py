@@ -88,7 +88,8 @@ def calls_of(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return message.get("tool_calls") or ([one] if one else [])
 
 
-def _is_call(call: Any) -> bool:
+def is_call(call: Any) -> bool:
+    """Whether a value has the shape of a tool call."""
     return isinstance(call, Mapping) and isinstance(call.get("function") or {}, Mapping)
 
 
@@ -320,7 +321,7 @@ def conversation(value: Any, what: str, images: Images = "show") -> list[Mapping
         if others and not message.keys() & set(SAYING):
             raise SampleError(f"{where} has no content; it has the keys {', '.join(map(repr, message))}.")
         calls = calls_of(message)
-        if isinstance(calls, str) or not all(_is_call(call) for call in calls):
+        if isinstance(calls, str) or not all(is_call(call) for call in calls):
             raise SampleError(f"{where} must have its tool calls as a list of mappings, got {calls!r:.60}.")
         content = message.get("content")
         parts = list_of_messages(content, "the content of a message") if not isinstance(content, str | None) else ()

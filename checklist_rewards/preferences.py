@@ -192,10 +192,10 @@ def mine_pairs(pools: Iterable[ScoredPool], rule: Rule | None = None) -> Mined:
             pairs.append(pair)
         else:
             dropped[pair] += 1
-    kept = keep_top(pairs, rule.fraction)
-    if len(kept) < len(pairs):
-        dropped["not_top"] += len(pairs) - len(kept)
-    return Mined(tuple(kept), dropped)
+    top = top_places([pair.largest_difference for pair in pairs], rule.fraction)
+    if len(top) < len(pairs):
+        dropped["not_top"] += len(pairs) - len(top)
+    return Mined(tuple(pair for place, pair in enumerate(pairs) if place in top), dropped)
 
 
 def choose_pair(pool: ScoredPool, rule: Rule) -> Pair | str:
@@ -223,19 +223,11 @@ def choose_pair(pool: ScoredPool, rule: Rule) -> Pair | str:
     return _pair(pool, best)
 
 
-def keep_top(pairs: Sequence[Pair], fraction: float) -> list[Pair]:
-    """The ceil(fraction x n) of n pairs with the largest single-item difference, in their order.
-
-    Among equal differences, earlier pairs are kept first.
-    """
-    return [pairs[n] for n in top_places([pair.largest_difference for pair in pairs], fraction)]
-
-
-def top_places(differences: Sequence[float], fraction: float) -> list[int]:
-    """The positions of the pairs that [`keep_top`] keeps, by their largest differences."""
+def top_places(differences: Sequence[float], fraction: float) -> set[int]:
+    """The places of the ceil(fraction x n) of n pairs with the largest single-item differences; among equal ones, of
+    the first."""
     count = math.ceil(fraction * len(differences) - EQUAL)
-    order = sorted(range(len(differences)), key=lambda n: -differences[n])
-    return sorted(order[:count])
+    return set(sorted(range(len(differences)), key=lambda place: -differences[place])[:count])
 
 
 def rows_of(pair: Pair, form: Form = "dpo") -> list[dict[str, Any]]:

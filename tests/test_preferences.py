@@ -11,10 +11,10 @@ from checklist_rewards.preferences import (
     Rule,
     ScoredPool,
     choose_pair,
-    keep_top,
     mine_pairs,
     preference_card,
     rows_of,
+    top_places,
 )
 from checklist_rewards.rerank import rerank
 from tests.evaluation.files import score_of
@@ -122,9 +122,8 @@ def test_rlcf_keeps_the_largest_single_item_differences():
     assert [pair.largest_difference for pair in mined.pairs] == [pytest.approx(0.7)]
     assert mined.dropped == {"not_top": 1}
     assert Rule(select="rlcf").fraction == 0.4 and Rule().fraction == 1.0
-    equal = [choose_pair(pool((0.9, 0.9), (0.5, 0.5), prompt=str(n)), Rule()) for n in range(5)]
-    assert [pair.prompt for pair in keep_top(equal, 0.4)] == ["0", "1"]
-    assert keep_top([], 0.4) == [] and len(keep_top(equal, 0.01)) == 1
+    assert top_places([0.4] * 5, 0.4) == {0, 1}
+    assert top_places([], 0.4) == set() and top_places([0, 0.5, 1], 0.01) == {2}
 
 
 @pytest.mark.parametrize(

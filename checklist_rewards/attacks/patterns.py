@@ -28,7 +28,6 @@ LEAST_RISE = 0.05
 MOST_PATTERNS = 8
 _SHARE = 0.5
 _WORD = re.compile(r"\w+")
-_CHARACTER = re.compile(r"\w")
 _POINT = re.compile(r"^\s*(?:[-*•]|\d+[.)]) ", re.MULTILINE)
 _EMOJI = re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]")
 _INVISIBLE = re.compile("(?<![\U0001f3f4\U000e0020-\U000e007f])[\U000e0020-\U000e007f]")  # not the flag of Wales
@@ -42,7 +41,7 @@ _MARKS: dict[str, Callable[[str], bool]] = {
     "emojis": lambda text: _EMOJI.search(text) is not None,
     "zero_width": lambda text: re.search(r"(?:\w\u200b){3}", text) is not None,  # Khmer has one between two words
     "homoglyphs": lambda text: _MIXED.search(text) is not None,
-    "full_width": lambda text: 4 * len(re.findall("[\uff21-\uff5a]", text)) > len(_CHARACTER.findall(text)),  # ＮＨＫ
+    "full_width": lambda text: 4 * len(re.findall("[\uff21-\uff5a]", text)) > len(text),  # not ＮＨＫ
     "reordered": lambda text: "\u202e" in text,
     "invisible_instruction": lambda text: _INVISIBLE.search(text) is not None,
 }

@@ -55,7 +55,7 @@ Phrases = Annotated[tuple[Phrase, ...], Field(min_length=1)]
 
 # These patterns run on text written by a policy, so none may backtrack: each takes linear time on any text.
 _PLACEHOLDER = re.compile(r"\[[^\[\]\n]*\]")
-_BULLET = re.compile(r"^[^\S\n]*(?:[-*+•●○◦■▪‣·][^\S\n]++(?![-*_ \t\r]*$)|・[^\S\n]*+)\S", re.MULTILINE)
+_BULLET = re.compile(r"^[^\S\n]*(?:[-*+•●○◦■▪‣·][^\S\n]++(?![-*_ \t\r]*$)|・(?!・)[^\S\n]*+)\S", re.MULTILINE)
 _LOOSE_BULLET = re.compile(r"^[^\S\n]*(?:\*[^*]|-).*$", re.MULTILINE)
 _BOLD = re.compile(r"\*\*[^\n*]*\*\*")
 _ITALIC = re.compile(r"\*[^\n*]*\*")

@@ -25,8 +25,8 @@ _LONGEST = 300
 """Longest content of a box that is read, in characters."""
 _END = 2000
 """Number of characters at the end of a text that are read first, and in which a formula needs no box."""
-_COMMA = r"(?:\d+,\d\d?|0,\d+|\d{1,3},\d{4,}|\d{4,},\d{3})"
-"""A decimal comma: what follows it cannot be a group of three digits."""
+_COMMA = r"(?:\d+,\d\d?|0,\d+|\d{1,3},(?!(?:1[5-9]|20)\d\d(?!\d))\d{4,})"
+"""A decimal comma: what follows it is no group of three digits, and no year ("May 11,1985")."""
 _WHOLE = (
     r"(?:\d{1,3}(?:\.\d{3}){1,6},\d{1,9}|\d{1,3}(?:\.\d{3}){2,6}(?!\d)"  # 1.250,50 and 1.250.000
     r"|(?:\d{1,3}(?:[\u00a0\u2009\u202f'’_]\d{3}){1,7}|\d{1,2} \d{3}(?: \d{3})?(?! ?\d))"
@@ -64,7 +64,7 @@ _SAFE = re.compile(
 _ENVIRONMENT = re.compile(
     r"\$([^$]{1,300})\$|\\\(([^)\\](?:(?!\\\)).){0,300})\\\)|\\\[((?:(?!\\\]).){1,300})\\\]", re.DOTALL
 )
-_SIGNS = (*((sign, "-") for sign in "−－﹣负負"), ("٫", "."), ("٬", ","), ("\u2007", "\u2009"), ("\u2062", ""))
+_SIGNS = (*((sign, "-") for sign in "−－﹣"), ("٫", "."), ("٬", ","), ("\u2007", "\u2009"), ("\u2062", ""))
 _WIDE = re.compile("[０-９]+(?:(?:[．／＾]|，(?=[０-９]{3}(?![０-９])))[０-９]+)*+")
 """A number in full width: ３．５, １，２３４."""
 _SUPERSCRIPTS = re.compile(r"(?<=\d)[⁺⁻]?[⁰¹²³⁴-⁹]+")

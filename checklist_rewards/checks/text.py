@@ -120,12 +120,12 @@ _QUOTES = "\"'”’»」』"
 _LONGEST = 80
 """Number of characters before a full stop that are inspected."""
 _TITLES = frozenset(
-    "mr mrs ms dr prof st mt ft gen col lt sgt capt rev hon gov sen rep mme mlle sra srta dra ud uds ee nr bzw ggf "
-    "sog vgl bspw inkl np tzn bijv рис см стр табл ул им проф e.g i.e eg ie vs cf".split()
+    "mr mrs ms dr prof st mt ft gen col lt sgt capt rev hon gov sen rep mme mlle sra srta dra uds nr bzw ggf "
+    "sog vgl bspw inkl tzn bijv рис см стр табл ул им проф e.g i.e eg ie vs cf".split()
 )
 """Abbreviations that never end a sentence before a capital letter."""
 _LAST = frozenset(
-    "etc al inc ltd co corp a.m p.m usw uu ex vb itd enz г гг в вв тыс млн млрд руб коп др пр т.д т.п".split()
+    "etc al inc ltd co corp a.m p.m usw ee uu ud np ex vb itd enz г гг в вв тыс млн млрд руб коп др пр т.д т.п".split()
 )
 """Abbreviations that end a sentence before a capital letter. Others do so before one of [`_STARTERS`]."""
 _KNOWN = ABBREVIATIONS | _TITLES | _LAST
@@ -149,7 +149,7 @@ _GERMAN_ORDINALS = frozenset(
 
 def sentences_of(text: str) -> list[str]:
     """The sentences of a text. A sentence ends with a mark of its script (. ? ! … 。 । ؟ and others), the quotation
-    marks that close it, and the emojis that follow. White space has to follow . ? ! and … only, unless they stand
+    marks that close it, and the emojis that follow. White space has to follow . ? ! and … only; not ? and !
     between Chinese, Japanese or Korean letters.
 
     Not the end of a sentence: the full stop of an abbreviation, an initial or a list number, if the sentence goes on;
@@ -190,7 +190,7 @@ def _goes_on(text: str, start: int, at: int, mark: str, closing: str, end: int) 
     space, following = gap.group(1), text[gap.end() : gap.end() + 1]
     if not space and mark[-1] in ".?!…;\u037e":
         between = _UNSPACED_LETTER.match(text, at - 1) and _UNSPACED_LETTER.match(text, end)
-        if not between or (mark != "." and not mark.strip(".…")):
+        if not between or mark[-1] not in "?!":
             return text[end - 1] in mark + closing  # an emoji or a footnote ends the sentence without white space
     if not following:
         return False
@@ -231,7 +231,7 @@ def _abbreviates(before: str, text: str, gap: Any, following: str) -> bool:
         return following.islower() or (name and word not in _STARTERS)
     if plain not in _KNOWN and not _DOTTED.fullmatch(last):
         return False
-    if plain in _TITLES or not following.isupper():
+    if plain in _TITLES or not following.isupper() or follower == "UU.":
         return True
     if plain in ("a.m", "p.m"):
         return word in _OF_A_TIME

@@ -384,9 +384,9 @@ def pairs(
         top = top_places(differences, rule.fraction)  # ranks the pairs of all rows, so it runs after the last chunk
         if len(top) < len(differences):
             dropped["not_top"] += len(differences) - len(top)
-        kept = set(top)
-        for line in (line for place, pair in enumerate(spool) if place in kept for line in pair["rows"]):
-            writer.write(line)
+        for place, pair in enumerate(spool):
+            for line in pair["rows"] if place in top else ():
+                writer.write(line)
         spool.close()
     write_text(card, preference_card(files.output.stem, rule, form, len(top), dropped, sorted(judges)))
     report.extra |= _summary([margins[place] for place in top], dropped) | {"card": str(card)}

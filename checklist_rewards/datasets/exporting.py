@@ -62,8 +62,9 @@ def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the
     one_of("to", to, tuple(EXPORTS))
     for name in (PROMPT, "checklist"):
         if row.get(name) is None:
-            columns = ", ".join(row) or "no columns"
-            problem = "null; remove the row" if name in row else f"missing; the row has {columns}"
+            problem = (
+                "null; remove the row" if name in row else f"missing; the row has {', '.join(row) or 'no columns'}"
+            )
             raise SampleError(f"{where}: {name!r} is {problem}.")
     input, history, _held = replace(_COLUMNS, folder=Path(folder)).context_of(row, where)
     prompt, checklist = messages_in(row[PROMPT]), Checklist.parse(row["checklist"], where)

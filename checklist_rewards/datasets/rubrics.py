@@ -28,18 +28,11 @@ from checklist_rewards.datasets.names import (
     WEIGHTS_BESIDE,
     spelled,
 )
-from checklist_rewards.datasets.texts import (
-    doubtful_levels,
-    is_asked,
-    is_list,
-    levels_of,
-    names_levels,
-    number_in,
-    table_of,
-)
+from checklist_rewards.datasets.texts import doubtful_levels, is_list, levels_of, names_levels, number_in, table_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at, decoded, messages_in, places
 from checklist_rewards.files.rows import SCORE_COLUMN
+from checklist_rewards.judges.faults import is_question
 
 _ALIKE = re.compile(
     r"rubric|criteri|checklist|requirement|pitfall|penalt|deduct|violation|demerit|must_?not|forbidden|hard_?rule|bonus",
@@ -149,10 +142,10 @@ def _shape_of(value: Any, key: str) -> Shape | None:
     listed = name in LISTS
     if isinstance(value, str):
         if not listed:
-            return "items" if name in QUESTIONS and is_asked(value) else None
+            return "items" if name in QUESTIONS and is_question(value) else None
         if len(levels_of(value, sure=False)) > 1:
             return "levels"
-        return "items" if table_of(value) else "text" if is_list(value) else "items" if is_asked(value) else None
+        return "items" if table_of(value) else "text" if is_list(value) else "items" if is_question(value) else None
     if isinstance(value, Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value.keys():
             return "instructions"
@@ -187,7 +180,7 @@ def _are_items(value: Any, named: bool) -> bool:
         return False
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     if not mappings:
-        return named or all(map(is_asked, entries))
+        return named or all(map(is_question, entries))
     if any("role" in entry or {"from", "value"} <= entry.keys() for entry in mappings):
         return False
     text = _text_key(mappings)

@@ -19,7 +19,7 @@ from checklist_rewards.validation import is_finite
 
 _ASCII = {0xFF01 + place: 0x21 + place for place in range(94)} | {ord("【"): "[", ord("】"): "]"}
 """Signs in full width as those that the patterns have."""
-_LINE = re.compile(r"^[ \t]*(?:(\d{1,3})(?:([.):])[ \t]+|[、．）：][ \t]*)|[-*•●][ \t]+|・[ \t]*)")
+_LINE = re.compile(r"^[ \t]*(?:(\d{1,3})(?:[.):][ \t]+|[、．）：](?!\d)[ \t]*)|[-*•●][ \t]+|・[ \t]*)")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<marked>\S.*)|\*\*(?P<bold>[^*]+?):?\*\*:?|(?P<plain>[^:]{1,80}):")
 _YAML = re.compile(r"\s*- [\w ]+:\s[^\n]*\n {2,}[\w ]+:\s")
 _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.MULTILINE)
@@ -82,21 +82,11 @@ _ASKS = re.compile(
 STATEMENT = "Does this describe the response?\n{statement}"
 
 
-def is_asked(text: str) -> bool:
-    """Whether a text ends with a question mark of any script."""
-    return text.rstrip().endswith(("?", "？", "؟"))
-
-
 def question_of(text: str, as_it_is: bool = False, guidelines: str | None = None) -> str:
     """The question that is asked about a criterion, after its guidelines: itself if it is a question or `as_it_is` (it
     has options or a check), otherwise whether it is true."""
     text = text.strip()
-    if (
-        not as_it_is
-        and not ("?" in text and is_question(text))
-        and not is_asked(text)
-        and (text.endswith(".") or not _ASKS.match(text))
-    ):
+    if not as_it_is and not is_question(text) and (text.endswith(".") or not _ASKS.match(text)):
         text = STATEMENT.format(statement=text)
     return text if not guidelines else f"{guidelines.strip()}\n\n{text}"
 
@@ -158,7 +148,7 @@ def doubtful_numbers(text: str) -> str | None:
         (mark, line) for line in text.splitlines() if (mark := _LINE.match(line)) and mark[1] and line[:1].strip()
     ]
     numbers = [int(mark[1]) for mark, _ in marks]
-    colons = any(mark[2] == ":" and not is_asked(line) for mark, line in marks)
+    colons = any(mark[0].rstrip()[-1] in ":：" and not is_question(line) for mark, line in marks)
     if colons or (len(numbers) > 1 and numbers[0] > numbers[-1]):
         return marks[0][1].strip()
     return None
@@ -268,7 +258,7 @@ def names_levels(value: Any) -> bool:
 def doubtful_levels(value: Any) -> bool:
     """Whether a mapping from 1, 2, ... to statements may hold numbered criteria or levels."""
     names = _keys_of_texts(value)
-    return len(names) > 1 and _counts_up(names) and not any(map(is_asked, value.values()))
+    return len(names) > 1 and _counts_up(names) and not any(map(is_question, value.values()))
 
 
 def has_signed_keys(value: Any) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 _BATCH_ROWS = 1000
 _BATCH_BYTES = 8 * 2**20
 _MAX_FIELDS = 256
+_NOT_JSON = re.compile(r"\b(?:binary|decimal\d+\(|(?:timestamp|date|time|duration)\d*\[)")
+"""The types of Arrow, as it writes them, whose values JSON does not have."""
 
 
 class Spool:
@@ -118,12 +121,12 @@ class ArrowSpool(Spool):
             for name in (name for name in self.columns if name in inferred and name not in as_text):
                 values = [row.get(name) for row in rows]
                 try:
-                    seen = pa.array(values).type
-                    unified = _unified(inferred[name], seen)
+                    array = pa.array(values)
+                    seen, unified = array.type, _unified(inferred[name], array.type)
                 except _misfits() as error:
                     write_as_text(name, error)
                 else:
-                    differing |= {name} if _differ(values, seen) else set()
+                    differing |= {name} if _differ(values, array) else set()
                     if any(type != unified and not pa.types.is_null(type) for type in (inferred[name], seen)):
                         promoted.add(name)
                     inferred[name] = unified
@@ -131,12 +134,11 @@ class ArrowSpool(Spool):
         for rows in self._batches_of_rows() if promoted - as_text else ():
             for name in sorted(promoted - as_text):
                 values = [row.get(name) for row in rows]
-                differing |= {name} if _differ(values, inferred[name]) else set()
                 try:
-                    _array(values, inferred[name])
+                    differing |= {name} if _differ(values, _array(values, inferred[name])) else set()
                 except _misfits() as error:
                     write_as_text(name, error)
-        self._differing = {name for name in differing - as_text if _is_json(inferred[name])}
+        self._differing = {name for name in differing - as_text if not _NOT_JSON.search(str(inferred[name]))}
         entries = dict.fromkeys(self._differing, pa.list_(pa.json_()))
         types = inferred | entries | dict.fromkeys(as_text, pa.string()) | self._known
         marked = {name: JSON_TEXT if name in as_text else None for name in self.columns}
@@ -234,27 +236,11 @@ def _fields(type: pa.DataType) -> int:
     return sum(_fields(type.field(index).type) for index in range(type.num_fields))
 
 
-def _differ(values: Sequence[Any], type: pa.DataType) -> bool:
-    """Whether values of a type are chats or lists of tools in which a mapping lacks a field of its type."""
+def _differ(values: Sequence[Any], array: pa.Array) -> bool:
+    """Whether values are chats or lists of tools to which their array adds nulls."""
     first = next((value[0] for value in values if isinstance(value, list | tuple) and value), None)
     is_chat = isinstance(first, Mapping) and ("role" in first or "function" in first)
-    return is_chat and not all(_has_keys(value, type) for value in values)
-
-
-def _has_keys(value: Any, type: pa.DataType) -> bool:
-    if isinstance(value, Mapping):
-        return len(value) == type.num_fields and all(_has_keys(value[field.name], field.type) for field in type)
-    return not isinstance(value, list | tuple) or all(_has_keys(entry, type.value_type) for entry in value)
-
-
-def _is_json(type: pa.DataType) -> bool:
-    """Whether JSON has all values of a type."""
-    import pyarrow as pa
-
-    if type.num_fields:
-        return all(_is_json(type.field(index).type) for index in range(type.num_fields))
-    is_number = pa.types.is_integer(type) or pa.types.is_floating(type)
-    return is_number or pa.types.is_string(type) or pa.types.is_boolean(type) or pa.types.is_null(type)
+    return is_chat and array.to_pylist() != values
 
 
 def _full(batch: Sequence[Any], size: int) -> bool:

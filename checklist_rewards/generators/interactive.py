@@ -34,6 +34,7 @@ from checklist_rewards.generators.stages import (
     questions_of,
 )
 from checklist_rewards.judges.faults import question_fault
+from checklist_rewards.judges.questions import compared
 from checklist_rewards.writer import Writer, WriterKwargs
 
 SUB_QUESTIONS = (2, 3)
@@ -202,12 +203,12 @@ class InteractiveGenerator(CorpusWriter):
 
         fields = {"attributes": numbered(attributes), "components": _listed(draft.themes)}
         reply = self._reply(stage, source, Assignments, complaint, **fields)
-        assigned = {_key(entry.component): entry.attributes for entry in reply.assignments}
+        assigned = {compared(entry.component): entry.attributes for entry in reply.assignments}
         # Components without attributes are dropped.
         themes = [
             theme.model_copy(update={"attributes": [attributes[number] for number in sorted(set(numbers))]})
             for theme in draft.themes
-            if (numbers := assigned[_key(theme.name)])
+            if (numbers := assigned[compared(theme.name)])
         ]
         stage.kept = len(themes)
         return Themes(themes=themes)
@@ -220,9 +221,9 @@ class InteractiveGenerator(CorpusWriter):
             return _unmatched(draft.themes, [entry.component for entry in value.questions])
 
         reply = self._reply(stage, source, KeyQuestions, complaint, components=_listed_themes(draft.themes))
-        key_questions = {_key(entry.component): tidy(entry.question) for entry in reply.questions}
+        key_questions = {compared(entry.component): tidy(entry.question) for entry in reply.questions}
         stage.kept = len(draft.themes)
-        themes = [t.model_copy(update={"key_question": key_questions[_key(t.name)]}) for t in draft.themes]
+        themes = [t.model_copy(update={"key_question": key_questions[compared(t.name)]}) for t in draft.themes]
         return Themes(themes=themes)
 
     def _sub_questions(self, stage: Stage, source: ThinkAloud, draft: Themes) -> Themes:
@@ -273,14 +274,9 @@ def _about(source: ThinkAloud) -> dict[str, str]:
     return {"dimension": source.dimension, "definition": source.definition}
 
 
-def _key(name: str) -> str:
-    """Normalized name of a component; models may change its case and spacing."""
-    return " ".join(name.split()).casefold()
-
-
 def _unnamed(components: Sequence[Component | Theme]) -> str | None:
     """The error of components without a name of their own, or None."""
-    names = [_key(component.name) for component in components]
+    names = [compared(component.name) for component in components]
     if names and all(names) and len(set(names)) == len(names):
         return None
     return f"each component needs a name of its own; got {', '.join(map(repr, names)) or 'none'}."
@@ -289,7 +285,7 @@ def _unnamed(components: Sequence[Component | Theme]) -> str | None:
 def _unmatched(themes: Sequence[Theme], got: Sequence[str]) -> str | None:
     """The error if `got` does not contain the name of each component exactly once, else None."""
     wanted = [theme.name for theme in themes]
-    if sorted(map(_key, wanted)) == sorted(map(_key, got)):
+    if sorted(map(compared, wanted)) == sorted(map(compared, got)):
         return None
     return (
         f"each component is wanted once, by its name: {', '.join(map(repr, wanted))}; got {', '.join(map(repr, got))}."

@@ -35,7 +35,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import (
@@ -63,8 +62,8 @@ _INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufe
 _JSON_START = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
 _JSON_KEYS = ("questions", "checklist", "items")
 _HEADING = re.compile(
-    r"^[\s#*_]*(?:final answer|answer|(?:evaluation |final )?checklist(?: questions)?|questions"
-    r"|(?:最终)?答案|(?:检查)?清单|チェックリスト|체크리스트|checkliste|чек-лист)[*_]*\s*(?:[:：][*_]*|$)",
+    r"^[\s#*_]*(?:final answer|answer|(?:evaluation |final )?checklist(?: questions)?|questions)"
+    r"[*_]*\s*(?:[:：][*_]*|$)",
     re.MULTILINE | re.IGNORECASE,
 )
 _QUESTION = (
@@ -75,6 +74,7 @@ _NUMBER = re.compile(
     r"|(\d{1,3})\s*[-–—]\s+(?=\D)",
     re.IGNORECASE,
 )
+_DECIMAL = re.compile(r"(\d{1,3})\.\d")
 _BULLET = re.compile(
     r"(?:(?:[-*•–—+☐□✓✔●○◦■▪·]|#{1,6}|\d{1,2}(?:\.\d{1,2})+[.)]?|\(?[^\W\d_][.)])\s+"
     r"|(?:[・①-⑳⑴-⒇⒈-⒛]|[(（]?[一二三四五六七八九十]{1,3}[)）、．])\s*)(?:\[[ xX]?\]\s*)?"
@@ -82,9 +82,9 @@ _BULLET = re.compile(
 """The beginning of an entry without a number of its own: bullets, the parts of a numbered entry (1.1, a), and numbers
 of other scripts, which sections have too (①, 一、)."""
 _OFFER = re.compile(
-    r"(?:would|do) you (?:like|want|need)\b|(?:shall|should|can|may) I\b|您|(?:是否)?需要我|他に|더 필요"
-    r"|möcht(?:en Sie|est du)\b|soll(?:en)? (?:ich|wir)\b|(?:voul|souhait)ez-vous\b|¿?(?:quieres|desea)\b|хотите"
-    r"|هل (?:تريد|ترغب)|bạn có muốn",
+    r"(?:would|do) you (?:like|want|need)\b|(?:shall|should|can|may) I\b"
+    r"|您还|(?:您|是否)?需要我|他に(?:何か|ご)|더 필요하신|möcht(?:en Sie|est du)\b|soll(?:en)? (?:ich|wir)\b"
+    r"|(?:voul|souhait)ez-vous\b|¿?(?:quieres|desea)\b|хотите|هل (?:تريد|ترغب)|bạn có muốn",
     re.IGNORECASE,
 )
 """What a model asks its reader after a list."""
@@ -244,10 +244,11 @@ def _from_lines(text: str) -> list[str]:
             return [line.text for line in entries if line.asks and not _OFFER.match(line.text)]
         if entries[first].number not in (0, 1):
             raise ValueError(f"its list starts at number {entries[first].number}: {entries[first].text!r:.80}")
-        for one, other in pairwise(line.number or 0 for line in entries[first:]):
-            if lost := [line.text for line in lines if line.kind != "number" and line.text.startswith(f"{one + 1}.")]:
-                if other > one + 1:
-                    raise ValueError(f"number {one + 1} of its list cannot be told from its text: {lost[0]!r:.80}")
+        found = {line.number for line in entries}
+        for line in lines:
+            number = int(decimal[1]) if line.kind == "plain" and (decimal := _DECIMAL.match(line.text)) else 0
+            if number - 1 in found and number not in found:
+                raise ValueError(f"number {number} of its list cannot be told from its text: {line.text!r:.80}")
         return [line.text for line in entries[first:]]
     return []
 

@@ -33,7 +33,7 @@ from checklist_rewards.generators.shapes import ask_in_shape, check_question, it
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.validation import one_of, one_sentence
 from checklist_rewards.version import __version__
-from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
+from checklist_rewards.writer import Value, Writer, WriterKwargs, prompt_with, writer_of
 
 AnySource = TypeVar("AnySource", bound="Source")
 
@@ -170,7 +170,6 @@ class ThinkAloud(Source):
 
 logger = logging.getLogger(__name__)
 
-Value = TypeVar("Value", bound=BaseModel)
 Prompt = str | Path | PromptTemplate
 Watcher = Callable[[Stage], None]
 _LISTED = 5

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from checklist_rewards.backends.embedding import QUOTED
+
 _MARKS = "?？؟"
 """Question marks: of Latin, Chinese and Japanese, and Arabic scripts."""
 _IS_QUESTION = re.compile(rf"(?=.*\w).*[{_MARKS}](?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|\s*（[^（）]*）)?$", re.DOTALL)
@@ -22,7 +24,7 @@ _OPEN = re.compile(
 _ASKS_YES_NO = re.compile(rf"[,;:]\s*(?:(?:and|then|or)\s+)?{AUXILIARY}\b", re.IGNORECASE)
 _SECOND = re.compile(rf"\w\s*,?\s(?:and|or|but|and/or)\s+{AUXILIARY}\s+(?:not\s+)?{_SUBJECT}\b", re.IGNORECASE)
 _ANSWER_NO = re.compile(rf"[{_MARKS}]\s*\(\s*no\s*\)$", re.IGNORECASE)
-_QUOTED = re.compile(r'"[^"]*"|„[^“”]*[“”]|“[^”]*”|«[^»]*»|「[^」]*」|『[^』]*』|\([^()]*\)|（[^（）]*）|`[^`]*`')
+_QUOTED = re.compile(rf"{QUOTED.pattern}|\([^()]*\)|（[^（）]*）")
 _WHOLE = (
     r"(?:the |this |that |your |its )?(?:(?:generated|final|whole|entire|given|model's) )*"
     r"(?:response|text|output|answer|reply|it)"
@@ -46,7 +48,7 @@ NO_MARK = "must end with a question mark"
 
 def is_question(text: str) -> bool:
     """Whether a text ends with a question mark, or with a question mark and a remark in brackets."""
-    return _IS_QUESTION.fullmatch(text) is not None
+    return _IS_QUESTION.fullmatch(text.strip()) is not None
 
 
 def question_fault(text: str) -> str | None:

@@ -91,14 +91,14 @@ def leading_label(reply: str, item: ChecklistItem) -> str | None:
 
     Punctuation must follow the label: "No. It never says yes." gives no, "Yes and no" gives None.
     """
-    text = _ANNOUNCED.sub("", strip_thinking(reply)).strip()
-    label = named(text, item)
-    if label is not None:
-        return label
-    # Longest label first, because "not at all" also starts with "not".
-    for label in sorted(item.values, key=len, reverse=True):
-        if re.match(rf"[\s*_\"'`(（「“]*{re.escape(label)}[\s*_\"'`)）」”]*{_ENDS}", text, re.IGNORECASE):
+    written = strip_thinking(reply).strip()
+    for text in (written, _ANNOUNCED.sub("", written)):  # a label may itself begin like an announcement
+        if (label := named(text, item)) is not None:
             return label
+        # Longest label first, because "not at all" also starts with "not".
+        for label in sorted(item.values, key=len, reverse=True):
+            if re.match(rf"[\s*_\"'`(（「“]*{re.escape(label)}[\s*_\"'`)）」”]*{_ENDS}", text, re.IGNORECASE):
+                return label
     return None
 
 
@@ -150,7 +150,7 @@ class FewShot:
         self._of_id: dict[str, list[Labelled]] = {}
         for example in self.examples:
             if example.question:
-                self._of_question.setdefault(_compared(example.question), []).append(example)
+                self._of_question.setdefault(compared(example.question), []).append(example)
             elif example.item is not None:
                 self._of_id.setdefault(example.item, []).append(example)
             else:
@@ -158,7 +158,7 @@ class FewShot:
         self._groups: dict[str, set[str]] = {}
         """Text of an example to the groups it belongs to."""
         for example in self.examples:
-            groups = self._groups.setdefault(_compared(example.target), set())
+            groups = self._groups.setdefault(compared(example.target), set())
             groups.update((example.group,) if example.group else ())
         self._drawn: dict[tuple[str, ...], list[_LabelPool]] = {}
         self._warned = False
@@ -181,11 +181,11 @@ class FewShot:
 
     def chosen(self, item: ChecklistItem, target: str) -> list[tuple[str, Labelled]]:
         """The examples to show with `item` when judging `target`, each with its label; see the module docstring."""
-        text = _compared(target)
+        text = compared(target)
         groups = self._groups.get(text)  # None if the target is not an example itself
 
         def allowed(entry: tuple[str, Labelled]) -> bool:
-            return groups is None or (entry[1].group not in groups and _compared(entry[1].target) != text)
+            return groups is None or (entry[1].group not in groups and compared(entry[1].target) != text)
 
         pools = [filter(allowed, pool) for pool in self._pools(item)]
         in_turn = (entry for turn in zip_longest(*pools) for entry in turn if entry is not None)
@@ -223,14 +223,14 @@ class FewShot:
         if key not in self._drawn:
             by_label: dict[str, _LabelPool] = {}
             answered: dict[tuple[str, str | None], str] = {}
-            for example in (*self._of_question.get(_compared(item.question), ()), *self._of_id.get(item.id, ())):
+            for example in (*self._of_question.get(compared(item.question), ()), *self._of_id.get(item.id, ())):
                 label = label_of(item, example.label)
                 if not isinstance(label, str):
                     raise ChecklistError(
                         f"{example.where}: {example.label!r:.60} is not an answer to {item.question!r:.80}; allowed: "
                         f"{', '.join(item.values)}."
                     )
-                about = (_compared(example.target), example.input)
+                about = (compared(example.target), example.input)
                 if about not in answered:
                     by_label.setdefault(label, []).append((label, example))
                 if answered.setdefault(about, label) != label:
@@ -249,5 +249,6 @@ def _drawn(what: str, item: ChecklistItem, entry: tuple[str, Labelled]) -> str:
     return content_hash(what, item.question, entry[1].target, entry[1].input)
 
 
-def _compared(text: str) -> str:
+def compared(text: str) -> str:
+    """A text without case and spacing, which models and people may change."""
     return " ".join(text.split()).casefold()

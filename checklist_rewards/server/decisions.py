@@ -39,18 +39,17 @@ from checklist_rewards.chat import CompletionReader, Target, history_text
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.images import Image, clean, image_of
-from checklist_rewards.messages import IMAGE_TYPES, SPEAKERS, content_of, images_of, speaker
+from checklist_rewards.messages import IMAGE_TYPES, SPEAKERS, content_of, images_of, is_call, speaker
 from checklist_rewards.prompts import fence
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Reason, Score
-from checklist_rewards.server.rows import Refused, bounded_images, parsed_body
+from checklist_rewards.server.rows import TEXTS, Refused, bounded_images, parsed_body
 from checklist_rewards.validation import one_sentence
 
 MOST_QUESTIONS = 400
 MOST_VALUES = 2**15
 """Most values of JSON in a request, without the text that is judged."""
 _DATA = ("input", "state")
-_FIELDS = ("target", "input", "reference", "history")
 _READER = CompletionReader()
 _FENCE = re.compile(r"<target-(\d+)>\n|\n</target-(\d+)>")
 _FENCES = 16
@@ -366,7 +365,7 @@ def _of_state(state: Any, images: Sequence[Image] = ()) -> dict[str, Any]:
         return _answered(_as_it_is(_parts(state, "state")))
     if isinstance(state, list) and any(map(_shows, state)):
         return _of_messages(state)
-    own = isinstance(state, Mapping) and "target" in state and state.keys() <= set(_FIELDS)
+    own = isinstance(state, Mapping) and "target" in state and state.keys() <= set(TEXTS)
     if own and all(isinstance(text, str) for text in state.values()):
         return {name: clean(text) for name, text in state.items()} | _answered(_READER.read(state["target"]))
     return _answered(Target(json.dumps(state, ensure_ascii=False)))
@@ -426,7 +425,7 @@ def _message(entry: Any) -> dict[str, Any]:
         if speaker(entry) is None:
             raise Refused(400, f"unknown role {entry['role']!r:.60}; allowed: {', '.join(SPEAKERS)}.", "input")
         calls = entry.get("tool_calls") or []
-        if not isinstance(calls, list) or not all(map(_is_call, calls)):
+        if not isinstance(calls, list) or not all(map(is_call, calls)):
             raise Refused(400, f"tool_calls must be a list of calls, got {calls!r:.60}.", "input")
         return {**entry, "role": str(entry["role"]), "content": _content(entry), "tool_calls": calls}
     output = entry.get("output")
@@ -438,10 +437,6 @@ def _message(entry: Any) -> dict[str, Any]:
     if entry.get("type") == "reasoning":
         return {"role": "assistant", "content": "", "reasoning": text}
     return {"role": str(entry.get("type", "item")), "content": text}
-
-
-def _is_call(call: Any) -> bool:
-    return isinstance(call, Mapping) and isinstance(call.get("function") or {}, Mapping)
 
 
 def _content(message: Mapping[str, Any]) -> str | list[dict[str, Any]]:

@@ -43,10 +43,10 @@ LISTED = 100
 """Most errors in a response."""
 _LONGEST = 500
 _ROWS = "samples"
-_TEXTS = ("target", "input", "reference", "history")
-_CHATS = _TEXTS[:3]
+TEXTS = ("target", "input", "reference", "history")
+_CHATS = TEXTS[:3]
 """Texts that may be chat messages."""
-_FIELDS = ("checklist", *_TEXTS, "as_is", "messages", "images")
+_FIELDS = ("checklist", *TEXTS, "as_is", "messages", "images")
 MAX_IMAGES = 256
 """Most images of a request, equal ones counted for each row."""
 MAX_IMAGE_PIXELS = 2 * MAX_PIXELS
@@ -240,7 +240,7 @@ def _requested(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
     for field in row:
         if field not in _FIELDS:
             raise Refused(422, f"unknown field; allowed: {', '.join(_FIELDS)}.", field)
-    for field in _TEXTS:
+    for field in TEXTS:
         text = row.get(field)
         chats = field in _CHATS and not row.get("as_is")
         if not isinstance(text, str | list if chats else str) and (text is not None or field == "target"):
@@ -259,7 +259,7 @@ def _requested(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
     with _errors_in("images"):
         images = images_of_row({"images": row.get("images")}, where, None)
     if as_is:
-        others = (text and clean(text, images) for text in map(row.get, _TEXTS[1:]))
+        others = (text and clean(text, images) for text in map(row.get, TEXTS[1:]))
         return AsItIs(checklist, row["target"], *others, messages=messages, target_images=images)
     if messages:
         raise Refused(422, 'requires "as_is": true; give chat messages as the target otherwise.', "messages")

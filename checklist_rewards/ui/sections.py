@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from checklist_rewards.attacks.attack import REASONS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.items import FLAGS, ItemAnalysis, ItemReport
 from checklist_rewards.scores.reasons import ADVICE
@@ -21,12 +22,6 @@ from checklist_rewards.validation import install, is_finite, missing
 
 _MOST_ITEMS, _MOST_ATTACKS, _MOST_FALLEN, _LOW_MASS = 200, 25, 8, 0.9
 _MOST_FLIPPED, _MOST_FLIPS, _MOST_CHECKLISTS = 50, 3, 5
-_REASONS = {
-    "empty": "no text",
-    "other_prompt": "a response to another prompt",
-    "prompt": "the prompt itself",
-    "words_removed": "a response without the words of one item",
-}
 _CURVES = {
     "Rewarded and held-out items": {
         "reward_rewarded": "mean credit of rewarded items",
@@ -405,7 +400,7 @@ def _attack(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
         f"{value['searched']:,} prompts and measured on {value['reported']:,} others; {value['reads']:,} reads."
     )
     yield section(f"{name}: attack on {value['judge']}", heads, rows, note)
-    before = [[_REASONS.get(reason, reason), figure] for reason, figure in value["bad"].items()]
+    before = [[REASONS.get(reason, reason), figure] for reason, figure in value["bad"].items()]
     before.append(["honest responses", value["honest"]])
     yield section("Before an attack", ["", ["score", "n"]], before)
     for heading, groups in (("Kinds of questions that fall", value["kinds"]), ("Items that fall", value["fallen"])):
@@ -418,7 +413,7 @@ def _attack(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
     for one in value["examples"]:
         texts = [
             ["prompt", None, one["prompt"]],
-            [_REASONS.get(one["reason"], one["reason"]), {"value": one["score"]}, one["response"]],
+            [REASONS.get(one["reason"], one["reason"]), {"value": one["score"]}, one["response"]],
             ["attacked", {"value": one["attacked_score"]}, one["attacked"]],
         ]
         if one.get("honest") is not None:

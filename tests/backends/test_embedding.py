@@ -46,6 +46,7 @@ def test_an_embedder_is_a_name_or_a_callable():
         ("Does it list at least three examples?", "Does it list at least five examples?", False),
         ("Does it list at least three examples?", "Does it list at least 3 examples?", True),
         ("Are there at least three lines?", "Are there at most three lines?", False),
+        ("Are there at least three lines?", "Are there three or more lines?", True),
         ("Is the first paragraph short?", "Is the second paragraph short?", False),
         ("Is it in upper case?", "Is it in lower case?", False),
         ("Is the tone formal?", "Is the tone informal?", False),

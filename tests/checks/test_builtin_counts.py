@@ -42,7 +42,7 @@ COUNTS = [
     (2, "a\n***\nb", PARTS),
     (4, BULLETS, {"type": "bullets"}),
     (4, BULLETS.replace("\n", "\r\n"), {"type": "bullets"}),
-    (3, "・りんご\n\u3000● 苹果\n  ▪ eins\n-zwei\n- - -", {"type": "bullets"}),
+    (3, "・りんご\n\u3000● 苹果\n  ▪ eins\n-zwei\n- - -\n・・・", {"type": "bullets"}),
     (7, BULLETS, {"type": "bullets", "loose": True}),  # two of them are rules
     (2, "*a* and **b c** but not * * nor ** ** nor a*b", {"type": "highlights"}),
     (2, "Section 1\nx\nSection2\ny\nsection 3", {"type": "sections", "marker": "Section"}),

@@ -224,6 +224,7 @@ RUBRICS = [
     ({"A": "Fine.", "B": "Bad."}, "A, B are names of levels; .*--weights A=NUMBER"),
     ({"1": A, "2": B}, "the keys 1, 2 may be levels or numbers of criteria"),
     (f"1: {A}\n2: {B}", "'1: Names Bamako.' may be its place, its points or"),
+    (f"1：{A}\n2：{B}", "'1：Names Bamako.' may be its place, its points or"),
     (
         [{"score": 5, "description": "Polite."}, {"score": 1, "description": "Rude."}],
         "'score' is 5, 1, so these may be the levels of one grade; use it as the weight with --item-key weight=score",

@@ -75,6 +75,8 @@ def test_questions_of_other_scripts_end_with_their_own_marks():
     asked = ("回答是否简短？", "回答是否提到一座城市？")
     assert parse_questions(f"1、{asked[0]}（是/否）\n2．{asked[1]}").questions == asked
     assert parse_questions("هل هو قصير؟\nهل يذكر مدينة؟").questions == ("هل هو قصير؟", "هل يذكر مدينة؟")
+    for asked in ("您的回答礼貌吗？", "还提到城市吗？"), ("他に情報がありますか？", "더 필요한 정보가 있습니까?"):
+        assert parse_questions("- {}\n- {}".format(*asked)).questions == asked
 
 
 def test_marks_that_belong_to_a_question_stay():
@@ -102,6 +104,10 @@ def test_marks_that_belong_to_a_question_stay():
         (
             "1.是否简短？\n2.3个城市是否都提到？\n3.是否礼貌？",
             "number 2 of its list cannot be told from its text: '2.3个",
+        ),
+        (
+            "1.是否简短？\n2.是否礼貌？\n3.3个城市是否都提到？",
+            "number 3 of its list cannot be told from its text: '3.3个",
         ),
         ('["Is it short?", "a city"]', "'a city' is not a yes/no question"),
         ('[{"q": "Is it short?"}, {"q": "Is it red?"}]', "the 'question' of an entry is missing or not a string"),

@@ -216,6 +216,9 @@ def test_a_json_answer_names_a_label_or_none(item, label, given):
 
 
 HAN = ChecklistItem(question="短い？", options=[{"label": "是", "value": 1}, {"label": "否", "value": 0}])
+RIGHT = ChecklistItem(
+    question="对吗？", options=[{"label": "答案正确", "value": 1}, {"label": "答案错误", "value": 0}]
+)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +235,7 @@ HAN = ChecklistItem(question="短い？", options=[{"label": "是", "value": 1},
         (SHORT, None, ["yes和no", "答案：不清楚"]),
         (HAN, "是", ["是。", "是，因为很短", "答案是：是", "「是」", "是！"]),
         (HAN, None, ["是的", "是否"]),
+        (RIGHT, "答案正确", ["答案正确", "答案正确，因为很短"]),
     ],
 )
 def test_a_free_reply_says_the_label_it_begins_with(item, label, replies):

@@ -158,6 +158,7 @@ def test_the_packaged_embedder_tells_paraphrases_from_other_questions(caplog):
     assert questions(refined) == kept and refined.model is None
     vectors = refiner.embedder(["Is it short?"])
     assert vectors.shape == (1, 384) and np.linalg.norm(vectors) == pytest.approx(1)
+    assert refiner.embedder.unread(["Is `x_1` < 3?", "Is it “a” or “b”?"]) == [False, False]
     assert not caplog.messages
     for texts in FOREIGN:  # they have almost the same vectors, and were one question
         assert questions(refiner.refine(Checklist.parse([*texts, "Is it short?"]))) == [*texts, "Is it short?"]
