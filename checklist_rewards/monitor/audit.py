@@ -125,7 +125,10 @@ def _step(row: Row) -> int:
         )
     step = row.data["step"]
     if isinstance(step, bool) or not isinstance(step, int):
-        raise SampleError(f"{row.where}: step={step!r:.40} is not a whole number; signals compare steps.")
+        raise SampleError(
+            f"{row.where}: step={step!r:.40} is not a whole number; signals compare steps. If the trainer passes none "
+            "(AsyncGRPOTrainer), set monitor=..., which counts calls."
+        )
     return step
 
 
