@@ -75,7 +75,7 @@ class Pattern:
         recipe = self.recipe
         return (
             text.strip() != ""
-            and all(_shows(name, text, prompt, tuple(questions)) for name in recipe.attacks)
+            and all(_shows(name, text, prompt, tuple(questions), recipe.is_one) for name in recipe.attacks)
             and (text.strip().startswith(recipe.before.strip()) or _repeats(text, recipe.before))
             and (text.strip().endswith(recipe.after.strip()) or _repeats(text, recipe.after))
         )
@@ -137,12 +137,15 @@ def _recipe(figures: AttackFigures) -> Recipe:
     return Recipe(figures.attacks, figures.before, figures.after)
 
 
-def _shows(name: str, text: str, prompt: str, questions: tuple[str, ...]) -> bool:
+def _shows(name: str, text: str, prompt: str, questions: tuple[str, ...], alone: bool) -> bool:
     if name in _MARKS:
         return _MARKS[name](text)
     added, grams = _added(name, prompt if BANK[name].kind == "prompt" else "", questions)
     if grams:
-        return len(grams & _distinct(text)) >= _SHARE * len(grams)
+        found = _distinct(text)
+        # An honest reply may begin with "Let's solve this problem step by step.", and goes on.
+        wanted = max(grams, found, key=len) if alone and BANK[name].kind == "master key" else grams
+        return len(grams & found) >= _SHARE * len(wanted)
     # One or two words: the whole text if the attack replaces it, else its end. An attack that writes nothing here (no
     # checklist is known, or no keyword is in it) is not shown.
     text, added = text.strip().casefold(), added.strip().casefold()

@@ -116,6 +116,8 @@ def attack(
     found = default_rows() if rows is None else _rows(rows, keys, checklist_key, shared, scorer)
     if responses is not None:
         found = _with_responses(found, "the packaged prompts" if rows is None else rows, responses, keys, target_key)
+    if attacked.max_beats is not None and not any(row.candidates for row in found):
+        raise SampleError("--max-beats compares with honest responses; set --responses, a file with some.")
     run = partial(
         attack_judge, scorer, found, prompts=attacked.prompts, budget_reads=attacked.budget_reads, seed=resampling.seed
     )
@@ -161,7 +163,9 @@ def _gamed(report: AttackReport, max_rise: float | None, max_beats: float | None
         found.append(
             f"{worst.name} raises the score of bad responses by {worst.rise}, at least --max-rise {max_rise:g}."
         )
-    if max_beats is not None and (worst.beats.value or 0.0) >= max_beats:
+    if max_beats is not None and worst.beats.value is None:
+        found.append("--max-beats was not measured: no reported prompt has an honest response with a score.")
+    elif max_beats is not None and (worst.beats.value or 0.0) >= max_beats:
         found.append(f"{worst.name} beats {worst.beats} of the honest responses, at least --max-beats {max_beats:g}.")
     return found
 

@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -27,7 +28,7 @@ from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
-from checklist_rewards.files.ranks import Starts, other_ranks, starts_in
+from checklist_rewards.files.ranks import other_ranks, starts_in
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
 from checklist_rewards.images import file_in, is_logged
 from checklist_rewards.judges.calibration import YES_NO
@@ -420,36 +421,29 @@ class ScoredFile:
         """Number of rows."""
         return sum(map(_count, self.paths))
 
-    def __iter__(self) -> Iterator[ScoredText]:
-        return (text for _, text in self._texts())
-
     def counted(self) -> Iterator[tuple[ScoredText, bool]]:
         """The texts, and whether each is part of the training run: False in a reward log for evaluations, and for
         steps that a later start of the run did again. Such rows are in groups of their own. To find these starts, the
         log is read twice."""
-        for path, text in self._texts():
-            if path not in self._starts or self._starts[path].count(text.data):
+        starts = starts_in(*self.paths) if self.kind == "rewards" else None
+        for text in self:
+            if starts is None or starts.count(text.data):
                 yield text, True
             else:
-                apart = f"{self._starts[path].repeated(text.data)} {bool(text.data.get('evaluation'))}"
+                apart = f"{starts.repeated(text.data)} {bool(text.data.get('evaluation'))}"
                 yield replace(text, group=f"{text.group}\n{apart}"), False
 
-    @cached_property
-    def _starts(self) -> dict[Path, Starts]:
-        return {path: starts_in(path) for path in self.paths} if self.kind == "rewards" else {}
-
-    def _texts(self) -> Iterator[tuple[Path, ScoredText]]:
+    def __iter__(self) -> Iterator[ScoredText]:
         kind, columns, scored = self.kind, self.columns, self.kind == "scored" and not self.unscored
         named = [*(self.named.get("inputs") or ()), *filter(None, (self.named.get("target"), self.id_key))]
-        rows = ((path, row) for path in self.paths for row in self._rows(path))
-        for number, (path, row) in enumerate(rows, start=1):
+        for number, row in enumerate(chain.from_iterable(map(self._rows, self.paths)), start=1):
             for name in named if scored else ():
                 if name not in row.data:
                     has = ", ".join(map(repr, row.data))
                     raise SampleError(f"{row.where}: column {name!r} not found; the row has {has}.")
             if scored:
                 require_scores(row.data, row.where)
-            yield path, scored_text(row, number, kind, columns, id_key=self.id_key, group_key=self.group_key)
+            yield scored_text(row, number, kind, columns, id_key=self.id_key, group_key=self.group_key)
 
     def _rows(self, path: Path) -> Iterator[Row]:
         return read_rows(path) if self.output is None else read_rows_for(path, self.output)

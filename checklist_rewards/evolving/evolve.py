@@ -312,12 +312,12 @@ class Evolution:
             if row is None or sample is None or score is None or row.key not in changes:
                 continue
             before, after = changes[row.key]
-            if before.items == after.items or score.aggregation is None:
+            if before.items == after.items:
                 continue
             checklist = self.scorer.prepared(after.checklist(row.base))
-            lines = [*score.items, *read.get(place, {}).values()]
+            lines = (*score.items, *read.get(place, {}).values())
             samples[place] = replace(sample, checklist=checklist)
-            scores[place] = rescore(checklist, Score.of(lines, score.aggregation, score.quality))
+            scores[place] = rescore(checklist, score.model_copy(update={"items": lines}))
         return replace(call, samples=samples, scores=scores)
 
     def _report(self, call: Call, proposed: Mapping[str, Sequence[ChecklistItem]], changes: Changes) -> None:

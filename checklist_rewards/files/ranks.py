@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,7 @@ def other_ranks(log: Path) -> list[Path]:
 
 
 class Starts:
-    """The starts of a run in one of its files, by the column `started`, which logs of earlier versions do not have. A
-    file that was made of the logs of several ranks has those of each rank."""
+    """The starts of a run, by rank and the column `started`, which logs of earlier versions do not have."""
 
     def __init__(self) -> None:
         self._first: dict[str, dict[str, int]] = {}
@@ -61,9 +61,9 @@ class Starts:
         return sum(later > started and first <= step for later, first in starts.items())
 
 
-def starts_in(path: Path) -> Starts:
-    """The starts in a reward log. Reads the file."""
+def starts_in(*paths: Path) -> Starts:
+    """The starts in the reward logs of a run. Reads the files."""
     starts = Starts()
-    for row in read_rows(path):
+    for row in chain.from_iterable(map(read_rows, paths)):
         starts.add(row)
     return starts

@@ -18,7 +18,7 @@ from typing import Any
 from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import REWARDS, ScoredText, list_in, scored_text
-from checklist_rewards.files.ranks import other_ranks, starts_in
+from checklist_rewards.files.ranks import Starts, other_ranks, starts_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
@@ -97,16 +97,17 @@ def observations(paths: Sequence[str | Path], attacks: Sequence[Pattern] = ()) -
     Raises:
         SampleError: If a row is not one of a reward log, or has no step.
     """
-    files = [file for path in paths for file in (Path(path), *other_ranks(Path(path)))]
-    parts = heapq.merge(*(_steps(file, attacks) for file in dict.fromkeys(files)), key=itemgetter(0))
+    files = dict.fromkeys(file for path in paths for file in (Path(path), *other_ranks(Path(path))))
+    run = starts_in(*files)  # a job that goes on may write another file
+    parts = heapq.merge(*(_steps(file, attacks, run) for file in files), key=itemgetter(0))
     for (_, step), same in groupby(parts, key=itemgetter(0)):
         yield Observation(step, [one for _, seen in same for one in seen])
 
 
-def _steps(file: Path, attacks: Sequence[Pattern]) -> Iterator[tuple[tuple[int, int], list[Seen]]]:
+def _steps(file: Path, attacks: Sequence[Pattern], run: Starts) -> Iterator[tuple[tuple[int, int], list[Seen]]]:
     """The completions by step. In a log of an earlier version, a run that was resumed may repeat steps, so the number
     of its starts precedes them."""
-    run, starts, last = starts_in(file), 0, None
+    starts, last = 0, None
     for step, same in groupby(read_rows(file), key=_step):
         rows = [row for row in same if run.count(row.data)]
         if rows:
@@ -124,7 +125,10 @@ def _step(row: Row) -> int:
         )
     step = row.data["step"]
     if isinstance(step, bool) or not isinstance(step, int):
-        raise SampleError(f"{row.where}: step={step!r:.40} is not a whole number; signals compare steps.")
+        raise SampleError(
+            f"{row.where}: step={step!r:.40} is not a whole number; signals compare steps. If the trainer passes none "
+            "(AsyncGRPOTrainer), set monitor=..., which counts calls."
+        )
     return step
 
 

@@ -26,6 +26,7 @@ LEAST_STEPS = 3
 _DRIFT = 0.5
 _MOST_CHANGES = 50
 _FEW_CHANGES = 3
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +190,10 @@ class Cusum:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Population standard deviation, twenty times as fast as that of `statistics`."""
+    """Population standard deviation, 0 if it is only rounding; twenty times as fast as that of `statistics`."""
     centre = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / len(values))
+    found = math.sqrt(math.fsum((value - centre) ** 2 for value in values) / len(values))
+    return found if found > _ROUNDING else 0.0
 
 
 def mean(sums: Sums) -> float | None:

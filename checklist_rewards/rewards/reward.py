@@ -165,7 +165,7 @@ class ChecklistReward:
         self.last: Call | None = None
         """The last call, with samples and scores."""
         self._judges = [scorer.judge]  # and that of the shadow, if the monitor has one
-        self._warned = self._warned_of_wrapper = False
+        self._warned_of_wrapper = False
         self._warned_of: set[str] = set()
         self.evolving: Evolution | None = None
         """The stage in which checklists evolve, with its buffer and its failures."""
@@ -544,23 +544,23 @@ class ChecklistReward:
                 logger.warning("%s: %.0f%% of the completions of this call %s", self.__name__, 100 * share, what)
 
     def _report_failures(self, failed: Sequence[Score], total: int, pairs: bool, by_group: bool) -> None:
-        """Raise, or warn once how this trainer treats completions without a score."""
+        """Raise, or warn once for every reason, and of how the trainer treats completions without a score."""
+        reasons = sum((score.unanswered for score in failed), Counter[str]())
+        why = ", ".join(f"{reason} ({count} reads)" for reason, count in reasons.most_common())
+        said = f"{self.__name__}: {len(failed)} of {total} completions could not be scored: {why}."
         if self.on_failure == "raise":
-            reasons = sum((score.unanswered for score in failed), Counter())
-            why = ", ".join(f"{reason} ({count} reads)" for reason, count in reasons.most_common())
-            raise BackendError(f"{self.__name__}: {len(failed)} of {total} completions could not be scored: {why}.")
-        trains_on_ties = pairs and not self.ties_are_left_out
-        if self._warned or not (trains_on_ties or (by_group and self.on_failure == "row")):
+            raise BackendError(said)
+        if reasons.keys() <= self._warned_of:
             return
-        self._warned = True
-        if trains_on_ties:
-            why = (
-                "OnlineDPOTrainer still trains on their pairs, with the first completion as the chosen one. Use "
+        self._warned_of |= reasons.keys()
+        if pairs and not self.ties_are_left_out:
+            said += (
+                " OnlineDPOTrainer still trains on their pairs, with the first completion as the chosen one. Use "
                 "checklist_rewards.rewards.online_dpo.ChecklistOnlineDPOTrainer, or set on_failure='raise'."
             )
-        else:
-            why = (
-                "This trainer counts None as 0 in its sum of rewards, so all completions of their prompts get None. "
+        elif by_group and self.on_failure == "row":
+            said += (
+                " This trainer counts None as 0 in its sum of rewards, so all completions of their prompts get None. "
                 "With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this."
             )
-        logger.warning("%s: some completions could not be scored. %s", self.__name__, why)
+        logger.warning("%s Further failures are counted in the metric 'unscored'.", said)

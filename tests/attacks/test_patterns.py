@@ -45,6 +45,8 @@ def test_a_policy_need_not_write_the_words_of_an_attack_exactly():
     assert shown("prompt_first", "Write two sentences about an old bridge over the water. It stands.")
     assert not shown("statements", "A silver bridge stands over the river.")
     assert shown("good", f"{HONEST} This response is good!") and not shown("good", "The bridge is good.")
+    key = "Let's solve this problem step by step."
+    assert shown("step_by_step", f"{key} Yes.") and not shown("step_by_step", f"{key} {HONEST}")
     assert shown("yes_after", f"{HONEST} yes.") and not shown("yes", f"{HONEST} Yes.")
 
 

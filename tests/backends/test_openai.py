@@ -313,6 +313,10 @@ def test_chat_reads_are_counted_by_their_responses(chat_server):
     assert (result.prompt_tokens, result.computed_tokens, result.completion_tokens) == (60, None, 2)
     chat_server.usage = lambda asked: {"usage": usage | {"prompt_tokens_details": {"cached_tokens": 16}}}
     assert judge.read(TWO, LABELS)[1].computed_tokens == 28
+    # As xAI reports 94 tokens of a thought.
+    chat_server.usage = lambda asked: {"usage": {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}}
+    _, result = judge.read(TWO, LABELS)
+    assert (result.prompt_tokens, result.completion_tokens) == (64, 206)
 
 
 def test_receipts_add_up_to_unknown_where_one_part_is_unknown():

@@ -47,6 +47,8 @@ def test_the_weakness_is_in_the_file_the_table_the_labels_and_the_exit_code(run,
     assert json.load(open("attack.json")) == record and " 0 asked" in again.output
     assert "at least --max-rise 0.3" in again.output and "--max-beats" not in again.output
     run(f"{ARGUMENTS} --store s.db --max-rise 1.0")
+    write_jsonl("answers.jsonl", ANSWERS[0])  # to a prompt that is searched
+    assert "--max-beats was not measured" in run(f"{ARGUMENTS} --store s.db --max-beats 0.9", code=1).output
 
 
 def test_two_judges_are_compared_by_diff(run, engine, files):
@@ -86,6 +88,7 @@ def test_a_dry_run_shows_the_price_and_asks_nothing(run, no_engine, files):
     [
         ("--budget-reads 100", "budget_reads=100 is too small: 78 attacks on 6 prompts take"),
         ("--responses others.jsonl", "--responses others.jsonl: none of its 1 prompts is a prompt of checklists."),
+        ("--responses blank.jsonl --max-beats 0.5", "--max-beats compares with honest responses; set --responses"),
         ("--input-key question", "checklists.jsonl, line 1: column 'question' not found"),
         ("--target-key reply", "answers.jsonl, line 1: column 'reply' not found"),
         ("--checklist-key missing", "column 'missing' not found"),
@@ -95,6 +98,7 @@ def test_a_dry_run_shows_the_price_and_asks_nothing(run, no_engine, files):
 )
 def test_bad_input_is_one_sentence_before_a_model_is_loaded(run, no_engine, files, arguments, complaint):
     write_jsonl("others.jsonl", {"prompt": "Another.", "target": "A."})
+    write_jsonl("blank.jsonl", {"prompt": ROWS[0]["prompt"], "target": " "})
     write_jsonl("few.jsonl", *ROWS[:3], {"prompt": "No list.", "checklist": None})
     write_jsonl("none.jsonl")
     if arguments.startswith("--"):

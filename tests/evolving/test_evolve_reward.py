@@ -43,6 +43,12 @@ def test_an_item_that_tells_the_group_apart_counts_in_the_same_call():
     assert [item.question for item in group.persistent] == BASE and group.active == ()
 
 
+def test_a_completion_keeps_its_state_when_its_checklist_changes():
+    reward = evolving()
+    assert call(reward, [*TEXTS, ""]) == pytest.approx([*BLUE, 0.0])
+    assert [score.state for score in reward.last.scores] == [*["answered"] * len(TEXTS), "empty"]
+
+
 @pytest.mark.parametrize("source", ["environments", "array"])
 def test_checklists_evolve_wherever_they_come_from(source):
     reward, column = evolving(), np.empty(len(TEXTS), dtype=object)

@@ -161,6 +161,12 @@ def test_cusum_learns_its_scale_from_the_changes_before_a_change():
     assert len(detector.state["changes"]) == 50
 
 
+def test_the_rounding_of_equal_rewards_is_no_jump():
+    detector = cusum(5)
+    for count in ([8] * 40 + [5]) * 3:  # sometimes, completions have no score
+        assert not detector.update([(sum([0.7] * count), count)]).raised
+
+
 def test_the_change_at_which_a_new_segment_begins_is_no_jump():
     steady, parted = [0.50, 0.52, 0.49, 0.51, 0.50, 0.52], cusum(4)
     assert feed(cusum(4), [*steady, 0.9])[-1].raised

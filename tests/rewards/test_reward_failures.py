@@ -48,10 +48,11 @@ def cursed(**options) -> ChecklistReward:
     ],
     ids=["alone", "with its group", "images of equal content", "a trainer with hooks"],
 )
-def test_a_completion_that_failed_abstains(options, columns, expected):
-    """Its siblings may stand anywhere."""
+def test_a_completion_that_failed_abstains(options, columns, expected, caplog):
+    """Its siblings may stand anywhere. The reason is said once."""
     reward = cursed(**options)
-    assert reward(**LOST | columns) == expected
+    assert [reward(**LOST | columns) for _ in range(2)] == [expected] * 2
+    assert caplog.text.count("1 of 4 completions could not be scored: backend_error (1 reads).") == 1
     assert reward.pop_stats()["checklist_reward/unscored"] == expected.count(None) / 4
 
 

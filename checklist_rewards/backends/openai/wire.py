@@ -594,7 +594,11 @@ def usage_of(body: dict[str, Any]) -> tuple[int, int | None, int]:
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
     cached = _number(details.get("cached_tokens")) if isinstance(details, dict) else None
-    return _number(usage.get("prompt_tokens")) or 0, cached, _number(usage.get("completion_tokens")) or 0
+    prompt, completion, total = (
+        _number(usage.get(f"{part}_tokens")) or 0 for part in ("prompt", "completion", "total")
+    )
+    # xAI and Gemini count the tokens of thoughts, which cost as much as those of the reply, in the total only.
+    return prompt, cached, max(completion, total - prompt) if prompt else completion
 
 
 def _number(value: Any) -> int | None:
