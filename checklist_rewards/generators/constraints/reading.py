@@ -104,7 +104,7 @@ _JOINED = re.compile(
 )
 """What stands between the quoted strings of an enumeration."""
 _END = re.compile(
-    r"[.!?\n](?<!(?i:max|min).)(?!(?<=(?i:p\.s\.)) [a-z])"
+    r"[.!?\n](?!(?<=(?i:max|min).) [^A-Z])(?!(?<=(?i:p\.s\.)) [a-z])"
     r"(?:(?<=\n)(?!\s?[a-z])|(?<!\n)(?=[\s\x01\"')]|$)|(?<=P\.)S\s(?=[A-Z]))"
 )
 _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
