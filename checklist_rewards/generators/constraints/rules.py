@@ -500,7 +500,7 @@ def quoted_strings(m: Match) -> Iterator[Found]:
         asked, checks = _asked(given, verb), _place(given, verb, word.startswith("word"))
         yield m.found(*checks, start=named - 1, subject=True, negations=negations, question=asked)
     elif len(given.values) > 1 and (options := _OPTIONS.search(clause.view.text, clause.start, given.start)):
-        exact = {"whole_words": False, "ignore_case": False} if " " in "".join(given.values) else {}
+        exact = {"whole_words": False, "ignore_case": False} if given.values[0][-1:] == "." else {}
         exact = exact or ({"ignore_case": False} if {"A", "I"}.intersection(given.values) else {})
         check: Spec = {"type": "keywords", "words": list(given.values), "need": "any", **exact}
         yield m.found(check, verbs="write", start=clause.at(options.start() - clause.start) + 1)
